@@ -1,0 +1,185 @@
+/*
+ * Channels: the connection to one peer's pool.
+ *
+ * Three ways to make one:
+ *
+ *   1. host:port    one side listens, the other connects. Both prove that they
+ *                   know the shared secret (SECRET_FILE) before anything else.
+ *   2. address      both sides exchange ucxpool_address_get() by themselves
+ *                   (MPI, PMIx, a file, ...), and each creates a channel.
+ *   3. endpoint     both sides have a ucp_ep_h to each other and each creates a
+ *                   channel over it.
+ *
+ * A channel can be used for posting at once; requests wait for the handshake.
+ *
+ * What carries the bytes is called the wire: `map` (same host, same user: the
+ * receiver reads the sender's blocks directly) or `ucx` (any peer). The channel
+ * takes the first that works, tells which and why in ucxpool_channel_query(),
+ * and can be told by the setting WIRE.
+ */
+#ifndef UCXPOOL_CHANNEL_H
+#define UCXPOOL_CHANNEL_H
+
+#include <ucxpool/pool.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ucxpool_channel  ucxpool_channel_t;
+typedef struct ucxpool_listener ucxpool_listener_t;
+
+/*
+ * The pool's address, for a peer's ucxpool_channel_create().
+ *
+ * address_p [out]  Owned by the caller; release with ucxpool_address_release().
+ * length_p  [out]  Bytes; some hundreds.
+ *
+ * It names the pool and holds a random number that the peer must show: who
+ * has the address may connect. Keep it from strangers.
+ */
+ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
+                                     size_t *length_p);
+void             ucxpool_address_release(void *address);
+
+typedef enum ucxpool_channel_params_field {
+    UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS  = 1u << 0,
+    UCXPOOL_CHANNEL_PARAM_FIELD_EP       = 1u << 1,
+    UCXPOOL_CHANNEL_PARAM_FIELD_NAME     = 1u << 2,
+    UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR = 1u << 3
+} ucxpool_channel_params_field_t;
+
+/* Exactly one of address and ep must be given. */
+typedef struct ucxpool_channel_params {
+    uint64_t       field_mask;
+    const void    *address;        /* from the peer's ucxpool_address_get()   */
+    size_t         address_length; /* given with address                      */
+    /*
+     * An endpoint of the pool's worker to the peer, borrowed until the channel
+     * is released. Made with UCP_ERR_HANDLING_MODE_PEER; from its error
+     * callback the caller calls ucxpool_channel_fail().
+     */
+    struct ucp_ep *ep;
+    const char    *name;     /* for logs; at most 31 bytes are kept           */
+    void          *user_ptr; /* given back by ucxpool_channel_query()         */
+} ucxpool_channel_params_t;
+
+/*
+ * Create a channel over an address or an endpoint. Both sides must do so; two
+ * pools may have several channels, which pair up in the order of creation.
+ *
+ * channel_p [out]  Released by ucxpool_channel_close() or ucxpool_destroy().
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  not exactly one of address and ep, or the address
+ *                            is damaged
+ * UCXPOOL_ERR_PROTOCOL       the address is of another protocol version
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
+                                        const ucxpool_channel_params_t *params,
+                                        ucxpool_channel_t **channel_p);
+
+/*
+ * Connect to a listener. Returns before the connection stands; errors that show
+ * later end the channel (see ucxpool_channel_query()) and its requests.
+ *
+ * where  "host:port", "1.2.3.4:port" or "[::1]:port".
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  not of that form, or the host has no address
+ * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
+ *                            others
+ */
+ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
+                                         ucxpool_channel_t **channel_p);
+
+/*
+ * Listen for channels. Without SECRET_FILE only loopback addresses are taken,
+ * unless LISTEN_WITHOUT_SECRET=y.
+ *
+ * where  As for connect; port 0 takes a free one; an empty host means all
+ *        addresses of the machine.
+ *
+ * UCXPOOL_ERR_ADDRESS_IN_USE  the port is taken
+ * UCXPOOL_ERR_PERMISSION      a secret is needed and none is set, or its file
+ *                             is readable by others
+ * UCXPOOL_ERR_INVALID_PARAM   not of that form
+ */
+ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
+                                         ucxpool_listener_t **listener_p);
+
+/* The port that the listener has. */
+uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
+
+/*
+ * Take the next proven peer, if there is one. Does not wait.
+ *
+ * UCXPOOL_OK          *channel_p is a new channel
+ * UCXPOOL_INPROGRESS  nobody is waiting
+ */
+ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
+                                         ucxpool_channel_t **channel_p);
+
+/* Stop listening. Channels that were accepted stay. NULL is allowed. */
+void ucxpool_listener_destroy(ucxpool_listener_t *listener);
+
+typedef enum ucxpool_channel_state {
+    UCXPOOL_CHANNEL_CONNECTING = 0,
+    UCXPOOL_CHANNEL_OPEN       = 1,
+    UCXPOOL_CHANNEL_CLOSED     = 2, /* the peer said good-bye, or we did      */
+    UCXPOOL_CHANNEL_FAILED     = 3  /* see status and reason                  */
+} ucxpool_channel_state_t;
+
+typedef enum ucxpool_wire {
+    UCXPOOL_WIRE_NONE = 0, /* not chosen yet */
+    UCXPOOL_WIRE_MAP  = 1,
+    UCXPOOL_WIRE_UCX  = 2
+} ucxpool_wire_t;
+
+/* The strings are valid until the channel is released. */
+typedef struct ucxpool_channel_attr {
+    ucxpool_channel_state_t state;
+    ucxpool_status_t        status;      /* why it failed; OK otherwise       */
+    const char             *reason;      /* the same in words; "" if none     */
+    ucxpool_wire_t          wire;
+    const char             *wire_reason; /* why this wire and not the other   */
+    const char             *name;
+    void                   *user_ptr;
+    ucxpool_t              *pool;
+} ucxpool_channel_attr_t;
+
+void ucxpool_channel_query(const ucxpool_channel_t *channel,
+                           ucxpool_channel_attr_t *attr_p);
+
+/*
+ * Progress until the channel is open or has ended, or the time is over.
+ *
+ * UCXPOOL_OK             open
+ * UCXPOOL_ERR_TIMED_OUT  not yet
+ * others                 why it ended
+ */
+ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
+                                      uint64_t timeout_ns);
+
+/*
+ * Tell the pool that a borrowed endpoint has failed: all requests of the
+ * channel end with UCXPOOL_ERR_PEER_LOST. To be called from the error callback
+ * of an endpoint given to ucxpool_channel_create(). Only records the failure;
+ * the work is done by the next ucxpool_progress().
+ */
+void ucxpool_channel_fail(ucxpool_channel_t *channel);
+
+/*
+ * Close a channel and release it. The peer is told after what was posted
+ * before has been handed to it; requests that have not completed end with
+ * UCXPOOL_ERR_CANCELED. Does not wait: what is left is done by
+ * ucxpool_progress(). The handle is invalid at once. NULL is allowed.
+ */
+void ucxpool_channel_close(ucxpool_channel_t *channel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

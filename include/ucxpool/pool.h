@@ -1,0 +1,174 @@
+/*
+ * The pool: a fixed set of physical blocks, mapped once, registered once, and
+ * the transfers that go through them.
+ *
+ * Threads. Every function of this library may be called from any thread at
+ * any time, with these exceptions: ucxpool_destroy() must be the last call on
+ * its pool, a handle must not be used while another thread releases it, and a
+ * pool over a borrowed worker (see worker below) shares that worker's rules.
+ * Calls on one pool take turns; the copies of one pool are made by the threads
+ * that call ucxpool_progress(), ucxpool_wait() or ucxpool_request_wait().
+ * Threads that should copy at the same time use a pool each. Getting and
+ * putting blocks is free of locks.
+ *
+ * Progress. Nothing moves but inside ucxpool_progress() and the functions that
+ * wait: there is no hidden thread.
+ *
+ * Fork. A pool belongs to the process that created it. A child may not use
+ * nor destroy it.
+ */
+#ifndef UCXPOOL_POOL_H
+#define UCXPOOL_POOL_H
+
+#include <ucxpool/config.h>
+#include <ucxpool/status.h>
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ucxpool ucxpool_t;
+
+/* UCX's handles, declared here so that this header needs no UCX header. */
+struct ucp_context;
+struct ucp_worker;
+struct ucp_ep;
+
+/* Where the blocks lie. */
+typedef enum ucxpool_memory_kind {
+    UCXPOOL_MEMORY_HOST = 0 /* memfd pages of this machine */
+} ucxpool_memory_kind_t;
+
+typedef enum ucxpool_params_field {
+    UCXPOOL_PARAM_FIELD_CONFIG      = 1u << 0,
+    UCXPOOL_PARAM_FIELD_CONTEXT     = 1u << 1,
+    UCXPOOL_PARAM_FIELD_WORKER      = 1u << 2,
+    UCXPOOL_PARAM_FIELD_MEMORY_KIND = 1u << 3,
+    UCXPOOL_PARAM_FIELD_NAME        = 1u << 4
+} ucxpool_params_field_t;
+
+/* Only the fields named in field_mask are read. */
+typedef struct ucxpool_params {
+    uint64_t                field_mask;
+    /* Settings; default: ucxpool_config_read(). Copied. */
+    const ucxpool_config_t *config;
+    /*
+     * A UCX context of the caller's, made with UCP_FEATURE_AM and
+     * UCP_FEATURE_RMA (and UCP_FEATURE_WAKEUP where ucxpool_wait() should
+     * sleep and ucxpool_event_fd() be used). Borrowed until destroy.
+     * Default: the pool makes its own.
+     */
+    struct ucp_context     *context;
+    /*
+     * A UCX worker of that context. Borrowed until destroy; the pool installs
+     * handlers for the active-message ids AM_ID and AM_ID + 1 (a setting). The
+     * caller may progress the worker by itself, but must not do so while
+     * another thread is inside a call on this pool.
+     * Default: the pool makes its own.
+     */
+    struct ucp_worker      *worker;
+    ucxpool_memory_kind_t   memory_kind;
+    /* Name for logs and statistics; at most 31 bytes are kept. */
+    const char             *name;
+} ucxpool_params_t;
+
+/*
+ * Create a pool: take the memory, map it, register it, verify it.
+ *
+ * params      NULL for all defaults.
+ * pool_p [out] The pool, owned by the caller; untouched after an error.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  a setting does not fit another or this machine
+ * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail tells
+ *                            how much was asked, and which key to lower)
+ * UCXPOOL_ERR_UNSUPPORTED    the memory kind is not built in, or the borrowed
+ *                            context lacks a feature
+ * UCXPOOL_ERR_IO             UCX or the system failed
+ *
+ * After an error nothing is left behind. May take as long as touching every
+ * byte of COMM_SIZE takes.
+ */
+ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
+                                ucxpool_t **pool_p);
+
+/*
+ * Destroy a pool with all its channels and listeners. Peers are told; requests
+ * still in progress end with UCXPOOL_ERR_CANCELED (their callbacks are called
+ * from here). Memory that a peer has mapped stays valid for that peer. Waits
+ * at most CLOSE_TIMEOUT for peers. NULL is allowed.
+ *
+ * Requests and messages of the pool that the caller did not free are freed.
+ */
+void ucxpool_destroy(ucxpool_t *pool);
+
+/*
+ * Move everything that can move, without waiting. Completion callbacks are
+ * called from here, with no lock held: they may post, cancel and free.
+ *
+ * Returns how many things moved; 0 when there was nothing to do.
+ */
+unsigned ucxpool_progress(ucxpool_t *pool);
+
+/* Wait for ever, where a function takes a timeout in nanoseconds. */
+#define UCXPOOL_FOREVER UINT64_MAX
+
+/*
+ * Progress until something moved, or the time is over. Sleeps in between.
+ *
+ * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
+ *
+ * UCXPOOL_OK             something moved
+ * UCXPOOL_ERR_TIMED_OUT  nothing did
+ */
+ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
+
+/*
+ * A descriptor for poll(), select() or epoll that becomes readable when
+ * ucxpool_progress() has something to do. Belongs to the pool. Before each
+ * sleep call ucxpool_arm():
+ *
+ *     while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
+ *         ucxpool_progress(pool);
+ *     }
+ *     poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1);
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
+ */
+ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
+
+/*
+ * Ask for the event descriptor to become readable at the next event.
+ *
+ * UCXPOOL_OK               sleep
+ * UCXPOOL_ERR_BUSY         events are pending: progress, then arm again
+ * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()
+ */
+ucxpool_status_t ucxpool_arm(ucxpool_t *pool);
+
+/*
+ * Verify the pool's invariants: for each kind of block,
+ * free + held + quarantined == total, and each block is where the counts say.
+ * Meant for tests and for a doubtful moment: it takes time.
+ *
+ * UCXPOOL_OK            all hold
+ * UCXPOOL_ERR_PROTOCOL  one does not; the detail tells which
+ */
+ucxpool_status_t ucxpool_check(ucxpool_t *pool);
+
+/*
+ * Send one message through every region to a second pool in this process and
+ * compare what arrives, over the `ucx` wire.
+ *
+ * UCXPOOL_OK            every byte arrived
+ * UCXPOOL_ERR_CHECKSUM  bytes differ; the detail tells where
+ * others                as for the transfers it makes
+ */
+ucxpool_status_t ucxpool_self_test(ucxpool_t *pool);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * What a pool has done and what it holds.
+ */
+#ifndef UCXPOOL_STATS_H
+#define UCXPOOL_STATS_H
+
+#include <ucxpool/pool.h>
+
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Who blocks are for: the three shares of the pool. */
+typedef enum ucxpool_share {
+    UCXPOOL_SHARE_SEND = 0,
+    UCXPOOL_SHARE_RECV = 1,
+    UCXPOOL_SHARE_USER = 2,
+    UCXPOOL_SHARE_LAST
+} ucxpool_share_t;
+
+/* total == free + held + quarantined, at any moment. */
+typedef struct ucxpool_share_stats {
+    uint64_t total;
+    uint64_t free;
+    uint64_t held;
+    uint64_t quarantined;
+    uint64_t high_water; /* most blocks not free at one time */
+} ucxpool_share_stats_t;
+
+/* How the bytes of a message went. */
+typedef enum ucxpool_mode {
+    UCXPOOL_MODE_EAGER       = 0, /* with the descriptor                      */
+    UCXPOOL_MODE_MAP_PACKED  = 1, /* map wire, through a block                */
+    UCXPOOL_MODE_MAP_INPLACE = 2, /* map wire, from registered memory         */
+    UCXPOOL_MODE_UCX_PACKED  = 3, /* ucx wire, through a block                */
+    UCXPOOL_MODE_UCX_INPLACE = 4, /* ucx wire, from or to registered memory   */
+    UCXPOOL_MODE_LAST
+} ucxpool_mode_t;
+
+typedef struct ucxpool_traffic {
+    uint64_t bytes;
+    uint64_t fragments; /* wire operations */
+} ucxpool_traffic_t;
+
+typedef struct ucxpool_stats {
+    uint64_t              block_size;
+    uint64_t              num_regions;
+    uint64_t              registered_bytes;
+    uint64_t              registrations;       /* ucp_mem_map calls, ever     */
+    uint64_t              registrations_after_start;
+    ucxpool_share_stats_t blocks[UCXPOOL_SHARE_LAST];
+    ucxpool_traffic_t     sent[UCXPOOL_MODE_LAST];
+    ucxpool_traffic_t     received[UCXPOOL_MODE_LAST];
+    uint64_t              messages_sent;
+    uint64_t              messages_received;
+    uint64_t              messages_failed;     /* requests ended in an error  */
+    uint64_t              messages_refused;    /* negative replies sent       */
+    uint64_t              copies_avoided_bytes; /* sent or received in place  */
+    uint64_t              blocked_ns;  /* time requests waited for blocks     */
+    uint64_t              channels_open;
+    uint64_t              channels_failed;
+    uint64_t              handshakes_refused;
+    uint64_t              allocations; /* heap allocations made by transfers  */
+} ucxpool_stats_t;
+
+/* Take a snapshot. */
+void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p);
+
+typedef enum ucxpool_stats_format {
+    UCXPOOL_STATS_TEXT        = 0,
+    UCXPOOL_STATS_JSON        = 1, /* one object                              */
+    UCXPOOL_STATS_OPENMETRICS = 2  /* metric families, ends with # EOF        */
+} ucxpool_stats_format_t;
+
+/* Print a snapshot. The pool's name is a label (OpenMetrics) or a field. */
+void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
+                         ucxpool_stats_format_t format);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

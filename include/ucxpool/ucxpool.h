@@ -1,0 +1,46 @@
+/*
+ * libucxpool: a fixed pool of registered blocks, and messages through it.
+ *
+ * The words used everywhere:
+ *
+ *   region    one physical allocation, mapped once, registered once
+ *   block     a fixed-size piece of a region: the unit of packing and quotas
+ *   pool      all blocks within a byte budget, and what is sent through them
+ *   channel   the connection to one peer
+ *   segment   {address, length}: a piece of a caller's buffer
+ *   message   one send: a descriptor, then the bytes of its segments
+ *   request   one send or receive in progress
+ *   wire      what carries the bytes: `map` (same host) or `ucx` (any peer)
+ *
+ * The way of a message:
+ *
+ *   segments -> gather -> block --wire--> scatter -> segments
+ *                  \                         /
+ *                   in place where the memory is the pool's own
+ *
+ * A sender in full:
+ *
+ *   ucxpool_create(NULL, &pool);
+ *   ucxpool_channel_connect(pool, "127.0.0.1:7000", &channel);
+ *   ucxpool_send_buffer(channel, data, length, 1, NULL, &request);
+ *   status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
+ *   ucxpool_request_free(request);
+ *   ucxpool_destroy(pool);
+ *
+ * Headers: status.h errors, config.h settings, pool.h create and progress,
+ * memory.h blocks and registered buffers, channel.h peers, transfer.h send and
+ * receive, stats.h counters.
+ */
+#ifndef UCXPOOL_UCXPOOL_H
+#define UCXPOOL_UCXPOOL_H
+
+#include <ucxpool/channel.h>
+#include <ucxpool/config.h>
+#include <ucxpool/memory.h>
+#include <ucxpool/pool.h>
+#include <ucxpool/stats.h>
+#include <ucxpool/status.h>
+#include <ucxpool/transfer.h>
+#include <ucxpool/version.h>
+
+#endif

@@ -1,0 +1,33 @@
+# UCXPOOL_CHECK_UCX
+# -----------------
+# Find UCX, into UCX_CFLAGS and UCX_LIBS. --with-ucx=DIR names an installation
+# (DIR/include/ucp/api/ucp.h must be there); without it pkg-config is asked.
+AC_DEFUN([UCXPOOL_CHECK_UCX], [
+  AC_ARG_WITH([ucx],
+    [AS_HELP_STRING([--with-ucx=DIR], [UCX installed under DIR (default: as pkg-config says)])],
+    [], [with_ucx=pkg-config])
+  AS_CASE([$with_ucx],
+    [no], [AC_MSG_ERROR([libucxpool needs UCX; --without-ucx is not possible])],
+    [yes|pkg-config], [
+      PKG_CHECK_MODULES([UCX], [ucx >= 1.13], [],
+        [AC_MSG_ERROR([UCX 1.13 or newer was not found: install libucx-dev, or name its folder with --with-ucx=DIR])])],
+    [
+      AS_IF([test ! -f "$with_ucx/include/ucp/api/ucp.h"],
+        [AC_MSG_ERROR([--with-ucx=$with_ucx: there is no include/ucp/api/ucp.h under it])])
+      AS_IF([test ! -e "$with_ucx/lib/libucp.so"],
+        [AC_MSG_ERROR([--with-ucx=$with_ucx: there is no lib/libucp.so under it])])
+      ucx_dir=$(cd "$with_ucx" && pwd)
+      UCX_CFLAGS="-I$ucx_dir/include"
+      UCX_LIBS="-L$ucx_dir/lib -Wl,-rpath,$ucx_dir/lib -lucp -lucs"
+      AC_SUBST([UCX_CFLAGS])
+      AC_SUBST([UCX_LIBS])])
+
+  ucxpool_save_CPPFLAGS=$CPPFLAGS
+  CPPFLAGS="$CPPFLAGS $UCX_CFLAGS"
+  AC_CHECK_DECLS([UCP_OP_ATTR_FIELD_MEMH], [],
+    [AC_MSG_ERROR([UCX is older than 1.13: it has no UCP_OP_ATTR_FIELD_MEMH])],
+    [[#include <ucp/api/ucp.h>]])
+  AC_CHECK_DECLS([UCP_EP_ATTR_FIELD_TRANSPORTS], [], [],
+    [[#include <ucp/api/ucp.h>]])
+  CPPFLAGS=$ucxpool_save_CPPFLAGS
+])

@@ -1,0 +1,31 @@
+/*
+ * Time, in nanoseconds since some moment in the past.
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define BASE_CLOCK_FOREVER UINT64_MAX
+
+static inline uint64_t base_clock_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The moment that lies timeout_ns from now; for ever stays for ever. */
+static inline uint64_t base_clock_deadline(uint64_t timeout_ns)
+{
+    uint64_t deadline;
+
+    if (__builtin_add_overflow(base_clock_now(), timeout_ns, &deadline)) {
+        return BASE_CLOCK_FOREVER;
+    }
+    return deadline;
+}
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * The settings of a pool, parsed. One table in config.c names each key, its
+ * type, its default and what it means; nothing else knows of text.
+ */
+#ifndef BASE_CONFIG_H
+#define BASE_CONFIG_H
+
+#include <ucxpool/config.h>
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Value of a size that is to be chosen by the library, and of one without
+ * limit. */
+#define BASE_SIZE_AUTO SIZE_MAX
+#define BASE_SIZE_INF  (SIZE_MAX - 1)
+
+typedef enum base_wire {
+    BASE_WIRE_AUTO,
+    BASE_WIRE_MAP,
+    BASE_WIRE_UCX
+} base_wire_t;
+
+typedef enum base_checksum {
+    BASE_CHECKSUM_NONE,
+    BASE_CHECKSUM_CRC32C
+} base_checksum_t;
+
+typedef enum base_switch {
+    BASE_SWITCH_NO,
+    BASE_SWITCH_YES,
+    BASE_SWITCH_TRY
+} base_switch_t;
+
+typedef struct base_config {
+    /* memory */
+    size_t        comm_size;    /* COMM_SIZE: auto, or bytes of all blocks    */
+    size_t        block_size;   /* BLOCK_SIZE: 4m; power of two, 4k to 1g     */
+    size_t        region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE  */
+    unsigned      send_share;   /* SEND_SHARE: 25, percent of the blocks      */
+    unsigned      recv_share;   /* RECV_SHARE: 25, percent of the blocks      */
+    base_switch_t huge_pages;   /* HUGE_PAGES: try                            */
+
+    /* transfer */
+    base_wire_t     wire;          /* WIRE: auto, map, ucx                    */
+    size_t          frag_size;     /* FRAG_SIZE: auto; slice of a block       */
+    unsigned        depth;         /* DEPTH: fragments in flight per message  */
+    size_t          eager_size;    /* EAGER_SIZE: 4k                          */
+    unsigned        credits;       /* CREDITS: unreceived messages a peer may
+                                      leave with us: 64                       */
+    size_t          inplace_min;   /* INPLACE_MIN: 16k; shorter pieces of
+                                      registered memory are packed            */
+    size_t          max_metadata;  /* MAX_METADATA: 2k; at most 4k            */
+    size_t          max_segments;  /* MAX_SEGMENTS: 4m (4,194,304)            */
+    base_checksum_t checksum;      /* CHECKSUM: none, crc32c                  */
+    unsigned        am_id;         /* AM_ID: 100; this and the next are used  */
+    uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf               */
+    uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s                  */
+    uint64_t        spin_ns;            /* SPIN: 20us, polling before sleep   */
+
+    /* peers */
+    char     secret_file[PATH_MAX];     /* SECRET_FILE: empty                 */
+    bool     listen_without_secret;     /* LISTEN_WITHOUT_SECRET: n           */
+    unsigned max_half_open;             /* MAX_HALF_OPEN: 64                  */
+    uint64_t handshake_timeout_ns;      /* HANDSHAKE_TIMEOUT: 5s              */
+
+    /* all over */
+    unsigned log_level;                 /* LOG_LEVEL: warn                    */
+} base_config_t;
+
+/* The parsed settings behind a public handle. */
+const base_config_t *base_config_values(const ucxpool_config_t *config);
+
+#endif

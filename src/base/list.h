@@ -1,0 +1,74 @@
+/*
+ * Doubly linked circular list, embedded in its elements.
+ *
+ *     head <-> element <-> element <-> head
+ *
+ * A link that is in no list points to itself, so that base_list_del() may be
+ * called on it.
+ */
+#ifndef BASE_LIST_H
+#define BASE_LIST_H
+
+#include "base/math.h"
+
+typedef struct base_list {
+    struct base_list *next;
+    struct base_list *prev;
+} base_list_t;
+
+static inline void base_list_init(base_list_t *link)
+{
+    link->next = link;
+    link->prev = link;
+}
+
+static inline bool base_list_is_empty(const base_list_t *head)
+{
+    return head->next == head;
+}
+
+static inline void base_list_add_tail(base_list_t *head, base_list_t *link)
+{
+    link->next       = head;
+    link->prev       = head->prev;
+    head->prev->next = link;
+    head->prev       = link;
+}
+
+/* Take out a link and leave it in no list. */
+static inline void base_list_del(base_list_t *link)
+{
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    base_list_init(link);
+}
+
+/* Move all elements of one list to the end of another. */
+static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
+{
+    if (!base_list_is_empty(from)) {
+        from->next->prev = head->prev;
+        from->prev->next = head;
+        head->prev->next = from->next;
+        head->prev       = from->prev;
+        base_list_init(from);
+    }
+}
+
+#define base_list_head(_head, _type, _member) \
+    base_container_of((_head)->next, _type, _member)
+
+#define base_list_for_each(_element, _head, _type, _member) \
+    for (_element = base_list_head(_head, _type, _member); \
+         &(_element)->_member != (_head); \
+         _element = base_container_of((_element)->_member.next, _type, _member))
+
+/* The same; the element may be taken out inside the loop. */
+#define base_list_for_each_safe(_element, _next, _head, _type, _member) \
+    for (_element = base_list_head(_head, _type, _member), \
+        _next     = base_container_of((_element)->_member.next, _type, _member); \
+         &(_element)->_member != (_head); \
+         _element = _next, \
+        _next     = base_container_of((_next)->_member.next, _type, _member))
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * Arithmetic on sizes that come from a user or a peer: checked.
+ */
+#ifndef BASE_MATH_H
+#define BASE_MATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* False when the sum or product does not fit; *result_p is then undefined. */
+#define base_add(_a, _b, _result_p) (!__builtin_add_overflow(_a, _b, _result_p))
+#define base_mul(_a, _b, _result_p) (!__builtin_mul_overflow(_a, _b, _result_p))
+
+#define base_min(_a, _b) ((_a) < (_b) ? (_a) : (_b))
+#define base_max(_a, _b) ((_a) > (_b) ? (_a) : (_b))
+
+/* Next multiple of a power of two; the caller knows that it fits. */
+#define base_align_up(_n, _alignment) \
+    (((_n) + ((_alignment) - 1)) & ~((_alignment) - 1))
+
+#define base_container_of(_pointer, _type, _member) \
+    ((_type *)((char *)(_pointer) - offsetof(_type, _member)))
+
+static inline bool base_is_pow2(size_t n)
+{
+    return (n != 0) && ((n & (n - 1)) == 0);
+}
+
+#endif

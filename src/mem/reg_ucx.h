@@ -1,0 +1,26 @@
+/*
+ * Registration of regions with UCX: one ucp_mem_map per region, verified,
+ * counted, never repeated.
+ */
+#ifndef MEM_REG_UCX_H
+#define MEM_REG_UCX_H
+
+#include "mem/region.h"
+
+struct ucp_context;
+
+/*
+ * Register every region. The handle of each is stored in its memh. Verified:
+ * the handle covers the region (ucp_mem_query) and packs an rkey.
+ * After an error no region is registered.
+ */
+ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
+                                     struct ucp_context *context);
+
+/* Deregister what is registered. */
+void mem_dereg_ucx_regions(mem_regions_t *regions, struct ucp_context *context);
+
+/* Calls of ucp_mem_map made by this process since it started. */
+uint64_t mem_reg_ucx_count(void);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * Regions: physical allocations, mapped once and never unmapped before the
+ * end. All regions of a set lie side by side in one reserved range, so that an
+ * address is turned into a region by a division.
+ *
+ *     range:  | region 0 | region 1 | ... | region n-1 |
+ *
+ * Kinds of memory differ in one table of functions (mem_kind_t); a kind that
+ * is not built in has a table whose functions answer UCXPOOL_ERR_UNSUPPORTED.
+ */
+#ifndef MEM_REGION_H
+#define MEM_REGION_H
+
+#include <ucxpool/pool.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A physically contiguous piece of one region. */
+typedef struct mem_piece {
+    uint32_t region;
+    size_t   offset;
+    size_t   length;
+} mem_piece_t;
+
+typedef struct mem_region {
+    void           *address; /* in the reserved range                        */
+    size_t          size;
+    int             fd;      /* memfd, sealed; -1 when the kind has none      */
+    struct ucp_mem *memh;    /* NULL until registered                         */
+} mem_region_t;
+
+typedef struct mem_regions {
+    const struct mem_kind *kind;
+    void                  *address;     /* start of the reserved range        */
+    size_t                 region_size; /* of every region                    */
+    size_t                 page_size;   /* of the pages really used           */
+    unsigned               num_regions;
+    mem_region_t          *regions;
+} mem_regions_t;
+
+typedef struct mem_kind {
+    const char *name; /* "host", as settings and logs say it */
+    /* Create and map num_regions of region_size bytes; touch every page.
+     * After an error nothing is left. */
+    ucxpool_status_t (*create)(mem_regions_t *regions);
+    void (*destroy)(mem_regions_t *regions);
+    /*
+     * Map pieces of regions a second time, side by side (stitching). The
+     * pieces are whole pages. Returns the address of the first byte.
+     */
+    ucxpool_status_t (*stitch)(const mem_regions_t *regions,
+                               const mem_piece_t *pieces,
+                               size_t num_pieces, void **address_p);
+    void (*unstitch)(void *address, size_t size);
+} mem_kind_t;
+
+/*
+ * Reserve, create and map. huge_pages: as the setting HUGE_PAGES (a
+ * base_switch_t). region_size is a multiple of the page.
+ */
+ucxpool_status_t mem_regions_init(mem_regions_t *regions,
+                                  ucxpool_memory_kind_t kind,
+                                  unsigned num_regions, size_t region_size,
+                                  int huge_pages);
+void             mem_regions_cleanup(mem_regions_t *regions);
+
+#endif

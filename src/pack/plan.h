@@ -1,0 +1,69 @@
+/*
+ * Plans: pure arithmetic from a byte range of the stream to memory.
+ *
+ *     sender's runs   [  seg 0  ][pad][ seg 1 ][pad][ seg 2 ]     the stream
+ *                     0              16x            16y
+ *     memory          the sender's own segments, or the receiver's, which may
+ *                     be cut in any other way
+ *
+ * A plan walks both lists. Asking for ranges in order costs nothing extra; a
+ * range that lies before the last one starts the walk anew.
+ */
+#ifndef PACK_PLAN_H
+#define PACK_PLAN_H
+
+#include "mem/copy.h"
+#include "pack/lengths.h"
+
+typedef struct pack_plan {
+    const pack_run_t        *runs;
+    size_t                   num_runs;
+    const ucxpool_segment_t *segments; /* memory, in order                    */
+    size_t                   num_segments;
+    pack_totals_t            totals;
+    /* the walk: see plan.c */
+    struct {
+        uint64_t offset;         /* in the stream                             */
+        size_t   run;
+        uint64_t index;          /* of the segment in its run                 */
+        uint64_t segment_offset; /* in that stream segment                    */
+        size_t   memory;         /* index in segments                         */
+        uint64_t memory_offset;  /* in that segment                           */
+    } at;
+} pack_plan_t;
+
+/*
+ * The runs, totals and segments must outlive the plan. The segments hold at
+ * least totals.payload_size bytes (the caller has checked that).
+ */
+void pack_plan_init(pack_plan_t *plan, const pack_run_t *runs, size_t num_runs,
+                    const pack_totals_t *totals,
+                    const ucxpool_segment_t *segments, size_t num_segments);
+
+/* The memory behind a range of the stream, when it is one piece. */
+typedef struct pack_extent {
+    void    *address;
+    uint64_t length;
+} pack_extent_t;
+
+/*
+ * The longest extent of contiguous memory, with no padding inside, that starts
+ * at stream offset `offset` and is at most `length` bytes long. *extent_p is
+ * {NULL, n} where n bytes of padding lie at `offset`.
+ */
+void pack_plan_extent(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                      pack_extent_t *extent_p);
+
+/*
+ * Gather: copy the range [offset, offset + length) of the stream from the
+ * plan's memory to `block`. Padding bytes are left as they are, but never
+ * uninitialised memory of anybody else's: the caller's block.
+ */
+void pack_gather(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                 void *block);
+
+/* Scatter: copy such a range from `block` into the plan's memory. */
+void pack_scatter(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                  const void *block);
+
+#endif
