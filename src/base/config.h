@@ -1,6 +1,6 @@
 /*
- * The settings of a pool, parsed. One table in config.c names each key, its
- * type, its default and what it means; nothing else knows of text.
+ * The settings of a pool, parsed. One table in keys.c names each key, its type,
+ * its default and what it means; nothing else knows of text.
  */
 #ifndef BASE_CONFIG_H
 #define BASE_CONFIG_H
@@ -69,6 +69,15 @@ typedef struct base_config {
     /* all over */
     unsigned log_level;                 /* LOG_LEVEL: warn                    */
 } base_config_t;
+
+/*
+ * Do the values fit each other? Settings are checked when they are used, not
+ * when one is modified, so that the order of modifications does not matter:
+ * ucxpool_create() calls this.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no; the detail names the keys and their values
+ */
+ucxpool_status_t base_config_check(const base_config_t *config);
 
 /* The parsed settings behind a public handle. */
 const base_config_t *base_config_values(const ucxpool_config_t *config);

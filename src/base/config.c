@@ -1,0 +1,272 @@
+#include <config.h>
+
+#include "base/config.h"
+
+#include "base/error.h"
+#include "base/keys.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX        "UCXPOOL_"
+#define PREFIX_LENGTH (sizeof(PREFIX) - 1)
+
+extern char **environ;
+
+typedef enum source {
+    SOURCE_DEFAULT,
+    SOURCE_ENVIRONMENT,
+    SOURCE_MODIFY
+} source_t;
+
+struct ucxpool_config {
+    base_config_t values;
+    uint8_t       sources[BASE_NUM_KEYS]; /* a source_t for each key          */
+};
+
+/* How an error names a key: as its caller wrote it. */
+static const char *source_prefix(source_t source)
+{
+    return (source == SOURCE_ENVIRONMENT) ? PREFIX : "";
+}
+
+static ucxpool_status_t refuse_key(const char *name, source_t source)
+{
+    const base_key_t *guess  = base_key_guess(name);
+    const char       *prefix = source_prefix(source);
+
+    if (guess != NULL) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "there is no setting %s%s: did you mean %s%s? "
+                          "(ucxpool_info -c prints all)",
+                          prefix, name, prefix, guess->name);
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "there is no setting %s%s; ucxpool_info -c prints all%s",
+                      prefix, name,
+                      (source == SOURCE_ENVIRONMENT)
+                          ? " (variables UCXPOOL_* are taken for settings)"
+                          : "");
+}
+
+static ucxpool_status_t refuse_value(const base_key_t *key, const char *value,
+                                     source_t source)
+{
+    char expected[BASE_KEY_EXPECTED_SIZE];
+
+    base_key_expected(key, expected);
+    /* A long value must not push what would be right out of the sentence. */
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "%s%s=%.100s%s is not possible: it takes %s (default "
+                      "\"%s\")",
+                      source_prefix(source), key->name, value,
+                      (strlen(value) > 100) ? "..." : "", expected,
+                      key->fallback);
+}
+
+static ucxpool_status_t set_value(ucxpool_config_t *config,
+                                  const base_key_t *key, const char *value,
+                                  source_t source)
+{
+    if (!base_key_parse(key, value, &config->values)) {
+        return refuse_value(key, value, source);
+    }
+    config->sources[key - base_keys] = (uint8_t)source;
+    return UCXPOOL_OK;
+}
+
+static void set_defaults(ucxpool_config_t *config)
+{
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        bool good = base_key_parse(&base_keys[i], base_keys[i].fallback,
+                                   &config->values);
+
+        assert(good);
+        (void)good;
+        config->sources[i] = SOURCE_DEFAULT;
+    }
+}
+
+/* A variable that names no key is most likely a misspelt one: to ignore it
+ * would be to ignore a wish. */
+static ucxpool_status_t check_environment_names(void)
+{
+    char name[128];
+
+    for (char **variable = environ; (variable != NULL) && (*variable != NULL);
+         variable++) {
+        const char *text = *variable + PREFIX_LENGTH;
+        size_t      length;
+
+        if (strncmp(*variable, PREFIX, PREFIX_LENGTH) != 0) {
+            continue;
+        }
+        length = strcspn(text, "=");
+        if (length >= sizeof(name)) {
+            length = sizeof(name) - 1;
+        }
+        memcpy(name, text, length);
+        name[length] = '\0';
+        if (base_key_find(name) == NULL) {
+            return refuse_key(name, SOURCE_ENVIRONMENT);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t read_variable(ucxpool_config_t *config,
+                                      const base_key_t *key)
+{
+    char        variable[128] = PREFIX;
+    const char *value;
+
+    static_assert(sizeof(variable) > PREFIX_LENGTH + BASE_TEXT_DISTANCE_MAX,
+                  "room for the longest name");
+    strncat(variable, key->name, BASE_TEXT_DISTANCE_MAX);
+    value = getenv(variable);
+    if (value == NULL) {
+        return UCXPOOL_OK;
+    }
+    return set_value(config, key, value, SOURCE_ENVIRONMENT);
+}
+
+/* The level first: what the others have to say obeys it. */
+static ucxpool_status_t read_log_level(ucxpool_config_t *config)
+{
+    const base_key_t *key    = base_key_find("LOG_LEVEL");
+    ucxpool_status_t  status = read_variable(config, key);
+
+    if ((status == UCXPOOL_OK) &&
+        (config->sources[key - base_keys] == SOURCE_ENVIRONMENT)) {
+        base_log_set_level((base_log_level_t)config->values.log_level);
+    }
+    return status;
+}
+
+static ucxpool_status_t read_environment(ucxpool_config_t *config)
+{
+    ucxpool_status_t status = read_log_level(config);
+
+    for (size_t i = 0; (status == UCXPOOL_OK) && (i < BASE_NUM_KEYS); i++) {
+        status = read_variable(config, &base_keys[i]);
+    }
+    return (status == UCXPOOL_OK) ? check_environment_names() : status;
+}
+
+ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p)
+{
+    ucxpool_config_t *config = calloc(1, sizeof(*config));
+    ucxpool_status_t  status;
+
+    if (config == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for the settings (%zu bytes)",
+                          sizeof(*config));
+    }
+    set_defaults(config);
+    status = read_environment(config);
+    if (status != UCXPOOL_OK) {
+        goto err_free;
+    }
+    status = base_config_check(&config->values);
+    if (status != UCXPOOL_OK) {
+        goto err_free;
+    }
+    *config_p = config;
+    return UCXPOOL_OK;
+
+err_free:
+    free(config);
+    return status;
+}
+
+ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
+                                       const char *key, const char *value)
+{
+    const base_key_t *found = base_key_find(key);
+
+    if (found == NULL) {
+        return refuse_key(key, SOURCE_MODIFY);
+    }
+    return set_value(config, found, value, SOURCE_MODIFY);
+}
+
+/* Print a text as comment lines. */
+static void print_doc(const char *doc, FILE *stream)
+{
+    int column = fprintf(stream, "#");
+
+    while (*doc != '\0') {
+        int length = (int)strcspn(doc, " ");
+
+        if (column + 1 + length > 79) {
+            column = fprintf(stream, "\n#") - 1;
+        }
+        column += fprintf(stream, " %.*s", length, doc);
+        doc += length + (doc[length] == ' ');
+    }
+    fputc('\n', stream);
+}
+
+static void print_comments(const base_key_t *key, source_t source,
+                           FILE *stream, unsigned flags)
+{
+    char expected[BASE_KEY_EXPECTED_SIZE];
+
+    if (flags & UCXPOOL_CONFIG_PRINT_DOC) {
+        base_key_expected(key, expected);
+        print_doc(key->doc, stream);
+        fprintf(stream, "# Takes: %s\n", expected);
+    }
+    if (flags & UCXPOOL_CONFIG_PRINT_DEFAULT) {
+        fprintf(stream, "# Default: %s\n", key->fallback);
+    }
+    if (!(flags & UCXPOOL_CONFIG_PRINT_SOURCE)) {
+        return;
+    }
+    switch (source) {
+    case SOURCE_DEFAULT:
+        fprintf(stream, "# From: default\n");
+        break;
+    case SOURCE_ENVIRONMENT:
+        fprintf(stream, "# From: environment variable " PREFIX "%s\n",
+                key->name);
+        break;
+    case SOURCE_MODIFY:
+        fprintf(stream, "# From: ucxpool_config_modify()\n");
+        break;
+    }
+}
+
+void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
+                          unsigned flags)
+{
+    char value[BASE_KEY_VALUE_SIZE];
+
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        const base_key_t *key = &base_keys[i];
+
+        print_comments(key, (source_t)config->sources[i], stream, flags);
+        if (flags & UCXPOOL_CONFIG_PRINT_VALUES) {
+            base_key_format(key, &config->values, value);
+            base_text_clean(value);
+            fprintf(stream, PREFIX "%s=%s\n", key->name, value);
+        }
+        if ((flags & ~(unsigned)UCXPOOL_CONFIG_PRINT_VALUES) != 0) {
+            fputc('\n', stream);
+        }
+    }
+}
+
+void ucxpool_config_release(ucxpool_config_t *config)
+{
+    free(config);
+}
+
+const base_config_t *base_config_values(const ucxpool_config_t *config)
+{
+    return &config->values;
+}

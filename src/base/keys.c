@@ -1,0 +1,163 @@
+#include "base/keys.h"
+
+#include "base/math.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define MS  UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+static const char *const wire_words[] = {
+    [BASE_WIRE_AUTO] = "auto",
+    [BASE_WIRE_MAP]  = "map",
+    [BASE_WIRE_UCX]  = "ucx",
+    NULL};
+
+static const char *const checksum_words[] = {
+    [BASE_CHECKSUM_NONE]   = "none",
+    [BASE_CHECKSUM_CRC32C] = "crc32c",
+    NULL};
+
+/* In the order of base_log_level_t. */
+static const char *const log_words[] = {"none", "error", "warn",
+                                        "info", "debug", "trace", NULL};
+
+#define KEY(_name, _type, _field, _fallback, _flags, _min, _max, _words, \
+            ...) \
+    { \
+        _name, _type, offsetof(base_config_t, _field), _fallback, _flags, \
+            _min, _max, _words, __VA_ARGS__ \
+    }
+#define SIZE(_name, _field, _fallback, _flags, _min, _max, ...) \
+    KEY(_name, BASE_KEY_SIZE, _field, _fallback, _flags, _min, _max, NULL, \
+        __VA_ARGS__)
+#define TIME(_name, _field, _fallback, _flags, _min, _max, ...) \
+    KEY(_name, BASE_KEY_TIME, _field, _fallback, _flags, _min, _max, NULL, \
+        __VA_ARGS__)
+#define UNSIGNED(_name, _field, _fallback, _min, _max, ...) \
+    KEY(_name, BASE_KEY_UNSIGNED, _field, _fallback, 0, _min, _max, NULL, \
+        __VA_ARGS__)
+#define PERCENT(_name, _field, _fallback, _min, _max, ...) \
+    KEY(_name, BASE_KEY_PERCENT, _field, _fallback, 0, _min, _max, NULL, \
+        __VA_ARGS__)
+#define BOOL(_name, _field, _fallback, ...) \
+    KEY(_name, BASE_KEY_BOOL, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
+#define SWITCH(_name, _field, _fallback, ...) \
+    KEY(_name, BASE_KEY_SWITCH, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
+#define WORD(_name, _field, _fallback, _words, ...) \
+    KEY(_name, BASE_KEY_WORD, _field, _fallback, 0, 0, 0, _words, __VA_ARGS__)
+#define PATH(_name, _field, _fallback, ...) \
+    KEY(_name, BASE_KEY_PATH, _field, _fallback, 0, 0, 0, NULL, __VA_ARGS__)
+
+/* clang-format off */
+const base_key_t base_keys[BASE_NUM_KEYS] = {
+    SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO, 8 * KIB,
+         BASE_KEY_NO_MAX,
+         "Memory of all blocks together. It is taken and registered when the "
+         "pool is created. auto takes 500m, or less where memory is short."),
+    SIZE("BLOCK_SIZE", block_size, "4m", BASE_KEY_POW2, 4 * KIB, GIB,
+         "Size of one block, the unit in which memory is handed out."),
+    SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,
+         BASE_KEY_NO_MAX,
+         "Size of one region: one physical allocation with one registration. "
+         "A multiple of BLOCK_SIZE."),
+    PERCENT("SEND_SHARE", send_share, "25", 1, 99,
+            "Share of the blocks that messages to be sent are packed in. "
+            "What SEND_SHARE and RECV_SHARE leave is for the caller."),
+    PERCENT("RECV_SHARE", recv_share, "25", 1, 99,
+            "Share of the blocks for messages that arrive."),
+    SWITCH("HUGE_PAGES", huge_pages, "try",
+           "Huge pages for the blocks. y fails where there are none; try "
+           "goes on with ordinary pages."),
+
+    WORD("WIRE", wire, "auto", wire_words,
+         "What carries the bytes. map: a peer of the same host and user reads "
+         "our blocks directly. ucx: UCX does. auto: map where it is possible, "
+         "else ucx."),
+    SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
+         "Size of a fragment, the part of a message that one wire operation "
+         "carries. At most BLOCK_SIZE."),
+    UNSIGNED("DEPTH", depth, "4", 1, 64,
+             "Fragments of one message that are in flight at one time."),
+    SIZE("EAGER_SIZE", eager_size, "4k", 0, 0, 4 * KIB,
+         "Messages up to this size travel with their descriptor, without a "
+         "block and without waiting for the receiver."),
+    UNSIGNED("CREDITS", credits, "64", 1, 1024,
+             "Messages that a peer may have sent us and that no receive has "
+             "taken. The next one waits at the peer."),
+    SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
+         "Shorter pieces of ucxpool_comm_alloc() memory are packed, not sent "
+         "in place. inf packs all."),
+    SIZE("MAX_METADATA", max_metadata, "2k", 0, 0, 4 * KIB,
+         "Longest metadata of a message that is sent or taken."),
+    SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,
+         "Most segments of a message that is sent or taken (4m is "
+         "4,194,304)."),
+    WORD("CHECKSUM", checksum, "none", checksum_words,
+         "Checksum that each fragment carries and the receiver verifies."),
+    UNSIGNED("AM_ID", am_id, "100", 0, 65000,
+             "UCX active-message id of the pool; this one and the next are "
+             "used. All pools that talk to each other need the same."),
+    TIME("REQUEST_TIMEOUT", request_timeout_ns, "inf", BASE_KEY_INF, MS,
+         BASE_KEY_NO_MAX,
+         "Time after which a request that names no timeout of its own ends."),
+    TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
+         BASE_KEY_NO_MAX,
+         "Longest time that ucxpool_destroy() waits for peers."),
+    TIME("SPIN", spin_ns, "20us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
+         "Time that a waiting call polls before it sleeps. inf never sleeps."),
+
+    PATH("SECRET_FILE", secret_file, "",
+         "File with the secret that the peers of a listener must know too. "
+         "Only its owner may have access to it (mode 0600). Empty: none."),
+    BOOL("LISTEN_WITHOUT_SECRET", listen_without_secret, "n",
+         "Listen beyond this machine though there is no SECRET_FILE. Whoever "
+         "reaches the port can then talk to the pool."),
+    UNSIGNED("MAX_HALF_OPEN", max_half_open, "64", 1, 65536,
+             "Connections that may be in their handshake at one time; more "
+             "are refused."),
+    TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "5s", 0, MS, 3600 * SEC,
+         "Time in which a connection must be through its handshake."),
+
+    WORD("LOG_LEVEL", log_level, "warn", log_words,
+         "What is written to stderr, for the whole process."),
+};
+/* clang-format on */
+
+static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
+              "words are unsigned");
+static_assert(sizeof(base_switch_t) == sizeof(unsigned),
+              "switches are unsigned");
+
+const base_key_t *base_key_find(const char *name)
+{
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        if (strcmp(base_keys[i].name, name) == 0) {
+            return &base_keys[i];
+        }
+    }
+    return NULL;
+}
+
+const base_key_t *base_key_guess(const char *name)
+{
+    const base_key_t *guess = NULL;
+    /* A third of the letters may be wrong; else the two are two words. */
+    size_t            best  = base_max(strlen(name) / 3, 1) + 1;
+
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        size_t distance = base_text_distance(base_keys[i].name, name);
+
+        if (distance < best) {
+            best  = distance;
+            guess = &base_keys[i];
+        }
+    }
+    return guess;
+}
