@@ -16,11 +16,18 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
         [AC_MSG_ERROR([--with-ucx=$with_ucx: there is no include/ucp/api/ucp.h under it])])
       AS_IF([test ! -e "$with_ucx/lib/libucp.so"],
         [AC_MSG_ERROR([--with-ucx=$with_ucx: there is no lib/libucp.so under it])])
-      ucx_dir=$(cd "$with_ucx" && pwd)
-      UCX_CFLAGS="-I$ucx_dir/include"
-      UCX_LIBS="-L$ucx_dir/lib -Wl,-rpath,$ucx_dir/lib -lucp -lucs"
+      ucx_dir=$(cd "$with_ucx" && pwd -P)
+      # -isystem: warnings in the macros of UCX's headers are not ours.
+      UCX_CFLAGS="-isystem $ucx_dir/include"
+      # In LIBS, by their paths and hidden from libtool, which would else use
+      # the .la files beside them (those of PyPI's wheel name folders of another
+      # machine), or the system's UCX, or drop the run path.
+      UCX_LIBS=
+      LIBS="$LIBS -Wl,-rpath,$ucx_dir/lib"
+      LIBS="$LIBS -Wl,$ucx_dir/lib/libucp.so -Wl,$ucx_dir/lib/libucs.so"
       AC_SUBST([UCX_CFLAGS])
       AC_SUBST([UCX_LIBS])])
+  AC_SUBST([UCX_DIR], [${ucx_dir:-/}])
 
   ucxpool_save_CPPFLAGS=$CPPFLAGS
   CPPFLAGS="$CPPFLAGS $UCX_CFLAGS"

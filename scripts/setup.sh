@@ -1,0 +1,157 @@
+# What ./quickstart, ./run-tests and .ci/run share: steps that say what they
+# do, the packages of Debian, and UCX 1.22 from PyPI. To be sourced by bash,
+# with $top naming the source tree.
+
+# Settings of a user's environment must not decide how tests end.
+for variable in $(compgen -e | grep -E '^(UCX|UCXPOOL)_'); do
+    unset "$variable"
+done
+export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+
+work=$top/_build
+logs=$work/logs
+jobs=$(nproc 2>/dev/null || echo 2)
+
+# What compiling the library and the tools takes.
+packages_build='autoconf automake gcc libc6-dev libpmix-dev libssl-dev libtool
+    libucx-dev make pkg-config'
+# What the tests take on top of that.
+packages_tests='binutils check clang doxygen g++ gnuplot-nox iproute2 libc6-dbg
+    libclang-rt-dev llvm openmpi-bin procps python3 python3-pip util-linux
+    valgrind xz-utils'
+# Records for ./quickstart when no file is given: the WordNet database.
+packages_quickstart='wordnet-base'
+
+ucx_wheel='libucx-cu13==1.22.0'
+ucx_dir=$top/.ucx/1.22.0
+
+# say TEXT... - one line about what is being done.
+say() {
+    printf '%s\n' "$*"
+}
+
+# die TEXT... - the end, with the reason.
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# step NAME LIMIT COMMAND... - run a command with its output in a log file, for
+# at most LIMIT seconds. Says what, how it ended and how long it took; when it
+# failed, which command it was and the end of its output.
+step() {
+    local name=$1 limit=$2 log start status
+    shift 2
+    mkdir -p "$logs"
+    log=$logs/$(printf '%s' "$name" | tr -c 'A-Za-z0-9.\n-' '_').log
+    start=$SECONDS
+    printf '  %-42s ' "$name"
+    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null
+    status=$?
+    if [ $status -eq 0 ]; then
+        printf 'ok %5d s\n' $((SECONDS - start))
+        return 0
+    fi
+    printf 'FAILED %d s\n' $((SECONDS - start))
+    if [ $status -eq 124 ] || [ $status -eq 137 ]; then
+        say "    it ran longer than $limit s and was ended:"
+    else
+        say "    it ended with status $status:"
+    fi
+    say "    $*"
+    say "    the end of $log:"
+    tail -n 40 "$log" | sed 's/^/    | /'
+    return $status
+}
+
+# The packages of the list that are not installed, on one line.
+packages_missing() {
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null |
+            grep -qx installed || printf '%s ' "$package"
+    done
+}
+
+# packages_install PACKAGE... - install those that are missing, as root or
+# through sudo. On a system without apt-get it only says what is needed.
+packages_install() {
+    local as_root='' missing
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null
+    then
+        say "This is no Debian: the equivalents of these packages must be" \
+            "there already:"
+        say "  $(echo "$@")"
+        return 0
+    fi
+    missing=$(packages_missing "$@")
+    if [ -z "$missing" ]; then
+        say "Packages: all that is needed is installed."
+        return 0
+    fi
+    say "Packages to install: $missing"
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null ||
+            die "installing packages takes root: run this as root, install" \
+                "sudo, or have these installed: $missing"
+        as_root='sudo'
+        if [ ! -t 0 ]; then
+            as_root='sudo -n'
+        fi
+        $as_root true ||
+            die "sudo refused: run this as root, or have these packages" \
+                "installed: $missing"
+        as_root="$as_root env DEBIAN_FRONTEND=noninteractive"
+    fi
+    step 'apt-get update' 600 $as_root apt-get -q -y \
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update ||
+        die "the lists of packages could not be fetched: is there a network," \
+            "and does /etc/apt name a mirror?"
+    step 'apt-get install' 1200 $as_root apt-get -q -y \
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 \
+        install --no-install-recommends $missing ||
+        die "the packages could not be installed: $missing"
+    missing=$(packages_missing "$@")
+    [ -z "$missing" ] || die "still not installed: $missing"
+}
+
+# Fetch UCX 1.22 as pip finds it (the file's hash is checked against
+# scripts/ucx-wheel.txt) and unpack it into $ucx_dir, an ignored folder.
+ucx_fetch() {
+    if [ -f "$ucx_dir/complete" ]; then
+        return 0
+    fi
+    rm -rf "$top/.ucx"
+    mkdir -p "$top/.ucx/wheel"
+    step "fetch $ucx_wheel" 900 python3 -m pip download --no-deps \
+        --only-binary :all: --disable-pip-version-check --retries 5 \
+        --require-hashes -r "$top/scripts/ucx-wheel.txt" \
+        -d "$top/.ucx/wheel" || return 1
+    step "unpack $ucx_wheel" 300 python3 -c '
+import sys, zipfile
+zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2])
+' "$(echo "$top"/.ucx/wheel/*.whl)" "$ucx_dir" || return 1
+    # zipfile does not restore the mode bits of programs.
+    chmod +x "$ucx_dir"/libucx/bin/* 2>/dev/null
+    [ -f "$ucx_dir/libucx/include/ucp/api/ucp.h" ] || {
+        say "  the wheel $ucx_wheel holds no libucx/include/ucp/api/ucp.h"
+        return 1
+    }
+    rm -rf "$top/.ucx/wheel"
+    touch "$ucx_dir/complete"
+}
+
+# Make ./configure where it is missing or older than what it is made from.
+autotools() {
+    if [ -f "$top/config.status" ]; then
+        die "this tree was configured in place, which keeps other builds" \
+            "out: run 'make distclean' first"
+    fi
+    if [ "$top/configure" -nt "$top/configure.ac" ] &&
+        [ "$top/Makefile.in" -nt "$top/Makefile.am" ] &&
+        [ -z "$(find "$top/m4" -name 'ucxpool_*' -newer "$top/configure")" ]
+    then
+        return 0
+    fi
+    step 'autoreconf' 300 sh -c "cd '$top' && autoreconf -fi"
+}
