@@ -35,20 +35,23 @@ typedef struct mem_regions {
     const struct mem_kind *kind;
     void                  *address;     /* start of the reserved range        */
     size_t                 region_size; /* of every region                    */
-    size_t                 page_size;   /* of the pages really used           */
+    size_t                 page_size;   /* of the pages really used: pieces to
+                                           be stitched are multiples of it    */
     unsigned               num_regions;
     mem_region_t          *regions;
 } mem_regions_t;
 
 typedef struct mem_kind {
     const char *name; /* "host", as settings and logs say it */
-    /* Create and map num_regions of region_size bytes; touch every page.
-     * After an error nothing is left. */
-    ucxpool_status_t (*create)(mem_regions_t *regions);
+    /*
+     * Create and map num_regions of region_size bytes; touch every page. Fills
+     * address, page_size and the array. After an error nothing is left.
+     */
+    ucxpool_status_t (*create)(mem_regions_t *regions, int huge_pages);
     void (*destroy)(mem_regions_t *regions);
     /*
      * Map pieces of regions a second time, side by side (stitching). The
-     * pieces are whole pages. Returns the address of the first byte.
+     * pieces are whole pages. *address_p is the address of the first byte.
      */
     ucxpool_status_t (*stitch)(const mem_regions_t *regions,
                                const mem_piece_t *pieces,
@@ -56,14 +59,26 @@ typedef struct mem_kind {
     void (*unstitch)(void *address, size_t size);
 } mem_kind_t;
 
+/* The tables. What is not built in has mem_kind_unsupported. */
+extern const mem_kind_t mem_kind_host;
+extern const mem_kind_t mem_kind_unsupported;
+
 /*
- * Reserve, create and map. huge_pages: as the setting HUGE_PAGES (a
- * base_switch_t). region_size is a multiple of the page.
+ * Reserve, create and map. region_size is a multiple of the page; huge_pages
+ * is the setting HUGE_PAGES (a base_switch_t). After an error nothing is left,
+ * and *regions may be passed to cleanup all the same.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no regions, a size that is no multiple of the
+ *                            page, or more files than the process may open
+ * UCXPOOL_ERR_NO_MEMORY      not so much memory, or not so many huge pages
+ * UCXPOOL_ERR_UNSUPPORTED    the kind is not built in
+ * UCXPOOL_ERR_IO             the system refused something else
  */
 ucxpool_status_t mem_regions_init(mem_regions_t *regions,
                                   ucxpool_memory_kind_t kind,
                                   unsigned num_regions, size_t region_size,
                                   int huge_pages);
+/* May be called twice. */
 void             mem_regions_cleanup(mem_regions_t *regions);
 
 #endif

@@ -1,0 +1,335 @@
+/*
+ * Host memory: one memfd per region.
+ *
+ * Each file is sealed: its size cannot change, so that a peer who maps it can
+ * read it without fear, and nobody else can map it for writing. The second seal
+ * is left out where pieces could then not be stitched: see host_stitch.c.
+ */
+#include <config.h>
+
+#include "mem/host.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "mem/memfd.h"
+#include "mem/range.h"
+#include "mem/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* From kernel 6.1; the C library's headers may be older. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* What is found out once, for all regions of a set. */
+typedef struct host_plan {
+    size_t page_size;        /* the machine's base page                       */
+    size_t available;        /* bytes, of the pages that are asked for        */
+    size_t huge_page_size;   /* 0: base pages                                 */
+    size_t transparent_size; /* 0: do not ask for such pages                  */
+    bool   is_private;       /* seal against new writable mappings            */
+} host_plan_t;
+
+static size_t total_size(const mem_regions_t *regions)
+{
+    return regions->num_regions * regions->region_size;
+}
+
+/* Say why a region could not be made, and what to change. */
+static ucxpool_status_t region_error(const mem_regions_t *regions,
+                                     const host_plan_t *plan, unsigned index,
+                                     const char *what, int error)
+{
+    switch (error) {
+    case ENOMEM:
+    case ENOSPC:
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "%s for region %u of %u: %s; %zu bytes are asked for "
+                          "in all, %zu are available: lower UCXPOOL_COMM_SIZE",
+                          what, index, regions->num_regions, strerror(error),
+                          total_size(regions), plan->available);
+    case EMFILE:
+    case ENFILE:
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%s for region %u of %u: %s; each region is a file: "
+                          "raise UCXPOOL_REGION_SIZE (%zu) or the limit of "
+                          "open files (ulimit -n)",
+                          what, index, regions->num_regions, strerror(error),
+                          regions->region_size);
+    case EFBIG:
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%s for region %u of %u: %s; lower "
+                          "UCXPOOL_REGION_SIZE (%zu) or raise the limit of the "
+                          "size of files (ulimit -f)",
+                          what, index, regions->num_regions, strerror(error),
+                          regions->region_size);
+    default:
+        return base_error_errno(error, "%s for region %u of %u", what, index,
+                                regions->num_regions);
+    }
+}
+
+/*
+ * Let the kernel put large pages behind a region. It joins pages only where
+ * there is one already, and is fastest where there is no more than that: one
+ * base page in each, then the rest comes as large pages. Where it does not
+ * work nothing is lost, and later regions do not try again.
+ */
+static int region_collapse(host_plan_t *plan, const mem_region_t *region)
+{
+    size_t offset;
+
+    for (offset = 0; offset < region->size; offset += plan->transparent_size) {
+        if (fallocate(region->fd, 0, (off_t)offset,
+                      (off_t)plan->page_size) != 0) {
+            return errno == EINTR ? 0 : errno;
+        }
+    }
+    if (madvise(region->address, region->size, MADV_COLLAPSE) != 0) {
+        base_debug("no transparent huge pages: %s", strerror(errno));
+        plan->transparent_size = 0;
+    }
+    return 0;
+}
+
+/* Map the region's file at its place, with all its pages there. */
+static int region_map(host_plan_t *plan, const mem_region_t *region)
+{
+    size_t page_size = base_max(plan->huge_page_size, plan->page_size);
+    void  *address   = mmap(region->address, region->size,
+                            PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                            region->fd, 0);
+    int    error     = 0;
+
+    if (address == MAP_FAILED) {
+        return errno;
+    }
+    /* Only a hint, for pages that the kernel may join later. */
+    (void)madvise(address, region->size, MADV_HUGEPAGE);
+    if (plan->transparent_size != 0) {
+        error = region_collapse(plan, region);
+    }
+    if (error == 0) {
+        error = mem_memfd_fill(region->fd, region->size, plan->huge_page_size);
+    }
+    if (error == 0) {
+        error = mem_memfd_populate(address, region->size, page_size);
+    }
+    return error;
+}
+
+/* Can a mapping of these pages be doubled? */
+static bool region_can_duplicate(const mem_region_t *region, size_t page_size)
+{
+    void *duplicate;
+    int   error = mem_memfd_duplicate(region->address, page_size, NULL,
+                                      &duplicate);
+
+    if (error != 0) {
+        base_debug("a mapping cannot be doubled: %s", strerror(error));
+        return false;
+    }
+    mem_range_release(duplicate, page_size);
+    return true;
+}
+
+static ucxpool_status_t region_create(mem_regions_t *regions,
+                                      host_plan_t *plan, unsigned index)
+{
+    mem_region_t    *region = &regions->regions[index];
+    char             name[64];
+    ucxpool_status_t status;
+    int              error;
+
+    region->size    = regions->region_size;
+    region->address = (char *)regions->address + index * region->size;
+    snprintf(name, sizeof(name), "ucxpool:%d:%u", (int)getpid(), index);
+
+    error = mem_memfd_create(name, region->size, plan->huge_page_size,
+                             &region->fd);
+    if (error != 0) {
+        return region_error(regions, plan, index, "making a memory file",
+                            error);
+    }
+    error = region_map(plan, region);
+    if (error != 0) {
+        status = region_error(regions, plan, index, "taking memory", error);
+        goto err_close;
+    }
+    if (index == 0) {
+        plan->is_private = region_can_duplicate(region, regions->page_size);
+    }
+    error = mem_memfd_seal(region->fd, plan->is_private);
+    if (error != 0) {
+        status = region_error(regions, plan, index, "sealing the memory file",
+                              error);
+        goto err_close;
+    }
+    return UCXPOOL_OK;
+
+err_close:
+    /* The mapping goes with the range that it lies in. */
+    close(region->fd);
+    region->fd = -1;
+    return status;
+}
+
+static void regions_close(mem_regions_t *regions, unsigned num_regions)
+{
+    while (num_regions > 0) {
+        num_regions--;
+        close(regions->regions[num_regions].fd);
+    }
+}
+
+static ucxpool_status_t regions_create(mem_regions_t *regions,
+                                       host_plan_t *plan)
+{
+    size_t           size      = total_size(regions);
+    size_t           alignment = base_max(plan->huge_page_size,
+                                          plan->transparent_size);
+    ucxpool_status_t status;
+    unsigned         index;
+    int              error;
+
+    error = mem_range_reserve(size, base_max(alignment, regions->page_size),
+                              &regions->address);
+    if (error != 0) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "reserving %zu bytes of addresses: %s; lower "
+                          "UCXPOOL_COMM_SIZE or raise the limit of addresses "
+                          "(ulimit -v)",
+                          size, strerror(error));
+    }
+    for (index = 0; index < regions->num_regions; index++) {
+        status = region_create(regions, plan, index);
+        if (status != UCXPOOL_OK) {
+            goto err_close_regions;
+        }
+    }
+    return UCXPOOL_OK;
+
+err_close_regions:
+    regions_close(regions, index);
+    mem_range_release(regions->address, size);
+    regions->address = NULL;
+    return status;
+}
+
+static ucxpool_status_t create_with_huge_pages(mem_regions_t *regions,
+                                               const mem_system_t *system)
+{
+    host_plan_t plan = {
+        .page_size      = system->page_size,
+        .available      = system->huge_pages_free * system->huge_page_size,
+        .huge_page_size = system->huge_page_size,
+    };
+
+    regions->page_size = system->huge_page_size;
+    return regions_create(regions, &plan);
+}
+
+static ucxpool_status_t create_with_base_pages(mem_regions_t *regions,
+                                               const mem_system_t *system,
+                                               bool is_transparent)
+{
+    host_plan_t plan = {
+        .page_size = system->page_size,
+        .available = system->available,
+    };
+
+    if (total_size(regions) > system->available) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "%zu bytes are asked for, %zu are available: lower "
+                          "UCXPOOL_COMM_SIZE",
+                          total_size(regions), system->available);
+    }
+    if (is_transparent && (system->transparent_size != 0) &&
+        (regions->region_size % system->transparent_size == 0)) {
+        plan.transparent_size = system->transparent_size;
+    }
+    regions->page_size = system->page_size;
+    return regions_create(regions, &plan);
+}
+
+/* Why huge pages cannot be had; "" if they can. */
+static const char *huge_pages_obstacle(const mem_regions_t *regions,
+                                       const mem_system_t *system)
+{
+    if (system->huge_page_size == 0) {
+        return "this machine has none: set UCXPOOL_HUGE_PAGES=try";
+    }
+    if (regions->region_size % system->huge_page_size != 0) {
+        return "UCXPOOL_REGION_SIZE must be a multiple of their size";
+    }
+    if (total_size(regions) / system->huge_page_size >
+        system->huge_pages_free) {
+        return "raise the sysctl vm.nr_hugepages, lower UCXPOOL_COMM_SIZE, or "
+               "set UCXPOOL_HUGE_PAGES=try";
+    }
+    return "";
+}
+
+static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
+{
+    mem_system_t system;
+    const char  *obstacle;
+
+    mem_system_query(&system);
+    if (regions->region_size % system.page_size != 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a region of %zu bytes: UCXPOOL_REGION_SIZE must be "
+                          "a multiple of the page, %zu",
+                          regions->region_size, system.page_size);
+    }
+    if (huge_pages == BASE_SWITCH_NO) {
+        return create_with_base_pages(regions, &system, false);
+    }
+    obstacle = huge_pages_obstacle(regions, &system);
+    if (huge_pages == BASE_SWITCH_TRY) {
+        /* Somebody else may take the huge pages first. */
+        if ((*obstacle == '\0') &&
+            (create_with_huge_pages(regions, &system) == UCXPOOL_OK)) {
+            return UCXPOOL_OK;
+        }
+        return create_with_base_pages(regions, &system, true);
+    }
+    if (*obstacle != '\0') {
+        return base_error(system.huge_page_size != 0 &&
+                                  regions->region_size %
+                                          system.huge_page_size != 0
+                              ? UCXPOOL_ERR_INVALID_PARAM
+                              : UCXPOOL_ERR_NO_MEMORY,
+                          "%zu bytes in huge pages of %zu, of which %zu are "
+                          "free: %s",
+                          total_size(regions), system.huge_page_size,
+                          system.huge_pages_free, obstacle);
+    }
+    return create_with_huge_pages(regions, &system);
+}
+
+static void host_destroy(mem_regions_t *regions)
+{
+    mem_range_release(regions->address, total_size(regions));
+    regions_close(regions, regions->num_regions);
+}
+
+static void host_unstitch(void *address, size_t size)
+{
+    mem_range_release(address, size);
+}
+
+const mem_kind_t mem_kind_host = {
+    .name     = "host",
+    .create   = host_create,
+    .destroy  = host_destroy,
+    .stitch   = mem_host_stitch,
+    .unstitch = host_unstitch,
+};

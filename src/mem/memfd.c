@@ -1,0 +1,142 @@
+#include <config.h>
+
+#include "mem/memfd.h"
+#include "base/log.h"
+#include "base/math.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* From kernel 5.1 and 5.14; the C library's headers may be older. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* A signal ends fallocate() and undoes it, so that a process with a profiling
+ * timer would never get a large file: it is filled in steps that take less than
+ * any such timer. */
+#define FILL_STEP ((size_t)4 << 20)
+
+/* Growing a file over the limit does not just fail, it sends SIGXFSZ. */
+static bool is_over_limit(size_t size)
+{
+    struct rlimit limit;
+
+    return (getrlimit(RLIMIT_FSIZE, &limit) == 0) &&
+           (limit.rlim_cur != RLIM_INFINITY) && (size > limit.rlim_cur);
+}
+
+static int truncate_file(int fd, size_t size)
+{
+    while (ftruncate(fd, (off_t)size) != 0) {
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
+                     int *fd_p)
+{
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int      fd, error;
+
+    if (is_over_limit(size)) {
+        return EFBIG;
+    }
+    if (huge_page_size != 0) {
+        flags |= MFD_HUGETLB; /* of the machine's default size */
+    }
+    fd = memfd_create(name, flags);
+    if (fd < 0) {
+        return errno;
+    }
+    error = truncate_file(fd, size);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    *fd_p = fd;
+    return 0;
+}
+
+int mem_memfd_fill(int fd, size_t size, size_t huge_page_size)
+{
+    size_t step = base_max(FILL_STEP, huge_page_size);
+    size_t offset, length;
+
+    for (offset = 0; offset < size; offset += length) {
+        length = base_min(step, size - offset);
+        while (fallocate(fd, 0, (off_t)offset, (off_t)length) != 0) {
+            if (errno != EINTR) {
+                return errno;
+            }
+        }
+    }
+    return 0;
+}
+
+int mem_memfd_populate(void *address, size_t size, size_t page_size)
+{
+    volatile char *page = address;
+    size_t         offset;
+
+    while (madvise(address, size, MADV_POPULATE_WRITE) != 0) {
+        if (errno == EINVAL) {
+            /* An older kernel: reading each page does the same. */
+            for (offset = 0; offset < size; offset += page_size) {
+                (void)page[offset];
+            }
+            return 0;
+        }
+        if ((errno != EINTR) && (errno != EAGAIN)) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+int mem_memfd_seal(int fd, bool is_private)
+{
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+    if (is_private) {
+        if (fcntl(fd, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) == 0) {
+            return 0;
+        }
+        base_debug("no seal against new writable mappings: %s",
+                   strerror(errno));
+    }
+    return fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno;
+}
+
+bool mem_memfd_is_private(int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    return (seals >= 0) && (seals & F_SEAL_FUTURE_WRITE);
+}
+
+int mem_memfd_duplicate(void *address, size_t size, void *target,
+                        void **address_p)
+{
+    int   flags = MREMAP_MAYMOVE | (target != NULL ? MREMAP_FIXED : 0);
+    void *duplicate;
+
+    /* An old size of 0 keeps the old mapping of shared memory. */
+    duplicate = mremap(address, 0, size, flags, target);
+    if (duplicate == MAP_FAILED) {
+        return errno;
+    }
+    *address_p = duplicate;
+    return 0;
+}

@@ -1,0 +1,56 @@
+/*
+ * Anonymous files that other processes may map: memory behind every page, and
+ * sealed so that no page can go away again.
+ *
+ * These are thin: each returns 0 or an errno, and its caller knows the words.
+ */
+#ifndef MEM_MEMFD_H
+#define MEM_MEMFD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * A file of `size` bytes, with no memory behind it yet.
+ *
+ * name            Shown as /memfd:NAME in /proc.
+ * huge_page_size  0: base pages. Otherwise size is a multiple of it.
+ *
+ * EFBIG  the limit of the size of files (ulimit -f) is smaller
+ */
+int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
+                     int *fd_p);
+
+/*
+ * Put memory behind every page of the file. What is missing shows here, as
+ * ENOSPC or ENOMEM, and not as a signal at the first touch.
+ */
+int mem_memfd_fill(int fd, size_t size, size_t huge_page_size);
+
+/* Let the page tables of a mapping of such a file point to its pages. */
+int mem_memfd_populate(void *address, size_t size, size_t page_size);
+
+/*
+ * Seal the file: its size stays, and so do its seals.
+ *
+ * is_private  Ask for a seal against new writable mappings too. Mappings that
+ *             exist stay writable. Where the kernel has no such seal (before
+ *             5.1), the others are set alone.
+ */
+int mem_memfd_seal(int fd, bool is_private);
+
+/* The file is sealed against new writable mappings. */
+bool mem_memfd_is_private(int fd);
+
+/*
+ * Map a part of a writable mapping a second time, writable too, at `target`
+ * (which is replaced), or anywhere when that is NULL.
+ *
+ * The seal against new writable mappings has no effect on this: the right comes
+ * from the mapping, not from the file. Not every kernel does it for every page
+ * (nor does valgrind, for any), so that it is tried before the seal is set.
+ */
+int mem_memfd_duplicate(void *address, size_t size, void *target,
+                        void **address_p);
+
+#endif

@@ -1,0 +1,98 @@
+#include <config.h>
+
+#include "mem/region.h"
+#include "base/error.h"
+#include "base/math.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ucxpool_status_t unsupported_create(mem_regions_t *regions,
+                                           int huge_pages)
+{
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "this kind of memory is not built in: use host memory");
+}
+
+static void unsupported_destroy(mem_regions_t *regions)
+{
+}
+
+static ucxpool_status_t unsupported_stitch(const mem_regions_t *regions,
+                                           const mem_piece_t *pieces,
+                                           size_t num_pieces, void **address_p)
+{
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "this kind of memory cannot be mapped a second time");
+}
+
+static void unsupported_unstitch(void *address, size_t size)
+{
+}
+
+const mem_kind_t mem_kind_unsupported = {
+    .name     = "unsupported",
+    .create   = unsupported_create,
+    .destroy  = unsupported_destroy,
+    .stitch   = unsupported_stitch,
+    .unstitch = unsupported_unstitch,
+};
+
+static const mem_kind_t *kind_find(ucxpool_memory_kind_t kind)
+{
+    switch (kind) {
+    case UCXPOOL_MEMORY_HOST:
+        return &mem_kind_host;
+    default:
+        return &mem_kind_unsupported;
+    }
+}
+
+ucxpool_status_t mem_regions_init(mem_regions_t *regions,
+                                  ucxpool_memory_kind_t kind,
+                                  unsigned num_regions, size_t region_size,
+                                  int huge_pages)
+{
+    ucxpool_status_t status;
+    size_t           size;
+
+    memset(regions, 0, sizeof(*regions));
+    if ((num_regions == 0) || (region_size == 0) ||
+        !base_mul(num_regions, region_size, &size)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%u regions of %zu bytes: set UCXPOOL_COMM_SIZE and "
+                          "UCXPOOL_REGION_SIZE so that there is at least one, "
+                          "and no more than there are addresses",
+                          num_regions, region_size);
+    }
+    regions->kind        = kind_find(kind);
+    regions->num_regions = num_regions;
+    regions->region_size = region_size;
+    regions->regions     = calloc(num_regions, sizeof(*regions->regions));
+    if (regions->regions == NULL) {
+        status = base_error(UCXPOOL_ERR_NO_MEMORY,
+                            "no memory for the list of %u regions",
+                            num_regions);
+        goto err_clear;
+    }
+    status = regions->kind->create(regions, huge_pages);
+    if (status != UCXPOOL_OK) {
+        goto err_free_list;
+    }
+    return UCXPOOL_OK;
+
+err_free_list:
+    free(regions->regions);
+err_clear:
+    memset(regions, 0, sizeof(*regions));
+    return status;
+}
+
+void mem_regions_cleanup(mem_regions_t *regions)
+{
+    if (regions->kind != NULL) {
+        regions->kind->destroy(regions);
+        free(regions->regions);
+        memset(regions, 0, sizeof(*regions));
+    }
+}

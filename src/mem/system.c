@@ -1,0 +1,161 @@
+#include <config.h>
+
+#include "mem/system.h"
+#include "base/math.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRANSPARENT_SIZE_FILE \
+    "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
+
+/* The first number of a file; false when there is none ("max", say). */
+static bool file_number(const char *path, size_t *number_p)
+{
+    FILE *file = fopen(path, "re");
+    bool  is_number;
+
+    if (file == NULL) {
+        return false;
+    }
+    is_number = fscanf(file, "%zu", number_p) == 1;
+    fclose(file);
+    return is_number;
+}
+
+/* The number behind a word at the start of a line. */
+static bool file_field(const char *path, const char *word, size_t *number_p)
+{
+    FILE *file     = fopen(path, "re");
+    bool  is_found = false;
+    char  line[256];
+
+    if (file == NULL) {
+        return false;
+    }
+    while (!is_found && (fgets(line, sizeof(line), file) != NULL)) {
+        is_found = (strncmp(line, word, strlen(word)) == 0) &&
+                   (sscanf(line + strlen(word), " %zu", number_p) == 1);
+    }
+    fclose(file);
+    return is_found;
+}
+
+/* How the two versions of control groups name the same things. */
+typedef struct group_version {
+    const char *prefix; /* of the line in /proc/self/cgroup                   */
+    const char *mount;
+    const char *limit;
+    const char *usage;
+    const char *inactive; /* page cache that is given up first                */
+    const char *active;
+} group_version_t;
+
+static const group_version_t group_versions[] = {
+    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file ",
+     "active_file "},
+    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+     "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
+};
+
+/* What one group has left: page cache counts as used, but is given up. */
+static size_t group_available(const group_version_t *version, const char *group)
+{
+    char   path[PATH_MAX + 64];
+    size_t limit, usage, cache;
+
+    snprintf(path, sizeof(path), "%s%s/%s", version->mount, group,
+             version->limit);
+    if (!file_number(path, &limit)) {
+        return SIZE_MAX;
+    }
+    snprintf(path, sizeof(path), "%s%s/%s", version->mount, group,
+             version->usage);
+    if (!file_number(path, &usage)) {
+        return SIZE_MAX;
+    }
+    snprintf(path, sizeof(path), "%s%s/memory.stat", version->mount, group);
+    if (file_field(path, version->inactive, &cache)) {
+        usage -= base_min(usage, cache);
+    }
+    if (file_field(path, version->active, &cache)) {
+        usage -= base_min(usage, cache);
+    }
+    return limit - base_min(limit, usage);
+}
+
+/* The least that a group and the groups it lies in have left. */
+static size_t groups_available(const group_version_t *version, char *group)
+{
+    size_t available = SIZE_MAX;
+    char  *slash;
+
+    for (;;) {
+        available = base_min(available, group_available(version, group));
+        slash     = strrchr(group, '/');
+        if (slash == NULL) {
+            return available;
+        }
+        *slash = '\0';
+    }
+}
+
+static size_t control_groups_available(void)
+{
+    FILE  *file      = fopen("/proc/self/cgroup", "re");
+    size_t available = SIZE_MAX;
+    char   line[PATH_MAX];
+
+    if (file == NULL) {
+        return SIZE_MAX;
+    }
+    while (fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0;
+             i < sizeof(group_versions) / sizeof(group_versions[0]); i++) {
+            const group_version_t *version = &group_versions[i];
+            char                  *prefix  = strstr(line, version->prefix);
+
+            if (prefix != NULL) {
+                available = base_min(
+                    available,
+                    groups_available(version,
+                                     prefix + strlen(version->prefix)));
+            }
+        }
+    }
+    fclose(file);
+    return available;
+}
+
+void mem_system_query(mem_system_t *system)
+{
+    const char *meminfo = "/proc/meminfo";
+    size_t      number, reserved;
+
+    system->available        = control_groups_available();
+    system->page_size        = (size_t)sysconf(_SC_PAGESIZE);
+    system->huge_page_size   = 0;
+    system->huge_pages_free  = 0;
+    system->transparent_size = 0;
+
+    if (file_field(meminfo, "MemAvailable:", &number) &&
+        (number < SIZE_MAX / 1024)) {
+        system->available = base_min(system->available, number * 1024);
+    }
+    if (file_field(meminfo, "Hugepagesize:", &number) &&
+        base_is_pow2(number) && (number < SIZE_MAX / 1024)) {
+        system->huge_page_size = number * 1024;
+    }
+    /* Reserved pages are still counted as free. */
+    if (file_field(meminfo, "HugePages_Free:", &number) &&
+        file_field(meminfo, "HugePages_Rsvd:", &reserved)) {
+        system->huge_pages_free = number - base_min(number, reserved);
+    }
+    if (file_number(TRANSPARENT_SIZE_FILE, &number) && base_is_pow2(number)) {
+        system->transparent_size = number;
+    }
+}

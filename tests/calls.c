@@ -1,0 +1,180 @@
+#include <config.h>
+
+#include "calls.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+static struct {
+    calls_name_t name;
+    unsigned     first; /* 0: none */
+    bool         is_lasting;
+    int          error;
+    bool         has_failed;
+    unsigned     counts[CALLS_LAST];
+} calls;
+
+static void calls_set(calls_name_t name, unsigned n, int error, bool is_lasting)
+{
+    calls_reset();
+    calls.name       = name;
+    calls.first      = n;
+    calls.error      = error;
+    calls.is_lasting = is_lasting;
+}
+
+void calls_fail(calls_name_t name, unsigned n, int error)
+{
+    calls_set(name, n, error, false);
+}
+
+void calls_fail_from(calls_name_t name, unsigned n, int error)
+{
+    calls_set(name, n, error, true);
+}
+
+void calls_reset(void)
+{
+    memset(&calls, 0, sizeof(calls));
+}
+
+unsigned calls_count(calls_name_t name)
+{
+    return calls.counts[name];
+}
+
+bool calls_has_failed(void)
+{
+    return calls.has_failed;
+}
+
+bool calls_is_due(calls_name_t name)
+{
+    unsigned n = ++calls.counts[name];
+
+    if ((calls.first == 0) || (calls.name != name) || (n < calls.first) ||
+        ((n > calls.first) && !calls.is_lasting)) {
+        return false;
+    }
+    calls.has_failed = true;
+    errno            = calls.error;
+    return true;
+}
+
+unsigned calls_num_fds(void)
+{
+    DIR     *dir = opendir("/proc/self/fd");
+    unsigned n   = 0;
+
+    if (dir == NULL) {
+        abort();
+    }
+    while (readdir(dir) != NULL) {
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+size_t calls_mapped_size(void)
+{
+    FILE         *file = fopen("/proc/self/maps", "re");
+    char          line[4352];
+    unsigned long start, end;
+    size_t        size = 0;
+
+    if (file == NULL) {
+        abort();
+    }
+    while (fgets(line, sizeof(line), file) != NULL) {
+        if ((strstr(line, "memfd:") != NULL) ||
+            (strstr(line, " ---p 00000000 00:00 0") != NULL)) {
+            if (sscanf(line, "%lx-%lx", &start, &end) == 2) {
+                size += end - start;
+            }
+        }
+    }
+    fclose(file);
+    return size;
+}
+
+/* The linker makes these names. */
+void *__real_calloc(size_t num, size_t size);
+int   __real_memfd_create(const char *name, unsigned flags);
+int   __real_ftruncate(int fd, off_t length);
+int   __real_fallocate(int fd, int mode, off_t offset, off_t length);
+void *__real_mmap(void *address, size_t size, int protection, int flags, int fd,
+                  off_t offset);
+void *__real_mremap(void *address, size_t old_size, size_t size, int flags,
+                    void *target);
+int   __real_madvise(void *address, size_t size, int advice);
+int   __real_fcntl(int fd, int command, long argument);
+
+void *__wrap_calloc(size_t num, size_t size);
+int   __wrap_memfd_create(const char *name, unsigned flags);
+int   __wrap_ftruncate(int fd, off_t length);
+int   __wrap_fallocate(int fd, int mode, off_t offset, off_t length);
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
+                  off_t offset);
+void *__wrap_mremap(void *address, size_t old_size, size_t size, int flags,
+                    void *target);
+int   __wrap_madvise(void *address, size_t size, int advice);
+int   __wrap_fcntl(int fd, int command, long argument);
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    return calls_is_due(CALLS_CALLOC) ? NULL : __real_calloc(num, size);
+}
+
+int __wrap_memfd_create(const char *name, unsigned flags)
+{
+    return calls_is_due(CALLS_MEMFD_CREATE) ? -1
+                                            : __real_memfd_create(name, flags);
+}
+
+int __wrap_ftruncate(int fd, off_t length)
+{
+    return calls_is_due(CALLS_FTRUNCATE) ? -1 : __real_ftruncate(fd, length);
+}
+
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
+{
+    return calls_is_due(CALLS_FALLOCATE)
+               ? -1
+               : __real_fallocate(fd, mode, offset, length);
+}
+
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
+                  off_t offset)
+{
+    return calls_is_due(CALLS_MMAP)
+               ? MAP_FAILED
+               : __real_mmap(address, size, protection, flags, fd, offset);
+}
+
+void *__wrap_mremap(void *address, size_t old_size, size_t size, int flags,
+                    void *target)
+{
+    return calls_is_due(CALLS_MREMAP)
+               ? MAP_FAILED
+               : __real_mremap(address, old_size, size, flags, target);
+}
+
+int __wrap_madvise(void *address, size_t size, int advice)
+{
+    return calls_is_due(CALLS_MADVISE) ? -1
+                                       : __real_madvise(address, size, advice);
+}
+
+int __wrap_fcntl(int fd, int command, long argument)
+{
+    return calls_is_due(CALLS_FCNTL) ? -1
+                                     : __real_fcntl(fd, command, argument);
+}

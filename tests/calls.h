@@ -1,0 +1,48 @@
+/*
+ * Calls of the system that a test makes fail. The linker's --wrap puts these in
+ * the way of the real ones; a program names those it uses in its LDFLAGS.
+ */
+#ifndef TESTS_CALLS_H
+#define TESTS_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum calls_name {
+    CALLS_CALLOC,
+    CALLS_MEMFD_CREATE,
+    CALLS_FTRUNCATE,
+    CALLS_FALLOCATE,
+    CALLS_MMAP,
+    CALLS_MREMAP,
+    CALLS_MADVISE,
+    CALLS_FCNTL,
+    CALLS_LAST
+} calls_name_t;
+
+/* Count from now on; make the n-th call (from 1) fail with this errno, once.
+ * n 0: none fails. */
+void calls_fail(calls_name_t name, unsigned n, int error);
+
+/* Make every call from the n-th on fail. */
+void calls_fail_from(calls_name_t name, unsigned n, int error);
+
+/* No call fails any more. */
+void calls_reset(void);
+
+/* How many calls there were since calls_fail() or calls_reset(). */
+unsigned calls_count(calls_name_t name);
+
+/* Did a call fail because of calls_fail()? */
+bool calls_has_failed(void);
+
+/* For those who wrap further calls: is it this one's turn to fail? Sets
+ * errno. */
+bool calls_is_due(calls_name_t name);
+
+/* Open descriptors, and bytes of addresses that are reserved or that belong to
+ * memory files: what a failure must not leave behind. */
+unsigned calls_num_fds(void);
+size_t   calls_mapped_size(void);
+
+#endif

@@ -1,0 +1,647 @@
+/* Regions of host memory. */
+#include <config.h>
+
+#include "base/config.h"
+#include "calls.h"
+#include "mem/memfd.h"
+#include "mem/region.h"
+#include "mem/system.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NUM_REGIONS 3u
+#define REGION_SIZE ((size_t)2 << 20)
+
+/* What the library sees of the machine; changed by tests. */
+static bool         is_machine_faked;
+static mem_system_t fake_machine;
+
+void __real_mem_system_query(mem_system_t *system);
+void __wrap_mem_system_query(mem_system_t *system);
+
+void __wrap_mem_system_query(mem_system_t *system)
+{
+    if (is_machine_faked) {
+        *system = fake_machine;
+    } else {
+        __real_mem_system_query(system);
+    }
+}
+
+static void fake(void)
+{
+    is_machine_faked = true;
+    __real_mem_system_query(&fake_machine);
+}
+
+static struct rlimit real_limit;
+
+static void setup(void)
+{
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &real_limit), 0);
+}
+
+static void teardown(void)
+{
+    is_machine_faked = false;
+    calls_reset();
+    setrlimit(RLIMIT_FSIZE, &real_limit);
+}
+
+static mem_regions_t regions;
+
+static ucxpool_status_t init(int huge_pages)
+{
+    return mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, NUM_REGIONS,
+                            REGION_SIZE, huge_pages);
+}
+
+static size_t page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *region_byte(unsigned region, size_t offset)
+{
+    return (char *)regions.regions[region].address + offset;
+}
+
+START_TEST(regions_lie_side_by_side_and_hold_what_is_written)
+{
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
+    ck_assert_uint_eq(regions.region_size, REGION_SIZE);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_ptr_eq(regions.regions[i].address,
+                         (char *)regions.address + i * REGION_SIZE);
+        ck_assert_uint_eq(regions.regions[i].size, REGION_SIZE);
+        ck_assert_ptr_null(regions.regions[i].memh);
+        memset(regions.regions[i].address, (int)i + 1, REGION_SIZE);
+    }
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_int_eq(*region_byte(i, 0), (int)i + 1);
+        ck_assert_int_eq(*region_byte(i, REGION_SIZE - 1), (int)i + 1);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(new_regions_are_zero)
+{
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    ck_assert_int_eq(*region_byte(0, 0), 0);
+    ck_assert_int_eq(memcmp(region_byte(0, 0), region_byte(0, 1),
+                            NUM_REGIONS * REGION_SIZE - 1),
+                     0);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(the_range_is_aligned_to_transparent_pages)
+{
+    mem_system_t system;
+
+    mem_system_query(&system);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    if ((system.transparent_size != 0) &&
+        (REGION_SIZE % system.transparent_size == 0)) {
+        ck_assert_uint_eq((uintptr_t)regions.address % system.transparent_size,
+                          0);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(every_page_is_there_at_once)
+{
+    unsigned char *present = malloc(NUM_REGIONS * REGION_SIZE / page_size());
+
+    ck_assert_int_eq(init(BASE_SWITCH_NO), UCXPOOL_OK);
+    ck_assert_int_eq(mincore(regions.address, NUM_REGIONS * REGION_SIZE,
+                             present),
+                     0);
+    for (size_t i = 0; i < NUM_REGIONS * REGION_SIZE / page_size(); i++) {
+        ck_assert_int_eq(present[i] & 1, 1);
+    }
+    mem_regions_cleanup(&regions);
+    free(present);
+}
+END_TEST
+
+START_TEST(a_region_is_a_memory_file_named_after_the_pool)
+{
+    char path[64], name[64];
+
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ssize_t length;
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d",
+                 regions.regions[i].fd);
+        length = readlink(path, name, sizeof(name) - 1);
+        ck_assert_int_gt(length, 0);
+        name[length] = '\0';
+        ck_assert_int_eq(strncmp(name, "/memfd:ucxpool:", 15), 0);
+        ck_assert_int_eq(fcntl(regions.regions[i].fd, F_GETFD) & FD_CLOEXEC,
+                         FD_CLOEXEC);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_region_cannot_shrink_nor_grow_nor_be_unsealed)
+{
+    int seals;
+
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        int fd = regions.regions[i].fd;
+
+        seals = fcntl(fd, F_GET_SEALS);
+        ck_assert_int_eq(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        ck_assert_int_eq(ftruncate(fd, 0), -1);
+        ck_assert_int_eq(ftruncate(fd, (off_t)REGION_SIZE * 2), -1);
+        ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_private_region_is_not_mapped_for_writing_by_others)
+{
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        int   fd = regions.regions[i].fd;
+        void *address;
+
+        if (mem_memfd_is_private(fd)) {
+            address = mmap(NULL, REGION_SIZE, PROT_READ | PROT_WRITE,
+                           MAP_SHARED, fd, 0);
+            ck_assert_ptr_eq(address, MAP_FAILED);
+            ck_assert_int_eq(errno, EPERM);
+            ck_assert_int_eq(pwrite(fd, "x", 1, 0), -1);
+        }
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+/* Pieces of all regions, in no order. */
+static void check_stitching(void)
+{
+    size_t            page     = page_size();
+    const mem_piece_t pieces[] = {
+        {2, page, page},
+        {0, REGION_SIZE - 2 * page, 2 * page},
+        {1, 0, page},
+        {0, 0, REGION_SIZE},
+    };
+    size_t num_pieces = sizeof(pieces) / sizeof(pieces[0]);
+    size_t size       = 0;
+    size_t offset     = 0;
+    void  *address;
+
+    ck_assert_int_eq(regions.kind->stitch(&regions, pieces, num_pieces,
+                                          &address),
+                     UCXPOOL_OK);
+    for (size_t i = 0; i < num_pieces; i++) {
+        char *here  = (char *)address + size;
+        char *there = region_byte(pieces[i].region, pieces[i].offset);
+
+        here[0]                    = (char)('a' + i);
+        there[pieces[i].length - 1] = (char)('A' + i);
+        ck_assert_int_eq(there[0], 'a' + (int)i);
+        ck_assert_int_eq(here[pieces[i].length - 1], 'A' + (int)i);
+        size += pieces[i].length;
+    }
+    for (size_t i = 0; i < num_pieces; i++) {
+        ck_assert_int_eq(memcmp((char *)address + offset,
+                                region_byte(pieces[i].region,
+                                            pieces[i].offset),
+                                pieces[i].length),
+                         0);
+        offset += pieces[i].length;
+    }
+    regions.kind->unstitch(address, size);
+    *region_byte(0, 0) = 'z';
+}
+
+START_TEST(a_stitched_range_is_the_same_memory)
+{
+    size_t mapped = calls_mapped_size();
+
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    check_stitching();
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_le(calls_mapped_size(), mapped);
+}
+END_TEST
+
+START_TEST(regions_that_cannot_be_doubled_are_stitched_by_their_files)
+{
+    calls_fail_from(CALLS_MREMAP, 1, EINVAL);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert(!mem_memfd_is_private(regions.regions[i].fd));
+    }
+    check_stitching();
+    mem_regions_cleanup(&regions);
+    calls_reset();
+}
+END_TEST
+
+START_TEST(a_kernel_without_the_seal_for_writing_goes_without)
+{
+    bool is_private;
+
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    is_private = mem_memfd_is_private(regions.regions[0].fd);
+    mem_regions_cleanup(&regions);
+    if (!is_private) {
+        /* It is not asked for: there is nothing to go without. */
+        return;
+    }
+    calls_fail(CALLS_FCNTL, 1, EINVAL);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    ck_assert_int_eq(fcntl(regions.regions[0].fd, F_GET_SEALS) &
+                         (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+                     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    check_stitching();
+    mem_regions_cleanup(&regions);
+    calls_reset();
+}
+END_TEST
+
+START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
+{
+    static const calls_name_t names[] = {CALLS_MMAP, CALLS_MREMAP,
+                                         CALLS_MADVISE};
+    const mem_piece_t pieces[] = {{1, 0, page_size()}, {0, 0, page_size()}};
+    void             *address  = NULL;
+    unsigned          num_failed = 0;
+
+    ck_assert_int_eq(init(BASE_SWITCH_NO), UCXPOOL_OK);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (unsigned n = 1;; n++) {
+            size_t mapped = calls_mapped_size();
+
+            calls_fail(names[i], n, ENOMEM);
+            if (regions.kind->stitch(&regions, pieces, 2, &address) ==
+                UCXPOOL_OK) {
+                ck_assert(!calls_has_failed());
+                regions.kind->unstitch(address, 2 * page_size());
+                break;
+            }
+            calls_reset();
+            num_failed++;
+            ck_assert_ptr_null(address);
+            ck_assert_uint_le(calls_mapped_size(), mapped);
+        }
+        address = NULL;
+    }
+    ck_assert_uint_ge(num_failed, 4);
+    calls_reset();
+    check_stitching();
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
+{
+    calls_name_t name       = (calls_name_t)_i;
+    unsigned     num_fds    = calls_num_fds();
+    unsigned     num_errors = 0;
+    size_t       mapped     = calls_mapped_size();
+
+    for (unsigned n = 1;; n++) {
+        ucxpool_status_t status;
+
+        calls_fail(name, n, ENOMEM);
+        status = init(BASE_SWITCH_TRY);
+        if (!calls_has_failed()) {
+            calls_reset();
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            mem_regions_cleanup(&regions);
+            break;
+        }
+        calls_reset();
+        if (status == UCXPOOL_OK) {
+            /* A call that may fail: all is as it should be without it. */
+            check_stitching();
+        } else {
+            num_errors++;
+            ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+            ck_assert_ptr_null(regions.regions);
+            ck_assert_ptr_nonnull(
+                strstr(ucxpool_error_detail(),
+                       name == CALLS_CALLOC ? "list" : "UCXPOOL_COMM_SIZE"));
+        }
+        mem_regions_cleanup(&regions);
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_le(calls_mapped_size(), mapped);
+    }
+    /* A second seal call is made only where the first one failed. */
+    ck_assert_uint_ge(num_errors,
+                      (name == CALLS_MREMAP) || (name == CALLS_FCNTL) ? 0 : 1);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_sealed_is_an_error)
+{
+    unsigned num_fds = calls_num_fds();
+
+    for (unsigned n = 1; n <= NUM_REGIONS; n++) {
+        calls_fail_from(CALLS_FCNTL, n, EPERM);
+        ck_assert_int_lt(init(BASE_SWITCH_TRY), 0);
+        calls_reset();
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+    }
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_kernel_that_cannot_populate_has_its_pages_touched)
+{
+    calls_fail_from(CALLS_MADVISE, 1, EINVAL);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    check_stitching();
+    mem_regions_cleanup(&regions);
+    calls_reset();
+}
+END_TEST
+
+START_TEST(a_signal_in_between_is_no_error)
+{
+    static const calls_name_t names[] = {CALLS_FTRUNCATE, CALLS_FALLOCATE,
+                                         CALLS_MADVISE};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (unsigned n = 1; n <= 4; n++) {
+            calls_fail(names[i], n, EINTR);
+            ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+            calls_reset();
+            mem_regions_cleanup(&regions);
+        }
+    }
+}
+END_TEST
+
+START_TEST(too_many_files_names_the_region_size)
+{
+    calls_fail(CALLS_MEMFD_CREATE, 2, EMFILE);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
+    calls_reset();
+}
+END_TEST
+
+START_TEST(more_than_is_available_says_how_much_and_which_key)
+{
+    fake();
+    fake_machine.available       = NUM_REGIONS * REGION_SIZE - 1;
+    fake_machine.huge_pages_free = 0;
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291456 bytes"));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291455 are"));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_COMM_SIZE"));
+}
+END_TEST
+
+START_TEST(a_limit_of_the_size_of_files_is_an_error_and_no_signal)
+{
+    struct rlimit limit = real_limit;
+
+    limit.rlim_cur = REGION_SIZE - 1;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -f"));
+}
+END_TEST
+
+START_TEST(a_size_that_is_no_multiple_of_the_page_is_refused)
+{
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+                                      page_size() + 1, BASE_SWITCH_TRY),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
+}
+END_TEST
+
+START_TEST(no_regions_and_more_than_there_are_addresses_are_refused)
+{
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 0,
+                                      REGION_SIZE, BASE_SWITCH_TRY),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1, 0,
+                                      BASE_SWITCH_TRY),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 4,
+                                      SIZE_MAX / 2, BASE_SWITCH_TRY),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(a_size_that_fits_no_address_space_is_out_of_memory)
+{
+    fake();
+    fake_machine.available = SIZE_MAX;
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+                                      (size_t)1 << 62, BASE_SWITCH_NO),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+                                      SIZE_MAX & ~(page_size() - 1),
+                                      BASE_SWITCH_NO),
+                     UCXPOOL_ERR_NO_MEMORY);
+}
+END_TEST
+
+START_TEST(huge_pages_that_must_be_and_are_not_free_are_an_error)
+{
+    fake();
+    fake_machine.huge_page_size  = REGION_SIZE;
+    fake_machine.huge_pages_free = NUM_REGIONS - 1;
+    ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "vm.nr_hugepages"));
+
+    fake_machine.huge_page_size = 0;
+    ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_HUGE_PAGES"));
+}
+END_TEST
+
+START_TEST(huge_pages_want_regions_of_whole_pages)
+{
+    fake();
+    fake_machine.huge_page_size  = REGION_SIZE * 2;
+    fake_machine.huge_pages_free = 1000;
+    ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "UCXPOOL_REGION_SIZE"));
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.page_size, page_size());
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(huge_pages_that_somebody_else_took_fall_to_base_pages)
+{
+    unsigned num_fds = calls_num_fds();
+
+    fake();
+    fake_machine.huge_page_size  = REGION_SIZE;
+    fake_machine.huge_pages_free = NUM_REGIONS;
+    /* The first mapping reserves the range, the second wants a huge page. */
+    calls_fail(CALLS_MMAP, 2, ENOMEM);
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    calls_reset();
+    ck_assert_uint_eq(regions.page_size, page_size());
+    check_stitching();
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+}
+END_TEST
+
+START_TEST(real_huge_pages_are_taken_where_there_are_some)
+{
+    mem_system_t system;
+
+    mem_system_query(&system);
+    if ((system.huge_page_size == 0) || (system.huge_pages_free < 2)) {
+        fprintf(stderr, "skipped: no free huge pages\n");
+        return;
+    }
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
+                                      system.huge_page_size, BASE_SWITCH_TRY),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(regions.page_size, system.huge_page_size);
+    {
+        const mem_piece_t pieces[] = {{1, 0, system.huge_page_size},
+                                      {0, 0, system.huge_page_size}};
+        void             *address;
+
+        ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
+                         UCXPOOL_OK);
+        *(char *)address = 'x';
+        ck_assert_int_eq(*region_byte(1, 0), 'x');
+        regions.kind->unstitch(address, 2 * system.huge_page_size);
+    }
+    mem_regions_cleanup(&regions);
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
+                                      system.huge_page_size, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(regions.page_size, system.page_size);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_kind_that_is_not_built_in_answers_unsupported)
+{
+    const mem_piece_t piece = {0, 0, 4096};
+    void             *address;
+
+    ck_assert_int_eq(mem_regions_init(&regions, (ucxpool_memory_kind_t)77, 1,
+                                      REGION_SIZE, BASE_SWITCH_TRY),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(mem_kind_unsupported.stitch(&regions, &piece, 1, &address),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    mem_kind_unsupported.unstitch(NULL, 0);
+    mem_kind_unsupported.destroy(&regions);
+}
+END_TEST
+
+START_TEST(cleanup_may_be_called_twice_and_gives_everything_back)
+{
+    unsigned num_fds = calls_num_fds();
+    size_t   mapped  = calls_mapped_size();
+
+    ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
+    ck_assert_uint_gt(calls_num_fds(), num_fds);
+    mem_regions_cleanup(&regions);
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_le(calls_mapped_size(), mapped);
+}
+END_TEST
+
+START_TEST(the_machine_has_pages_and_memory)
+{
+    mem_system_t system;
+
+    mem_system_query(&system);
+    ck_assert_uint_eq(system.page_size, page_size());
+    ck_assert_uint_gt(system.available, 0);
+}
+END_TEST
+
+static Suite *region_suite(void)
+{
+    Suite *suite = suite_create("region");
+    TCase *use   = tcase_create("use");
+    TCase *wrong = tcase_create("wrong");
+
+    tcase_add_test(use, regions_lie_side_by_side_and_hold_what_is_written);
+    tcase_add_test(use, new_regions_are_zero);
+    tcase_add_test(use, the_range_is_aligned_to_transparent_pages);
+    tcase_add_test(use, every_page_is_there_at_once);
+    tcase_add_test(use, a_region_is_a_memory_file_named_after_the_pool);
+    tcase_add_test(use, a_region_cannot_shrink_nor_grow_nor_be_unsealed);
+    tcase_add_test(use, a_private_region_is_not_mapped_for_writing_by_others);
+    tcase_add_test(use, a_stitched_range_is_the_same_memory);
+    tcase_add_test(use,
+                   regions_that_cannot_be_doubled_are_stitched_by_their_files);
+    tcase_add_test(use, a_kernel_without_the_seal_for_writing_goes_without);
+    tcase_add_test(use, a_kernel_that_cannot_populate_has_its_pages_touched);
+    tcase_add_test(use, a_signal_in_between_is_no_error);
+    tcase_add_test(use, real_huge_pages_are_taken_where_there_are_some);
+    tcase_add_test(use, cleanup_may_be_called_twice_and_gives_everything_back);
+    tcase_add_test(use, the_machine_has_pages_and_memory);
+    tcase_add_checked_fixture(use, setup, teardown);
+    suite_add_tcase(suite, use);
+
+    tcase_set_timeout(wrong, 60);
+    tcase_add_test(wrong, a_stitch_that_fails_leaves_nothing_and_works_again);
+    tcase_add_loop_test(wrong, a_failed_call_leaves_nothing_and_init_works_again,
+                        0, CALLS_LAST);
+    tcase_add_test(wrong, a_file_that_cannot_be_sealed_is_an_error);
+    tcase_add_test(wrong, too_many_files_names_the_region_size);
+    tcase_add_test(wrong, more_than_is_available_says_how_much_and_which_key);
+    tcase_add_test(wrong,
+                   a_limit_of_the_size_of_files_is_an_error_and_no_signal);
+    tcase_add_test(wrong, a_size_that_is_no_multiple_of_the_page_is_refused);
+    tcase_add_test(wrong,
+                   no_regions_and_more_than_there_are_addresses_are_refused);
+    tcase_add_test(wrong, a_size_that_fits_no_address_space_is_out_of_memory);
+    tcase_add_test(wrong, huge_pages_that_must_be_and_are_not_free_are_an_error);
+    tcase_add_test(wrong, huge_pages_want_regions_of_whole_pages);
+    tcase_add_test(wrong, huge_pages_that_somebody_else_took_fall_to_base_pages);
+    tcase_add_test(wrong, a_kind_that_is_not_built_in_answers_unsupported);
+    tcase_add_checked_fixture(wrong, setup, teardown);
+    suite_add_tcase(suite, wrong);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(region_suite());
+    int      num_failed;
+
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
