@@ -14,9 +14,10 @@
 #define base_min(_a, _b) ((_a) < (_b) ? (_a) : (_b))
 #define base_max(_a, _b) ((_a) > (_b) ? (_a) : (_b))
 
-/* Next multiple of a power of two; the caller knows that it fits. */
+/* Next multiple of a power of two; the caller knows that it fits. The mask has
+ * the width of n, not that of the alignment. */
 #define base_align_up(_n, _alignment) \
-    (((_n) + ((_alignment) - 1)) & ~((_alignment) - 1))
+    (((_n) + ((_alignment) - 1)) & ~((__typeof__((_n) + 0))(_alignment) - 1))
 
 #define base_container_of(_pointer, _type, _member) \
     ((_type *)((char *)(_pointer) - offsetof(_type, _member)))
