@@ -1,0 +1,246 @@
+/* Lists of segment lengths as runs. */
+#include "pack/lengths.h"
+
+#include <ucxpool/status.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT ((uint64_t)1 << 62)
+
+static char byte;
+
+static ucxpool_segment_t segment(size_t length)
+{
+    ucxpool_segment_t result = {&byte, length};
+
+    return result;
+}
+
+static void check_totals(const pack_totals_t *totals, uint64_t num_segments,
+                         uint64_t payload_size, uint64_t stream_size)
+{
+    ck_assert_uint_eq(num_segments, totals->num_segments);
+    ck_assert_uint_eq(payload_size, totals->payload_size);
+    ck_assert_uint_eq(stream_size, totals->stream_size);
+}
+
+START_TEST(equal_neighbours_become_one_run)
+{
+    static const size_t lengths[] = {256, 256, 256, 256, 100, 0};
+    ucxpool_segment_t   segments[6];
+    pack_run_t          runs[3];
+    pack_totals_t       totals;
+    size_t              num_runs;
+
+    for (size_t i = 0; i < 6; i++) {
+        segments[i] = segment(lengths[i]);
+    }
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_count(segments, 6, &num_runs, &totals));
+    ck_assert_uint_eq(3, num_runs);
+    check_totals(&totals, 6, 1124, 1124);
+    pack_lengths_fill(segments, 6, runs, 3);
+    ck_assert_uint_eq(256, runs[0].length);
+    ck_assert_uint_eq(4, runs[0].count);
+    ck_assert_uint_eq(100, runs[1].length);
+    ck_assert_uint_eq(1, runs[1].count);
+    ck_assert_uint_eq(0, runs[2].length);
+    ck_assert_uint_eq(1, runs[2].count);
+}
+END_TEST
+
+START_TEST(no_segments_are_no_runs)
+{
+    pack_totals_t totals;
+    size_t        num_runs;
+
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_count(NULL, 0, &num_runs, &totals));
+    ck_assert_uint_eq(0, num_runs);
+    check_totals(&totals, 0, 0, 0);
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(NULL, 0, &totals));
+    check_totals(&totals, 0, 0, 0);
+}
+END_TEST
+
+START_TEST(padding_lies_between_and_not_at_the_end)
+{
+    const pack_run_t runs[] = {{1, 3}, {0, 4}, {17, 2}, {16, 1}, {3, 1},
+                               {0, 9}};
+    pack_totals_t    totals;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 1, &totals));
+    check_totals(&totals, 3, 3, 33);
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 2, &totals));
+    check_totals(&totals, 7, 3, 33);
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
+    check_totals(&totals, 9, 37, 48 + 32 + 17);
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 6, &totals));
+    check_totals(&totals, 20, 56, 48 + 64 + 16 + 3);
+}
+END_TEST
+
+START_TEST(empty_segments_need_no_address)
+{
+    ucxpool_segment_t segments[] = {{NULL, 0}, {&byte, 1}, {NULL, 0}};
+    pack_totals_t     totals;
+    size_t            num_runs;
+
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_count(segments, 3, &num_runs, &totals));
+    ck_assert_uint_eq(3, num_runs);
+    check_totals(&totals, 3, 1, 1);
+}
+END_TEST
+
+START_TEST(a_length_without_an_address_is_refused_by_number)
+{
+    ucxpool_segment_t segments[] = {{&byte, 1}, {&byte, 1}, {NULL, 1}};
+    pack_totals_t     totals;
+    size_t            num_runs;
+
+    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
+                     pack_lengths_count(segments, 3, &num_runs, &totals));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
+}
+END_TEST
+
+START_TEST(lengths_that_overflow_are_refused_by_number)
+{
+    ucxpool_segment_t segments[] = {
+        {&byte, 1}, {&byte, SIZE_MAX / 8}, {&byte, SIZE_MAX / 8 + 2}};
+    pack_totals_t totals;
+    size_t        num_runs;
+
+    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
+                     pack_lengths_count(segments, 3, &num_runs, &totals));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
+    segments[0].length = SIZE_MAX;
+    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
+                     pack_lengths_count(segments, 3, &num_runs, &totals));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0 "));
+}
+END_TEST
+
+START_TEST(a_peers_count_of_zero_is_refused)
+{
+    const pack_run_t runs[] = {{16, 1}, {16, 0}};
+    pack_totals_t    totals;
+
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                     pack_lengths_check(runs, 2, &totals));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "run 1 "));
+}
+END_TEST
+
+START_TEST(a_peers_sums_may_reach_the_limit)
+{
+    const pack_run_t runs[] = {{LIMIT, 1}, {0, LIMIT - 1}};
+    const pack_run_t many   = {16, LIMIT / 16};
+    pack_totals_t    totals;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 2, &totals));
+    check_totals(&totals, LIMIT, LIMIT, LIMIT);
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&many, 1, &totals));
+    check_totals(&totals, LIMIT / 16, LIMIT, LIMIT);
+}
+END_TEST
+
+START_TEST(a_peers_sums_beyond_the_limit_are_refused)
+{
+    static const pack_run_t runs[][2] = {
+        {{1, 1}, {LIMIT + 1, 1}},
+        {{1, 1}, {UINT64_MAX, 1}},
+        {{1, 1}, {UINT64_MAX, UINT64_MAX}},
+        {{1, 1}, {LIMIT, 1}},
+        {{1, 1}, {16, LIMIT / 16}},
+        {{1, 1}, {16, UINT64_MAX / 16 + 1}},
+        {{1, 1}, {1, LIMIT / 16}},
+        {{1, 1}, {1, LIMIT}},
+        {{0, 1}, {0, LIMIT}},
+        {{0, 1}, {0, UINT64_MAX}},
+        {{LIMIT - 17, 1}, {18, 1}},
+        {{LIMIT / 2, 1}, {LIMIT / 2 + 1, 1}}};
+    pack_totals_t totals;
+
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                         pack_lengths_check(runs[i], 2, &totals));
+    }
+}
+END_TEST
+
+START_TEST(a_peers_runs_may_lie_anywhere)
+{
+    const pack_run_t runs[] = {{5, 2}, {1, 1}};
+    char             bytes[sizeof(runs) + 1];
+    pack_totals_t    totals;
+
+    memcpy(bytes + 1, runs, sizeof(runs));
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(bytes + 1, 2, &totals));
+    check_totals(&totals, 3, 11, 33);
+}
+END_TEST
+
+START_TEST(expand_gives_any_part_of_the_list)
+{
+    static const size_t all[]  = {7, 7, 7, 0, 0, 9};
+    const pack_run_t    runs[] = {{7, 3}, {0, 2}, {9, 1}};
+    size_t              lengths[8], num_lengths;
+
+    for (size_t first = 0; first < 8; first++) {
+        for (size_t room = 0; room < 8; room++) {
+            size_t left = first < 6 ? 6 - first : 0;
+
+            lengths[room] = 1234;
+            num_lengths = pack_lengths_expand(runs, 3, first, room, lengths);
+            ck_assert_uint_eq(left < room ? left : room, num_lengths);
+            for (size_t i = 0; i < num_lengths; i++) {
+                ck_assert_uint_eq(all[first + i], lengths[i]);
+            }
+            ck_assert_uint_eq(1234, lengths[room]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(expand_passes_a_run_of_2_to_the_40_in_one_step)
+{
+    const pack_run_t runs[] = {{7, (uint64_t)1 << 40}, {9, 1}};
+    size_t           lengths[3];
+
+    ck_assert_uint_eq(2, pack_lengths_expand(runs, 2, ((uint64_t)1 << 40) - 1,
+                                             3, lengths));
+    ck_assert_uint_eq(7, lengths[0]);
+    ck_assert_uint_eq(9, lengths[1]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("lengths");
+    TCase   *tcase = tcase_create("lengths");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, equal_neighbours_become_one_run);
+    tcase_add_test(tcase, no_segments_are_no_runs);
+    tcase_add_test(tcase, padding_lies_between_and_not_at_the_end);
+    tcase_add_test(tcase, empty_segments_need_no_address);
+    tcase_add_test(tcase, a_length_without_an_address_is_refused_by_number);
+    tcase_add_test(tcase, lengths_that_overflow_are_refused_by_number);
+    tcase_add_test(tcase, a_peers_count_of_zero_is_refused);
+    tcase_add_test(tcase, a_peers_sums_may_reach_the_limit);
+    tcase_add_test(tcase, a_peers_sums_beyond_the_limit_are_refused);
+    tcase_add_test(tcase, a_peers_runs_may_lie_anywhere);
+    tcase_add_test(tcase, expand_gives_any_part_of_the_list);
+    tcase_add_test(tcase, expand_passes_a_run_of_2_to_the_40_in_one_step);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,434 @@
+/*
+ * Plans, gather and scatter, against a model that knows for each byte of the
+ * stream where it lies.
+ */
+#include "base/math.h"
+#include "pack/plan.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SEGMENTS 64
+#define ARENA_SIZE   (64 * 1024)
+#define NUM_LISTS    300
+
+/* One list of segments on each side, and the model of their stream. */
+typedef struct model {
+    uint64_t          random;
+    size_t            num_lengths;
+    size_t            lengths[MAX_SEGMENTS];
+    size_t            num_runs;
+    pack_run_t        runs[MAX_SEGMENTS];
+    pack_totals_t     totals;
+    size_t            num_segments;
+    ucxpool_segment_t segments[4 * MAX_SEGMENTS];
+    pack_plan_t       plan;
+    char              arena[ARENA_SIZE];
+    size_t            stream_size;
+    char             *stream[ARENA_SIZE]; /* NULL where there is padding */
+    char              block[ARENA_SIZE];
+    char              expected[ARENA_SIZE];
+    char              copy[ARENA_SIZE]; /* what the arena should be */
+} model_t;
+
+static model_t model;
+
+static size_t model_random(size_t limit)
+{
+    model.random = model.random * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(model.random >> 33) % limit;
+}
+
+static size_t model_random_length(void)
+{
+    static const size_t lengths[] = {0, 1, 7, 16, 17, 32, 48, 100, 256, 300};
+
+    if (model_random(4) == 0) {
+        return model_random(80);
+    }
+    return lengths[model_random(sizeof(lengths) / sizeof(lengths[0]))];
+}
+
+/* Lengths in which equal ones often follow each other. */
+static void model_make_lengths(void)
+{
+    ucxpool_segment_t list[MAX_SEGMENTS];
+
+    model.num_lengths = model_random(MAX_SEGMENTS + 1);
+    for (size_t i = 0; i < model.num_lengths; i++) {
+        model.lengths[i] = (i > 0) && (model_random(3) != 0)
+                               ? model.lengths[i - 1]
+                               : model_random_length();
+        list[i].address = model.arena;
+        list[i].length  = model.lengths[i];
+    }
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_count(list, model.num_lengths,
+                                        &model.num_runs, &model.totals));
+    pack_lengths_fill(list, model.num_lengths, model.runs, model.num_runs);
+}
+
+/* Memory for the lengths, or cut anew and with something left over. */
+static void model_make_memory(bool cut_as_lengths)
+{
+    size_t room  = 0;
+    char  *place = model.arena;
+    size_t i, other;
+
+    for (i = 0; (i < 4 * MAX_SEGMENTS) &&
+                (cut_as_lengths ? i < model.num_lengths
+                                : room < model.totals.payload_size);
+         i++) {
+        model.segments[i].length =
+            cut_as_lengths ? model.lengths[i] : model_random_length();
+        if ((i + 1 == 4 * MAX_SEGMENTS) && !cut_as_lengths) {
+            model.segments[i].length = model.totals.payload_size - room;
+        }
+        room += model.segments[i].length;
+    }
+    model.num_segments = i;
+    if (!cut_as_lengths && (model_random(2) == 0)) {
+        model.num_segments = i < 4 * MAX_SEGMENTS ? i + 1 : i;
+        if (model.num_segments > i) {
+            model.segments[i].length = model_random_length();
+        }
+    }
+    for (i = 0; i < model.num_segments; i++) {
+        model.segments[i].address =
+            model.segments[i].length == 0 ? NULL : place;
+        place += model.segments[i].length;
+        place += model_random(2) == 0 ? 0 : model_random(40);
+        if (place > model.arena + ARENA_SIZE) {
+            ck_abort_msg("the arena is too small");
+        }
+    }
+    /* Out of order, but with neighbours left. */
+    for (i = 0; !cut_as_lengths && (i < model.num_segments / 4); i++) {
+        ucxpool_segment_t swapped = model.segments[i];
+
+        other                 = model_random(model.num_segments);
+        model.segments[i]     = model.segments[other];
+        model.segments[other] = swapped;
+    }
+}
+
+/* The next byte of memory that a message byte goes to. */
+static char *model_next(size_t *segment, size_t *offset)
+{
+    while (*offset == model.segments[*segment].length) {
+        (*segment)++;
+        *offset = 0;
+    }
+    return (char *)model.segments[*segment].address + (*offset)++;
+}
+
+static void model_make_stream(void)
+{
+    size_t segment = 0, offset = 0, n = 0, end = 0;
+
+    for (size_t i = 0; i < model.num_lengths; i++) {
+        for (; (model.lengths[i] != 0) && (n % PACK_ALIGNMENT != 0); n++) {
+            model.stream[n] = NULL;
+        }
+        for (size_t j = 0; j < model.lengths[i]; j++) {
+            model.stream[n++] = model_next(&segment, &offset);
+        }
+        end = n;
+    }
+    model.stream_size = end;
+}
+
+static void model_make(uint64_t seed, bool cut_as_lengths)
+{
+    model.random = seed * 2 + cut_as_lengths;
+    for (size_t i = 0; i < ARENA_SIZE; i++) {
+        model.arena[i] = (char)(i * 31 + i / 251);
+    }
+    memcpy(model.copy, model.arena, ARENA_SIZE);
+    model_make_lengths();
+    model_make_memory(cut_as_lengths);
+    model_make_stream();
+    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
+                   model.segments, model.num_segments);
+}
+
+static void model_gather(size_t offset, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        char *byte = model.stream[offset + i];
+
+        model.expected[i] = byte == NULL ? 0x5a : *byte;
+    }
+    model.expected[length] = 0x5a;
+    memset(model.block, 0x5a, length + 1);
+    pack_gather(&model.plan, offset, length, model.block);
+    if (memcmp(model.expected, model.block, length + 1) != 0) {
+        ck_abort_msg("gather of [%zu, +%zu) differs", offset, length);
+    }
+}
+
+/* The model's bytes go to a copy of the arena, compared by model_end(). */
+static void model_scatter(size_t offset, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        char *byte = model.stream[offset + i];
+
+        model.block[i] = (char)model_random(256);
+        if (byte != NULL) {
+            model.copy[byte - model.arena] = model.block[i];
+        }
+    }
+    pack_scatter(&model.plan, offset, length, model.block);
+}
+
+static void model_end(void)
+{
+    ck_assert_mem_eq(model.copy, model.arena, ARENA_SIZE);
+}
+
+static void model_extent(size_t offset, size_t length)
+{
+    char         *first = model.stream[offset];
+    size_t        n     = 1;
+    pack_extent_t extent;
+
+    while ((n < length) && (offset + n < model.stream_size) &&
+           (model.stream[offset + n] == (first == NULL ? NULL : first + n))) {
+        n++;
+    }
+    pack_plan_extent(&model.plan, offset, length, &extent);
+    if ((first != extent.address) || (n != extent.length)) {
+        ck_abort_msg("extent of [%zu, +%zu) is %zu, not %zu bytes", offset,
+                     length, (size_t)extent.length, n);
+    }
+}
+
+typedef void (*model_action_t)(size_t offset, size_t length);
+
+/* Every list, both cuts, by fragments of one size, from first to last. */
+static void model_in_order(model_action_t action)
+{
+    static const size_t sizes[] = {1, 3, 8, 16, 17, 64, 256, 1000, ARENA_SIZE};
+    size_t              size;
+
+    for (size_t i = 0; i < 2 * NUM_LISTS; i++) {
+        model_make(i / 2, i % 2 == 0);
+        for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++) {
+            for (size_t at = 0; at < model.stream_size; at += size) {
+                size = base_min(sizes[j], model.stream_size - at);
+                action(at, size);
+            }
+        }
+        model_end();
+    }
+}
+
+static void model_any_order(model_action_t action)
+{
+    size_t offset, length;
+
+    for (size_t i = 0; i < 2 * NUM_LISTS; i++) {
+        model_make(i / 2, i % 2 == 0);
+        for (size_t j = 0; (j < 200) && (model.stream_size > 0); j++) {
+            offset = model_random(model.stream_size);
+            length = 1 + model_random(model.stream_size - offset);
+            action(offset, length);
+        }
+        model_end();
+    }
+}
+
+START_TEST(the_stream_is_as_long_as_the_model_says)
+{
+    for (size_t i = 0; i < 2 * NUM_LISTS; i++) {
+        model_make(i / 2, i % 2 == 0);
+        ck_assert_uint_eq(model.stream_size, model.totals.stream_size);
+    }
+}
+END_TEST
+
+START_TEST(gather_in_order_copies_data_and_leaves_padding)
+{
+    model_in_order(model_gather);
+}
+END_TEST
+
+START_TEST(gather_takes_ranges_in_any_order)
+{
+    model_any_order(model_gather);
+}
+END_TEST
+
+START_TEST(scatter_in_order_writes_nothing_else)
+{
+    model_in_order(model_scatter);
+}
+END_TEST
+
+START_TEST(scatter_takes_ranges_in_any_order)
+{
+    model_any_order(model_scatter);
+}
+END_TEST
+
+START_TEST(extents_are_as_long_as_can_be)
+{
+    model_in_order(model_extent);
+    model_any_order(model_extent);
+}
+END_TEST
+
+/* Follow a plan's extents and return how many there are. */
+static size_t count_extents(pack_plan_t *plan, uint64_t *data_p)
+{
+    size_t        num_extents = 0;
+    pack_extent_t extent;
+
+    *data_p = 0;
+    for (uint64_t at = 0; at < plan->totals.stream_size; at += extent.length) {
+        pack_plan_extent(plan, at, plan->totals.stream_size - at, &extent);
+        ck_assert_uint_gt(extent.length, 0);
+        *data_p += extent.address != NULL ? extent.length : 0;
+        num_extents++;
+    }
+    return num_extents;
+}
+
+static void *fake_address(uint64_t address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+START_TEST(segments_over_4_gib_are_found)
+{
+    const uint64_t    size       = ((uint64_t)5 << 30) + 3;
+    ucxpool_segment_t segments[] = {{fake_address(1ull << 40), size},
+                                    {NULL, 0},
+                                    {fake_address(1ull << 41), size}};
+    pack_run_t        runs[3];
+    size_t            num_runs;
+    pack_totals_t     totals;
+    pack_plan_t       plan;
+    pack_extent_t     extent;
+    uint64_t          data;
+
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_count(segments, 3, &num_runs, &totals));
+    pack_lengths_fill(segments, 3, runs, num_runs);
+    ck_assert_uint_eq(2 * size, totals.payload_size);
+    ck_assert_uint_eq(2 * size + 13, totals.stream_size);
+    pack_plan_init(&plan, runs, num_runs, &totals, segments, 3);
+    ck_assert_uint_eq(3, count_extents(&plan, &data));
+    ck_assert_uint_eq(2 * size, data);
+
+    pack_plan_extent(&plan, size + 13 + ((uint64_t)9 << 29), 4096, &extent);
+    ck_assert_ptr_eq(fake_address((1ull << 41) + ((uint64_t)9 << 29)),
+                     extent.address);
+    ck_assert_uint_eq(4096, extent.length);
+}
+END_TEST
+
+START_TEST(a_run_of_2_to_the_40_segments_is_one_step)
+{
+    const pack_run_t  run        = {32, (uint64_t)1 << 40};
+    ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
+    pack_totals_t     totals;
+    pack_plan_t       plan;
+    uint64_t          data;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    pack_plan_init(&plan, &run, 1, &totals, segments, 1);
+    ck_assert_uint_eq(1, count_extents(&plan, &data));
+    ck_assert_uint_eq((uint64_t)1 << 45, data);
+}
+END_TEST
+
+START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
+{
+    const uint64_t    count      = (uint64_t)1 << 40;
+    const pack_run_t  runs[]     = {{0, count}, {17, count}, {5, 1}};
+    ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
+    pack_totals_t     totals;
+    pack_plan_t       plan;
+    pack_extent_t     extent;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
+    pack_plan_init(&plan, runs, 3, &totals, segments, 1);
+    pack_plan_extent(&plan, 32 * count, 100, &extent);
+    ck_assert_ptr_eq(fake_address(4096 + 17 * count), extent.address);
+    ck_assert_uint_eq(5, extent.length);
+    pack_plan_extent(&plan, 32 * (count - 1) + 16, 100, &extent);
+    ck_assert_ptr_eq(fake_address(4096 + 17 * count - 1), extent.address);
+    ck_assert_uint_eq(1, extent.length);
+    pack_plan_extent(&plan, 32 * (count - 1) + 17, 100, &extent);
+    ck_assert_ptr_eq(NULL, extent.address);
+    ck_assert_uint_eq(15, extent.length);
+}
+END_TEST
+
+START_TEST(neighbours_in_memory_and_stream_are_one_extent)
+{
+    ucxpool_segment_t segments[] = {
+        {model.arena, 64}, {NULL, 0}, {model.arena + 64, 160}};
+    const pack_run_t runs[] = {{32, 3}, {0, 5}, {128, 1}};
+    pack_totals_t    totals;
+    pack_plan_t      plan;
+    pack_extent_t    extent;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
+    pack_plan_init(&plan, runs, 3, &totals, segments, 3);
+    pack_plan_extent(&plan, 8, 1000, &extent);
+    ck_assert_ptr_eq(model.arena + 8, extent.address);
+    ck_assert_uint_eq(216, extent.length);
+}
+END_TEST
+
+START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
+{
+    const pack_run_t run    = {0, 7};
+    char             byte   = 1;
+    pack_totals_t    totals = {0, 0, 0};
+    pack_plan_t      plan;
+    pack_extent_t    extent;
+
+    pack_plan_init(&plan, NULL, 0, &totals, NULL, 0);
+    pack_plan_extent(&plan, 0, 10, &extent);
+    ck_assert_uint_eq(0, extent.length);
+    pack_gather(&plan, 0, 0, NULL);
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    pack_plan_init(&plan, &run, 1, &totals, NULL, 0);
+    pack_gather(&plan, 0, 0, &byte);
+    pack_scatter(&plan, 0, 0, &byte);
+    ck_assert_int_eq(1, byte);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("plan");
+    TCase   *tcase = tcase_create("plan");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 300);
+    tcase_add_test(tcase, the_stream_is_as_long_as_the_model_says);
+    tcase_add_test(tcase, gather_in_order_copies_data_and_leaves_padding);
+    tcase_add_test(tcase, gather_takes_ranges_in_any_order);
+    tcase_add_test(tcase, scatter_in_order_writes_nothing_else);
+    tcase_add_test(tcase, scatter_takes_ranges_in_any_order);
+    tcase_add_test(tcase, extents_are_as_long_as_can_be);
+    tcase_add_test(tcase, segments_over_4_gib_are_found);
+    tcase_add_test(tcase, a_run_of_2_to_the_40_segments_is_one_step);
+    tcase_add_test(tcase,
+                   seeking_over_2_to_the_40_padded_segments_is_arithmetic);
+    tcase_add_test(tcase, neighbours_in_memory_and_stream_are_one_extent);
+    tcase_add_test(tcase, an_empty_message_has_no_extents_and_copies_nothing);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
