@@ -4,9 +4,12 @@
  *     bitmap      1 1 0 1 0 0 1 1 ...     1: free
  *     available   send 3, recv 2, user 4  what each share may still take
  *
+ *     states      - - u - s r - - ...     free, held or quarantined, for whom
+ *
  * A get first takes from its share's count, so that all-or-nothing is one
- * atomic subtraction; then it clears bits. A put sets the bit, then gives the
- * count back. No lock, no system call, no allocation.
+ * atomic step; then it clears bits. A put sets the bit, then gives the count
+ * back. So there are never fewer bits set than the counts promise. No lock, no
+ * system call, no allocation.
  *
  * For each share: free + held + quarantined == total.
  */
@@ -23,20 +26,53 @@ typedef struct block_pool_params {
     const mem_regions_t *regions;    /* lives longer than the pool            */
     size_t               block_size;
     unsigned             send_share; /* percent; each share gets at least one */
-    unsigned             recv_share; /* percent                               */
+    unsigned             recv_share; /* percent; the user's share is the rest */
 } block_pool_params_t;
 
+/*
+ * Send and receive get one block at the least; the user's share may get none
+ * where there are only two.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  fewer than two blocks, the shares make more than
+ *                            100 percent, or the block size does not divide
+ *                            the region size
+ * UCXPOOL_ERR_NO_MEMORY      nothing is left behind
+ */
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
                                    block_pool_t **pool_p);
+/* Whatever is held: nobody may touch the pool any more. NULL is allowed. */
 void             block_pool_destroy(block_pool_t *pool);
 
-/* Indices are 0 .. number of blocks - 1, ascending with the address. */
+/*
+ * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
+ * address. The lowest free block is preferred, which is the likeliest to be in
+ * the processor's cache, and for more than one the lowest run of blocks side
+ * by side. Such a run may cross from one region to the next.
+ *
+ * num_blocks  1 or more.
+ *
+ * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free now. Not logged: callers try
+ *                        again all the time
+ */
 ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
                                 uint32_t *index_p);
 ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
                                   size_t num_blocks, uint32_t *indices);
-void             block_pool_put(block_pool_t *pool, ucxpool_share_t share,
-                                uint32_t index);
+
+/* Give back a block that the share holds. */
+void block_pool_put(block_pool_t *pool, ucxpool_share_t share, uint32_t index);
+
+/*
+ * The same for an index that a caller of the library gave us. Does nothing and
+ * returns false when there is no such block or the share does not hold it; of
+ * two threads that give back one block, one gets false.
+ */
+bool block_pool_try_put(block_pool_t *pool, ucxpool_share_t share,
+                        uint32_t index);
+
+/* Is there such a block, and does the share hold it (not quarantined)? */
+bool block_pool_is_held(const block_pool_t *pool, ucxpool_share_t share,
+                        uint32_t index);
 
 /* held -> quarantined: somebody may still touch the block. */
 void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
@@ -45,18 +81,37 @@ void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
 void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
                         uint32_t index);
 
+/*
+ * Tell memory checkers that nothing in this process touches a block any more.
+ * Free blocks are in that state by themselves. For quarantined blocks the
+ * caller knows: a peer that has the block mapped is not affected, but UCX in
+ * this process may still have to write to it.
+ */
+void block_pool_poison(const block_pool_t *pool, uint32_t index);
+
+const mem_regions_t *block_pool_regions(const block_pool_t *pool);
+
 size_t   block_pool_block_size(const block_pool_t *pool);
 uint32_t block_pool_num_blocks(const block_pool_t *pool);
 void    *block_pool_address(const block_pool_t *pool, uint32_t index);
-/* Region and offset of a block. */
+/* Region, offset and length of a block. */
 void     block_pool_locate(const block_pool_t *pool, uint32_t index,
                            mem_piece_t *piece_p);
 
+/*
+ * A snapshot that is consistent at any moment: total == free + held +
+ * quarantined, and high_water >= held + quarantined. Blocks that a get has been
+ * promised count as held.
+ */
 void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
                       ucxpool_share_stats_t *stats_p);
 
-/* free + held + quarantined == total for each share, and the bitmap agrees.
- * Exact only while nobody gets or puts. */
+/*
+ * free + held + quarantined == total for each share, and the bitmap and the
+ * state of each block agree. Exact only while nobody gets or puts.
+ *
+ * UCXPOOL_ERR_PROTOCOL  they do not; the detail tells where
+ */
 ucxpool_status_t block_pool_check(const block_pool_t *pool);
 
 #endif

@@ -1,0 +1,834 @@
+/* The block pool: taking, giving back, sharing out. */
+#include "base/math.h"
+#include "base/memcheck.h"
+#include "block/pool.h"
+
+#include <ucxpool/status.h>
+
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define BLOCK_SIZE  ((size_t)4096)
+#define NUM_THREADS 4
+#define NUM_ROUNDS  20000
+
+/* --- doubles --------------------------------------------------------------- */
+
+/* Fails the n-th allocation of the library from now on; 0 fails none. */
+static int fail_at;
+
+void *__real_calloc(size_t num, size_t size);
+void *__wrap_calloc(size_t num, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+static bool must_fail(void)
+{
+    return (fail_at > 0) && (--fail_at == 0);
+}
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    return must_fail() ? NULL : __real_calloc(num, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return must_fail() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+/* --- fixture --------------------------------------------------------------- */
+
+static mem_regions_t regions;
+static block_pool_t *pool;
+
+static ucxpool_status_t try_create(unsigned num_regions,
+                                   size_t blocks_per_region, unsigned send,
+                                   unsigned recv)
+{
+    block_pool_params_t params = {
+        .regions    = &regions,
+        .block_size = BLOCK_SIZE,
+        .send_share = send,
+        .recv_share = recv,
+    };
+    size_t size = num_regions * blocks_per_region * BLOCK_SIZE;
+
+    regions.num_regions = num_regions;
+    regions.region_size = blocks_per_region * BLOCK_SIZE;
+    regions.address     = mmap(NULL, base_max(size, BLOCK_SIZE),
+                               PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                               0);
+    ck_assert_ptr_ne(regions.address, MAP_FAILED);
+    return block_pool_create(&params, &pool);
+}
+
+static void unmap(void)
+{
+    munmap(regions.address,
+           base_max(regions.num_regions * regions.region_size, BLOCK_SIZE));
+}
+
+static void create(unsigned num_regions, size_t blocks_per_region,
+                   unsigned send, unsigned recv)
+{
+    ck_assert_int_eq(try_create(num_regions, blocks_per_region, send, recv),
+                     UCXPOOL_OK);
+}
+
+static void destroy(void)
+{
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    block_pool_destroy(pool);
+    unmap();
+}
+
+static ucxpool_share_stats_t stats_of(ucxpool_share_t share)
+{
+    ucxpool_share_stats_t stats;
+
+    block_pool_stats(pool, share, &stats);
+    return stats;
+}
+
+static void require_counts(ucxpool_share_t share, uint64_t num_free,
+                           uint64_t num_held, uint64_t num_quarantined)
+{
+    ucxpool_share_stats_t stats = stats_of(share);
+
+    ck_assert_uint_eq(stats.free, num_free);
+    ck_assert_uint_eq(stats.held, num_held);
+    ck_assert_uint_eq(stats.quarantined, num_quarantined);
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+}
+
+static void require_split(size_t num_blocks, unsigned send_percent,
+                          unsigned recv_percent, uint64_t send, uint64_t recv,
+                          uint64_t user)
+{
+    create(1, num_blocks, send_percent, recv_percent);
+    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_SEND).total, send);
+    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_RECV).total, recv);
+    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).total, user);
+    destroy();
+}
+
+static uint32_t get(ucxpool_share_t share)
+{
+    uint32_t index;
+
+    ck_assert_int_eq(block_pool_get(pool, share, &index), UCXPOOL_OK);
+    return index;
+}
+
+static void require_refused(unsigned num_regions, size_t blocks_per_region,
+                            unsigned send, unsigned recv, const char *named)
+{
+    pool = NULL;
+    ck_assert_int_eq(try_create(num_regions, blocks_per_region, send, recv),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(pool);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), named));
+    unmap();
+}
+
+/* --- sharing out ----------------------------------------------------------- */
+
+START_TEST(blocks_are_split_by_percent)
+{
+    require_split(8, 25, 25, 2, 2, 4);
+    require_split(100, 10, 60, 10, 60, 30);
+}
+END_TEST
+
+START_TEST(what_rounding_leaves_is_the_users)
+{
+    require_split(7, 25, 25, 1, 1, 5);
+}
+END_TEST
+
+START_TEST(send_and_receive_get_a_block_even_at_0_percent)
+{
+    require_split(8, 0, 0, 1, 1, 6);
+    require_split(8, 100, 0, 7, 1, 0);
+    require_split(8, 0, 100, 1, 7, 0);
+}
+END_TEST
+
+START_TEST(a_user_share_above_0_percent_gets_a_block)
+{
+    require_split(10, 50, 49, 5, 4, 1);
+    require_split(3, 49, 50, 1, 1, 1);
+    require_split(4, 98, 1, 2, 1, 1);
+}
+END_TEST
+
+START_TEST(no_user_share_means_no_user_block)
+{
+    require_split(5, 50, 50, 3, 2, 0);
+}
+END_TEST
+
+START_TEST(two_blocks_are_enough_and_none_is_the_users)
+{
+    require_split(2, 25, 25, 1, 1, 0);
+}
+END_TEST
+
+START_TEST(every_split_adds_up_with_one_block_each)
+{
+    for (unsigned send = 0; send <= 100; send++) {
+        for (unsigned recv = 0; recv <= 100 - send; recv += 3) {
+            uint64_t total[UCXPOOL_SHARE_LAST];
+
+            create(1, 5, send, recv);
+            for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+                total[i] = stats_of((ucxpool_share_t)i).total;
+            }
+            ck_assert_uint_ge(total[UCXPOOL_SHARE_SEND], 1);
+            ck_assert_uint_ge(total[UCXPOOL_SHARE_RECV], 1);
+            ck_assert_int_eq(total[UCXPOOL_SHARE_USER] >= 1,
+                             send + recv < 100);
+            ck_assert_uint_eq(total[0] + total[1] + total[2], 5);
+            destroy();
+        }
+    }
+}
+END_TEST
+
+START_TEST(fewer_than_two_blocks_are_refused_with_the_keys)
+{
+    require_refused(1, 1, 25, 25, "COMM_SIZE");
+    require_refused(1, 1, 25, 25, "BLOCK_SIZE");
+    require_refused(0, 8, 25, 25, "COMM_SIZE");
+}
+END_TEST
+
+START_TEST(more_blocks_than_indices_are_refused_with_the_keys)
+{
+    block_pool_params_t params = {
+        .regions = &regions, .block_size = BLOCK_SIZE, .send_share = 25};
+
+    regions.num_regions = 1u << 20;
+    regions.region_size = BLOCK_SIZE << 20;
+    ck_assert_int_eq(block_pool_create(&params, &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
+    regions.num_regions = UINT32_MAX;
+    regions.region_size = (SIZE_MAX / BLOCK_SIZE) * BLOCK_SIZE;
+    ck_assert_int_eq(block_pool_create(&params, &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(shares_above_100_percent_are_refused_with_the_keys)
+{
+    require_refused(1, 8, 60, 41, "SEND_SHARE");
+    require_refused(1, 8, 101, 0, "RECV_SHARE");
+    require_refused(1, 8, 0, 101, "RECV_SHARE");
+}
+END_TEST
+
+START_TEST(a_block_size_that_does_not_divide_the_region_is_refused)
+{
+    block_pool_params_t params = {.regions = &regions, .block_size = 0};
+
+    regions.num_regions = 1;
+    regions.region_size = 3 * BLOCK_SIZE;
+    ck_assert_int_eq(block_pool_create(&params, &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    params.block_size = 2 * BLOCK_SIZE;
+    ck_assert_int_eq(block_pool_create(&params, &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "REGION_SIZE"));
+}
+END_TEST
+
+START_TEST(create_survives_the_failure_of_each_allocation)
+{
+    ucxpool_status_t status;
+    int              n = 0;
+
+    do {
+        pool    = NULL;
+        fail_at = ++n;
+        status  = try_create(2, 4, 25, 25);
+        if (status == UCXPOOL_OK) {
+            break;
+        }
+        ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+        ck_assert_ptr_null(pool);
+        unmap();
+    } while (true);
+    fail_at = 0;
+    ck_assert_int_ge(n, 3);
+    destroy();
+}
+END_TEST
+
+START_TEST(destroy_takes_null)
+{
+    block_pool_destroy(NULL);
+}
+END_TEST
+
+/* --- one thread ------------------------------------------------------------ */
+
+START_TEST(a_get_takes_the_lowest_free_block)
+{
+    create(2, 100, 25, 25);
+    for (uint32_t i = 0; i < 100; i++) {
+        ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), i);
+    }
+    block_pool_put(pool, UCXPOOL_SHARE_USER, 70);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, 3);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, 99);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 3);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 70);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 99);
+    destroy();
+}
+END_TEST
+
+START_TEST(every_block_of_a_large_pool_can_be_taken)
+{
+    enum { NUM_BLOCKS = 10000 };
+    uint32_t indices[NUM_BLOCKS];
+
+    create(10, NUM_BLOCKS / 10, 1, 1);
+    for (uint32_t i = 0; i < 9800; i++) {
+        indices[i] = get(UCXPOOL_SHARE_USER);
+        ck_assert_uint_eq(indices[i], i);
+    }
+    require_counts(UCXPOOL_SHARE_USER, 0, 9800, 0);
+    for (uint32_t i = 9800; i > 0; i--) {
+        block_pool_put(pool, UCXPOOL_SHARE_USER, indices[i - 1]);
+    }
+    require_counts(UCXPOOL_SHARE_USER, 9800, 0, 0);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 0);
+    destroy();
+}
+END_TEST
+
+START_TEST(an_empty_share_gets_nothing_though_others_have_blocks)
+{
+    uint32_t index = 77;
+
+    create(1, 8, 25, 25);
+    get(UCXPOOL_SHARE_SEND);
+    get(UCXPOOL_SHARE_SEND);
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_uint_eq(index, 77);
+    require_counts(UCXPOOL_SHARE_SEND, 0, 2, 0);
+    require_counts(UCXPOOL_SHARE_RECV, 2, 0, 0);
+    get(UCXPOOL_SHARE_RECV);
+    get(UCXPOOL_SHARE_USER);
+    destroy();
+}
+END_TEST
+
+START_TEST(get_n_takes_all_or_nothing)
+{
+    uint32_t indices[5] = {77, 77, 77, 77, 77};
+
+    create(1, 8, 25, 25);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 5, indices),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_uint_eq(indices[0], 77);
+    require_counts(UCXPOOL_SHARE_USER, 4, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
+                     UCXPOOL_OK);
+    require_counts(UCXPOOL_SHARE_USER, 0, 4, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, SIZE_MAX,
+                                      indices),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    destroy();
+}
+END_TEST
+
+/* Take all blocks of a pool of 200, then free [start, start + num) and some
+ * strays below it, and require that get_n finds the run. */
+static void require_run(uint32_t start, uint32_t num)
+{
+    uint32_t indices[200];
+
+    create(2, 100, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 198, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 0; i + 1 < start; i += 2) {
+        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+    }
+    for (uint32_t i = start; i < start + num; i++) {
+        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+    }
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, num, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 0; i < num; i++) {
+        ck_assert_uint_eq(indices[i], start + i);
+    }
+    destroy();
+}
+
+START_TEST(get_n_finds_a_run_inside_a_word)
+{
+    require_run(20, 2);
+    require_run(66, 30);
+}
+END_TEST
+
+START_TEST(get_n_finds_a_run_that_ends_or_starts_with_a_word)
+{
+    require_run(60, 4);
+    require_run(64, 64);
+    require_run(128, 3);
+}
+END_TEST
+
+START_TEST(get_n_finds_a_run_over_words)
+{
+    require_run(63, 2);
+    require_run(50, 100);
+    require_run(0, 198);
+}
+END_TEST
+
+START_TEST(get_n_scatters_where_there_is_no_run)
+{
+    uint32_t indices[198];
+
+    create(2, 100, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 198, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 0; i < 198; i += 2) {
+        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+    }
+    /* 198 and 199 are free as well: the other shares' two blocks. */
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 99, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 0; i < 99; i++) {
+        ck_assert_uint_eq(indices[i], 2 * i);
+    }
+    destroy();
+}
+END_TEST
+
+START_TEST(high_water_is_the_most_that_was_not_free)
+{
+    uint32_t a;
+    uint32_t b;
+
+    create(1, 8, 25, 25);
+    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).high_water, 0);
+    a = get(UCXPOOL_SHARE_USER);
+    b = get(UCXPOOL_SHARE_USER);
+    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, a);
+    get(UCXPOOL_SHARE_USER);
+    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).high_water, 3);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, b);
+    block_pool_release(pool, UCXPOOL_SHARE_USER, a);
+    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).high_water, 3);
+    destroy();
+}
+END_TEST
+
+START_TEST(a_quarantined_block_is_neither_held_nor_free)
+{
+    uint32_t index;
+
+    create(1, 8, 25, 25);
+    index = get(UCXPOOL_SHARE_SEND);
+    get(UCXPOOL_SHARE_SEND);
+    block_pool_quarantine(pool, UCXPOOL_SHARE_SEND, index);
+    require_counts(UCXPOOL_SHARE_SEND, 0, 1, 1);
+    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_SEND, index));
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    block_pool_release(pool, UCXPOOL_SHARE_SEND, index);
+    require_counts(UCXPOOL_SHARE_SEND, 1, 1, 0);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), index);
+    destroy();
+}
+END_TEST
+
+START_TEST(is_held_knows_share_and_range)
+{
+    uint32_t index;
+
+    create(1, 8, 25, 25);
+    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_USER, 0));
+    index = get(UCXPOOL_SHARE_USER);
+    ck_assert(block_pool_is_held(pool, UCXPOOL_SHARE_USER, index));
+    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_SEND, index));
+    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_USER, 8));
+    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_USER, UINT32_MAX));
+    destroy();
+}
+END_TEST
+
+START_TEST(try_put_refuses_what_the_share_does_not_hold)
+{
+    uint32_t index;
+    uint32_t quarantined;
+
+    create(1, 8, 25, 25);
+    index       = get(UCXPOOL_SHARE_USER);
+    quarantined = get(UCXPOOL_SHARE_USER);
+    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, quarantined);
+    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, UINT32_MAX));
+    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, 8));
+    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, 7));
+    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_RECV, index));
+    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, quarantined));
+    require_counts(UCXPOOL_SHARE_USER, 2, 1, 1);
+    ck_assert(block_pool_try_put(pool, UCXPOOL_SHARE_USER, index));
+    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, index));
+    require_counts(UCXPOOL_SHARE_USER, 3, 0, 1);
+    destroy();
+}
+END_TEST
+
+START_TEST(a_block_is_located_in_its_region)
+{
+    mem_piece_t piece;
+
+    create(3, 5, 25, 25);
+    ck_assert_uint_eq(block_pool_num_blocks(pool), 15);
+    ck_assert_uint_eq(block_pool_block_size(pool), BLOCK_SIZE);
+    ck_assert_ptr_eq(block_pool_regions(pool), &regions);
+    block_pool_locate(pool, 13, &piece);
+    ck_assert_uint_eq(piece.region, 2);
+    ck_assert_uint_eq(piece.offset, 3 * BLOCK_SIZE);
+    ck_assert_uint_eq(piece.length, BLOCK_SIZE);
+    ck_assert_ptr_eq(block_pool_address(pool, 13),
+                     (char *)regions.address + 2 * regions.region_size +
+                         piece.offset);
+    destroy();
+}
+END_TEST
+
+START_TEST(a_held_block_can_be_written_whole)
+{
+    uint32_t indices[4];
+
+    create(1, 8, 25, 25);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
+                     UCXPOOL_OK);
+    for (int i = 0; i < 4; i++) {
+        memset(block_pool_address(pool, indices[i]), i, BLOCK_SIZE);
+    }
+    /* What is quarantined may still be written, unless it was poisoned. */
+    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, indices[0]);
+    memset(block_pool_address(pool, indices[0]), 9, BLOCK_SIZE);
+    block_pool_poison(pool, indices[0]);
+    block_pool_release(pool, UCXPOOL_SHARE_USER, indices[0]);
+    memset(block_pool_address(pool, get(UCXPOOL_SHARE_RECV)), 5, BLOCK_SIZE);
+    destroy();
+}
+END_TEST
+
+START_TEST(the_memory_of_a_destroyed_pool_can_be_touched)
+{
+    create(1, 8, 25, 25);
+    block_pool_destroy(pool);
+    memset(regions.address, 1, regions.region_size);
+    unmap();
+}
+END_TEST
+
+#ifdef BASE_MEMCHECK_ASAN
+START_TEST(a_free_block_is_poisoned)
+{
+    volatile char *block;
+    uint32_t       index;
+
+    create(1, 8, 25, 25);
+    index    = get(UCXPOOL_SHARE_USER);
+    block    = block_pool_address(pool, index);
+    block[0] = 1;
+    block_pool_put(pool, UCXPOOL_SHARE_USER, index);
+    block[0] = 2; /* ends the process with ASan's exit status */
+}
+END_TEST
+#endif
+
+/* --- threads --------------------------------------------------------------- */
+
+/* Owner of each block, by the threads' own account. */
+static _Atomic int  owners[4096];
+static _Atomic bool stop;
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+typedef struct worker {
+    pthread_t       thread;
+    int             id;
+    ucxpool_share_t share;
+    uint32_t        num_held;
+    uint32_t        held[64];
+} worker_t;
+
+static void own(worker_t *worker, uint32_t index)
+{
+    int   nobody = 0;
+    char *block  = block_pool_address(pool, index);
+
+    ck_assert(atomic_compare_exchange_strong(&owners[index], &nobody,
+                                             worker->id));
+    /* Plain stores: TSan sees whether a put happens before the next get. */
+    block[0] = (char)worker->id;
+    worker->held[worker->num_held++] = index;
+}
+
+static void disown_one(worker_t *worker, uint32_t number, bool quarantine)
+{
+    uint32_t index = worker->held[number];
+
+    ck_assert_int_eq(*(char *)block_pool_address(pool, index), worker->id);
+    ck_assert_int_eq(atomic_exchange(&owners[index], 0), worker->id);
+    worker->held[number] = worker->held[--worker->num_held];
+    if (quarantine) {
+        block_pool_quarantine(pool, worker->share, index);
+        block_pool_release(pool, worker->share, index);
+    } else {
+        block_pool_put(pool, worker->share, index);
+    }
+}
+
+static void *hammer(void *arg)
+{
+    worker_t *worker = arg;
+    uint32_t  random = (uint32_t)worker->id;
+    uint32_t  indices[16];
+
+    for (int i = 0; i < NUM_ROUNDS; i++) {
+        uint32_t num = 1 + next_random(&random) % 16;
+
+        if ((worker->num_held + num <= 64) && (next_random(&random) & 1)) {
+            if (block_pool_get_n(pool, worker->share, num, indices) ==
+                UCXPOOL_OK) {
+                for (uint32_t j = 0; j < num; j++) {
+                    own(worker, indices[j]);
+                }
+            }
+        } else {
+            for (; (num > 0) && (worker->num_held > 0); num--) {
+                disown_one(worker, next_random(&random) % worker->num_held,
+                           next_random(&random) % 8 == 0);
+            }
+        }
+    }
+    while (worker->num_held > 0) {
+        disown_one(worker, 0, false);
+    }
+    return NULL;
+}
+
+static void *watch(void *arg)
+{
+    do {
+        for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+            ucxpool_share_stats_t stats = stats_of((ucxpool_share_t)i);
+
+            ck_assert_uint_eq(stats.free + stats.held + stats.quarantined,
+                              stats.total);
+            ck_assert_uint_le(stats.free, stats.total);
+            ck_assert_uint_le(stats.held, stats.total);
+            ck_assert_uint_ge(stats.high_water,
+                              stats.held + stats.quarantined);
+            ck_assert_uint_le(stats.high_water, stats.total);
+        }
+    } while (!atomic_load(&stop));
+    return NULL;
+}
+
+static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
+{
+    worker_t  workers[NUM_THREADS] = {0};
+    pthread_t watcher;
+
+    create(num_regions, blocks_per_region, 25, 25);
+    atomic_store(&stop, false);
+    ck_assert_int_eq(pthread_create(&watcher, NULL, watch, NULL), 0);
+    for (int i = 0; i < NUM_THREADS; i++) {
+        workers[i].id    = i + 1;
+        workers[i].share = (ucxpool_share_t)(i % UCXPOOL_SHARE_LAST);
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, hammer,
+                                        &workers[i]),
+                         0);
+    }
+    for (int i = 0; i < NUM_THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    atomic_store(&stop, true);
+    pthread_join(watcher, NULL);
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        uint64_t total = stats_of((ucxpool_share_t)i).total;
+
+        require_counts((ucxpool_share_t)i, total, 0, 0);
+    }
+    destroy();
+}
+
+START_TEST(threads_that_fight_for_few_blocks_lose_none)
+{
+    hammer_pool(1, 24);
+}
+END_TEST
+
+START_TEST(threads_that_share_many_words_lose_none)
+{
+    hammer_pool(4, 70);
+}
+END_TEST
+
+static void *get_and_put_one(void *arg)
+{
+    ucxpool_share_t share = *(ucxpool_share_t *)arg;
+    uint32_t        index;
+
+    for (int i = 0; i < NUM_ROUNDS; i++) {
+        /* As many threads as blocks in the share: there is always one. */
+        ck_assert_int_eq(block_pool_get(pool, share, &index), UCXPOOL_OK);
+        block_pool_put(pool, share, index);
+    }
+    return NULL;
+}
+
+START_TEST(a_share_with_a_free_block_never_refuses)
+{
+    ucxpool_share_t shares[NUM_THREADS] = {
+        UCXPOOL_SHARE_SEND, UCXPOOL_SHARE_RECV, UCXPOOL_SHARE_USER,
+        UCXPOOL_SHARE_USER};
+    pthread_t threads[NUM_THREADS];
+
+    create(1, NUM_THREADS, 25, 25);
+    for (int i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, get_and_put_one, &shares[i]), 0);
+    }
+    for (int i = 0; i < NUM_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    destroy();
+}
+END_TEST
+
+typedef struct putter {
+    pthread_t thread;
+    uint32_t  num_done;
+} putter_t;
+
+static void *put_all(void *arg)
+{
+    putter_t *putter = arg;
+
+    for (uint32_t i = 0; i < 1000; i++) {
+        putter->num_done += block_pool_try_put(pool, UCXPOOL_SHARE_USER, i);
+    }
+    return NULL;
+}
+
+START_TEST(of_two_threads_that_put_one_block_one_is_refused)
+{
+    putter_t putters[2] = {0};
+    uint32_t indices[1000];
+
+    create(1, 1002, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 1000, indices),
+                     UCXPOOL_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(
+            pthread_create(&putters[i].thread, NULL, put_all, &putters[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(putters[i].thread, NULL);
+    }
+    ck_assert_uint_eq(putters[0].num_done + putters[1].num_done, 1000);
+    require_counts(UCXPOOL_SHARE_USER, 1000, 0, 0);
+    destroy();
+}
+END_TEST
+
+static TCase *split_tests(void)
+{
+    TCase *tcase = tcase_create("split");
+
+    tcase_add_test(tcase, blocks_are_split_by_percent);
+    tcase_add_test(tcase, what_rounding_leaves_is_the_users);
+    tcase_add_test(tcase, send_and_receive_get_a_block_even_at_0_percent);
+    tcase_add_test(tcase, a_user_share_above_0_percent_gets_a_block);
+    tcase_add_test(tcase, no_user_share_means_no_user_block);
+    tcase_add_test(tcase, two_blocks_are_enough_and_none_is_the_users);
+    tcase_add_test(tcase, every_split_adds_up_with_one_block_each);
+    tcase_add_test(tcase, fewer_than_two_blocks_are_refused_with_the_keys);
+    tcase_add_test(tcase, more_blocks_than_indices_are_refused_with_the_keys);
+    tcase_add_test(tcase, shares_above_100_percent_are_refused_with_the_keys);
+    tcase_add_test(tcase,
+                   a_block_size_that_does_not_divide_the_region_is_refused);
+    tcase_add_test(tcase, create_survives_the_failure_of_each_allocation);
+    tcase_add_test(tcase, destroy_takes_null);
+    return tcase;
+}
+
+static TCase *one_thread_tests(void)
+{
+    TCase *tcase = tcase_create("one thread");
+
+    tcase_add_test(tcase, a_get_takes_the_lowest_free_block);
+    tcase_add_test(tcase, every_block_of_a_large_pool_can_be_taken);
+    tcase_add_test(tcase, an_empty_share_gets_nothing_though_others_have_blocks);
+    tcase_add_test(tcase, get_n_takes_all_or_nothing);
+    tcase_add_test(tcase, get_n_finds_a_run_inside_a_word);
+    tcase_add_test(tcase, get_n_finds_a_run_that_ends_or_starts_with_a_word);
+    tcase_add_test(tcase, get_n_finds_a_run_over_words);
+    tcase_add_test(tcase, get_n_scatters_where_there_is_no_run);
+    tcase_add_test(tcase, high_water_is_the_most_that_was_not_free);
+    tcase_add_test(tcase, a_quarantined_block_is_neither_held_nor_free);
+    tcase_add_test(tcase, is_held_knows_share_and_range);
+    tcase_add_test(tcase, try_put_refuses_what_the_share_does_not_hold);
+    tcase_add_test(tcase, a_block_is_located_in_its_region);
+    tcase_add_test(tcase, a_held_block_can_be_written_whole);
+    tcase_add_test(tcase, the_memory_of_a_destroyed_pool_can_be_touched);
+#ifdef BASE_MEMCHECK_ASAN
+    tcase_add_exit_test(tcase, a_free_block_is_poisoned, 1);
+#endif
+    return tcase;
+}
+
+static TCase *threads_tests(void)
+{
+    TCase *tcase = tcase_create("threads");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, threads_that_fight_for_few_blocks_lose_none);
+    tcase_add_test(tcase, threads_that_share_many_words_lose_none);
+    tcase_add_test(tcase, a_share_with_a_free_block_never_refuses);
+    tcase_add_test(tcase, of_two_threads_that_put_one_block_one_is_refused);
+    return tcase;
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("block_pool");
+    SRunner *runner;
+    int      num_failed;
+
+    suite_add_tcase(suite, split_tests());
+    suite_add_tcase(suite, one_thread_tests());
+    suite_add_tcase(suite, threads_tests());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
