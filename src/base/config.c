@@ -211,8 +211,8 @@ static void print_doc(const char *doc, FILE *stream)
     fputc('\n', stream);
 }
 
-static void print_comments(const base_key_t *key, source_t source,
-                           FILE *stream, unsigned flags)
+static void print_comments(const base_key_t *key, source_t source, FILE *stream,
+                           unsigned flags)
 {
     char expected[BASE_KEY_EXPECTED_SIZE];
 

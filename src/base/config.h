@@ -7,7 +7,6 @@
 
 #include <ucxpool/config.h>
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +15,10 @@
  * limit. */
 #define BASE_SIZE_AUTO SIZE_MAX
 #define BASE_SIZE_INF  (SIZE_MAX - 1)
+
+/* Bytes of the longest path, its final 0 included: Linux's PATH_MAX, which
+ * limits.h has not in every mode of the compiler. */
+#define BASE_PATH_SIZE 4096
 
 typedef enum base_wire {
     BASE_WIRE_AUTO,
@@ -61,7 +64,7 @@ typedef struct base_config {
     uint64_t        spin_ns;            /* SPIN: 20us, polling before sleep   */
 
     /* peers */
-    char     secret_file[PATH_MAX];     /* SECRET_FILE: empty                 */
+    char     secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty                */
     bool     listen_without_secret;     /* LISTEN_WITHOUT_SECRET: n           */
     unsigned max_half_open;             /* MAX_HALF_OPEN: 64                  */
     uint64_t handshake_timeout_ns;      /* HANDSHAKE_TIMEOUT: 5s              */

@@ -37,8 +37,7 @@ static bool parse_size(const base_key_t *key, const char *text, size_t *field)
     return true;
 }
 
-static bool parse_time(const base_key_t *key, const char *text,
-                       uint64_t *field)
+static bool parse_time(const base_key_t *key, const char *text, uint64_t *field)
 {
     uint64_t ns;
 
@@ -89,7 +88,7 @@ static bool parse_switch(const char *text, base_switch_t *field)
 
 static bool parse_path(const char *text, char *field)
 {
-    if (strlen(text) >= PATH_MAX) {
+    if (strlen(text) >= BASE_PATH_SIZE) {
         return false;
     }
     strcpy(field, text);
@@ -155,7 +154,8 @@ void base_key_format(const base_key_t *key, const base_config_t *config,
     }
 }
 
-/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes; what does not fit is cut. */
+/* Append to a text of BASE_KEY_EXPECTED_SIZE bytes; what does not fit is cut.
+ */
 static void __attribute__((format(printf, 2, 3)))
 append(char *text, const char *format, ...)
 {
@@ -215,8 +215,8 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
     text[0] = '\0';
     switch (key->type) {
     case BASE_KEY_SIZE:
-        append(text, (key->flags & BASE_KEY_POW2) ? "a power of two"
-                                                  : "a size");
+        append(text,
+               (key->flags & BASE_KEY_POW2) ? "a power of two" : "a size");
         append_range(key, text);
         append(text, ", written as 64k, 4m or 2g");
         append_specials(key, text);
@@ -245,7 +245,8 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
         append_words(key->words, text);
         break;
     case BASE_KEY_PATH:
-        append(text, "the path of a file, shorter than %d bytes", PATH_MAX);
+        append(text, "the path of a file, shorter than %d bytes",
+               BASE_PATH_SIZE);
         break;
     }
 }

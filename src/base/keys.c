@@ -12,23 +12,19 @@
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-static const char *const wire_words[] = {
-    [BASE_WIRE_AUTO] = "auto",
-    [BASE_WIRE_MAP]  = "map",
-    [BASE_WIRE_UCX]  = "ucx",
-    NULL};
+static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
+                                         [BASE_WIRE_MAP]  = "map",
+                                         [BASE_WIRE_UCX]  = "ucx",
+                                         NULL};
 
 static const char *const checksum_words[] = {
-    [BASE_CHECKSUM_NONE]   = "none",
-    [BASE_CHECKSUM_CRC32C] = "crc32c",
-    NULL};
+    [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
 
 /* In the order of base_log_level_t. */
-static const char *const log_words[] = {"none", "error", "warn",
-                                        "info", "debug", "trace", NULL};
+static const char *const log_words[] = {"none",  "error", "warn", "info",
+                                        "debug", "trace", NULL};
 
-#define KEY(_name, _type, _field, _fallback, _flags, _min, _max, _words, \
-            ...) \
+#define KEY(_name, _type, _field, _fallback, _flags, _min, _max, _words, ...) \
     { \
         _name, _type, offsetof(base_config_t, _field), _fallback, _flags, \
             _min, _max, _words, __VA_ARGS__ \
@@ -149,7 +145,7 @@ const base_key_t *base_key_guess(const char *name)
 {
     const base_key_t *guess = NULL;
     /* A third of the letters may be wrong; else the two are two words. */
-    size_t            best  = base_max(strlen(name) / 3, 1) + 1;
+    size_t best = base_max(strlen(name) / 3, 1) + 1;
 
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         size_t distance = base_text_distance(base_keys[i].name, name);

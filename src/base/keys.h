@@ -15,7 +15,7 @@ typedef enum base_key_type {
     BASE_KEY_BOOL,     /* bool                                                */
     BASE_KEY_SWITCH,   /* base_switch_t                                       */
     BASE_KEY_WORD,     /* an enum, counting from 0 in the order of the words  */
-    BASE_KEY_PATH      /* char[PATH_MAX]                                      */
+    BASE_KEY_PATH      /* char[BASE_PATH_SIZE]                                 */
 } base_key_type_t;
 
 typedef enum base_key_flags {
@@ -62,7 +62,7 @@ bool base_key_parse(const base_key_t *key, const char *text,
                     base_config_t *config);
 
 /* Room for what base_key_format() writes. */
-#define BASE_KEY_VALUE_SIZE PATH_MAX
+#define BASE_KEY_VALUE_SIZE BASE_PATH_SIZE
 
 /* The key's field as text. */
 void base_key_format(const base_key_t *key, const base_config_t *config,

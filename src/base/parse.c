@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -163,10 +164,9 @@ bool base_parse_word(const char *text, const char *const *words,
 
 bool base_parse_bool(const char *text, bool *value_p)
 {
-    static const char *const words[] = {"n", "y",     "no",   "yes", "off",
-                                        "on", "false", "true", "0",   "1",
-                                        NULL};
-    unsigned                 index;
+    static const char *const words[] = {
+        "n", "y", "no", "yes", "off", "on", "false", "true", "0", "1", NULL};
+    unsigned index;
 
     if (!base_parse_word(text, words, &index)) {
         return false;

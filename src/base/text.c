@@ -21,7 +21,7 @@ static bool letters_equal(char a, char b)
 }
 
 /* rows[2] is the row of letter i of a, rows[1] and rows[0] the two before. */
-static void distance_row(size_t rows[3][BASE_TEXT_DISTANCE_MAX + 1],
+static void distance_row(size_t      rows[3][BASE_TEXT_DISTANCE_MAX + 1],
                          const char *a, const char *b, size_t i)
 {
     rows[2][0] = i;

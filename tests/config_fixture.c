@@ -1,0 +1,60 @@
+#include <config.h>
+
+#include "config_fixture.h"
+
+#include "base/config.h"
+#include "base/keys.h"
+#include "base/log.h"
+
+#include <ucxpool/status.h>
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ucxpool_config_t *config;
+
+/* The tests must not depend on settings of who runs them. */
+static void clear_environment(void)
+{
+    char name[128];
+
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        snprintf(name, sizeof(name), "UCXPOOL_%s", base_keys[i].name);
+        unsetenv(name);
+    }
+    base_log_set_level(BASE_LOG_NONE);
+}
+
+void read_config(void)
+{
+    clear_environment();
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+}
+
+void release_config(void)
+{
+    ucxpool_config_release(config);
+}
+
+void set(const char *key, const char *value)
+{
+    ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
+}
+
+void assert_refused(const char *key, const char *value)
+{
+    base_config_t before = *base_config_values(config);
+
+    ck_assert_msg(ucxpool_config_modify(config, key, value) ==
+                      UCXPOOL_ERR_INVALID_PARAM,
+                  "%s=%s", key, value);
+    ck_assert_mem_eq(base_config_values(config), &before, sizeof(before));
+}
+
+void assert_detail_has(const char *part)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), part) != NULL,
+                  "no \"%s\" in \"%s\"", part, ucxpool_error_detail());
+}

@@ -1,0 +1,26 @@
+/*
+ * What the tests of settings share: settings that were read in an empty
+ * environment, and ways to change them and to look at what is refused.
+ */
+#ifndef TESTS_CONFIG_FIXTURE_H
+#define TESTS_CONFIG_FIXTURE_H
+
+#include <ucxpool/config.h>
+
+/* The settings of the test that runs. */
+extern ucxpool_config_t *config;
+
+/* The checked fixture of every test: read and release `config`. */
+void read_config(void);
+void release_config(void);
+
+/* Modify a key, which must succeed. */
+void set(const char *key, const char *value);
+
+/* Modify a key, which must be refused and leave everything as it was. */
+void assert_refused(const char *key, const char *value);
+
+/* The last error must contain this. */
+void assert_detail_has(const char *part);
+
+#endif

@@ -1,0 +1,366 @@
+/* Settings: environment, checks between keys, printing. */
+#include <config.h>
+
+#include "base/config.h"
+#include "base/keys.h"
+#include "base/log.h"
+#include "config_fixture.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* The linker sends the library's calloc here: the n-th call fails. */
+static int calls_until_failure;
+
+void *__real_calloc(size_t num, size_t size);
+void *__wrap_calloc(size_t num, size_t size);
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    if ((calls_until_failure > 0) && (--calls_until_failure == 0)) {
+        return NULL;
+    }
+    return __real_calloc(num, size);
+}
+
+static void assert_read_refused(void)
+{
+    ucxpool_config_t *untouched = (ucxpool_config_t *)&config;
+    ucxpool_config_t *read      = untouched;
+
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_eq(read, untouched);
+}
+
+/* What the settings print, to be freed. */
+static char *printed(unsigned flags)
+{
+    char  *text;
+    size_t size;
+    FILE  *stream = open_memstream(&text, &size);
+
+    ck_assert_ptr_nonnull(stream);
+    ucxpool_config_print(config, stream, flags);
+    fclose(stream);
+    return text;
+}
+
+START_TEST(the_environment_sets_values)
+{
+    ucxpool_config_t *read;
+
+    setenv("UCXPOOL_BLOCK_SIZE", "8m", 1);
+    setenv("UCXPOOL_WIRE", "ucx", 1);
+    setenv("UCXPOOL_SECRET_FILE", "", 1);
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    ck_assert_uint_eq(base_config_values(read)->block_size, 8 * MIB);
+    ck_assert_int_eq(base_config_values(read)->wire, BASE_WIRE_UCX);
+    ck_assert_str_eq(base_config_values(read)->secret_file, "");
+    ucxpool_config_release(read);
+}
+END_TEST
+
+START_TEST(a_bad_value_in_the_environment_is_refused)
+{
+    setenv("UCXPOOL_SPIN", "20", 1);
+    assert_read_refused();
+    assert_detail_has("UCXPOOL_SPIN=20 ");
+    assert_detail_has("10us");
+}
+END_TEST
+
+START_TEST(an_empty_value_in_the_environment_is_refused)
+{
+    setenv("UCXPOOL_DEPTH", "", 1);
+    assert_read_refused();
+    assert_detail_has("UCXPOOL_DEPTH=");
+}
+END_TEST
+
+START_TEST(an_unknown_variable_is_refused)
+{
+    setenv("UCXPOOL_BLOCKSIZE", "8m", 1);
+    assert_read_refused();
+    assert_detail_has("UCXPOOL_BLOCKSIZE");
+    assert_detail_has("did you mean UCXPOOL_BLOCK_SIZE?");
+    unsetenv("UCXPOOL_BLOCKSIZE");
+
+    setenv("UCXPOOL_", "1", 1);
+    assert_read_refused();
+    unsetenv("UCXPOOL_");
+}
+END_TEST
+
+START_TEST(an_unknown_variable_of_any_length_is_refused)
+{
+    char name[1000] = "UCXPOOL_";
+
+    memset(name + strlen(name), 'X', sizeof(name) - 1 - strlen(name));
+    setenv(name, "1", 1);
+    assert_read_refused();
+    assert_detail_has("UCXPOOL_XXX");
+    unsetenv(name);
+}
+END_TEST
+
+START_TEST(a_variable_of_somebody_else_is_let_be)
+{
+    ucxpool_config_t *read;
+
+    setenv("UCX_NO_SUCH", "1", 1);
+    setenv("UCXPOOLX", "1", 1);
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    ucxpool_config_release(read);
+}
+END_TEST
+
+START_TEST(the_environment_sets_the_log_level_at_once)
+{
+    ucxpool_config_t *read;
+
+    setenv("UCXPOOL_LOG_LEVEL", "info", 1);
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    ck_assert_int_eq(base_log_get_level(), BASE_LOG_INFO);
+    ucxpool_config_release(read);
+}
+END_TEST
+
+START_TEST(values_that_do_not_fit_are_refused_when_read)
+{
+    setenv("UCXPOOL_SEND_SHARE", "60", 1);
+    setenv("UCXPOOL_RECV_SHARE", "41", 1);
+    assert_read_refused();
+    assert_detail_has("SEND_SHARE=60");
+    assert_detail_has("RECV_SHARE=41");
+    setenv("UCXPOOL_RECV_SHARE", "40", 1);
+    ucxpool_config_release(config);
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(the_order_of_modifications_does_not_matter)
+{
+    /* Each alone does not fit the default of the other. */
+    set("SEND_SHARE", "90");
+    set("RECV_SHARE", "10");
+    set("REGION_SIZE", "12k");
+    set("BLOCK_SIZE", "4k");
+    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+}
+END_TEST
+
+static void assert_unfit(const char *first, const char *second)
+{
+    ck_assert_int_eq(base_config_check(base_config_values(config)),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    assert_detail_has(first);
+    assert_detail_has(second);
+}
+
+START_TEST(a_region_is_a_multiple_of_a_block)
+{
+    set("REGION_SIZE", "6m");
+    assert_unfit("REGION_SIZE=6m", "BLOCK_SIZE=4m");
+    set("REGION_SIZE", "2m");
+    assert_unfit("REGION_SIZE=2m", "BLOCK_SIZE=4m");
+    set("REGION_SIZE", "8m");
+    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(the_pool_has_two_blocks_at_least)
+{
+    set("COMM_SIZE", "8388607");
+    assert_unfit("COMM_SIZE=8388607", "BLOCK_SIZE=4m");
+    set("COMM_SIZE", "8m");
+    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(a_region_is_not_larger_than_the_pool)
+{
+    set("COMM_SIZE", "64m");
+    set("REGION_SIZE", "68m");
+    assert_unfit("REGION_SIZE=68m", "COMM_SIZE=64m");
+    set("REGION_SIZE", "64m");
+    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(a_fragment_lies_in_one_block)
+{
+    set("FRAG_SIZE", "4194305");
+    assert_unfit("FRAG_SIZE=4194305", "BLOCK_SIZE=4m");
+    set("FRAG_SIZE", "4m");
+    ck_assert_int_eq(base_config_check(base_config_values(config)), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(values_are_printed_one_a_line)
+{
+    char  *text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
+    size_t num  = 0;
+
+    for (const char *at = text; *at != '\0'; at = strchr(at, '\n') + 1) {
+        ck_assert_int_eq(strncmp(at, "UCXPOOL_", 8), 0);
+        num++;
+    }
+    ck_assert_uint_eq(num, BASE_NUM_KEYS);
+    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_BLOCK_SIZE=4m\n"));
+    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SPIN=20us\n"));
+    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SECRET_FILE=\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST(printed_values_read_back_the_same)
+{
+    char         *text, *line, *rest;
+    base_config_t before;
+
+    set("BLOCK_SIZE", "64k");
+    set("WIRE", "map");
+    set("SECRET_FILE", "/a b=c");
+    before = *base_config_values(config);
+    text   = printed(UCXPOOL_CONFIG_PRINT_VALUES);
+    ucxpool_config_release(config);
+    read_config();
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char *value = strchr(line, '=');
+
+        *value = '\0';
+        set(line + strlen("UCXPOOL_"), value + 1);
+    }
+    ck_assert_mem_eq(base_config_values(config), &before, sizeof(before));
+    free(text);
+}
+END_TEST
+
+START_TEST(a_value_is_printed_with_its_source)
+{
+    char *text;
+
+    setenv("UCXPOOL_DEPTH", "7", 1);
+    ucxpool_config_release(config);
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    set("CREDITS", "9");
+
+    text = printed(UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_SOURCE);
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "# From: environment variable UCXPOOL_DEPTH\n"
+                                 "UCXPOOL_DEPTH=7\n"));
+    ck_assert_ptr_nonnull(strstr(text, "# From: ucxpool_config_modify()\n"
+                                       "UCXPOOL_CREDITS=9\n"));
+    ck_assert_ptr_nonnull(strstr(text, "# From: default\nUCXPOOL_WIRE=auto\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST(all_is_printed_with_meaning_and_default)
+{
+    char *text =
+        printed(UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
+                UCXPOOL_CONFIG_PRINT_DEFAULT);
+
+    ck_assert_ptr_nonnull(strstr(text, "# Default: 64\nUCXPOOL_CREDITS=64\n"));
+    ck_assert_ptr_nonnull(strstr(text, "# Takes: one of none, crc32c\n"));
+    ck_assert_ptr_null(strstr(text, "# From:"));
+    for (char *at = text; *at != '\0'; at = strchr(at, '\n') + 1) {
+        ck_assert_int_lt(strchr(at, '\n') - at, 80);
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(a_value_cannot_break_the_printed_line)
+{
+    char *text;
+
+    set("SECRET_FILE", "/a\nUCXPOOL_DEPTH=9");
+    text = printed(UCXPOOL_CONFIG_PRINT_VALUES);
+    ck_assert_ptr_nonnull(
+        strstr(text, "UCXPOOL_SECRET_FILE=/a?UCXPOOL_DEPTH=9\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST(no_memory_is_told_and_a_retry_works)
+{
+    ucxpool_config_t *untouched = (ucxpool_config_t *)&config;
+    ucxpool_config_t *read      = untouched;
+
+    calls_until_failure = 1;
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_eq(read, untouched);
+    assert_detail_has("memory");
+    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+    ucxpool_config_release(read);
+}
+END_TEST
+
+START_TEST(release_takes_null)
+{
+    ucxpool_config_release(NULL);
+}
+END_TEST
+
+static void add_environment_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, the_environment_sets_values);
+    tcase_add_test(tcase, a_bad_value_in_the_environment_is_refused);
+    tcase_add_test(tcase, an_empty_value_in_the_environment_is_refused);
+    tcase_add_test(tcase, an_unknown_variable_is_refused);
+    tcase_add_test(tcase, an_unknown_variable_of_any_length_is_refused);
+    tcase_add_test(tcase, a_variable_of_somebody_else_is_let_be);
+    tcase_add_test(tcase, the_environment_sets_the_log_level_at_once);
+    tcase_add_test(tcase, no_memory_is_told_and_a_retry_works);
+    tcase_add_test(tcase, release_takes_null);
+}
+
+static void add_check_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, values_that_do_not_fit_are_refused_when_read);
+    tcase_add_test(tcase, the_order_of_modifications_does_not_matter);
+    tcase_add_test(tcase, a_region_is_a_multiple_of_a_block);
+    tcase_add_test(tcase, the_pool_has_two_blocks_at_least);
+    tcase_add_test(tcase, a_region_is_not_larger_than_the_pool);
+    tcase_add_test(tcase, a_fragment_lies_in_one_block);
+}
+
+static void add_print_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, values_are_printed_one_a_line);
+    tcase_add_test(tcase, printed_values_read_back_the_same);
+    tcase_add_test(tcase, a_value_is_printed_with_its_source);
+    tcase_add_test(tcase, all_is_printed_with_meaning_and_default);
+    tcase_add_test(tcase, a_value_cannot_break_the_printed_line);
+}
+
+int main(void)
+{
+    static void (*const add_tests[])(TCase *) = {
+        add_environment_tests, add_check_tests, add_print_tests};
+    Suite   *suite = suite_create("config");
+    SRunner *runner;
+    int      num_failed;
+
+    for (size_t i = 0; i < sizeof(add_tests) / sizeof(add_tests[0]); i++) {
+        TCase *tcase = tcase_create("config");
+
+        tcase_add_checked_fixture(tcase, read_config, release_config);
+        add_tests[i](tcase);
+        suite_add_tcase(suite, tcase);
+    }
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

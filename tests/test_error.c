@@ -1,0 +1,258 @@
+/* The last error of a thread, and the log lines that errors make. */
+#include <config.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What is written to stderr goes to a file while a test runs. */
+static FILE *caught;
+static int   stderr_fd;
+static char  text[4096];
+
+static void catch_stderr(void)
+{
+    caught    = tmpfile();
+    stderr_fd = dup(STDERR_FILENO);
+    ck_assert_ptr_nonnull(caught);
+    ck_assert_int_ge(dup2(fileno(caught), STDERR_FILENO), 0);
+}
+
+static void restore_stderr(void)
+{
+    dup2(stderr_fd, STDERR_FILENO);
+    close(stderr_fd);
+    fclose(caught);
+}
+
+/* All that was written since the test began. */
+static const char *caught_text(void)
+{
+    size_t length;
+
+    rewind(caught);
+    length       = fread(text, 1, sizeof(text) - 1, caught);
+    text[length] = '\0';
+    return text;
+}
+
+START_TEST(nothing_failed_yet_is_an_empty_sentence)
+{
+    ck_assert_str_eq(ucxpool_error_detail(), "");
+}
+END_TEST
+
+START_TEST(an_error_returns_its_status_and_keeps_its_sentence)
+{
+    ck_assert_int_eq(base_error(UCXPOOL_ERR_LIMIT, "%d of %s", 3, "them"),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_str_eq(ucxpool_error_detail(), "3 of them");
+    base_error(UCXPOOL_ERR_IO, "later");
+    ck_assert_str_eq(ucxpool_error_detail(), "later");
+}
+END_TEST
+
+START_TEST(an_error_may_quote_the_last_one)
+{
+    base_error(UCXPOOL_ERR_IO, "inner");
+    base_error(UCXPOOL_ERR_IO, "outer: %s", ucxpool_error_detail());
+    ck_assert_str_eq(ucxpool_error_detail(), "outer: inner");
+}
+END_TEST
+
+START_TEST(a_long_sentence_is_cut)
+{
+    char name[2 * BASE_ERROR_SIZE];
+
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+
+    base_error(UCXPOOL_ERR_IO, "%s", name);
+    ck_assert_uint_eq(strlen(ucxpool_error_detail()), BASE_ERROR_SIZE - 1);
+    base_error_errno(ENOSPC, "%s", name);
+    ck_assert_uint_eq(strlen(ucxpool_error_detail()), BASE_ERROR_SIZE - 1);
+}
+END_TEST
+
+START_TEST(an_error_is_one_line_whatever_its_text)
+{
+    base_error(UCXPOOL_ERR_REFUSED, "the peer says \"%s\"", "no\n\033[2Jno");
+    ck_assert_str_eq(ucxpool_error_detail(), "the peer says \"no??[2Jno\"");
+}
+END_TEST
+
+START_TEST(an_errno_is_told_in_words)
+{
+    base_error_errno(ENOENT, "cannot open %s", "/x");
+    ck_assert_str_eq(ucxpool_error_detail(),
+                     "cannot open /x: No such file or directory");
+}
+END_TEST
+
+START_TEST(an_errno_has_a_status_that_fits)
+{
+    static const struct {
+        int              error;
+        ucxpool_status_t status;
+    } examples[] = {
+        {ENOMEM, UCXPOOL_ERR_NO_MEMORY},
+        {EACCES, UCXPOOL_ERR_PERMISSION},
+        {EPERM, UCXPOOL_ERR_PERMISSION},
+        {EADDRINUSE, UCXPOOL_ERR_ADDRESS_IN_USE},
+        {ETIMEDOUT, UCXPOOL_ERR_TIMED_OUT},
+        {ENOSYS, UCXPOOL_ERR_UNSUPPORTED},
+        {ECONNREFUSED, UCXPOOL_ERR_PEER_LOST},
+        {EPIPE, UCXPOOL_ERR_PEER_LOST},
+        {EIO, UCXPOOL_ERR_IO},
+        {0, UCXPOOL_ERR_IO},
+    };
+
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+        ck_assert_int_eq(base_error_errno(examples[i].error, "x"),
+                         examples[i].status);
+    }
+}
+END_TEST
+
+START_TEST(errno_survives_an_error)
+{
+    errno = EBUSY;
+    base_error(UCXPOOL_ERR_IO, "x");
+    ck_assert_int_eq(errno, EBUSY);
+    base_error_errno(ENOENT, "x");
+    ck_assert_int_eq(errno, EBUSY);
+}
+END_TEST
+
+static void *fail_in_thread(void *arg)
+{
+    bool *was_empty = arg;
+
+    *was_empty = ucxpool_error_detail()[0] == '\0';
+    base_error(UCXPOOL_ERR_IO, "of the other thread");
+    return NULL;
+}
+
+START_TEST(each_thread_has_a_last_error_of_its_own)
+{
+    pthread_t thread;
+    bool      was_empty = false;
+
+    base_error(UCXPOOL_ERR_IO, "mine");
+    ck_assert_int_eq(pthread_create(&thread, NULL, fail_in_thread, &was_empty),
+                     0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(was_empty);
+    ck_assert_str_eq(ucxpool_error_detail(), "mine");
+}
+END_TEST
+
+START_TEST(an_error_logs_one_line_at_warn)
+{
+    char expected[64];
+
+    base_error(UCXPOOL_ERR_IO, "it broke");
+    snprintf(expected, sizeof(expected), "ucxpool[%d] WARN: it broke\n",
+             (int)getpid());
+    ck_assert_str_eq(caught_text(), expected);
+}
+END_TEST
+
+START_TEST(a_level_that_is_off_writes_nothing)
+{
+    base_log_set_level(BASE_LOG_ERROR);
+    base_error(UCXPOOL_ERR_IO, "it broke");
+    base_info("not this");
+    base_log_set_level(BASE_LOG_NONE);
+    base_log(BASE_LOG_ERROR, "nor this");
+    ck_assert_str_eq(caught_text(), "");
+    ck_assert_str_eq(ucxpool_error_detail(), "it broke");
+}
+END_TEST
+
+START_TEST(arguments_of_a_level_that_is_off_are_not_evaluated)
+{
+    int evaluated = 0;
+
+    base_debug("%d", ++evaluated);
+    ck_assert_int_eq(evaluated, 0);
+    base_log_set_level(BASE_LOG_DEBUG);
+    ck_assert_int_eq(base_log_get_level(), BASE_LOG_DEBUG);
+    base_debug("%d", ++evaluated);
+    ck_assert_int_eq(evaluated, 1);
+}
+END_TEST
+
+START_TEST(a_log_line_is_one_line_and_names_its_level)
+{
+    char expected[64];
+
+    base_log(BASE_LOG_ERROR, "a\nb");
+    snprintf(expected, sizeof(expected), "ucxpool[%d] ERROR: a?b\n",
+             (int)getpid());
+    ck_assert_str_eq(caught_text(), expected);
+}
+END_TEST
+
+START_TEST(a_long_log_line_is_cut_and_ends)
+{
+    char        name[sizeof(text)];
+    const char *line;
+
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+
+    base_warn("%s", name);
+    line = caught_text();
+    ck_assert_uint_lt(strlen(line), 2000);
+    ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
+}
+END_TEST
+
+START_TEST(a_log_that_cannot_be_written_harms_nothing)
+{
+    close(STDERR_FILENO);
+    errno = EBUSY;
+    base_warn("lost");
+    ck_assert_int_eq(errno, EBUSY);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("error");
+    TCase   *tcase = tcase_create("error");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, catch_stderr, restore_stderr);
+    tcase_add_test(tcase, nothing_failed_yet_is_an_empty_sentence);
+    tcase_add_test(tcase, an_error_returns_its_status_and_keeps_its_sentence);
+    tcase_add_test(tcase, an_error_may_quote_the_last_one);
+    tcase_add_test(tcase, a_long_sentence_is_cut);
+    tcase_add_test(tcase, an_error_is_one_line_whatever_its_text);
+    tcase_add_test(tcase, an_errno_is_told_in_words);
+    tcase_add_test(tcase, an_errno_has_a_status_that_fits);
+    tcase_add_test(tcase, errno_survives_an_error);
+    tcase_add_test(tcase, each_thread_has_a_last_error_of_its_own);
+    tcase_add_test(tcase, an_error_logs_one_line_at_warn);
+    tcase_add_test(tcase, a_level_that_is_off_writes_nothing);
+    tcase_add_test(tcase, arguments_of_a_level_that_is_off_are_not_evaluated);
+    tcase_add_test(tcase, a_log_line_is_one_line_and_names_its_level);
+    tcase_add_test(tcase, a_long_log_line_is_cut_and_ends);
+    tcase_add_test(tcase, a_log_that_cannot_be_written_harms_nothing);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,266 @@
+/* The keys of the settings: what each takes, and what it says to the rest. */
+#include "base/config.h"
+#include "base/keys.h"
+#include "base/log.h"
+#include "config_fixture.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define SEC UINT64_C(1000000000)
+
+START_TEST(defaults_are_those_of_the_header)
+{
+    const base_config_t *values = base_config_values(config);
+
+    ck_assert_uint_eq(values->comm_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values->block_size, 4 * MIB);
+    ck_assert_uint_eq(values->region_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values->send_share, 25);
+    ck_assert_uint_eq(values->recv_share, 25);
+    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_TRY);
+    ck_assert_int_eq(values->wire, BASE_WIRE_AUTO);
+    ck_assert_uint_eq(values->frag_size, BASE_SIZE_AUTO);
+    ck_assert_uint_eq(values->eager_size, 4 * KIB);
+    ck_assert_uint_eq(values->credits, 64);
+    ck_assert_uint_eq(values->inplace_min, 16 * KIB);
+    ck_assert_uint_eq(values->max_metadata, 2 * KIB);
+    ck_assert_uint_eq(values->max_segments, 4 * MIB);
+    ck_assert_int_eq(values->checksum, BASE_CHECKSUM_NONE);
+    ck_assert_uint_eq(values->am_id, 100);
+    ck_assert_uint_eq(values->request_timeout_ns, UCXPOOL_FOREVER);
+    ck_assert_uint_eq(values->close_timeout_ns, 2 * SEC);
+    ck_assert_uint_eq(values->spin_ns, 20000);
+    ck_assert_str_eq(values->secret_file, "");
+    ck_assert(!values->listen_without_secret);
+    ck_assert_uint_eq(values->max_half_open, 64);
+    ck_assert_uint_eq(values->handshake_timeout_ns, 5 * SEC);
+    ck_assert_uint_eq(values->log_level, BASE_LOG_WARN);
+}
+END_TEST
+
+START_TEST(every_default_is_a_value_its_key_takes_and_prints)
+{
+    base_config_t values;
+    char          text[BASE_KEY_VALUE_SIZE];
+
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        memset(&values, 0xff, sizeof(values));
+        ck_assert(
+            base_key_parse(&base_keys[i], base_keys[i].fallback, &values));
+        base_key_format(&base_keys[i], &values, text);
+        ck_assert_str_eq(text, base_keys[i].fallback);
+    }
+}
+END_TEST
+
+START_TEST(every_key_has_a_name_and_a_field_of_its_own)
+{
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        ck_assert_str_ne(base_keys[i].doc, "");
+        ck_assert_ptr_eq(base_key_find(base_keys[i].name), &base_keys[i]);
+        for (size_t j = 0; j < i; j++) {
+            ck_assert_str_ne(base_keys[i].name, base_keys[j].name);
+            ck_assert_uint_ne(base_keys[i].offset, base_keys[j].offset);
+        }
+    }
+}
+END_TEST
+
+START_TEST(every_key_says_what_it_takes_in_full)
+{
+    for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
+        char text[BASE_KEY_EXPECTED_SIZE];
+
+        base_key_expected(&base_keys[i], text);
+        ck_assert_uint_gt(strlen(text), 0);
+        ck_assert_uint_lt(strlen(text), sizeof(text) - 1);
+    }
+}
+END_TEST
+
+START_TEST(a_value_of_every_type_is_set)
+{
+    const base_config_t *values = base_config_values(config);
+
+    set("BLOCK_SIZE", "64K");
+    set("SPIN", "1ms");
+    set("DEPTH", "8");
+    set("SEND_SHARE", "40%");
+    set("LISTEN_WITHOUT_SECRET", "yes");
+    set("HUGE_PAGES", "off");
+    set("CHECKSUM", "CRC32C");
+    set("SECRET_FILE", "/etc/secret");
+
+    ck_assert_uint_eq(values->block_size, 64 * KIB);
+    ck_assert_uint_eq(values->spin_ns, 1000000);
+    ck_assert_uint_eq(values->depth, 8);
+    ck_assert_uint_eq(values->send_share, 40);
+    ck_assert(values->listen_without_secret);
+    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_NO);
+    ck_assert_int_eq(values->checksum, BASE_CHECKSUM_CRC32C);
+    ck_assert_str_eq(values->secret_file, "/etc/secret");
+}
+END_TEST
+
+START_TEST(a_switch_goes_through_its_three_values)
+{
+    const base_config_t *values = base_config_values(config);
+
+    set("HUGE_PAGES", "y");
+    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_YES);
+    set("HUGE_PAGES", "TRY");
+    ck_assert_int_eq(values->huge_pages, BASE_SWITCH_TRY);
+    assert_refused("LISTEN_WITHOUT_SECRET", "try");
+    assert_refused("HUGE_PAGES", "perhaps");
+}
+END_TEST
+
+START_TEST(limits_of_a_key_are_inside_and_what_is_past_them_is_refused)
+{
+    static const struct {
+        const char *key, *below, *min, *max, *above;
+    } limits[] = {
+        {"BLOCK_SIZE", "2k", "4k", "1g", "2g"},
+        {"SEND_SHARE", "0", "1", "99", "100"},
+        {"RECV_SHARE", "0", "1", "99", "100"},
+        {"FRAG_SIZE", "4095", "4096", "1g", "1073741825"},
+        {"DEPTH", "0", "1", "64", "65"},
+        {"EAGER_SIZE", "-1", "0", "4k", "4097"},
+        {"CREDITS", "0", "1", "1024", "1025"},
+        {"MAX_METADATA", "-1", "0", "4k", "4097"},
+        {"MAX_SEGMENTS", "0", "1", "1g", "1073741825"},
+        {"AM_ID", "-1", "0", "65000", "65001"},
+        {"MAX_HALF_OPEN", "0", "1", "65536", "65537"},
+        {"HANDSHAKE_TIMEOUT", "0", "1ms", "1h", "61m"},
+        {"REQUEST_TIMEOUT", "999us", "1ms", "inf", "auto"},
+    };
+
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        assert_refused(limits[i].key, limits[i].below);
+        set(limits[i].key, limits[i].min);
+        set(limits[i].key, limits[i].max);
+        assert_refused(limits[i].key, limits[i].above);
+    }
+}
+END_TEST
+
+START_TEST(a_block_is_a_power_of_two)
+{
+    assert_refused("BLOCK_SIZE", "3m");
+    assert_detail_has("BLOCK_SIZE=3m");
+    assert_detail_has("power of two from 4k to 1g");
+}
+END_TEST
+
+START_TEST(auto_and_inf_are_taken_only_where_they_mean_something)
+{
+    set("COMM_SIZE", "auto");
+    set("INPLACE_MIN", "inf");
+    set("CLOSE_TIMEOUT", "inf");
+    assert_refused("COMM_SIZE", "inf");
+    assert_refused("INPLACE_MIN", "auto");
+    assert_refused("BLOCK_SIZE", "auto");
+    assert_refused("HANDSHAKE_TIMEOUT", "inf");
+}
+END_TEST
+
+START_TEST(a_bad_value_is_told_with_what_would_be_right)
+{
+    assert_refused("WIRE", "tcp");
+    assert_detail_has("WIRE=tcp");
+    assert_detail_has("auto, map, ucx");
+    assert_refused("DEPTH", "");
+    assert_detail_has("a number from 1 to 64");
+}
+END_TEST
+
+START_TEST(a_long_bad_value_leaves_room_for_what_would_be_right)
+{
+    char value[5000];
+
+    memset(value, '9', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    assert_refused("DEPTH", value);
+    assert_detail_has("999...");
+    assert_detail_has("a number from 1 to 64");
+}
+END_TEST
+
+START_TEST(a_path_that_is_too_long_is_refused)
+{
+    char path[BASE_PATH_SIZE + 1];
+
+    memset(path, 'x', sizeof(path));
+    path[BASE_PATH_SIZE] = '\0';
+    assert_refused("SECRET_FILE", path);
+    path[BASE_PATH_SIZE - 1] = '\0';
+    set("SECRET_FILE", path);
+    ck_assert_str_eq(base_config_values(config)->secret_file, path);
+}
+END_TEST
+
+START_TEST(a_misspelt_key_is_told_the_nearest)
+{
+    assert_refused("BLOKC_SIZE", "4m");
+    assert_detail_has("BLOKC_SIZE");
+    assert_detail_has("did you mean BLOCK_SIZE?");
+    assert_refused("block_size", "4m");
+    assert_detail_has("did you mean BLOCK_SIZE?");
+    assert_refused("CREDIT", "4");
+    assert_detail_has("did you mean CREDITS?");
+}
+END_TEST
+
+START_TEST(a_key_that_is_like_no_other_gets_no_guess)
+{
+    assert_refused("FLUX_CAPACITOR", "y");
+    assert_detail_has("FLUX_CAPACITOR");
+    assert_detail_has("ucxpool_info -c");
+    ck_assert_ptr_null(strstr(ucxpool_error_detail(), "did you mean"));
+    assert_refused("", "y");
+    ck_assert_ptr_null(strstr(ucxpool_error_detail(), "did you mean"));
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, defaults_are_those_of_the_header);
+    tcase_add_test(tcase, every_default_is_a_value_its_key_takes_and_prints);
+    tcase_add_test(tcase, every_key_has_a_name_and_a_field_of_its_own);
+    tcase_add_test(tcase, every_key_says_what_it_takes_in_full);
+    tcase_add_test(tcase, a_value_of_every_type_is_set);
+    tcase_add_test(tcase, a_switch_goes_through_its_three_values);
+    tcase_add_test(tcase,
+                   limits_of_a_key_are_inside_and_what_is_past_them_is_refused);
+    tcase_add_test(tcase, a_block_is_a_power_of_two);
+    tcase_add_test(tcase,
+                   auto_and_inf_are_taken_only_where_they_mean_something);
+    tcase_add_test(tcase, a_bad_value_is_told_with_what_would_be_right);
+    tcase_add_test(tcase, a_long_bad_value_leaves_room_for_what_would_be_right);
+    tcase_add_test(tcase, a_path_that_is_too_long_is_refused);
+    tcase_add_test(tcase, a_misspelt_key_is_told_the_nearest);
+    tcase_add_test(tcase, a_key_that_is_like_no_other_gets_no_guess);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("keys");
+    TCase   *tcase = tcase_create("keys");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, read_config, release_config);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

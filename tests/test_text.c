@@ -1,0 +1,87 @@
+/* Small work on text. */
+#include "base/text.h"
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+START_TEST(control_characters_become_question_marks)
+{
+    char text[] = "a\nb\033[31m\tc\x7f";
+
+    base_text_clean(text);
+    ck_assert_str_eq(text, "a?b?[31m?c?");
+}
+END_TEST
+
+START_TEST(letters_beyond_ascii_stay)
+{
+    char text[] = "gr\xc3\xbc\xc3\x9f";
+
+    base_text_clean(text);
+    ck_assert_str_eq(text, "gr\xc3\xbc\xc3\x9f");
+}
+END_TEST
+
+START_TEST(equal_texts_have_distance_0_in_any_case)
+{
+    ck_assert_uint_eq(base_text_distance("", ""), 0);
+    ck_assert_uint_eq(base_text_distance("BLOCK_SIZE", "block_size"), 0);
+}
+END_TEST
+
+START_TEST(one_slip_has_distance_1)
+{
+    ck_assert_uint_eq(base_text_distance("DEPTH", "DEPTS"), 1);
+    ck_assert_uint_eq(base_text_distance("DEPTH", "DEPH"), 1);
+    ck_assert_uint_eq(base_text_distance("DEPTH", "DEEPTH"), 1);
+    ck_assert_uint_eq(base_text_distance("DEPTH", "DETPH"), 1);
+}
+END_TEST
+
+START_TEST(distance_counts_every_slip)
+{
+    ck_assert_uint_eq(base_text_distance("", "WIRE"), 4);
+    ck_assert_uint_eq(base_text_distance("WIRE", ""), 4);
+    ck_assert_uint_eq(base_text_distance("kitten", "sitting"), 3);
+    ck_assert_uint_eq(base_text_distance("WIRE", "SPIN"), 4);
+}
+END_TEST
+
+START_TEST(a_text_that_is_too_long_is_far_from_everything)
+{
+    char longest[BASE_TEXT_DISTANCE_MAX + 1];
+    char longer[BASE_TEXT_DISTANCE_MAX + 2];
+
+    memset(longest, 'a', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    memset(longer, 'a', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+
+    ck_assert_uint_eq(base_text_distance(longest, longest), 0);
+    ck_assert_uint_eq(base_text_distance(longest, longer), SIZE_MAX);
+    ck_assert_uint_eq(base_text_distance(longer, longest), SIZE_MAX);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("text");
+    TCase   *tcase = tcase_create("text");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, control_characters_become_question_marks);
+    tcase_add_test(tcase, letters_beyond_ascii_stay);
+    tcase_add_test(tcase, equal_texts_have_distance_0_in_any_case);
+    tcase_add_test(tcase, one_slip_has_distance_1);
+    tcase_add_test(tcase, distance_counts_every_slip);
+    tcase_add_test(tcase, a_text_that_is_too_long_is_far_from_everything);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
