@@ -13,11 +13,15 @@ struct ucp_context;
  * Register every region. The handle of each is stored in its memh. Verified:
  * the handle covers the region (ucp_mem_query) and packs an rkey.
  * After an error no region is registered.
+ *
+ * UCXPOOL_ERR_IO  what UCX registered is not the region, or no transport took
+ *                 it
+ * others          UCX refused: as mem_ucx_status() translates
  */
 ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
                                      struct ucp_context *context);
 
-/* Deregister what is registered. */
+/* Deregister what is registered. Nothing may be in flight on it. */
 void mem_dereg_ucx_regions(mem_regions_t *regions, struct ucp_context *context);
 
 /* Calls of ucp_mem_map made by this process since it started. */

@@ -1,0 +1,158 @@
+#include <config.h>
+
+#include "mem/reg_ucx.h"
+#include "base/error.h"
+#include "mem/ucx_status.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include <ucp/api/ucp.h>
+
+static _Atomic uint64_t num_registrations;
+
+uint64_t mem_reg_ucx_count(void)
+{
+    return atomic_load_explicit(&num_registrations, memory_order_relaxed);
+}
+
+/* UCX said no: in its words, and what to change. */
+static ucxpool_status_t region_error(ucs_status_t status,
+                                     const mem_regions_t *regions,
+                                     unsigned index, const char *what,
+                                     const char *advice)
+{
+    return base_error(mem_ucx_status(status),
+                      "%s region %u of %u (%zu bytes each) with UCX: %s; %s",
+                      what, index, regions->num_regions, regions->region_size,
+                      ucs_status_string(status), advice);
+}
+
+/* The handle covers the region. */
+static ucxpool_status_t verify_range(const mem_regions_t *regions,
+                                     unsigned index)
+{
+    const mem_region_t *region = &regions->regions[index];
+    ucp_mem_attr_t      attr   = {
+               .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH,
+    };
+    ucs_status_t status = ucp_mem_query(region->memh, &attr);
+    uintptr_t    start  = (uintptr_t)region->address;
+    uintptr_t    at     = (uintptr_t)attr.address;
+
+    if (status != UCS_OK) {
+        return region_error(status, regions, index, "asking for the handle of",
+                            "try another UCX");
+    }
+    /* The region's end is the range's, and so fits; the handle's may not. */
+    if ((at > start) || (attr.length < region->size) ||
+        (start - at > attr.length - region->size)) {
+        return base_error(UCXPOOL_ERR_IO,
+                          "UCX registered %zu bytes from %p for region %u, "
+                          "which has %zu from %p",
+                          attr.length, attr.address, index, region->size,
+                          region->address);
+    }
+    return UCXPOOL_OK;
+}
+
+/* Peers can be told of it. UCX packs what the transports gave; a handle that no
+ * transport took has nothing to pack. */
+static ucxpool_status_t verify_rkey(const mem_regions_t *regions,
+                                    unsigned index, ucp_context_h context)
+{
+    void        *rkey = NULL;
+    size_t       size = 0;
+    ucs_status_t status;
+
+    status = ucp_rkey_pack(context, regions->regions[index].memh, &rkey, &size);
+    if (status != UCS_OK) {
+        return region_error(status, regions, index, "packing the key of",
+                            "choose other transports (UCX_TLS)");
+    }
+    ucp_rkey_buffer_release(rkey);
+    if (size == 0) {
+        return base_error(UCXPOOL_ERR_IO,
+                          "UCX packed an empty key for region %u: no transport "
+                          "registered it",
+                          index);
+    }
+    return UCXPOOL_OK;
+}
+
+static void region_deregister(mem_region_t *region, ucp_context_h context)
+{
+    if (region->memh != NULL) {
+        /* It fails only for handles that are not UCX's. */
+        ucs_status_t status = ucp_mem_unmap(context, region->memh);
+
+        assert(status == UCS_OK);
+        (void)status;
+        region->memh = NULL;
+    }
+}
+
+static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
+                                        ucp_context_h context)
+{
+    mem_region_t        *region = &regions->regions[index];
+    ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .address     = region->address,
+        .length      = region->size,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    ucp_mem_h        memh;
+    ucs_status_t     ucs_status;
+    ucxpool_status_t status;
+
+    assert(region->memh == NULL);
+    atomic_fetch_add_explicit(&num_registrations, 1, memory_order_relaxed);
+    ucs_status = ucp_mem_map(context, &params, &memh);
+    if (ucs_status != UCS_OK) {
+        return region_error(ucs_status, regions, index, "registering",
+                            "lower UCXPOOL_COMM_SIZE, or raise the limit of "
+                            "locked memory (ulimit -l)");
+    }
+    region->memh = memh;
+    status       = verify_range(regions, index);
+    if (status != UCXPOOL_OK) {
+        goto err_deregister;
+    }
+    status = verify_rkey(regions, index, context);
+    if (status != UCXPOOL_OK) {
+        goto err_deregister;
+    }
+    return UCXPOOL_OK;
+
+err_deregister:
+    region_deregister(region, context);
+    return status;
+}
+
+ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
+                                     ucp_context_h context)
+{
+    ucxpool_status_t status;
+
+    for (unsigned i = 0; i < regions->num_regions; i++) {
+        status = region_register(regions, i, context);
+        if (status != UCXPOOL_OK) {
+            goto err_deregister_regions;
+        }
+    }
+    return UCXPOOL_OK;
+
+err_deregister_regions:
+    mem_dereg_ucx_regions(regions, context);
+    return status;
+}
+
+void mem_dereg_ucx_regions(mem_regions_t *regions, ucp_context_h context)
+{
+    for (unsigned i = 0; i < regions->num_regions; i++) {
+        region_deregister(&regions->regions[i], context);
+    }
+}

@@ -1,0 +1,313 @@
+/* Registration of regions with UCX, and UCX's statuses. */
+#include <config.h>
+
+#include "base/config.h"
+#include "mem/reg_ucx.h"
+#include "mem/ucx_status.h"
+
+#include <ucp/api/ucp.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_REGIONS 3u
+#define REGION_SIZE ((size_t)256 << 10)
+
+typedef enum spoil {
+    SPOIL_NOTHING,
+    SPOIL_MAP,         /* ucp_mem_map fails                                   */
+    SPOIL_QUERY,       /* ucp_mem_query fails                                 */
+    SPOIL_START,       /* the handle starts behind the region                 */
+    SPOIL_LENGTH,      /* the handle is shorter than the region               */
+    SPOIL_PLACE,       /* the handle lies before the region                   */
+    SPOIL_PACK,        /* ucp_rkey_pack fails                                 */
+    SPOIL_EMPTY,       /* the key is empty                                    */
+    SPOIL_LAST
+} spoil_t;
+
+static spoil_t       spoil;
+static unsigned      spoil_nth; /* from 1 */
+static unsigned      num_calls;
+static int           num_mapped;
+static int           num_keys;
+static ucp_context_h context;
+static mem_regions_t regions;
+
+static bool is_spoilt(spoil_t what)
+{
+    return (spoil == what) && (++num_calls == spoil_nth);
+}
+
+ucs_status_t __real_ucp_mem_map(ucp_context_h ctx,
+                                const ucp_mem_map_params_t *params,
+                                ucp_mem_h *memh);
+ucs_status_t __real_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh);
+ucs_status_t __real_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
+ucs_status_t __real_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
+                                  void **buffer, size_t *size);
+void         __real_ucp_rkey_buffer_release(void *buffer);
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h ctx,
+                                const ucp_mem_map_params_t *params,
+                                ucp_mem_h *memh);
+ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh);
+ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
+ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
+                                  void **buffer, size_t *size);
+void         __wrap_ucp_rkey_buffer_release(void *buffer);
+
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h ctx,
+                                const ucp_mem_map_params_t *params,
+                                ucp_mem_h *memh)
+{
+    ucs_status_t status;
+
+    ck_assert_uint_eq(params->memory_type, UCS_MEMORY_TYPE_HOST);
+    if (is_spoilt(SPOIL_MAP)) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    status = __real_ucp_mem_map(ctx, params, memh);
+    num_mapped += status == UCS_OK;
+    return status;
+}
+
+ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh)
+{
+    num_mapped--;
+    return __real_ucp_mem_unmap(ctx, memh);
+}
+
+ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
+{
+    ucs_status_t status = __real_ucp_mem_query(memh, attr);
+
+    if (is_spoilt(SPOIL_QUERY)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (is_spoilt(SPOIL_START)) {
+        attr->address = (char *)attr->address + 1;
+    }
+    if (is_spoilt(SPOIL_LENGTH)) {
+        attr->length--;
+    }
+    if (is_spoilt(SPOIL_PLACE)) {
+        attr->address = (char *)attr->address - attr->length;
+    }
+    return status;
+}
+
+ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
+                                  void **buffer, size_t *size)
+{
+    ucs_status_t status;
+
+    if (is_spoilt(SPOIL_PACK)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    status = __real_ucp_rkey_pack(ctx, memh, buffer, size);
+    num_keys += status == UCS_OK;
+    if (is_spoilt(SPOIL_EMPTY)) {
+        *size = 0;
+    }
+    return status;
+}
+
+void __wrap_ucp_rkey_buffer_release(void *buffer)
+{
+    num_keys--;
+    __real_ucp_rkey_buffer_release(buffer);
+}
+
+static void setup(void)
+{
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = UCP_FEATURE_AM | UCP_FEATURE_RMA,
+    };
+    ucp_config_t *config;
+
+    ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
+    ck_assert_int_eq(ucp_init(&params, config, &context), UCS_OK);
+    ucp_config_release(config);
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST,
+                                      NUM_REGIONS, REGION_SIZE,
+                                      BASE_SWITCH_TRY),
+                     UCXPOOL_OK);
+}
+
+static void teardown(void)
+{
+    mem_regions_cleanup(&regions);
+    ucp_cleanup(context);
+    ck_assert_int_eq(num_mapped, 0);
+    ck_assert_int_eq(num_keys, 0);
+}
+
+START_TEST(every_region_is_registered_once)
+{
+    uint64_t before = mem_reg_ucx_count();
+
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_uint_eq(mem_reg_ucx_count() - before, NUM_REGIONS);
+    ck_assert_int_eq(num_mapped, (int)NUM_REGIONS);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_ptr_nonnull(regions.regions[i].memh);
+    }
+    mem_dereg_ucx_regions(&regions, context);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_ptr_null(regions.regions[i].memh);
+    }
+}
+END_TEST
+
+START_TEST(deregistering_twice_does_nothing)
+{
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, context);
+    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(num_mapped, 0);
+}
+END_TEST
+
+START_TEST(two_sets_of_one_context_are_counted_together)
+{
+    uint64_t      before = mem_reg_ucx_count();
+    mem_regions_t others;
+
+    ck_assert_int_eq(mem_regions_init(&others, UCXPOOL_MEMORY_HOST, 1,
+                                      REGION_SIZE, BASE_SWITCH_TRY),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(mem_reg_ucx_regions(&others, context), UCXPOOL_OK);
+    ck_assert_uint_eq(mem_reg_ucx_count() - before, NUM_REGIONS + 1);
+    mem_dereg_ucx_regions(&others, context);
+    mem_dereg_ucx_regions(&regions, context);
+    mem_regions_cleanup(&others);
+}
+END_TEST
+
+START_TEST(a_failure_leaves_no_region_registered_and_works_again)
+{
+    static const ucxpool_status_t expected[SPOIL_LAST] = {
+        [SPOIL_MAP]    = UCXPOOL_ERR_NO_MEMORY,
+        [SPOIL_QUERY]  = UCXPOOL_ERR_UNSUPPORTED,
+        [SPOIL_START]  = UCXPOOL_ERR_IO,
+        [SPOIL_LENGTH] = UCXPOOL_ERR_IO,
+        [SPOIL_PLACE]  = UCXPOOL_ERR_IO,
+        [SPOIL_PACK]   = UCXPOOL_ERR_UNSUPPORTED,
+        [SPOIL_EMPTY]  = UCXPOOL_ERR_IO,
+    };
+
+    for (spoil_nth = 1; spoil_nth <= NUM_REGIONS; spoil_nth++) {
+        spoil     = (spoil_t)_i;
+        num_calls = 0;
+        ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
+                         expected[_i]);
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+        ck_assert_int_eq(num_mapped, 0);
+        for (unsigned i = 0; i < NUM_REGIONS; i++) {
+            ck_assert_ptr_null(regions.regions[i].memh);
+        }
+    }
+    spoil = SPOIL_NOTHING;
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+START_TEST(a_refusal_tells_what_ucx_said_and_what_to_change)
+{
+    spoil     = SPOIL_MAP;
+    spoil_nth = 2;
+    num_calls = 0;
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
+                     UCXPOOL_ERR_NO_MEMORY);
+    spoil = SPOIL_NOTHING;
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "region 1 of 3"));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
+                                 ucs_status_string(UCS_ERR_NO_MEMORY)));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_COMM_SIZE"));
+}
+END_TEST
+
+START_TEST(success_stays_success_and_no_error_becomes_it)
+{
+    ck_assert_int_eq(mem_ucx_status(UCS_OK), UCXPOOL_OK);
+    ck_assert_int_eq(mem_ucx_status(UCS_INPROGRESS), UCXPOOL_INPROGRESS);
+    for (int i = UCS_ERR_LAST; i < 0; i++) {
+        ck_assert_int_lt(mem_ucx_status((ucs_status_t)i), 0);
+    }
+}
+END_TEST
+
+START_TEST(what_means_the_peer_is_peer_lost)
+{
+    static const ucs_status_t statuses[] = {
+        UCS_ERR_UNREACHABLE,      UCS_ERR_NOT_CONNECTED,
+        UCS_ERR_CONNECTION_RESET, UCS_ERR_SOME_CONNECTS_FAILED,
+        UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_FIRST_LINK_FAILURE,
+        UCS_ERR_LAST_LINK_FAILURE, UCS_ERR_FIRST_ENDPOINT_FAILURE,
+        UCS_ERR_LAST_ENDPOINT_FAILURE};
+
+    for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+        ck_assert_int_eq(mem_ucx_status(statuses[i]), UCXPOOL_ERR_PEER_LOST);
+    }
+}
+END_TEST
+
+START_TEST(statuses_that_have_a_name_here_keep_it)
+{
+    static const struct {
+        ucs_status_t     theirs;
+        ucxpool_status_t ours;
+    } pairs[] = {
+        {UCS_ERR_INVALID_PARAM, UCXPOOL_ERR_INVALID_PARAM},
+        {UCS_ERR_NO_MEMORY, UCXPOOL_ERR_NO_MEMORY},
+        {UCS_ERR_UNSUPPORTED, UCXPOOL_ERR_UNSUPPORTED},
+        {UCS_ERR_CANCELED, UCXPOOL_ERR_CANCELED},
+        {UCS_ERR_TIMED_OUT, UCXPOOL_ERR_TIMED_OUT},
+        {UCS_ERR_REJECTED, UCXPOOL_ERR_REFUSED},
+        {UCS_ERR_MESSAGE_TRUNCATED, UCXPOOL_ERR_TRUNCATED},
+        {UCS_ERR_NO_MESSAGE, UCXPOOL_ERR_NO_MESSAGE},
+        {UCS_ERR_BUSY, UCXPOOL_ERR_BUSY},
+        {UCS_ERR_EXCEEDS_LIMIT, UCXPOOL_ERR_LIMIT},
+        {UCS_ERR_IO_ERROR, UCXPOOL_ERR_IO},
+    };
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        ck_assert_int_eq(mem_ucx_status(pairs[i].theirs), pairs[i].ours);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite      = suite_create("reg_ucx");
+    TCase   *registered = tcase_create("registration");
+    TCase   *status     = tcase_create("status");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(registered, setup, teardown);
+    tcase_set_timeout(registered, 60);
+    tcase_add_test(registered, every_region_is_registered_once);
+    tcase_add_test(registered, deregistering_twice_does_nothing);
+    tcase_add_test(registered, two_sets_of_one_context_are_counted_together);
+    tcase_add_loop_test(registered,
+                        a_failure_leaves_no_region_registered_and_works_again,
+                        SPOIL_MAP, SPOIL_LAST);
+    tcase_add_test(registered,
+                   a_refusal_tells_what_ucx_said_and_what_to_change);
+    suite_add_tcase(suite, registered);
+
+    tcase_add_test(status, success_stays_success_and_no_error_becomes_it);
+    tcase_add_test(status, what_means_the_peer_is_peer_lost);
+    tcase_add_test(status, statuses_that_have_a_name_here_keep_it);
+    suite_add_tcase(suite, status);
+
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
