@@ -27,6 +27,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct ucxpool_channel  ucxpool_channel_t;
 typedef struct ucxpool_listener ucxpool_listener_t;
@@ -178,6 +179,7 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel);
  */
 void ucxpool_channel_close(ucxpool_channel_t *channel);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

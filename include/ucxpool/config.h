@@ -16,6 +16,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct ucxpool_config ucxpool_config_t;
 
@@ -58,6 +59,7 @@ void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
 /* Release settings. NULL is allowed. Pools made with them are not affected. */
 void ucxpool_config_release(ucxpool_config_t *config);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -25,6 +25,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct ucp_mem;
 
@@ -81,6 +82,7 @@ ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
  */
 void ucxpool_comm_free(ucxpool_t *pool, void *address);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -28,6 +28,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct ucxpool ucxpool_t;
 
@@ -167,6 +168,7 @@ ucxpool_status_t ucxpool_check(ucxpool_t *pool);
  */
 ucxpool_status_t ucxpool_self_test(ucxpool_t *pool);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* Who blocks are for: the three shares of the pool. */
 typedef enum ucxpool_share {
@@ -78,6 +79,7 @@ typedef enum ucxpool_stats_format {
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum ucxpool_status {
     UCXPOOL_OK                = 0,
@@ -53,6 +54,7 @@ const char *ucxpool_status_string(ucxpool_status_t status);
  */
 const char *ucxpool_error_detail(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -28,6 +28,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* A piece of memory: length bytes from address (NULL is fine for length 0). */
 typedef struct ucxpool_segment {
@@ -240,6 +241,7 @@ void ucxpool_request_cancel(ucxpool_request_t *request);
  */
 void ucxpool_request_free(ucxpool_request_t *request);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

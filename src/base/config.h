@@ -64,7 +64,7 @@ typedef struct base_config {
     uint64_t        spin_ns;            /* SPIN: 20us, polling before sleep   */
 
     /* peers */
-    char     secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty                */
+    char     secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty               */
     bool     listen_without_secret;     /* LISTEN_WITHOUT_SECRET: n           */
     unsigned max_half_open;             /* MAX_HALF_OPEN: 64                  */
     uint64_t handshake_timeout_ns;      /* HANDSHAKE_TIMEOUT: 5s              */

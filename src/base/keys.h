@@ -15,7 +15,7 @@ typedef enum base_key_type {
     BASE_KEY_BOOL,     /* bool                                                */
     BASE_KEY_SWITCH,   /* base_switch_t                                       */
     BASE_KEY_WORD,     /* an enum, counting from 0 in the order of the words  */
-    BASE_KEY_PATH      /* char[BASE_PATH_SIZE]                                 */
+    BASE_KEY_PATH      /* char[BASE_PATH_SIZE]                                */
 } base_key_type_t;
 
 typedef enum base_key_flags {

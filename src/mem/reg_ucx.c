@@ -34,7 +34,8 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
 {
     const mem_region_t *region = &regions->regions[index];
     ucp_mem_attr_t      attr   = {
-               .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH,
+        .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS |
+                      UCP_MEM_ATTR_FIELD_LENGTH,
     };
     ucs_status_t status = ucp_mem_query(region->memh, &attr);
     uintptr_t    start  = (uintptr_t)region->address;

@@ -3,9 +3,9 @@
  * tells, and how a peer maps it, once, for reading.
  *
  * A memfd is opened as /proc/PID/fd/N. It is mapped only if it is the file that
- * was announced (device and inode), belongs to the same user, is a memfd that is
- * sealed against shrinking and against new writable mappings, and is as large
- * as it should be: a truncated file would kill the reader.
+ * was announced (device and inode), belongs to the same user, is a memfd that
+ * is sealed against shrinking and against new writable mappings, and is as
+ * large as it should be: a truncated file would kill the reader.
  */
 #ifndef MEM_SHARE_H
 #define MEM_SHARE_H

@@ -1,0 +1,115 @@
+#!/bin/sh
+# The #include lines keep to the table of layers in docs/design.md, section 3.
+set -eu
+
+# The table as lines: FOLDER-OR-FILE: LAYER LAYER ...
+read_table() {
+    awk -F'|' '
+        /^## / { inside = /^## 3\. Layers/ }
+        inside && $2 ~ /`.*`/ && NF >= 5 {
+            gsub(/[ `]/, "", $2)
+            sub(/^ *-? */, "", $4)
+            print $2 ": " $4
+        }' "$1"
+}
+
+# check TREE TABLE - print the violations in TREE, one a line.
+check() {
+    (cd "$1" && find src include tools examples -name '*.[ch]' 2>/dev/null |
+        LC_ALL=C sort | while read -r file; do
+        sed -n 's/^[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*\).*/\1/p' "$file" |
+            sed "s|^|$file |"
+    done) | awk -v table="$2" '
+        BEGIN {
+            while ((getline line < table) > 0) {
+                split(line, half, ":")
+                allowed[half[1]] = " " half[2] " "
+                name = half[1]
+                if (name ~ /^src\/.*\/$/) {
+                    split(name, part, "/")
+                    layer[part[2]] = 1
+                }
+            }
+        }
+        function bad(why) {
+            print $1 ": includes " substr($2, 2) ": " why
+        }
+        {
+            file = $1
+            target = substr($2, 2)
+            quoted = substr($2, 1, 1) == "\""
+            folder = file
+            sub(/[^\/]*$/, "", folder)
+            place = file in allowed ? file : folder
+            split(folder, part, "/")
+            own = part[1] == "src" ? part[2] : ""
+            if (part[1] != "src") {
+                place = part[1] == "include" ? "include/ucxpool/" : part[1] "/"
+            }
+            if (!(place in allowed)) {
+                bad("the table has no row for " place)
+                next
+            }
+            split(target, part, "/")
+            to = part[1]
+            if (quoted && target !~ /\//) {
+                bad("name it with its folder")
+            } else if (to in layer) {
+                if (to != own && index(allowed[place], " " to " ") == 0) {
+                    bad("the table does not allow " to)
+                }
+            } else if (to == "ucp" || to == "uct" || to == "ucs") {
+                if (file !~ /^src\/xfer\// && file !~ /^tools\// &&
+                    file !~ /^src\/mem\/(reg_ucx|ucx_status)\.[ch]$/) {
+                    bad("UCX is not for this place")
+                }
+            } else if (to == "infiniband" && file != "src/mem/reg_verbs.c") {
+                bad("verbs is not for this place")
+            } else if (target ~ /^cuda/) {
+                bad("CUDA has no headers here")
+            }
+        }'
+}
+
+# A check that cannot fail proves nothing.
+plant() {
+    mkdir -p "$dir/tree/${1%/*}"
+    echo "$2" >"$dir/tree/$1"
+    found=$(check "$dir/tree" "$dir/table" | grep -c "^$1: ") || true
+    rm "$dir/tree/$1"
+    if [ "$found" -ne "$3" ]; then
+        echo "planted '$2' in $1: $found violations found, $3 expected"
+        exit 1
+    fi
+}
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+read_table "$top_srcdir/docs/design.md" >"$dir/table"
+rows=$(wc -l <"$dir/table")
+if [ "$rows" -lt 8 ]; then
+    echo "docs/design.md: only $rows rows of the table of layers were found"
+    exit 1
+fi
+
+plant src/base/planted.c '#include "mem/region.h"' 1
+plant src/base/planted.c '#include "base/log.h"' 0
+plant src/block/planted.c '#include "heap/heap.h"' 1
+plant src/heap/planted.h '#  include "block/pool.h"' 1
+plant src/pack/planted.h '#include <ucp/api/ucp.h>' 1
+plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 0
+plant src/xfer/planted.c '#include "pack/plan.h"' 0
+plant src/mem/planted.c '#include <infiniband/verbs.h>' 1
+plant src/gpu/planted.c '#include <stdio.h>' 1
+plant src/xfer/planted.c '#include "pool.h"' 1
+plant src/ucxpool.c '#include "xfer/channel.h"' 0
+plant tools/planted.c '#include "base/log.h"' 1
+plant tools/shuffle/planted.c '#include <ucxpool/ucxpool.h>' 0
+plant examples/planted.c '#include "xfer/channel.h"' 1
+
+violations=$(check "$top_srcdir" "$dir/table")
+if [ -n "$violations" ]; then
+    echo "$violations"
+    exit 1
+fi
+echo "every include keeps to the table of layers"

@@ -1,0 +1,119 @@
+#!/bin/sh
+# What can be measured of the style: lengths, columns, markers, and where UCX
+# is called.
+set -eu
+
+max_file=400
+max_function=60
+max_column=80
+
+# check TREE - print the violations in TREE, one a line.
+check() {
+    (
+        cd "$1"
+        find src include tools examples tests fuzz -name '*.[ch]' 2>/dev/null |
+            LC_ALL=C sort | while read -r file; do
+            awk -v file="$file" -v max_file=$max_file \
+                -v max_function=$max_function -v max_column=$max_column '
+                function bad(line, what) {
+                    print file ":" line ": " what
+                }
+                BEGIN { start = 1 }
+                # The name of a test is a sentence: its lines may be longer.
+                length($0) > max_column + (file ~ /^tests\// ? 20 : 0) {
+                    bad(NR, length($0) " columns, at most " max_column)
+                }
+                /\t/ { bad(NR, "a tab") }
+                /[ \t]$/ { bad(NR, "blanks at the end") }
+                /^$/ { start = NR + 1 }
+                # A function is what opens and closes in the first column;
+                # it begins after the last blank line, comment, or directive.
+                /^( ?\*\/|#|\/\*.*\*\/$)/ { start = NR + 1 }
+                /^{$/ { inside = 1 }
+                /^}$/ && inside {
+                    inside = 0
+                    if (NR - start + 1 > max_function) {
+                        bad(NR, "a function of " NR - start + 1 \
+                            " lines, at most " max_function)
+                    }
+                    start = NR + 1
+                }
+                # UCX is called where its codes are translated.
+                {
+                    code = $0
+                    if (comment) {
+                        if (!sub(/^.*\*\//, "", code)) {
+                            code = ""
+                        } else {
+                            comment = 0
+                        }
+                    }
+                    gsub(/\/\*[^*]*\*\//, "", code)
+                    gsub(/"([^"\\]|\\.)*"/, "", code)
+                    if (sub(/\/\*.*$/, "", code)) {
+                        comment = 1
+                    }
+                }
+                file ~ /^(src|include|examples)\// &&
+                file !~ /^src\/xfer\// &&
+                file !~ /^src\/mem\/(reg_ucx|ucx_status)\.c$/ &&
+                code ~ /(^|[^a-z_])uc[pst]_[a-z0-9_]+ *\(/ {
+                    bad(NR, "a call of UCX outside reg_ucx.c and xfer/")
+                }
+                END {
+                    if (NR > max_file && file !~ /^tests\//) {
+                        bad(NR, NR " lines, at most " max_file)
+                    }
+                }' "$file"
+        done
+        # The words are put together here so that this file has none.
+        markers="TO""DO|FIX""ME|XX""X|HA""CK"
+        find src include tools examples tests fuzz scripts docs .ci \
+            m4/ucxpool_* Makefile.am configure.ac run-tests quickstart README.md \
+            -type f 2>/dev/null | LC_ALL=C sort |
+            xargs -r grep -InwE "$markers" | sed 's/$/: a marker/' || true
+    )
+}
+
+# plant NAME EXPECTED - the file on stdin has that many violations.
+plant() {
+    mkdir -p "$dir/tree/${1%/*}"
+    cat >"$dir/tree/$1"
+    found=$(check "$dir/tree" | wc -l)
+    if [ "$found" -ne "$2" ]; then
+        echo "planted $1: $found violations found, $2 expected:"
+        check "$dir/tree"
+        exit 1
+    fi
+    rm "$dir/tree/$1"
+}
+
+# lines N - that many lines of code.
+lines() {
+    yes '    work();' | head -n "$1"
+}
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+lines 400 | plant src/base/long.c 0
+lines 401 | plant src/base/long.c 1
+{ printf 'int f(int a,\n      int b)\n{\n'; lines 56; echo '}'; } |
+    plant src/base/function.c 0
+{ printf 'int f(int a,\n      int b)\n{\n'; lines 57; echo '}'; } |
+    plant src/base/function.c 1
+printf '%080d\n' 0 | plant include/ucxpool/wide.h 0
+printf '%081d\n' 0 | plant include/ucxpool/wide.h 1
+printf '/* %s: later */\n' TO''DO | plant tools/marker.c 1
+printf '/* a comment\n * ucp_mem_map()\n */\nint ucp_x;\n' |
+    plant src/block/call.c 0
+printf '    status = ucp_mem_map(context);\n' | plant src/block/call.c 1
+printf '    status = ucp_mem_map(context);\n' | plant src/mem/reg_ucx.c 0
+printf '    status = ucp_mem_map(context);\n' | plant src/xfer/call.c 0
+
+violations=$(check "$top_srcdir")
+if [ -n "$violations" ]; then
+    echo "$violations"
+    exit 1
+fi
+echo "lengths, columns, markers and UCX calls are as they should be"
