@@ -1,12 +1,162 @@
 #include "mem/copy.h"
 
+#include "base/math.h"
+#include "mem/cache.h"
+
+#include <stdint.h>
 #include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/*
+ * How far ahead memory is asked for: so many entries, and of each so many
+ * lines; the processor sees by itself how a longer entry goes on. Measured by
+ * tests/bench_pack: flat from 8 to 32 entries and from 2 to 8 lines.
+ */
+#define COPY_AHEAD 16
+#define COPY_LINES 2
+
+#define COPY_LINE_SIZE ((size_t)64)
+
+/* Shorter entries gain nothing from being written past the cache, because too
+ * many of their lines are written in part. */
+#define COPY_STREAM_MIN 256
+
+static inline void copy_prefetch_target(const mem_copy_t *copy)
+{
+    size_t size = base_min(copy->length, COPY_LINES * COPY_LINE_SIZE);
+
+    for (size_t i = 0; i < size; i += COPY_LINE_SIZE) {
+        __builtin_prefetch((char *)copy->target + i, 1);
+    }
+}
+
+static inline void copy_prefetch_source(const mem_copy_t *copy)
+{
+    size_t size = base_min(copy->length, COPY_LINES * COPY_LINE_SIZE);
+
+    for (size_t i = 0; i < size; i += COPY_LINE_SIZE) {
+        __builtin_prefetch((const char *)copy->source + i, 0);
+    }
+}
+
+/* 16 to 32 bytes as two pieces that may overlap. */
+static inline void copy_16(char *target, const char *source, size_t length)
+{
+    memcpy(target, source, 16);
+    memcpy(target + length - 16, source + length - 16, 16);
+}
+
+/* A call of memcpy costs more than the short entries themselves. */
+static inline void copy_one(char *target, const char *source, size_t length)
+{
+    if ((length < 16) || (length > 64)) {
+        if (length != 0) {
+            memcpy(target, source, length);
+        }
+    } else if (length <= 32) {
+        copy_16(target, source, length);
+    } else {
+        copy_16(target, source, 32);
+        copy_16(target + length - 32, source + length - 32, 32);
+    }
+}
 
 void mem_copy_list(const mem_copy_t *copies, size_t num_copies)
 {
-    for (size_t i = 0; i < num_copies; i++) {
-        if (copies[i].length != 0) {
-            memcpy(copies[i].target, copies[i].source, copies[i].length);
-        }
+    for (size_t i = 0; i < base_min(num_copies, (size_t)COPY_AHEAD); i++) {
+        copy_prefetch_source(&copies[i]);
+        copy_prefetch_target(&copies[i]);
     }
+    for (size_t i = 0; i < num_copies; i++) {
+        if (i + COPY_AHEAD < num_copies) {
+            copy_prefetch_source(&copies[i + COPY_AHEAD]);
+            copy_prefetch_target(&copies[i + COPY_AHEAD]);
+        }
+        copy_one(copies[i].target, copies[i].source, copies[i].length);
+    }
+}
+
+#if defined(__SSE2__)
+
+/* The first and the last line of a streamed entry are written in part, and so
+ * pass through the cache. */
+static inline void copy_prefetch_stream(const mem_copy_t *copy)
+{
+    char *end = (char *)copy->target + copy->length;
+
+    copy_prefetch_source(copy);
+    if (copy->length < COPY_STREAM_MIN) {
+        copy_prefetch_target(copy);
+        return;
+    }
+    if ((uintptr_t)copy->target % COPY_LINE_SIZE != 0) {
+        __builtin_prefetch(copy->target, 1);
+    }
+    if ((uintptr_t)end % COPY_LINE_SIZE != 0) {
+        __builtin_prefetch(end, 1);
+    }
+}
+
+static inline void copy_line(char *target, const char *source)
+{
+    __m128i part[4];
+
+    memcpy(part, source, sizeof(part));
+    _mm_stream_si128((__m128i *)(void *)target, part[0]);
+    _mm_stream_si128((__m128i *)(void *)(target + 16), part[1]);
+    _mm_stream_si128((__m128i *)(void *)(target + 32), part[2]);
+    _mm_stream_si128((__m128i *)(void *)(target + 48), part[3]);
+}
+
+static inline void copy_stream(char *target, const char *source, size_t length)
+{
+    size_t head = -(uintptr_t)target % COPY_LINE_SIZE;
+
+    if (length < COPY_STREAM_MIN) {
+        copy_one(target, source, length);
+        return;
+    }
+    memcpy(target, source, head);
+    target += head;
+    source += head;
+    for (length -= head; length >= COPY_LINE_SIZE; length -= COPY_LINE_SIZE) {
+        copy_line(target, source);
+        target += COPY_LINE_SIZE;
+        source += COPY_LINE_SIZE;
+    }
+    memcpy(target, source, length);
+}
+
+void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies)
+{
+    for (size_t i = 0; i < base_min(num_copies, (size_t)COPY_AHEAD); i++) {
+        copy_prefetch_stream(&copies[i]);
+    }
+    for (size_t i = 0; i < num_copies; i++) {
+        if (i + COPY_AHEAD < num_copies) {
+            copy_prefetch_stream(&copies[i + COPY_AHEAD]);
+        }
+        copy_stream(copies[i].target, copies[i].source, copies[i].length);
+    }
+    /* Such stores are not ordered with later ones, by which another thread or
+     * process may be told that the bytes are there. */
+    _mm_sfence();
+}
+
+#else
+
+void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies)
+{
+    mem_copy_list(copies, num_copies);
+}
+
+#endif
+
+bool mem_copy_streams(size_t total_size)
+{
+    return (total_size >= MEM_CACHE_MIN / 2) &&
+           (total_size >= mem_cache_size() / 2);
 }

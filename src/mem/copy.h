@@ -4,6 +4,7 @@
 #ifndef MEM_COPY_H
 #define MEM_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* One copy of a list. */
@@ -14,9 +15,22 @@ typedef struct mem_copy {
 } mem_copy_t;
 
 /*
- * Copy a list. Sources of later entries are prefetched while earlier ones are
- * copied. Entries must not overlap.
+ * Copy a list. Sources and targets of later entries are prefetched while
+ * earlier ones are copied. Entries must not overlap.
  */
 void mem_copy_list(const mem_copy_t *copies, size_t num_copies);
+
+/*
+ * The same, but targets are written past the cache. That saves reading each
+ * line before it is written, and pays only where the line would be gone from
+ * the cache anyway before somebody reads it: see mem_copy_streams().
+ */
+void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies);
+
+/*
+ * Should targets of so many bytes in all be written past the cache? Above half
+ * of the cache: the sources take up the other half.
+ */
+bool mem_copy_streams(size_t total_size);
 
 #endif

@@ -22,6 +22,8 @@
 #define PLAN_BATCH 128
 
 typedef struct plan_batch {
+    void (*copy)(const mem_copy_t *copies, size_t num_copies);
+    bool       is_scatter; /* from the block to memory */
     size_t     num_copies;
     mem_copy_t copies[PLAN_BATCH];
 } plan_batch_t;
@@ -242,17 +244,17 @@ void pack_plan_extent(pack_plan_t *plan, uint64_t offset, uint64_t length,
 
 static void plan_batch_flush(plan_batch_t *batch)
 {
-    mem_copy_list(batch->copies, batch->num_copies);
+    batch->copy(batch->copies, batch->num_copies);
     batch->num_copies = 0;
 }
 
-static inline void plan_batch_add(plan_batch_t *batch, void *target,
-                                  const void *source, uint64_t length)
+static inline void plan_batch_add(plan_batch_t *batch, char *memory,
+                                  char *block, uint64_t length)
 {
     mem_copy_t *copy = &batch->copies[batch->num_copies];
 
-    copy->target = target;
-    copy->source = source;
+    copy->target = batch->is_scatter ? memory : block;
+    copy->source = batch->is_scatter ? block : memory;
     copy->length = (size_t)length;
     if (++batch->num_copies == PLAN_BATCH) {
         plan_batch_flush(batch);
@@ -269,44 +271,80 @@ static inline uint64_t plan_piece(const pack_plan_t *plan)
     return base_min(data, segment->length - plan->at.memory_offset);
 }
 
-void pack_gather(pack_plan_t *plan, uint64_t offset, uint64_t length,
-                 void *block)
+/*
+ * The common case: memory is cut as the stream is. Takes the whole segments of
+ * the walk's run, with the padding behind them, that lie in the next `length`
+ * bytes, and returns what it has taken.
+ */
+static uint64_t plan_copy_whole(pack_plan_t *plan, plan_batch_t *batch,
+                                uint64_t length, char *block)
 {
-    char        *target = block;
+    const pack_run_t        *run     = &plan->runs[plan->at.run];
+    const ucxpool_segment_t *segment = &plan->segments[plan->at.memory];
+    const uint64_t           stride  = run_stride(run);
+    uint64_t                 left    = length;
+    uint64_t                 count;
+
+    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0)) {
+        return 0;
+    }
+    for (count = run->count - plan->at.index; count > 0; count--) {
+        if ((left < stride) || (segment->length != run->length)) {
+            break;
+        }
+        plan_batch_add(batch, segment->address, block, run->length);
+        segment++;
+        block += stride;
+        left -= stride;
+    }
+    plan->at.memory = (size_t)(segment - plan->segments);
+    plan->at.index  = run->count - count;
+    plan->at.offset += length - left;
+    return length - left;
+}
+
+static void plan_copy(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                      char *block, bool is_scatter)
+{
     plan_batch_t batch;
     uint64_t     n;
 
+    /* A gathered block is read at once; scattered memory only when all of the
+     * message has come. */
+    batch.copy = is_scatter && mem_copy_streams(plan->totals.payload_size)
+                     ? mem_copy_list_stream
+                     : mem_copy_list;
+    batch.is_scatter = is_scatter;
     batch.num_copies = 0;
-    length           = plan_clip(plan, offset, length);
-    for (plan_seek(plan, offset); length > 0; plan_advance(plan, n)) {
-        n = base_min(plan_padding(plan), length);
-        if (n == 0) {
-            n = base_min(plan_piece(plan), length);
-            plan_batch_add(&batch, target, plan_address(plan), n);
+    length = plan_clip(plan, offset, length);
+    plan_seek(plan, offset);
+    while (length > 0) {
+        n = plan_copy_whole(plan, &batch, length, block);
+        if (n > 0) {
+            plan_advance(plan, 0);
+        } else {
+            n = base_min(plan_padding(plan), length);
+            if (n == 0) {
+                n = base_min(plan_piece(plan), length);
+                plan_batch_add(&batch, plan_address(plan), block, n);
+            }
+            plan_advance(plan, n);
         }
-        target += n;
+        block += n;
         length -= n;
     }
     plan_batch_flush(&batch);
 }
 
+void pack_gather(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                 void *block)
+{
+    plan_copy(plan, offset, length, block, false);
+}
+
 void pack_scatter(pack_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block)
 {
-    const char  *source = block;
-    plan_batch_t batch;
-    uint64_t     n;
-
-    batch.num_copies = 0;
-    length           = plan_clip(plan, offset, length);
-    for (plan_seek(plan, offset); length > 0; plan_advance(plan, n)) {
-        n = base_min(plan_padding(plan), length);
-        if (n == 0) {
-            n = base_min(plan_piece(plan), length);
-            plan_batch_add(&batch, plan_address(plan), source, n);
-        }
-        source += n;
-        length -= n;
-    }
-    plan_batch_flush(&batch);
+    /* A block that is scattered is only read. */
+    plan_copy(plan, offset, length, (char *)(uintptr_t)block, true);
 }

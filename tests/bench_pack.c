@@ -1,0 +1,250 @@
+/*
+ * How fast segments are gathered into a block and scattered from one, next to
+ * memcpy: a block of 256 KiB or 1 MiB is filled (or emptied) again and again
+ * until the whole list has gone through it.
+ *
+ *     plain   memcpy between the block and contiguous memory, as many bytes
+ *     naive   one memcpy per segment, by a loop that knows nothing else
+ *     pool    pack_gather, pack_scatter
+ *
+ * The three alternate; GB/s of payload, medians. usage: bench_pack [ROUNDS]
+ */
+#include "base/clock.h"
+#include "base/math.h"
+#include "pack/crc32c.h"
+#include "pack/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_SIZE ((size_t)64 << 20)
+#define MAX_ROUNDS 99
+
+typedef struct work {
+    const char       *name;
+    size_t            slot;     /* distance of segments in the arena */
+    size_t            length;   /* of each; 0: mixed, up to the slot */
+    size_t            num_segments;
+    ucxpool_segment_t *segments;
+    size_t            num_runs;
+    pack_run_t       *runs;
+    pack_totals_t     totals;
+} work_t;
+
+typedef uint64_t (*pass_t)(work_t *work, char *block, size_t block_size);
+
+static char *arena;
+
+static uint64_t next_random(void)
+{
+    static uint64_t state = 42;
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 33;
+}
+
+static void work_shuffle(work_t *work)
+{
+    for (size_t i = work->num_segments; i-- > 1;) {
+        size_t            other = next_random() % (i + 1);
+        ucxpool_segment_t swap  = work->segments[i];
+
+        work->segments[i]     = work->segments[other];
+        work->segments[other] = swap;
+    }
+}
+
+static void work_create(work_t *work)
+{
+    work->num_segments = base_min(ARENA_SIZE / work->slot, (size_t)65536);
+    work->segments     = calloc(work->num_segments, sizeof(*work->segments));
+    work->runs         = calloc(work->num_segments, sizeof(*work->runs));
+    for (size_t i = 0; i < work->num_segments; i++) {
+        work->segments[i].address = arena + i * work->slot;
+        work->segments[i].length =
+            work->length != 0 ? work->length : 1 + next_random() % work->slot;
+    }
+    work_shuffle(work);
+    if (pack_lengths_count(work->segments, work->num_segments, &work->num_runs,
+                           &work->totals) != UCXPOOL_OK) {
+        exit(EXIT_FAILURE);
+    }
+    pack_lengths_fill(work->segments, work->num_segments, work->runs,
+                      work->num_runs);
+}
+
+static void work_destroy(work_t *work)
+{
+    free(work->segments);
+    free(work->runs);
+}
+
+static void work_plan(work_t *work, pack_plan_t *plan)
+{
+    pack_plan_init(plan, work->runs, work->num_runs, &work->totals,
+                   work->segments, work->num_segments);
+}
+
+static uint64_t pool_gather(work_t *work, char *block, size_t block_size)
+{
+    uint64_t    size = work->totals.stream_size;
+    pack_plan_t plan;
+
+    work_plan(work, &plan);
+    for (uint64_t at = 0; at < size; at += block_size) {
+        pack_gather(&plan, at, base_min(block_size, size - at), block);
+    }
+    return work->totals.payload_size;
+}
+
+static uint64_t pool_scatter(work_t *work, char *block, size_t block_size)
+{
+    uint64_t    size = work->totals.stream_size;
+    pack_plan_t plan;
+
+    work_plan(work, &plan);
+    for (uint64_t at = 0; at < size; at += block_size) {
+        pack_scatter(&plan, at, base_min(block_size, size - at), block);
+    }
+    return work->totals.payload_size;
+}
+
+static uint64_t naive(work_t *work, char *block, size_t block_size,
+                      bool is_scatter)
+{
+    size_t at = 0, length, n;
+    char  *address;
+
+    for (size_t i = 0; i < work->num_segments; i++) {
+        address = work->segments[i].address;
+        for (length = work->segments[i].length; length > 0; length -= n) {
+            n = base_min(length, block_size - at);
+            if (is_scatter) {
+                memcpy(address, block + at, n);
+            } else {
+                memcpy(block + at, address, n);
+            }
+            address += n;
+            at = base_align_up(at + n, PACK_ALIGNMENT) % block_size;
+        }
+    }
+    return work->totals.payload_size;
+}
+
+static uint64_t naive_gather(work_t *work, char *block, size_t block_size)
+{
+    return naive(work, block, block_size, false);
+}
+
+static uint64_t naive_scatter(work_t *work, char *block, size_t block_size)
+{
+    return naive(work, block, block_size, true);
+}
+
+static uint64_t plain_gather(work_t *work, char *block, size_t block_size)
+{
+    for (size_t at = 0; at < ARENA_SIZE; at += block_size) {
+        memcpy(block, arena + at, block_size);
+    }
+    return ARENA_SIZE;
+}
+
+static uint64_t plain_scatter(work_t *work, char *block, size_t block_size)
+{
+    for (size_t at = 0; at < ARENA_SIZE; at += block_size) {
+        memcpy(arena + at, block, block_size);
+    }
+    return ARENA_SIZE;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+
+    return (difference > 0) - (difference < 0);
+}
+
+static void measure(work_t *work, const char *direction, const pass_t *passes,
+                    size_t block_size, size_t num_rounds)
+{
+    double   rates[3][MAX_ROUNDS];
+    char    *block = aligned_alloc(4096, block_size);
+    uint64_t start, payload_size;
+
+    memset(block, 1, block_size);
+    for (size_t round = 0; round < num_rounds; round++) {
+        for (size_t i = 0; i < 3; i++) {
+            start           = base_clock_now();
+            payload_size    = passes[i](work, block, block_size);
+            rates[i][round] = (double)payload_size /
+                              (double)(base_clock_now() - start);
+        }
+    }
+    printf("%-22s %-8s %5zu KiB", work->name, direction, block_size >> 10);
+    for (size_t i = 0; i < 3; i++) {
+        qsort(rates[i], num_rounds, sizeof(rates[i][0]), compare);
+        printf(" %9.2f", rates[i][num_rounds / 2]);
+    }
+    printf("\n");
+    free(block);
+}
+
+static void measure_crc(size_t num_rounds)
+{
+    static const size_t sizes[] = {64, 4096, 1 << 20};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        double   rates[MAX_ROUNDS];
+        size_t   num  = ((size_t)4 << 20) / sizes[i];
+        uint32_t crc  = 0;
+
+        for (size_t round = 0; round < num_rounds; round++) {
+            uint64_t start = base_clock_now();
+
+            for (size_t j = 0; j < num; j++) {
+                crc = pack_crc32c(crc, arena, sizes[i]);
+            }
+            rates[round] = (double)(num * sizes[i]) /
+                           (double)(base_clock_now() - start);
+        }
+        qsort(rates, num_rounds, sizeof(rates[0]), compare);
+        printf("crc32c (%s) of %7zu bytes: %.2f GB/s (%08x)\n",
+               pack_crc32c_name(), sizes[i], rates[num_rounds / 2], crc);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const pass_t gather[]  = {plain_gather, naive_gather, pool_gather};
+    static const pass_t scatter[] = {plain_scatter, naive_scatter,
+                                     pool_scatter};
+    work_t works[] = {{.name = "65536 x 64 B", .slot = 1024, .length = 64},
+                      {.name = "65536 x 256 B", .slot = 1024, .length = 256},
+                      {.name = "65536 x 1 KiB", .slot = 1024, .length = 1024},
+                      {.name = "16384 x 4 KiB", .slot = 4096, .length = 4096},
+                      {.name = "1024 x 64 KiB", .slot = 65536, .length = 65536},
+                      {.name   = "1 x 64 MiB",
+                       .slot   = ARENA_SIZE,
+                       .length = ARENA_SIZE},
+                      {.name = "1 to 500 bytes", .slot = 500},
+                      {.name = "1 to 8000 bytes", .slot = 8000}};
+    size_t num_rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 9;
+
+    num_rounds = base_max(1u, base_min(num_rounds, (size_t)MAX_ROUNDS));
+    arena      = aligned_alloc(4096, ARENA_SIZE);
+    memset(arena, 1, ARENA_SIZE);
+    printf("%-22s %-8s %9s %9s %9s %9s\n", "GB/s", "", "block", "plain",
+           "naive", "pool");
+    for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
+        work_create(&works[i]);
+        for (size_t size = 256 << 10; size <= 1 << 20; size *= 4) {
+            measure(&works[i], "gather", gather, size, num_rounds);
+            measure(&works[i], "scatter", scatter, size, num_rounds);
+        }
+        work_destroy(&works[i]);
+    }
+    measure_crc(num_rounds);
+    free(arena);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,132 @@
+/* The host copy engine: every length and alignment, by both ways. */
+#include "mem/cache.h"
+#include "mem/copy.h"
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LENGTH 700
+#define NUM_COPIES 100
+
+typedef void (*copy_t)(const mem_copy_t *copies, size_t num_copies);
+
+static char source[NUM_COPIES * MAX_LENGTH + 64];
+static char target[NUM_COPIES * MAX_LENGTH + 64];
+static char expected[sizeof(target)];
+
+static const copy_t ways[] = {mem_copy_list, mem_copy_list_stream};
+
+static void reset(void)
+{
+    for (size_t i = 0; i < sizeof(source); i++) {
+        source[i] = (char)(i * 7 + i / 256);
+    }
+    memset(target, 0x11, sizeof(target));
+    memset(expected, 0x11, sizeof(expected));
+}
+
+/* A copy between places that no other copy of the list touches. */
+static mem_copy_t make_copy(size_t place, size_t to, size_t from, size_t length)
+{
+    mem_copy_t copy = {target + place * MAX_LENGTH + to,
+                       source + place * MAX_LENGTH + from, length};
+
+    memcpy(expected + place * MAX_LENGTH + to, copy.source, length);
+    return copy;
+}
+
+START_TEST(every_length_and_alignment_is_copied_exactly)
+{
+    mem_copy_t copies[64];
+
+    for (size_t length = 0; length <= 600; length++) {
+        reset();
+        for (size_t i = 0; i < 64; i++) {
+            copies[i] = make_copy(i, i, (i * 5) % 32, length);
+        }
+        ways[_i](copies, 64);
+        ck_assert_mem_eq(expected, target, sizeof(target));
+    }
+}
+END_TEST
+
+START_TEST(lists_of_any_length_are_copied_exactly)
+{
+    mem_copy_t copies[NUM_COPIES];
+
+    for (size_t num_copies = 0; num_copies <= NUM_COPIES; num_copies++) {
+        reset();
+        for (size_t i = 0; i < num_copies; i++) {
+            copies[i] = make_copy(i, i % 3, i % 5, (i * 97) % 600);
+        }
+        ways[_i](copies, num_copies);
+        ck_assert_mem_eq(expected, target, sizeof(target));
+    }
+}
+END_TEST
+
+START_TEST(empty_entries_need_no_memory)
+{
+    mem_copy_t copies[40];
+
+    memset(copies, 0, sizeof(copies));
+    ways[_i](copies, 40);
+    ways[_i](NULL, 0);
+}
+END_TEST
+
+START_TEST(long_entries_are_copied_exactly)
+{
+    const size_t size = (1 << 20) + 77;
+    char        *from = malloc(size);
+    char        *to   = calloc(1, size + 2);
+    mem_copy_t   copy = {to + 1, from, size};
+
+    for (size_t i = 0; i < size; i++) {
+        from[i] = (char)(i * 13 + i / 4096);
+    }
+    ways[_i](&copy, 1);
+    ck_assert_int_eq(0, memcmp(from, to + 1, size));
+    ck_assert_int_eq(0, to[0]);
+    ck_assert_int_eq(0, to[size + 1]);
+    free(from);
+    free(to);
+}
+END_TEST
+
+START_TEST(only_what_leaves_the_cache_is_written_past_it)
+{
+    ck_assert_uint_ge(mem_cache_size(), MEM_CACHE_MIN);
+    ck_assert(!mem_copy_streams(0));
+    ck_assert(!mem_copy_streams(4096));
+    ck_assert(!mem_copy_streams(mem_cache_size() / 2 - 1));
+    ck_assert(mem_copy_streams(mem_cache_size() / 2));
+    ck_assert(mem_copy_streams(SIZE_MAX));
+}
+END_TEST
+
+int main(void)
+{
+    const int num_ways = sizeof(ways) / sizeof(ways[0]);
+    Suite    *suite    = suite_create("copy");
+    TCase    *tcase    = tcase_create("copy");
+    SRunner  *runner;
+    int       num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, every_length_and_alignment_is_copied_exactly, 0,
+                        num_ways);
+    tcase_add_loop_test(tcase, lists_of_any_length_are_copied_exactly, 0,
+                        num_ways);
+    tcase_add_loop_test(tcase, empty_entries_need_no_memory, 0, num_ways);
+    tcase_add_loop_test(tcase, long_entries_are_copied_exactly, 0, num_ways);
+    tcase_add_test(tcase, only_what_leaves_the_cache_is_written_past_it);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
