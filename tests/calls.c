@@ -18,7 +18,8 @@ static struct {
     bool         is_lasting;
     int          error;
     bool         has_failed;
-    unsigned     counts[CALLS_LAST];
+    /* Atomic, for tests with threads: those that make nothing fail. */
+    _Atomic unsigned counts[CALLS_LAST];
 } calls;
 
 static void calls_set(calls_name_t name, unsigned n, int error, bool is_lasting)

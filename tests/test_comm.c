@@ -1,0 +1,978 @@
+/* Buffers made of registered blocks. */
+#include <config.h>
+
+#include "base/config.h"
+#include "block/comm.h"
+#include "block/pieces.h"
+#include "block/ranges.h"
+#include "calls.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NUM_REGIONS       3u
+#define BLOCKS_PER_REGION 8u
+#define NUM_BLOCKS        (NUM_REGIONS * BLOCKS_PER_REGION)
+#define NUM_USER          (NUM_BLOCKS - 2)
+
+static mem_regions_t regions;
+static block_pool_t *pool;
+static block_comm_t *comm;
+static size_t        block_size;
+/* Held, so that the user's share is all that is free. */
+static uint32_t send_block;
+static uint32_t recv_block;
+
+/* --- fixture --------------------------------------------------------------- */
+
+static void create(unsigned num_regions, size_t blocks_per_region,
+                   unsigned send_share)
+{
+    block_pool_params_t params = {.regions    = &regions,
+                                  .send_share = send_share};
+
+    block_size        = (size_t)sysconf(_SC_PAGESIZE);
+    params.block_size = block_size;
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST,
+                                      num_regions,
+                                      blocks_per_region * block_size,
+                                      BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
+    ck_assert_int_eq(block_comm_create(pool, &comm), UCXPOOL_OK);
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &send_block),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_RECV, &recv_block),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(recv_block, 1);
+}
+
+static void setup(void)
+{
+    create(NUM_REGIONS, BLOCKS_PER_REGION, 0);
+}
+
+static void teardown(void)
+{
+    calls_reset();
+    block_comm_destroy(comm);
+    block_pool_put(pool, UCXPOOL_SHARE_SEND, send_block);
+    block_pool_put(pool, UCXPOOL_SHARE_RECV, recv_block);
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    block_pool_destroy(pool);
+    mem_regions_cleanup(&regions);
+}
+
+static void require_counts(uint64_t num_free, uint64_t num_held,
+                           uint64_t num_quarantined)
+{
+    ucxpool_share_stats_t stats;
+
+    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    ck_assert_uint_eq(stats.free, num_free);
+    ck_assert_uint_eq(stats.held, num_held);
+    ck_assert_uint_eq(stats.quarantined, num_quarantined);
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+}
+
+static char *alloc_blocks(size_t num_blocks)
+{
+    void *address;
+
+    ck_assert_int_eq(block_comm_alloc(comm, num_blocks * block_size, &address),
+                     UCXPOOL_OK);
+    return address;
+}
+
+static void free_buffer(void *address)
+{
+    ck_assert_int_eq(block_comm_free(comm, address), UCXPOOL_OK);
+}
+
+static bool is_home(const char *address)
+{
+    const char *start = regions.address;
+
+    return (address >= start) &&
+           (address < start + NUM_BLOCKS * block_size);
+}
+
+/* Of the blocks that are free (side by side) leave every second one. */
+static void scatter(void)
+{
+    ucxpool_share_stats_t stats;
+    char                 *singles[NUM_USER];
+
+    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    for (unsigned i = 0; i < stats.free; i++) {
+        singles[i] = alloc_blocks(1);
+    }
+    for (unsigned i = 0; i < stats.free; i += 2) {
+        free_buffer(singles[i]);
+    }
+}
+
+static char *alloc_stitched(size_t num_blocks)
+{
+    char *buffer;
+
+    scatter();
+    buffer = alloc_blocks(num_blocks);
+    ck_assert(!is_home(buffer));
+    return buffer;
+}
+
+/* Write through the buffer and read through the regions, then the other way,
+ * piece by piece; returns how many pieces there are. */
+static unsigned require_same_bytes(char *buffer, size_t size, unsigned seed)
+{
+    size_t               offset = 0;
+    unsigned             num    = 0;
+    mem_piece_t          piece;
+    block_comm_buffer_t *found;
+
+    for (size_t i = 0; i < size; i++) {
+        buffer[i] = (char)(i * 7 + i / block_size + seed);
+    }
+    for (; offset < size; offset += piece.length, num++) {
+        char *home;
+
+        ck_assert(block_comm_find(comm, buffer + offset, size - offset, &piece,
+                                  &found));
+        ck_assert_uint_ge(piece.length, 1);
+        ck_assert_uint_le(piece.offset + piece.length, regions.region_size);
+        home = (char *)regions.regions[piece.region].address + piece.offset;
+        ck_assert_int_eq(memcmp(home, buffer + offset, piece.length), 0);
+        home[0] ^= 0x55;
+        ck_assert_int_eq(home[0], buffer[offset]);
+        home[0] ^= 0x55;
+    }
+    ck_assert_uint_eq(offset, size);
+    return num;
+}
+
+static block_comm_buffer_t *find_buffer(const char *address)
+{
+    mem_piece_t          piece;
+    block_comm_buffer_t *buffer;
+
+    ck_assert(block_comm_find(comm, address, 1, &piece, &buffer));
+    return buffer;
+}
+
+static bool is_found(const void *address)
+{
+    mem_piece_t          piece;
+    block_comm_buffer_t *buffer;
+
+    return block_comm_find(comm, address, 1, &piece, &buffer);
+}
+
+/* --- allocation ------------------------------------------------------------ */
+
+START_TEST(a_length_is_rounded_up_to_blocks)
+{
+    void *address;
+
+    ck_assert_int_eq(block_comm_alloc(comm, 1, &address), UCXPOOL_OK);
+    require_counts(NUM_USER - 1, 1, 0);
+    ck_assert_int_eq(block_comm_alloc(comm, block_size, &address), UCXPOOL_OK);
+    require_counts(NUM_USER - 2, 2, 0);
+    ck_assert_int_eq(block_comm_alloc(comm, block_size + 1, &address),
+                     UCXPOOL_OK);
+    require_counts(NUM_USER - 4, 4, 0);
+}
+END_TEST
+
+START_TEST(no_bytes_are_refused)
+{
+    void *address = &address;
+
+    ck_assert_int_eq(block_comm_alloc(comm, 0, &address),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_eq(address, &address);
+}
+END_TEST
+
+START_TEST(more_than_the_share_is_refused_however_much)
+{
+    const size_t lengths[] = {NUM_USER * block_size + 1, SIZE_MAX / 2,
+                              SIZE_MAX - 1, SIZE_MAX};
+    void        *address   = &address;
+
+    for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        ck_assert_int_eq(block_comm_alloc(comm, lengths[i], &address),
+                         UCXPOOL_ERR_NO_BLOCKS);
+        ck_assert_ptr_eq(address, &address);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "COMM_SIZE"));
+    }
+    require_counts(NUM_USER, 0, 0);
+}
+END_TEST
+
+START_TEST(more_than_is_free_is_refused)
+{
+    void *address = &address;
+
+    alloc_blocks(NUM_USER - 1);
+    ck_assert_int_eq(block_comm_alloc(comm, 2 * block_size, &address),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_ptr_eq(address, &address);
+    alloc_blocks(1);
+}
+END_TEST
+
+START_TEST(a_run_of_blocks_has_its_own_address)
+{
+    char *buffer = alloc_blocks(5);
+
+    ck_assert_ptr_eq(buffer, block_pool_address(pool, 2));
+    ck_assert_uint_eq(require_same_bytes(buffer, 5 * block_size, 1), 1);
+}
+END_TEST
+
+START_TEST(a_run_over_regions_is_one_buffer_of_several_pieces)
+{
+    char *buffer = alloc_blocks(NUM_USER);
+
+    ck_assert_ptr_eq(buffer, block_pool_address(pool, 2));
+    ck_assert_uint_eq(require_same_bytes(buffer, NUM_USER * block_size, 2), 3);
+}
+END_TEST
+
+START_TEST(scattered_blocks_are_contiguous_to_the_user)
+{
+    char *buffer = alloc_stitched(NUM_USER / 2);
+
+    ck_assert_uint_eq((uintptr_t)buffer % block_size, 0);
+    ck_assert_uint_eq(
+        require_same_bytes(buffer, NUM_USER / 2 * block_size, 3), NUM_USER / 2);
+}
+END_TEST
+
+START_TEST(neighbours_in_a_stitched_buffer_are_one_piece)
+{
+    char *low;
+    char *wall;
+    char *high;
+    char *buffer;
+
+    low  = alloc_blocks(3);
+    wall = alloc_blocks(1);
+    high = alloc_blocks(6);
+    alloc_blocks(NUM_USER - 10);
+    free_buffer(low);
+    free_buffer(high);
+    /* Blocks 2 to 4, then 6 and 7, then 8 to 11, which start a region. */
+    buffer = alloc_blocks(9);
+    ck_assert(!is_home(buffer));
+    ck_assert_uint_eq(require_same_bytes(buffer, 9 * block_size, 4), 3);
+    free_buffer(wall);
+}
+END_TEST
+
+START_TEST(several_stitched_buffers_do_not_mix)
+{
+    char *buffers[3];
+
+    scatter();
+    for (unsigned i = 0; i < 3; i++) {
+        buffers[i] = alloc_blocks(3);
+        memset(buffers[i], (int)i + 1, 3 * block_size);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(buffers[i][0], (int)i + 1);
+        ck_assert_int_eq(memcmp(buffers[i], buffers[i] + 1, 3 * block_size - 1),
+                         0);
+    }
+    free_buffer(buffers[1]);
+    ck_assert(!is_found(buffers[1]));
+    ck_assert_uint_eq(require_same_bytes(buffers[0], 3 * block_size, 5), 3);
+    ck_assert_uint_eq(require_same_bytes(buffers[2], 3 * block_size, 6), 3);
+}
+END_TEST
+
+START_TEST(small_blocks_on_large_pages_are_not_stitched)
+{
+    void *address = &address;
+
+    scatter();
+    regions.page_size = 2 * block_size;
+    ck_assert_int_eq(block_comm_alloc(comm, 2 * block_size, &address),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
+    ck_assert_int_eq(block_comm_alloc(comm, block_size, &address), UCXPOOL_OK);
+    regions.page_size = block_size;
+}
+END_TEST
+
+START_TEST(a_share_without_blocks_gives_no_buffer)
+{
+    void *address;
+
+    teardown();
+    create(1, 2, 100);
+    ck_assert_int_eq(block_comm_alloc(comm, 1, &address),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert(!is_found(regions.address));
+}
+END_TEST
+
+/* --- finding --------------------------------------------------------------- */
+
+START_TEST(what_is_in_no_buffer_is_not_found)
+{
+    uint32_t index;
+    char     local;
+    char    *buffer = alloc_blocks(2);
+
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+                     UCXPOOL_OK);
+    ck_assert(!is_found(NULL));
+    ck_assert(!is_found(&local));
+    ck_assert(!is_found((char *)regions.address - 1));
+    ck_assert(!is_found((char *)regions.address + NUM_BLOCKS * block_size));
+    ck_assert(!is_found(block_pool_address(pool, index)));
+    ck_assert(!is_found((void *)UINTPTR_MAX));
+    ck_assert(is_found(buffer + 2 * block_size - 1));
+    ck_assert(!is_found(buffer + 2 * block_size));
+    block_pool_put(pool, UCXPOOL_SHARE_USER, index);
+}
+END_TEST
+
+START_TEST(the_ends_of_a_stitched_buffer_are_exact)
+{
+    char *buffer = alloc_stitched(3);
+
+    ck_assert(!is_found(buffer - 1));
+    ck_assert(is_found(buffer));
+    ck_assert(is_found(buffer + 3 * block_size - 1));
+    ck_assert(!is_found(buffer + 3 * block_size));
+}
+END_TEST
+
+START_TEST(a_piece_starts_at_the_byte_and_is_not_longer_than_asked)
+{
+    char                *buffer = alloc_stitched(2);
+    mem_piece_t          piece;
+    block_comm_buffer_t *found;
+
+    ck_assert(block_comm_find(comm, buffer + block_size + 5, 7, &piece,
+                              &found));
+    ck_assert_uint_eq(piece.offset % block_size, 5);
+    ck_assert_uint_eq(piece.length, 7);
+    ck_assert(block_comm_find(comm, buffer + block_size + 5, SIZE_MAX, &piece,
+                              &found));
+    ck_assert_uint_eq(piece.length, block_size - 5);
+    ck_assert(block_comm_find(comm, buffer, 0, &piece, &found));
+    ck_assert_uint_eq(piece.length, 0);
+}
+END_TEST
+
+START_TEST(blocks_of_buffers_are_known)
+{
+    char *run      = alloc_blocks(2);
+    char *stitched = alloc_stitched(2);
+
+    (void)stitched;
+    ck_assert(block_comm_has_block(comm, 2));
+    ck_assert(block_comm_has_block(comm, 3));
+    ck_assert(!block_comm_has_block(comm, NUM_BLOCKS - 2));
+    free_buffer(run);
+    ck_assert(!block_comm_has_block(comm, 2));
+}
+END_TEST
+
+START_TEST(pieces_are_cut_where_blocks_or_regions_part)
+{
+    const uint32_t indices[] = {4, 5, 6, 3, 7, 8, 9, 11};
+    const uint32_t wanted[]  = {3, 3, 3, 4, 5, 7, 7, 8};
+    uint32_t       ends[8];
+    mem_piece_t    piece;
+
+    block_pieces_cut(pool, indices, 8, ends);
+    ck_assert_mem_eq(ends, wanted, sizeof(ends));
+    block_pieces_get(pool, indices, ends, 1, &piece);
+    ck_assert_uint_eq(piece.region, 0);
+    ck_assert_uint_eq(piece.offset, 5 * block_size);
+    ck_assert_uint_eq(piece.length, 2 * block_size);
+    ck_assert(!block_pieces_is_run(indices, 8));
+    ck_assert(block_pieces_is_run(indices + 4, 3));
+    ck_assert(block_pieces_is_run(indices, 1));
+}
+END_TEST
+
+/* --- freeing --------------------------------------------------------------- */
+
+START_TEST(free_takes_null)
+{
+    free_buffer(NULL);
+    block_comm_destroy(NULL);
+}
+END_TEST
+
+START_TEST(free_gives_all_blocks_back)
+{
+    char *run      = alloc_blocks(1);
+    char *stitched = alloc_stitched(5);
+
+    free_buffer(stitched);
+    free_buffer(run);
+    ck_assert(!is_found(run));
+    ck_assert(!is_found(stitched));
+    require_counts(NUM_USER / 2 + 1, NUM_USER - NUM_USER / 2 - 1, 0);
+}
+END_TEST
+
+static void require_not_freed(void *address)
+{
+    ck_assert_int_eq(block_comm_free(comm, address), UCXPOOL_ERR_INVALID_PARAM);
+}
+
+START_TEST(free_refuses_what_is_not_the_start_of_a_buffer)
+{
+    char *run = alloc_blocks(2);
+    char *stitched;
+    int   local;
+
+    require_not_freed(run + 1);
+    require_not_freed(run + block_size);
+    require_not_freed(&local);
+    require_not_freed(run + 2 * block_size);
+    free_buffer(run);
+    require_not_freed(run);
+    stitched = alloc_stitched(2);
+    require_not_freed(stitched + block_size);
+    require_not_freed(stitched - 1);
+    free_buffer(stitched);
+    require_not_freed(stitched);
+}
+END_TEST
+
+static void require_quarantine(char *buffer, size_t num_blocks)
+{
+    block_comm_buffer_t  *held = find_buffer(buffer);
+    ucxpool_share_stats_t before;
+
+    block_pool_stats(pool, UCXPOOL_SHARE_USER, &before);
+    block_comm_hold(held);
+    block_comm_hold(held);
+    free_buffer(buffer);
+    require_counts(before.free, before.held - num_blocks, num_blocks);
+    ck_assert(!is_found(buffer));
+    require_not_freed(buffer);
+    block_comm_drop(comm, held);
+    require_counts(before.free, before.held - num_blocks, num_blocks);
+    block_comm_drop(comm, held);
+    require_counts(before.free + num_blocks, before.held - num_blocks, 0);
+}
+
+START_TEST(a_run_freed_while_busy_is_quarantined_until_the_last_drop)
+{
+    require_quarantine(alloc_blocks(4), 4);
+}
+END_TEST
+
+START_TEST(a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop)
+{
+    char                *buffer = alloc_stitched(3);
+    block_comm_buffer_t *held   = find_buffer(buffer);
+    size_t               mapped = calls_mapped_size();
+
+    memset(buffer, 42, 3 * block_size);
+    block_comm_hold(held);
+    free_buffer(buffer);
+    ck_assert_int_eq(buffer[3 * block_size - 1], 42);
+    ck_assert_uint_eq(calls_mapped_size(), mapped);
+    block_comm_drop(comm, held);
+    ck_assert_uint_eq(calls_mapped_size(), mapped - 3 * block_size);
+}
+END_TEST
+
+START_TEST(stitched_blocks_freed_while_busy_are_quarantined)
+{
+    require_quarantine(alloc_stitched(4), 4);
+}
+END_TEST
+
+START_TEST(a_drop_before_the_free_leaves_the_buffer)
+{
+    char                *buffer = alloc_blocks(2);
+    block_comm_buffer_t *held   = find_buffer(buffer);
+
+    block_comm_hold(held);
+    block_comm_drop(comm, held);
+    ck_assert(is_found(buffer));
+    free_buffer(buffer);
+    require_counts(NUM_USER, 0, 0);
+}
+END_TEST
+
+START_TEST(destroy_frees_what_is_left_busy_or_not)
+{
+    size_t               mapped = calls_mapped_size();
+    char                *buffer = alloc_stitched(3);
+    block_comm_buffer_t *held   = find_buffer(buffer);
+
+    block_comm_hold(held);
+    free_buffer(buffer);
+    alloc_blocks(4);
+    block_comm_destroy(comm);
+    comm = NULL;
+    require_counts(NUM_USER, 0, 0);
+    ck_assert_uint_eq(calls_mapped_size(), mapped);
+}
+END_TEST
+
+/* --- what fails ------------------------------------------------------------ */
+
+START_TEST(create_survives_the_failure_of_each_allocation)
+{
+    block_comm_t    *created;
+    ucxpool_status_t status;
+    unsigned         n = 0;
+
+    do {
+        created = NULL;
+        calls_fail(CALLS_CALLOC, ++n, 0);
+        status = block_comm_create(pool, &created);
+        if (status != UCXPOOL_OK) {
+            ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+            ck_assert_ptr_null(created);
+        }
+    } while (status != UCXPOOL_OK);
+    ck_assert_uint_eq(n, 3);
+    block_comm_destroy(created);
+}
+END_TEST
+
+/* Make each call of one name fail, the first, the second, and so on, until an
+ * allocation does not come that far. */
+static void require_clean_failures(calls_name_t name, int error,
+                                   unsigned min_failures)
+{
+    size_t                mapped = calls_mapped_size();
+    void                 *address;
+    ucxpool_share_stats_t before;
+    ucxpool_share_stats_t after;
+    ucxpool_status_t      status;
+    unsigned              n = 0;
+
+    block_pool_stats(pool, UCXPOOL_SHARE_USER, &before);
+    for (;;) {
+        address = NULL;
+        calls_fail(name, ++n, error);
+        status = block_comm_alloc(comm, 4 * block_size, &address);
+        if (!calls_has_failed()) {
+            break;
+        }
+        if (status == UCXPOOL_OK) {
+            /* There was another way. */
+            free_buffer(address);
+        } else {
+            ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+            ck_assert_ptr_null(address);
+        }
+        block_pool_stats(pool, UCXPOOL_SHARE_USER, &after);
+        ck_assert_uint_eq(after.free, before.free);
+        ck_assert_uint_eq(after.held, before.held);
+        ck_assert_uint_eq(calls_mapped_size(), mapped);
+        ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    }
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ck_assert_uint_gt(n, min_failures);
+    require_same_bytes(address, 4 * block_size, n);
+    free_buffer(address);
+}
+
+START_TEST(a_run_survives_the_failure_of_each_allocation)
+{
+    require_clean_failures(CALLS_CALLOC, 0, 1);
+}
+END_TEST
+
+START_TEST(stitching_survives_the_failure_of_each_allocation)
+{
+    scatter();
+    require_clean_failures(CALLS_CALLOC, 0, 2);
+}
+END_TEST
+
+START_TEST(stitching_survives_the_failure_of_each_mapping)
+{
+    scatter();
+    require_clean_failures(CALLS_MMAP, 12, 1);
+    require_clean_failures(CALLS_MREMAP, 12, 0);
+}
+END_TEST
+
+/* --- at random ------------------------------------------------------------- */
+
+#define NUM_ROUNDS 3000
+#define MAX_LIVE   16
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+typedef struct model {
+    unsigned char       *address;
+    size_t               length;
+    unsigned char        seed;
+    block_comm_buffer_t *held; /* NULL: not busy */
+} model_t;
+
+static void fill(const model_t *model)
+{
+    memset(model->address, model->seed, model->length);
+}
+
+static void require_filled(const model_t *model)
+{
+    ck_assert_int_eq(model->address[0], model->seed);
+    ck_assert_int_eq(memcmp(model->address, model->address + 1,
+                            model->length - 1),
+                     0);
+}
+
+START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
+{
+    model_t              models[MAX_LIVE] = {0};
+    block_comm_buffer_t *zombies[MAX_LIVE];
+    size_t               zombie_blocks[MAX_LIVE];
+    unsigned             num_zombies = 0;
+    uint64_t             num_held    = 0;
+    uint64_t             num_in_zombies = 0;
+    uint32_t             random         = 12345;
+
+    for (int i = 0; i < NUM_ROUNDS; i++) {
+        model_t *model  = &models[next_random(&random) % MAX_LIVE];
+        size_t   blocks = 0;
+
+        if (model->address == NULL) {
+            void *address;
+
+            model->length = 2 + next_random(&random) % (6 * block_size);
+            blocks        = (model->length - 1) / block_size + 1;
+            if (block_comm_alloc(comm, model->length, &address) !=
+                UCXPOOL_OK) {
+                ck_assert_uint_lt(NUM_USER - num_held - num_in_zombies, blocks);
+                continue;
+            }
+            num_held += blocks;
+            model->address = address;
+            model->seed    = (unsigned char)next_random(&random);
+            model->held    = NULL;
+            fill(model);
+            if (next_random(&random) % 4 == 0) {
+                model->held = find_buffer(address);
+                block_comm_hold(model->held);
+            }
+        } else {
+            blocks = (model->length - 1) / block_size + 1;
+            require_filled(model);
+            free_buffer(model->address);
+            model->address = NULL;
+            num_held -= blocks;
+            if (model->held != NULL) {
+                num_in_zombies += blocks;
+                zombie_blocks[num_zombies] = blocks;
+                zombies[num_zombies++]     = model->held;
+            }
+        }
+        if ((num_zombies == MAX_LIVE) ||
+            ((num_zombies > 0) && (next_random(&random) % 8 == 0))) {
+            block_comm_drop(comm, zombies[--num_zombies]);
+            num_in_zombies -= zombie_blocks[num_zombies];
+        }
+        require_counts(NUM_USER - num_held - num_in_zombies, num_held,
+                       num_in_zombies);
+    }
+    for (int i = 0; i < MAX_LIVE; i++) {
+        if (models[i].address != NULL) {
+            require_filled(&models[i]);
+        }
+    }
+}
+END_TEST
+
+/* --- threads --------------------------------------------------------------- */
+
+#define NUM_THREADS 3
+
+static void use_buffer(unsigned char *address, size_t length, uint32_t id)
+{
+    size_t               offset = 0;
+    mem_piece_t          piece;
+    block_comm_buffer_t *buffer = NULL;
+
+    memset(address, (int)id, length);
+    for (; offset < length; offset += piece.length) {
+        const unsigned char *home;
+
+        ck_assert(block_comm_find(comm, address + offset, length - offset,
+                                  &piece, &buffer));
+        home = (unsigned char *)regions.regions[piece.region].address +
+               piece.offset;
+        ck_assert_int_eq(home[0], (int)id);
+        ck_assert_int_eq(home[piece.length - 1], (int)id);
+    }
+    block_comm_hold(buffer);
+}
+
+static void *use_buffers(void *arg)
+{
+    uint32_t id     = *(uint32_t *)arg;
+    uint32_t random = id;
+
+    for (int i = 0; i < NUM_ROUNDS / 4; i++) {
+        size_t               length = 2 + next_random(&random) %
+                                        (4 * block_size);
+        void                *address;
+        block_comm_buffer_t *buffer;
+
+        if (block_comm_alloc(comm, length, &address) != UCXPOOL_OK) {
+            continue;
+        }
+        use_buffer(address, length, id);
+        buffer = find_buffer(address);
+        if (next_random(&random) & 1) {
+            free_buffer(address);
+            block_comm_drop(comm, buffer);
+        } else {
+            block_comm_drop(comm, buffer);
+            free_buffer(address);
+        }
+    }
+    return NULL;
+}
+
+START_TEST(threads_find_their_own_buffers_while_others_come_and_go)
+{
+    uint32_t  ids[NUM_THREADS] = {1, 2, 3};
+    pthread_t threads[NUM_THREADS];
+
+    scatter();
+    for (int i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, use_buffers, &ids[i]), 0);
+    }
+    for (int i = 0; i < NUM_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
+}
+END_TEST
+
+/* One thread frees while another drops: whoever is last releases. */
+static void *drop_one(void *arg)
+{
+    block_comm_drop(comm, arg);
+    return NULL;
+}
+
+START_TEST(a_drop_that_races_with_the_free_releases_once)
+{
+    scatter();
+    for (int i = 0; i < 100; i++) {
+        char                *address = alloc_blocks(1 + (unsigned)i % 4);
+        block_comm_buffer_t *buffer  = find_buffer(address);
+        pthread_t            thread;
+
+        block_comm_hold(buffer);
+        ck_assert_int_eq(pthread_create(&thread, NULL, drop_one, buffer), 0);
+        free_buffer(address);
+        pthread_join(thread, NULL);
+        require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
+    }
+}
+END_TEST
+
+/* --- the table of ranges --------------------------------------------------- */
+
+#define RANGE(_i) ((void *)(uintptr_t)(0x10000 + (_i) * 0x100))
+
+static block_ranges_t *ranges;
+static _Atomic bool    stop;
+
+START_TEST(ranges_are_found_in_whatever_order_they_came)
+{
+    const unsigned order[] = {5, 1, 3, 7, 0, 2};
+
+    ck_assert_int_eq(block_ranges_create(8, &ranges), UCXPOOL_OK);
+    ck_assert_ptr_null(block_ranges_find(ranges, RANGE(5)));
+    ck_assert_ptr_null(block_ranges_remove(ranges, RANGE(5)));
+    for (unsigned i = 0; i < 6; i++) {
+        block_ranges_insert(ranges, RANGE(order[i]), 0x80, RANGE(order[i]));
+    }
+    for (unsigned i = 0; i < 6; i++) {
+        char *start = RANGE(order[i]);
+
+        ck_assert_ptr_eq(block_ranges_find(ranges, start), start);
+        ck_assert_ptr_eq(block_ranges_find(ranges, start + 0x7f), start);
+        ck_assert_ptr_null(block_ranges_find(ranges, start + 0x80));
+        ck_assert_ptr_null(block_ranges_remove(ranges, start + 1));
+    }
+    for (unsigned i = 0; i < 6; i++) {
+        char *start = RANGE(order[i]);
+
+        ck_assert_ptr_eq(block_ranges_remove(ranges, start), start);
+        ck_assert_ptr_null(block_ranges_remove(ranges, start));
+        ck_assert_ptr_null(block_ranges_find(ranges, start));
+    }
+    block_ranges_destroy(ranges);
+}
+END_TEST
+
+static void *find_for_ever(void *arg)
+{
+    void *owner;
+
+    while (!atomic_load(&stop)) {
+        /* Always there, at changing places of the table. */
+        ck_assert_ptr_eq(block_ranges_find(ranges, RANGE(50)), RANGE(50));
+        ck_assert_ptr_null(block_ranges_find(ranges, RANGE(101)));
+        owner = block_ranges_find(ranges, RANGE(20));
+        ck_assert((owner == NULL) || (owner == RANGE(20)));
+    }
+    return NULL;
+}
+
+START_TEST(readers_see_the_table_before_or_after_a_change)
+{
+    pthread_t threads[NUM_THREADS];
+
+    ck_assert_int_eq(block_ranges_create(100, &ranges), UCXPOOL_OK);
+    block_ranges_insert(ranges, RANGE(50), 0x100, RANGE(50));
+    atomic_store(&stop, false);
+    for (int i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, find_for_ever, NULL), 0);
+    }
+    for (int i = 0; i < NUM_ROUNDS; i++) {
+        unsigned number = (unsigned)i * 7 % 50;
+
+        block_ranges_insert(ranges, RANGE(number), 0x100, RANGE(number));
+        block_ranges_insert(ranges, RANGE(51 + number), 0x10, RANGE(number));
+        ck_assert_ptr_nonnull(block_ranges_remove(ranges, RANGE(number)));
+        ck_assert_ptr_nonnull(block_ranges_remove(ranges, RANGE(51 + number)));
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < NUM_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    block_ranges_destroy(ranges);
+}
+END_TEST
+
+static TCase *alloc_tests(void)
+{
+    TCase *tcase = tcase_create("alloc");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_length_is_rounded_up_to_blocks);
+    tcase_add_test(tcase, no_bytes_are_refused);
+    tcase_add_test(tcase, more_than_the_share_is_refused_however_much);
+    tcase_add_test(tcase, more_than_is_free_is_refused);
+    tcase_add_test(tcase, a_run_of_blocks_has_its_own_address);
+    tcase_add_test(tcase, a_run_over_regions_is_one_buffer_of_several_pieces);
+    tcase_add_test(tcase, scattered_blocks_are_contiguous_to_the_user);
+    tcase_add_test(tcase, neighbours_in_a_stitched_buffer_are_one_piece);
+    tcase_add_test(tcase, several_stitched_buffers_do_not_mix);
+    tcase_add_test(tcase, small_blocks_on_large_pages_are_not_stitched);
+    tcase_add_test(tcase, a_share_without_blocks_gives_no_buffer);
+    return tcase;
+}
+
+static TCase *find_tests(void)
+{
+    TCase *tcase = tcase_create("find");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, what_is_in_no_buffer_is_not_found);
+    tcase_add_test(tcase, the_ends_of_a_stitched_buffer_are_exact);
+    tcase_add_test(tcase,
+                   a_piece_starts_at_the_byte_and_is_not_longer_than_asked);
+    tcase_add_test(tcase, blocks_of_buffers_are_known);
+    tcase_add_test(tcase, pieces_are_cut_where_blocks_or_regions_part);
+    return tcase;
+}
+
+static TCase *free_tests(void)
+{
+    TCase *tcase = tcase_create("free");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, free_takes_null);
+    tcase_add_test(tcase, free_gives_all_blocks_back);
+    tcase_add_test(tcase, free_refuses_what_is_not_the_start_of_a_buffer);
+    tcase_add_test(tcase,
+                   a_run_freed_while_busy_is_quarantined_until_the_last_drop);
+    tcase_add_test(
+        tcase,
+        a_stitched_buffer_freed_while_busy_stays_mapped_until_the_last_drop);
+    tcase_add_test(tcase, stitched_blocks_freed_while_busy_are_quarantined);
+    tcase_add_test(tcase, a_drop_before_the_free_leaves_the_buffer);
+    tcase_add_test(tcase, destroy_frees_what_is_left_busy_or_not);
+    return tcase;
+}
+
+static TCase *failure_tests(void)
+{
+    TCase *tcase = tcase_create("failure");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, create_survives_the_failure_of_each_allocation);
+    tcase_add_test(tcase, a_run_survives_the_failure_of_each_allocation);
+    tcase_add_test(tcase, stitching_survives_the_failure_of_each_allocation);
+    tcase_add_test(tcase, stitching_survives_the_failure_of_each_mapping);
+    return tcase;
+}
+
+static TCase *random_tests(void)
+{
+    TCase *tcase = tcase_create("random");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, random_buffers_keep_their_bytes_and_lose_no_block);
+    tcase_add_test(tcase,
+                   threads_find_their_own_buffers_while_others_come_and_go);
+    tcase_add_test(tcase, a_drop_that_races_with_the_free_releases_once);
+    return tcase;
+}
+
+static TCase *ranges_tests(void)
+{
+    TCase *tcase = tcase_create("ranges");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, ranges_are_found_in_whatever_order_they_came);
+    tcase_add_test(tcase, readers_see_the_table_before_or_after_a_change);
+    return tcase;
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("comm");
+    SRunner *runner;
+    int      num_failed;
+
+    suite_add_tcase(suite, alloc_tests());
+    suite_add_tcase(suite, find_tests());
+    suite_add_tcase(suite, free_tests());
+    suite_add_tcase(suite, failure_tests());
+    suite_add_tcase(suite, random_tests());
+    suite_add_tcase(suite, ranges_tests());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
