@@ -5,12 +5,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 static struct {
     calls_name_t name;
@@ -21,6 +23,13 @@ static struct {
     /* Atomic, for tests with threads: those that make nothing fail. */
     _Atomic unsigned counts[CALLS_LAST];
 } calls;
+
+static void (*readlink_hook)(void);
+
+void calls_after_readlink(void (*hook)(void))
+{
+    readlink_hook = hook;
+}
 
 static void calls_set(calls_name_t name, unsigned n, int error, bool is_lasting)
 {
@@ -117,6 +126,12 @@ void *__real_mremap(void *address, size_t old_size, size_t size, int flags,
                     void *target);
 int   __real_madvise(void *address, size_t size, int advice);
 int   __real_fcntl(int fd, int command, long argument);
+int   __real_open(const char *path, int flags, mode_t mode);
+ssize_t __real_readlink(const char *path, char *text, size_t size);
+int   __real_fstat(int fd, struct stat *is);
+int   __real_fstatfs(int fd, struct statfs *is);
+long  __real_syscall(long number, long a, long b, long c, long d, long e,
+                     long f);
 
 void *__wrap_calloc(size_t num, size_t size);
 int   __wrap_memfd_create(const char *name, unsigned flags);
@@ -128,6 +143,12 @@ void *__wrap_mremap(void *address, size_t old_size, size_t size, int flags,
                     void *target);
 int   __wrap_madvise(void *address, size_t size, int advice);
 int   __wrap_fcntl(int fd, int command, long argument);
+int   __wrap_open(const char *path, int flags, mode_t mode);
+ssize_t __wrap_readlink(const char *path, char *text, size_t size);
+int   __wrap_fstat(int fd, struct stat *is);
+int   __wrap_fstatfs(int fd, struct statfs *is);
+long  __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                     long f);
 
 void *__wrap_calloc(size_t num, size_t size)
 {
@@ -178,4 +199,43 @@ int __wrap_fcntl(int fd, int command, long argument)
 {
     return calls_is_due(CALLS_FCNTL) ? -1
                                      : __real_fcntl(fd, command, argument);
+}
+
+int __wrap_open(const char *path, int flags, mode_t mode)
+{
+    return calls_is_due(CALLS_OPEN) ? -1 : __real_open(path, flags, mode);
+}
+
+ssize_t __wrap_readlink(const char *path, char *text, size_t size)
+{
+    void (*hook)(void) = readlink_hook;
+    ssize_t length;
+
+    if (calls_is_due(CALLS_READLINK)) {
+        return -1;
+    }
+    length = __real_readlink(path, text, size);
+    if ((length > 0) && (hook != NULL)) {
+        readlink_hook = NULL;
+        hook();
+    }
+    return length;
+}
+
+int __wrap_fstat(int fd, struct stat *is)
+{
+    return calls_is_due(CALLS_FSTAT) ? -1 : __real_fstat(fd, is);
+}
+
+int __wrap_fstatfs(int fd, struct statfs *is)
+{
+    return calls_is_due(CALLS_FSTATFS) ? -1 : __real_fstatfs(fd, is);
+}
+
+long __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                    long f)
+{
+    return calls_is_due(CALLS_SYSCALL)
+               ? -1
+               : __real_syscall(number, a, b, c, d, e, f);
 }

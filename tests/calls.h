@@ -17,6 +17,11 @@ typedef enum calls_name {
     CALLS_MREMAP,
     CALLS_MADVISE,
     CALLS_FCNTL,
+    CALLS_OPEN,
+    CALLS_READLINK,
+    CALLS_FSTAT,
+    CALLS_FSTATFS,
+    CALLS_SYSCALL,
     CALLS_LAST
 } calls_name_t;
 
@@ -39,6 +44,9 @@ bool calls_has_failed(void);
 /* For those who wrap further calls: is it this one's turn to fail? Sets
  * errno. */
 bool calls_is_due(calls_name_t name);
+
+/* Called once, after the next readlink() that succeeds. */
+void calls_after_readlink(void (*hook)(void));
 
 /* Open descriptors, and bytes of addresses that are reserved or that belong to
  * memory files: what a failure must not leave behind. */

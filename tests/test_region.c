@@ -615,8 +615,9 @@ static Suite *region_suite(void)
 
     tcase_set_timeout(wrong, 60);
     tcase_add_test(wrong, a_stitch_that_fails_leaves_nothing_and_works_again);
-    tcase_add_loop_test(wrong, a_failed_call_leaves_nothing_and_init_works_again,
-                        0, CALLS_LAST);
+    tcase_add_loop_test(wrong,
+                        a_failed_call_leaves_nothing_and_init_works_again, 0,
+                        CALLS_FCNTL + 1);
     tcase_add_test(wrong, a_file_that_cannot_be_sealed_is_an_error);
     tcase_add_test(wrong, too_many_files_names_the_region_size);
     tcase_add_test(wrong, more_than_is_available_says_how_much_and_which_key);
@@ -626,9 +627,11 @@ static Suite *region_suite(void)
     tcase_add_test(wrong,
                    no_regions_and_more_than_there_are_addresses_are_refused);
     tcase_add_test(wrong, a_size_that_fits_no_address_space_is_out_of_memory);
-    tcase_add_test(wrong, huge_pages_that_must_be_and_are_not_free_are_an_error);
+    tcase_add_test(wrong,
+                   huge_pages_that_must_be_and_are_not_free_are_an_error);
     tcase_add_test(wrong, huge_pages_want_regions_of_whole_pages);
-    tcase_add_test(wrong, huge_pages_that_somebody_else_took_fall_to_base_pages);
+    tcase_add_test(wrong,
+                   huge_pages_that_somebody_else_took_fall_to_base_pages);
     tcase_add_test(wrong, a_kind_that_is_not_built_in_answers_unsupported);
     tcase_add_checked_fixture(wrong, setup, teardown);
     suite_add_tcase(suite, wrong);

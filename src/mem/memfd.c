@@ -3,6 +3,8 @@
 #include "mem/memfd.h"
 #include "base/log.h"
 #include "base/math.h"
+#include "mem/range.h"
+#include "mem/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -138,5 +140,35 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
         return errno;
     }
     *address_p = duplicate;
+    return 0;
+}
+
+int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
+                  bool is_writable, void **address_p)
+{
+    int    protection  = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    size_t page_size   = (size_t)sysconf(_SC_PAGESIZE);
+    size_t alignment   = huge_page_shift == 0 ? page_size
+                                              : (size_t)1 << huge_page_shift;
+    size_t transparent = mem_system_transparent_size();
+    size_t length      = base_align_up(size, page_size);
+    void  *address, *mapped;
+    int    error;
+
+    if (size >= transparent) {
+        alignment = base_max(alignment, transparent);
+    }
+    error = mem_range_reserve(length, alignment, &address);
+    if (error != 0) {
+        return error;
+    }
+    mapped = mmap(address, size, protection,
+                  MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+    if (mapped == MAP_FAILED) {
+        error = errno;
+        mem_range_release(address, length);
+        return error;
+    }
+    *address_p = address;
     return 0;
 }

@@ -53,4 +53,14 @@ bool mem_memfd_is_private(int fd);
 int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p);
 
+/*
+ * Map a file, with all its pages, at addresses of its own; to be released by
+ * mem_range_release(). Large files start at a multiple of the large pages that
+ * may be behind them, so that they can be mapped as such.
+ *
+ * huge_page_shift  Of a file of huge pages; 0: base pages.
+ */
+int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
+                  bool is_writable, void **address_p);
+
 #endif

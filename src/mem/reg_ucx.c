@@ -33,14 +33,14 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
                                      unsigned index)
 {
     const mem_region_t *region = &regions->regions[index];
-    ucp_mem_attr_t      attr   = {
-        .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS |
-                      UCP_MEM_ATTR_FIELD_LENGTH,
-    };
-    ucs_status_t status = ucp_mem_query(region->memh, &attr);
-    uintptr_t    start  = (uintptr_t)region->address;
-    uintptr_t    at     = (uintptr_t)attr.address;
+    uintptr_t           start  = (uintptr_t)region->address;
+    ucp_mem_attr_t      attr   = {0};
+    uintptr_t           at;
+    ucs_status_t        status;
 
+    attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
+    status          = ucp_mem_query(region->memh, &attr);
+    at              = (uintptr_t)attr.address;
     if (status != UCS_OK) {
         return region_error(status, regions, index, "asking for the handle of",
                             "try another UCX");

@@ -2,10 +2,15 @@
  * Sharing regions with a process of the same host and user: what an owner
  * tells, and how a peer maps it, once, for reading.
  *
- * A memfd is opened as /proc/PID/fd/N. It is mapped only if it is the file that
- * was announced (device and inode), belongs to the same user, is a memfd that
- * is sealed against shrinking and against new writable mappings, and is as
- * large as it should be: a truncated file would kill the reader.
+ * A memfd is opened as /proc/PID/fd/N. It is mapped only if it is the file
+ * that was announced (device and inode), belongs to the same user, is a memfd
+ * that is sealed against shrinking, is as large as it should be, and has memory
+ * behind all of that: a truncated file would kill the reader, and a hollow one
+ * would be filled at the reader's expense.
+ *
+ * What a peer says is not believed: a PID may be another process's by now, and
+ * the number of a descriptor may be a FIFO's or a device's, which is never
+ * opened.
  */
 #ifndef MEM_SHARE_H
 #define MEM_SHARE_H
@@ -31,8 +36,14 @@ typedef struct mem_share_file {
     uint32_t huge_page_shift; /* 0: base pages                                */
 } mem_share_file_t;
 
+/* Of this process. What cannot be read is 0, and fits no peer. */
 void mem_share_host_fill(mem_share_host_t *host);
 
+/*
+ * Of a memfd of this process.
+ *
+ * UCXPOOL_ERR_IO  the descriptor cannot be asked
+ */
 ucxpool_status_t mem_share_file_fill(int fd, mem_share_file_t *file);
 
 /*
@@ -42,12 +53,19 @@ ucxpool_status_t mem_share_file_fill(int fd, mem_share_file_t *file);
 bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
                          size_t reason_size);
 
+/* Is the process still the one that was announced? A zombie still is. */
+bool mem_share_host_is_alive(const mem_share_host_t *peer);
+
 /*
  * Map a peer's file read-only, with all its pages present. The reason of a
- * failure is written to `reason` too.
+ * failure is written to `reason` too. The mapping outlives the peer; release
+ * it by mem_share_unmap() with the announced size.
  *
  * UCXPOOL_ERR_PERMISSION  not openable, another user's, or not sealed
- * UCXPOOL_ERR_PROTOCOL    not the announced file, or not as large as announced
+ * UCXPOOL_ERR_PROTOCOL    not the announced file, not a memfd, not as large as
+ *                         announced, or numbers that make no sense
+ * UCXPOOL_ERR_PEER_LOST   the process has ended
+ * UCXPOOL_ERR_NO_MEMORY   no addresses are left
  */
 ucxpool_status_t mem_share_map(const mem_share_host_t *host,
                                const mem_share_file_t *file,
@@ -57,11 +75,19 @@ void             mem_share_unmap(const void *address, size_t size);
 
 /*
  * A descriptor that becomes readable when the peer's process has ended
- * (pidfd_open), or -1 where that cannot be had.
+ * (pidfd_open), or -1 where that cannot be had (before kernel 5.3, or the
+ * process has ended already). The caller's to close.
  */
 int mem_share_watch(const mem_share_host_t *host);
 
-/* A sealed memfd of this process for control words, mapped for writing. */
+/*
+ * A sealed memfd of this process for control words: zero, mapped for writing,
+ * and not to be mapped for writing by anybody else. The caller releases it by
+ * mem_share_unmap() and close().
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  size is 0
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
 ucxpool_status_t mem_share_create(const char *name, size_t size, int *fd_p,
                                   void **address_p);
 

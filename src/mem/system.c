@@ -131,6 +131,16 @@ static size_t control_groups_available(void)
     return available;
 }
 
+size_t mem_system_transparent_size(void)
+{
+    size_t size;
+
+    if (!file_number(TRANSPARENT_SIZE_FILE, &size) || !base_is_pow2(size)) {
+        return 0;
+    }
+    return size;
+}
+
 void mem_system_query(mem_system_t *system)
 {
     const char *meminfo = "/proc/meminfo";
@@ -140,7 +150,7 @@ void mem_system_query(mem_system_t *system)
     system->page_size        = (size_t)sysconf(_SC_PAGESIZE);
     system->huge_page_size   = 0;
     system->huge_pages_free  = 0;
-    system->transparent_size = 0;
+    system->transparent_size = mem_system_transparent_size();
 
     if (file_field(meminfo, "MemAvailable:", &number) &&
         (number < SIZE_MAX / 1024)) {
@@ -154,8 +164,5 @@ void mem_system_query(mem_system_t *system)
     if (file_field(meminfo, "HugePages_Free:", &number) &&
         file_field(meminfo, "HugePages_Rsvd:", &reserved)) {
         system->huge_pages_free = number - base_min(number, reserved);
-    }
-    if (file_number(TRANSPARENT_SIZE_FILE, &number) && base_is_pow2(number)) {
-        system->transparent_size = number;
     }
 }

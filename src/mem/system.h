@@ -24,4 +24,7 @@ typedef struct mem_system {
 /* Never fails: what cannot be read is as described above. */
 void mem_system_query(mem_system_t *system);
 
+/* The last of these alone. */
+size_t mem_system_transparent_size(void);
+
 #endif

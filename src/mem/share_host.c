@@ -1,0 +1,178 @@
+/*
+ * Sharing: which process, and whether its memory can be mapped from here.
+ */
+#include <config.h>
+
+#include "mem/share.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* From kernel 5.3, by the same number on every machine. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+_Static_assert(sizeof(mem_share_host_t) == 40, "goes over the wire as is");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "goes over the wire as is: other machines convert here");
+
+/* Two hexadecimal digits for each byte, with dashes between some. */
+static bool boot_id_read(uint8_t *boot_id)
+{
+    FILE    *file  = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t   count = 0;
+    unsigned byte;
+
+    if (file == NULL) {
+        return false;
+    }
+    while ((count < 16) && (fscanf(file, "%*[-]") != EOF) &&
+           (fscanf(file, "%2x", &byte) == 1)) {
+        boot_id[count++] = (uint8_t)byte;
+    }
+    fclose(file);
+    return count == 16;
+}
+
+/* Field 22 of /proc/PID/stat. The name of the program, field 2, stands in
+ * parentheses and may hold blanks and parentheses. */
+static bool start_time_read(uint32_t pid, uint64_t *start_time_p)
+{
+    char  path[32], line[1024];
+    FILE *file;
+    char *field;
+    int   number;
+
+    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    field = fgets(line, sizeof(line), file);
+    fclose(file);
+    field = field == NULL ? NULL : strrchr(line, ')');
+    for (number = 2; (number < 22) && (field != NULL); number++) {
+        field = strchr(field + 1, ' ');
+    }
+    if (field == NULL) {
+        return false;
+    }
+    *start_time_p = strtoull(field, NULL, 10);
+    return *start_time_p != 0;
+}
+
+/* /proc may have been mounted in another PID name space than ours; then its
+ * numbers are not those that we know. */
+static bool proc_is_ours(void)
+{
+    char    text[16];
+    ssize_t length = readlink("/proc/self", text, sizeof(text) - 1);
+
+    if (length <= 0) {
+        return false;
+    }
+    text[length] = '\0';
+    return strtol(text, NULL, 10) == getpid();
+}
+
+void mem_share_host_fill(mem_share_host_t *host)
+{
+    struct stat name_space;
+
+    memset(host, 0, sizeof(*host));
+    host->pid = (uint32_t)getpid();
+    host->uid = (uint32_t)geteuid();
+    if (!boot_id_read(host->boot_id)) {
+        memset(host->boot_id, 0, sizeof(host->boot_id));
+    }
+    if (stat("/proc/self/ns/pid", &name_space) == 0) {
+        host->pid_namespace = (uint64_t)name_space.st_ino;
+    }
+    if (!proc_is_ours() || !start_time_read(host->pid, &host->start_time)) {
+        host->start_time = 0;
+    }
+}
+
+bool mem_share_host_is_alive(const mem_share_host_t *peer)
+{
+    uint64_t start_time;
+
+    return (peer->pid != 0) && (peer->pid <= INT_MAX) &&
+           (peer->start_time != 0) &&
+           start_time_read(peer->pid, &start_time) &&
+           (start_time == peer->start_time);
+}
+
+bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
+                         size_t reason_size)
+{
+    static const uint8_t unknown[sizeof(peer->boot_id)];
+    mem_share_host_t     own;
+
+    mem_share_host_fill(&own);
+    if ((memcmp(own.boot_id, unknown, sizeof(unknown)) == 0) ||
+        (own.pid_namespace == 0)) {
+        snprintf(reason, reason_size, "/proc cannot be read here");
+        return false;
+    }
+    if (memcmp(own.boot_id, peer->boot_id, sizeof(own.boot_id)) != 0) {
+        snprintf(reason, reason_size, "other host");
+        return false;
+    }
+    if (own.pid_namespace != peer->pid_namespace) {
+        snprintf(reason, reason_size, "other PID name space");
+        return false;
+    }
+    if (own.uid != peer->uid) {
+        snprintf(reason, reason_size,
+                 "other user: %" PRIu32 " there, %" PRIu32 " here", peer->uid,
+                 own.uid);
+        return false;
+    }
+    if (own.start_time == 0) {
+        snprintf(reason, reason_size,
+                 "/proc here belongs to another PID name space");
+        return false;
+    }
+    if (!mem_share_host_is_alive(peer)) {
+        snprintf(reason, reason_size,
+                 "process %" PRIu32 " has ended, or its /proc cannot be read",
+                 peer->pid);
+        return false;
+    }
+    snprintf(reason, reason_size, "same host and user");
+    return true;
+}
+
+int mem_share_watch(const mem_share_host_t *host)
+{
+    int fd;
+
+    if ((host->pid == 0) || (host->pid > INT_MAX)) {
+        return -1;
+    }
+    /* Always closed on exec. */
+    fd = (int)syscall(SYS_pidfd_open, (pid_t)host->pid, 0);
+    if (fd < 0) {
+        base_debug("process %" PRIu32 " cannot be watched: %s", host->pid,
+                   strerror(errno));
+        return -1;
+    }
+    /* From here on the number cannot be given to another process unnoticed; but
+     * it may have been before. */
+    if (!mem_share_host_is_alive(host)) {
+        base_debug("process %" PRIu32 " is another one by now", host->pid);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}

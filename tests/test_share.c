@@ -1,0 +1,1005 @@
+/* Sharing memory files between processes. */
+#include <config.h>
+
+#include "base/config.h"
+#include "calls.h"
+#include "mem/memfd.h"
+#include "mem/share.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SIZE   ((size_t)3 << 16)
+#define NOBODY 65534
+
+static char        reason[160];
+static const void *mapped;
+
+static ucxpool_status_t map(const mem_share_host_t *host,
+                            const mem_share_file_t *file)
+{
+    reason[0] = '\0';
+    mapped    = NULL;
+    return mem_share_map(host, file, &mapped, reason, sizeof(reason));
+}
+
+/* The mapping is refused in these words, and nothing is left of it. */
+static void check_refused(const mem_share_host_t *host,
+                          const mem_share_file_t *file, ucxpool_status_t status,
+                          const char *words)
+{
+    unsigned num_fds = calls_num_fds();
+    size_t   size    = calls_mapped_size();
+
+    ck_assert_int_eq(map(host, file), status);
+    ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
+                  words, reason);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), words));
+    ck_assert_ptr_null(mapped);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_uint_le(calls_mapped_size(), size);
+}
+
+/* A file of this process, as a careless peer may make it. */
+static int make_file(size_t size, int seals)
+{
+    int fd = memfd_create("ucxpool:test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+    ck_assert_int_eq(fallocate(fd, 0, 0, (off_t)size), 0);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static void announce(int fd, mem_share_host_t *host, mem_share_file_t *file)
+{
+    mem_share_host_fill(host);
+    ck_assert_int_eq(mem_share_file_fill(fd, file), UCXPOOL_OK);
+}
+
+/* Announce a file of this process as a memory file whatever it is. */
+static void check_foreign(int fd)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+
+    ck_assert_int_ge(fd, 0);
+    announce(fd, &host, &file);
+    file.size = SIZE;
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not a memory file");
+    close(fd);
+}
+
+/*
+ * Another process, with a memory file. It writes a byte each time that it is
+ * told one, and ends when its pipe is closed.
+ */
+typedef struct owner {
+    pid_t            pid;
+    int              to;
+    int              from;
+    mem_share_host_t host;
+    mem_share_file_t file;
+} owner_t;
+
+static void read_all(int fd, void *data, size_t size)
+{
+    ck_assert_int_eq(read(fd, data, size), (ssize_t)size);
+}
+
+static void owner_main(int from, int to, uid_t uid)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    void            *address;
+    char             byte;
+    int              fd;
+
+    if ((uid != geteuid()) && (setresuid(uid, uid, uid) != 0)) {
+        _exit(1);
+    }
+    if (mem_share_create("owner", SIZE, &fd, &address) != UCXPOOL_OK) {
+        _exit(2);
+    }
+    memset(address, 'o', SIZE);
+    mem_share_host_fill(&host);
+    if ((mem_share_file_fill(fd, &file) != UCXPOOL_OK) ||
+        (write(to, &host, sizeof(host)) != sizeof(host)) ||
+        (write(to, &file, sizeof(file)) != sizeof(file))) {
+        _exit(3);
+    }
+    while (read(from, &byte, 1) == 1) {
+        *(char *)address = byte;
+        if (write(to, &byte, 1) != 1) {
+            _exit(4);
+        }
+    }
+    _exit(0);
+}
+
+static void owner_start(owner_t *owner, uid_t uid)
+{
+    int to[2], from[2];
+
+    ck_assert_int_eq(pipe2(to, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(from, O_CLOEXEC), 0);
+    owner->pid = fork();
+    ck_assert_int_ge(owner->pid, 0);
+    if (owner->pid == 0) {
+        close(to[1]);
+        close(from[0]);
+        owner_main(to[0], from[1], uid);
+    }
+    close(to[0]);
+    close(from[1]);
+    owner->to   = to[1];
+    owner->from = from[0];
+    read_all(owner->from, &owner->host, sizeof(owner->host));
+    read_all(owner->from, &owner->file, sizeof(owner->file));
+}
+
+static void owner_write(const owner_t *owner, char byte)
+{
+    ck_assert_int_eq(write(owner->to, &byte, 1), 1);
+    read_all(owner->from, &byte, 1);
+}
+
+static void owner_end(owner_t *owner)
+{
+    int status;
+
+    close(owner->to);
+    ck_assert_int_eq(waitpid(owner->pid, &status, 0), owner->pid);
+    ck_assert_int_eq(status, 0);
+    close(owner->from);
+}
+
+/* --- use ---------------------------------------------------------------- */
+
+START_TEST(this_process_is_of_the_same_host_and_user)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    ck_assert_uint_eq(host.pid, (uint32_t)getpid());
+    ck_assert_uint_eq(host.uid, (uint32_t)geteuid());
+    ck_assert(mem_share_host_is_alive(&host));
+    ck_assert_msg(mem_share_host_fits(&host, reason, sizeof(reason)), "%s",
+                  reason);
+    ck_assert_str_eq(reason, "same host and user");
+}
+END_TEST
+
+START_TEST(a_name_of_blanks_and_parentheses_does_not_hide_the_start_time)
+{
+    mem_share_host_t host;
+
+    ck_assert_int_eq(prctl(PR_SET_NAME, ") R 1 (2 3) 4"), 0);
+    mem_share_host_fill(&host);
+    ck_assert(mem_share_host_is_alive(&host));
+    ck_assert_int_eq(prctl(PR_SET_NAME, "plain"), 0);
+    ck_assert(mem_share_host_is_alive(&host));
+}
+END_TEST
+
+START_TEST(a_peers_file_is_read_and_seen_to_change)
+{
+    owner_t owner;
+
+    owner_start(&owner, geteuid());
+    ck_assert(mem_share_host_fits(&owner.host, reason, sizeof(reason)));
+    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    for (size_t i = 0; i < SIZE; i++) {
+        if (((const char *)mapped)[i] != 'o') {
+            ck_abort_msg("byte %zu differs", i);
+        }
+    }
+    owner_write(&owner, 'x');
+    ck_assert_int_eq(*(const char *)mapped, 'x');
+    mem_share_unmap(mapped, SIZE);
+    owner_end(&owner);
+}
+END_TEST
+
+START_TEST(two_processes_map_each_others_files)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    owner_t          owner;
+    void            *address;
+    pid_t            pid;
+    int              fd, status;
+
+    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address),
+                     UCXPOOL_OK);
+    announce(fd, &host, &file);
+    memcpy(address, "mine", 5);
+    owner_start(&owner, geteuid());
+    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        /* Nothing that was inherited is used. */
+        close(fd);
+        munmap(address, SIZE);
+        _exit((map(&host, &file) == UCXPOOL_OK) &&
+                      (strcmp(mapped, "mine") == 0)
+                  ? 0
+                  : 1);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    mem_share_unmap(mapped, SIZE);
+    owner_end(&owner);
+    mem_share_unmap(address, SIZE);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_mapping_outlives_its_owner)
+{
+    owner_t owner;
+
+    owner_start(&owner, geteuid());
+    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    ck_assert_int_eq(kill(owner.pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
+    ck_assert_int_eq(((const char *)mapped)[SIZE - 1], 'o');
+    mem_share_unmap(mapped, SIZE);
+    close(owner.to);
+    close(owner.from);
+}
+END_TEST
+
+START_TEST(a_mapping_cannot_be_made_writable)
+{
+    owner_t owner;
+
+    owner_start(&owner, geteuid());
+    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    ck_assert_int_eq(
+        mprotect((void *)(uintptr_t)mapped, SIZE, PROT_READ | PROT_WRITE), -1);
+    ck_assert_int_eq(errno, EACCES);
+    mem_share_unmap(mapped, SIZE);
+    owner_end(&owner);
+}
+END_TEST
+
+START_TEST(a_mapping_leaves_no_descriptor_and_unmap_leaves_nothing)
+{
+    unsigned num_fds;
+    size_t   size;
+    owner_t  owner;
+
+    owner_start(&owner, geteuid());
+    num_fds = calls_num_fds();
+    size    = calls_mapped_size();
+    ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    mem_share_unmap(mapped, SIZE);
+    ck_assert_uint_le(calls_mapped_size(), size);
+    owner_end(&owner);
+}
+END_TEST
+
+START_TEST(regions_of_host_memory_are_shared)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    mem_regions_t    regions;
+
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
+                                      (size_t)2 << 20, BASE_SWITCH_TRY),
+                     UCXPOOL_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        announce(regions.regions[i].fd, &host, &file);
+        ck_assert_uint_eq(file.size, regions.region_size);
+        ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+        strcpy(regions.regions[i].address, "region");
+        ck_assert_str_eq(mapped, "region");
+        mem_share_unmap(mapped, file.size);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(huge_pages_are_shared_where_there_are_some)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    mem_regions_t    regions;
+
+    if (mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1, (size_t)2 << 20,
+                         BASE_SWITCH_YES) != UCXPOOL_OK) {
+        fprintf(stderr, "skipped: no free huge pages of 2 MiB\n");
+        return;
+    }
+    announce(regions.regions[0].fd, &host, &file);
+    ck_assert_uint_eq(file.huge_page_shift, 21);
+    ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+    strcpy(regions.regions[0].address, "huge");
+    ck_assert_str_eq(mapped, "huge");
+    mem_share_unmap(mapped, file.size);
+    file.huge_page_shift = 0;
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "pages");
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
+{
+    size_t size = 5000;
+    void  *address, *second;
+    int    fd, seals;
+
+    ck_assert_int_eq(mem_share_create("control", size, &fd, &address),
+                     UCXPOOL_OK);
+    for (size_t i = 0; i < size; i++) {
+        ck_assert_int_eq(((char *)address)[i], 0);
+    }
+    memset(address, 1, size);
+    seals = fcntl(fd, F_GET_SEALS);
+    ck_assert_int_eq(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+                     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    if (mem_memfd_is_private(fd)) {
+        second = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ck_assert_ptr_eq(second, MAP_FAILED);
+    }
+    mem_share_unmap(address, size);
+    close(fd);
+}
+END_TEST
+
+START_TEST(the_end_of_a_peer_is_seen)
+{
+    owner_t       owner;
+    struct pollfd event = {.events = POLLIN};
+
+    owner_start(&owner, geteuid());
+    event.fd = mem_share_watch(&owner.host);
+    if (event.fd < 0) {
+        fprintf(stderr, "skipped: no pidfd_open here\n");
+        owner_end(&owner);
+        return;
+    }
+    ck_assert_int_eq(poll(&event, 1, 0), 0);
+    ck_assert_int_eq(kill(owner.pid, SIGKILL), 0);
+    ck_assert_int_eq(poll(&event, 1, -1), 1);
+    ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
+    close(event.fd);
+    close(owner.to);
+    close(owner.from);
+}
+END_TEST
+
+/* --- hosts that do not fit ---------------------------------------------- */
+
+static void check_misfit(const mem_share_host_t *host, const char *words)
+{
+    ck_assert(!mem_share_host_fits(host, reason, sizeof(reason)));
+    ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
+                  words, reason);
+}
+
+START_TEST(another_host_does_not_fit)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    host.boot_id[15] ^= 1;
+    check_misfit(&host, "other host");
+}
+END_TEST
+
+START_TEST(another_user_does_not_fit)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    host.uid++;
+    check_misfit(&host, "other user");
+}
+END_TEST
+
+START_TEST(another_start_time_does_not_fit_nor_map_nor_is_watched)
+{
+    unsigned         num_fds = calls_num_fds();
+    mem_share_host_t host;
+    mem_share_file_t file;
+    void            *address;
+    int              fd;
+
+    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address),
+                     UCXPOOL_OK);
+    announce(fd, &host, &file);
+    host.start_time++;
+    check_misfit(&host, "has ended");
+    check_refused(&host, &file, UCXPOOL_ERR_PEER_LOST, "has ended");
+    ck_assert_int_eq(mem_share_watch(&host), -1);
+    mem_share_unmap(address, SIZE);
+    close(fd);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+}
+END_TEST
+
+START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
+{
+    owner_t owner;
+
+    owner_start(&owner, geteuid());
+    owner_end(&owner);
+    check_misfit(&owner.host, "has ended");
+    check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PEER_LOST,
+                  "has ended");
+    ck_assert_int_eq(mem_share_watch(&owner.host), -1);
+}
+END_TEST
+
+START_TEST(numbers_that_are_no_process_do_not_fit)
+{
+    static const uint32_t pids[] = {0, 0x80000000u, UINT32_MAX};
+    mem_share_host_t      host;
+
+    mem_share_host_fill(&host);
+    for (size_t i = 0; i < sizeof(pids) / sizeof(pids[0]); i++) {
+        host.pid = pids[i];
+        check_misfit(&host, "has ended");
+        ck_assert_int_eq(mem_share_watch(&host), -1);
+    }
+}
+END_TEST
+
+START_TEST(a_proc_of_another_name_space_fits_nobody)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    calls_fail_from(CALLS_READLINK, 1, ENOENT);
+    check_misfit(&host, "/proc here");
+    calls_reset();
+    ck_assert(mem_share_host_fits(&host, reason, sizeof(reason)));
+}
+END_TEST
+
+START_TEST(a_kernel_without_pidfds_watches_nobody)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    calls_fail(CALLS_SYSCALL, 1, ENOSYS);
+    ck_assert_int_eq(mem_share_watch(&host), -1);
+    calls_reset();
+}
+END_TEST
+
+START_TEST(a_reason_is_cut_to_its_buffer)
+{
+    mem_share_host_t host;
+    char             text[6];
+
+    mem_share_host_fill(&host);
+    host.boot_id[0] ^= 1;
+    ck_assert(!mem_share_host_fits(&host, text, sizeof(text)));
+    ck_assert_str_eq(text, "other");
+}
+END_TEST
+
+/* In a PID name space of its own: what does it see, and who is it? */
+static void stranger_main(const mem_share_host_t *host, int to)
+{
+    mem_share_host_t own;
+    pid_t            pid;
+    int              status;
+
+    if (unshare(CLONE_NEWPID) != 0) {
+        _exit(77);
+    }
+    pid = fork();
+    if (pid == 0) {
+        if (mem_share_host_fits(host, reason, sizeof(reason)) ||
+            (strcmp(reason, "other PID name space") != 0)) {
+            _exit(1);
+        }
+        mem_share_host_fill(&own);
+        _exit(write(to, &own, sizeof(own)) == sizeof(own) ? 0 : 2);
+    }
+    _exit((waitpid(pid, &status, 0) == pid) && WIFEXITED(status)
+              ? WEXITSTATUS(status)
+              : 3);
+}
+
+START_TEST(another_pid_name_space_does_not_fit)
+{
+    mem_share_host_t host, stranger;
+    pid_t            pid;
+    int              pipes[2];
+    int              status;
+
+    mem_share_host_fill(&host);
+    ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        stranger_main(&host, pipes[1]);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        fprintf(stderr, "skipped: no PID name space can be made here\n");
+    } else {
+        ck_assert_int_eq(WEXITSTATUS(status), 0);
+        read_all(pipes[0], &stranger, sizeof(stranger));
+        check_misfit(&stranger, "other PID name space");
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+}
+END_TEST
+
+/* --- files that are refused --------------------------------------------- */
+
+START_TEST(an_unsealed_file_is_refused)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    int              fd = make_file(SIZE, F_SEAL_GROW);
+
+    announce(fd, &host, &file);
+    check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "not sealed");
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+    mem_share_unmap(mapped, SIZE);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_truncated_file_is_refused)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    int              fd = make_file(SIZE, 0);
+
+    announce(fd, &host, &file);
+    ck_assert_int_eq(ftruncate(fd, (off_t)SIZE - 1), 0);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "announced were");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_hollow_file_is_refused)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    int              fd;
+
+    fd = memfd_create("ucxpool:hollow", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ck_assert_int_eq(ftruncate(fd, (off_t)1 << 40), 0);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    announce(fd, &host, &file);
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "memory behind");
+    close(fd);
+}
+END_TEST
+
+START_TEST(another_file_than_announced_is_refused)
+{
+    mem_share_host_t host;
+    mem_share_file_t file, wrong;
+    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+
+    announce(fd, &host, &file);
+    wrong = file;
+    wrong.inode++;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "another file");
+    wrong = file;
+    wrong.device++;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "another file");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_descriptor_that_is_not_open_is_refused)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+
+    announce(fd, &host, &file);
+    close(fd);
+    check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "cannot be opened");
+}
+END_TEST
+
+START_TEST(numbers_that_make_no_sense_are_refused)
+{
+    mem_share_host_t host, no_host;
+    mem_share_file_t file, wrong;
+    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+
+    announce(fd, &host, &file);
+    wrong    = file;
+    wrong.fd = -1;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "never negative");
+    wrong    = file;
+    wrong.fd = INT32_MIN;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "never negative");
+    wrong      = file;
+    wrong.size = 0;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "no file has 0");
+    wrong.size = UINT64_MAX;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "no file has");
+    wrong.size = (uint64_t)1 << 62;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "announced were");
+    wrong      = file;
+    wrong.size = SIZE + 1;
+    check_refused(&host, &wrong, UCXPOOL_ERR_PROTOCOL, "announced were");
+    no_host     = host;
+    no_host.pid = 0;
+    check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
+    no_host.pid = UINT32_MAX;
+    check_refused(&no_host, &file, UCXPOOL_ERR_PROTOCOL, "PID");
+    close(fd);
+}
+END_TEST
+
+START_TEST(page_sizes_that_make_no_sense_are_refused)
+{
+    static const uint32_t shifts[] = {1, 11, 41, 63, 64, UINT32_MAX, 21};
+    mem_share_host_t      host;
+    mem_share_file_t      file;
+    int                   fd = make_file(SIZE, F_SEAL_SHRINK);
+
+    announce(fd, &host, &file);
+    ck_assert_uint_eq(file.huge_page_shift, 0);
+    for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+        file.huge_page_shift = shifts[i];
+        check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "pages of 2^");
+    }
+    file.huge_page_shift = 16;
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "not those");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_pipe_a_device_and_a_plain_file_are_refused)
+{
+    int   pipes[2];
+    FILE *plain = tmpfile();
+
+    ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+    check_foreign(pipes[0]);
+    check_foreign(pipes[1]);
+    check_foreign(open("/dev/null", O_RDWR | O_CLOEXEC));
+    ck_assert_ptr_nonnull(plain);
+    check_foreign(dup(fileno(plain)));
+    fclose(plain);
+}
+END_TEST
+
+START_TEST(a_fifo_is_refused_and_not_waited_for)
+{
+    char path[] = "/tmp/ucxpool-test-XXXXXX";
+    char fifo[sizeof(path) + 5];
+    int  fd;
+
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    snprintf(fifo, sizeof(fifo), "%s/fifo", path);
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    /* Opening it for reading alone would wait for a writer. */
+    fd = open(fifo, O_RDWR | O_CLOEXEC);
+    check_foreign(fd);
+    unlink(fifo);
+    rmdir(path);
+}
+END_TEST
+
+static int swapped_fd;
+
+static void swap_for_a_pipe(void)
+{
+    int pipes[2];
+
+    ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+    ck_assert_int_eq(dup3(pipes[0], swapped_fd, O_CLOEXEC), swapped_fd);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+START_TEST(a_file_that_is_swapped_while_we_look_is_refused)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+
+    swapped_fd = make_file(SIZE, F_SEAL_SHRINK);
+    announce(swapped_fd, &host, &file);
+    calls_after_readlink(swap_for_a_pipe);
+    check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "another file");
+    close(swapped_fd);
+}
+END_TEST
+
+START_TEST(the_file_of_another_user_is_refused)
+{
+    owner_t owner;
+
+    if (geteuid() != 0) {
+        fprintf(stderr, "skipped: only root can be another user\n");
+        return;
+    }
+    owner_start(&owner, NOBODY);
+    check_misfit(&owner.host, "other user");
+    check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PERMISSION,
+                  "another user");
+    owner_end(&owner);
+}
+END_TEST
+
+START_TEST(another_user_cannot_open_ours)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    pid_t            pid;
+    int              status;
+    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+
+    if (geteuid() != 0) {
+        fprintf(stderr, "skipped: only root can be another user\n");
+        close(fd);
+        return;
+    }
+    announce(fd, &host, &file);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        if (setresuid(NOBODY, NOBODY, NOBODY) != 0) {
+            _exit(1);
+        }
+        if (mem_share_host_fits(&host, reason, sizeof(reason)) ||
+            (strstr(reason, "other user") == NULL)) {
+            _exit(2);
+        }
+        if (map(&host, &file) != UCXPOOL_ERR_PERMISSION) {
+            _exit(3);
+        }
+        _exit(strstr(reason, "cannot be opened") != NULL ? 0 : 4);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    close(fd);
+}
+END_TEST
+
+/* --- calls that fail ---------------------------------------------------- */
+
+START_TEST(a_failed_call_maps_nothing_and_the_next_attempt_works)
+{
+    static const struct {
+        calls_name_t     name;
+        unsigned         num_errors; /* so many calls must not fail           */
+        ucxpool_status_t status;
+    } rows[] = {
+        {CALLS_READLINK, 1, UCXPOOL_ERR_PERMISSION},
+        {CALLS_OPEN, 2, UCXPOOL_ERR_PERMISSION},
+        {CALLS_FSTAT, 1, UCXPOOL_ERR_PERMISSION},
+        {CALLS_FSTATFS, 1, UCXPOOL_ERR_PERMISSION},
+        {CALLS_FCNTL, 1, UCXPOOL_ERR_PERMISSION},
+        {CALLS_MMAP, 2, UCXPOOL_ERR_NO_MEMORY},
+    };
+    mem_share_host_t host;
+    mem_share_file_t file;
+    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+    unsigned         n;
+
+    announce(fd, &host, &file);
+    for (n = 1;; n++) {
+        unsigned         num_fds = calls_num_fds();
+        size_t           size    = calls_mapped_size();
+        ucxpool_status_t status;
+
+        calls_fail(rows[_i].name, n, ENOMEM);
+        status = map(&host, &file);
+        if (!calls_has_failed()) {
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            break;
+        }
+        calls_reset();
+        ck_assert_int_eq(status, rows[_i].status);
+        ck_assert_str_ne(reason, "");
+        ck_assert_ptr_null(mapped);
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_le(calls_mapped_size(), size);
+    }
+    calls_reset();
+    ck_assert_uint_eq(n - 1, rows[_i].num_errors);
+    mem_share_unmap(mapped, SIZE);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_mapping_that_is_not_permitted_says_so)
+{
+    mem_share_host_t host;
+    mem_share_file_t file;
+    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+
+    announce(fd, &host, &file);
+    calls_fail(CALLS_MMAP, 2, EPERM);
+    ck_assert_int_eq(map(&host, &file), UCXPOOL_ERR_PERMISSION);
+    calls_reset();
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
+{
+    static const struct {
+        calls_name_t     name;
+        int              error;
+        ucxpool_status_t status;
+    } rows[] = {
+        {CALLS_MEMFD_CREATE, ENOMEM, UCXPOOL_ERR_NO_MEMORY},
+        {CALLS_MEMFD_CREATE, EMFILE, UCXPOOL_ERR_IO},
+        {CALLS_FTRUNCATE, EIO, UCXPOOL_ERR_IO},
+        {CALLS_FALLOCATE, ENOSPC, UCXPOOL_ERR_NO_MEMORY},
+        {CALLS_MMAP, ENOMEM, UCXPOOL_ERR_NO_MEMORY},
+        {CALLS_FCNTL, EPERM, UCXPOOL_ERR_PERMISSION},
+    };
+    unsigned num_fds = calls_num_fds();
+    size_t   size    = calls_mapped_size();
+    void    *address = NULL;
+    int      fd      = -1;
+    unsigned n;
+
+    for (n = 1;; n++) {
+        ucxpool_status_t status;
+
+        calls_fail_from(rows[_i].name, n, rows[_i].error);
+        status = mem_share_create("control", SIZE, &fd, &address);
+        if (!calls_has_failed()) {
+            calls_reset();
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            break;
+        }
+        calls_reset();
+        if (status == UCXPOOL_OK) {
+            /* No call after the n-th is needed. */
+            ck_assert_int_eq(rows[_i].name, CALLS_FCNTL);
+            mem_share_unmap(address, SIZE);
+            close(fd);
+            fd      = -1;
+            address = NULL;
+            continue;
+        }
+        ck_assert_int_eq(status, rows[_i].status);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "control"));
+        ck_assert_ptr_null(address);
+        ck_assert_int_eq(fd, -1);
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_le(calls_mapped_size(), size);
+    }
+    ck_assert_uint_gt(n, 1);
+    mem_share_unmap(address, SIZE);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_control_file_of_no_size_is_refused)
+{
+    void *address;
+    int   fd;
+
+    ck_assert_int_eq(mem_share_create("control", 0, &fd, &address),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(a_descriptor_that_is_none_cannot_be_announced)
+{
+    mem_share_file_t file;
+
+    ck_assert_int_eq(mem_share_file_fill(-1, &file), UCXPOOL_ERR_IO);
+}
+END_TEST
+
+static TCase *use_case(void)
+{
+    TCase *tcase = tcase_create("use");
+
+    tcase_add_test(tcase, this_process_is_of_the_same_host_and_user);
+    tcase_add_test(
+        tcase, a_name_of_blanks_and_parentheses_does_not_hide_the_start_time);
+    tcase_add_test(tcase, a_peers_file_is_read_and_seen_to_change);
+    tcase_add_test(tcase, two_processes_map_each_others_files);
+    tcase_add_test(tcase, a_mapping_outlives_its_owner);
+    tcase_add_test(tcase, a_mapping_cannot_be_made_writable);
+    tcase_add_test(tcase,
+                   a_mapping_leaves_no_descriptor_and_unmap_leaves_nothing);
+    tcase_add_test(tcase, regions_of_host_memory_are_shared);
+    tcase_add_test(tcase, huge_pages_are_shared_where_there_are_some);
+    tcase_add_test(tcase,
+                   a_control_file_is_zero_and_sealed_and_mapped_for_writing);
+    tcase_add_test(tcase, the_end_of_a_peer_is_seen);
+    return tcase;
+}
+
+static TCase *host_case(void)
+{
+    TCase *tcase = tcase_create("host");
+
+    tcase_add_test(tcase, another_host_does_not_fit);
+    tcase_add_test(tcase, another_user_does_not_fit);
+    tcase_add_test(tcase,
+                   another_start_time_does_not_fit_nor_map_nor_is_watched);
+    tcase_add_test(tcase, a_dead_process_does_not_fit_nor_map_nor_is_watched);
+    tcase_add_test(tcase, numbers_that_are_no_process_do_not_fit);
+    tcase_add_test(tcase, a_proc_of_another_name_space_fits_nobody);
+    tcase_add_test(tcase, a_kernel_without_pidfds_watches_nobody);
+    tcase_add_test(tcase, a_reason_is_cut_to_its_buffer);
+    tcase_add_test(tcase, another_pid_name_space_does_not_fit);
+    return tcase;
+}
+
+static TCase *file_case(void)
+{
+    TCase *tcase = tcase_create("file");
+
+    tcase_add_test(tcase, an_unsealed_file_is_refused);
+    tcase_add_test(tcase, a_truncated_file_is_refused);
+    tcase_add_test(tcase, a_hollow_file_is_refused);
+    tcase_add_test(tcase, another_file_than_announced_is_refused);
+    tcase_add_test(tcase, a_descriptor_that_is_not_open_is_refused);
+    tcase_add_test(tcase, numbers_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, page_sizes_that_make_no_sense_are_refused);
+    tcase_add_test(tcase, a_pipe_a_device_and_a_plain_file_are_refused);
+    tcase_add_test(tcase, a_fifo_is_refused_and_not_waited_for);
+    tcase_add_test(tcase, a_file_that_is_swapped_while_we_look_is_refused);
+    tcase_add_test(tcase, the_file_of_another_user_is_refused);
+    tcase_add_test(tcase, another_user_cannot_open_ours);
+    return tcase;
+}
+
+static TCase *failure_case(void)
+{
+    TCase *tcase = tcase_create("failure");
+
+    tcase_add_loop_test(tcase,
+                        a_failed_call_maps_nothing_and_the_next_attempt_works,
+                        0, 6);
+    tcase_add_test(tcase, a_mapping_that_is_not_permitted_says_so);
+    tcase_add_loop_test(
+        tcase, a_failed_call_creates_nothing_and_the_next_attempt_works, 0, 6);
+    tcase_add_test(tcase, a_control_file_of_no_size_is_refused);
+    tcase_add_test(tcase, a_descriptor_that_is_none_cannot_be_announced);
+    return tcase;
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("share");
+    SRunner *runner;
+    int      num_failed;
+
+    suite_add_tcase(suite, use_case());
+    suite_add_tcase(suite, host_case());
+    suite_add_tcase(suite, file_case());
+    suite_add_tcase(suite, failure_case());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
