@@ -22,14 +22,16 @@
 #define MAX_ROUNDS 99
 
 typedef struct work {
-    const char       *name;
-    size_t            slot;     /* distance of segments in the arena */
-    size_t            length;   /* of each; 0: mixed, up to the slot */
-    size_t            num_segments;
+    const char        *name;
+    size_t             slot;   /* distance of segments in the arena */
+    size_t             length; /* of each; 0: mixed, up to the slot */
+    bool               is_one; /* the pool sees one piece of memory */
+    size_t             num_segments;
     ucxpool_segment_t *segments;
-    size_t            num_runs;
-    pack_run_t       *runs;
-    pack_totals_t     totals;
+    ucxpool_segment_t  one;
+    size_t             num_runs;
+    pack_run_t        *runs;
+    pack_totals_t      totals;
 } work_t;
 
 typedef uint64_t (*pass_t)(work_t *work, char *block, size_t block_size);
@@ -55,6 +57,17 @@ static void work_shuffle(work_t *work)
     }
 }
 
+/* Segments one behind the other, which the pool is not told. */
+static void work_join(work_t *work)
+{
+    char *address = arena;
+
+    for (size_t i = 0; i < work->num_segments; i++) {
+        work->segments[i].address = address;
+        address += work->segments[i].length;
+    }
+}
+
 static void work_create(work_t *work)
 {
     work->num_segments = base_min(ARENA_SIZE / work->slot, (size_t)65536);
@@ -66,6 +79,9 @@ static void work_create(work_t *work)
             work->length != 0 ? work->length : 1 + next_random() % work->slot;
     }
     work_shuffle(work);
+    if (work->is_one) {
+        work_join(work);
+    }
     if (pack_lengths_count(work->segments, work->num_segments, &work->num_runs,
                            &work->totals) != UCXPOOL_OK) {
         exit(EXIT_FAILURE);
@@ -82,8 +98,11 @@ static void work_destroy(work_t *work)
 
 static void work_plan(work_t *work, pack_plan_t *plan)
 {
+    work->one.address = arena;
+    work->one.length  = work->totals.payload_size;
     pack_plan_init(plan, work->runs, work->num_runs, &work->totals,
-                   work->segments, work->num_segments);
+                   work->is_one ? &work->one : work->segments,
+                   work->is_one ? 1 : work->num_segments);
 }
 
 static uint64_t pool_gather(work_t *work, char *block, size_t block_size)
@@ -175,13 +194,13 @@ static void measure(work_t *work, const char *direction, const pass_t *passes,
     memset(block, 1, block_size);
     for (size_t round = 0; round < num_rounds; round++) {
         for (size_t i = 0; i < 3; i++) {
-            start           = base_clock_now();
-            payload_size    = passes[i](work, block, block_size);
-            rates[i][round] = (double)payload_size /
-                              (double)(base_clock_now() - start);
+            start        = base_clock_now();
+            payload_size = passes[i](work, block, block_size);
+            rates[i][round] =
+                (double)payload_size / (double)(base_clock_now() - start);
         }
     }
-    printf("%-22s %-8s %5zu KiB", work->name, direction, block_size >> 10);
+    printf("%-22s %-8s %4zu KiB", work->name, direction, block_size >> 10);
     for (size_t i = 0; i < 3; i++) {
         qsort(rates[i], num_rounds, sizeof(rates[i][0]), compare);
         printf(" %9.2f", rates[i][num_rounds / 2]);
@@ -196,8 +215,8 @@ static void measure_crc(size_t num_rounds)
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         double   rates[MAX_ROUNDS];
-        size_t   num  = ((size_t)4 << 20) / sizes[i];
-        uint32_t crc  = 0;
+        size_t   num = ((size_t)4 << 20) / sizes[i];
+        uint32_t crc = 0;
 
         for (size_t round = 0; round < num_rounds; round++) {
             uint64_t start = base_clock_now();
@@ -205,8 +224,8 @@ static void measure_crc(size_t num_rounds)
             for (size_t j = 0; j < num; j++) {
                 crc = pack_crc32c(crc, arena, sizes[i]);
             }
-            rates[round] = (double)(num * sizes[i]) /
-                           (double)(base_clock_now() - start);
+            rates[round] =
+                (double)(num * sizes[i]) / (double)(base_clock_now() - start);
         }
         qsort(rates, num_rounds, sizeof(rates[0]), compare);
         printf("crc32c (%s) of %7zu bytes: %.2f GB/s (%08x)\n",
@@ -219,22 +238,30 @@ int main(int argc, char **argv)
     static const pass_t gather[]  = {plain_gather, naive_gather, pool_gather};
     static const pass_t scatter[] = {plain_scatter, naive_scatter,
                                      pool_scatter};
-    work_t works[] = {{.name = "65536 x 64 B", .slot = 1024, .length = 64},
-                      {.name = "65536 x 256 B", .slot = 1024, .length = 256},
-                      {.name = "65536 x 1 KiB", .slot = 1024, .length = 1024},
-                      {.name = "16384 x 4 KiB", .slot = 4096, .length = 4096},
-                      {.name = "1024 x 64 KiB", .slot = 65536, .length = 65536},
-                      {.name   = "1 x 64 MiB",
-                       .slot   = ARENA_SIZE,
-                       .length = ARENA_SIZE},
-                      {.name = "1 to 500 bytes", .slot = 500},
-                      {.name = "1 to 8000 bytes", .slot = 8000}};
+    work_t              works[]   = {
+                       {.name = "65536 x 64 B", .slot = 1024, .length = 64},
+                       {.name = "65536 x 256 B", .slot = 1024, .length = 256},
+                       {.name = "65536 x 1 KiB", .slot = 1024, .length = 1024},
+                       {.name = "16384 x 4 KiB", .slot = 4096, .length = 4096},
+                       {.name = "1024 x 64 KiB", .slot = 65536, .length = 65536},
+                       {.name = "1 x 64 MiB", .slot = ARENA_SIZE, .length = ARENA_SIZE},
+                       {.name = "1 to 500 bytes", .slot = 500},
+                       {.name = "1 to 8000 bytes", .slot = 8000},
+                       {.name   = "65536 x 100, one piece",
+                        .slot   = 100,
+                        .length = 100,
+                        .is_one = true},
+                       {.name = "1 to 500 B, one piece", .slot = 500, .is_one = true},
+                       {.name   = "4 KiB, one piece",
+                        .slot   = 4096,
+                        .length = 4096,
+                        .is_one = true}};
     size_t num_rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 9;
 
     num_rounds = base_max(1u, base_min(num_rounds, (size_t)MAX_ROUNDS));
     arena      = aligned_alloc(4096, ARENA_SIZE);
     memset(arena, 1, ARENA_SIZE);
-    printf("%-22s %-8s %9s %9s %9s %9s\n", "GB/s", "", "block", "plain",
+    printf("%-22s %-8s %8s %9s %9s %9s\n", "GB/s", "", "block", "plain",
            "naive", "pool");
     for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
         work_create(&works[i]);

@@ -67,8 +67,8 @@ END_TEST
 
 START_TEST(padding_lies_between_and_not_at_the_end)
 {
-    const pack_run_t runs[] = {{1, 3}, {0, 4}, {17, 2}, {16, 1}, {3, 1},
-                               {0, 9}};
+    const pack_run_t runs[] = {{1, 3},  {0, 4}, {17, 2},
+                               {16, 1}, {3, 1}, {0, 9}};
     pack_totals_t    totals;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 1, &totals));
@@ -150,20 +150,19 @@ END_TEST
 
 START_TEST(a_peers_sums_beyond_the_limit_are_refused)
 {
-    static const pack_run_t runs[][2] = {
-        {{1, 1}, {LIMIT + 1, 1}},
-        {{1, 1}, {UINT64_MAX, 1}},
-        {{1, 1}, {UINT64_MAX, UINT64_MAX}},
-        {{1, 1}, {LIMIT, 1}},
-        {{1, 1}, {16, LIMIT / 16}},
-        {{1, 1}, {16, UINT64_MAX / 16 + 1}},
-        {{1, 1}, {1, LIMIT / 16}},
-        {{1, 1}, {1, LIMIT}},
-        {{0, 1}, {0, LIMIT}},
-        {{0, 1}, {0, UINT64_MAX}},
-        {{LIMIT - 17, 1}, {18, 1}},
-        {{LIMIT / 2, 1}, {LIMIT / 2 + 1, 1}}};
-    pack_totals_t totals;
+    static const pack_run_t runs[][2] = {{{1, 1}, {LIMIT + 1, 1}},
+                                         {{1, 1}, {UINT64_MAX, 1}},
+                                         {{1, 1}, {UINT64_MAX, UINT64_MAX}},
+                                         {{1, 1}, {LIMIT, 1}},
+                                         {{1, 1}, {16, LIMIT / 16}},
+                                         {{1, 1}, {16, UINT64_MAX / 16 + 1}},
+                                         {{1, 1}, {1, LIMIT / 16}},
+                                         {{1, 1}, {1, LIMIT}},
+                                         {{0, 1}, {0, LIMIT}},
+                                         {{0, 1}, {0, UINT64_MAX}},
+                                         {{LIMIT - 17, 1}, {18, 1}},
+                                         {{LIMIT / 2, 1}, {LIMIT / 2 + 1, 1}}};
+    pack_totals_t           totals;
 
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
         ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
@@ -195,7 +194,7 @@ START_TEST(expand_gives_any_part_of_the_list)
             size_t left = first < 6 ? 6 - first : 0;
 
             lengths[room] = 1234;
-            num_lengths = pack_lengths_expand(runs, 3, first, room, lengths);
+            num_lengths   = pack_lengths_expand(runs, 3, first, room, lengths);
             ck_assert_uint_eq(left < room ? left : room, num_lengths);
             for (size_t i = 0; i < num_lengths; i++) {
                 ck_assert_uint_eq(all[first + i], lengths[i]);
@@ -211,8 +210,8 @@ START_TEST(expand_passes_a_run_of_2_to_the_40_in_one_step)
     const pack_run_t runs[] = {{7, (uint64_t)1 << 40}, {9, 1}};
     size_t           lengths[3];
 
-    ck_assert_uint_eq(2, pack_lengths_expand(runs, 2, ((uint64_t)1 << 40) - 1,
-                                             3, lengths));
+    ck_assert_uint_eq(
+        2, pack_lengths_expand(runs, 2, ((uint64_t)1 << 40) - 1, 3, lengths));
     ck_assert_uint_eq(7, lengths[0]);
     ck_assert_uint_eq(9, lengths[1]);
 }

@@ -60,8 +60,8 @@ static void model_make_lengths(void)
         model.lengths[i] = (i > 0) && (model_random(3) != 0)
                                ? model.lengths[i - 1]
                                : model_random_length();
-        list[i].address = model.arena;
-        list[i].length  = model.lengths[i];
+        list[i].address  = model.arena;
+        list[i].length   = model.lengths[i];
     }
     ck_assert_int_eq(UCXPOOL_OK,
                      pack_lengths_count(list, model.num_lengths,

@@ -183,7 +183,7 @@ static void crc_table_init(void)
     }
     for (unsigned k = 1; k < 8; k++) {
         for (unsigned byte = 0; byte < 256; byte++) {
-            crc = crc_table[k - 1][byte];
+            crc                = crc_table[k - 1][byte];
             crc_table[k][byte] = crc >> 8 ^ crc_table[0][crc & 0xff];
         }
     }
