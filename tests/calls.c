@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -122,8 +123,6 @@ int   __real_ftruncate(int fd, off_t length);
 int   __real_fallocate(int fd, int mode, off_t offset, off_t length);
 void *__real_mmap(void *address, size_t size, int protection, int flags, int fd,
                   off_t offset);
-void *__real_mremap(void *address, size_t old_size, size_t size, int flags,
-                    void *target);
 int   __real_madvise(void *address, size_t size, int advice);
 int   __real_fcntl(int fd, int command, long argument);
 int   __real_open(const char *path, int flags, mode_t mode);
@@ -139,8 +138,6 @@ int   __wrap_ftruncate(int fd, off_t length);
 int   __wrap_fallocate(int fd, int mode, off_t offset, off_t length);
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
                   off_t offset);
-void *__wrap_mremap(void *address, size_t old_size, size_t size, int flags,
-                    void *target);
 int   __wrap_madvise(void *address, size_t size, int advice);
 int   __wrap_fcntl(int fd, int command, long argument);
 int   __wrap_open(const char *path, int flags, mode_t mode);
@@ -179,14 +176,6 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
     return calls_is_due(CALLS_MMAP)
                ? MAP_FAILED
                : __real_mmap(address, size, protection, flags, fd, offset);
-}
-
-void *__wrap_mremap(void *address, size_t old_size, size_t size, int flags,
-                    void *target)
-{
-    return calls_is_due(CALLS_MREMAP)
-               ? MAP_FAILED
-               : __real_mremap(address, old_size, size, flags, target);
 }
 
 int __wrap_madvise(void *address, size_t size, int advice)
@@ -235,7 +224,7 @@ int __wrap_fstatfs(int fd, struct statfs *is)
 long __wrap_syscall(long number, long a, long b, long c, long d, long e,
                     long f)
 {
-    return calls_is_due(CALLS_SYSCALL)
+    return calls_is_due(number == SYS_mremap ? CALLS_MREMAP : CALLS_SYSCALL)
                ? -1
                : __real_syscall(number, a, b, c, d, e, f);
 }

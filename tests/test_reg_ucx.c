@@ -5,9 +5,11 @@
 #include "mem/reg_ucx.h"
 #include "mem/ucx_status.h"
 
+#include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>
 
 #include <check.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +188,36 @@ START_TEST(two_sets_of_one_context_are_counted_together)
 }
 END_TEST
 
+static void ignore_event(ucm_event_type_t type, ucm_event_t *event, void *arg)
+{
+}
+
+/* What UCX does by itself on transports with a registration cache: it replaces
+ * the C library's calls. */
+START_TEST(regions_are_stitched_beside_ucxs_memory_hooks)
+{
+    const mem_piece_t pieces[] = {{2, 0, REGION_SIZE / 2},
+                                  {0, REGION_SIZE / 2, REGION_SIZE / 2}};
+    ucs_status_t (*set_handler)(int, int, ucm_event_callback_t, void *);
+    void *address;
+
+    *(void **)&set_handler = dlsym(RTLD_DEFAULT, "ucm_set_event_handler");
+    ck_assert(set_handler != NULL);
+    ck_assert_int_eq(set_handler(UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED, 0,
+                                 ignore_event, NULL),
+                     UCS_OK);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
+                     UCXPOOL_OK);
+    strcpy(regions.regions[2].address, "two");
+    strcpy((char *)regions.regions[0].address + REGION_SIZE / 2, "zero");
+    ck_assert_str_eq(address, "two");
+    ck_assert_str_eq((char *)address + REGION_SIZE / 2, "zero");
+    regions.kind->unstitch(address, REGION_SIZE);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
 START_TEST(a_failure_leaves_no_region_registered_and_works_again)
 {
     static const ucxpool_status_t expected[SPOIL_LAST] = {
@@ -293,6 +325,7 @@ int main(void)
     tcase_add_test(registered, every_region_is_registered_once);
     tcase_add_test(registered, deregistering_twice_does_nothing);
     tcase_add_test(registered, two_sets_of_one_context_are_counted_together);
+    tcase_add_test(registered, regions_are_stitched_beside_ucxs_memory_hooks);
     tcase_add_loop_test(registered,
                         a_failure_leaves_no_region_registered_and_works_again,
                         SPOIL_MAP, SPOIL_LAST);

@@ -47,6 +47,9 @@ static struct rlimit real_limit;
 static void setup(void)
 {
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &real_limit), 0);
+    /* Huge pages that this machine happens to have change what is called. */
+    fake();
+    fake_machine.huge_pages_free = 0;
 }
 
 static void teardown(void)
@@ -411,9 +414,7 @@ END_TEST
 
 START_TEST(more_than_is_available_says_how_much_and_which_key)
 {
-    fake();
-    fake_machine.available       = NUM_REGIONS * REGION_SIZE - 1;
-    fake_machine.huge_pages_free = 0;
+    fake_machine.available = NUM_REGIONS * REGION_SIZE - 1;
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_ERR_NO_MEMORY);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291456 bytes"));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "6291455 are"));
@@ -458,7 +459,6 @@ END_TEST
 
 START_TEST(a_size_that_fits_no_address_space_is_out_of_memory)
 {
-    fake();
     fake_machine.available = SIZE_MAX;
     ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
                                       (size_t)1 << 62, BASE_SWITCH_NO),
@@ -472,7 +472,6 @@ END_TEST
 
 START_TEST(huge_pages_that_must_be_and_are_not_free_are_an_error)
 {
-    fake();
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS - 1;
     ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_NO_MEMORY);
@@ -486,7 +485,6 @@ END_TEST
 
 START_TEST(huge_pages_want_regions_of_whole_pages)
 {
-    fake();
     fake_machine.huge_page_size  = REGION_SIZE * 2;
     fake_machine.huge_pages_free = 1000;
     ck_assert_int_eq(init(BASE_SWITCH_YES), UCXPOOL_ERR_INVALID_PARAM);
@@ -502,7 +500,6 @@ START_TEST(huge_pages_that_somebody_else_took_fall_to_base_pages)
 {
     unsigned num_fds = calls_num_fds();
 
-    fake();
     fake_machine.huge_page_size  = REGION_SIZE;
     fake_machine.huge_pages_free = NUM_REGIONS;
     /* The first mapping reserves the range, the second wants a huge page. */
@@ -520,6 +517,7 @@ START_TEST(real_huge_pages_are_taken_where_there_are_some)
 {
     mem_system_t system;
 
+    is_machine_faked = false;
     mem_system_query(&system);
     if ((system.huge_page_size == 0) || (system.huge_pages_free < 2)) {
         fprintf(stderr, "skipped: no free huge pages\n");
@@ -582,6 +580,7 @@ START_TEST(the_machine_has_pages_and_memory)
 {
     mem_system_t system;
 
+    is_machine_faked = false;
     mem_system_query(&system);
     ck_assert_uint_eq(system.page_size, page_size());
     ck_assert_uint_gt(system.available, 0);

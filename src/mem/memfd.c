@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -131,15 +132,17 @@ bool mem_memfd_is_private(int fd)
 int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p)
 {
-    int   flags = MREMAP_MAYMOVE | (target != NULL ? MREMAP_FIXED : 0);
-    void *duplicate;
+    int  flags = MREMAP_MAYMOVE | (target != NULL ? MREMAP_FIXED : 0);
+    long duplicate;
 
-    /* An old size of 0 keeps the old mapping of shared memory. */
-    duplicate = mremap(address, 0, size, flags, target);
-    if (duplicate == MAP_FAILED) {
+    /* An old size of 0 keeps the old mapping of shared memory. The C library's
+     * mremap() will not do: UCX, to see what is unmapped, puts a function in
+     * its place that loses the target, and the pages land anywhere. */
+    duplicate = syscall(SYS_mremap, address, (size_t)0, size, flags, target);
+    if (duplicate == -1) {
         return errno;
     }
-    *address_p = duplicate;
+    *address_p = (void *)duplicate;
     return 0;
 }
 
