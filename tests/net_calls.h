@@ -1,0 +1,50 @@
+/*
+ * Calls of the network code that a test makes fail, and a clock that a test
+ * puts forward. The linker's --wrap puts these in the way of the real ones; the
+ * Makefile's WRAP_NET_CALLS names them all.
+ */
+#ifndef TESTS_NET_CALLS_H
+#define TESTS_NET_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum net_call {
+    NET_CALL_ACCEPT4,
+    NET_CALL_BIND,
+    NET_CALL_CALLOC,
+    NET_CALL_CONNECT,
+    NET_CALL_EPOLL_CREATE1,
+    NET_CALL_EPOLL_CTL,
+    NET_CALL_FSTAT,
+    NET_CALL_GETADDRINFO, /* fails with error as an EAI_ code                 */
+    NET_CALL_GETSOCKNAME,
+    NET_CALL_HMAC,
+    NET_CALL_LISTEN,
+    NET_CALL_RAND_BYTES,
+    NET_CALL_READ,
+    NET_CALL_RECV,
+    NET_CALL_SEND,
+    NET_CALL_SOCKET,
+    NET_CALL_LAST
+} net_call_t;
+
+/* Make the n-th call from now (from 1) fail with this errno, once. */
+void net_call_fail(net_call_t call, unsigned n, int error);
+
+/* The same for it and every later one. */
+void net_call_fail_from(net_call_t call, unsigned n, int error);
+
+/* No call fails any more; says whether one did. */
+bool net_call_reset(void);
+
+/* At most so many bytes in one send() and recv(); 0: no limit. */
+void net_call_limit(unsigned num_bytes);
+
+/* Add to what the monotonic clock says. */
+void net_call_skip(uint64_t ns);
+
+/* Open file descriptors of this process. */
+unsigned net_call_num_fds(void);
+
+#endif
