@@ -1,0 +1,94 @@
+#include <config.h>
+
+#include "info/options.h"
+
+#include <ucxpool/version.h>
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define NAME "ucxpool_info"
+
+static const char help[] =
+    "Usage: " NAME " [OPTION]...\n"
+    "Show what the pool would do on this machine, and why.\n"
+    "\n"
+    "  -c, --config   print every setting with its meaning, its default and\n"
+    "                 where its value comes from; nothing else\n"
+    "  -j, --json     print one JSON object, for programs\n"
+    "  -n, --no-pool  do not create a pool (by default one is created with "
+    "the\n"
+    "                 present settings, looked at, and destroyed)\n"
+    "  -h, --help     print this and end\n"
+    "  -V, --version  print the version and end\n"
+    "\n"
+    "Exit status: 0 done, 1 something failed, 2 wrong usage.\n"
+    "Settings are read from the environment: UCXPOOL_<KEY>=<value>.\n";
+
+static const struct option long_options[] = {
+    {"config", no_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},
+    {"json", no_argument, NULL, 'j'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0}};
+
+void complain(const char *format, ...)
+{
+    va_list args;
+
+    fputs(NAME ": ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static bool wrong_usage(end_t *end_p)
+{
+    fputs("Try '" NAME " --help'.\n", stderr);
+    *end_p = END_WRONG_USAGE;
+    return false;
+}
+
+/* True when the option is one that the report obeys. */
+static bool read_option(int option, options_t *options, end_t *end_p)
+{
+    switch (option) {
+    case 'c':
+        options->config = true;
+        return true;
+    case 'j':
+        options->json = true;
+        return true;
+    case 'h':
+        fputs(help, stdout);
+        return false;
+    case 'V':
+        printf(NAME " (libucxpool) %s\n", ucxpool_version_string());
+        return false;
+    default:
+        /* getopt has said what is wrong. */
+        return wrong_usage(end_p);
+    }
+}
+
+bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
+{
+    int option;
+
+    *options = (options_t){0};
+    *end_p   = END_DONE;
+    while ((option = getopt_long(argc, argv, "chjV", long_options, NULL)) !=
+           -1) {
+        if (!read_option(option, options, end_p)) {
+            return false;
+        }
+    }
+    if (optind < argc) {
+        complain("there is no argument to give, but here is '%s'",
+                 argv[optind]);
+        return wrong_usage(end_p);
+    }
+    return true;
+}

@@ -1,0 +1,23 @@
+/*
+ * The parts of the report, one file each.
+ */
+#ifndef INFO_PARTS_H
+#define INFO_PARTS_H
+
+#include "info/report.h"
+#include "info/settings.h"
+
+/* The version of the library and how this tool was built. */
+void info_build_report(report_t *report);
+
+/* What UCX is and what it can do here. False when it does nothing. */
+bool info_ucx_report(report_t *report);
+
+/* What the pool depends on: memory, huge pages, limits. */
+void info_machine_report(report_t *report);
+
+/* Settings: for people those that are not at their defaults, for programs
+ * all. */
+void info_settings_report(report_t *report, const settings_t *settings);
+
+#endif

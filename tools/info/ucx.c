@@ -1,0 +1,254 @@
+/* What UCX is and what it can do here. */
+#include <config.h>
+
+#include "info/parts.h"
+#include "info/words.h"
+
+#include <ucp/api/ucp.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+/* The features that the pool asks for. */
+#define FEATURES (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
+
+/* Two workers stand for two processes of this host: UCX takes the same
+ * transports between them, and no message is sent. */
+typedef struct probe {
+    ucp_context_h context;
+    ucp_worker_h  workers[2];
+} probe_t;
+
+static ucs_status_t probe_init(probe_t *probe)
+{
+    const ucp_params_t        params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                        .features   = FEATURES};
+    const ucp_worker_params_t worker_params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE};
+    ucs_status_t status;
+
+    status = ucp_init(&params, NULL, &probe->context);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status =
+        ucp_worker_create(probe->context, &worker_params, &probe->workers[0]);
+    if (status != UCS_OK) {
+        goto err_cleanup_context;
+    }
+    status =
+        ucp_worker_create(probe->context, &worker_params, &probe->workers[1]);
+    if (status != UCS_OK) {
+        goto err_destroy_worker;
+    }
+    return UCS_OK;
+
+err_destroy_worker:
+    ucp_worker_destroy(probe->workers[0]);
+err_cleanup_context:
+    ucp_cleanup(probe->context);
+    return status;
+}
+
+static void probe_cleanup(probe_t *probe)
+{
+    /* Endpoints go with their worker. */
+    ucp_worker_destroy(probe->workers[0]);
+    ucp_worker_destroy(probe->workers[1]);
+    ucp_cleanup(probe->context);
+}
+
+/* Add the word that ends each line in which `mark` stands. */
+static void collect_last(char *text, const char *mark, words_t *words)
+{
+    char *rest, *line;
+
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char *word = strrchr(line, ' ');
+
+        if ((strstr(line, mark) != NULL) && (word != NULL)) {
+            words_add(words, word + 1, strlen(word + 1));
+        }
+    }
+}
+
+/* Lines as "#  lane[0]:  1:tcp/lo.0 md[1] ...": the part between the second
+ * colon and the last point of that word. */
+static void collect_lanes(char *text, words_t *words)
+{
+    char *rest, *line;
+
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char  *lane = strstr(line, "lane[");
+        char  *word = (lane != NULL) ? strstr(lane, "]:") : NULL;
+        size_t length;
+
+        word = (word != NULL) ? strchr(word + 2, ':') : NULL;
+        if (word == NULL) {
+            continue;
+        }
+        word++;
+        length = strcspn(word, " ");
+        while ((length > 0) && (word[length - 1] != '.')) {
+            length--;
+        }
+        if (length > 1) {
+            words_add(words, word, length - 1);
+        }
+    }
+}
+
+/* UCX tells its devices and lanes only in print: no call returns them in every
+ * version that we support. */
+static void report_devices(report_t *report, ucp_context_h context)
+{
+    words_t words = WORDS_EMPTY;
+    char   *text  = NULL;
+    size_t  size;
+    FILE   *stream = open_memstream(&text, &size);
+
+    if (stream == NULL) {
+        return;
+    }
+    ucp_context_print_info(context, stream);
+    fclose(stream);
+    collect_last(text, " resource ", &words);
+    report_list(report, "transports", words.texts, words.num_texts);
+    words_cleanup(&words);
+    free(text);
+}
+
+static void report_lanes(report_t *report, const char *key,
+                         const probe_t *probe, const ucp_address_t *address,
+                         ucp_err_handling_mode_t mode)
+{
+    const ucp_ep_params_t params = {.field_mask =
+                                        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                                    .address  = address,
+                                    .err_mode = mode};
+    words_t               words  = WORDS_EMPTY;
+    char                 *text   = NULL;
+    size_t                size;
+    FILE                 *stream;
+    ucp_ep_h              ep;
+    ucs_status_t status = ucp_ep_create(probe->workers[0], &params, &ep);
+
+    if (status != UCS_OK) {
+        report_text(report, key, "not possible: %s", ucs_status_string(status));
+        return;
+    }
+    stream = open_memstream(&text, &size);
+    if (stream == NULL) {
+        return;
+    }
+    ucp_ep_print_info(ep, stream);
+    fclose(stream);
+    collect_lanes(text, &words);
+    report_list(report, key, words.texts, words.num_texts);
+    words_cleanup(&words);
+    free(text);
+}
+
+static void report_connections(report_t *report, const probe_t *probe)
+{
+    ucp_address_t *address;
+    size_t         length;
+
+    if (ucp_worker_get_address(probe->workers[1], &address, &length) !=
+        UCS_OK) {
+        return;
+    }
+    report_lanes(report, "this_host_without_failure_handling", probe, address,
+                 UCP_ERR_HANDLING_MODE_NONE);
+    report_lanes(report, "this_host_with_failure_handling", probe, address,
+                 UCP_ERR_HANDLING_MODE_PEER);
+    ucp_worker_release_address(probe->workers[1], address);
+}
+
+static void report_memory_types(report_t *report, ucp_context_h context)
+{
+    ucp_context_attr_t attr  = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    words_t            words = WORDS_EMPTY;
+
+    if (ucp_context_query(context, &attr) != UCS_OK) {
+        return;
+    }
+    for (unsigned i = 0; i < UCS_MEMORY_TYPE_LAST; i++) {
+        if (attr.memory_types & (UINT64_C(1) << i)) {
+            words_add(&words, ucs_memory_type_names[i],
+                      strlen(ucs_memory_type_names[i]));
+        }
+    }
+    report_list(report, "memory_types", words.texts, words.num_texts);
+    words_cleanup(&words);
+}
+
+static void report_header_limit(report_t *report, ucp_worker_h worker)
+{
+    ucp_worker_attr_t attr = {.field_mask =
+                                  UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
+
+    if (ucp_worker_query(worker, &attr) == UCS_OK) {
+        report_number(report, "active_message_header_bytes",
+                      attr.max_am_header);
+    }
+}
+
+static void report_thread_level(report_t *report)
+{
+    static const char *const names[] = {[UCS_THREAD_MODE_SINGLE] = "single",
+                                        [UCS_THREAD_MODE_SERIALIZED] =
+                                            "serialized",
+                                        [UCS_THREAD_MODE_MULTI] = "multi"};
+    ucp_lib_attr_t attr = {.field_mask = UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL};
+
+    if ((ucp_lib_query(&attr) == UCS_OK) &&
+        ((size_t)attr.max_thread_level < sizeof(names) / sizeof(names[0]))) {
+        report_text(report, "thread_level", "%s", names[attr.max_thread_level]);
+    }
+}
+
+static void report_environment(report_t *report)
+{
+    words_t words = WORDS_EMPTY;
+
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (strncmp(*variable, "UCX_", 4) == 0) {
+            words_add(&words, *variable, strlen(*variable));
+        }
+    }
+    report_list(report, "environment", words.texts, words.num_texts);
+    words_cleanup(&words);
+}
+
+bool info_ucx_report(report_t *report)
+{
+    probe_t      probe;
+    ucs_status_t status = probe_init(&probe);
+
+    report_section_begin(report, "ucx", "UCX");
+    report_text(report, "version", "%s", ucp_get_version_string());
+    report_environment(report);
+    report_thread_level(report);
+    report_bool(report, "works", status == UCS_OK);
+    if (status == UCS_OK) {
+        report_memory_types(report, probe.context);
+        report_devices(report, probe.context);
+        report_connections(report, &probe);
+        report_header_limit(report, probe.workers[0]);
+        probe_cleanup(&probe);
+    } else {
+        report_text(report, "error",
+                    "%s: look at what UCX prints with UCX_LOG_LEVEL=info, and "
+                    "at the UCX_* variables",
+                    ucs_status_string(status));
+    }
+    report_section_end(report);
+    return status == UCS_OK;
+}

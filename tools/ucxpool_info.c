@@ -1,0 +1,166 @@
+/*
+ * ucxpool_info: what the pool would do on this machine, and why.
+ */
+#include <config.h>
+
+#include "info/options.h"
+#include "info/parts.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX "UCXPOOL_"
+
+extern char **environ;
+
+/* Take away what the environment sets. */
+static void clear_environment(void)
+{
+    char   name[256];
+    char **variable = environ;
+
+    while (*variable != NULL) {
+        size_t length = strcspn(*variable, "=");
+
+        if ((strncmp(*variable, PREFIX, strlen(PREFIX)) == 0) &&
+            (length < sizeof(name))) {
+            memcpy(name, *variable, length);
+            name[length] = '\0';
+            /* The list moves up. */
+            unsetenv(name);
+        } else {
+            variable++;
+        }
+    }
+}
+
+/*
+ * Read the settings. Where the environment is wrong, the defaults are taken:
+ * the error says "ucxpool_info -c prints all", so this must work then too.
+ * NULL when even that fails.
+ */
+static ucxpool_config_t *read_config(end_t *end_p)
+{
+    ucxpool_config_t *config;
+
+    if (ucxpool_config_read(&config) == UCXPOOL_OK) {
+        return config;
+    }
+    *end_p = END_FAILED;
+    complain("%s", ucxpool_error_detail());
+    complain("the settings shown are the defaults, because of this error");
+    clear_environment();
+    if (ucxpool_config_read(&config) == UCXPOOL_OK) {
+        return config;
+    }
+    complain("%s", ucxpool_error_detail());
+    return NULL;
+}
+
+/*
+ * UCX writes its warnings to the standard output. From here on they go to the
+ * standard error, so that a program that reads ours can. NULL on failure.
+ */
+static FILE *separate_output(void)
+{
+    int fd = dup(STDOUT_FILENO);
+
+    if ((fd < 0) || (dup2(STDERR_FILENO, STDOUT_FILENO) < 0)) {
+        return NULL;
+    }
+    return fdopen(fd, "w");
+}
+
+static void print_settings(const ucxpool_config_t *config,
+                           const settings_t *settings, bool json, FILE *output)
+{
+    report_t report;
+
+    if (!json) {
+        ucxpool_config_print(
+            config, output,
+            UCXPOOL_CONFIG_PRINT_VALUES | UCXPOOL_CONFIG_PRINT_DOC |
+                UCXPOOL_CONFIG_PRINT_DEFAULT | UCXPOOL_CONFIG_PRINT_SOURCE);
+        return;
+    }
+    report_begin(&report, output, true);
+    info_settings_report(&report, settings);
+    report_end(&report);
+}
+
+static end_t print_report(const settings_t *settings, const options_t *options,
+                          FILE *output)
+{
+    report_t report;
+    end_t    end = END_DONE;
+
+    report_begin(&report, output, options->json);
+    info_build_report(&report);
+    if (!info_ucx_report(&report)) {
+        end = END_FAILED;
+    }
+    info_machine_report(&report);
+    info_settings_report(&report, settings);
+    report_end(&report);
+    return end;
+}
+
+static end_t run(const options_t *options, FILE *output)
+{
+    end_t             end    = END_DONE;
+    ucxpool_config_t *config = read_config(&end);
+    settings_t        settings;
+
+    if (config == NULL) {
+        return END_FAILED;
+    }
+    if (!settings_init(&settings, config)) {
+        complain("no memory for the settings");
+        ucxpool_config_release(config);
+        return END_FAILED;
+    }
+    if (options->config) {
+        print_settings(config, &settings, options->json, output);
+    } else if (print_report(&settings, options, output) != END_DONE) {
+        end = END_FAILED;
+    }
+    settings_cleanup(&settings);
+    ucxpool_config_release(config);
+    return end;
+}
+
+/* What was not written was not done: a full disk shows here. */
+static end_t close_output(FILE *output, end_t end)
+{
+    bool is_bad = ferror(output);
+
+    errno = 0;
+    if ((fclose(output) != 0) || is_bad) {
+        complain("cannot write the output: %s",
+                 (errno != 0) ? strerror(errno) : "input/output error");
+        return END_FAILED;
+    }
+    return end;
+}
+
+int main(int argc, char **argv)
+{
+    options_t options;
+    end_t     end;
+    FILE     *output;
+
+    if (!options_read(argc, argv, &options, &end)) {
+        return close_output(stdout, end);
+    }
+    output = separate_output();
+    if (output == NULL) {
+        complain("cannot open the output: %s", strerror(errno));
+        return END_FAILED;
+    }
+    return close_output(output, run(&options, output));
+}
