@@ -85,13 +85,14 @@ void mem_copy_list(const mem_copy_t *copies, size_t num_copies)
  * pass through the cache. */
 static inline void copy_prefetch_stream(const mem_copy_t *copy)
 {
-    char *end = (char *)copy->target + copy->length;
+    char *end;
 
     copy_prefetch_source(copy);
     if (copy->length < COPY_STREAM_MIN) {
         copy_prefetch_target(copy);
         return;
     }
+    end = (char *)copy->target + copy->length;
     if ((uintptr_t)copy->target % COPY_LINE_SIZE != 0) {
         __builtin_prefetch(copy->target, 1);
     }
