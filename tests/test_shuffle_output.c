@@ -1,0 +1,277 @@
+/* The partition files, on a system that fails now and then. */
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/output.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The call that fails, counted from 1; 0: none. */
+typedef struct fault {
+    unsigned at;
+    unsigned count;
+    int      error;
+} fault_t;
+
+static fault_t pwrite_fault;
+static fault_t close_fault;
+static fault_t openat_fault;
+static fault_t renameat_fault;
+static bool    pwrite_is_short;
+
+static bool strikes(fault_t *fault)
+{
+    if ((fault->at == 0) || (++fault->count != fault->at)) {
+        return false;
+    }
+    errno = fault->error;
+    return true;
+}
+
+ssize_t __real_pwrite(int fd, const void *data, size_t length, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset);
+int     __real_close(int fd);
+int     __wrap_close(int fd);
+int     __real_openat(int fd, const char *path, int flags, ...);
+int     __wrap_openat(int fd, const char *path, int flags, mode_t mode);
+int     __real_renameat(int from, const char *old, int to, const char *path);
+int     __wrap_renameat(int from, const char *old, int to, const char *path);
+
+ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset)
+{
+    if (strikes(&pwrite_fault)) {
+        return -1;
+    }
+    return __real_pwrite(fd, data, pwrite_is_short && length > 1 ? 1 : length,
+                         offset);
+}
+
+int __wrap_close(int fd)
+{
+    int result = __real_close(fd);
+
+    return strikes(&close_fault) ? -1 : result;
+}
+
+int __wrap_openat(int fd, const char *path, int flags, mode_t mode)
+{
+    return strikes(&openat_fault) ? -1 : __real_openat(fd, path, flags, mode);
+}
+
+int __wrap_renameat(int from, const char *old, int to, const char *path)
+{
+    return strikes(&renameat_fault) ? -1 :
+                                      __real_renameat(from, old, to, path);
+}
+
+static char                path[64];
+static output_folder_t     folder;
+static output_t            output;
+static const output_set_t  set = {1, 2, 6}; /* partitions 1, 3 and 5 */
+
+static void setup(void)
+{
+    snprintf(path, sizeof(path), "output-%ld", (long)getpid());
+    ck_assert_int_eq(output_folder_open(&folder, path), 0);
+}
+
+static void teardown(void)
+{
+    output_discard(&folder, &set);
+    output_folder_close(&folder);
+    rmdir(path);
+}
+
+static bool exists(const char *name)
+{
+    return faccessat(folder.fd, name, F_OK, 0) == 0;
+}
+
+static bool contains(const char *name, const char *text)
+{
+    char    data[64] = {0};
+    int     fd       = __real_openat(folder.fd, name, O_RDONLY);
+    ssize_t length   = read(fd, data, sizeof(data) - 1);
+
+    __real_close(fd);
+    return (length >= 0) && (strcmp(data, text) == 0);
+}
+
+static int write_all(void)
+{
+    if (output_init(&output, &folder, &set) != 0) {
+        return -1;
+    }
+    if ((output_append(&output, 3, "three\n", 6) != 0) ||
+        (output_append(&output, 5, "five\n", 5) != 0) ||
+        (output_append(&output, 3, "drei\n", 5) != 0) ||
+        (output_finish(&output) != 0)) {
+        output_cleanup(&output);
+        return -1;
+    }
+    output_cleanup(&output);
+    return 0;
+}
+
+START_TEST(files_get_their_names_only_by_commit)
+{
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert(!exists("part-00003"));
+    ck_assert_int_eq(output_commit(&folder, &set), 0);
+    ck_assert(contains("part-00001", ""));
+    ck_assert(contains("part-00003", "three\ndrei\n"));
+    ck_assert(contains("part-00005", "five\n"));
+    ck_assert(!exists("part-00000"));
+    ck_assert(!exists(".part-00003.tmp"));
+}
+END_TEST
+
+START_TEST(a_short_write_is_continued)
+{
+    pwrite_is_short = true;
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert(contains(".part-00003.tmp", "three\ndrei\n"));
+}
+END_TEST
+
+START_TEST(an_interrupted_write_is_repeated)
+{
+    pwrite_fault = (fault_t){2, 0, EINTR};
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert(contains(".part-00005.tmp", "five\n"));
+}
+END_TEST
+
+START_TEST(a_full_disk_is_an_error_with_the_file_and_advice)
+{
+    for (unsigned n = 1; n <= 3; n++) {
+        pwrite_fault = (fault_t){n, 0, ENOSPC};
+        ck_assert_int_eq(write_all(), -1);
+        ck_assert_ptr_nonnull(strstr(complaint_text(), ".part-0000"));
+        ck_assert_ptr_nonnull(strstr(complaint_text(), "free some space"));
+        output_discard(&folder, &set);
+        ck_assert(!exists(".part-00003.tmp"));
+        setup();
+    }
+    ck_assert_int_eq(write_all(), 0);
+}
+END_TEST
+
+START_TEST(a_disk_that_is_full_at_close_is_an_error)
+{
+    for (unsigned n = 1; n <= 3; n++) {
+        close_fault = (fault_t){n, 0, ENOSPC};
+        ck_assert_int_eq(write_all(), -1);
+        ck_assert_ptr_nonnull(strstr(complaint_text(), "free some space"));
+        output_discard(&folder, &set);
+        setup();
+    }
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_created_is_an_error)
+{
+    for (unsigned n = 1; n <= 3; n++) {
+        openat_fault = (fault_t){n, 0, EACCES};
+        ck_assert_int_eq(write_all(), -1);
+        ck_assert_ptr_nonnull(strstr(complaint_text(), "cannot create"));
+        output_discard(&folder, &set);
+        openat_fault.at = 0;
+        setup();
+    }
+    ck_assert_int_eq(write_all(), 0);
+}
+END_TEST
+
+START_TEST(a_failed_commit_leaves_no_file_after_discard)
+{
+    for (unsigned n = 1; n <= 3; n++) {
+        ck_assert_int_eq(write_all(), 0);
+        renameat_fault = (fault_t){n, 0, EIO};
+        ck_assert_int_eq(output_commit(&folder, &set), -1);
+        output_discard(&folder, &set);
+        ck_assert(!exists("part-00001"));
+        ck_assert(!exists("part-00003"));
+        setup();
+    }
+}
+END_TEST
+
+START_TEST(a_foreign_writer_is_noticed)
+{
+    int fd;
+
+    ck_assert_int_eq(output_init(&output, &folder, &set), 0);
+    ck_assert_int_eq(output_append(&output, 3, "three\n", 6), 0);
+    fd = __real_openat(folder.fd, ".part-00003.tmp", O_WRONLY | O_APPEND);
+    ck_assert_int_eq(write(fd, "x", 1), 1);
+    __real_close(fd);
+    ck_assert_int_eq(output_finish(&output), -1);
+    output_cleanup(&output);
+}
+END_TEST
+
+START_TEST(a_folder_that_is_not_empty_is_refused)
+{
+    output_folder_t other;
+
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert_int_eq(output_folder_open(&other, path), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "not empty"));
+}
+END_TEST
+
+START_TEST(a_folder_that_cannot_be_is_refused)
+{
+    output_folder_t other;
+
+    ck_assert_int_eq(output_folder_open(&other, "no/such/folder"), -1);
+    ck_assert_int_eq(output_folder_open(&other, "/dev/null"), -1);
+}
+END_TEST
+
+START_TEST(discard_removes_a_folder_only_if_it_was_created)
+{
+    output_folder_t other;
+
+    ck_assert_int_eq(output_folder_open(&other, path), 0);
+    ck_assert(!other.created);
+    output_discard(&other, &set);
+    output_folder_close(&other);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    output_discard(&folder, &set);
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("shuffle output");
+    TCase   *tcase = tcase_create("output");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, files_get_their_names_only_by_commit);
+    tcase_add_test(tcase, a_short_write_is_continued);
+    tcase_add_test(tcase, an_interrupted_write_is_repeated);
+    tcase_add_test(tcase, a_full_disk_is_an_error_with_the_file_and_advice);
+    tcase_add_test(tcase, a_disk_that_is_full_at_close_is_an_error);
+    tcase_add_test(tcase, a_file_that_cannot_be_created_is_an_error);
+    tcase_add_test(tcase, a_failed_commit_leaves_no_file_after_discard);
+    tcase_add_test(tcase, a_foreign_writer_is_noticed);
+    tcase_add_test(tcase, a_folder_that_is_not_empty_is_refused);
+    tcase_add_test(tcase, a_folder_that_cannot_be_is_refused);
+    tcase_add_test(tcase, discard_removes_a_folder_only_if_it_was_created);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,257 @@
+/* The splitter: parts of files, cut at the ends of records. */
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/field.h"
+#include "tools/shuffle/splitter.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_FILES 4
+
+static char     paths[MAX_FILES][64];
+static inputs_t inputs;
+
+/* What was read, all parts one after the other. */
+static char     output[1 << 16];
+static size_t   output_length;
+static uint64_t num_added;
+
+static void write_file(unsigned index, const char *data, size_t length)
+{
+    FILE *file;
+
+    snprintf(paths[index], sizeof(paths[index]), "splitter-%ld-%u.txt",
+             (long)getpid(), index);
+    file = fopen(paths[index], "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(data, 1, length, file), length);
+    fclose(file);
+}
+
+static void open_inputs(unsigned num_files)
+{
+    char *names[MAX_FILES];
+
+    for (unsigned i = 0; i < num_files; i++) {
+        names[i] = paths[i];
+    }
+    ck_assert_int_eq(inputs_init(&inputs, names, num_files, ','), 0);
+}
+
+static void write_texts(const char *const *texts, unsigned num_texts)
+{
+    for (unsigned i = 0; i < num_texts; i++) {
+        write_file(i, texts[i], strlen(texts[i]));
+    }
+    open_inputs(num_texts);
+}
+
+static void cleanup(void)
+{
+    inputs_cleanup(&inputs);
+    for (unsigned i = 0; i < MAX_FILES; i++) {
+        if (paths[i][0] != '\0') {
+            unlink(paths[i]);
+        }
+    }
+}
+
+/* Read one part and require that spans are whole records of one file. */
+static int read_part(unsigned part, unsigned num_parts, size_t buffer_size)
+{
+    splitter_t splitter;
+    span_t     span;
+    int        result;
+
+    ck_assert_int_eq(
+        splitter_init(&splitter, &inputs, inputs_begin(&inputs, part, num_parts),
+                      inputs_begin(&inputs, part + 1, num_parts), buffer_size),
+        0);
+    while ((result = splitter_next(&splitter, &span)) > 0) {
+        ck_assert_uint_gt(span.length, 0);
+        ck_assert_int_eq(span.data[span.length - 1], '\n');
+        ck_assert_uint_le(output_length + span.length, sizeof(output));
+        memcpy(output + output_length, span.data, span.length);
+        output_length += span.length;
+    }
+    num_added += splitter.num_added;
+    splitter_cleanup(&splitter);
+    return result;
+}
+
+/* Whatever the number of parts and the buffer, every record comes once. */
+static void require(const char *expected, size_t length, uint64_t added)
+{
+    for (unsigned num_parts = 1; num_parts < 40; num_parts++) {
+        for (size_t size = 2; size < 40; size = size * 2 - 1) {
+            output_length = 0;
+            num_added     = 0;
+            for (unsigned i = 0; i < num_parts; i++) {
+                ck_assert_int_eq(read_part(i, num_parts, size), 0);
+            }
+            ck_assert_uint_eq(output_length, length);
+            ck_assert_int_eq(memcmp(output, expected, length), 0);
+            ck_assert_uint_eq(num_added, added);
+        }
+    }
+}
+
+START_TEST(every_record_is_in_one_part)
+{
+    const char *text = "a\nbb\n\nccc\n\n\ndddddddddddddddddddddd\ne\n";
+
+    write_texts(&text, 1);
+    require(text, strlen(text), 0);
+}
+END_TEST
+
+START_TEST(a_last_line_without_newline_gets_one)
+{
+    const char *text = "aa\nbb";
+
+    write_texts(&text, 1);
+    require("aa\nbb\n", 6, 1);
+}
+END_TEST
+
+START_TEST(records_do_not_span_files)
+{
+    const char *texts[] = {"aa\nb", "", "c\nd", "\ne\n"};
+
+    write_texts(texts, 4);
+    require("aa\nb\nc\nd\n\ne\n", 12, 2);
+}
+END_TEST
+
+START_TEST(empty_files_have_no_records)
+{
+    const char *texts[] = {"", "", ""};
+
+    write_texts(texts, 3);
+    require("", 0, 0);
+}
+END_TEST
+
+START_TEST(a_record_may_hold_nul_bytes)
+{
+    write_file(0, "a\0b\n\0\n\0", 7);
+    open_inputs(1);
+    require("a\0b\n\0\n\0\n", 8, 1);
+}
+END_TEST
+
+START_TEST(a_record_may_be_longer_than_parts_and_buffer)
+{
+    static char text[2000];
+
+    memset(text, 'x', sizeof(text));
+    text[sizeof(text) - 1] = '\n';
+    text[10]               = '\n';
+    write_file(0, text, sizeof(text));
+    open_inputs(1);
+    require(text, sizeof(text), 0);
+}
+END_TEST
+
+START_TEST(a_span_tells_where_it_lies)
+{
+    const char *texts[] = {"aa\n", "bbb\ncc\n"};
+    splitter_t  splitter;
+    span_t      span;
+
+    write_texts(texts, 2);
+    ck_assert_int_eq(splitter_init(&splitter, &inputs, 4, inputs.size, 64), 0);
+    ck_assert_int_eq(splitter_next(&splitter, &span), 1);
+    ck_assert_str_eq(span.file->path, paths[1]);
+    ck_assert_uint_eq(span.offset, 4);
+    ck_assert_uint_eq(span.length, 3);
+    splitter_cleanup(&splitter);
+}
+END_TEST
+
+START_TEST(a_file_cut_short_is_an_error_with_its_name)
+{
+    const char *text = "aaaaaaaa\nbbbbbbbb\n";
+
+    write_texts(&text, 1);
+    ck_assert_int_eq(truncate(paths[0], 5), 0);
+    ck_assert_int_eq(read_part(0, 1, 4), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), paths[0]));
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "cut short"));
+}
+END_TEST
+
+START_TEST(a_file_that_went_away_is_an_error_with_its_name)
+{
+    const char *text = "a\n";
+
+    write_texts(&text, 1);
+    unlink(paths[0]);
+    ck_assert_int_eq(read_part(0, 1, 4), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), paths[0]));
+}
+END_TEST
+
+START_TEST(a_directory_is_no_input)
+{
+    char *names[] = {"."};
+
+    ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "directory"));
+}
+END_TEST
+
+START_TEST(a_missing_file_is_no_input)
+{
+    char *names[] = {"no such file"};
+
+    ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "no such file"));
+}
+END_TEST
+
+START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
+{
+    const char *text    = "a\n";
+    char       *names[] = {paths[0]};
+
+    write_texts(&text, 1);
+    inputs_cleanup(&inputs);
+    rename(paths[0], "splitter.unknown");
+    snprintf(paths[0], sizeof(paths[0]), "splitter.unknown");
+    ck_assert_int_eq(inputs_init(&inputs, names, 1, FIELD_UNKNOWN), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "-d"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("shuffle splitter");
+    TCase   *tcase = tcase_create("splitter");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, NULL, cleanup);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, every_record_is_in_one_part);
+    tcase_add_test(tcase, a_last_line_without_newline_gets_one);
+    tcase_add_test(tcase, records_do_not_span_files);
+    tcase_add_test(tcase, empty_files_have_no_records);
+    tcase_add_test(tcase, a_record_may_hold_nul_bytes);
+    tcase_add_test(tcase, a_record_may_be_longer_than_parts_and_buffer);
+    tcase_add_test(tcase, a_span_tells_where_it_lies);
+    tcase_add_test(tcase, a_file_cut_short_is_an_error_with_its_name);
+    tcase_add_test(tcase, a_file_that_went_away_is_an_error_with_its_name);
+    tcase_add_test(tcase, a_directory_is_no_input);
+    tcase_add_test(tcase, a_missing_file_is_no_input);
+    tcase_add_test(tcase, a_file_of_unknown_suffix_needs_a_delimiter);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
