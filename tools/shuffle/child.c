@@ -1,0 +1,198 @@
+#include <config.h>
+
+#include "tools/shuffle/child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CHILD_WAIT_NS 20000000u
+
+typedef struct child {
+    child_params_t params;
+    board_place_t *place;
+    exchange_t    *exchange;
+    bool           told_to_end;
+} child_t;
+
+static volatile sig_atomic_t child_stop;
+
+/* The kernel sends it when the main process has died. What does not end by
+ * itself soon is ended by the alarm. */
+static void child_on_term(int signal_number)
+{
+    child_stop = 1;
+    alarm(2);
+}
+
+static void child_init_signals(pid_t parent)
+{
+    struct sigaction action = {0};
+    sigset_t         none;
+
+    /* Ctrl-C goes to all processes of the terminal; the main one decides. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    /* A file over the limit is an error of write(), with a complaint. */
+    signal(SIGXFSZ, SIG_IGN);
+    action.sa_handler = child_on_term;
+    sigaction(SIGTERM, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        child_stop = 1;
+    }
+}
+
+static void child_say(const child_t *child, board_word_t word)
+{
+    char byte = (char)word;
+
+    /* Nobody listens any more: the next interrupt() tells. */
+    (void)!write(child->params.socket, &byte, 1);
+}
+
+/* One word of the main process. 0: none yet. End of file counts as abort. */
+static char child_hear(child_t *child, int flags)
+{
+    char    byte = BOARD_ABORT;
+    ssize_t got;
+
+    do {
+        got = recv(child->params.socket, &byte, 1, flags);
+    } while ((got < 0) && (errno == EINTR) && !child_stop);
+    if ((got < 0) && (errno == EAGAIN)) {
+        return 0;
+    }
+    return got == 1 ? byte : (char)BOARD_ABORT;
+}
+
+static int child_interrupt(void *arg)
+{
+    child_t *child = arg;
+    char     word  = child_hear(child, MSG_DONTWAIT);
+
+    if (child_stop || (word == BOARD_ABORT)) {
+        child->told_to_end = true;
+        return complain("worker %u was told to end", child->params.index);
+    }
+    return 0;
+}
+
+static int child_connect(child_t *child)
+{
+    const child_params_t *params = &child->params;
+    const board_place_t  *peer;
+
+    for (unsigned i = 0; i < params->job->num_workers; i++) {
+        peer = &params->board[i];
+        if ((i != params->index) &&
+            (exchange_connect(child->exchange, i, peer->address,
+                              peer->address_length) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int child_meet(child_t *child, const batch_shape_t *shape)
+{
+    exchange_params_t params = {child->params.index,
+                                child->params.job->num_workers, shape};
+    const void       *address;
+    size_t            length;
+
+    if ((exchange_create(&params, &child->exchange) != 0) ||
+        (exchange_address(child->exchange, &address, &length) != 0)) {
+        return -1;
+    }
+    if (length > BOARD_ADDRESS_SIZE) {
+        return complain("the pool's address has %zu bytes, more than %u",
+                        length, BOARD_ADDRESS_SIZE);
+    }
+    memcpy(child->place->address, address, length);
+    child->place->address_length = length;
+    child_say(child, BOARD_READY);
+    if (child_hear(child, 0) != BOARD_GO) {
+        child->told_to_end = true;
+        return complain("worker %u was told to end", child->params.index);
+    }
+    return child_connect(child);
+}
+
+static int child_work(child_t *child)
+{
+    worker_params_t params = {0};
+
+    params.job           = child->params.job;
+    params.index         = child->params.index;
+    params.exchange      = child->exchange;
+    params.progress      = &child->place->progress;
+    params.interrupt     = child_interrupt;
+    params.interrupt_arg = child;
+    return worker_run(&params, &child->place->result);
+}
+
+/* The others may still need our pool: stay until all are done. */
+static int child_stay(child_t *child)
+{
+    char word;
+
+    child_say(child, BOARD_DONE);
+    for (;;) {
+        word = child_hear(child, child->exchange != NULL ? MSG_DONTWAIT : 0);
+        if (word != 0) {
+            return word == BOARD_LEAVE ? 0 : -1;
+        }
+        if (child_stop) {
+            return -1;
+        }
+        exchange_wait(child->exchange, CHILD_WAIT_NS);
+        exchange_progress(child->exchange);
+    }
+}
+
+static void child_fail(child_t *child)
+{
+    board_place_t *place = child->place;
+    output_set_t   set = job_partitions(child->params.job, child->params.index);
+
+    place->is_consequence =
+        child->told_to_end ||
+        ((child->exchange != NULL) && exchange_lost_peer(child->exchange));
+    strcpy(place->complaint, complaint_text());
+    /* Even after a failure each block is where the pool thinks it is. */
+    if ((child->exchange != NULL) && (exchange_check(child->exchange) != 0)) {
+        place->is_consequence = false;
+        strcpy(place->complaint, complaint_text());
+    }
+    output_discard(&child->params.job->folder, &set);
+    child_say(child, BOARD_FAILED);
+}
+
+int child_main(const child_params_t *params)
+{
+    batch_shape_t shape;
+    child_t       child = {*params, &params->board[params->index], NULL, false};
+    int           result = 0;
+
+    child_init_signals(params->parent);
+    job_batch_shape(params->job, &shape);
+    if (params->job->num_workers > 1) {
+        result = child_meet(&child, &shape);
+    }
+    if ((result != 0) || (child_work(&child) != 0)) {
+        child_fail(&child);
+        result = -1;
+    } else {
+        result = child_stay(&child);
+    }
+    exchange_destroy(child.exchange);
+    return result == 0 ? 0 : 1;
+}

@@ -1,0 +1,253 @@
+#include <config.h>
+
+#include "tools/shuffle/exchange_inside.h"
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/pool.h"
+#include "tools/shuffle/stopwatch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static size_t exchange_memory_size(const exchange_params_t *params)
+{
+    return EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1) *
+               memory_round(params->shape->arena_size) +
+           exchange_num_arrivals(params) *
+               memory_round(exchange_arrival_size(params->shape));
+}
+
+static int exchange_init(exchange_t *exchange)
+{
+    size_t size = exchange_memory_size(&exchange->params);
+
+    if ((pool_create(exchange->params.self, size, &exchange->pool) != 0) ||
+        (memory_init(&exchange->memory, exchange->pool, size) != 0)) {
+        return -1;
+    }
+    exchange->peers =
+        calloc(exchange->params.num_workers, sizeof(*exchange->peers));
+    if (exchange->peers == NULL) {
+        return complain("out of memory for %u peers",
+                        exchange->params.num_workers);
+    }
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+        if ((i != exchange->params.self) &&
+            (exchange_peer_init(exchange, i) != 0)) {
+            return -1;
+        }
+    }
+    return exchange_arrivals_init(exchange);
+}
+
+int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
+{
+    exchange_t *exchange = calloc(1, sizeof(*exchange));
+
+    if (exchange == NULL) {
+        return complain("out of memory");
+    }
+    exchange->params = *params;
+    if (exchange_init(exchange) != 0) {
+        exchange_destroy(exchange);
+        return -1;
+    }
+    *exchange_p = exchange;
+    return 0;
+}
+
+static void exchange_free(exchange_t *exchange)
+{
+    exchange_note_t *note;
+
+    while ((note = exchange_note_get(exchange)) != NULL) {
+        free(note);
+    }
+    for (unsigned i = 0; i < EXCHANGE_ARRIVALS_MAX; i++) {
+        arrival_destroy(exchange->arrivals[i]);
+    }
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+        for (unsigned j = 0; j < EXCHANGE_BATCHES_PER_PEER; j++) {
+            if (exchange->peers != NULL) {
+                batch_destroy(exchange->peers[i].all[j]);
+            }
+        }
+    }
+    free(exchange->peers);
+    free(exchange);
+}
+
+void exchange_destroy(exchange_t *exchange)
+{
+    if (exchange == NULL) {
+        return;
+    }
+    /* What ends now is no failure to complain about. */
+    exchange->failed = true;
+    ucxpool_address_release(exchange->address);
+    /* Registered memory may still be read by a peer: it goes with the pool,
+     * which asks for the batches back. */
+    ucxpool_destroy(exchange->pool);
+    if (!exchange->memory.is_registered) {
+        memory_cleanup(&exchange->memory);
+    }
+    exchange_free(exchange);
+}
+
+int exchange_address(exchange_t *exchange, const void **address_p,
+                     size_t *length_p)
+{
+    if ((exchange->address == NULL) &&
+        (ucxpool_address_get(exchange->pool, &exchange->address,
+                             &exchange->address_length) != UCXPOOL_OK)) {
+        return complain("cannot get the pool's address: %s",
+                        ucxpool_error_detail());
+    }
+    *address_p = exchange->address;
+    *length_p  = exchange->address_length;
+    return 0;
+}
+
+int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
+                     size_t length)
+{
+    ucxpool_channel_params_t params = {0};
+    char                     name[32];
+
+    snprintf(name, sizeof(name), "worker-%u", peer);
+    params.field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
+                            UCXPOOL_CHANNEL_PARAM_FIELD_NAME;
+    params.address        = address;
+    params.address_length = length;
+    params.name           = name;
+    if (ucxpool_channel_create(exchange->pool, &params,
+                               &exchange->peers[peer].channel) != UCXPOOL_OK) {
+        return complain("cannot make a channel to worker %u: %s", peer,
+                        ucxpool_error_detail());
+    }
+    return 0;
+}
+
+void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
+                          unsigned peer, const char *what, const char *detail)
+{
+    if (exchange->failed) {
+        return;
+    }
+    exchange->failed    = true;
+    exchange->lost_peer = (status == UCXPOOL_ERR_PEER_LOST) ||
+                          (status == UCXPOOL_ERR_CLOSED) ||
+                          (status == UCXPOOL_ERR_CANCELED);
+    complain("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
+             detail);
+}
+
+void exchange_fail_request(exchange_t *exchange,
+                                  ucxpool_request_t *request, unsigned peer,
+                                  const char *what)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr);
+    exchange_fail(exchange, attr.status, peer, what, attr.detail);
+}
+
+/* A peer that went away is noticed even when nothing is under way to it. */
+static void exchange_watch(exchange_t *exchange)
+{
+    ucxpool_channel_attr_t attr;
+
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+        if (exchange->peers[i].channel == NULL) {
+            continue;
+        }
+        ucxpool_channel_query(exchange->peers[i].channel, &attr);
+        if (attr.state == UCXPOOL_CHANNEL_FAILED) {
+            exchange_fail(exchange, attr.status, i, "lost", attr.reason);
+        } else if ((attr.state == UCXPOOL_CHANNEL_CLOSED) &&
+                   !exchange->peers[i].has_ended) {
+            exchange_fail(exchange, UCXPOOL_ERR_CLOSED, i, "lost",
+                          "it left before it had sent everything");
+        }
+    }
+}
+
+int exchange_progress(exchange_t *exchange)
+{
+    uint64_t since = stopwatch_now();
+
+    ucxpool_progress(exchange->pool);
+    exchange_take(exchange);
+    stopwatch_add(&exchange->times.transfer_ns, since);
+    exchange_watch(exchange);
+    return exchange->failed ? -1 : 0;
+}
+
+void exchange_wait(exchange_t *exchange, uint64_t timeout_ns)
+{
+    uint64_t since = stopwatch_now();
+
+    ucxpool_wait(exchange->pool, timeout_ns);
+    stopwatch_add(&exchange->times.wait_ns, since);
+}
+
+bool exchange_is_over(const exchange_t *exchange)
+{
+    const exchange_peer_t *peer;
+
+    if ((exchange->notes_pending > 0) || (exchange->num_receiving > 0) ||
+        (exchange->num_taken > 0) || (exchange->ready != NULL)) {
+        return false;
+    }
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+        peer = &exchange->peers[i];
+        if ((i != exchange->params.self) &&
+            (!peer->has_ended || (peer->pending > 0) ||
+             (peer->batches_received != peer->batches_expected))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+unsigned exchange_notes_pending(const exchange_t *exchange)
+{
+    return exchange->notes_pending;
+}
+
+bool exchange_lost_peer(const exchange_t *exchange)
+{
+    return exchange->lost_peer;
+}
+
+int exchange_check(exchange_t *exchange)
+{
+    if (ucxpool_check(exchange->pool) != UCXPOOL_OK) {
+        return complain("the pool of worker %u lost count of its blocks: %s",
+                        exchange->params.self, ucxpool_error_detail());
+    }
+    return 0;
+}
+
+void exchange_times_get(const exchange_t *exchange, exchange_times_t *times_p)
+{
+    *times_p = exchange->times;
+}
+
+void exchange_stats_get(exchange_t *exchange, ucxpool_stats_t *stats_p)
+{
+    ucxpool_stats_get(exchange->pool, stats_p);
+}
+
+unsigned exchange_count_wire(const exchange_t *exchange, ucxpool_wire_t wire)
+{
+    ucxpool_channel_attr_t attr;
+    unsigned               count = 0;
+
+    for (unsigned i = 0; i < exchange->params.num_workers; i++) {
+        if (exchange->peers[i].channel != NULL) {
+            ucxpool_channel_query(exchange->peers[i].channel, &attr);
+            count += attr.wire == wire;
+        }
+    }
+    return count;
+}

@@ -1,0 +1,225 @@
+/* The receiving side of the exchange. */
+#include <config.h>
+
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/exchange_inside.h"
+#include "tools/shuffle/stopwatch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+unsigned exchange_num_arrivals(const exchange_params_t *params)
+{
+    unsigned n = 2 * (params->num_workers - 1);
+
+    n = n < EXCHANGE_ARRIVALS_MIN ? EXCHANGE_ARRIVALS_MIN : n;
+    return n > EXCHANGE_ARRIVALS_MAX ? EXCHANGE_ARRIVALS_MAX : n;
+}
+
+size_t exchange_arrival_size(const batch_shape_t *shape)
+{
+    return shape->arena_size + shape->max_chunks * sizeof(batch_entry_t);
+}
+
+int exchange_arrivals_init(exchange_t *exchange)
+{
+    const batch_shape_t *shape = exchange->params.shape;
+    size_t               size  = exchange_arrival_size(shape);
+    arrival_t           *arrival;
+
+    exchange->ready_end = &exchange->ready;
+    exchange->notes_end = &exchange->notes;
+    for (unsigned i = 0; i < exchange_num_arrivals(&exchange->params); i++) {
+        arrival = arrival_create(memory_take(&exchange->memory, size), size,
+                                 shape->max_chunks);
+        if (arrival == NULL) {
+            return -1;
+        }
+        arrival->context      = exchange;
+        arrival->next         = exchange->idle;
+        exchange->idle        = arrival;
+        exchange->arrivals[i] = arrival;
+    }
+    return 0;
+}
+
+static void exchange_arrival_idle(exchange_t *exchange, arrival_t *arrival)
+{
+    arrival_reset(arrival);
+    arrival->next  = exchange->idle;
+    exchange->idle = arrival;
+}
+
+static void exchange_batch_received(ucxpool_request_t *request,
+                                    ucxpool_status_t status, void *arg)
+{
+    arrival_t  *arrival  = arg;
+    exchange_t *exchange = arrival->context;
+
+    exchange->num_receiving--;
+    if (status != UCXPOOL_OK) {
+        exchange_fail_request(exchange, request, arrival->source,
+                              "cannot receive from");
+        exchange_arrival_idle(exchange, arrival);
+        return;
+    }
+    exchange->times.batches_received++;
+    exchange->times.bytes_received += arrival->length;
+    exchange->peers[arrival->source].batches_received++;
+    arrival->next        = NULL;
+    *exchange->ready_end = arrival;
+    exchange->ready_end  = &arrival->next;
+}
+
+static void exchange_take_batch(exchange_t *exchange,
+                                ucxpool_message_t *message,
+                                const ucxpool_message_attr_t *attr,
+                                const exchange_header_t *header)
+{
+    arrival_t               *arrival = exchange->idle;
+    ucxpool_request_params_t params  = {0};
+    ucxpool_segment_t        segment;
+    ucxpool_status_t         status;
+    char                    *memory;
+
+    if ((header->count > UINT32_MAX) ||
+        (arrival_prepare(arrival, header->source, attr->length,
+                         (uint32_t)header->count, &memory) != 0)) {
+        exchange_fail(exchange, UCXPOOL_ERR_LIMIT, header->source,
+                      "cannot receive from", complaint_text());
+        ucxpool_message_refuse(message, complaint_text());
+        return;
+    }
+    exchange->idle      = arrival->next;
+    segment.address     = memory;
+    segment.length      = attr->length;
+    params.field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    params.callback     = exchange_batch_received;
+    params.callback_arg = arrival;
+    exchange->num_receiving++;
+    status = ucxpool_message_recv(message, &segment, 1, &params, NULL);
+    if (status != UCXPOOL_OK) {
+        exchange->num_receiving--;
+        exchange_fail(exchange, status, header->source, "cannot receive from",
+                      ucxpool_error_detail());
+        ucxpool_message_refuse(message, "the receiver failed");
+        exchange_arrival_idle(exchange, arrival);
+    }
+}
+
+static void exchange_take_note(exchange_t *exchange, unsigned source,
+                               const void *data, size_t length)
+{
+    exchange_note_t *note = calloc(1, sizeof(*note));
+
+    if (note == NULL) {
+        exchange_fail(exchange, UCXPOOL_ERR_NO_MEMORY, source,
+                      "cannot receive from", "out of memory for a note");
+        return;
+    }
+    note->source = source;
+    note->length = (uint32_t)length;
+    memcpy(note->data, data, length);
+    *exchange->notes_end = note;
+    exchange->notes_end  = &note->next;
+}
+
+/* Messages without a payload: all they say is in the metadata. */
+static void exchange_take_small(exchange_t *exchange,
+                                ucxpool_message_t *message,
+                                const ucxpool_message_attr_t *attr,
+                                const exchange_header_t *header)
+{
+    exchange_peer_t *peer = &exchange->peers[header->source];
+
+    if (header->kind == EXCHANGE_END) {
+        peer->has_ended        = true;
+        peer->batches_expected = header->count;
+    } else {
+        exchange_take_note(exchange, header->source,
+                           (const char *)attr->metadata + sizeof(*header),
+                           attr->metadata_length - sizeof(*header));
+    }
+    if (ucxpool_message_recv(message, NULL, 0, NULL, NULL) != UCXPOOL_OK) {
+        exchange_fail(exchange, UCXPOOL_ERR_IO, header->source,
+                      "cannot receive from", ucxpool_error_detail());
+        ucxpool_message_refuse(message, "the receiver failed");
+    }
+}
+
+static bool exchange_header_is_sound(const exchange_t *exchange,
+                                     const ucxpool_message_attr_t *attr,
+                                     exchange_header_t *header_p)
+{
+    if (attr->metadata_length < sizeof(*header_p)) {
+        return false;
+    }
+    memcpy(header_p, attr->metadata, sizeof(*header_p));
+    if ((header_p->source >= exchange->params.num_workers) ||
+        (attr->metadata_length > sizeof(*header_p) + EXCHANGE_NOTE_SIZE)) {
+        return false;
+    }
+    return (header_p->kind == EXCHANGE_BATCH) ||
+           (((header_p->kind == EXCHANGE_END) ||
+             (header_p->kind == EXCHANGE_NOTE)) &&
+            (attr->length == 0));
+}
+
+void exchange_take(exchange_t *exchange)
+{
+    ucxpool_message_t     *message;
+    ucxpool_message_attr_t attr;
+    exchange_header_t      header;
+
+    /* Without an idle arrival messages wait with their senders. */
+    while ((exchange->idle != NULL) && !exchange->failed &&
+           (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) ==
+            UCXPOOL_OK)) {
+        ucxpool_message_query(message, &attr);
+        if (!exchange_header_is_sound(exchange, &attr, &header)) {
+            exchange_fail(exchange, UCXPOOL_ERR_PROTOCOL,
+                          exchange->params.self,
+                          "nonsense was sent to", "is every worker of the "
+                          "same version?");
+            ucxpool_message_refuse(message, "not a message of this tool");
+        } else if (header.kind == EXCHANGE_BATCH) {
+            exchange_take_batch(exchange, message, &attr, &header);
+        } else {
+            exchange_take_small(exchange, message, &attr, &header);
+        }
+    }
+}
+
+arrival_t *exchange_arrival_get(exchange_t *exchange)
+{
+    arrival_t *arrival = exchange->ready;
+
+    if (arrival == NULL) {
+        return NULL;
+    }
+    exchange->ready = arrival->next;
+    if (exchange->ready == NULL) {
+        exchange->ready_end = &exchange->ready;
+    }
+    exchange->num_taken++;
+    return arrival;
+}
+
+void exchange_arrival_release(exchange_t *exchange, arrival_t *arrival)
+{
+    exchange->num_taken--;
+    exchange_arrival_idle(exchange, arrival);
+}
+
+exchange_note_t *exchange_note_get(exchange_t *exchange)
+{
+    exchange_note_t *note = exchange->notes;
+
+    if (note != NULL) {
+        exchange->notes = note->next;
+        if (exchange->notes == NULL) {
+            exchange->notes_end = &exchange->notes;
+        }
+    }
+    return note;
+}

@@ -1,0 +1,27 @@
+#include <config.h>
+
+#include "tools/shuffle/job.h"
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+
+/* A batch that fits the processor's cache is copied twice as fast. */
+#define JOB_BATCH_SIZE MIB
+/* With many partitions, what goes to a file at a time should not be tiny. */
+#define JOB_BATCH_SLOT (16 * KIB)
+/* Of all batches of a worker. */
+#define JOB_BATCHES_SIZE (64 * MIB)
+#define JOB_BATCH_MIN    (64 * KIB)
+
+void job_batch_shape(const job_t *job, batch_shape_t *shape_p)
+{
+    uint32_t num_slots =
+        (job->num_partitions + job->num_workers - 1) / job->num_workers;
+    size_t most = JOB_BATCHES_SIZE / (3 * (size_t)job->num_workers);
+    size_t size = num_slots * JOB_BATCH_SLOT;
+
+    size = size < JOB_BATCH_SIZE ? JOB_BATCH_SIZE : size;
+    size = size > most ? most : size;
+    size = size < JOB_BATCH_MIN ? JOB_BATCH_MIN : size;
+    batch_shape_init(shape_p, num_slots, size);
+}

@@ -1,0 +1,36 @@
+/*
+ * The launcher: who started one process per worker, on one host or several
+ * (mpirun, srun), and introduces them to each other through PMIx.
+ *
+ * launcher_pmix.c does it; launcher_none.c is built where PMIx is missing.
+ */
+#ifndef SHUFFLE_LAUNCHER_H
+#define SHUFFLE_LAUNCHER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct launcher {
+    unsigned rank;
+    unsigned num_ranks;
+    void    *inside;
+} launcher_t;
+
+/* Whether this process was started by one. */
+bool launcher_is_present(void);
+
+/* All return -1 with a complaint. */
+
+int launcher_init(launcher_t *launcher);
+
+/* Show a card to all others, and wait until all have shown theirs. */
+int launcher_show(launcher_t *launcher, const void *card, size_t length);
+
+/* The card of another, to be released by free(). */
+int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
+                  size_t *length_p);
+
+/* Say good-bye. */
+void launcher_cleanup(launcher_t *launcher);
+
+#endif

@@ -1,0 +1,123 @@
+/* The launcher by way of PMIx. */
+#include <config.h>
+
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/launcher.h"
+
+#include <pmix.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAUNCHER_KEY "ucxpool.shuffle"
+
+bool launcher_is_present(void)
+{
+    return (getenv("PMIX_RANK") != NULL) || (getenv("PMI_RANK") != NULL);
+}
+
+static int launcher_complain(const char *what, pmix_status_t status)
+{
+    return complain("cannot %s the other workers: %s", what,
+                    PMIx_Error_string(status));
+}
+
+int launcher_init(launcher_t *launcher)
+{
+    pmix_proc_t  *self = malloc(sizeof(*self));
+    pmix_proc_t   all;
+    pmix_value_t *value;
+    pmix_status_t status;
+
+    if (self == NULL) {
+        return complain("out of memory");
+    }
+    if (getenv("PMIX_RANK") == NULL) {
+        complain("the launcher does not speak PMIx: use the mpirun of Open "
+                 "MPI, or srun --mpi=pmix");
+        goto err_free;
+    }
+    status = PMIx_Init(self, NULL, 0);
+    if (status != PMIX_SUCCESS) {
+        launcher_complain("meet", status);
+        goto err_free;
+    }
+    PMIX_PROC_CONSTRUCT(&all);
+    PMIX_LOAD_PROCID(&all, self->nspace, PMIX_RANK_WILDCARD);
+    status = PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
+    if (status != PMIX_SUCCESS) {
+        launcher_complain("count", status);
+        goto err_finalize;
+    }
+    launcher->rank      = self->rank;
+    launcher->num_ranks = value->data.uint32;
+    launcher->inside    = self;
+    PMIX_VALUE_RELEASE(value);
+    return 0;
+
+err_finalize:
+    PMIx_Finalize(NULL, 0);
+err_free:
+    free(self);
+    return -1;
+}
+
+int launcher_show(launcher_t *launcher, const void *card, size_t length)
+{
+    bool          collect = true;
+    pmix_value_t  value;
+    pmix_info_t   info;
+    pmix_status_t status;
+
+    PMIX_VALUE_CONSTRUCT(&value);
+    value.type          = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = (char *)card;
+    value.data.bo.size  = length;
+    status              = PMIx_Put(PMIX_GLOBAL, LAUNCHER_KEY, &value);
+    if (status == PMIX_SUCCESS) {
+        status = PMIx_Commit();
+    }
+    if (status != PMIX_SUCCESS) {
+        return launcher_complain("tell", status);
+    }
+    PMIX_INFO_CONSTRUCT(&info);
+    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+    status = PMIx_Fence(NULL, 0, &info, 1);
+    PMIX_INFO_DESTRUCT(&info);
+    return status == PMIX_SUCCESS ? 0 : launcher_complain("meet", status);
+}
+
+int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
+                  size_t *length_p)
+{
+    const pmix_proc_t *self = launcher->inside;
+    pmix_proc_t        peer;
+    pmix_value_t      *value;
+    pmix_status_t      status;
+    int                result = 0;
+
+    PMIX_PROC_CONSTRUCT(&peer);
+    PMIX_LOAD_PROCID(&peer, self->nspace, rank);
+    status = PMIx_Get(&peer, LAUNCHER_KEY, NULL, 0, &value);
+    if (status != PMIX_SUCCESS) {
+        return launcher_complain("hear from", status);
+    }
+    if (value->type != PMIX_BYTE_OBJECT) {
+        result = complain("worker %u shows nothing that can be read", rank);
+    } else {
+        *length_p = value->data.bo.size;
+        *card_p   = malloc(*length_p + 1);
+        if (*card_p == NULL) {
+            result = complain("out of memory");
+        } else {
+            memcpy(*card_p, value->data.bo.bytes, *length_p);
+        }
+    }
+    PMIX_VALUE_RELEASE(value);
+    return result;
+}
+
+void launcher_cleanup(launcher_t *launcher)
+{
+    PMIx_Finalize(NULL, 0);
+    free(launcher->inside);
+}

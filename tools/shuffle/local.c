@@ -1,0 +1,232 @@
+#include <config.h>
+
+#include "tools/shuffle/local.h"
+#include "tools/shuffle/bar.h"
+#include "tools/shuffle/crew.h"
+#include "tools/shuffle/stopwatch.h"
+#include "tools/shuffle/verdict.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define LOCAL_BAR_MS 100
+/* A worker that was told to end has this long; it needs much less. */
+#define LOCAL_GRACE_NS 10000000000u
+
+typedef struct local {
+    const job_t   *job;
+    result_t      *results;
+    crew_t         crew;
+    bar_t          bar;
+    struct pollfd *polls; /* by worker, then the signals */
+    int            signal_fd;
+    sigset_t       old_mask;
+    unsigned       num_ready;
+    unsigned       num_done;
+    bool           has_failed;
+    uint64_t       failed_at;
+    int            signal_number;             /* that ended the run      */
+    char           complaint[COMPLAINT_SIZE]; /* of the main process, "" */
+} local_t;
+
+static int local_signals_init(local_t *local)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t         mask;
+
+    sigemptyset(&mask);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        sigaddset(&mask, signals[i]);
+    }
+    sigprocmask(SIG_BLOCK, &mask, &local->old_mask);
+    local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (local->signal_fd < 0) {
+        complain("cannot make a signal descriptor: %s", strerror(errno));
+        sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
+        return -1;
+    }
+    return 0;
+}
+
+static void local_signals_cleanup(local_t *local)
+{
+    close(local->signal_fd);
+    sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
+}
+
+static void local_fail(local_t *local)
+{
+    if (!local->has_failed) {
+        local->has_failed = true;
+        local->failed_at  = stopwatch_now();
+        crew_tell(&local->crew, BOARD_ABORT);
+    }
+}
+
+/* The cause is in the main process: keep its complaint. */
+static void local_fail_here(local_t *local)
+{
+    if (!local->has_failed) {
+        strcpy(local->complaint, complaint_text());
+    }
+    local_fail(local);
+}
+
+static void local_take_signal(local_t *local)
+{
+    struct signalfd_siginfo info;
+
+    if (read(local->signal_fd, &info, sizeof(info)) != sizeof(info)) {
+        return;
+    }
+    /* Asked a second time: no more patience. */
+    if (local->signal_number != 0) {
+        crew_kill(&local->crew);
+    }
+    local->signal_number = (int)info.ssi_signo;
+    local_fail(local);
+}
+
+static void local_compare(local_t *local)
+{
+    result_t sum;
+
+    for (unsigned i = 0; i < local->job->num_workers; i++) {
+        local->results[i] = local->crew.board[i].result;
+    }
+    verdict_sum(local->results, local->job->num_workers, &sum);
+    if (verdict_check(&sum) != 0) {
+        local_fail_here(local);
+    } else {
+        crew_tell(&local->crew, BOARD_LEAVE);
+    }
+}
+
+static void local_take_word(local_t *local, unsigned index)
+{
+    char word = crew_hear(&local->crew, index);
+
+    if (word == BOARD_READY) {
+        if (++local->num_ready == local->job->num_workers) {
+            crew_tell(&local->crew, BOARD_GO);
+        }
+    } else if (word == BOARD_DONE) {
+        if ((++local->num_done == local->job->num_workers) &&
+            !local->has_failed) {
+            local_compare(local);
+        }
+    } else if ((word == BOARD_FAILED) ||
+               (local->num_done < local->job->num_workers) ||
+               (local->crew.members[index].status != 0)) {
+        local_fail(local);
+    }
+}
+
+static void local_draw(local_t *local)
+{
+    uint64_t bytes_read    = 0;
+    uint64_t bytes_written = 0;
+
+    for (unsigned i = 0; i < local->job->num_workers; i++) {
+        const progress_t *progress = &local->crew.board[i].progress;
+
+        bytes_read += progress_get(&progress->bytes_read);
+        bytes_written += progress_get(&progress->bytes_written);
+    }
+    bar_draw(&local->bar, bytes_read, bytes_written);
+}
+
+/* Wait for something, and take it. */
+static void local_turn(local_t *local)
+{
+    unsigned num_workers = local->job->num_workers;
+    bool     needs_time  = local->bar.is_shown || local->has_failed;
+
+    for (unsigned i = 0; i < num_workers; i++) {
+        local->polls[i].fd      = local->crew.members[i].socket;
+        local->polls[i].events  = POLLIN;
+        local->polls[i].revents = 0;
+    }
+    local->polls[num_workers].fd     = local->signal_fd;
+    local->polls[num_workers].events = POLLIN;
+    if (poll(local->polls, num_workers + 1, needs_time ? LOCAL_BAR_MS : -1) <
+        0) {
+        return;
+    }
+    local_take_signal(local);
+    for (unsigned i = 0; i < num_workers; i++) {
+        if (local->polls[i].revents != 0) {
+            local_take_word(local, i);
+        }
+    }
+    local_draw(local);
+    if (local->has_failed &&
+        (stopwatch_now() - local->failed_at > LOCAL_GRACE_NS)) {
+        crew_kill(&local->crew);
+    }
+}
+
+static void local_work(local_t *local)
+{
+    bar_init(&local->bar, local->job->inputs.size);
+    if (crew_start(&local->crew) != 0) {
+        local_fail_here(local);
+    }
+    while (local->crew.num_alive > 0) {
+        local_turn(local);
+    }
+    bar_clear(&local->bar);
+}
+
+static int local_end(local_t *local)
+{
+    const job_t *job = local->job;
+    output_set_t all = {0, 1, job->num_partitions};
+
+    if (!local->has_failed && (output_commit(&job->folder, &all) == 0)) {
+        return 0;
+    }
+    if (!local->has_failed) {
+        strcpy(local->complaint, complaint_text());
+    }
+    output_discard(&job->folder, &all);
+    if (local->signal_number != 0) {
+        return local->signal_number;
+    }
+    if (local->complaint[0] != '\0') {
+        return complain("%s", local->complaint);
+    }
+    return crew_complain(&local->crew);
+}
+
+int local_run(const job_t *job, result_t *results)
+{
+    local_t local  = {0};
+    int     result = -1;
+
+    local.job     = job;
+    local.results = results;
+    local.polls   = calloc(job->num_workers + 1, sizeof(*local.polls));
+    if (local.polls == NULL) {
+        return complain("out of memory for %u workers", job->num_workers);
+    }
+    if (crew_init(&local.crew, job) != 0) {
+        goto err_free;
+    }
+    if (local_signals_init(&local) != 0) {
+        goto err_crew_cleanup;
+    }
+    local_work(&local);
+    result = local_end(&local);
+    local_signals_cleanup(&local);
+err_crew_cleanup:
+    crew_cleanup(&local.crew);
+err_free:
+    free(local.polls);
+    return result;
+}

@@ -1,0 +1,166 @@
+/*
+ * ucxpool_shuffle: partition record files by a key, through the pool.
+ */
+#include <config.h>
+
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/job.h"
+#include "tools/shuffle/launcher.h"
+#include "tools/shuffle/local.h"
+#include "tools/shuffle/options.h"
+#include "tools/shuffle/pool.h"
+#include "tools/shuffle/ranks.h"
+#include "tools/shuffle/stopwatch.h"
+#include "tools/shuffle/summary.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum status {
+    STATUS_DONE   = 0,
+    STATUS_FAILED = 1,
+    STATUS_USAGE  = 2
+} status_t;
+
+static status_t main_fail(status_t status)
+{
+    fprintf(stderr, "ucxpool_shuffle: %s\n", complaint_text());
+    if (status == STATUS_USAGE) {
+        fprintf(stderr, "Try 'ucxpool_shuffle --help'.\n");
+    }
+    return status;
+}
+
+static unsigned main_count_processors(void)
+{
+    cpu_set_t set;
+    int       count = 1;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        count = CPU_COUNT(&set);
+    }
+    return count < 64 ? (unsigned)count : 64;
+}
+
+/* Everything that can be checked before a process is started. */
+static int main_init_job(const options_t *options, job_t *job)
+{
+    job->num_partitions = options->num_partitions != 0 ?
+                              options->num_partitions :
+                              job->num_workers;
+    job->field          = options->field;
+    job->compare_memcpy = options->compare_memcpy;
+    if (inputs_init(&job->inputs, options->files, options->num_files,
+                    options->delimiter) != 0) {
+        return -1;
+    }
+    if (output_folder_open(&job->folder, options->folder) != 0) {
+        inputs_cleanup(&job->inputs);
+        return -1;
+    }
+    return 0;
+}
+
+static int main_print(const options_t *options, const summary_t *summary)
+{
+    if (options->json) {
+        summary_print_json(summary, stdout);
+    } else {
+        summary_print_text(summary, stdout);
+    }
+    if ((fflush(stdout) != 0) || ferror(stdout)) {
+        return complain("the partitions are complete, but the summary could "
+                        "not be printed: %s",
+                        strerror(errno));
+    }
+    return 0;
+}
+
+/* As if nobody had caught the signal: the shell sees how we ended. */
+static status_t main_raise(int signal_number)
+{
+    fprintf(stderr, "ucxpool_shuffle: ended by %s, nothing was written\n",
+            strsignal(signal_number));
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    return STATUS_FAILED;
+}
+
+static status_t main_run(const options_t *options, launcher_t *launcher)
+{
+    uint64_t  since = stopwatch_now();
+    summary_t summary;
+    result_t *results;
+    job_t     job = {0};
+    int       result;
+
+    job.num_workers = launcher != NULL ? launcher->num_ranks :
+                      options->num_workers != 0 ? options->num_workers :
+                                                  main_count_processors();
+    results = calloc(job.num_workers, sizeof(*results));
+    if (results == NULL) {
+        complain("out of memory for %u workers", job.num_workers);
+        return main_fail(STATUS_FAILED);
+    }
+    if (main_init_job(options, &job) != 0) {
+        free(results);
+        return main_fail(STATUS_FAILED);
+    }
+    result = launcher != NULL ? ranks_run(&job, launcher, results) :
+                                local_run(&job, results);
+    if ((result == 0) && ((launcher == NULL) || (launcher->rank == 0))) {
+        summary.job        = &job;
+        summary.results    = results;
+        summary.elapsed_ns = stopwatch_now() - since;
+        result             = main_print(options, &summary);
+    }
+    output_folder_close(&job.folder);
+    inputs_cleanup(&job.inputs);
+    free(results);
+    if (result > 0) {
+        return main_raise(result);
+    }
+    return result == 0 ? STATUS_DONE : main_fail(STATUS_FAILED);
+}
+
+static status_t main_run_launched(const options_t *options)
+{
+    launcher_t launcher;
+    status_t   status;
+
+    if (options->num_workers != 0) {
+        complain("-w is not for use under a launcher: it starts the workers");
+        return main_fail(STATUS_USAGE);
+    }
+    if (launcher_init(&launcher) != 0) {
+        return main_fail(STATUS_FAILED);
+    }
+    status = main_run(options, &launcher);
+    launcher_cleanup(&launcher);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    options_t options;
+
+    switch (options_parse(&options, argc, argv)) {
+    case OPTIONS_SHOWN:
+        return STATUS_DONE;
+    case OPTIONS_WRONG:
+        return main_fail(STATUS_USAGE);
+    case OPTIONS_RUN:
+        break;
+    }
+    if (pool_check_settings() != 0) {
+        return main_fail(STATUS_USAGE);
+    }
+    if (launcher_is_present()) {
+        return main_run_launched(&options);
+    }
+    return main_run(&options, NULL);
+}

@@ -1,0 +1,158 @@
+#include <config.h>
+
+#include "tools/shuffle/options.h"
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/field.h"
+#include "tools/shuffle/output.h"
+
+#include <ucxpool/version.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX_WORKERS 256u
+#define OPTIONS_MAX_FIELD   1000000u
+
+enum {
+    OPTION_JSON = 256,
+    OPTION_MEMCPY
+};
+
+static const struct option options_long[] = {
+    {"workers", required_argument, NULL, 'w'},
+    {"partitions", required_argument, NULL, 'p'},
+    {"delimiter", required_argument, NULL, 'd'},
+    {"field", required_argument, NULL, 'k'},
+    {"output", required_argument, NULL, 'o'},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"memcpy", no_argument, NULL, OPTION_MEMCPY},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
+};
+
+static const char options_help[] =
+    "usage: ucxpool_shuffle [-w WORKERS] [-p PARTITIONS] [-d DELIMITER]\n"
+    "                       [-k FIELD] [--json] -o DIR FILE...\n"
+    "\n"
+    "Partition the records (lines) of files by a key field. Workers exchange\n"
+    "the records through libucxpool; records with equal keys end in the same\n"
+    "file DIR/part-NNNNN.\n"
+    "\n"
+    "  -w, --workers=N      worker processes (default: one per processor)\n"
+    "  -p, --partitions=N   partitions (default: as many as workers)\n"
+    "  -d, --delimiter=C    what parts the fields: one character, 'tab', or\n"
+    "                       'blank' for runs of blanks (default: by suffix:\n"
+    "                       .tbl '|', .csv ',', .tsv .tab tab,\n"
+    "                       .passwd .group ':', .txt .log blank)\n"
+    "  -k, --field=N        number of the key field, from 1 (default: 1)\n"
+    "  -o, --output=DIR     output folder, empty or to be created\n"
+    "      --json           print the summary as JSON\n"
+    "      --memcpy         also time a plain copy of the bytes transferred\n"
+    "  -h, --help           print this help\n"
+    "  -V, --version        print the version\n"
+    "\n"
+    "Under mpirun or srun (PMIx) each process is one worker, and -w is not\n"
+    "given. Settings of the pool: UCXPOOL_*, see ucxpool_info -c.\n"
+    "Exit status: 0 done, 1 failed, 2 wrong usage.\n";
+
+/* A number from 1 to `most`. */
+static int options_number(const char *name, const char *text, unsigned most,
+                          unsigned *number_p)
+{
+    char         *end;
+    unsigned long number;
+
+    errno  = 0;
+    number = strtoul(text, &end, 10);
+    if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') || (errno != 0) ||
+        (number < 1) || (number > most)) {
+        return complain("%s '%s': must be a number from 1 to %u", name, text,
+                        most);
+    }
+    *number_p = (unsigned)number;
+    return 0;
+}
+
+static int options_delimiter(options_t *options, const char *text)
+{
+    options->delimiter = field_delimiter_parse(text);
+    if (options->delimiter == FIELD_UNKNOWN) {
+        return complain("-d '%s': must be one character, 'tab' or 'blank'",
+                        text);
+    }
+    return 0;
+}
+
+/* One option. Returns -1 with a complaint. */
+static int options_take(options_t *options, int option, char **argv)
+{
+    switch (option) {
+    case 'w':
+        return options_number("-w", optarg, OPTIONS_MAX_WORKERS,
+                              &options->num_workers);
+    case 'p':
+        return options_number("-p", optarg, OUTPUT_MAX_PARTITIONS,
+                              &options->num_partitions);
+    case 'k':
+        return options_number("-k", optarg, OPTIONS_MAX_FIELD,
+                              &options->field);
+    case 'd':
+        return options_delimiter(options, optarg);
+    case 'o':
+        options->folder = optarg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case OPTION_MEMCPY:
+        options->compare_memcpy = true;
+        return 0;
+    case ':':
+        return complain("option '%s' needs a value", argv[optind - 1]);
+    default:
+        return complain("option '%s' is unknown or takes no value",
+                        argv[optind - 1]);
+    }
+}
+
+static int options_check(const options_t *options)
+{
+    if ((options->folder == NULL) || (options->folder[0] == '\0')) {
+        return complain("name an output folder with -o");
+    }
+    if (options->num_files == 0) {
+        return complain("name at least one input file");
+    }
+    return 0;
+}
+
+options_outcome_t options_parse(options_t *options, int argc, char **argv)
+{
+    int option;
+
+    memset(options, 0, sizeof(*options));
+    options->delimiter = FIELD_UNKNOWN;
+    options->field     = 1;
+    while ((option = getopt_long(argc, argv, ":w:p:d:k:o:hV", options_long,
+                                 NULL)) != -1) {
+        if (option == 'h') {
+            fputs(options_help, stdout);
+            return OPTIONS_SHOWN;
+        }
+        if (option == 'V') {
+            printf("ucxpool_shuffle (libucxpool) %s\n",
+                   ucxpool_version_string());
+            return OPTIONS_SHOWN;
+        }
+        if (options_take(options, option, argv) != 0) {
+            return OPTIONS_WRONG;
+        }
+    }
+    options->files     = argv + optind;
+    options->num_files = (size_t)(argc - optind);
+    return options_check(options) == 0 ? OPTIONS_RUN : OPTIONS_WRONG;
+}

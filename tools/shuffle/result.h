@@ -1,0 +1,22 @@
+/*
+ * What one worker did.
+ */
+#ifndef SHUFFLE_RESULT_H
+#define SHUFFLE_RESULT_H
+
+#include "tools/shuffle/exchange.h"
+#include "tools/shuffle/tally.h"
+
+typedef struct result {
+    tally_t          in;  /* records read                                  */
+    tally_t          out; /* records written, counted from what was written */
+    uint64_t         num_added; /* newlines that a last line lacked        */
+    uint64_t         elapsed_ns;
+    uint64_t         memcpy_ns; /* to copy bytes_received once; 0: not asked */
+    exchange_times_t times;
+    unsigned         num_map; /* peers by wire */
+    unsigned         num_ucx;
+    ucxpool_stats_t  stats;
+} result_t;
+
+#endif

@@ -1,0 +1,248 @@
+#include <config.h>
+
+#include "tools/shuffle/summary.h"
+#include "tools/shuffle/verdict.h"
+
+#include <inttypes.h>
+
+static const char *const summary_modes[UCXPOOL_MODE_LAST] = {
+    "eager", "map_packed", "map_inplace", "ucx_packed", "ucx_inplace",
+};
+
+static double summary_seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+static double summary_megabytes(uint64_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
+/* Megabytes per second. */
+static double summary_rate(uint64_t bytes, uint64_t ns)
+{
+    return ns > 0 ? (double)bytes * 1e3 / (double)ns : 0.0;
+}
+
+static const char *summary_wire(const result_t *result)
+{
+    if ((result->num_map > 0) && (result->num_ucx > 0)) {
+        return "both";
+    }
+    if (result->num_map > 0) {
+        return "map";
+    }
+    return result->num_ucx > 0 ? "ucx" : "none";
+}
+
+/* --- text --------------------------------------------------------------- */
+
+static void summary_text_workers(const summary_t *summary, FILE *stream)
+{
+    const result_t *result;
+
+    fprintf(stream,
+            "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s %13s\n", "worker",
+            "read MB", "written MB", "sent MB", "recv MB", "transfer s",
+            "wait s", "wire", "registrations");
+    for (unsigned i = 0; i < summary->job->num_workers; i++) {
+        result = &summary->results[i];
+        fprintf(stream,
+                "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s %4" PRIu64
+                " +%" PRIu64 " later\n",
+                i, summary_megabytes(result->in.bytes),
+                summary_megabytes(result->out.bytes),
+                summary_megabytes(result->times.bytes_sent),
+                summary_megabytes(result->times.bytes_received),
+                summary_seconds(result->times.transfer_ns),
+                summary_seconds(result->times.wait_ns), summary_wire(result),
+                result->stats.registrations,
+                result->stats.registrations_after_start);
+    }
+}
+
+/* Where the bytes of all workers went by. */
+static void summary_text_modes(const summary_t *summary, FILE *stream)
+{
+    for (int mode = 0; mode < UCXPOOL_MODE_LAST; mode++) {
+        ucxpool_traffic_t sum = {0, 0};
+
+        for (unsigned i = 0; i < summary->job->num_workers; i++) {
+            sum.bytes += summary->results[i].stats.sent[mode].bytes;
+            sum.fragments += summary->results[i].stats.sent[mode].fragments;
+        }
+        if (sum.bytes > 0) {
+            fprintf(stream, "  %s: %.1f MB in %" PRIu64 " operations\n",
+                    summary_modes[mode], summary_megabytes(sum.bytes),
+                    sum.fragments);
+        }
+    }
+}
+
+static void summary_text_transfer(const summary_t *summary,
+                                  const result_t *sum, FILE *stream)
+{
+    uint64_t bytes = sum->times.bytes_received;
+
+    if (summary->job->num_workers == 1) {
+        return;
+    }
+    fprintf(stream,
+            "Between workers: %.1f MB in %" PRIu64 " batches; %.3f s of all "
+            "workers' time in transfer calls (%.0f MB/s)\n",
+            summary_megabytes(bytes), sum->times.batches_received,
+            summary_seconds(sum->times.transfer_ns),
+            summary_rate(bytes, sum->times.transfer_ns));
+    if (sum->memcpy_ns > 0) {
+        fprintf(stream,
+                "  memcpy of the same bytes: %.3f s; the transfer takes %.2f "
+                "times that\n",
+                summary_seconds(sum->memcpy_ns),
+                (double)sum->times.transfer_ns / (double)sum->memcpy_ns);
+    }
+    summary_text_modes(summary, stream);
+}
+
+void summary_print_text(const summary_t *summary, FILE *stream)
+{
+    const job_t *job = summary->job;
+    result_t     sum;
+
+    verdict_sum(summary->results, job->num_workers, &sum);
+    fprintf(stream,
+            "%" PRIu64 " records, %.1f MB, from %zu file%s into %" PRIu32
+            " partition%s in %s: %.3f s (%.0f MB/s), %u worker%s\n",
+            sum.in.records, summary_megabytes(sum.in.bytes),
+            job->inputs.num_files, job->inputs.num_files == 1 ? "" : "s",
+            job->num_partitions, job->num_partitions == 1 ? "" : "s",
+            job->folder.path, summary_seconds(summary->elapsed_ns),
+            summary_rate(sum.in.bytes, summary->elapsed_ns), job->num_workers,
+            job->num_workers == 1 ? "" : "s");
+    fprintf(stream,
+            "Checked: %" PRIu64 " records, %" PRIu64 " bytes, checksum %016"
+            PRIx64 " read and written\n",
+            sum.out.records, sum.out.bytes, sum.out.checksum);
+    if (sum.num_added > 0) {
+        fprintf(stream, "Newlines added to last lines that had none: %" PRIu64
+                "\n", sum.num_added);
+    }
+    summary_text_transfer(summary, &sum, stream);
+    summary_text_workers(summary, stream);
+}
+
+/* --- JSON --------------------------------------------------------------- */
+
+static void summary_json_string(const char *text, FILE *stream)
+{
+    fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if ((c == '"') || (c == '\\')) {
+            fprintf(stream, "\\%c", c);
+        } else if (c < 0x20) {
+            fprintf(stream, "\\u%04x", c);
+        } else {
+            fputc(c, stream);
+        }
+    }
+    fputc('"', stream);
+}
+
+static void summary_json_tally(const char *name, const tally_t *tally,
+                               FILE *stream)
+{
+    fprintf(stream,
+            "\"%s\": {\"records\": %" PRIu64 ", \"bytes\": %" PRIu64
+            ", \"checksum\": \"%016" PRIx64 "\"}",
+            name, tally->records, tally->bytes, tally->checksum);
+}
+
+static void summary_json_transfer(const result_t *result, FILE *stream)
+{
+    const exchange_times_t *times = &result->times;
+
+    fprintf(stream,
+            "\"transfer\": {\"bytes_sent\": %" PRIu64
+            ", \"bytes_received\": %" PRIu64 ", \"batches_sent\": %" PRIu64
+            ", \"batches_received\": %" PRIu64
+            ", \"seconds\": %.6f, \"wait_seconds\": %.6f, "
+            "\"memcpy_seconds\": ",
+            times->bytes_sent, times->bytes_received, times->batches_sent,
+            times->batches_received, summary_seconds(times->transfer_ns),
+            summary_seconds(times->wait_ns));
+    if (result->memcpy_ns > 0) {
+        fprintf(stream, "%.6f}", summary_seconds(result->memcpy_ns));
+    } else {
+        fprintf(stream, "null}");
+    }
+}
+
+static void summary_json_traffic(const char *name,
+                                 const ucxpool_traffic_t *traffic, FILE *stream)
+{
+    fprintf(stream, "\"%s\": {", name);
+    for (int mode = 0; mode < UCXPOOL_MODE_LAST; mode++) {
+        fprintf(stream,
+                "%s\"%s\": {\"bytes\": %" PRIu64 ", \"fragments\": %" PRIu64
+                "}",
+                mode > 0 ? ", " : "", summary_modes[mode], traffic[mode].bytes,
+                traffic[mode].fragments);
+    }
+    fputc('}', stream);
+}
+
+static void summary_json_worker(const result_t *result, unsigned index,
+                                FILE *stream)
+{
+    const ucxpool_stats_t *stats = &result->stats;
+
+    fprintf(stream, "{\"worker\": %u, ", index);
+    summary_json_tally("input", &result->in, stream);
+    fprintf(stream, ", ");
+    summary_json_tally("output", &result->out, stream);
+    fprintf(stream, ", \"seconds\": %.6f, ",
+            summary_seconds(result->elapsed_ns));
+    summary_json_transfer(result, stream);
+    fprintf(stream, ", \"wire\": \"%s\", ", summary_wire(result));
+    summary_json_traffic("sent", stats->sent, stream);
+    fprintf(stream, ", ");
+    summary_json_traffic("received", stats->received, stream);
+    fprintf(stream,
+            ", \"registered_bytes\": %" PRIu64 ", \"registrations\": %" PRIu64
+            ", \"registrations_after_start\": %" PRIu64
+            ", \"copies_avoided_bytes\": %" PRIu64
+            ", \"blocked_seconds\": %.6f, \"allocations\": %" PRIu64 "}",
+            stats->registered_bytes, stats->registrations,
+            stats->registrations_after_start, stats->copies_avoided_bytes,
+            summary_seconds(stats->blocked_ns), stats->allocations);
+}
+
+void summary_print_json(const summary_t *summary, FILE *stream)
+{
+    const job_t *job = summary->job;
+    result_t     sum;
+
+    verdict_sum(summary->results, job->num_workers, &sum);
+    fprintf(stream, "{\"output_folder\": ");
+    summary_json_string(job->folder.path, stream);
+    fprintf(stream,
+            ", \"workers\": %u, \"partitions\": %" PRIu32
+            ", \"files\": %zu, \"field\": %u, \"seconds\": %.6f, ",
+            job->num_workers, job->num_partitions, job->inputs.num_files,
+            job->field, summary_seconds(summary->elapsed_ns));
+    summary_json_tally("input", &sum.in, stream);
+    fprintf(stream, ", ");
+    summary_json_tally("output", &sum.out, stream);
+    fprintf(stream, ", \"newlines_added\": %" PRIu64 ", ", sum.num_added);
+    summary_json_transfer(&sum, stream);
+    fprintf(stream, ", \"registrations_after_start\": %" PRIu64
+            ", \"by_worker\": [",
+            sum.stats.registrations_after_start);
+    for (unsigned i = 0; i < job->num_workers; i++) {
+        fprintf(stream, "%s", i > 0 ? ", " : "");
+        summary_json_worker(&summary->results[i], i, stream);
+    }
+    fprintf(stream, "]}\n");
+}

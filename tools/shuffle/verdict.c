@@ -1,0 +1,49 @@
+#include <config.h>
+
+#include "tools/shuffle/verdict.h"
+#include "tools/shuffle/complaint.h"
+
+#include <string.h>
+
+static void verdict_add_times(exchange_times_t *sum,
+                              const exchange_times_t *times)
+{
+    sum->transfer_ns += times->transfer_ns;
+    sum->wait_ns += times->wait_ns;
+    sum->bytes_sent += times->bytes_sent;
+    sum->bytes_received += times->bytes_received;
+    sum->batches_sent += times->batches_sent;
+    sum->batches_received += times->batches_received;
+}
+
+void verdict_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
+{
+    memset(sum_p, 0, sizeof(*sum_p));
+    for (unsigned i = 0; i < num_workers; i++) {
+        tally_add(&sum_p->in, &results[i].in);
+        tally_add(&sum_p->out, &results[i].out);
+        verdict_add_times(&sum_p->times, &results[i].times);
+        sum_p->num_added += results[i].num_added;
+        sum_p->memcpy_ns += results[i].memcpy_ns;
+        sum_p->num_map += results[i].num_map;
+        sum_p->num_ucx += results[i].num_ucx;
+        sum_p->stats.registrations_after_start +=
+            results[i].stats.registrations_after_start;
+    }
+}
+
+int verdict_check(const result_t *sum)
+{
+    if (tally_is_equal(&sum->in, &sum->out)) {
+        return 0;
+    }
+    return complain("the output differs from the input: %llu records, %llu "
+                    "bytes, checksum %016llx were read, but %llu records, "
+                    "%llu bytes, checksum %016llx written",
+                    (unsigned long long)sum->in.records,
+                    (unsigned long long)sum->in.bytes,
+                    (unsigned long long)sum->in.checksum,
+                    (unsigned long long)sum->out.records,
+                    (unsigned long long)sum->out.bytes,
+                    (unsigned long long)sum->out.checksum);
+}

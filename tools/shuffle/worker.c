@@ -1,0 +1,354 @@
+#include <config.h>
+
+#include "tools/shuffle/worker.h"
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/field.h"
+#include "tools/shuffle/memory.h"
+#include "tools/shuffle/splitter.h"
+#include "tools/shuffle/stopwatch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Read at a time: what stays in the processor's cache. */
+#define WORKER_BUFFER_SIZE ((size_t)256 * 1024)
+/* How long to sleep before looking again whether to end. */
+#define WORKER_WAIT_NS 20000000u
+/* More than the processor's cache holds. */
+#define WORKER_MEMCPY_SIZE ((size_t)64 * 1024 * 1024)
+
+typedef struct worker {
+    worker_params_t params;
+    const job_t    *job;
+    exchange_t     *exchange;
+    batch_shape_t   shape;
+    char           *own_arena;
+    batch_t        *own;   /* for the worker's own partitions      */
+    batch_t       **open;  /* by target: being filled, or NULL     */
+    splitter_t      splitter;
+    output_t        output;
+    tally_t         in;
+    tally_t         out;
+} worker_t;
+
+/* --- what arrives ------------------------------------------------------- */
+
+static int worker_write(worker_t *worker, const chunk_t *chunk)
+{
+    if (chunk->partition % worker->job->num_workers != worker->params.index) {
+        return complain("worker %u got a chunk of partition %u, which is not "
+                        "its own",
+                        worker->params.index, chunk->partition);
+    }
+    if ((chunk_count(chunk, worker->job->num_partitions, &worker->out) != 0) ||
+        (output_append(&worker->output, chunk->partition, chunk->bytes,
+                       chunk->num_bytes) != 0)) {
+        return -1;
+    }
+    progress_add(&worker->params.progress->bytes_written, chunk->num_bytes);
+    return 0;
+}
+
+static int worker_write_chunks(worker_t *worker, const chunk_t *chunks,
+                               uint32_t num_chunks)
+{
+    for (uint32_t i = 0; i < num_chunks; i++) {
+        if (worker_write(worker, &chunks[i]) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int worker_write_arrivals(worker_t *worker)
+{
+    arrival_t *arrival;
+    int        result;
+
+    while ((arrival = exchange_arrival_get(worker->exchange)) != NULL) {
+        result = arrival_parse(arrival);
+        if (result == 0) {
+            result = worker_write_chunks(worker, arrival->chunks,
+                                         arrival->num_chunks);
+        }
+        exchange_arrival_release(worker->exchange, arrival);
+        if (result != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* One look at everything that is not reading. */
+static int worker_turn(worker_t *worker)
+{
+    if (worker->params.interrupt(worker->params.interrupt_arg) != 0) {
+        return -1;
+    }
+    if (worker->exchange == NULL) {
+        return 0;
+    }
+    if (exchange_progress(worker->exchange) != 0) {
+        return -1;
+    }
+    return worker_write_arrivals(worker);
+}
+
+static int worker_wait(worker_t *worker)
+{
+    exchange_wait(worker->exchange, WORKER_WAIT_NS);
+    return worker_turn(worker);
+}
+
+/* --- what is read ------------------------------------------------------- */
+
+/* The batch of a target that takes records now. NULL with a complaint. */
+static batch_t *worker_batch(worker_t *worker, unsigned target)
+{
+    batch_t *batch = worker->open[target];
+
+    if (batch != NULL) {
+        return batch;
+    }
+    if (target == worker->params.index) {
+        batch = worker->own;
+        batch_reset(batch, target);
+    } else {
+        while ((batch = exchange_batch_get(worker->exchange, target)) ==
+               NULL) {
+            if (worker_wait(worker) != 0) {
+                return NULL;
+            }
+        }
+    }
+    worker->open[target] = batch;
+    return batch;
+}
+
+static int worker_flush(worker_t *worker, unsigned target)
+{
+    batch_t *batch = worker->open[target];
+
+    worker->open[target] = NULL;
+    if ((batch == NULL) || (batch->num_chunks == 0)) {
+        return 0;
+    }
+    if (target == worker->params.index) {
+        return worker_write_chunks(worker, batch->chunks, batch->num_chunks);
+    }
+    return exchange_post(worker->exchange, batch);
+}
+
+static int worker_append(worker_t *worker, uint64_t hash, const char *record,
+                         size_t length)
+{
+    uint32_t partition = hash_partition(hash, worker->job->num_partitions);
+    unsigned target    = partition % worker->job->num_workers;
+    uint32_t slot      = partition / worker->job->num_workers;
+    batch_t *batch;
+    int      result;
+
+    for (;;) {
+        batch = worker_batch(worker, target);
+        if (batch == NULL) {
+            return -1;
+        }
+        result = batch_append(batch, slot, partition, hash, record, length);
+        if (result != 0) {
+            return result < 0 ? -1 : 0;
+        }
+        if (worker_flush(worker, target) != 0) {
+            return -1;
+        }
+    }
+}
+
+static int worker_complain_field(const worker_t *worker, const span_t *span,
+                                 const char *record, size_t length)
+{
+    char   excerpt[41];
+    size_t shown = length < sizeof(excerpt) - 1 ? length : sizeof(excerpt) - 1;
+
+    for (size_t i = 0; i < shown; i++) {
+        excerpt[i] = (record[i] >= ' ') && (record[i] <= '~') ? record[i] : '?';
+    }
+    excerpt[shown] = '\0';
+    return complain("the record at byte %llu of '%s' has no field %u (it "
+                    "begins with '%s'): mend it, or give another -k or -d",
+                    (unsigned long long)(span->offset +
+                                         (uint64_t)(record - span->data)),
+                    span->file->path, worker->job->field, excerpt);
+}
+
+static int worker_take_span(worker_t *worker, const span_t *span)
+{
+    const field_rule_t rule = {span->file->delimiter, worker->job->field};
+    const char        *at   = span->data;
+    const char        *end  = at + span->length;
+    const char        *newline;
+    field_key_t        key;
+    size_t             length;
+
+    for (; at < end; at = newline + 1) {
+        newline = memchr(at, '\n', (size_t)(end - at));
+        length  = (size_t)(newline + 1 - at);
+        if (!field_find(&rule, at, length - 1, &key)) {
+            return worker_complain_field(worker, span, at, length - 1);
+        }
+        tally_record(&worker->in, at, length);
+        if (worker_append(worker,
+                          hash_bytes(key.data, key.length, HASH_SEED_KEY), at,
+                          length) != 0) {
+            return -1;
+        }
+    }
+    progress_add(&worker->params.progress->bytes_read, span->length);
+    return 0;
+}
+
+static int worker_read(worker_t *worker)
+{
+    span_t span;
+    int    result;
+
+    while ((result = splitter_next(&worker->splitter, &span)) > 0) {
+        if ((worker_take_span(worker, &span) != 0) ||
+            (worker_turn(worker) != 0)) {
+            return -1;
+        }
+    }
+    if (result < 0) {
+        return -1;
+    }
+    for (unsigned i = 0; i < worker->job->num_workers; i++) {
+        if (worker_flush(worker, i) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* --- all of it ---------------------------------------------------------- */
+
+static int worker_init(worker_t *worker, const worker_params_t *params)
+{
+    const job_t *job = params->job;
+    output_set_t set = job_partitions(job, params->index);
+
+    memset(worker, 0, sizeof(*worker));
+    worker->params   = *params;
+    worker->job      = job;
+    worker->exchange = params->exchange;
+    job_batch_shape(job, &worker->shape);
+    if (splitter_init(&worker->splitter, &job->inputs,
+                      inputs_begin(&job->inputs, params->index,
+                                   job->num_workers),
+                      inputs_begin(&job->inputs, params->index + 1,
+                                   job->num_workers),
+                      WORKER_BUFFER_SIZE) != 0) {
+        return -1;
+    }
+    worker->own_arena =
+        aligned_alloc(64, memory_round(worker->shape.arena_size));
+    worker->open = calloc(job->num_workers, sizeof(*worker->open));
+    if ((worker->own_arena == NULL) || (worker->open == NULL)) {
+        return complain("out of memory for %zu bytes of batches",
+                        worker->shape.arena_size);
+    }
+    worker->own = batch_create(&worker->shape, worker->own_arena);
+    if (worker->own == NULL) {
+        return -1;
+    }
+    return output_init(&worker->output, &job->folder, &set);
+}
+
+static void worker_cleanup(worker_t *worker)
+{
+    output_cleanup(&worker->output);
+    batch_destroy(worker->own);
+    free(worker->open);
+    free(worker->own_arena);
+    splitter_cleanup(&worker->splitter);
+}
+
+/* The last batches, both ways. */
+static int worker_drain(worker_t *worker)
+{
+    if (worker->exchange == NULL) {
+        return 0;
+    }
+    if ((exchange_end(worker->exchange) != 0) || (worker_turn(worker) != 0)) {
+        return -1;
+    }
+    while (!exchange_is_over(worker->exchange)) {
+        if (worker_wait(worker) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/*
+ * For comparison: how long the plain copy of as many bytes takes, in pieces of
+ * the size of a batch, from memory that is not in the cache.
+ */
+static uint64_t worker_time_memcpy(const worker_t *worker, uint64_t num_bytes)
+{
+    size_t   piece  = worker->shape.arena_size;
+    size_t   pieces = WORKER_MEMCPY_SIZE / piece + 1;
+    char    *source = malloc(piece * pieces);
+    char    *target = malloc(piece);
+    uint64_t since;
+    uint64_t total = 0;
+
+    if ((source != NULL) && (target != NULL)) {
+        memset(source, 1, piece * pieces);
+        memset(target, 2, piece);
+        since = stopwatch_now();
+        for (uint64_t done = 0; done < num_bytes; done += piece) {
+            memcpy(target, source + done / piece % pieces * piece,
+                   num_bytes - done < piece ? num_bytes - done : piece);
+            /* The copy must not be left out. */
+            __asm__ volatile("" : : "r"(target) : "memory");
+        }
+        stopwatch_add(&total, since);
+    }
+    free(source);
+    free(target);
+    return total;
+}
+
+static void worker_report(const worker_t *worker, result_t *result)
+{
+    result->in        = worker->in;
+    result->out       = worker->out;
+    result->num_added = worker->splitter.num_added;
+    if (worker->exchange == NULL) {
+        return;
+    }
+    exchange_times_get(worker->exchange, &result->times);
+    exchange_stats_get(worker->exchange, &result->stats);
+    result->num_map = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_MAP);
+    result->num_ucx = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_UCX);
+    if (worker->job->compare_memcpy) {
+        result->memcpy_ns =
+            worker_time_memcpy(worker, result->times.bytes_received);
+    }
+}
+
+int worker_run(const worker_params_t *params, result_t *result_p)
+{
+    uint64_t since = stopwatch_now();
+    worker_t worker;
+    int      result = -1;
+
+    memset(result_p, 0, sizeof(*result_p));
+    if ((worker_init(&worker, params) == 0) && (worker_read(&worker) == 0) &&
+        (worker_drain(&worker) == 0) && (output_finish(&worker.output) == 0)) {
+        stopwatch_add(&result_p->elapsed_ns, since);
+        worker_report(&worker, result_p);
+        result = 0;
+    }
+    worker_cleanup(&worker);
+    return result;
+}
