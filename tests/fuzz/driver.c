@@ -1,0 +1,46 @@
+/*
+ * Runs a fuzz target over the files named, once each. Where the build has
+ * --enable-fuzzers, libFuzzer's main() takes its place.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The data has memory of exactly its size, so that a checker sees each byte
+ * that is read behind it. */
+static void run_file(const char *path)
+{
+    FILE    *file = fopen(path, "rb");
+    uint8_t *data;
+    long     size;
+
+    if ((file == NULL) || (fseek(file, 0, SEEK_END) != 0) ||
+        ((size = ftell(file)) < 0) || (fseek(file, 0, SEEK_SET) != 0)) {
+        perror(path);
+        exit(EXIT_FAILURE);
+    }
+    data = malloc((size_t)size);
+    if (((data == NULL) && (size != 0)) ||
+        (fread(data, 1, (size_t)size, file) != (size_t)size)) {
+        perror(path);
+        exit(EXIT_FAILURE);
+    }
+    fclose(file);
+    LLVMFuzzerTestOneInput(data, (size_t)size);
+    free(data);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s FILE...\n", argv[0]);
+        return 2;
+    }
+    for (int i = 1; i < argc; i++) {
+        run_file(argv[i]);
+    }
+    printf("%d inputs\n", argc - 1);
+    return EXIT_SUCCESS;
+}
