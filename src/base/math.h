@@ -11,6 +11,7 @@
 #define base_add(_a, _b, _result_p) (!__builtin_add_overflow(_a, _b, _result_p))
 #define base_mul(_a, _b, _result_p) (!__builtin_mul_overflow(_a, _b, _result_p))
 
+/* Each argument is evaluated twice. */
 #define base_min(_a, _b) ((_a) < (_b) ? (_a) : (_b))
 #define base_max(_a, _b) ((_a) > (_b) ? (_a) : (_b))
 

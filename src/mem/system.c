@@ -87,14 +87,17 @@ static size_t group_available(const group_version_t *version, const char *group)
     return limit - base_min(limit, usage);
 }
 
-/* The least that a group and the groups it lies in have left. */
+/* The least that a group and the groups it lies in have left. The name is cut
+ * on the way. */
 static size_t groups_available(const group_version_t *version, char *group)
 {
     size_t available = SIZE_MAX;
+    size_t left;
     char  *slash;
 
     for (;;) {
-        available = base_min(available, group_available(version, group));
+        left      = group_available(version, group);
+        available = base_min(available, left);
         slash     = strrchr(group, '/');
         if (slash == NULL) {
             return available;
@@ -107,6 +110,7 @@ static size_t control_groups_available(void)
 {
     FILE  *file      = fopen("/proc/self/cgroup", "re");
     size_t available = SIZE_MAX;
+    size_t left;
     char   line[PATH_MAX];
 
     if (file == NULL) {
@@ -120,10 +124,9 @@ static size_t control_groups_available(void)
             char                  *prefix  = strstr(line, version->prefix);
 
             if (prefix != NULL) {
-                available = base_min(
-                    available,
-                    groups_available(version,
-                                     prefix + strlen(version->prefix)));
+                left = groups_available(version,
+                                        prefix + strlen(version->prefix));
+                available = base_min(available, left);
             }
         }
     }

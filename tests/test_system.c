@@ -1,0 +1,197 @@
+/* What the machine has, read from files that a test makes up. */
+#include <config.h>
+
+#include "mem/system.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+typedef struct made_up {
+    const char *path;
+    const char *text;
+} made_up_t;
+
+/* The machine: files that are not listed do not exist. */
+static const made_up_t *files;
+
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+    for (const made_up_t *file = files; file->path != NULL; file++) {
+        if (strcmp(file->path, path) == 0) {
+            return fmemopen((void *)(uintptr_t)file->text, strlen(file->text),
+                            "r");
+        }
+    }
+    errno = ENOENT;
+    return NULL;
+}
+
+static mem_system_t query(const made_up_t *machine)
+{
+    mem_system_t system;
+
+    files = machine;
+    mem_system_query(&system);
+    return system;
+}
+
+#define MEMINFO \
+    { \
+        "/proc/meminfo", "MemTotal:       8388608 kB\n" \
+                         "MemFree:         100000 kB\n" \
+                         "MemAvailable:   1048576 kB\n" \
+                         "HugePages_Total:      9\n" \
+                         "HugePages_Free:       7\n" \
+                         "HugePages_Rsvd:       2\n" \
+                         "Hugepagesize:       2048 kB\n" \
+    }
+
+START_TEST(a_machine_without_proc_has_base_pages_and_no_known_limit)
+{
+    static const made_up_t machine[] = {{NULL, NULL}};
+    mem_system_t           system    = query(machine);
+
+    ck_assert_uint_eq(system.available, SIZE_MAX);
+    ck_assert_uint_gt(system.page_size, 0);
+    ck_assert_uint_eq(system.huge_page_size, 0);
+    ck_assert_uint_eq(system.huge_pages_free, 0);
+    ck_assert_uint_eq(system.transparent_size, 0);
+}
+END_TEST
+
+START_TEST(memory_is_what_is_available_and_not_what_is_free)
+{
+    static const made_up_t machine[] = {MEMINFO, {NULL, NULL}};
+
+    ck_assert_uint_eq(query(machine).available, 1024 * MIB);
+}
+END_TEST
+
+START_TEST(huge_pages_that_are_promised_are_not_free)
+{
+    static const made_up_t machine[] = {MEMINFO, {NULL, NULL}};
+    mem_system_t           system    = query(machine);
+
+    ck_assert_uint_eq(system.huge_page_size, 2 * MIB);
+    ck_assert_uint_eq(system.huge_pages_free, 5);
+}
+END_TEST
+
+START_TEST(the_kernels_own_large_pages_have_a_size)
+{
+    static const made_up_t machine[] = {
+        {"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"},
+        {NULL, NULL}};
+
+    ck_assert_uint_eq(query(machine).transparent_size, 2 * MIB);
+}
+END_TEST
+
+START_TEST(a_size_that_is_no_power_of_two_is_none)
+{
+    static const made_up_t machine[] = {
+        {"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "0\n"},
+        {"/proc/meminfo", "Hugepagesize:       1000 kB\n"},
+        {NULL, NULL}};
+    mem_system_t system = query(machine);
+
+    ck_assert_uint_eq(system.transparent_size, 0);
+    ck_assert_uint_eq(system.huge_page_size, 0);
+}
+END_TEST
+
+START_TEST(a_control_group_limits_and_its_page_cache_does_not_count)
+{
+    static const made_up_t machine[] = {
+        MEMINFO,
+        {"/proc/self/cgroup", "0::/a\n"},
+        {"/sys/fs/cgroup/a/memory.max", "104857600\n"},
+        {"/sys/fs/cgroup/a/memory.current", "62914560\n"},
+        {"/sys/fs/cgroup/a/memory.stat",
+         "anon 1\ninactive_anon 5\nactive_file 1048576\n"
+         "inactive_file 2097152\n"},
+        {NULL, NULL}};
+
+    /* 100 - (60 - 1 - 2) */
+    ck_assert_uint_eq(query(machine).available, 43 * MIB);
+}
+END_TEST
+
+START_TEST(the_narrowest_of_the_groups_around_it_limits)
+{
+    static const made_up_t machine[] = {
+        MEMINFO,
+        {"/proc/self/cgroup", "0::/a/b/c\n"},
+        {"/sys/fs/cgroup/a/b/c/memory.max", "max\n"},
+        {"/sys/fs/cgroup/a/b/c/memory.current", "1\n"},
+        {"/sys/fs/cgroup/a/b/memory.max", "52428800\n"},
+        {"/sys/fs/cgroup/a/b/memory.current", "10485760\n"},
+        {"/sys/fs/cgroup/a/memory.max", "104857600\n"},
+        {"/sys/fs/cgroup/a/memory.current", "10485760\n"},
+        {NULL, NULL}};
+
+    ck_assert_uint_eq(query(machine).available, 40 * MIB);
+}
+END_TEST
+
+START_TEST(a_container_sees_its_limit_at_the_root)
+{
+    static const made_up_t machine[] = {
+        MEMINFO,
+        {"/proc/self/cgroup", "5:cpu:/docker/x\n4:memory:/docker/x\n0::/\n"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "20971520\n"},
+        {"/sys/fs/cgroup/memory/memory.usage_in_bytes", "10485760\n"},
+        {"/sys/fs/cgroup/memory/memory.stat",
+         "total_inactive_file 1048576\ntotal_active_file 0\n"},
+        {NULL, NULL}};
+
+    ck_assert_uint_eq(query(machine).available, 11 * MIB);
+}
+END_TEST
+
+START_TEST(a_group_over_its_limit_has_nothing_left)
+{
+    static const made_up_t machine[] = {
+        MEMINFO,
+        {"/proc/self/cgroup", "0::/\n"},
+        {"/sys/fs/cgroup/memory.max", "1048576\n"},
+        {"/sys/fs/cgroup/memory.current", "2097152\n"},
+        {NULL, NULL}};
+
+    ck_assert_uint_eq(query(machine).available, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("system");
+    TCase   *tcase = tcase_create("system");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase,
+                   a_machine_without_proc_has_base_pages_and_no_known_limit);
+    tcase_add_test(tcase, memory_is_what_is_available_and_not_what_is_free);
+    tcase_add_test(tcase, huge_pages_that_are_promised_are_not_free);
+    tcase_add_test(tcase, the_kernels_own_large_pages_have_a_size);
+    tcase_add_test(tcase, a_size_that_is_no_power_of_two_is_none);
+    tcase_add_test(tcase,
+                   a_control_group_limits_and_its_page_cache_does_not_count);
+    tcase_add_test(tcase, the_narrowest_of_the_groups_around_it_limits);
+    tcase_add_test(tcase, a_container_sees_its_limit_at_the_root);
+    tcase_add_test(tcase, a_group_over_its_limit_has_nothing_left);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
