@@ -150,6 +150,7 @@ typedef struct ucxpool_channel_attr {
     ucxpool_t              *pool;
 } ucxpool_channel_attr_t;
 
+/* The state of a channel, its wire, and the reasons of both. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p);
 

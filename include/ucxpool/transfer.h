@@ -167,6 +167,7 @@ typedef struct ucxpool_message_attr {
     ucxpool_channel_t *channel;      /* NULL when it has been closed since    */
 } ucxpool_message_attr_t;
 
+/* What is known of a message before it is received. */
 void ucxpool_message_query(const ucxpool_message_t *message,
                            ucxpool_message_attr_t *attr_p);
 
@@ -224,6 +225,7 @@ typedef struct ucxpool_request_attr {
     ucxpool_channel_t *channel;         /* NULL when not known or closed      */
 } ucxpool_request_attr_t;
 
+/* How a request stands, and the message it moves. */
 void ucxpool_request_query(const ucxpool_request_t *request,
                            ucxpool_request_attr_t *attr_p);
 

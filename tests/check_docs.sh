@@ -1,0 +1,38 @@
+#!/bin/sh
+# Doxygen makes pages of the public headers and finds no function without its
+# documentation.
+set -eu
+
+if ! command -v doxygen >/dev/null; then
+    echo 'doxygen is not installed'
+    exit 77
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# warnings < DOXYFILE - what Doxygen says against functions.
+warnings() {
+    { cat; echo "OUTPUT_DIRECTORY = $dir"; echo 'SHOW_FILES = YES'; } |
+        (cd "$top_builddir" && doxygen - 2>&1) |
+        grep -E '\(function\) .* is not documented|argument .* not found|error' ||
+        true
+}
+
+# A check that cannot fail proves nothing.
+mkdir "$dir/include"
+printf '/* The file. */\n\nint ucxpool_planted(void);\n' >"$dir/include/planted.h"
+found=$({ cat "$top_builddir/docs/Doxyfile"; echo "INPUT = $dir/include"; } |
+    warnings | grep -c ucxpool_planted) || true
+if [ "$found" -ne 1 ]; then
+    echo "a planted function without documentation was found $found times"
+    exit 1
+fi
+
+found=$(warnings <"$top_builddir/docs/Doxyfile")
+if [ -n "$found" ]; then
+    echo "$found"
+    exit 1
+fi
+pages=$(find "$dir/html" -name '*_8h.html' | wc -l)
+echo "$pages headers have their pages"
+[ "$pages" -ge 8 ]
