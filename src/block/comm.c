@@ -340,8 +340,9 @@ bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
 
 bool block_comm_has_block(const block_comm_t *comm, uint32_t index)
 {
-    return atomic_load_explicit(&comm->owners[index], memory_order_acquire) !=
-           NULL;
+    return (index < block_pool_num_blocks(comm->pool)) &&
+           (atomic_load_explicit(&comm->owners[index], memory_order_relaxed) !=
+            NULL);
 }
 
 void block_comm_hold(block_comm_buffer_t *buffer)
@@ -349,7 +350,8 @@ void block_comm_hold(block_comm_buffer_t *buffer)
     uint64_t before = atomic_fetch_add_explicit(&buffer->state, 1,
                                                 memory_order_relaxed);
 
-    assert(before + 1 != FREED);
+    /* A buffer that is freed and not busy is gone. */
+    assert(before != FREED);
     (void)before;
 }
 

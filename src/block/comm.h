@@ -62,7 +62,7 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address);
 bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
                      mem_piece_t *piece_p, block_comm_buffer_t **buffer_p);
 
-/* Does a block belong to a buffer that is not freed? */
+/* Is there such a block, and does it belong to a buffer that is not freed? */
 bool block_comm_has_block(const block_comm_t *comm, uint32_t index);
 
 /* One more, one fewer operation in flight on the buffer. */

@@ -320,6 +320,11 @@ ucxpool_status_t block_pool_check(const block_pool_t *pool)
     for (uint32_t i = 0; i < pool->num_blocks; i++) {
         unsigned state = atomic_load(&pool->states[i]);
 
+        if (state >= STATE_LAST) {
+            return base_error(UCXPOOL_ERR_PROTOCOL,
+                              "block %u is in state %u, which there is not", i,
+                              state);
+        }
         num_in_state[state]++;
         if (block_bitmap_test(pool->free_blocks, i) != (state == STATE_FREE)) {
             return base_error(UCXPOOL_ERR_PROTOCOL,
