@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/memcheck.h"
 #include "block/pool.h"
+#include "rounds.h"
 
 #include <ucxpool/status.h>
 
@@ -14,7 +15,8 @@
 
 #define BLOCK_SIZE  ((size_t)4096)
 #define NUM_THREADS 4
-#define NUM_ROUNDS  20000
+#define NUM_ROUNDS  200
+#define NUM_STEPS   100 /* of a round */
 
 /* --- doubles --------------------------------------------------------------- */
 
@@ -541,21 +543,76 @@ START_TEST(the_memory_of_a_destroyed_pool_can_be_touched)
 }
 END_TEST
 
-#ifdef BASE_MEMCHECK_ASAN
-START_TEST(a_free_block_is_poisoned)
+/* What the memory checker at hand says, if there is one. */
+static bool is_poisoned(const char *address)
 {
-    volatile char *block;
-    uint32_t       index;
+#ifdef BASE_MEMCHECK_ASAN
+    return __asan_address_is_poisoned(address) != 0;
+#elif defined(HAVE_VALGRIND_MEMCHECK_H)
+    unsigned char bits;
+
+    /* 3: some of it must not be touched. */
+    return VALGRIND_GET_VBITS(address, &bits, 1) == 3;
+#else
+    return false;
+#endif
+}
+
+/* Memory that no pool has: poisoned by hand, it shows whether one is there. */
+static bool has_checker(void)
+{
+    static char page[8] __attribute__((aligned(8)));
+    bool        is_there;
+
+    base_memcheck_poison(page, sizeof(page));
+    is_there = is_poisoned(page);
+    base_memcheck_unpoison(page, sizeof(page));
+    return is_there;
+}
+
+static void require_poison(uint32_t index, bool wanted)
+{
+    const char *block = block_pool_address(pool, index);
+
+    if (has_checker()) {
+        ck_assert_int_eq(is_poisoned(block), wanted);
+        ck_assert_int_eq(is_poisoned(block + BLOCK_SIZE - 1), wanted);
+    }
+}
+
+START_TEST(memory_checkers_watch_what_is_free)
+{
+    uint32_t index;
 
     create(1, 8, 25, 25);
-    index    = get(UCXPOOL_SHARE_USER);
-    block    = block_pool_address(pool, index);
-    block[0] = 1;
+    require_poison(0, true);
+    require_poison(7, true);
+    index = get(UCXPOOL_SHARE_USER);
+    require_poison(index, false);
+    require_poison(index + 1, true);
     block_pool_put(pool, UCXPOOL_SHARE_USER, index);
-    block[0] = 2; /* ends the process with ASan's exit status */
+    require_poison(index, true);
+    destroy();
 }
 END_TEST
-#endif
+
+START_TEST(memory_checkers_watch_what_is_quarantined_only_if_told)
+{
+    uint32_t index;
+
+    create(1, 8, 25, 25);
+    index = get(UCXPOOL_SHARE_USER);
+    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, index);
+    require_poison(index, false);
+    block_pool_poison(pool, index);
+    require_poison(index, true);
+    block_pool_release(pool, UCXPOOL_SHARE_USER, index);
+    require_poison(index, true);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), index);
+    require_poison(index, false);
+    destroy();
+}
+END_TEST
 
 /* --- threads --------------------------------------------------------------- */
 
@@ -610,7 +667,7 @@ static void *hammer(void *arg)
     uint32_t  random = (uint32_t)worker->id;
     uint32_t  indices[16];
 
-    for (int i = 0; i < NUM_ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         uint32_t num = 1 + next_random(&random) % 16;
 
         if ((worker->num_held + num <= 64) && (next_random(&random) & 1)) {
@@ -696,7 +753,7 @@ static void *get_and_put_one(void *arg)
     ucxpool_share_t share = *(ucxpool_share_t *)arg;
     uint32_t        index;
 
-    for (int i = 0; i < NUM_ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         /* As many threads as blocks in the share: there is always one. */
         ck_assert_int_eq(block_pool_get(pool, share, &index), UCXPOOL_OK);
         block_pool_put(pool, share, index);
@@ -799,9 +856,9 @@ static TCase *one_thread_tests(void)
     tcase_add_test(tcase, a_block_is_located_in_its_region);
     tcase_add_test(tcase, a_held_block_can_be_written_whole);
     tcase_add_test(tcase, the_memory_of_a_destroyed_pool_can_be_touched);
-#ifdef BASE_MEMCHECK_ASAN
-    tcase_add_exit_test(tcase, a_free_block_is_poisoned, 1);
-#endif
+    tcase_add_test(tcase, memory_checkers_watch_what_is_free);
+    tcase_add_test(tcase,
+                   memory_checkers_watch_what_is_quarantined_only_if_told);
     return tcase;
 }
 

@@ -4,12 +4,11 @@
 #include "base/config.h"
 #include "block/comm.h"
 #include "block/pieces.h"
-#include "block/ranges.h"
 #include "calls.h"
+#include "rounds.h"
 
 #include <check.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -296,6 +295,33 @@ START_TEST(several_stitched_buffers_do_not_mix)
 }
 END_TEST
 
+START_TEST(the_whole_share_can_be_stitched_two_by_two)
+{
+    char    *singles[NUM_USER];
+    unsigned first_half = NUM_USER / 2 / 2 * 2;
+
+    for (unsigned i = 0; i < NUM_USER; i++) {
+        singles[i] = alloc_blocks(1);
+    }
+    /* An even number of every second block, and then what lies between. */
+    for (unsigned i = 0; i < first_half; i++) {
+        free_buffer(singles[2 * i]);
+    }
+    for (unsigned i = 0; i < first_half; i += 2) {
+        ck_assert(!is_home(alloc_blocks(2)));
+    }
+    for (unsigned i = 0; i < first_half; i++) {
+        free_buffer(singles[2 * i + 1]);
+    }
+    for (unsigned i = 0; i < first_half; i += 2) {
+        ck_assert(!is_home(alloc_blocks(2)));
+    }
+    free_buffer(singles[2 * first_half]);
+    free_buffer(singles[2 * first_half + 1]);
+    require_counts(2, NUM_USER - 2, 0);
+}
+END_TEST
+
 START_TEST(small_blocks_on_large_pages_are_not_stitched)
 {
     void *address = &address;
@@ -355,6 +381,18 @@ START_TEST(the_ends_of_a_stitched_buffer_are_exact)
 }
 END_TEST
 
+START_TEST(a_stitched_buffer_is_not_found_where_its_blocks_lie)
+{
+    char                *buffer = alloc_stitched(2);
+    mem_piece_t          piece;
+    block_comm_buffer_t *found;
+
+    ck_assert(block_comm_find(comm, buffer, 1, &piece, &found));
+    ck_assert(!is_found((char *)regions.regions[piece.region].address +
+                        piece.offset));
+}
+END_TEST
+
 START_TEST(a_piece_starts_at_the_byte_and_is_not_longer_than_asked)
 {
     char                *buffer = alloc_stitched(2);
@@ -384,6 +422,8 @@ START_TEST(blocks_of_buffers_are_known)
     ck_assert(!block_comm_has_block(comm, NUM_BLOCKS - 2));
     free_buffer(run);
     ck_assert(!block_comm_has_block(comm, 2));
+    ck_assert(!block_comm_has_block(comm, NUM_BLOCKS));
+    ck_assert(!block_comm_has_block(comm, UINT32_MAX));
 }
 END_TEST
 
@@ -612,7 +652,8 @@ END_TEST
 
 /* --- at random ------------------------------------------------------------- */
 
-#define NUM_ROUNDS 3000
+#define NUM_ROUNDS 300
+#define NUM_STEPS  10 /* of a round */
 #define MAX_LIVE   16
 
 static uint32_t next_random(uint32_t *state)
@@ -651,7 +692,7 @@ START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
     uint64_t             num_in_zombies = 0;
     uint32_t             random         = 12345;
 
-    for (int i = 0; i < NUM_ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         model_t *model  = &models[next_random(&random) % MAX_LIVE];
         size_t   blocks = 0;
 
@@ -731,7 +772,7 @@ static void *use_buffers(void *arg)
     uint32_t id     = *(uint32_t *)arg;
     uint32_t random = id;
 
-    for (int i = 0; i < NUM_ROUNDS / 4; i++) {
+    for (unsigned i = 0; i < rounds(NUM_ROUNDS) * 3; i++) {
         size_t               length = 2 + next_random(&random) %
                                         (4 * block_size);
         void                *address;
@@ -780,8 +821,8 @@ static void *drop_one(void *arg)
 START_TEST(a_drop_that_races_with_the_free_releases_once)
 {
     scatter();
-    for (int i = 0; i < 100; i++) {
-        char                *address = alloc_blocks(1 + (unsigned)i % 4);
+    for (unsigned i = 0; i < rounds(100); i++) {
+        char                *address = alloc_blocks(1 + i % 4);
         block_comm_buffer_t *buffer  = find_buffer(address);
         pthread_t            thread;
 
@@ -791,83 +832,6 @@ START_TEST(a_drop_that_races_with_the_free_releases_once)
         pthread_join(thread, NULL);
         require_counts(NUM_USER / 2, NUM_USER - NUM_USER / 2, 0);
     }
-}
-END_TEST
-
-/* --- the table of ranges --------------------------------------------------- */
-
-#define RANGE(_i) ((void *)(uintptr_t)(0x10000 + (_i) * 0x100))
-
-static block_ranges_t *ranges;
-static _Atomic bool    stop;
-
-START_TEST(ranges_are_found_in_whatever_order_they_came)
-{
-    const unsigned order[] = {5, 1, 3, 7, 0, 2};
-
-    ck_assert_int_eq(block_ranges_create(8, &ranges), UCXPOOL_OK);
-    ck_assert_ptr_null(block_ranges_find(ranges, RANGE(5)));
-    ck_assert_ptr_null(block_ranges_remove(ranges, RANGE(5)));
-    for (unsigned i = 0; i < 6; i++) {
-        block_ranges_insert(ranges, RANGE(order[i]), 0x80, RANGE(order[i]));
-    }
-    for (unsigned i = 0; i < 6; i++) {
-        char *start = RANGE(order[i]);
-
-        ck_assert_ptr_eq(block_ranges_find(ranges, start), start);
-        ck_assert_ptr_eq(block_ranges_find(ranges, start + 0x7f), start);
-        ck_assert_ptr_null(block_ranges_find(ranges, start + 0x80));
-        ck_assert_ptr_null(block_ranges_remove(ranges, start + 1));
-    }
-    for (unsigned i = 0; i < 6; i++) {
-        char *start = RANGE(order[i]);
-
-        ck_assert_ptr_eq(block_ranges_remove(ranges, start), start);
-        ck_assert_ptr_null(block_ranges_remove(ranges, start));
-        ck_assert_ptr_null(block_ranges_find(ranges, start));
-    }
-    block_ranges_destroy(ranges);
-}
-END_TEST
-
-static void *find_for_ever(void *arg)
-{
-    void *owner;
-
-    while (!atomic_load(&stop)) {
-        /* Always there, at changing places of the table. */
-        ck_assert_ptr_eq(block_ranges_find(ranges, RANGE(50)), RANGE(50));
-        ck_assert_ptr_null(block_ranges_find(ranges, RANGE(101)));
-        owner = block_ranges_find(ranges, RANGE(20));
-        ck_assert((owner == NULL) || (owner == RANGE(20)));
-    }
-    return NULL;
-}
-
-START_TEST(readers_see_the_table_before_or_after_a_change)
-{
-    pthread_t threads[NUM_THREADS];
-
-    ck_assert_int_eq(block_ranges_create(100, &ranges), UCXPOOL_OK);
-    block_ranges_insert(ranges, RANGE(50), 0x100, RANGE(50));
-    atomic_store(&stop, false);
-    for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, find_for_ever, NULL), 0);
-    }
-    for (int i = 0; i < NUM_ROUNDS; i++) {
-        unsigned number = (unsigned)i * 7 % 50;
-
-        block_ranges_insert(ranges, RANGE(number), 0x100, RANGE(number));
-        block_ranges_insert(ranges, RANGE(51 + number), 0x10, RANGE(number));
-        ck_assert_ptr_nonnull(block_ranges_remove(ranges, RANGE(number)));
-        ck_assert_ptr_nonnull(block_ranges_remove(ranges, RANGE(51 + number)));
-    }
-    atomic_store(&stop, true);
-    for (int i = 0; i < NUM_THREADS; i++) {
-        pthread_join(threads[i], NULL);
-    }
-    block_ranges_destroy(ranges);
 }
 END_TEST
 
@@ -885,6 +849,7 @@ static TCase *alloc_tests(void)
     tcase_add_test(tcase, scattered_blocks_are_contiguous_to_the_user);
     tcase_add_test(tcase, neighbours_in_a_stitched_buffer_are_one_piece);
     tcase_add_test(tcase, several_stitched_buffers_do_not_mix);
+    tcase_add_test(tcase, the_whole_share_can_be_stitched_two_by_two);
     tcase_add_test(tcase, small_blocks_on_large_pages_are_not_stitched);
     tcase_add_test(tcase, a_share_without_blocks_gives_no_buffer);
     return tcase;
@@ -897,6 +862,7 @@ static TCase *find_tests(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_is_in_no_buffer_is_not_found);
     tcase_add_test(tcase, the_ends_of_a_stitched_buffer_are_exact);
+    tcase_add_test(tcase, a_stitched_buffer_is_not_found_where_its_blocks_lie);
     tcase_add_test(tcase,
                    a_piece_starts_at_the_byte_and_is_not_longer_than_asked);
     tcase_add_test(tcase, blocks_of_buffers_are_known);
@@ -948,16 +914,6 @@ static TCase *random_tests(void)
     return tcase;
 }
 
-static TCase *ranges_tests(void)
-{
-    TCase *tcase = tcase_create("ranges");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, ranges_are_found_in_whatever_order_they_came);
-    tcase_add_test(tcase, readers_see_the_table_before_or_after_a_change);
-    return tcase;
-}
-
 int main(void)
 {
     Suite   *suite = suite_create("comm");
@@ -969,7 +925,6 @@ int main(void)
     suite_add_tcase(suite, free_tests());
     suite_add_tcase(suite, failure_tests());
     suite_add_tcase(suite, random_tests());
-    suite_add_tcase(suite, ranges_tests());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

@@ -1,0 +1,172 @@
+/*
+ * The map of free blocks. Its file is taken in, because what threads do to each
+ * other is here done step by step, by one.
+ */
+#include "../src/block/bitmap.c"
+
+#include <check.h>
+#include <string.h>
+
+#define NUM_BITS 300u
+
+static block_bitmap_t *bitmap;
+
+/* Leave only the given runs set; a run of 0 bits ends the list. */
+typedef struct run {
+    uint32_t start;
+    uint32_t num;
+} run_t;
+
+static void create(const run_t *runs)
+{
+    uint32_t indices[NUM_BITS];
+
+    ck_assert_int_eq(block_bitmap_create(NUM_BITS, &bitmap), UCXPOOL_OK);
+    block_bitmap_take(bitmap, NUM_BITS, indices);
+    ck_assert_uint_eq(block_bitmap_count(bitmap), 0);
+    for (; runs->num > 0; runs++) {
+        for (uint32_t i = 0; i < runs->num; i++) {
+            block_bitmap_give(bitmap, runs->start + i);
+        }
+    }
+}
+
+static void require_taken(uint32_t start, size_t num)
+{
+    uint32_t indices[NUM_BITS];
+
+    block_bitmap_take(bitmap, num, indices);
+    for (uint32_t i = 0; i < num; i++) {
+        ck_assert_uint_eq(indices[i], start + i);
+        ck_assert(!block_bitmap_test(bitmap, indices[i]));
+    }
+}
+
+START_TEST(an_empty_word_breaks_a_run)
+{
+    create((run_t[]){{60, 4}, {128, 4}, {200, 8}, {0, 0}});
+    require_taken(200, 8);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(a_full_word_is_not_a_longer_run)
+{
+    create((run_t[]){{0, 64}, {100, 100}, {0, 0}});
+    require_taken(100, 100);
+    require_taken(0, 64);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(the_lowest_of_several_runs_is_taken)
+{
+    create((run_t[]){{3, 2}, {10, 5}, {30, 5}, {62, 40}, {0, 0}});
+    require_taken(10, 5);
+    require_taken(30, 3);
+    require_taken(62, 6);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(a_run_of_every_length_is_found_at_every_place)
+{
+    for (uint32_t num = 1; num <= 140; num += (num < 10) ? 1 : 13) {
+        for (uint32_t start = 2; start + num <= NUM_BITS; start += 7) {
+            create((run_t[]){{0, 1}, {start, num}, {0, 0}});
+            if (num == 1) {
+                require_taken(0, 1);
+            }
+            require_taken(start, num);
+            block_bitmap_destroy(bitmap);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_run_that_was_broken_meanwhile_is_given_back_whole)
+{
+    uint32_t index;
+
+    create((run_t[]){{20, 200}, {0, 0}});
+    ck_assert(take_run_at(bitmap, 150, 151));
+    ck_assert(!take_run_at(bitmap, 30, 170));
+    ck_assert_uint_eq(block_bitmap_count(bitmap), 199);
+    for (index = 20; index < 220; index++) {
+        ck_assert_int_eq(block_bitmap_test(bitmap, index), index != 150);
+    }
+    require_taken(20, 130);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(a_bit_that_the_summary_hides_is_found)
+{
+    create((run_t[]){{200, 1}, {0, 0}});
+    atomic_store(&bitmap->summaries[0], 0);
+    require_taken(200, 1);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(a_summary_that_promises_too_much_does_no_harm)
+{
+    create((run_t[]){{200, 1}, {0, 0}});
+    atomic_store(&bitmap->summaries[0], ALL_BITS >> 59);
+    require_taken(200, 1);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(a_put_between_the_last_take_and_its_summary_is_kept)
+{
+    create((run_t[]){{64, 1}, {0, 0}});
+    /* What a take does, with a give between its two steps. */
+    atomic_fetch_and(&bitmap->words[1], ~(uint64_t)1);
+    block_bitmap_give(bitmap, 65);
+    clear_summary(bitmap, 1);
+    ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 2);
+    require_taken(65, 1);
+    ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+START_TEST(the_summary_follows_the_words)
+{
+    create((run_t[]){{0, 0}});
+    ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0);
+    block_bitmap_give(bitmap, 70);
+    block_bitmap_give(bitmap, 299);
+    ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0x12);
+    require_taken(70, 1);
+    ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0x10);
+    block_bitmap_destroy(bitmap);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("bitmap");
+    TCase   *tcase = tcase_create("bitmap");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, an_empty_word_breaks_a_run);
+    tcase_add_test(tcase, a_full_word_is_not_a_longer_run);
+    tcase_add_test(tcase, the_lowest_of_several_runs_is_taken);
+    tcase_add_test(tcase, a_run_of_every_length_is_found_at_every_place);
+    tcase_add_test(tcase,
+                   a_run_that_was_broken_meanwhile_is_given_back_whole);
+    tcase_add_test(tcase, a_bit_that_the_summary_hides_is_found);
+    tcase_add_test(tcase, a_summary_that_promises_too_much_does_no_harm);
+    tcase_add_test(tcase,
+                   a_put_between_the_last_take_and_its_summary_is_kept);
+    tcase_add_test(tcase, the_summary_follows_the_words);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

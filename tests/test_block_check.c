@@ -1,0 +1,139 @@
+/*
+ * The check of the block pool: other tests trust it, so here it has to find
+ * what is wrong. The pool's own file is taken in to make it wrong.
+ */
+#include "../src/block/bitmap.c"
+#include "../src/block/pool.c"
+
+#include <check.h>
+#include <string.h>
+
+#define NUM_BLOCKS 70u
+
+static char          memory[NUM_BLOCKS * 64] __attribute__((aligned(64)));
+static mem_regions_t regions = {
+    .address = memory, .region_size = sizeof(memory), .num_regions = 1};
+static block_pool_t *pool;
+
+static void setup(void)
+{
+    block_pool_params_t params = {.regions    = &regions,
+                                  .block_size = 64,
+                                  .send_share = 25,
+                                  .recv_share = 25};
+
+    ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+}
+
+static void teardown(void)
+{
+    block_pool_destroy(pool);
+}
+
+static void require_found(const char *word)
+{
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), word));
+}
+
+START_TEST(a_lost_block_is_found)
+{
+    uint32_t index;
+
+    block_bitmap_take(pool->free_blocks, 1, &index);
+    require_found("block 0");
+}
+END_TEST
+
+START_TEST(a_block_that_is_free_and_held_is_found)
+{
+    uint32_t index;
+
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+                     UCXPOOL_OK);
+    block_bitmap_give(pool->free_blocks, index);
+    require_found("block 0");
+}
+END_TEST
+
+START_TEST(a_state_that_there_is_not_is_found)
+{
+    atomic_store(&pool->states[69], STATE_LAST);
+    require_found("block 69");
+}
+END_TEST
+
+START_TEST(a_free_bit_past_the_end_is_found)
+{
+    block_bitmap_give(pool->free_blocks, NUM_BLOCKS);
+    require_found("past the last");
+}
+END_TEST
+
+START_TEST(a_wrong_count_is_found)
+{
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        block_share_t *share = &pool->shares[i];
+
+        atomic_fetch_sub(&share->counts, ONE_FREE);
+        require_found(share_names[i]);
+        atomic_fetch_add(&share->counts, 2 * ONE_FREE);
+        require_found(share_names[i]);
+        atomic_fetch_sub(&share->counts, ONE_FREE);
+        atomic_fetch_add(&share->counts, ONE_QUARANTINED);
+        require_found(share_names[i]);
+        atomic_fetch_sub(&share->counts, ONE_QUARANTINED);
+        ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    }
+}
+END_TEST
+
+START_TEST(a_block_on_the_wrong_share_is_found)
+{
+    uint32_t index;
+
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
+                     UCXPOOL_OK);
+    atomic_store(&pool->states[index], STATE_HELD + UCXPOOL_SHARE_RECV);
+    require_found("send");
+    atomic_store(&pool->states[index],
+                 STATE_QUARANTINED + UCXPOOL_SHARE_SEND);
+    require_found("send");
+}
+END_TEST
+
+START_TEST(high_water_counts_a_get_that_is_under_way)
+{
+    block_share_t        *share = &pool->shares[UCXPOOL_SHARE_USER];
+    ucxpool_share_stats_t stats;
+
+    atomic_fetch_sub(&share->counts, 2 * ONE_FREE);
+    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    ck_assert_uint_eq(stats.held, 2);
+    ck_assert_uint_eq(stats.high_water, 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("block_check");
+    TCase   *tcase = tcase_create("check");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_lost_block_is_found);
+    tcase_add_test(tcase, a_block_that_is_free_and_held_is_found);
+    tcase_add_test(tcase, a_state_that_there_is_not_is_found);
+    tcase_add_test(tcase, a_free_bit_past_the_end_is_found);
+    tcase_add_test(tcase, a_wrong_count_is_found);
+    tcase_add_test(tcase, a_block_on_the_wrong_share_is_found);
+    tcase_add_test(tcase, high_water_counts_a_get_that_is_under_way);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
