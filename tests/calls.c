@@ -79,6 +79,8 @@ bool calls_is_due(calls_name_t name)
     return true;
 }
 
+FILE *__real_fopen(const char *path, const char *mode);
+
 unsigned calls_num_fds(void)
 {
     DIR     *dir = opendir("/proc/self/fd");
@@ -96,7 +98,7 @@ unsigned calls_num_fds(void)
 
 size_t calls_mapped_size(void)
 {
-    FILE         *file = fopen("/proc/self/maps", "re");
+    FILE         *file = __real_fopen("/proc/self/maps", "re");
     char          line[4352];
     unsigned long start, end;
     size_t        size = 0;
@@ -140,6 +142,7 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
                   off_t offset);
 int   __wrap_madvise(void *address, size_t size, int advice);
 int   __wrap_fcntl(int fd, int command, long argument);
+FILE *__wrap_fopen(const char *path, const char *mode);
 int   __wrap_open(const char *path, int flags, mode_t mode);
 ssize_t __wrap_readlink(const char *path, char *text, size_t size);
 int   __wrap_fstat(int fd, struct stat *is);
@@ -193,6 +196,11 @@ int __wrap_fcntl(int fd, int command, long argument)
 int __wrap_open(const char *path, int flags, mode_t mode)
 {
     return calls_is_due(CALLS_OPEN) ? -1 : __real_open(path, flags, mode);
+}
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+    return calls_is_due(CALLS_FOPEN) ? NULL : __real_fopen(path, mode);
 }
 
 ssize_t __wrap_readlink(const char *path, char *text, size_t size)

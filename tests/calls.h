@@ -18,6 +18,7 @@ typedef enum calls_name {
     CALLS_MADVISE,
     CALLS_FCNTL,
     CALLS_OPEN,
+    CALLS_FOPEN,
     CALLS_READLINK,
     CALLS_FSTAT,
     CALLS_FSTATFS,

@@ -474,6 +474,22 @@ START_TEST(a_proc_of_another_name_space_fits_nobody)
 }
 END_TEST
 
+START_TEST(a_proc_that_cannot_be_read_fits_nobody)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    calls_fail(CALLS_FOPEN, 1, EACCES);
+    check_misfit(&host, "/proc cannot be read here");
+    calls_fail(CALLS_FOPEN, 2, EACCES);
+    check_misfit(&host, "/proc here");
+    calls_fail(CALLS_FOPEN, 3, EACCES);
+    check_misfit(&host, "cannot be read");
+    calls_reset();
+    ck_assert(mem_share_host_fits(&host, reason, sizeof(reason)));
+}
+END_TEST
+
 START_TEST(a_kernel_without_pidfds_watches_nobody)
 {
     mem_share_host_t host;
@@ -947,6 +963,7 @@ static TCase *host_case(void)
     tcase_add_test(tcase, a_dead_process_does_not_fit_nor_map_nor_is_watched);
     tcase_add_test(tcase, numbers_that_are_no_process_do_not_fit);
     tcase_add_test(tcase, a_proc_of_another_name_space_fits_nobody);
+    tcase_add_test(tcase, a_proc_that_cannot_be_read_fits_nobody);
     tcase_add_test(tcase, a_kernel_without_pidfds_watches_nobody);
     tcase_add_test(tcase, a_reason_is_cut_to_its_buffer);
     tcase_add_test(tcase, another_pid_name_space_does_not_fit);

@@ -33,7 +33,8 @@ typedef struct host_plan {
     size_t page_size;        /* the machine's base page                       */
     size_t available;        /* bytes, of the pages that are asked for        */
     size_t huge_page_size;   /* 0: base pages                                 */
-    size_t transparent_size; /* 0: do not ask for such pages                  */
+    bool   is_transparent;   /* the kernel may join pages to large ones       */
+    size_t transparent_size; /* 0: do not ask for that now                    */
     bool   is_private;       /* seal against new writable mappings            */
 } host_plan_t;
 
@@ -111,8 +112,10 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
     if (address == MAP_FAILED) {
         return errno;
     }
-    /* Only a hint, for pages that the kernel may join later. */
-    (void)madvise(address, region->size, MADV_HUGEPAGE);
+    if (plan->is_transparent) {
+        /* Only a hint, for pages that the kernel may join later. */
+        (void)madvise(address, region->size, MADV_HUGEPAGE);
+    }
     if (plan->transparent_size != 0) {
         error = region_collapse(plan, region);
     }
@@ -241,8 +244,9 @@ static ucxpool_status_t create_with_base_pages(mem_regions_t *regions,
                                                bool is_transparent)
 {
     host_plan_t plan = {
-        .page_size = system->page_size,
-        .available = system->available,
+        .page_size      = system->page_size,
+        .available      = system->available,
+        .is_transparent = is_transparent,
     };
 
     if (total_size(regions) > system->available) {

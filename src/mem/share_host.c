@@ -140,7 +140,7 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
     }
     if (own.start_time == 0) {
         snprintf(reason, reason_size,
-                 "/proc here belongs to another PID name space");
+                 "/proc here is another PID name space's, or cannot be read");
         return false;
     }
     if (!mem_share_host_is_alive(peer)) {
