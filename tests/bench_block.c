@@ -1,12 +1,13 @@
 /*
- * What taking and giving back blocks costs: the median and the 99th percentile
- * of many batches, in nanoseconds per get and put.
+ * What it costs to take and give back blocks, and to find where a buffer's
+ * bytes lie: the median and the 99th percentile of many batches.
  *
- * Not installed: it measures the inner function that ucxpool_block_get() and
+ * Not installed: it measures the inner functions that ucxpool_block_get() and
  * the transfers are built on.
  */
 #include "base/clock.h"
-#include "block/pool.h"
+#include "base/config.h"
+#include "block/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,13 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void print_row(const char *name, double *times)
+{
+    qsort(times, NUM_BATCHES, sizeof(times[0]), compare);
+    printf("%-52s %7.1f %7.1f\n", name, times[NUM_BATCHES / 2],
+           times[NUM_BATCHES * 99 / 100]);
+}
+
 /* Get and put num blocks at a time, and print what one get and put costs. */
 static void measure(const char *name, size_t num)
 {
@@ -80,9 +88,7 @@ static void measure(const char *name, size_t num)
         }
         times[i] = (double)(base_clock_now() - start) / (BATCH * (double)num);
     }
-    qsort(times, NUM_BATCHES, sizeof(times[0]), compare);
-    printf("%-52s %7.1f %7.1f\n", name, times[NUM_BATCHES / 2],
-           times[NUM_BATCHES * 99 / 100]);
+    print_row(name, times);
 }
 
 static void measure_large(void)
@@ -103,6 +109,88 @@ static void measure_large(void)
     destroy();
 }
 
+/* --- where the bytes of a buffer lie --- */
+
+#define NUM_BUFFERS 64
+#define NUM_BLOCKS  1024
+#define RUN_BLOCKS  16
+
+static block_comm_t *comm;
+static char         *buffers[NUM_BUFFERS];
+
+/* Stitched buffers of two blocks, every second block being taken. */
+static void create_buffers(void)
+{
+    static uint32_t indices[NUM_BLOCKS];
+    uint32_t        num     = NUM_BLOCKS - 2 - RUN_BLOCKS;
+    void           *address = NULL;
+
+    take(num, indices);
+    for (uint32_t i = 0; i < num; i += 2) {
+        block_pool_put(pool, UCXPOOL_SHARE_USER, indices[i]);
+    }
+    for (int i = 0; i < NUM_BUFFERS; i++) {
+        if (block_comm_alloc(comm, 2 * BLOCK_SIZE, &address) != UCXPOOL_OK) {
+            fprintf(stderr, "bench_block: no buffers\n");
+            exit(EXIT_FAILURE);
+        }
+        buffers[i] = address;
+    }
+}
+
+static void measure_find(const char *name, const void *const *addresses,
+                         unsigned num, bool wanted)
+{
+    static double        times[NUM_BATCHES];
+    mem_piece_t          piece;
+    block_comm_buffer_t *buffer;
+
+    for (int i = 0; i < NUM_BATCHES; i++) {
+        uint64_t start = base_clock_now();
+
+        for (unsigned j = 0; j < BATCH; j++) {
+            if (block_comm_find(comm, addresses[j % num], 256, &piece,
+                                &buffer) != wanted) {
+                fprintf(stderr, "bench_block: found is not %d\n", wanted);
+                exit(EXIT_FAILURE);
+            }
+        }
+        times[i] = (double)(base_clock_now() - start) / BATCH;
+    }
+    print_row(name, times);
+}
+
+static void measure_comm(void)
+{
+    block_pool_params_t params  = {.regions = &regions,
+                                   .block_size = BLOCK_SIZE};
+    const void         *outside = &params;
+    const void         *all[NUM_BUFFERS];
+    void               *run = NULL;
+
+    if ((mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1, NUM_BLOCKS * BLOCK_SIZE,
+                          BASE_SWITCH_NO) != UCXPOOL_OK) ||
+        (block_pool_create(&params, &pool) != UCXPOOL_OK) ||
+        (block_comm_create(pool, &comm) != UCXPOOL_OK) ||
+        (block_comm_alloc(comm, RUN_BLOCKS * BLOCK_SIZE, &run) != UCXPOOL_OK)) {
+        fprintf(stderr, "bench_block: no memory\n");
+        exit(EXIT_FAILURE);
+    }
+    measure_find("find: in no buffer, none stitched", &outside, 1, false);
+    measure_find("find: in a run", (const void *const *)&run, 1, true);
+    create_buffers();
+    for (int i = 0; i < NUM_BUFFERS; i++) {
+        all[i] = buffers[i];
+    }
+    measure_find("find: in no buffer, 64 stitched", &outside, 1, false);
+    measure_find("find: in one of 64 stitched, the same", all, 1, true);
+    measure_find("find: in one of 64 stitched, each in turn", all, NUM_BUFFERS,
+                 true);
+    block_comm_destroy(comm);
+    block_pool_destroy(pool);
+    mem_regions_cleanup(&regions);
+}
+
 int main(void)
 {
     printf("%-52s %7s %7s\n", "nanoseconds per get and put", "median", "p99");
@@ -111,5 +199,7 @@ int main(void)
     measure("128 blocks, all free: a run of 2", 2);
     destroy();
     measure_large();
+    printf("\n%-52s %7s %7s\n", "nanoseconds per find", "median", "p99");
+    measure_comm();
     return EXIT_SUCCESS;
 }
