@@ -162,13 +162,14 @@ static void measure_find(const char *name, const void *const *addresses,
 
 static void measure_comm(void)
 {
-    block_pool_params_t params  = {.regions = &regions,
+    block_pool_params_t params  = {.regions    = &regions,
                                    .block_size = BLOCK_SIZE};
     const void         *outside = &params;
     const void         *all[NUM_BUFFERS];
     void               *run = NULL;
 
-    if ((mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1, NUM_BLOCKS * BLOCK_SIZE,
+    if ((mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+                          NUM_BLOCKS * BLOCK_SIZE,
                           BASE_SWITCH_NO) != UCXPOOL_OK) ||
         (block_pool_create(&params, &pool) != UCXPOOL_OK) ||
         (block_comm_create(pool, &comm) != UCXPOOL_OK) ||

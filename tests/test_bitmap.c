@@ -156,12 +156,10 @@ int main(void)
     tcase_add_test(tcase, a_full_word_is_not_a_longer_run);
     tcase_add_test(tcase, the_lowest_of_several_runs_is_taken);
     tcase_add_test(tcase, a_run_of_every_length_is_found_at_every_place);
-    tcase_add_test(tcase,
-                   a_run_that_was_broken_meanwhile_is_given_back_whole);
+    tcase_add_test(tcase, a_run_that_was_broken_meanwhile_is_given_back_whole);
     tcase_add_test(tcase, a_bit_that_the_summary_hides_is_found);
     tcase_add_test(tcase, a_summary_that_promises_too_much_does_no_harm);
-    tcase_add_test(tcase,
-                   a_put_between_the_last_take_and_its_summary_is_kept);
+    tcase_add_test(tcase, a_put_between_the_last_take_and_its_summary_is_kept);
     tcase_add_test(tcase, the_summary_follows_the_words);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

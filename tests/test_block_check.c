@@ -97,8 +97,7 @@ START_TEST(a_block_on_the_wrong_share_is_found)
                      UCXPOOL_OK);
     atomic_store(&pool->states[index], STATE_HELD + UCXPOOL_SHARE_RECV);
     require_found("send");
-    atomic_store(&pool->states[index],
-                 STATE_QUARANTINED + UCXPOOL_SHARE_SEND);
+    atomic_store(&pool->states[index], STATE_QUARANTINED + UCXPOOL_SHARE_SEND);
     require_found("send");
 }
 END_TEST

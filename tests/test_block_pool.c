@@ -18,7 +18,7 @@
 #define NUM_ROUNDS  200
 #define NUM_STEPS   100 /* of a round */
 
-/* --- doubles --------------------------------------------------------------- */
+/* --- doubles ---------------------------------------------------------- */
 
 /* Fails the n-th allocation of the library from now on; 0 fails none. */
 static int fail_at;
@@ -43,7 +43,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return must_fail() ? NULL : __real_aligned_alloc(alignment, size);
 }
 
-/* --- fixture --------------------------------------------------------------- */
+/* --- fixture ---------------------------------------------------------- */
 
 static mem_regions_t regions;
 static block_pool_t *pool;
@@ -62,10 +62,9 @@ static ucxpool_status_t try_create(unsigned num_regions,
 
     regions.num_regions = num_regions;
     regions.region_size = blocks_per_region * BLOCK_SIZE;
-    regions.address     = mmap(NULL, base_max(size, BLOCK_SIZE),
-                               PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                               0);
+    regions.address =
+        mmap(NULL, base_max(size, BLOCK_SIZE), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ck_assert_ptr_ne(regions.address, MAP_FAILED);
     return block_pool_create(&params, &pool);
 }
@@ -139,7 +138,7 @@ static void require_refused(unsigned num_regions, size_t blocks_per_region,
     unmap();
 }
 
-/* --- sharing out ----------------------------------------------------------- */
+/* --- sharing out ------------------------------------------------------ */
 
 START_TEST(blocks_are_split_by_percent)
 {
@@ -194,8 +193,7 @@ START_TEST(every_split_adds_up_with_one_block_each)
             }
             ck_assert_uint_ge(total[UCXPOOL_SHARE_SEND], 1);
             ck_assert_uint_ge(total[UCXPOOL_SHARE_RECV], 1);
-            ck_assert_int_eq(total[UCXPOOL_SHARE_USER] >= 1,
-                             send + recv < 100);
+            ck_assert_int_eq(total[UCXPOOL_SHARE_USER] >= 1, send + recv < 100);
             ck_assert_uint_eq(total[0] + total[1] + total[2], 5);
             destroy();
         }
@@ -279,7 +277,7 @@ START_TEST(destroy_takes_null)
 }
 END_TEST
 
-/* --- one thread ------------------------------------------------------------ */
+/* --- one thread ------------------------------------------------------- */
 
 START_TEST(a_get_takes_the_lowest_free_block)
 {
@@ -347,9 +345,9 @@ START_TEST(get_n_takes_all_or_nothing)
     ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
                      UCXPOOL_OK);
     require_counts(UCXPOOL_SHARE_USER, 0, 4, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, SIZE_MAX,
-                                      indices),
-                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_int_eq(
+        block_pool_get_n(pool, UCXPOOL_SHARE_USER, SIZE_MAX, indices),
+        UCXPOOL_ERR_NO_BLOCKS);
     destroy();
 }
 END_TEST
@@ -507,9 +505,9 @@ START_TEST(a_block_is_located_in_its_region)
     ck_assert_uint_eq(piece.region, 2);
     ck_assert_uint_eq(piece.offset, 3 * BLOCK_SIZE);
     ck_assert_uint_eq(piece.length, BLOCK_SIZE);
-    ck_assert_ptr_eq(block_pool_address(pool, 13),
-                     (char *)regions.address + 2 * regions.region_size +
-                         piece.offset);
+    ck_assert_ptr_eq(block_pool_address(pool, 13), (char *)regions.address +
+                                                       2 * regions.region_size +
+                                                       piece.offset);
     destroy();
 }
 END_TEST
@@ -614,7 +612,7 @@ START_TEST(memory_checkers_watch_what_is_quarantined_only_if_told)
 }
 END_TEST
 
-/* --- threads --------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------- */
 
 /* Owner of each block, by the threads' own account. */
 static _Atomic int  owners[4096];
@@ -639,10 +637,10 @@ static void own(worker_t *worker, uint32_t index)
     int   nobody = 0;
     char *block  = block_pool_address(pool, index);
 
-    ck_assert(atomic_compare_exchange_strong(&owners[index], &nobody,
-                                             worker->id));
+    ck_assert(
+        atomic_compare_exchange_strong(&owners[index], &nobody, worker->id));
     /* Plain stores: TSan sees whether a put happens before the next get. */
-    block[0] = (char)worker->id;
+    block[0]                         = (char)worker->id;
     worker->held[worker->num_held++] = index;
 }
 
@@ -700,8 +698,7 @@ static void *watch(void *arg)
                               stats.total);
             ck_assert_uint_le(stats.free, stats.total);
             ck_assert_uint_le(stats.held, stats.total);
-            ck_assert_uint_ge(stats.high_water,
-                              stats.held + stats.quarantined);
+            ck_assert_uint_ge(stats.high_water, stats.held + stats.quarantined);
             ck_assert_uint_le(stats.high_water, stats.total);
         }
     } while (!atomic_load(&stop));
@@ -719,9 +716,8 @@ static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
     for (int i = 0; i < NUM_THREADS; i++) {
         workers[i].id    = i + 1;
         workers[i].share = (ucxpool_share_t)(i % UCXPOOL_SHARE_LAST);
-        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, hammer,
-                                        &workers[i]),
-                         0);
+        ck_assert_int_eq(
+            pthread_create(&workers[i].thread, NULL, hammer, &workers[i]), 0);
     }
     for (int i = 0; i < NUM_THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -843,7 +839,8 @@ static TCase *one_thread_tests(void)
 
     tcase_add_test(tcase, a_get_takes_the_lowest_free_block);
     tcase_add_test(tcase, every_block_of_a_large_pool_can_be_taken);
-    tcase_add_test(tcase, an_empty_share_gets_nothing_though_others_have_blocks);
+    tcase_add_test(tcase,
+                   an_empty_share_gets_nothing_though_others_have_blocks);
     tcase_add_test(tcase, get_n_takes_all_or_nothing);
     tcase_add_test(tcase, get_n_finds_a_run_inside_a_word);
     tcase_add_test(tcase, get_n_finds_a_run_that_ends_or_starts_with_a_word);

@@ -26,7 +26,7 @@ static size_t        block_size;
 static uint32_t send_block;
 static uint32_t recv_block;
 
-/* --- fixture --------------------------------------------------------------- */
+/* --- fixture ---------------------------------------------------------- */
 
 static void create(unsigned num_regions, size_t blocks_per_region,
                    unsigned send_share)
@@ -36,11 +36,10 @@ static void create(unsigned num_regions, size_t blocks_per_region,
 
     block_size        = (size_t)sysconf(_SC_PAGESIZE);
     params.block_size = block_size;
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST,
-                                      num_regions,
-                                      blocks_per_region * block_size,
-                                      BASE_SWITCH_NO),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, num_regions,
+                         blocks_per_region * block_size, BASE_SWITCH_NO),
+        UCXPOOL_OK);
     ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
     ck_assert_int_eq(block_comm_create(pool, &comm), UCXPOOL_OK);
     ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &send_block),
@@ -96,8 +95,7 @@ static bool is_home(const char *address)
 {
     const char *start = regions.address;
 
-    return (address >= start) &&
-           (address < start + NUM_BLOCKS * block_size);
+    return (address >= start) && (address < start + NUM_BLOCKS * block_size);
 }
 
 /* Of the blocks that are free (side by side) leave every second one. */
@@ -171,7 +169,7 @@ static bool is_found(const void *address)
     return block_comm_find(comm, address, 1, &piece, &buffer);
 }
 
-/* --- allocation ------------------------------------------------------------ */
+/* --- allocation ------------------------------------------------------- */
 
 START_TEST(a_length_is_rounded_up_to_blocks)
 {
@@ -248,8 +246,8 @@ START_TEST(scattered_blocks_are_contiguous_to_the_user)
     char *buffer = alloc_stitched(NUM_USER / 2);
 
     ck_assert_uint_eq((uintptr_t)buffer % block_size, 0);
-    ck_assert_uint_eq(
-        require_same_bytes(buffer, NUM_USER / 2 * block_size, 3), NUM_USER / 2);
+    ck_assert_uint_eq(require_same_bytes(buffer, NUM_USER / 2 * block_size, 3),
+                      NUM_USER / 2);
 }
 END_TEST
 
@@ -348,7 +346,7 @@ START_TEST(a_share_without_blocks_gives_no_buffer)
 }
 END_TEST
 
-/* --- finding --------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------- */
 
 START_TEST(what_is_in_no_buffer_is_not_found)
 {
@@ -399,8 +397,8 @@ START_TEST(a_piece_starts_at_the_byte_and_is_not_longer_than_asked)
     mem_piece_t          piece;
     block_comm_buffer_t *found;
 
-    ck_assert(block_comm_find(comm, buffer + block_size + 5, 7, &piece,
-                              &found));
+    ck_assert(
+        block_comm_find(comm, buffer + block_size + 5, 7, &piece, &found));
     ck_assert_uint_eq(piece.offset % block_size, 5);
     ck_assert_uint_eq(piece.length, 7);
     ck_assert(block_comm_find(comm, buffer + block_size + 5, SIZE_MAX, &piece,
@@ -446,7 +444,7 @@ START_TEST(pieces_are_cut_where_blocks_or_regions_part)
 }
 END_TEST
 
-/* --- freeing --------------------------------------------------------------- */
+/* --- freeing ---------------------------------------------------------- */
 
 START_TEST(free_takes_null)
 {
@@ -568,7 +566,7 @@ START_TEST(destroy_frees_what_is_left_busy_or_not)
 }
 END_TEST
 
-/* --- what fails ------------------------------------------------------------ */
+/* --- what fails ------------------------------------------------------- */
 
 START_TEST(create_survives_the_failure_of_each_allocation)
 {
@@ -650,7 +648,7 @@ START_TEST(stitching_survives_the_failure_of_each_mapping)
 }
 END_TEST
 
-/* --- at random ------------------------------------------------------------- */
+/* --- at random -------------------------------------------------------- */
 
 #define NUM_ROUNDS 300
 #define NUM_STEPS  10 /* of a round */
@@ -677,9 +675,8 @@ static void fill(const model_t *model)
 static void require_filled(const model_t *model)
 {
     ck_assert_int_eq(model->address[0], model->seed);
-    ck_assert_int_eq(memcmp(model->address, model->address + 1,
-                            model->length - 1),
-                     0);
+    ck_assert_int_eq(
+        memcmp(model->address, model->address + 1, model->length - 1), 0);
 }
 
 START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
@@ -687,8 +684,8 @@ START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
     model_t              models[MAX_LIVE] = {0};
     block_comm_buffer_t *zombies[MAX_LIVE];
     size_t               zombie_blocks[MAX_LIVE];
-    unsigned             num_zombies = 0;
-    uint64_t             num_held    = 0;
+    unsigned             num_zombies    = 0;
+    uint64_t             num_held       = 0;
     uint64_t             num_in_zombies = 0;
     uint32_t             random         = 12345;
 
@@ -701,8 +698,7 @@ START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
 
             model->length = 2 + next_random(&random) % (6 * block_size);
             blocks        = (model->length - 1) / block_size + 1;
-            if (block_comm_alloc(comm, model->length, &address) !=
-                UCXPOOL_OK) {
+            if (block_comm_alloc(comm, model->length, &address) != UCXPOOL_OK) {
                 ck_assert_uint_lt(NUM_USER - num_held - num_in_zombies, blocks);
                 continue;
             }
@@ -743,7 +739,7 @@ START_TEST(random_buffers_keep_their_bytes_and_lose_no_block)
 }
 END_TEST
 
-/* --- threads --------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------- */
 
 #define NUM_THREADS 3
 
@@ -773,9 +769,8 @@ static void *use_buffers(void *arg)
     uint32_t random = id;
 
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * 3; i++) {
-        size_t               length = 2 + next_random(&random) %
-                                        (4 * block_size);
-        void                *address;
+        size_t length = 2 + next_random(&random) % (4 * block_size);
+        void  *address;
         block_comm_buffer_t *buffer;
 
         if (block_comm_alloc(comm, length, &address) != UCXPOOL_OK) {

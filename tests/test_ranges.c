@@ -8,7 +8,7 @@
 #include <check.h>
 #include <sched.h>
 
-#define RANGE(_i)   ((char *)(uintptr_t)(0x10000 + (_i) * 0x100))
+#define RANGE(_i)   ((char *)(uintptr_t)(0x10000 + (_i)*0x100))
 #define NUM_THREADS 3
 #define NUM_ROUNDS  300
 #define NUM_STEPS   100 /* of a round */
@@ -123,8 +123,8 @@ START_TEST(readers_see_the_table_before_or_after_a_change)
     insert(7);
     atomic_store(&stop, false);
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, find_for_ever, NULL), 0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, find_for_ever, NULL),
+                         0);
     }
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         unsigned number = i % 4;
@@ -153,8 +153,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, ranges_are_found_in_whatever_order_they_came);
-    tcase_add_test(tcase,
-                   only_the_start_of_a_range_takes_it_out_and_only_once);
+    tcase_add_test(tcase, only_the_start_of_a_range_takes_it_out_and_only_once);
     tcase_add_test(tcase, an_empty_table_finds_nothing);
     tcase_add_test(tcase, a_reader_does_not_believe_a_half_changed_table);
     tcase_add_test(tcase, readers_see_the_table_before_or_after_a_change);

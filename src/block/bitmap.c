@@ -57,7 +57,7 @@ static void set_first(_Atomic uint64_t *words, uint32_t num_bits)
     }
 }
 
-ucxpool_status_t block_bitmap_create(uint32_t num_bits,
+ucxpool_status_t block_bitmap_create(uint32_t         num_bits,
                                      block_bitmap_t **bitmap_p)
 {
     uint32_t        num_words     = (num_bits - 1) / WORD_BITS + 1;
@@ -137,9 +137,9 @@ void block_bitmap_give(block_bitmap_t *bitmap, uint32_t index)
 static size_t take_from_word(block_bitmap_t *bitmap, uint32_t word, size_t max,
                              uint32_t *indices)
 {
-    uint64_t bits = atomic_load_explicit(&bitmap->words[word],
-                                         memory_order_relaxed);
-    size_t   num  = 0;
+    uint64_t bits =
+        atomic_load_explicit(&bitmap->words[word], memory_order_relaxed);
+    size_t num = 0;
 
     while ((bits != 0) && (num < max)) {
         uint64_t wanted = lowest_bits(bits, max - num);
@@ -160,8 +160,8 @@ static size_t take_by_summary(block_bitmap_t *bitmap, size_t max,
     size_t num = 0;
 
     for (uint32_t i = 0; (i < bitmap->num_summaries) && (num < max); i++) {
-        uint64_t words = atomic_load_explicit(&bitmap->summaries[i],
-                                              memory_order_relaxed);
+        uint64_t words =
+            atomic_load_explicit(&bitmap->summaries[i], memory_order_relaxed);
 
         for (; (words != 0) && (num < max); words &= words - 1) {
             num += take_from_word(bitmap, i * WORD_BITS + lowest_index(words),
@@ -206,8 +206,8 @@ static bool find_run(const block_bitmap_t *bitmap, size_t num,
     size_t carried = 0; /* set bits up to the start of the word */
 
     for (uint32_t i = 0; i < bitmap->num_words; i++) {
-        uint64_t bits   = atomic_load_explicit(&bitmap->words[i],
-                                               memory_order_relaxed);
+        uint64_t bits =
+            atomic_load_explicit(&bitmap->words[i], memory_order_relaxed);
         bool     is_all = bits == ALL_BITS;
         unsigned low    = is_all ? WORD_BITS : lowest_index(~bits);
         uint64_t starts;
@@ -225,8 +225,8 @@ static bool find_run(const block_bitmap_t *bitmap, size_t num,
             *start_p = i * WORD_BITS + lowest_index(starts);
             return true;
         }
-        carried = is_all ? carried + WORD_BITS
-                         : (unsigned)__builtin_clzll(~bits);
+        carried =
+            is_all ? carried + WORD_BITS : (unsigned)__builtin_clzll(~bits);
     }
     return false;
 }
@@ -316,7 +316,8 @@ void block_bitmap_take(block_bitmap_t *bitmap, size_t num, uint32_t *indices)
 bool block_bitmap_test(const block_bitmap_t *bitmap, uint32_t index)
 {
     return (atomic_load(&bitmap->words[index / WORD_BITS]) >>
-            (index % WORD_BITS)) & 1;
+            (index % WORD_BITS)) &
+           1;
 }
 
 uint64_t block_bitmap_count(const block_bitmap_t *bitmap)
@@ -324,8 +325,7 @@ uint64_t block_bitmap_count(const block_bitmap_t *bitmap)
     uint64_t count = 0;
 
     for (uint32_t i = 0; i < bitmap->num_words; i++) {
-        count += (unsigned)__builtin_popcountll(
-            atomic_load(&bitmap->words[i]));
+        count += (unsigned)__builtin_popcountll(atomic_load(&bitmap->words[i]));
     }
     return count;
 }

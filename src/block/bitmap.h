@@ -30,7 +30,7 @@ typedef struct block_bitmap block_bitmap_t;
  *
  * UCXPOOL_ERR_NO_MEMORY  nothing is left behind
  */
-ucxpool_status_t block_bitmap_create(uint32_t num_bits,
+ucxpool_status_t block_bitmap_create(uint32_t         num_bits,
                                      block_bitmap_t **bitmap_p);
 void             block_bitmap_destroy(block_bitmap_t *bitmap);
 
@@ -43,7 +43,7 @@ void block_bitmap_take(block_bitmap_t *bitmap, size_t num, uint32_t *indices);
 /* Set a bit that is clear. */
 void block_bitmap_give(block_bitmap_t *bitmap, uint32_t index);
 
-bool     block_bitmap_test(const block_bitmap_t *bitmap, uint32_t index);
+bool block_bitmap_test(const block_bitmap_t *bitmap, uint32_t index);
 /* How many bits are set, those past the end (there must be none) included. */
 uint64_t block_bitmap_count(const block_bitmap_t *bitmap);
 

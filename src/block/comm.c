@@ -34,9 +34,9 @@ struct block_comm {
     size_t               home_size;  /* bytes of all regions                 */
     size_t               max_blocks; /* of the user's share                  */
     block_ranges_t      *stitched;
-    pthread_mutex_t      lock;       /* of the list, and of becoming freed   */
-    base_list_t          buffers;    /* freed but busy ones included         */
-    owner_t              owners[];   /* of each block; NULL: no buffer's     */
+    pthread_mutex_t      lock;     /* of the list, and of becoming freed   */
+    base_list_t          buffers;  /* freed but busy ones included         */
+    owner_t              owners[]; /* of each block; NULL: no buffer's     */
 };
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
@@ -81,9 +81,9 @@ static bool is_freed(const block_comm_buffer_t *buffer)
 
 /* The mapping goes first: its blocks are somebody else's next. */
 static void release_buffer(block_comm_t *comm, block_comm_buffer_t *buffer,
-                           void (*give_back)(block_pool_t *pool,
+                           void (*give_back)(block_pool_t   *pool,
                                              ucxpool_share_t share,
-                                             uint32_t index))
+                                             uint32_t        index))
 {
     if (buffer->is_stitched) {
         comm->regions->kind->unstitch(buffer->address, buffer->size);
@@ -184,7 +184,7 @@ static void publish(block_comm_t *comm, block_comm_buffer_t *buffer)
 }
 
 static block_comm_buffer_t *create_buffer(const block_comm_t *comm,
-                                          size_t num_blocks)
+                                          size_t              num_blocks)
 {
     block_comm_buffer_t *buffer;
 
@@ -347,8 +347,8 @@ bool block_comm_has_block(const block_comm_t *comm, uint32_t index)
 
 void block_comm_hold(block_comm_buffer_t *buffer)
 {
-    uint64_t before = atomic_fetch_add_explicit(&buffer->state, 1,
-                                                memory_order_relaxed);
+    uint64_t before =
+        atomic_fetch_add_explicit(&buffer->state, 1, memory_order_relaxed);
 
     /* A buffer that is freed and not busy is gone. */
     assert(before != FREED);
@@ -357,8 +357,8 @@ void block_comm_hold(block_comm_buffer_t *buffer)
 
 void block_comm_drop(block_comm_t *comm, block_comm_buffer_t *buffer)
 {
-    uint64_t before = atomic_fetch_sub_explicit(&buffer->state, 1,
-                                                memory_order_acq_rel);
+    uint64_t before =
+        atomic_fetch_sub_explicit(&buffer->state, 1, memory_order_acq_rel);
 
     assert((before & ~FREED) != 0);
     if (before == (FREED | 1)) {

@@ -54,7 +54,7 @@ static uint32_t num_quarantined(uint64_t counts)
 }
 
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
-                                   block_pool_t **pool_p)
+                                   block_pool_t             **pool_p)
 {
     uint32_t         totals[UCXPOOL_SHARE_LAST];
     uint32_t         num_blocks;
@@ -115,21 +115,20 @@ void block_pool_destroy(block_pool_t *pool)
 /* high_water >= total - free, for every value that free has had. */
 static void raise_high_water(block_share_t *share, uint32_t used)
 {
-    uint32_t seen = atomic_load_explicit(&share->high_water,
-                                         memory_order_relaxed);
+    uint32_t seen =
+        atomic_load_explicit(&share->high_water, memory_order_relaxed);
 
-    while ((used > seen) &&
-           !atomic_compare_exchange_weak_explicit(
-               &share->high_water, &seen, used, memory_order_relaxed,
-               memory_order_relaxed)) {
+    while ((used > seen) && !atomic_compare_exchange_weak_explicit(
+                                &share->high_water, &seen, used,
+                                memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
 /* Take num from the share's free blocks, all or none. */
 static bool reserve(block_share_t *share, size_t num)
 {
-    uint64_t counts = atomic_load_explicit(&share->counts,
-                                           memory_order_relaxed);
+    uint64_t counts =
+        atomic_load_explicit(&share->counts, memory_order_relaxed);
 
     do {
         if (num_free(counts) < num) {
@@ -291,8 +290,8 @@ void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
 }
 
 static ucxpool_status_t check_share(const block_pool_t *pool,
-                                    ucxpool_share_t share,
-                                    const uint32_t *num_in_state)
+                                    ucxpool_share_t     share,
+                                    const uint32_t     *num_in_state)
 {
     ucxpool_share_stats_t stats;
     uint32_t              held        = num_in_state[STATE_HELD + share];
@@ -338,8 +337,8 @@ ucxpool_status_t block_pool_check(const block_pool_t *pool)
                           pool->num_blocks);
     }
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        ucxpool_status_t status = check_share(pool, (ucxpool_share_t)i,
-                                              num_in_state);
+        ucxpool_status_t status =
+            check_share(pool, (ucxpool_share_t)i, num_in_state);
 
         if (status != UCXPOOL_OK) {
             return status;

@@ -20,7 +20,7 @@ struct block_ranges {
     pthread_mutex_t  lock;    /* of writers                                  */
     _Atomic uint64_t version; /* odd while a writer changes the table        */
     _Atomic size_t   num;
-    _Atomic size_t   last;    /* found last: the likeliest to be next        */
+    _Atomic size_t   last; /* found last: the likeliest to be next */
     size_t           max;
     range_t          ranges[];
 };
@@ -48,7 +48,7 @@ static void copy(range_t *to, const range_t *from)
     set(&to->owner, get(&from->owner));
 }
 
-ucxpool_status_t block_ranges_create(size_t max_ranges,
+ucxpool_status_t block_ranges_create(size_t           max_ranges,
                                      block_ranges_t **ranges_p)
 {
     block_ranges_t *ranges;
@@ -123,8 +123,8 @@ void *block_ranges_find(block_ranges_t *ranges, const void *address)
         return NULL;
     }
     for (int i = 0; i < MAX_LOOKS; i++) {
-        uint64_t before = atomic_load_explicit(&ranges->version,
-                                               memory_order_acquire);
+        uint64_t before =
+            atomic_load_explicit(&ranges->version, memory_order_acquire);
 
         owner = look_up(ranges, (uintptr_t)address);
         if (((before & 1) == 0) &&
@@ -151,8 +151,8 @@ static void end_change(block_ranges_t *ranges)
     pthread_mutex_unlock(&ranges->lock);
 }
 
-void block_ranges_insert(block_ranges_t *ranges, const void *start,
-                         size_t size, void *owner)
+void block_ranges_insert(block_ranges_t *ranges, const void *start, size_t size,
+                         void *owner)
 {
     size_t index;
     size_t num;

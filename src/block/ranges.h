@@ -26,13 +26,13 @@ typedef struct block_ranges block_ranges_t;
  *
  * UCXPOOL_ERR_NO_MEMORY  nothing is left behind
  */
-ucxpool_status_t block_ranges_create(size_t max_ranges,
+ucxpool_status_t block_ranges_create(size_t           max_ranges,
                                      block_ranges_t **ranges_p);
 void             block_ranges_destroy(block_ranges_t *ranges);
 
 /* The range overlaps none that is there, and owner is not NULL. */
-void block_ranges_insert(block_ranges_t *ranges, const void *start,
-                         size_t size, void *owner);
+void block_ranges_insert(block_ranges_t *ranges, const void *start, size_t size,
+                         void *owner);
 
 /*
  * Take out the range that starts at `start` and return its owner; NULL when

@@ -6,7 +6,7 @@
 #define MAX_BLOCKS ((size_t)INT32_MAX)
 
 static ucxpool_status_t count_blocks(const block_pool_params_t *params,
-                                     uint32_t *num_blocks_p)
+                                     uint32_t                  *num_blocks_p)
 {
     const mem_regions_t *regions = params->regions;
     size_t               num;
@@ -71,7 +71,7 @@ static void split(const block_pool_params_t *params, uint32_t num_blocks,
 }
 
 ucxpool_status_t block_split(const block_pool_params_t *params,
-                             uint32_t *totals)
+                             uint32_t                  *totals)
 {
     uint32_t         num_blocks = 0;
     ucxpool_status_t status     = count_blocks(params, &num_blocks);

@@ -12,6 +12,6 @@
  * Errors as for block_pool_create().
  */
 ucxpool_status_t block_split(const block_pool_params_t *params,
-                             uint32_t *totals);
+                             uint32_t                  *totals);
 
 #endif
