@@ -1,0 +1,123 @@
+#!/bin/sh
+# ucxpool_perf: small runs of every test, its reports, and its errors.
+set -eu
+
+perf=$top_builddir/tools/ucxpool_perf
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export UCX_LOG_LEVEL=error
+short='-q -r 1 -T 0.1'
+
+fail() {
+    echo "$1"
+    for file in "$dir"/out "$dir"/err; do
+        if [ -s "$file" ]; then
+            head -n 20 "$file"
+        fi
+    done
+    exit 1
+}
+
+# run CODE ARGUMENT... - the tool ends with that exit code.
+run() {
+    expected=$1
+    shift
+    code=0
+    timeout 120 "$perf" "$@" >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" -eq "$expected" ] ||
+        fail "ucxpool_perf $*: exit code $code, $expected expected"
+}
+
+# says STREAM WORDS - what the last run printed there has these words.
+says() {
+    grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
+}
+
+run 0 --help
+says out 'usage: ucxpool_perf'
+run 0 --version
+says out 'libucxpool'
+says out 'UCX'
+run 0 --list
+says out 'am-each'
+
+# Every side moves every byte; sizes are odd on purpose.
+run 0 $short -t each -s 100 -n 333
+says out 'am-each/peer'
+says out 'every byte verified'
+run 0 $short -t iov -s 1001 -n 77 -O 3
+says out 'iov/none'
+run 0 $short -t comm -s 1m
+says out 'tag-memh/none'
+run 0 $short -t any -s 300001
+says out 'am/peer'
+run 0 $short -t pingpong
+says out 'am/none'
+run 0 $short -s 1 -n 1 -O 1 --sides am/none,iov/none
+run 0 $short -s 20k -n 3 -O 64 --sides am-each/peer,tag/none
+
+run 0 $short -t any -s 64k --json
+says out '"side": "tag/none"'
+says out '"verified": true'
+run 0 $short -s 64 -n 2 --csv
+[ "$(awk -F, '{ print NF }' "$dir/out" | sort -u | wc -l)" -eq 1 ] ||
+    fail 'lines of different length'
+
+# The picture, and what is said where nothing can draw it.
+if command -v gnuplot >/dev/null; then
+    run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/it's.svg"
+    grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
+    run 1 $short -s 64 -n 2 --sides am/none --plot "$dir/none/x.svg"
+fi
+mkdir "$dir/bin"
+for name in sh; do
+    ln -s "$(command -v $name)" "$dir/bin/$name"
+done
+(
+    code=0
+    PATH=$dir/bin "$perf" $short -s 64 -n 2 --plot "$dir/x.svg" \
+        >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" -eq 1 ]
+) || fail 'no error without gnuplot'
+says err 'install'
+
+# Wrong usage, in words.
+run 2 -t nonsense
+says err 'no such test'
+run 2 -s 12q
+says err 'as 256, 4k, 64m'
+run 2 -s 0
+run 2 -s -1
+run 2 -s 99999999999999999999999
+run 2 -n 0
+run 2 -O 65
+run 2 -r x
+run 2 -T -3
+run 2 --sides am-each
+says err '--list'
+run 2 --cpus 0
+run 2 --nonsense
+run 2 -s 64g -n 16m
+says err 'too much memory'
+
+run 1 $short -s 64 -n 2 --cpus 1023,1023
+says err 'processor 1023'
+code=0
+"$perf" -q -r 1 -s 64 -n 2 --sides am/none --json \
+    >/dev/full 2>"$dir/err" || code=$?
+[ "$code" -eq 1 ] || fail "a full disk: exit code $code"
+says err 'standard output'
+UCX_TLS=nonsense run 1 $short -s 64 -n 2
+says err 'ucxpool_perf:'
+
+# No process is left behind when the tool is killed.
+"$perf" -q -t any -s 1m -T 60 >/dev/null 2>&1 &
+pid=$!
+while [ "$(pgrep -c -P $pid)" -lt 2 ]; do :; done
+children=$(pgrep -P $pid)
+kill -KILL $pid
+wait $pid 2>/dev/null || true
+for child in $children; do
+    tail --pid="$child" -f /dev/null
+done
+echo 'all runs ended as they should'

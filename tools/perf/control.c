@@ -1,0 +1,106 @@
+#include "perf/control.h"
+#include "perf/error.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Looks before waiting sleeps a little, for others may want the processor. */
+#define NUM_LOOKS 1000u
+
+static int socket_send(control_t *control, const void *data, size_t length)
+{
+    ssize_t sent;
+
+    do {
+        sent = send(control->fd, data, length, MSG_NOSIGNAL);
+    } while ((sent < 0) && (errno == EINTR));
+    if (sent != (ssize_t)length) {
+        return perf_error("the other process is gone (%s)", strerror(errno));
+    }
+    return 0;
+}
+
+static int socket_poll(control_t *control, int timeout_ms, void *data,
+                       size_t size, size_t *length_p)
+{
+    struct pollfd fd = {control->fd, POLLIN, 0};
+    ssize_t       got;
+
+    if (poll(&fd, 1, timeout_ms) <= 0) {
+        return 0;
+    }
+    got = recv(control->fd, data, size, MSG_DONTWAIT);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
+        return 0;
+    }
+    if (got <= 0) {
+        return perf_error("the other process ended early: its own message "
+                          "says why");
+    }
+    *length_p = (size_t)got;
+    return 1;
+}
+
+void control_init_socket(control_t *control, int fd)
+{
+    memset(control, 0, sizeof(*control));
+    control->send = socket_send;
+    control->poll = socket_poll;
+    control->fd   = fd;
+}
+
+int control_send(control_t *control, const void *data, size_t length)
+{
+    return control->send(control, data, length);
+}
+
+static int wait_message(control_t *control, void *data, size_t size,
+                        size_t *length_p)
+{
+    unsigned looks = 0;
+    int      taken = 0;
+
+    while (taken == 0) {
+        if (control->idle != NULL) {
+            control->idle(control->idle_arg);
+        }
+        taken = control->poll(control, ++looks > NUM_LOOKS ? 1 : 0, data, size,
+                              length_p);
+    }
+    return taken < 0 ? -1 : 0;
+}
+
+int control_recv(control_t *control, void *data, size_t length)
+{
+    size_t got;
+
+    if (wait_message(control, data, length, &got) != 0) {
+        return -1;
+    }
+    if (got != length) {
+        return perf_error("the other process speaks another version: a control "
+                          "message of %zu bytes instead of %zu",
+                          got, length);
+    }
+    return 0;
+}
+
+int control_exchange(control_t *control, const void *mine, size_t length,
+                     void **theirs_p, size_t *theirs_length_p)
+{
+    void *theirs = malloc(CONTROL_MAX);
+
+    if (theirs == NULL) {
+        return perf_error("out of memory for an address");
+    }
+    if ((control_send(control, mine, length) != 0) ||
+        (wait_message(control, theirs, CONTROL_MAX, theirs_length_p) != 0)) {
+        free(theirs);
+        return -1;
+    }
+    *theirs_p = theirs;
+    return 0;
+}

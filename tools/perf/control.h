@@ -1,0 +1,43 @@
+/*
+ * The control connection between the two processes: what to do next, and how it
+ * went. Never used while the clock runs.
+ *
+ * It is a socket between forked processes, or a channel between two hosts; both
+ * fill the same two functions.
+ */
+#ifndef PERF_CONTROL_H
+#define PERF_CONTROL_H
+
+#include <stddef.h>
+
+/* Bytes of the longest control message (UCX worker addresses have some
+ * hundreds; on a machine with many networks some thousands). */
+#define CONTROL_MAX 65536u
+
+typedef struct control {
+    int (*send)(struct control *control, const void *data, size_t length);
+    /* Returns 1 when a message was taken, 0 when none came within the time,
+     * -1 on error. */
+    int (*poll)(struct control *control, int timeout_ms, void *data,
+                size_t size, size_t *length_p);
+    void  *connection; /* of the two functions                                */
+    int    fd;         /* likewise                                            */
+    /* Called while waiting: what the last batch left may need our progress. */
+    void (*idle)(void *arg);
+    void  *idle_arg;
+} control_t;
+
+/* Over one end of a SOCK_SEQPACKET pair. */
+void control_init_socket(control_t *control, int fd);
+
+int control_send(control_t *control, const void *data, size_t length);
+
+/* Wait for the next message; it must have exactly `length` bytes. */
+int control_recv(control_t *control, void *data, size_t length);
+
+/* Both sides call this: mine goes there, theirs comes here.
+ * theirs_p [out]  From malloc(). */
+int control_exchange(control_t *control, const void *mine, size_t length,
+                     void **theirs_p, size_t *theirs_length_p);
+
+#endif

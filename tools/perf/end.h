@@ -1,0 +1,51 @@
+/*
+ * One end of a side, in one of the two processes: its memory, and how it posts.
+ *
+ * Slots are the messages in flight. Each goes round by itself:
+ *
+ *     sender     send -> (replied, and nothing pending) -> send ...
+ *     receiver   expect -> (arrived) -> reply, expect the next -> ...
+ */
+#ifndef PERF_END_H
+#define PERF_END_H
+
+#include "perf/buffers.h"
+#include "perf/side.h"
+#include "perf/work.h"
+
+typedef struct end end_t;
+
+/* 0 or -1, the error said. None of them waits. */
+typedef struct end_ops {
+    int (*send)(end_t *end, unsigned slot);   /* sender: post a message       */
+    int (*expect)(end_t *end, unsigned slot); /* receiver: be ready for one   */
+    int (*reply)(end_t *end, unsigned slot);  /* receiver: answer             */
+    void (*progress)(end_t *end);
+    void (*destroy)(end_t *end);
+} end_ops_t;
+
+typedef struct end_slot {
+    end_t   *end;
+    uint64_t posted_at;
+    uint64_t num_left;    /* receiver: messages of the batch still to come    */
+    size_t   num_arrived; /* parts of a message                               */
+    unsigned pending;     /* operations that UCX or the pool has not ended    */
+    bool     busy;        /* sender: on the way                               */
+    bool     arrived;     /* receiver: all bytes are there, not yet answered  */
+    bool     replied;     /* sender: the answer is there                      */
+} end_slot_t;
+
+struct end {
+    const end_ops_t *ops;
+    work_t           work;
+    side_t           side;
+    bool             is_sender;
+    bool             failed; /* the error was said                            */
+    buffers_t        buffers;
+    end_slot_t       slots[WORK_MAX_OUTSTANDING];
+};
+
+void end_init(end_t *end, const end_ops_t *ops, side_t side, const work_t *work,
+              bool is_sender);
+
+#endif

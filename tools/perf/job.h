@@ -1,0 +1,77 @@
+/*
+ * A job: one work, done by several sides in turn, round after round.
+ *
+ *     round 0    A B C
+ *     round 1    B C A
+ *     round 2    C A B ...
+ *
+ * Each side's batch in a round is one sample. Ratios are made per round, so
+ * that what slows the machine for a while slows both sides of a ratio.
+ */
+#ifndef PERF_JOB_H
+#define PERF_JOB_H
+
+#include "perf/control.h"
+#include "perf/side.h"
+#include "perf/test.h"
+#include "perf/work.h"
+
+#define JOB_MAX_SIDES 12
+#define JOB_NAME_SIZE 16
+
+/* Goes from process to process as is. */
+typedef struct job {
+    char     test[JOB_NAME_SIZE];
+    work_t   work;
+    uint32_t num_sides;
+    uint32_t max_rounds;
+    uint64_t time_ns; /* no new round after so long */
+    side_t   sides[JOB_MAX_SIDES];
+} job_t;
+
+/* All times in seconds and for one message. */
+typedef struct job_side {
+    side_t   side;
+    double   median; /* of the samples                                        */
+    double   p05;
+    double   p95;
+    double   trip_p50; /* from post to reply, of single messages              */
+    double   trip_p99;
+    uint64_t num_messages; /* of a batch                                      */
+    bool     verified;
+    char     wire[8];           /* of a pool's side: what was used            */
+    char     wire_reason[120];  /* and why                                    */
+    uint64_t registrations;     /* after the start                            */
+    double   allocations;       /* heap allocations per message               */
+} job_side_t;
+
+/* The pool against a side of raw UCX: how many times as fast it is. */
+typedef struct job_ratio {
+    uint32_t pool; /* indices of sides */
+    uint32_t raw;
+    bool     is_best; /* the fastest of its mode */
+    double   median;
+    double   p05;
+    double   p95;
+} job_ratio_t;
+
+typedef struct job_result {
+    job_t       job;
+    bool        done;
+    uint32_t    num_rounds;
+    uint32_t    num_ratios;
+    job_side_t  sides[JOB_MAX_SIDES];
+    job_ratio_t ratios[JOB_MAX_SIDES];
+} job_result_t;
+
+/* A job that came from another host: is it one that we would make? */
+bool job_is_sane(const job_t *job);
+
+/* Run a job as the sender, or follow as the receiver. */
+int job_lead(const job_t *job, control_t *control, job_result_t *result_p);
+int job_follow(const job_t *job, control_t *control);
+
+/* Bytes of a batch's message in the way that a reader counts. */
+double job_rate(const job_t *job, double seconds);
+
+#endif

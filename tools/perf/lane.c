@@ -1,0 +1,338 @@
+#include "perf/lane.h"
+#include "perf/clock.h"
+#include "perf/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A polite close may take so long. */
+#define CLOSE_NS UINT64_C(2000000000)
+
+void lane_fail(end_t *end, ucs_status_t status, const char *what)
+{
+    char name[SIDE_NAME_SIZE];
+
+    if (!end->failed) {
+        end->failed = true;
+        perf_error("%s: %s: %s", side_name(end->side, name), what,
+                   ucs_status_string(status));
+    }
+}
+
+void lane_send_done(void *request, ucs_status_t status, void *user_data)
+{
+    end_slot_t *slot = user_data;
+
+    slot->pending--;
+    ucp_request_free(request);
+    if (status != UCS_OK) {
+        lane_fail(slot->end, status, "a send ended early");
+    }
+}
+
+int lane_post(lane_t *lane, end_slot_t *slot, ucs_status_ptr_t post)
+{
+    if (UCS_PTR_IS_ERR(post)) {
+        lane_fail(slot->end, UCS_PTR_STATUS(post), "UCX took no message");
+        return -1;
+    }
+    if (post != NULL) {
+        slot->pending++;
+    }
+    return 0;
+}
+
+void lane_progress(lane_t *lane, end_t *end)
+{
+    lane->active = end;
+    ucp_worker_progress(lane->worker);
+    if (lane->failed) {
+        end->failed = true;
+    }
+}
+
+int lane_reply(lane_t *lane, end_t *end, unsigned index)
+{
+    end_slot_t         *slot   = &end->slots[index];
+    lane_header_t      *header = &lane->reply_headers[index];
+    ucp_request_param_t param;
+    void               *data = NULL;
+    size_t              length = 0;
+
+    /* The last reply of this slot has arrived, else there were no new message;
+     * UCX may still have to notice. */
+    while ((slot->pending != 0) && !end->failed) {
+        lane_progress(lane, end);
+    }
+    if (end->work.echo) {
+        data   = buffers_segments(&end->buffers, index)[0].address;
+        length = end->buffers.reply_size;
+    }
+    header->slot       = index;
+    header->index      = 0;
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                         UCP_OP_ATTR_FIELD_USER_DATA |
+                         UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.cb.send      = lane_send_done;
+    param.user_data    = slot;
+    param.memory_type  = UCS_MEMORY_TYPE_HOST;
+    return lane_post(lane, slot,
+                     ucp_am_send_nbx(lane->ep, LANE_AM_REPLY, header,
+                                     sizeof(*header), data, length, &param));
+}
+
+static ucs_status_t reply_arrived(void *arg, const void *header,
+                                  size_t header_length, void *data,
+                                  size_t length,
+                                  const ucp_am_recv_param_t *param)
+{
+    lane_t              *lane = arg;
+    end_t               *end  = lane->active;
+    const lane_header_t *at   = header;
+
+    if ((header_length != sizeof(*at)) || (at->slot >= end->work.outstanding) ||
+        (length > end->buffers.reply_size) ||
+        (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        lane_fail(end, UCS_ERR_INVALID_PARAM, "an unexpected reply");
+        return UCS_OK;
+    }
+    if (length != 0) {
+        memcpy(buffers_reply(&end->buffers, at->slot), data, length);
+    }
+    end->slots[at->slot].replied = true;
+    return UCS_OK;
+}
+
+static ucs_status_t data_arrived(void *arg, const void *header,
+                                 size_t header_length, void *data,
+                                 size_t length,
+                                 const ucp_am_recv_param_t *param)
+{
+    lane_t *lane = arg;
+
+    if ((lane->active == NULL) || (header_length != sizeof(lane_header_t))) {
+        return UCS_OK;
+    }
+    return am_arrived(lane, header, data, length, param);
+}
+
+static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    lane_t *lane = arg;
+
+    if (!lane->closing && !lane->failed) {
+        lane->failed = true;
+        perf_error("raw UCX lost the other process: %s",
+                   ucs_status_string(status));
+    }
+}
+
+static int create_context(lane_t *lane)
+{
+    ucp_config_t *config;
+    ucp_params_t  params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        /* RMA: without it UCX 1.15 and later reach no remote memory by its
+         * handle. */
+        .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+    };
+    ucs_status_t status;
+
+    status = ucp_config_read(NULL, NULL, &config);
+    if (status != UCS_OK) {
+        return perf_error("UCX cannot read its settings (UCX_*): %s",
+                          ucs_status_string(status));
+    }
+    status = ucp_init(&params, config, &lane->context);
+    ucp_config_release(config);
+    if (status != UCS_OK) {
+        return perf_error("UCX does not start: %s; look at UCX_TLS and "
+                          "UCX_NET_DEVICES",
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+static int set_handler(lane_t *lane, unsigned id, ucp_am_recv_callback_t cb)
+{
+    ucp_am_handler_param_t param = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id  = id,
+        .cb  = cb,
+        .arg = lane,
+    };
+    ucs_status_t status = ucp_worker_set_am_recv_handler(lane->worker, &param);
+
+    if (status != UCS_OK) {
+        return perf_error("UCX takes no handler: %s",
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+static int create_worker(lane_t *lane)
+{
+    ucp_worker_params_t params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE,
+    };
+    ucs_status_t status;
+
+    status = ucp_worker_create(lane->context, &params, &lane->worker);
+    if (status != UCS_OK) {
+        return perf_error("UCX makes no worker: %s",
+                          ucs_status_string(status));
+    }
+    if ((set_handler(lane, LANE_AM_DATA, data_arrived) != 0) ||
+        (set_handler(lane, LANE_AM_REPLY, reply_arrived) != 0)) {
+        ucp_worker_destroy(lane->worker);
+        return -1;
+    }
+    return 0;
+}
+
+static int create_ep(lane_t *lane, const ucp_address_t *address)
+{
+    ucp_ep_params_t params = {
+        .field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                           UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+        .address         = address,
+        .err_mode        = UCP_ERR_HANDLING_MODE_NONE,
+        .err_handler.cb  = ep_failed,
+        .err_handler.arg = lane,
+    };
+    ucs_status_t status;
+
+    if (lane->mode == MODE_PEER) {
+        params.err_mode    = UCP_ERR_HANDLING_MODE_PEER;
+        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    }
+    status = ucp_ep_create(lane->worker, &params, &lane->ep);
+    if (status != UCS_OK) {
+        return perf_error("%s: no way to the other process: %s; look at "
+                          "UCX_TLS",
+                          side_mode_title(lane->mode),
+                          ucs_status_string(status));
+    }
+    return 0;
+}
+
+static int connect_lane(lane_t *lane, control_t *control)
+{
+    ucp_address_t *mine;
+    void          *theirs;
+    size_t         length;
+    ucs_status_t   status;
+    int            result;
+
+    status = ucp_worker_get_address(lane->worker, &mine, &length);
+    if (status != UCS_OK) {
+        return perf_error("UCX tells no address: %s",
+                          ucs_status_string(status));
+    }
+    result = control_exchange(control, mine, length, &theirs, &length);
+    ucp_worker_release_address(lane->worker, mine);
+    if (result != 0) {
+        return -1;
+    }
+    result = create_ep(lane, theirs);
+    free(theirs);
+    return result;
+}
+
+int lane_create(uint32_t mode, control_t *control, lane_t **lane_p)
+{
+    lane_t *lane = calloc(1, sizeof(*lane));
+
+    if (lane == NULL) {
+        return perf_error("out of memory for a lane");
+    }
+    lane->mode = mode;
+    if (create_context(lane) != 0) {
+        goto err_free_lane;
+    }
+    if (create_worker(lane) != 0) {
+        goto err_cleanup_context;
+    }
+    if (connect_lane(lane, control) != 0) {
+        goto err_destroy_worker;
+    }
+    *lane_p = lane;
+    return 0;
+
+err_destroy_worker:
+    ucp_worker_destroy(lane->worker);
+err_cleanup_context:
+    ucp_cleanup(lane->context);
+err_free_lane:
+    free(lane);
+    return -1;
+}
+
+/* Without failure handling UCX closes only by flushing. */
+static void close_ep(lane_t *lane)
+{
+    ucp_request_param_t param = {0};
+    ucs_status_ptr_t    request;
+    uint64_t            deadline = clock_now() + CLOSE_NS;
+
+    lane->closing = true;
+    request       = ucp_ep_close_nbx(lane->ep, &param);
+    if (!UCS_PTR_IS_PTR(request)) {
+        return;
+    }
+    while ((ucp_request_check_status(request) == UCS_INPROGRESS) &&
+           (clock_now() < deadline)) {
+        ucp_worker_progress(lane->worker);
+    }
+    ucp_request_free(request);
+}
+
+void lane_destroy(lane_t *lane)
+{
+    if (lane == NULL) {
+        return;
+    }
+    close_ep(lane);
+    ucp_worker_destroy(lane->worker);
+    ucp_cleanup(lane->context);
+    free(lane);
+}
+
+int lane_memory_create(lane_t *lane, size_t length, ucp_mem_h *memh_p,
+                       void **address_p)
+{
+    ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .length      = length,
+        .flags       = UCP_MEM_MAP_ALLOCATE,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+    ucs_status_t   status;
+
+    status = ucp_mem_map(lane->context, &params, memh_p);
+    if (status != UCS_OK) {
+        return perf_error("UCX registers no %zu bytes: %s; lower -s or -O, or "
+                          "raise `ulimit -l`",
+                          length, ucs_status_string(status));
+    }
+    status = ucp_mem_query(*memh_p, &attr);
+    if (status != UCS_OK) {
+        ucp_mem_unmap(lane->context, *memh_p);
+        return perf_error("UCX does not tell where its memory lies: %s",
+                          ucs_status_string(status));
+    }
+    *address_p = attr.address;
+    return 0;
+}
+
+void lane_memory_destroy(lane_t *lane, ucp_mem_h memh)
+{
+    ucp_mem_unmap(lane->context, memh);
+}

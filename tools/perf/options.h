@@ -1,0 +1,46 @@
+/*
+ * The command line.
+ */
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
+
+#include "perf/job.h"
+
+#include <stdbool.h>
+
+typedef enum options_format {
+    FORMAT_TEXT,
+    FORMAT_JSON,
+    FORMAT_CSV
+} options_format_t;
+
+typedef struct options {
+    const char      *test;  /* NULL where a table was asked for               */
+    const char      *table; /* "map", "ucx", "both", "all", or NULL           */
+    uint64_t         size;  /* 0: as the test has it                          */
+    uint64_t         count; /* 0: as the test has it                          */
+    unsigned         outstanding;
+    unsigned         rounds;
+    double           seconds; /* of a job                                     */
+    uint32_t         pool_mode;
+    unsigned         num_sides; /* 0: as the test has them                    */
+    side_t           sides[JOB_MAX_SIDES];
+    int              cpus[2]; /* -1: not pinned                               */
+    options_format_t format;
+    const char      *plot;
+    const char      *listen;
+    const char      *connect;
+    bool             list;
+    bool             quiet;
+} options_t;
+
+/*
+ * Read the command line. Returns -1 when the program should go on, else the
+ * exit code (0 after --help and --version, 2 after a wrong usage, said).
+ */
+int options_parse(options_t *options, int argc, char **argv);
+
+/* Print the tests, their sides and the rows of the tables. */
+void options_print_list(void);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * For programs: JSON and CSV.
+ */
+#include "perf/report.h"
+
+#include <ucxpool/version.h>
+
+#include <string.h>
+#include <sys/utsname.h>
+#include <ucp/api/ucp.h>
+#include <unistd.h>
+
+/* Text that UCX or the library made: quotes and control characters escaped. */
+static void print_string(const char *text, FILE *stream)
+{
+    fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if ((*text == '"') || (*text == '\\')) {
+            fprintf(stream, "\\%c", *text);
+        } else if ((unsigned char)*text < ' ') {
+            fprintf(stream, "\\u%04x", (unsigned)*text);
+        } else {
+            fputc(*text, stream);
+        }
+    }
+    fputc('"', stream);
+}
+
+static void json_side(const job_result_t *result, unsigned index, FILE *stream)
+{
+    const job_side_t *side = &result->sides[index];
+    char              name[SIDE_NAME_SIZE];
+
+    fprintf(stream,
+            "        {\"side\": \"%s\", \"mode\": \"%s\", \"verified\": %s, "
+            "\"batch_messages\": %llu, \"seconds\": %.9g, "
+            "\"seconds_p05\": %.9g, \"seconds_p95\": %.9g, "
+            "\"message_seconds_p50\": %.9g, \"message_seconds_p99\": %.9g",
+            side_name(side->side, name), side_mode_title(side->side.mode),
+            side->verified ? "true" : "false",
+            (unsigned long long)side->num_messages, side->median, side->p05,
+            side->p95, side->trip_p50, side->trip_p99);
+    if (side->side.way != WAY_BLOCK) {
+        fprintf(stream, ", \"gb_per_s\": %.6g",
+                job_rate(&result->job, side->median));
+    }
+    if (side->wire[0] != '\0') {
+        fprintf(stream, ", \"wire\": \"%s\", \"wire_reason\": ", side->wire);
+        print_string(side->wire_reason, stream);
+        fprintf(stream,
+                ", \"registrations_after_start\": %llu, "
+                "\"allocations_per_message\": %.6g",
+                (unsigned long long)side->registrations, side->allocations);
+    }
+    fprintf(stream, "}%s\n", index + 1 < result->job.num_sides ? "," : "");
+}
+
+static void json_ratio(const job_result_t *result, unsigned index,
+                       FILE *stream)
+{
+    const job_ratio_t *ratio = &result->ratios[index];
+    char               name[SIDE_NAME_SIZE];
+    report_ratio_t     at;
+
+    report_ratio_get(result, ratio, &at);
+    fprintf(stream, "        {\"against\": \"%s\", \"counts\": %s, \"of\": "
+                    "\"%s\", \"ratio\": %.6g, \"p05\": %.6g, \"p95\": %.6g",
+            side_name(result->job.sides[ratio->raw], name),
+            ratio->is_best ? "true" : "false",
+            result->job.work.echo ? "time" : "speed", at.value, at.low,
+            at.high);
+    if (at.target != 0) {
+        fprintf(stream, ", \"target\": %g, \"verdict\": \"%s\"", at.target,
+                at.verdict);
+    }
+    if (at.aim != 0) {
+        fprintf(stream, ", \"aim\": %g", at.aim);
+    }
+    fprintf(stream, "}%s\n", index + 1 < result->num_ratios ? "," : "");
+}
+
+static void json_job(const job_result_t *result, FILE *stream)
+{
+    const job_t *job = &result->job;
+
+    fprintf(stream, "    {\"test\": \"%s\", \"command\": \"", job->test);
+    report_command(job, stream);
+    fprintf(stream,
+            "\", \"size\": %llu, \"count\": %llu, \"outstanding\": %u, "
+            "\"rounds\": %u,\n      \"sides\": [\n",
+            (unsigned long long)job->work.size,
+            (unsigned long long)job->work.count, job->work.outstanding,
+            result->num_rounds);
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        json_side(result, i, stream);
+    }
+    fprintf(stream, "      ],\n      \"ratios\": [\n");
+    for (unsigned i = 0; i < result->num_ratios; i++) {
+        json_ratio(result, i, stream);
+    }
+    fprintf(stream, "      ]}");
+}
+
+void report_json(const job_result_t *results, unsigned num_results,
+                 FILE *stream)
+{
+    struct utsname system;
+
+    uname(&system);
+    fprintf(stream, "{\n  \"libucxpool\": \"%s\",\n  \"ucx\": ",
+            ucxpool_version_string());
+    print_string(ucp_get_version_string(), stream);
+    fprintf(stream, ",\n  \"kernel\": ");
+    print_string(system.release, stream);
+    fprintf(stream, ",\n  \"machine\": ");
+    print_string(system.machine, stream);
+    fprintf(stream, ",\n  \"processors\": %ld,\n  \"jobs\": [\n",
+            sysconf(_SC_NPROCESSORS_ONLN));
+    for (unsigned i = 0; i < num_results; i++) {
+        json_job(&results[i], stream);
+        fprintf(stream, "%s\n", i + 1 < num_results ? "," : "");
+    }
+    fprintf(stream, "  ]\n}\n");
+}
+
+static const job_ratio_t *ratio_of(const job_result_t *result, unsigned side)
+{
+    for (unsigned i = 0; i < result->num_ratios; i++) {
+        if (result->ratios[i].raw == side) {
+            return &result->ratios[i];
+        }
+    }
+    return NULL;
+}
+
+static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
+{
+    const job_t       *job   = &result->job;
+    const job_side_t  *side  = &result->sides[index];
+    const job_ratio_t *ratio = ratio_of(result, index);
+    char               name[SIDE_NAME_SIZE];
+    report_ratio_t     at;
+
+    fprintf(stream, "%s,%llu,%llu,%u,%u,%s,%s,%.9g,%.9g,%.9g,%.9g,%.9g,",
+            job->test, (unsigned long long)job->work.size,
+            (unsigned long long)job->work.count, job->work.outstanding,
+            result->num_rounds, side_name(side->side, name), side->wire,
+            side->median, side->p05, side->p95, side->trip_p50,
+            side->trip_p99);
+    if (side->side.way != WAY_BLOCK) {
+        fprintf(stream, "%.6g", job_rate(job, side->median));
+    }
+    if (ratio == NULL) {
+        fprintf(stream, ",,,,,\n");
+        return;
+    }
+    report_ratio_get(result, ratio, &at);
+    fprintf(stream, ",%.6g,%.6g,%.6g,", at.value, at.low, at.high);
+    if (at.target != 0) {
+        fprintf(stream, "%g", at.target);
+    }
+    fprintf(stream, ",%s\n", at.verdict);
+}
+
+void report_csv(const job_result_t *results, unsigned num_results,
+                FILE *stream)
+{
+    fprintf(stream, "test,size,count,outstanding,rounds,side,wire,seconds,"
+                    "seconds_p05,seconds_p95,message_seconds_p50,"
+                    "message_seconds_p99,gb_per_s,pool_ratio,ratio_p05,"
+                    "ratio_p95,target,verdict\n");
+    for (unsigned i = 0; i < num_results; i++) {
+        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
+            csv_side(&results[i], k, stream);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+/*
+ * A growing list of numbers, and what statistics say of it.
+ */
+#ifndef PERF_SAMPLES_H
+#define PERF_SAMPLES_H
+
+#include <stddef.h>
+
+typedef struct samples {
+    double *values;
+    size_t  num;
+    size_t  room;
+} samples_t;
+
+/* Zeroed memory is an empty list. */
+int  samples_add(samples_t *samples, double value);
+void samples_cleanup(samples_t *samples);
+
+/* The value below which `fraction` (0 to 1) of the list lies, between two
+ * neighbours by interpolation. Sorts the list. 0 for an empty list. */
+double samples_quantile(samples_t *samples, double fraction);
+
+#endif

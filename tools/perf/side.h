@@ -1,0 +1,62 @@
+/*
+ * A side of a comparison: a way to move a message, in a mode.
+ *
+ *     am-each/peer    one active message per buffer, failure handling on
+ *     tag-memh/none   a tag message from and to registered memory, without it
+ *     pool/map        the pool, over its map wire
+ */
+#ifndef PERF_SIDE_H
+#define PERF_SIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum way {
+    /* raw UCX */
+    WAY_AM_EACH,  /* one active message per buffer                            */
+    WAY_AM,       /* one active message, contiguous memory                    */
+    WAY_AM_MEMH,  /* the same with a memory handle on both sides              */
+    WAY_TAG,      /* one tag message, contiguous memory                       */
+    WAY_TAG_MEMH, /* the same with a memory handle on both sides              */
+    WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides          */
+    /* the pool */
+    WAY_POOL,           /* any memory on both sides                           */
+    WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides          */
+    WAY_POOL_COMM_SEND, /* at the sender only                                 */
+    WAY_POOL_COMM_RECV, /* at the receiver only                               */
+    WAY_BLOCK,          /* ucxpool_block_get() and _put(), nothing is sent    */
+    WAY_LAST
+} side_way_t;
+
+typedef enum mode {
+    MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER)   */
+    MODE_NONE, /* raw UCX, failure handling off                               */
+    MODE_AUTO, /* the pool, over the wire that it chooses                     */
+    MODE_MAP,  /* the pool, over the map wire                                 */
+    MODE_UCX,  /* the pool, over the ucx wire                                 */
+    MODE_LAST
+} side_mode_t;
+
+typedef struct side {
+    uint32_t way;  /* side_way_t  */
+    uint32_t mode; /* side_mode_t */
+} side_t;
+
+/* Bytes of the longest name, its final 0 included. */
+#define SIDE_NAME_SIZE 32
+
+const char *side_name(side_t side, char name[SIDE_NAME_SIZE]);
+
+/* The name of a mode in words, for readers of a table. */
+const char *side_mode_title(uint32_t mode);
+
+const char *side_mode_name(uint32_t mode);
+
+/* Read a name; -1 (nothing said) when it is none. */
+int side_parse(const char *name, side_t *side_p);
+
+bool side_is_pool(side_t side);
+
+bool side_is_sane(side_t side);
+
+#endif

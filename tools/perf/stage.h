@@ -1,0 +1,28 @@
+/*
+ * The stage: lanes and ends of all sides of a job, in one process.
+ */
+#ifndef PERF_STAGE_H
+#define PERF_STAGE_H
+
+#include "perf/control.h"
+#include "perf/end.h"
+#include "perf/job.h"
+#include "perf/lane.h"
+
+typedef struct stage {
+    control_t *control;
+    unsigned   num_sides;
+    lane_t    *lanes[MODE_LAST]; /* by mode; NULL where none is needed */
+    end_t     *ends[JOB_MAX_SIDES];
+    end_t     *active;           /* whom the last batch was for        */
+} stage_t;
+
+/* Both processes call these at the same time. */
+int  stage_init(stage_t *stage, const job_t *job, control_t *control,
+                bool is_sender);
+void stage_cleanup(stage_t *stage);
+
+/* Choose the end that is progressed while the control connection waits. */
+end_t *stage_enter(stage_t *stage, unsigned side);
+
+#endif

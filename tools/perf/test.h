@@ -1,0 +1,36 @@
+/*
+ * Tests: which work is done, and which sides do it.
+ */
+#ifndef PERF_TEST_H
+#define PERF_TEST_H
+
+#include "perf/side.h"
+#include "perf/work.h"
+
+#define TEST_MAX_WAYS 3
+
+typedef enum test_unit {
+    TEST_UNIT_RATE,  /* GB/s of a stream of messages          */
+    TEST_UNIT_TRIP,  /* microseconds there and back           */
+    TEST_UNIT_BLOCK  /* nanoseconds of a block's get and put  */
+} test_unit_t;
+
+typedef struct test {
+    const char *name;
+    const char *title;
+    test_unit_t unit;
+    uint64_t    size;  /* unless -s says otherwise */
+    uint64_t    count; /* unless -n says otherwise */
+    uint32_t    pool_way;
+    /* Each in both modes; the fastest of a mode is what the pool is measured
+     * against. Ends with WAY_LAST. */
+    uint32_t    raw_ways[TEST_MAX_WAYS];
+} test_t;
+
+/* NULL when there is none of that name. */
+const test_t *test_find(const char *name);
+
+/* By number, from 0; NULL after the last. */
+const test_t *test_at(unsigned index);
+
+#endif

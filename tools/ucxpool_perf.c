@@ -1,0 +1,146 @@
+/*
+ * ucxpool_perf: the same transfer through the pool and through raw UCX.
+ */
+#include "perf/error.h"
+#include "perf/options.h"
+#include "perf/pair.h"
+#include "perf/plot.h"
+#include "perf/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RESULTS 32
+
+/* Everything that one run of the program does. */
+typedef struct run {
+    options_t    options;
+    unsigned     num_jobs;
+    job_t        jobs[MAX_RESULTS];
+    const char  *tables[MAX_RESULTS]; /* of each job; NULL: a job by itself */
+    job_result_t results[MAX_RESULTS];
+} run_t;
+
+static void add_sides(job_t *job, const test_t *test)
+{
+    for (unsigned i = 0; test->raw_ways[i] != WAY_LAST; i++) {
+        job->sides[job->num_sides++] = (side_t){test->raw_ways[i], MODE_PEER};
+        job->sides[job->num_sides++] = (side_t){test->raw_ways[i], MODE_NONE};
+    }
+}
+
+static int add_job(run_t *run, const test_t *test, uint64_t size,
+                   uint64_t count, uint32_t pool_mode, const char *table)
+{
+    const options_t *options = &run->options;
+    job_t           *job     = &run->jobs[run->num_jobs];
+
+    memset(job, 0, sizeof(*job));
+    strncpy(job->test, test->name, sizeof(job->test) - 1);
+    job->work.size        = size != 0 ? size : test->size;
+    job->work.count       = count != 0 ? count : test->count;
+    job->work.echo        = test->unit == TEST_UNIT_TRIP;
+    job->work.outstanding = job->work.echo ? 1 : options->outstanding;
+    job->max_rounds       = options->rounds;
+    job->time_ns          = (uint64_t)(options->seconds * 1e9);
+    if (options->num_sides != 0) {
+        job->num_sides = options->num_sides;
+        memcpy(job->sides, options->sides, sizeof(job->sides));
+    } else {
+        add_sides(job, test);
+    }
+    if (!job_is_sane(job)) {
+        perf_error("-s, -n and -O together ask for too much memory");
+        return 2;
+    }
+    run->tables[run->num_jobs++] = table;
+    return -1;
+}
+
+static int add_jobs(run_t *run)
+{
+    const options_t *options = &run->options;
+
+    return add_job(run,
+                   test_find(options->test != NULL ? options->test : "each"),
+                   options->size, options->count, options->pool_mode, NULL);
+}
+
+static void tell_progress(const run_t *run, unsigned index)
+{
+    if (!run->options.quiet && (run->num_jobs > 1)) {
+        fprintf(stderr, "[%u/%u] ", index + 1, run->num_jobs);
+        report_command(&run->jobs[index], stderr);
+        fprintf(stderr, "\n");
+    }
+}
+
+static void print_text(const run_t *run, unsigned index)
+{
+    const char *table = run->tables[index];
+
+    if (table == NULL) {
+        report_text(&run->results[index], stdout);
+    } else {
+        if ((index == 0) || (strcmp(run->tables[index - 1], table) != 0)) {
+            report_table_begin(table, stdout);
+        }
+        report_table_row(&run->results[index], stdout);
+    }
+    fflush(stdout);
+}
+
+static int run_jobs(run_t *run)
+{
+    for (unsigned i = 0; i < run->num_jobs; i++) {
+        tell_progress(run, i);
+        if (pair_run(&run->jobs[i], run->options.cpus, &run->results[i]) !=
+            0) {
+            return -1;
+        }
+        if (run->options.format == FORMAT_TEXT) {
+            print_text(run, i);
+        }
+    }
+    return 0;
+}
+
+static int report(const run_t *run)
+{
+    if (run->options.format == FORMAT_JSON) {
+        report_json(run->results, run->num_jobs, stdout);
+    } else if (run->options.format == FORMAT_CSV) {
+        report_csv(run->results, run->num_jobs, stdout);
+    }
+    if (fflush(stdout) != 0) {
+        return perf_error("standard output cannot be written");
+    }
+    return run->options.plot == NULL
+               ? 0
+               : plot_draw(run->results, run->num_jobs, run->options.plot);
+}
+
+int main(int argc, char **argv)
+{
+    run_t *run = calloc(1, sizeof(*run));
+    int    code;
+
+    if (run == NULL) {
+        perf_error("out of memory");
+        return 1;
+    }
+    code = options_parse(&run->options, argc, argv);
+    if ((code < 0) && run->options.list) {
+        options_print_list();
+        code = 0;
+    }
+    if (code < 0) {
+        code = add_jobs(run);
+    }
+    if (code < 0) {
+        code = ((run->options.plot != NULL) && (plot_check() != 0)) ||
+               (run_jobs(run) != 0) || (report(run) != 0);
+    }
+    free(run);
+    return code;
+}
