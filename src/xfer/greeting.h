@@ -40,7 +40,7 @@ typedef enum xfer_greeting_type {
     XFER_GREETING_REFUSE       = 5
 } xfer_greeting_type_t;
 
-/* In the header of GREET and CHALLENGE: the sender has a secret. */
+/* In the header of all messages but REFUSE: the sender has a secret. */
 #define XFER_GREETING_FLAG_SECRET 0x01u
 
 typedef struct xfer_greeting_header {

@@ -184,28 +184,23 @@ static ucxpool_status_t check_header(xfer_handshake_t       *handshake,
 
 /* --- what the messages mean ----------------------------------------------- */
 
-static bool has_secret(const xfer_greeting_side_t *side)
-{
-    return (side->flags & XFER_GREETING_FLAG_SECRET) != 0;
-}
-
 /* GREET or CHALLENGE: what the peer wants signed, and whether it can sign. */
 static ucxpool_status_t handle_nonce(xfer_handshake_t             *handshake,
                                      const xfer_greeting_header_t *header)
 {
-    xfer_greeting_side_t *side = their_side(handshake);
-    bool                  is_ours;
+    xfer_greeting_side_t *side      = their_side(handshake);
+    bool                  we_have   = handshake->secret != NULL;
+    bool                  they_have = header->flags & XFER_GREETING_FLAG_SECRET;
 
     side->flags = header->flags;
     memcpy(side->nonce, handshake->box.in + XFER_GREETING_HEADER_SIZE,
            XFER_NONCE_SIZE);
-    if (has_secret(&handshake->caller) != has_secret(&handshake->listener)) {
-        is_ours = has_secret(our_side(handshake));
+    if (we_have != they_have) {
         return refuse(handshake, XFER_REFUSAL_SECRET,
                       "the %s asks for a secret and the %s has none: set "
                       "UCXPOOL_SECRET_FILE there",
-                      is_ours ? our_name(handshake) : their_name(handshake),
-                      is_ours ? their_name(handshake) : our_name(handshake));
+                      we_have ? our_name(handshake) : their_name(handshake),
+                      we_have ? their_name(handshake) : our_name(handshake));
     }
     handshake->state = XFER_HANDSHAKE_PROOF;
     if (handshake->is_caller) {
@@ -223,6 +218,10 @@ static ucxpool_status_t handle_proof(xfer_handshake_t             *handshake,
     uint8_t               mac[XFER_MAC_SIZE];
     bool                  is_right;
 
+    if (header->flags != side->flags) {
+        return refuse(handshake, XFER_REFUSAL_FORMAT,
+                      "the %s changed its flags", their_name(handshake));
+    }
     side->blob        = body + XFER_MAC_SIZE;
     side->blob_length = header->length - XFER_MAC_SIZE;
     if (xfer_greeting_prove((xfer_greeting_type_t)header->type,

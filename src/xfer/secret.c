@@ -117,6 +117,19 @@ static ucxpool_status_t fill(int fd, const char *path, xfer_secret_t *secret)
     return check_length(secret, path);
 }
 
+/* What keeps us from the file is a matter of permission, unless the system is
+ * at its end. */
+static ucxpool_status_t cannot_open(int error, const char *path)
+{
+    ucxpool_status_t status;
+
+    status = base_error_errno(
+        error, "cannot open the secret file %s (setting SECRET_FILE)", path);
+    return (error == ENOMEM) || (error == EMFILE) || (error == ENFILE)
+               ? status
+               : UCXPOOL_ERR_PERMISSION;
+}
+
 ucxpool_status_t xfer_secret_read(const char *path, xfer_secret_t **secret_p)
 {
     xfer_secret_t   *secret;
@@ -134,10 +147,7 @@ ucxpool_status_t xfer_secret_read(const char *path, xfer_secret_t **secret_p)
     /* Without O_NONBLOCK a FIFO in place of the file would stop us here. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
-        status = base_error_errno(errno,
-                                  "cannot open the secret file %s "
-                                  "(setting SECRET_FILE)",
-                                  path);
+        status = cannot_open(errno, path);
         goto err_release_secret;
     }
     status = fill(fd, path, secret);
