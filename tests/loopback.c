@@ -132,8 +132,7 @@ size_t loopback_read(xfer_door_t *door, int fd, void *bytes_p, size_t length)
 
     while (offset < length) {
         loopback_settle(door);
-        got = recv(fd, (char *)bytes_p + offset, length - offset,
-                   MSG_DONTWAIT);
+        got = recv(fd, (char *)bytes_p + offset, length - offset, MSG_DONTWAIT);
         if (got > 0) {
             offset += (size_t)got;
         } else if ((got == 0) || (errno == ECONNRESET)) {

@@ -12,10 +12,13 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SECRET "a secret of at least 16 bytes\n"
@@ -106,16 +109,568 @@ START_TEST(a_caller_with_another_secret_is_refused_and_told_so)
 }
 END_TEST
 
+START_TEST(a_silent_stranger_is_hung_up_on_in_time)
+{
+    xfer_door_t      *door  = loopback_door(secret);
+    uint64_t          begin = base_clock_now();
+    int               fd    = loopback_stranger(door);
+    xfer_door_stats_t stats;
+    char              byte;
+
+    ck_assert_uint_eq(xfer_door_deadline(door), BASE_CLOCK_FOREVER);
+    loopback_settle(door);
+    ck_assert_uint_eq(num_half_open(door), 1);
+    ck_assert_uint_ge(xfer_door_deadline(door), begin + 5000000000u);
+    ck_assert_uint_le(xfer_door_deadline(door), base_clock_now() + 5000000000u);
+    net_call_skip(5000000000u);
+    ck_assert_uint_gt(xfer_door_progress(door), 0);
+    ck_assert_uint_eq(loopback_read(door, fd, &byte, 1), 0);
+    xfer_door_get_stats(door, &stats);
+    ck_assert_uint_eq(stats.num_half_open, 0);
+    ck_assert_uint_eq(stats.num_timed_out, 1);
+    ck_assert_uint_eq(stats.num_refused, 1);
+    ck_assert_uint_eq(xfer_door_deadline(door), BASE_CLOCK_FOREVER);
+    assert_open(door);
+    close(fd);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_flood_of_silent_strangers_does_not_lock_out)
+{
+    enum { NUM_STRANGERS = 500 };
+    static int        fds[NUM_STRANGERS];
+    xfer_door_t      *door    = loopback_door(secret);
+    unsigned          num_fds = net_call_num_fds();
+    xfer_door_stats_t stats;
+
+    for (int i = 0; i < NUM_STRANGERS; i++) {
+        fds[i] = loopback_stranger(door);
+        loopback_settle(door);
+        ck_assert_uint_le(num_half_open(door), 8);
+        if ((i == 0) || (i == NUM_STRANGERS / 2) || (i == NUM_STRANGERS - 1)) {
+            assert_open(door);
+        }
+    }
+    ck_assert_uint_le(net_call_num_fds(), num_fds + NUM_STRANGERS + 8);
+    xfer_door_get_stats(door, &stats);
+    ck_assert_uint_eq(stats.num_proven, 3);
+    ck_assert_uint_ge(stats.num_dropped, NUM_STRANGERS - 8);
+    ck_assert_uint_eq(stats.num_refused, stats.num_dropped);
+    for (int i = 0; i < NUM_STRANGERS; i++) {
+        close(fds[i]);
+    }
+    loopback_settle(door);
+    ck_assert_uint_eq(num_half_open(door), 0);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_caller_gets_through_while_strangers_keep_coming)
+{
+    enum { NUM_STRANGERS = 6 };
+    static int       fds[100 * NUM_STRANGERS];
+    xfer_door_t     *door  = loopback_door(secret);
+    xfer_greet_t    *greet = loopback_caller(door, secret);
+    ucxpool_status_t status;
+    int              num = 0;
+
+    /* Fewer strangers in one turn than there are places. */
+    while ((status = xfer_greet_progress(greet)) == UCXPOOL_INPROGRESS) {
+        ck_assert_int_lt(num, 99 * NUM_STRANGERS);
+        for (int i = 0; i < NUM_STRANGERS; i++) {
+            fds[num++] = loopback_stranger(door);
+        }
+        xfer_door_progress(door);
+    }
+    ck_assert_msg(status == UCXPOOL_OK, "%s", xfer_greet_reason(greet));
+    assert_peer_waits(door);
+    xfer_greet_destroy(greet);
+    while (num > 0) {
+        close(fds[--num]);
+    }
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(one_place_is_enough_to_let_in)
+{
+    xfer_door_params_t params = loopback_params(secret);
+    xfer_door_t       *door;
+    int                fd;
+
+    params.max_half_open = 1;
+    ck_assert_int_eq(xfer_door_create(&params, &door), UCXPOOL_OK);
+    fd = loopback_stranger(door);
+    loopback_settle(door);
+    assert_open(door);
+    close(fd);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_stranger_may_send_nonsense_of_any_length)
+{
+    static uint8_t bytes[100000];
+    xfer_door_t   *door = loopback_door(secret);
+
+    for (unsigned length = 1; length <= sizeof(bytes); length *= 7) {
+        int fd = loopback_stranger(door);
+
+        memset(bytes, (int)length, sizeof(bytes));
+        /* The door may hang up before all is sent. */
+        (void)send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        loopback_settle(door);
+        close(fd);
+        loopback_settle(door);
+    }
+    ck_assert_uint_eq(num_half_open(door), 0);
+    assert_nobody_waits(door);
+    assert_open(door);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(proven_peers_wait_in_a_bounded_queue)
+{
+    xfer_door_t  *door = loopback_door(secret);
+    xfer_greet_t *greets[XFER_DOOR_QUEUE + 1];
+
+    for (int i = 0; i < XFER_DOOR_QUEUE; i++) {
+        greets[i] = loopback_caller(door, secret);
+        ck_assert_int_eq(loopback_meet(door, greets[i]), UCXPOOL_OK);
+    }
+    greets[XFER_DOOR_QUEUE] = loopback_caller(door, secret);
+    ck_assert_int_eq(loopback_meet(door, greets[XFER_DOOR_QUEUE]),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_ptr_nonnull(strstr(xfer_greet_reason(greets[XFER_DOOR_QUEUE]),
+                                 "too many peers wait"));
+    for (int i = 0; i <= XFER_DOOR_QUEUE; i++) {
+        xfer_greet_destroy(greets[i]);
+    }
+    for (int i = 0; i < XFER_DOOR_QUEUE; i++) {
+        assert_peer_waits(door);
+    }
+    assert_nobody_waits(door);
+    assert_open(door);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(many_callers_at_once_are_let_in)
+{
+    xfer_door_t  *door = loopback_door(secret);
+    xfer_greet_t *greets[8];
+    bool          is_busy = true;
+
+    for (int i = 0; i < 8; i++) {
+        greets[i] = loopback_caller(door, secret);
+    }
+    while (is_busy) {
+        is_busy = false;
+        for (int i = 0; i < 8; i++) {
+            ucxpool_status_t status = xfer_greet_progress(greets[i]);
+
+            ck_assert_int_ge(status, UCXPOOL_OK);
+            is_busy |= status == UCXPOOL_INPROGRESS;
+        }
+        loopback_settle(door);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_peer_waits(door);
+        xfer_greet_destroy(greets[i]);
+    }
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(the_work_of_one_call_is_bounded)
+{
+    xfer_door_params_t params = loopback_params(secret);
+    int                fds[40];
+    xfer_door_t       *door;
+
+    params.max_half_open = 64;
+    ck_assert_int_eq(xfer_door_create(&params, &door), UCXPOOL_OK);
+    for (int i = 0; i < 40; i++) {
+        fds[i] = loopback_stranger(door);
+    }
+    loopback_wait(xfer_door_fd(door));
+    ck_assert_uint_le(xfer_door_progress(door), 16);
+    ck_assert_uint_le(num_half_open(door), 16);
+    loopback_settle(door);
+    ck_assert_uint_eq(num_half_open(door), 40);
+    for (int i = 0; i < 40; i++) {
+        close(fds[i]);
+    }
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(the_fd_can_be_watched_by_an_epoll_of_the_caller)
+{
+    xfer_door_t       *door     = loopback_door(secret);
+    int                epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event    = {.events = EPOLLIN};
+    int                fd;
+
+    ck_assert_int_eq(
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, xfer_door_fd(door), &event), 0);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    fd = loopback_stranger(door);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 20000), 1);
+    loopback_settle(door);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    ck_assert_int_eq(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 20000), 1);
+    loopback_settle(door);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    close(fd);
+    close(epoll_fd);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(destroying_the_door_hangs_up_on_strangers)
+{
+    unsigned     num_fds = net_call_num_fds();
+    xfer_door_t *door    = loopback_door(secret);
+    int          fd      = loopback_stranger(door);
+    char         byte;
+
+    loopback_settle(door);
+    xfer_door_destroy(door);
+    ck_assert_int_le(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+    xfer_door_destroy(NULL);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* A child that was forked holds copies of the sockets. */
+START_TEST(a_forked_child_does_not_confuse_the_door)
+{
+    xfer_door_t *door = loopback_door(secret);
+    int          fd   = loopback_stranger(door);
+    int          pipe_fds[2];
+    pid_t        child;
+    char         byte;
+
+    loopback_settle(door);
+    ck_assert_int_eq(pipe(pipe_fds), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(pipe_fds[1]);
+        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    net_call_skip(5000000000u);
+    loopback_settle(door);
+    ck_assert_int_eq(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+    ck_assert_uint_eq(xfer_door_progress(door), 0);
+    assert_open(door);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    close(fd);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+/* --- where it listens -------------------------------------------------- */
+
+static ucxpool_status_t listen_on(const char *text, const xfer_secret_t *with,
+                                  bool          listen_without_secret,
+                                  xfer_door_t **door_p)
+{
+    xfer_door_params_t params = loopback_params(with);
+    xfer_where_t       where;
+
+    ck_assert_int_eq(xfer_where_resolve(text, XFER_WHERE_LISTEN, &where),
+                     UCXPOOL_OK);
+    params.where                 = &where;
+    params.listen_without_secret = listen_without_secret;
+    return xfer_door_create(&params, door_p);
+}
+
+START_TEST(without_a_secret_only_loopback_is_listened_on)
+{
+    static const char *const wide[] = {"0.0.0.0:0", "[::]:0", ":0"};
+    xfer_door_t             *door;
+
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(listen_on(wide[i], NULL, false, &door),
+                         UCXPOOL_ERR_PERMISSION);
+        ck_assert_ptr_nonnull(
+            strstr(ucxpool_error_detail(), "LISTEN_WITHOUT_SECRET=y"));
+    }
+    ck_assert_int_eq(listen_on("127.0.0.1:0", NULL, false, &door), UCXPOOL_OK);
+    xfer_door_destroy(door);
+    ck_assert_int_eq(listen_on("0.0.0.0:0", NULL, true, &door), UCXPOOL_OK);
+    xfer_door_destroy(door);
+    ck_assert_int_eq(listen_on("0.0.0.0:0", secret, false, &door), UCXPOOL_OK);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(without_a_host_ipv4_callers_are_let_in)
+{
+    xfer_door_t *door;
+
+    ck_assert_int_eq(listen_on(":0", secret, false, &door), UCXPOOL_OK);
+    assert_open(door);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_taken_port_is_told)
+{
+    xfer_door_t *door = loopback_door(secret);
+    xfer_door_t *second;
+    char         text[32];
+
+    snprintf(text, sizeof(text), "127.0.0.1:%u",
+             (unsigned)xfer_door_port(door));
+    ck_assert_int_eq(listen_on(text, secret, false, &second),
+                     UCXPOOL_ERR_ADDRESS_IN_USE);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), text));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "another port"));
+    xfer_door_destroy(door);
+    /* The port is free again at once. */
+    ck_assert_int_eq(listen_on(text, secret, false, &door), UCXPOOL_OK);
+    assert_open(door);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(what_cannot_be_listened_on_is_told)
+{
+    static const struct {
+        int              error;
+        ucxpool_status_t status;
+        const char      *words;
+    } cases[] = {
+        {EACCES, UCXPOOL_ERR_PERMISSION, "over 1023"},
+        {EADDRNOTAVAIL, UCXPOOL_ERR_IO, "address of this machine"},
+        {ENOBUFS, UCXPOOL_ERR_IO, "cannot listen on 127.0.0.1:0"},
+    };
+    xfer_door_t *door;
+
+    for (size_t i = 0; i < 3; i++) {
+        net_call_fail(NET_CALL_BIND, 1, cases[i].error);
+        ck_assert_int_eq(listen_on("127.0.0.1:0", secret, false, &door),
+                         cases[i].status);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), cases[i].words));
+    }
+}
+END_TEST
+
+START_TEST(wrong_parameters_are_refused)
+{
+    static uint8_t     bytes[XFER_BLOB_MAX + 1];
+    xfer_door_params_t params = loopback_params(secret);
+    xfer_door_t       *door;
+
+    params.max_half_open = 0;
+    ck_assert_int_eq(xfer_door_create(&params, &door),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    params.max_half_open = 1;
+    params.blob          = bytes;
+    params.blob_length   = sizeof(bytes);
+    ck_assert_int_eq(xfer_door_create(&params, &door),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+/* --- the system fails --------------------------------------------------- */
+
+START_TEST(a_failing_call_at_creation_leaves_nothing_behind)
+{
+    static const net_call_t calls[] = {
+        NET_CALL_CALLOC,    NET_CALL_EPOLL_CREATE1, NET_CALL_SOCKET,
+        NET_CALL_BIND,      NET_CALL_LISTEN,        NET_CALL_GETSOCKNAME,
+        NET_CALL_EPOLL_CTL,
+    };
+    xfer_door_params_t params  = loopback_params(secret);
+    unsigned           num_fds = net_call_num_fds();
+    xfer_door_t       *door;
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        for (unsigned n = 1;; n++) {
+            net_call_fail(calls[i], n, EMFILE);
+            if (xfer_door_create(&params, &door) == UCXPOOL_OK) {
+                ck_assert(!net_call_reset());
+                ck_assert_uint_gt(n, 1);
+                assert_open(door);
+                xfer_door_destroy(door);
+                break;
+            }
+            ck_assert(net_call_reset());
+            ck_assert_uint_eq(net_call_num_fds(), num_fds);
+        }
+    }
+}
+END_TEST
+
+START_TEST(without_file_descriptors_the_door_waits_and_does_not_spin)
+{
+    xfer_door_t  *door  = loopback_door(secret);
+    xfer_greet_t *greet = loopback_caller(door, secret);
+    uint64_t      deadline;
+
+    net_call_fail_from(NET_CALL_ACCEPT4, 1, EMFILE);
+    loopback_wait(xfer_door_fd(door));
+    loopback_settle(door);
+    ck_assert(net_call_reset());
+
+    /* Nothing to do until the pause is over, though somebody waits. */
+    deadline = xfer_door_deadline(door);
+    ck_assert_uint_gt(deadline, base_clock_now());
+    ck_assert_uint_ne(deadline, BASE_CLOCK_FOREVER);
+    ck_assert_uint_eq(xfer_door_progress(door), 0);
+    ck_assert_int_eq(xfer_greet_progress(greet), UCXPOOL_INPROGRESS);
+
+    net_call_skip(deadline - base_clock_now());
+    ck_assert_uint_gt(xfer_door_progress(door), 0);
+    ck_assert_int_eq(loopback_meet(door, greet), UCXPOOL_OK);
+    assert_peer_waits(door);
+    xfer_greet_destroy(greet);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(with_no_descriptor_left_at_all_the_door_recovers)
+{
+    xfer_door_t  *door  = loopback_door(secret);
+    xfer_greet_t *greet = loopback_caller(door, secret);
+    struct rlimit old_limit;
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old_limit), 0);
+    limit          = old_limit;
+    limit.rlim_cur = 0;
+    loopback_wait(xfer_door_fd(door));
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    loopback_settle(door);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
+    ck_assert_uint_eq(num_half_open(door), 0);
+    net_call_skip(1000000000u);
+    ck_assert_int_eq(loopback_meet(door, greet), UCXPOOL_OK);
+    xfer_greet_destroy(greet);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(newcomers_that_broke_are_passed_over)
+{
+    static const int errors[] = {EINTR,       ECONNABORTED, EPROTO,
+                                 ENETUNREACH, EPERM,        EHOSTDOWN};
+    xfer_door_t     *door     = loopback_door(secret);
+
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        net_call_fail(NET_CALL_ACCEPT4, 1, errors[i]);
+        assert_open(door);
+        ck_assert(net_call_reset());
+    }
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(an_accept_that_always_fails_is_not_repeated_for_ever)
+{
+    xfer_door_t *door = loopback_door(secret);
+    int          fd   = loopback_stranger(door);
+
+    net_call_fail_from(NET_CALL_ACCEPT4, 1, EPERM);
+    loopback_wait(xfer_door_fd(door));
+    loopback_settle(door);
+    ck_assert(net_call_reset());
+    net_call_skip(1000000000u);
+    assert_open(door);
+    close(fd);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_newcomer_that_cannot_be_served_is_hung_up_on)
+{
+    static const net_call_t calls[] = {NET_CALL_EPOLL_CTL, NET_CALL_RAND_BYTES};
+    xfer_door_t            *door    = loopback_door(secret);
+    unsigned                num_fds = net_call_num_fds();
+    char                    byte;
+
+    for (size_t i = 0; i < 2; i++) {
+        int fd = loopback_stranger(door);
+
+        net_call_fail(calls[i], 1, ENOSPC);
+        ck_assert_uint_eq(loopback_read(door, fd, &byte, 1), 0);
+        ck_assert(net_call_reset());
+        close(fd);
+        ck_assert_uint_eq(num_half_open(door), 0);
+        ck_assert_uint_eq(xfer_door_num_refused(door), i + 1);
+        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    }
+    assert_open(door);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_listener_that_cannot_be_watched_again_is_tried_later)
+{
+    xfer_door_t *door = loopback_door(secret);
+    int          fd   = loopback_stranger(door);
+
+    net_call_fail(NET_CALL_ACCEPT4, 1, ENFILE);
+    loopback_wait(xfer_door_fd(door));
+    loopback_settle(door);
+    ck_assert(net_call_reset());
+    net_call_skip(200000000u);
+    net_call_fail(NET_CALL_EPOLL_CTL, 1, ENOMEM);
+    loopback_settle(door);
+    ck_assert(net_call_reset());
+    ck_assert_uint_gt(xfer_door_deadline(door), base_clock_now());
+    net_call_skip(200000000u);
+    assert_open(door);
+    close(fd);
+    xfer_door_destroy(door);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("door");
     TCase *tcase = tcase_create("door");
 
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase,
                    a_caller_with_the_secret_is_let_in_and_both_have_the_blobs);
+    tcase_add_test(tcase, a_caller_with_another_secret_is_refused_and_told_so);
+    tcase_add_test(tcase, a_silent_stranger_is_hung_up_on_in_time);
+    tcase_add_test(tcase, a_flood_of_silent_strangers_does_not_lock_out);
+    tcase_add_test(tcase, a_caller_gets_through_while_strangers_keep_coming);
+    tcase_add_test(tcase, one_place_is_enough_to_let_in);
+    tcase_add_test(tcase, a_stranger_may_send_nonsense_of_any_length);
+    tcase_add_test(tcase, proven_peers_wait_in_a_bounded_queue);
+    tcase_add_test(tcase, many_callers_at_once_are_let_in);
+    tcase_add_test(tcase, the_work_of_one_call_is_bounded);
+    tcase_add_test(tcase, the_fd_can_be_watched_by_an_epoll_of_the_caller);
+    tcase_add_test(tcase, destroying_the_door_hangs_up_on_strangers);
+    tcase_add_test(tcase, a_forked_child_does_not_confuse_the_door);
+    tcase_add_test(tcase, without_a_secret_only_loopback_is_listened_on);
+    tcase_add_test(tcase, without_a_host_ipv4_callers_are_let_in);
+    tcase_add_test(tcase, a_taken_port_is_told);
+    tcase_add_test(tcase, what_cannot_be_listened_on_is_told);
+    tcase_add_test(tcase, wrong_parameters_are_refused);
+    tcase_add_test(tcase, a_failing_call_at_creation_leaves_nothing_behind);
     tcase_add_test(tcase,
-                   a_caller_with_another_secret_is_refused_and_told_so);
+                   without_file_descriptors_the_door_waits_and_does_not_spin);
+    tcase_add_test(tcase, with_no_descriptor_left_at_all_the_door_recovers);
+    tcase_add_test(tcase, newcomers_that_broke_are_passed_over);
+    tcase_add_test(tcase, an_accept_that_always_fails_is_not_repeated_for_ever);
+    tcase_add_test(tcase, a_newcomer_that_cannot_be_served_is_hung_up_on);
+    tcase_add_test(tcase,
+                   a_listener_that_cannot_be_watched_again_is_tried_later);
     suite_add_tcase(suite, tcase);
     return suite;
 }

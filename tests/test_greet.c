@@ -1,0 +1,404 @@
+/* Greeting a listener: connecting, time-outs, and what can go wrong. */
+#include <config.h>
+
+#include "loopback.h"
+#include "net_calls.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The time-out that loopback_caller() asks for. */
+#define TIMEOUT_NS 5000000000u
+
+static xfer_secret_t *secret;
+
+static void setup(void)
+{
+    base_log_set_level(BASE_LOG_NONE);
+    secret = loopback_secret("a secret of at least 16 bytes\n");
+}
+
+static void teardown(void)
+{
+    net_call_reset();
+    xfer_secret_release(secret);
+}
+
+static void assert_reason(const xfer_greet_t *greet, const char *words)
+{
+    ck_assert_msg(strstr(xfer_greet_reason(greet), words) != NULL,
+                  "\"%s\" is not in \"%s\"", words, xfer_greet_reason(greet));
+}
+
+static xfer_where_t where_of(uint16_t port)
+{
+    xfer_where_t where;
+    char         text[32];
+
+    snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
+    ck_assert_int_eq(xfer_where_resolve(text, XFER_WHERE_CONNECT, &where),
+                     UCXPOOL_OK);
+    return where;
+}
+
+static xfer_greet_t *call(const xfer_where_t *where)
+{
+    xfer_greet_t *greet;
+
+    ck_assert_int_eq(
+        xfer_greet_connect(where, secret, "x", 1, TIMEOUT_NS, &greet),
+        UCXPOOL_OK);
+    return greet;
+}
+
+/* A port at which nobody listens: it is bound, and stays so. */
+static int closed_port(uint16_t *port_p)
+{
+    struct sockaddr_in address = {
+        .sin_family      = AF_INET,
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    socklen_t length = sizeof(address);
+    int       fd     = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, length), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    *port_p = ntohs(address.sin_port);
+    return fd;
+}
+
+/* A listener of the test's own, that can be made to say anything. */
+static int open_listener(uint16_t *port_p)
+{
+    int fd = closed_port(port_p);
+
+    ck_assert_int_eq(listen(fd, 4), 0);
+    return fd;
+}
+
+/* Drive the caller until it has sent all it can for now. */
+static void advance(xfer_greet_t *greet)
+{
+    struct pollfd fd = {.fd = xfer_greet_fd(greet), .events = POLLIN};
+
+    while (poll(&fd, 1, 0) > 0) {
+        ck_assert_int_eq(xfer_greet_progress(greet), UCXPOOL_INPROGRESS);
+    }
+}
+
+START_TEST(a_port_at_which_nobody_listens_is_told)
+{
+    uint16_t      port;
+    int           fd    = closed_port(&port);
+    xfer_where_t  where = where_of(port);
+    xfer_greet_t *greet = call(&where);
+
+    ck_assert_int_eq(loopback_meet(NULL, greet), UCXPOOL_ERR_PEER_LOST);
+    assert_reason(greet, "Connection refused");
+    assert_reason(greet, where.text);
+    ck_assert_int_eq(xfer_greet_progress(greet), UCXPOOL_ERR_PEER_LOST);
+    ck_assert_uint_eq(xfer_greet_deadline(greet), BASE_CLOCK_FOREVER);
+    xfer_greet_destroy(greet);
+    close(fd);
+}
+END_TEST
+
+START_TEST(the_next_address_is_tried_when_one_fails)
+{
+    uint16_t      port;
+    int           fd    = closed_port(&port);
+    xfer_door_t  *door  = loopback_door(secret);
+    xfer_where_t  where = where_of(port);
+    xfer_where_t  good  = where_of(xfer_door_port(door));
+    xfer_greet_t *greet;
+    int           greet_fd;
+
+    where.addresses[where.num_addresses++] = good.addresses[0];
+    greet                                  = call(&where);
+    greet_fd                               = xfer_greet_fd(greet);
+    ck_assert_int_eq(loopback_meet(door, greet), UCXPOOL_OK);
+    ck_assert_int_eq(xfer_greet_fd(greet), greet_fd);
+    ck_assert_str_eq(xfer_greet_reason(greet), "");
+    xfer_greet_destroy(greet);
+    xfer_door_destroy(door);
+    close(fd);
+}
+END_TEST
+
+START_TEST(over_ipv6_it_is_the_same)
+{
+    xfer_door_params_t params = loopback_params(secret);
+    xfer_where_t       where;
+    xfer_door_t       *door;
+    xfer_greet_t      *greet;
+
+    ck_assert_int_eq(xfer_where_resolve("[::1]:0", XFER_WHERE_LISTEN, &where),
+                     UCXPOOL_OK);
+    params.where = &where;
+    if (xfer_door_create(&params, &door) != UCXPOOL_OK) {
+        /* This machine has no IPv6; then the answer is an error in words. */
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+        return;
+    }
+    where.addresses[0].ipv6.sin6_port = htons(xfer_door_port(door));
+    greet                             = call(&where);
+    ck_assert_int_eq(loopback_meet(door, greet), UCXPOOL_OK);
+    xfer_greet_destroy(greet);
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(a_silent_listener_is_given_up_in_time)
+{
+    uint16_t      port;
+    int           fd    = open_listener(&port);
+    xfer_where_t  where = where_of(port);
+    uint64_t      begin = base_clock_now();
+    xfer_greet_t *greet = call(&where);
+
+    ck_assert_uint_ge(xfer_greet_deadline(greet), begin + TIMEOUT_NS);
+    ck_assert_uint_le(xfer_greet_deadline(greet),
+                      base_clock_now() + TIMEOUT_NS);
+    loopback_wait(xfer_greet_fd(greet));
+    advance(greet);
+    net_call_skip(TIMEOUT_NS);
+    ck_assert_int_eq(xfer_greet_progress(greet), UCXPOOL_ERR_TIMED_OUT);
+    assert_reason(greet, "no answer in time");
+    xfer_greet_destroy(greet);
+    close(fd);
+}
+END_TEST
+
+START_TEST(without_a_time_out_it_waits_for_ever)
+{
+    uint16_t      port;
+    int           fd    = open_listener(&port);
+    xfer_where_t  where = where_of(port);
+    xfer_greet_t *greet;
+
+    ck_assert_int_eq(
+        xfer_greet_connect(&where, secret, NULL, 0, BASE_CLOCK_FOREVER, &greet),
+        UCXPOOL_OK);
+    ck_assert_uint_eq(xfer_greet_deadline(greet), BASE_CLOCK_FOREVER);
+    net_call_skip(1000 * (uint64_t)TIMEOUT_NS);
+    ck_assert_int_eq(xfer_greet_progress(greet), UCXPOOL_INPROGRESS);
+    xfer_greet_destroy(greet);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_listener_that_hangs_up_is_lost)
+{
+    uint16_t      port;
+    int           fd    = open_listener(&port);
+    xfer_where_t  where = where_of(port);
+    xfer_greet_t *greet = call(&where);
+    int           peer  = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    ck_assert_int_ge(peer, 0);
+    close(peer);
+    ck_assert_int_eq(loopback_meet(NULL, greet), UCXPOOL_ERR_PEER_LOST);
+    assert_reason(greet, where.text);
+    xfer_greet_destroy(greet);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_listener_that_is_no_pool_is_called_so)
+{
+    static const char banner[] = "220 mail.example ESMTP ready\r\n";
+    uint16_t          port;
+    int               fd    = open_listener(&port);
+    xfer_where_t      where = where_of(port);
+    xfer_greet_t     *greet = call(&where);
+    int               peer  = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    ck_assert_int_ge(peer, 0);
+    ck_assert_int_eq(send(peer, banner, sizeof(banner), MSG_NOSIGNAL),
+                     (ssize_t)sizeof(banner));
+    ck_assert_int_eq(loopback_meet(NULL, greet), UCXPOOL_ERR_PROTOCOL);
+    assert_reason(greet, "the listener is not a pool");
+    xfer_greet_destroy(greet);
+    close(peer);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_caller_that_calls_itself_is_not_let_in)
+{
+    static uint8_t bytes[8192];
+    uint16_t       port;
+    int            fd    = open_listener(&port);
+    xfer_where_t   where = where_of(port);
+    xfer_greet_t  *greet = call(&where);
+    int            peer  = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    ssize_t        length;
+
+    ck_assert_int_ge(peer, 0);
+    advance(greet);
+    length = recv(peer, bytes, sizeof(bytes), 0);
+    ck_assert_int_eq(send(peer, bytes, (size_t)length, MSG_NOSIGNAL), length);
+    ck_assert_int_eq(loopback_meet(NULL, greet), UCXPOOL_ERR_PROTOCOL);
+    xfer_greet_destroy(greet);
+    close(peer);
+    close(fd);
+}
+END_TEST
+
+START_TEST(too_long_a_blob_is_refused)
+{
+    static uint8_t bytes[XFER_BLOB_MAX + 1];
+    xfer_where_t   where = where_of(7);
+    xfer_greet_t  *greet;
+
+    ck_assert_int_eq(xfer_greet_connect(&where, secret, bytes, sizeof(bytes),
+                                        TIMEOUT_NS, &greet),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(hanging_up_half_way_leaves_nothing_behind)
+{
+    unsigned     num_fds = net_call_num_fds();
+    xfer_door_t *door    = loopback_door(secret);
+
+    for (unsigned num_steps = 0; num_steps < 4; num_steps++) {
+        xfer_greet_t *greet = loopback_caller(door, secret);
+
+        for (unsigned i = 0; i < num_steps; i++) {
+            loopback_settle(door);
+            ck_assert_int_ge(xfer_greet_progress(greet), 0);
+        }
+        xfer_greet_destroy(greet);
+        loopback_settle(door);
+    }
+    xfer_greet_destroy(NULL);
+    xfer_door_destroy(door);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* One whole greeting; its status, or that of the connect that failed. The
+ * answer of the door does not count. */
+static ucxpool_status_t greet_once(xfer_door_t *door, const xfer_where_t *where)
+{
+    xfer_greet_t    *greet;
+    ucxpool_status_t status;
+
+    status = xfer_greet_connect(where, secret, "x", 1, TIMEOUT_NS, &greet);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = loopback_meet(door, greet);
+    if (status != UCXPOOL_OK) {
+        ck_assert_str_ne(xfer_greet_reason(greet), "");
+    }
+    xfer_greet_destroy(greet);
+    loopback_settle(door);
+    return status;
+}
+
+START_TEST(a_failing_call_is_an_error_and_may_be_repeated)
+{
+    static const struct {
+        net_call_t call;
+        int        error;
+    } cases[] = {
+        {NET_CALL_CALLOC, ENOMEM},    {NET_CALL_EPOLL_CREATE1, EMFILE},
+        {NET_CALL_SOCKET, EMFILE},    {NET_CALL_CONNECT, ENETUNREACH},
+        {NET_CALL_EPOLL_CTL, ENOSPC}, {NET_CALL_RAND_BYTES, 0},
+        {NET_CALL_SEND, ECONNRESET},  {NET_CALL_RECV, ECONNRESET},
+        {NET_CALL_HMAC, 0},
+    };
+    xfer_door_t     *door  = loopback_door(secret);
+    xfer_where_t     where = where_of(xfer_door_port(door));
+    unsigned         num_fds;
+    bool             has_failed;
+    ucxpool_status_t status;
+    xfer_door_peer_t peer;
+
+    ck_assert_int_eq(greet_once(door, &where), UCXPOOL_OK);
+    num_fds = net_call_num_fds();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned n = 0;
+
+        do {
+            net_call_fail(cases[i].call, ++n, cases[i].error);
+            status     = greet_once(door, &where);
+            has_failed = net_call_reset();
+            /* What fails for the door may be harmless for the caller: taking a
+             * socket out of the epoll, for one. */
+            if (!has_failed) {
+                ck_assert_int_eq(status, UCXPOOL_OK);
+            }
+            ck_assert_uint_eq(net_call_num_fds(), num_fds);
+            while (xfer_door_take(door, &peer) == UCXPOOL_OK) {
+            }
+        } while (has_failed);
+        ck_assert_uint_gt(n, 1);
+    }
+    xfer_door_destroy(door);
+}
+END_TEST
+
+START_TEST(the_first_failing_call_is_named)
+{
+    uint16_t      port;
+    int           fd    = closed_port(&port);
+    xfer_where_t  where = where_of(port);
+    xfer_greet_t *greet = NULL;
+
+    net_call_fail(NET_CALL_SOCKET, 1, EMFILE);
+    ck_assert_int_eq(
+        xfer_greet_connect(&where, secret, "x", 1, TIMEOUT_NS, &greet),
+        UCXPOOL_ERR_IO);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "Too many open files"));
+    net_call_fail(NET_CALL_CALLOC, 1, ENOMEM);
+    ck_assert_int_eq(
+        xfer_greet_connect(&where, secret, "x", 1, TIMEOUT_NS, &greet),
+        UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_null(greet);
+    close(fd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("greet");
+    TCase   *tcase = tcase_create("greet");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_port_at_which_nobody_listens_is_told);
+    tcase_add_test(tcase, the_next_address_is_tried_when_one_fails);
+    tcase_add_test(tcase, over_ipv6_it_is_the_same);
+    tcase_add_test(tcase, a_silent_listener_is_given_up_in_time);
+    tcase_add_test(tcase, without_a_time_out_it_waits_for_ever);
+    tcase_add_test(tcase, a_listener_that_hangs_up_is_lost);
+    tcase_add_test(tcase, a_listener_that_is_no_pool_is_called_so);
+    tcase_add_test(tcase, a_caller_that_calls_itself_is_not_let_in);
+    tcase_add_test(tcase, too_long_a_blob_is_refused);
+    tcase_add_test(tcase, hanging_up_half_way_leaves_nothing_behind);
+    tcase_add_test(tcase, a_failing_call_is_an_error_and_may_be_repeated);
+    tcase_add_test(tcase, the_first_failing_call_is_named);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,875 @@
+/*
+ * The greeting, byte by byte. Caller and listener each have a socket; what one
+ * sends lies in the test's hands before the other gets it.
+ */
+#include <config.h>
+
+#include "loopback.h"
+#include "net_calls.h"
+
+#include "base/log.h"
+#include "xfer/handshake.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HEADER XFER_GREETING_HEADER_SIZE
+
+/* Offsets of fields in a header. */
+#define AT_VERSION 4
+#define AT_TYPE    6
+#define AT_FLAGS   7
+#define AT_LENGTH  8
+
+/* Bytes of GREET and of CHALLENGE. */
+#define NONCE_MESSAGE (HEADER + XFER_NONCE_SIZE)
+
+static const char caller_blob[]   = "blob of the caller";
+static const char listener_blob[] = "blob of the listener, a longer one";
+
+/* One side: its handshake, our end of its socket, what it has sent. */
+typedef struct side {
+    xfer_handshake_t handshake;
+    xfer_self_t      self;
+    ucxpool_status_t status;
+    int              fd;
+    int              our_fd;
+    size_t           num_sent;
+    uint8_t          sent[4 * XFER_GREETING_MAX];
+} side_t;
+
+static side_t         caller;
+static side_t         listener;
+static xfer_secret_t *secret;
+static xfer_secret_t *other_secret;
+
+static void begin_side(side_t *side, bool is_caller)
+{
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds),
+                     0);
+    ck_assert_int_eq(fcntl(fds[0], F_SETFL, O_NONBLOCK), 0);
+    side->fd       = fds[0];
+    side->our_fd   = fds[1];
+    side->num_sent = 0;
+    side->status   = UCXPOOL_INPROGRESS;
+    ck_assert_int_eq(
+        xfer_handshake_init(&side->handshake, fds[0], is_caller, &side->self),
+        UCXPOOL_OK);
+}
+
+static void begin(void)
+{
+    begin_side(&caller, true);
+    begin_side(&listener, false);
+}
+
+static void end(void)
+{
+    xfer_handshake_cleanup(&caller.handshake);
+    xfer_handshake_cleanup(&listener.handshake);
+    close(caller.fd);
+    close(listener.fd);
+    close(caller.our_fd);
+    close(listener.our_fd);
+}
+
+static void use(const xfer_secret_t *callers, const xfer_secret_t *listeners)
+{
+    caller.self = (xfer_self_t){callers, caller_blob, sizeof(caller_blob)};
+    listener.self =
+        (xfer_self_t){listeners, listener_blob, sizeof(listener_blob)};
+}
+
+static void setup(void)
+{
+    base_log_set_level(BASE_LOG_NONE);
+    secret       = loopback_secret("0123456789abcdef0123456789abcdef\n");
+    other_secret = loopback_secret("0123456789abcdef0123456789abcdeF\n");
+    use(secret, secret);
+}
+
+static void teardown(void)
+{
+    net_call_reset();
+    net_call_limit(0);
+    xfer_secret_release(secret);
+    xfer_secret_release(other_secret);
+}
+
+static void progress(side_t *side)
+{
+    side->status = xfer_handshake_progress(&side->handshake);
+}
+
+/* Collect what a side has sent since; returns how much. */
+static size_t collect(side_t *side)
+{
+    ssize_t length = recv(side->our_fd, side->sent + side->num_sent,
+                          sizeof(side->sent) - side->num_sent, MSG_DONTWAIT);
+
+    if (length <= 0) {
+        return 0;
+    }
+    side->num_sent += (size_t)length;
+    return (size_t)length;
+}
+
+static void give(side_t *side, const void *bytes, size_t length)
+{
+    ck_assert_int_eq(send(side->our_fd, bytes, length, MSG_NOSIGNAL),
+                     (ssize_t)length);
+}
+
+/* A byte of one side's stream that gets changed on the way; NULL: none. */
+static side_t *changed_side;
+static size_t  changed_offset;
+static uint8_t changed_bits;
+
+/* Hand on what a side sent, in pieces. */
+static bool relay(side_t *from, side_t *to, size_t piece)
+{
+    size_t offset = from->num_sent;
+    size_t length = collect(from);
+
+    if ((from == changed_side) && (changed_offset >= offset) &&
+        (changed_offset < from->num_sent)) {
+        from->sent[changed_offset] ^= changed_bits;
+    }
+    for (; offset < from->num_sent; offset += piece) {
+        if (piece > from->num_sent - offset) {
+            piece = from->num_sent - offset;
+        }
+        give(to, from->sent + offset, piece);
+        progress(to);
+    }
+    return length > 0;
+}
+
+static void run_in_pieces(size_t piece)
+{
+    do {
+        progress(&caller);
+        progress(&listener);
+    } while (relay(&caller, &listener, piece) ||
+             relay(&listener, &caller, piece));
+}
+
+static void run(void)
+{
+    run_in_pieces(XFER_GREETING_MAX);
+}
+
+static void assert_reason(const side_t *side, ucxpool_status_t status,
+                          const char *words)
+{
+    ck_assert_int_eq(side->status, status);
+    ck_assert_msg(strstr(side->handshake.reason, words) != NULL,
+                  "\"%s\" is not in \"%s\"", words, side->handshake.reason);
+}
+
+static void assert_blob(const side_t *side, const void *expected, size_t length)
+{
+    size_t      found_length;
+    const void *found = xfer_handshake_blob(&side->handshake, &found_length);
+
+    ck_assert_uint_eq(found_length, length);
+    if (length > 0) {
+        ck_assert_mem_eq(found, expected, length);
+    }
+}
+
+static void assert_met(void)
+{
+    ck_assert_msg(caller.status == UCXPOOL_OK, "%s", caller.handshake.reason);
+    ck_assert_msg(listener.status == UCXPOOL_OK, "%s",
+                  listener.handshake.reason);
+    assert_blob(&caller, listener.self.blob, listener.self.blob_length);
+    assert_blob(&listener, caller.self.blob, caller.self.blob_length);
+}
+
+/* The listener refused, and the caller has read why. */
+static void assert_refused(ucxpool_status_t status, const char *words)
+{
+    assert_reason(&caller, status, words);
+    /* The caller hangs up. */
+    shutdown(listener.our_fd, SHUT_WR);
+    progress(&listener);
+    assert_reason(&listener, status, words);
+}
+
+static size_t make_header(uint8_t *bytes, unsigned version, uint8_t type,
+                          uint8_t flags, uint32_t length)
+{
+    const xfer_greeting_header_t header = {
+        .version = (uint16_t)version,
+        .type    = type,
+        .flags   = flags,
+        .length  = length,
+    };
+
+    xfer_greeting_pack_header(&header, bytes);
+    return HEADER;
+}
+
+/* --- it works --------------------------------------------------------- */
+
+START_TEST(both_prove_the_secret_and_learn_the_others_blob)
+{
+    begin();
+    run();
+    assert_met();
+    end();
+}
+END_TEST
+
+START_TEST(without_a_secret_on_either_side_the_same_messages_pass)
+{
+    use(NULL, NULL);
+    begin();
+    run();
+    assert_met();
+    end();
+}
+END_TEST
+
+START_TEST(bytes_may_arrive_one_at_a_time)
+{
+    begin();
+    run_in_pieces(1);
+    assert_met();
+    end();
+}
+END_TEST
+
+START_TEST(the_system_may_take_and_give_one_byte_at_a_time)
+{
+    net_call_limit(1);
+    begin();
+    run();
+    net_call_limit(0);
+    assert_met();
+    end();
+}
+END_TEST
+
+START_TEST(blobs_may_be_empty_or_of_the_largest_size)
+{
+    static const size_t lengths[] = {0, 1, XFER_BLOB_MAX};
+    static uint8_t      bytes[XFER_BLOB_MAX];
+
+    memset(bytes, 0xa5, sizeof(bytes));
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t j = 0; j < 3; j++) {
+            caller.self   = (xfer_self_t){secret, bytes, lengths[i]};
+            listener.self = (xfer_self_t){secret, bytes, lengths[j]};
+            begin();
+            run();
+            assert_met();
+            end();
+        }
+    }
+}
+END_TEST
+
+START_TEST(nonces_differ_from_greeting_to_greeting)
+{
+    uint8_t nonce[XFER_NONCE_SIZE];
+
+    begin();
+    memcpy(nonce, caller.handshake.caller.nonce, sizeof(nonce));
+    ck_assert_mem_ne(nonce, listener.handshake.listener.nonce, sizeof(nonce));
+    end();
+    begin();
+    ck_assert_mem_ne(nonce, caller.handshake.caller.nonce, sizeof(nonce));
+    end();
+}
+END_TEST
+
+/* --- it is refused, in words -------------------------------------------- */
+
+START_TEST(another_secret_is_refused_in_words)
+{
+    use(other_secret, secret);
+    begin();
+    run();
+    assert_refused(UCXPOOL_ERR_PERMISSION, "the secrets differ");
+    end();
+}
+END_TEST
+
+START_TEST(a_refused_caller_learns_nothing_but_the_refusal)
+{
+    xfer_greeting_header_t header;
+
+    use(other_secret, secret);
+    begin();
+    run();
+    ck_assert_uint_gt(listener.num_sent, NONCE_MESSAGE + HEADER);
+    ck_assert(
+        xfer_greeting_unpack_header(listener.sent + NONCE_MESSAGE, &header));
+    ck_assert_uint_eq(header.type, XFER_GREETING_REFUSE);
+    ck_assert_uint_eq(listener.num_sent,
+                      NONCE_MESSAGE + HEADER + header.length);
+    end();
+}
+END_TEST
+
+START_TEST(a_secret_on_one_side_only_is_refused_in_words)
+{
+    use(NULL, secret);
+    begin();
+    run();
+    assert_refused(UCXPOOL_ERR_PERMISSION,
+                   "the listener asks for a secret and the caller has none");
+    end();
+
+    use(secret, NULL);
+    begin();
+    run();
+    assert_refused(UCXPOOL_ERR_PERMISSION,
+                   "the caller asks for a secret and the listener has none");
+    end();
+}
+END_TEST
+
+START_TEST(a_caller_with_a_secret_gives_no_proof_to_a_listener_without)
+{
+    use(secret, secret);
+    begin();
+    changed_side   = &listener;
+    changed_offset = AT_FLAGS;
+    changed_bits   = XFER_GREETING_FLAG_SECRET;
+    run();
+    changed_side = NULL;
+    assert_reason(&caller, UCXPOOL_ERR_PERMISSION, "the listener has none");
+    ck_assert_uint_eq(caller.num_sent, NONCE_MESSAGE);
+    end();
+}
+END_TEST
+
+START_TEST(a_caller_of_another_version_is_told_both_versions)
+{
+    begin();
+    changed_side   = &caller;
+    changed_offset = AT_VERSION;
+    changed_bits   = XFER_GREETING_VERSION ^ 2;
+    run();
+    changed_side = NULL;
+    assert_refused(UCXPOOL_ERR_PROTOCOL,
+                   "the caller speaks protocol 2, the listener speaks 1");
+    end();
+}
+END_TEST
+
+START_TEST(a_longer_greeting_of_another_version_is_still_told)
+{
+    uint8_t bytes[HEADER + 500] = {0};
+
+    begin();
+    make_header(bytes, 3, XFER_GREETING_GREET, 0, 500);
+    give(&listener, bytes, sizeof(bytes));
+    progress(&listener);
+    ck_assert_int_eq(listener.status, UCXPOOL_INPROGRESS);
+    collect(&listener);
+    ck_assert_uint_eq(listener.sent[AT_TYPE], XFER_GREETING_REFUSE);
+    shutdown(listener.our_fd, SHUT_WR);
+    progress(&listener);
+    assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "speaks protocol 3");
+    end();
+}
+END_TEST
+
+START_TEST(a_listener_of_another_version_is_named)
+{
+    begin();
+    changed_side   = &listener;
+    changed_offset = AT_VERSION;
+    changed_bits   = XFER_GREETING_VERSION ^ 2;
+    run();
+    changed_side = NULL;
+    assert_reason(&caller, UCXPOOL_ERR_PROTOCOL,
+                  "the listener speaks protocol 2, the caller speaks 1");
+    end();
+}
+END_TEST
+
+START_TEST(the_refusal_of_another_version_is_understood)
+{
+    uint8_t bytes[XFER_GREETING_MAX];
+    size_t  length = xfer_greeting_pack_refuse(XFER_REFUSAL_VERSION,
+                                               "we speak 7 only", bytes);
+
+    bytes[AT_VERSION] = 7;
+    begin();
+    give(&caller, bytes, length);
+    progress(&caller);
+    assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "we speak 7 only");
+    end();
+}
+END_TEST
+
+START_TEST(a_full_listener_says_so)
+{
+    begin();
+    listener.handshake.is_full = true;
+    run();
+    assert_refused(UCXPOOL_ERR_LIMIT, "too many peers");
+    end();
+}
+END_TEST
+
+START_TEST(each_refusal_has_its_status)
+{
+    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_OTHER),
+                     UCXPOOL_ERR_REFUSED);
+    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_VERSION),
+                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_FORMAT),
+                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_SECRET),
+                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_FULL), UCXPOOL_ERR_LIMIT);
+}
+END_TEST
+
+START_TEST(words_from_the_peer_are_made_printable)
+{
+    static const char evil[] = "\x1b[2J\n\xff\x7fok%s%n";
+    uint8_t           bytes[XFER_GREETING_MAX];
+    size_t            length;
+
+    length = xfer_greeting_pack_refuse((xfer_refusal_t)99, evil, bytes);
+    begin();
+    give(&caller, bytes, length);
+    progress(&caller);
+    assert_reason(&caller, UCXPOOL_ERR_REFUSED, "?[2J???ok%s%n");
+    for (const char *c = caller.handshake.reason; *c != '\0'; c++) {
+        ck_assert((*c >= 0x20) && (*c < 0x7f));
+    }
+    end();
+}
+END_TEST
+
+START_TEST(a_long_refusal_is_cut)
+{
+    char    text[500];
+    uint8_t bytes[XFER_GREETING_MAX];
+    char    found[XFER_REFUSE_TEXT_MAX + 1];
+    size_t  length;
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    length = xfer_greeting_pack_refuse(XFER_REFUSAL_FULL, text, bytes);
+    ck_assert_uint_eq(length, HEADER + 4 + XFER_REFUSE_TEXT_MAX);
+    ck_assert_int_eq(xfer_greeting_unpack_refuse(
+                         bytes + HEADER, (uint32_t)(length - HEADER), found),
+                     XFER_REFUSAL_FULL);
+    ck_assert_uint_eq(strlen(found), XFER_REFUSE_TEXT_MAX);
+}
+END_TEST
+
+START_TEST(a_refused_caller_may_send_on_but_only_so_much)
+{
+    static uint8_t bytes[8192];
+    size_t         given = 0;
+
+    use(NULL, secret);
+    begin();
+    progress(&caller);
+    relay(&caller, &listener, XFER_GREETING_MAX);
+    while (listener.status == UCXPOOL_INPROGRESS) {
+        ck_assert_uint_le(given, XFER_DRAIN_MAX);
+        give(&listener, bytes, sizeof(bytes));
+        given += sizeof(bytes);
+        progress(&listener);
+    }
+    assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the caller has none");
+    ck_assert_uint_ge(given, XFER_DRAIN_MAX);
+    end();
+}
+END_TEST
+
+/* --- nonsense --------------------------------------------------------------
+ */
+
+START_TEST(any_changed_byte_is_found)
+{
+    size_t caller_length =
+        NONCE_MESSAGE + HEADER + XFER_MAC_SIZE + sizeof(caller_blob);
+    size_t listener_length =
+        NONCE_MESSAGE + HEADER + XFER_MAC_SIZE + sizeof(listener_blob);
+
+    changed_bits = (uint8_t)(1u << (_i & 7));
+    for (changed_offset = 0; changed_offset < caller_length; changed_offset++) {
+        changed_side = &caller;
+        begin();
+        run();
+        ck_assert_uint_le(caller.num_sent, caller_length);
+        ck_assert_int_ne(listener.status, UCXPOOL_OK);
+        ck_assert_int_ne(caller.status, UCXPOOL_OK);
+        end();
+    }
+    for (changed_offset = 0; changed_offset < listener_length;
+         changed_offset++) {
+        changed_side = &listener;
+        begin();
+        run();
+        ck_assert_uint_le(listener.num_sent, XFER_GREETING_MAX * 2);
+        ck_assert_int_ne(caller.status, UCXPOOL_OK);
+        end();
+    }
+    changed_side = NULL;
+}
+END_TEST
+
+START_TEST(what_is_not_a_greeting_is_called_so)
+{
+    static const char *const garbage[] = {
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        "SSH-2.0-OpenSSH_9.2p1\r\n",
+    };
+
+    for (size_t i = 0; i < 3; i++) {
+        begin();
+        give(&listener, garbage[i], strlen(garbage[i]));
+        progress(&listener);
+        assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "not a pool");
+        give(&caller, garbage[i], strlen(garbage[i]));
+        progress(&caller);
+        assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "not a pool");
+        end();
+    }
+}
+END_TEST
+
+START_TEST(a_peer_that_hangs_up_at_any_byte_is_lost)
+{
+    size_t total = 0;
+
+    begin();
+    run();
+    total = caller.num_sent;
+    end();
+    for (size_t cut = 0; cut < total; cut++) {
+        begin();
+        progress(&caller);
+        collect(&caller);
+        give(&listener, caller.sent, cut < NONCE_MESSAGE ? cut : NONCE_MESSAGE);
+        progress(&listener);
+        if (cut >= NONCE_MESSAGE) {
+            relay(&listener, &caller, XFER_GREETING_MAX);
+            collect(&caller);
+            give(&listener, caller.sent + NONCE_MESSAGE, cut - NONCE_MESSAGE);
+        }
+        shutdown(listener.our_fd, SHUT_WR);
+        progress(&listener);
+        assert_reason(&listener, UCXPOOL_ERR_PEER_LOST, "hung up");
+        end();
+    }
+}
+END_TEST
+
+START_TEST(a_wrong_length_is_refused_before_a_byte_of_it_is_read)
+{
+    static const struct {
+        uint8_t  type;
+        uint32_t length;
+    } cases[] = {
+        {XFER_GREETING_GREET, 0},
+        {XFER_GREETING_GREET, XFER_NONCE_SIZE - 1},
+        {XFER_GREETING_GREET, XFER_NONCE_SIZE + 1},
+        {XFER_GREETING_GREET, UINT32_MAX},
+        {XFER_GREETING_CALLER_PROOF, XFER_MAC_SIZE - 1},
+        {XFER_GREETING_CALLER_PROOF, XFER_MAC_SIZE + XFER_BLOB_MAX + 1},
+        {XFER_GREETING_CALLER_PROOF, UINT32_MAX},
+    };
+    uint8_t bytes[HEADER];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin();
+        if (cases[i].type == XFER_GREETING_CALLER_PROOF) {
+            progress(&caller);
+            relay(&caller, &listener, XFER_GREETING_MAX);
+        }
+        make_header(bytes, XFER_GREETING_VERSION, cases[i].type,
+                    XFER_GREETING_FLAG_SECRET, cases[i].length);
+        give(&listener, bytes, sizeof(bytes));
+        progress(&listener);
+        ck_assert_int_eq(listener.handshake.state, XFER_HANDSHAKE_DRAIN);
+        shutdown(listener.our_fd, SHUT_WR);
+        progress(&listener);
+        assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "bytes, that is wrong");
+        end();
+    }
+}
+END_TEST
+
+START_TEST(a_caller_refuses_wrong_lengths_too)
+{
+    static const struct {
+        uint8_t  type;
+        uint32_t length;
+    } cases[] = {
+        {XFER_GREETING_CHALLENGE, 0},
+        {XFER_GREETING_CHALLENGE, UINT32_MAX},
+        {XFER_GREETING_REFUSE, 3},
+        {XFER_GREETING_REFUSE, 4 + XFER_REFUSE_TEXT_MAX + 1},
+        {XFER_GREETING_REFUSE, UINT32_MAX},
+    };
+    uint8_t bytes[HEADER];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin();
+        make_header(bytes, XFER_GREETING_VERSION, cases[i].type,
+                    XFER_GREETING_FLAG_SECRET, cases[i].length);
+        give(&caller, bytes, sizeof(bytes));
+        progress(&caller);
+        assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "bytes, that is wrong");
+        end();
+    }
+}
+END_TEST
+
+START_TEST(a_message_out_of_turn_is_refused)
+{
+    uint8_t bytes[HEADER];
+
+    for (unsigned type = 0; type < 256; type++) {
+        make_header(bytes, XFER_GREETING_VERSION, (uint8_t)type, 0, 32);
+        begin();
+        if (type != XFER_GREETING_GREET) {
+            give(&listener, bytes, sizeof(bytes));
+            shutdown(listener.our_fd, SHUT_WR);
+            progress(&listener);
+            assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "is due");
+        }
+        if ((type != XFER_GREETING_CHALLENGE) &&
+            (type != XFER_GREETING_REFUSE)) {
+            give(&caller, bytes, sizeof(bytes));
+            progress(&caller);
+            assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "is due");
+        }
+        end();
+    }
+}
+END_TEST
+
+/* --- attacks ---------------------------------------------------------------
+ */
+
+START_TEST(a_replayed_proof_is_wrong)
+{
+    static uint8_t recorded[sizeof(caller.sent)];
+    size_t         length;
+
+    begin();
+    run();
+    assert_met();
+    length = caller.num_sent;
+    memcpy(recorded, caller.sent, length);
+    end();
+
+    begin();
+    give(&listener, recorded, length);
+    progress(&listener);
+    shutdown(listener.our_fd, SHUT_WR);
+    progress(&listener);
+    assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the secrets differ");
+    end();
+}
+END_TEST
+
+START_TEST(a_reflected_proof_is_wrong)
+{
+    size_t proof_length;
+
+    /* A listener without the secret sends the caller its own messages back,
+     * under the types that are due. */
+    begin();
+    progress(&caller);
+    collect(&caller);
+    caller.sent[AT_TYPE] = XFER_GREETING_CHALLENGE;
+    give(&caller, caller.sent, NONCE_MESSAGE);
+    progress(&caller);
+    proof_length = collect(&caller);
+    ck_assert_uint_eq(proof_length,
+                      HEADER + XFER_MAC_SIZE + sizeof(caller_blob));
+    caller.sent[NONCE_MESSAGE + AT_TYPE] = XFER_GREETING_ANSWER_PROOF;
+    give(&caller, caller.sent + NONCE_MESSAGE, proof_length);
+    progress(&caller);
+    assert_reason(&caller, UCXPOOL_ERR_PERMISSION, "the secrets differ");
+    end();
+}
+END_TEST
+
+START_TEST(a_listener_that_cannot_prove_the_secret_is_found_out)
+{
+    uint8_t bytes[HEADER + XFER_MAC_SIZE] = {0};
+
+    begin();
+    progress(&caller);
+    make_header(bytes, XFER_GREETING_VERSION, XFER_GREETING_CHALLENGE,
+                XFER_GREETING_FLAG_SECRET, XFER_NONCE_SIZE);
+    give(&caller, bytes, NONCE_MESSAGE);
+    make_header(bytes, XFER_GREETING_VERSION, XFER_GREETING_ANSWER_PROOF,
+                XFER_GREETING_FLAG_SECRET, XFER_MAC_SIZE);
+    give(&caller, bytes, sizeof(bytes));
+    progress(&caller);
+    assert_reason(&caller, UCXPOOL_ERR_PERMISSION, "the secrets differ");
+    end();
+}
+END_TEST
+
+/* --- the system fails ------------------------------------------------------
+ */
+
+START_TEST(without_random_numbers_nothing_begins)
+{
+    begin();
+    net_call_fail(NET_CALL_RAND_BYTES, 1, 0);
+    ck_assert_int_eq(
+        xfer_handshake_init(&caller.handshake, caller.fd, true, &caller.self),
+        UCXPOOL_ERR_IO);
+    ck_assert_int_eq(
+        xfer_handshake_init(&caller.handshake, caller.fd, true, &caller.self),
+        UCXPOOL_OK);
+    end();
+}
+END_TEST
+
+START_TEST(a_failing_send_or_recv_ends_the_side_that_made_it)
+{
+    static const struct {
+        net_call_t       call;
+        int              error;
+        ucxpool_status_t status;
+    } cases[] = {
+        {NET_CALL_SEND, ENOBUFS, UCXPOOL_ERR_IO},
+        {NET_CALL_SEND, EPIPE, UCXPOOL_ERR_PEER_LOST},
+        {NET_CALL_RECV, ENOMEM, UCXPOOL_ERR_IO},
+        {NET_CALL_RECV, ECONNRESET, UCXPOOL_ERR_PEER_LOST},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin();
+        net_call_fail(cases[i].call, 1, cases[i].error);
+        progress(&caller);
+        ck_assert(net_call_reset());
+        assert_reason(&caller, cases[i].status, strerror(cases[i].error));
+        progress(&caller);
+        ck_assert_int_eq(caller.status, cases[i].status);
+        end();
+    }
+}
+END_TEST
+
+START_TEST(an_interrupted_or_unready_call_is_made_again)
+{
+    static const net_call_t calls[]  = {NET_CALL_SEND, NET_CALL_RECV};
+    static const int        errors[] = {EINTR, EAGAIN};
+
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t j = 0; j < 2; j++) {
+            begin();
+            net_call_fail(calls[i], 1, errors[j]);
+            progress(&caller);
+            ck_assert(net_call_reset());
+            ck_assert_int_eq(caller.status, UCXPOOL_INPROGRESS);
+            run();
+            assert_met();
+            end();
+        }
+    }
+}
+END_TEST
+
+START_TEST(each_signature_that_fails_ends_the_greeting)
+{
+    unsigned n;
+
+    for (n = 1;; n++) {
+        begin();
+        net_call_fail(NET_CALL_HMAC, n, 0);
+        run();
+        if (!net_call_reset()) {
+            assert_met();
+            end();
+            break;
+        }
+        ck_assert((caller.status == UCXPOOL_ERR_IO) ||
+                  (listener.status == UCXPOOL_ERR_IO));
+        end();
+    }
+    /* Two proofs, each made and each checked. */
+    ck_assert_uint_eq(n, 5);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, both_prove_the_secret_and_learn_the_others_blob);
+    tcase_add_test(tcase,
+                   without_a_secret_on_either_side_the_same_messages_pass);
+    tcase_add_test(tcase, bytes_may_arrive_one_at_a_time);
+    tcase_add_test(tcase, the_system_may_take_and_give_one_byte_at_a_time);
+    tcase_add_test(tcase, blobs_may_be_empty_or_of_the_largest_size);
+    tcase_add_test(tcase, nonces_differ_from_greeting_to_greeting);
+    tcase_add_test(tcase, another_secret_is_refused_in_words);
+    tcase_add_test(tcase, a_refused_caller_learns_nothing_but_the_refusal);
+    tcase_add_test(tcase, a_secret_on_one_side_only_is_refused_in_words);
+    tcase_add_test(tcase,
+                   a_caller_with_a_secret_gives_no_proof_to_a_listener_without);
+    tcase_add_test(tcase, a_caller_of_another_version_is_told_both_versions);
+    tcase_add_test(tcase, a_longer_greeting_of_another_version_is_still_told);
+    tcase_add_test(tcase, a_listener_of_another_version_is_named);
+    tcase_add_test(tcase, the_refusal_of_another_version_is_understood);
+    tcase_add_test(tcase, a_full_listener_says_so);
+    tcase_add_test(tcase, each_refusal_has_its_status);
+    tcase_add_test(tcase, words_from_the_peer_are_made_printable);
+    tcase_add_test(tcase, a_long_refusal_is_cut);
+    tcase_add_test(tcase, a_refused_caller_may_send_on_but_only_so_much);
+    /* Each bit of the byte in turn. */
+    tcase_add_loop_test(tcase, any_changed_byte_is_found, 0, 8);
+    tcase_add_test(tcase, what_is_not_a_greeting_is_called_so);
+    tcase_add_test(tcase, a_peer_that_hangs_up_at_any_byte_is_lost);
+    tcase_add_test(tcase,
+                   a_wrong_length_is_refused_before_a_byte_of_it_is_read);
+    tcase_add_test(tcase, a_caller_refuses_wrong_lengths_too);
+    tcase_add_test(tcase, a_message_out_of_turn_is_refused);
+    tcase_add_test(tcase, a_replayed_proof_is_wrong);
+    tcase_add_test(tcase, a_reflected_proof_is_wrong);
+    tcase_add_test(tcase, a_listener_that_cannot_prove_the_secret_is_found_out);
+    tcase_add_test(tcase, without_random_numbers_nothing_begins);
+    tcase_add_test(tcase, a_failing_send_or_recv_ends_the_side_that_made_it);
+    tcase_add_test(tcase, an_interrupted_or_unready_call_is_made_again);
+    tcase_add_test(tcase, each_signature_that_fails_ends_the_greeting);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("handshake");
+    TCase   *tcase = tcase_create("handshake");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    /* Valgrind and the sanitizers take their time. */
+    tcase_set_timeout(tcase, 120);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,283 @@
+/* The secret file: who may read it, how long it is, and what it signs. */
+#include <config.h>
+
+#include "net_calls.h"
+
+#include "base/log.h"
+#include "xfer/secret.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char           dir[] = "/tmp/test_secret_XXXXXX";
+static char           path[64];
+static xfer_secret_t *secret;
+
+static void setup(void)
+{
+    base_log_set_level(BASE_LOG_NONE);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/secret", dir);
+    secret = NULL;
+}
+
+static void teardown(void)
+{
+    char link_path[80];
+
+    net_call_reset();
+    xfer_secret_release(secret);
+    snprintf(link_path, sizeof(link_path), "%s.link", path);
+    unlink(link_path);
+    unlink(path);
+    rmdir(path);
+    rmdir(dir);
+}
+
+static void write_file(const void *bytes, size_t length, mode_t mode)
+{
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, bytes, length), (ssize_t)length);
+    ck_assert_int_eq(fchmod(fd, mode), 0);
+    close(fd);
+}
+
+static void write_letters(size_t num_letters, const char *end)
+{
+    char bytes[XFER_SECRET_MAX + 8];
+
+    memset(bytes, 'x', num_letters);
+    memcpy(bytes + num_letters, end, strlen(end));
+    write_file(bytes, num_letters + strlen(end), 0600);
+}
+
+static void assert_read(void)
+{
+    ck_assert_msg(xfer_secret_read(path, &secret) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ck_assert_ptr_nonnull(secret);
+}
+
+static void assert_refused(ucxpool_status_t status, const char *words)
+{
+    ck_assert_int_eq(xfer_secret_read(path, &secret), status);
+    ck_assert_ptr_null(secret);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
+                  "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), path));
+}
+
+static void assert_signs(const char *data, const char *expected)
+{
+    uint8_t mac[XFER_MAC_SIZE];
+    char    hex[2 * XFER_MAC_SIZE + 1];
+
+    ck_assert_int_eq(xfer_secret_sign(secret, data, strlen(data), mac),
+                     UCXPOOL_OK);
+    for (size_t i = 0; i < sizeof(mac); i++) {
+        snprintf(hex + (2 * i), 3, "%02x", mac[i]);
+    }
+    ck_assert_str_eq(hex, expected);
+}
+
+/* RFC 4231, test case 1. */
+START_TEST(a_secret_signs_as_the_standard_says)
+{
+    uint8_t bytes[20];
+
+    memset(bytes, 0x0b, sizeof(bytes));
+    write_file(bytes, sizeof(bytes), 0600);
+    assert_read();
+    assert_signs(
+        "Hi There",
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+}
+END_TEST
+
+START_TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
+{
+    static const char *const ends[] = {"\n", "\r\n"};
+    uint8_t                  bytes[22];
+
+    memset(bytes, 0x0b, 20);
+    for (size_t i = 0; i < 2; i++) {
+        memcpy(bytes + 20, ends[i], strlen(ends[i]));
+        write_file(bytes, 20 + strlen(ends[i]), 0600);
+        assert_read();
+        assert_signs("Hi There", "b0344c61d8db38535ca8afceaf0bf12b"
+                                 "881dc200c9833da726e9376c2e32cff7");
+        xfer_secret_release(secret);
+        secret = NULL;
+    }
+}
+END_TEST
+
+START_TEST(without_a_secret_the_key_is_empty)
+{
+    ck_assert_int_eq(xfer_secret_read("", &secret), UCXPOOL_OK);
+    ck_assert_ptr_null(secret);
+    assert_signs(
+        "", "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+    xfer_secret_release(NULL);
+}
+END_TEST
+
+START_TEST(a_signature_without_libcrypto_is_an_error)
+{
+    uint8_t mac[XFER_MAC_SIZE];
+
+    net_call_fail(NET_CALL_HMAC, 1, 0);
+    ck_assert_int_eq(xfer_secret_sign(NULL, "", 0, mac), UCXPOOL_ERR_IO);
+}
+END_TEST
+
+START_TEST(a_file_that_group_or_others_may_use_is_refused)
+{
+    static const mode_t modes[] = {0640, 0620, 0610, 0604, 0602, 0601, 0644};
+
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        write_file("0123456789abcdef", 16, modes[i]);
+        assert_refused(UCXPOOL_ERR_PERMISSION, "chmod 600 ");
+    }
+    write_file("0123456789abcdef", 16, 0400);
+    assert_read();
+}
+END_TEST
+
+START_TEST(a_file_of_another_user_is_refused)
+{
+    write_file("0123456789abcdef", 16, 0600);
+    /* Only root can make such a file, and read it. */
+    if ((geteuid() == 0) && (chown(path, 12345, 12345) == 0)) {
+        assert_refused(UCXPOOL_ERR_PERMISSION, "belongs to user 12345");
+        ck_assert_int_eq(chown(path, 0, 0), 0);
+    }
+    assert_read();
+}
+END_TEST
+
+START_TEST(what_counts_is_the_file_a_link_leads_to)
+{
+    char link_path[80];
+
+    snprintf(link_path, sizeof(link_path), "%s.link", path);
+    write_file("0123456789abcdef", 16, 0644);
+    ck_assert_int_eq(symlink(path, link_path), 0);
+    ck_assert_int_eq(xfer_secret_read(link_path, &secret),
+                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(xfer_secret_read(link_path, &secret), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(what_is_no_regular_file_is_refused_without_waiting)
+{
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "not a regular file");
+    unlink(path);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "not a regular file");
+}
+END_TEST
+
+START_TEST(a_missing_file_is_named)
+{
+    assert_refused(UCXPOOL_ERR_PERMISSION, "No such file");
+}
+END_TEST
+
+START_TEST(a_secret_has_16_to_4096_bytes)
+{
+    write_letters(0, "");
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "has 0 bytes");
+    write_letters(0, "\r\n");
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "has 0 bytes");
+    write_letters(15, "\n");
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "openssl rand -hex 32");
+    write_letters(16, "\n");
+    assert_read();
+    xfer_secret_release(secret);
+    write_letters(XFER_SECRET_MAX, "\r\n");
+    assert_read();
+    xfer_secret_release(secret);
+    secret = NULL;
+    write_letters(XFER_SECRET_MAX + 1, "");
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "more than 4096");
+    write_letters(XFER_SECRET_MAX + 1, "\r\n");
+    assert_refused(UCXPOOL_ERR_INVALID_PARAM, "more than 4096");
+}
+END_TEST
+
+START_TEST(a_failing_call_leaves_nothing_behind_and_may_be_repeated)
+{
+    static const net_call_t calls[] = {NET_CALL_CALLOC, NET_CALL_FSTAT,
+                                       NET_CALL_READ};
+    unsigned                num_fds = net_call_num_fds();
+
+    write_letters(20, "\n");
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        for (unsigned n = 1;; n++) {
+            net_call_fail(calls[i], n, EIO);
+            if (xfer_secret_read(path, &secret) == UCXPOOL_OK) {
+                ck_assert(!net_call_reset());
+                ck_assert_uint_gt(n, 1);
+                xfer_secret_release(secret);
+                secret = NULL;
+                break;
+            }
+            ck_assert(net_call_reset());
+            ck_assert_ptr_null(secret);
+        }
+    }
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+START_TEST(an_interrupted_read_goes_on)
+{
+    write_letters(20, "\n");
+    net_call_fail(NET_CALL_READ, 1, EINTR);
+    assert_read();
+    ck_assert(net_call_reset());
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("secret");
+    TCase   *tcase = tcase_create("secret");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_secret_signs_as_the_standard_says);
+    tcase_add_test(tcase,
+                   the_newline_that_ends_the_file_is_not_part_of_the_secret);
+    tcase_add_test(tcase, without_a_secret_the_key_is_empty);
+    tcase_add_test(tcase, a_signature_without_libcrypto_is_an_error);
+    tcase_add_test(tcase, a_file_that_group_or_others_may_use_is_refused);
+    tcase_add_test(tcase, a_file_of_another_user_is_refused);
+    tcase_add_test(tcase, what_counts_is_the_file_a_link_leads_to);
+    tcase_add_test(tcase, what_is_no_regular_file_is_refused_without_waiting);
+    tcase_add_test(tcase, a_missing_file_is_named);
+    tcase_add_test(tcase, a_secret_has_16_to_4096_bytes);
+    tcase_add_test(tcase,
+                   a_failing_call_leaves_nothing_behind_and_may_be_repeated);
+    tcase_add_test(tcase, an_interrupted_read_goes_on);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,186 @@
+/* "host:port", taken apart and looked up. */
+#include <config.h>
+
+#include "net_calls.h"
+
+#include "base/log.h"
+#include "xfer/where.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+static xfer_where_t where;
+
+static void setup(void)
+{
+    base_log_set_level(BASE_LOG_NONE);
+}
+
+static void teardown(void)
+{
+    net_call_reset();
+}
+
+static void assert_address(const char *text, xfer_where_use_t use,
+                           const char *name)
+{
+    char found[XFER_ADDRESS_NAME_SIZE];
+
+    ck_assert_msg(xfer_where_resolve(text, use, &where) == UCXPOOL_OK, "%s: %s",
+                  text, ucxpool_error_detail());
+    ck_assert_uint_ge(where.num_addresses, 1);
+    ck_assert_str_eq(where.text, text);
+    xfer_address_format(&where.addresses[0], found);
+    ck_assert_str_eq(found, name);
+}
+
+static void assert_refused(const char *text, xfer_where_use_t use,
+                           const char *words)
+{
+    ck_assert_int_eq(xfer_where_resolve(text, use, &where),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
+                  "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
+}
+
+START_TEST(addresses_in_numbers_are_read)
+{
+    assert_address("127.0.0.1:7000", XFER_WHERE_CONNECT, "127.0.0.1:7000");
+    assert_address("[::1]:65535", XFER_WHERE_CONNECT, "[::1]:65535");
+    assert_address("127.0.0.1:0", XFER_WHERE_LISTEN, "127.0.0.1:0");
+    assert_address("[::1]:00080", XFER_WHERE_LISTEN, "[::1]:80");
+    ck_assert_uint_eq(xfer_address_port(&where.addresses[0]), 80);
+}
+END_TEST
+
+START_TEST(without_a_host_all_addresses_are_listened_on)
+{
+    ck_assert_int_eq(xfer_where_resolve(":7000", XFER_WHERE_LISTEN, &where),
+                     UCXPOOL_OK);
+    for (size_t i = 0; i < where.num_addresses; i++) {
+        ck_assert(!xfer_address_is_loopback(&where.addresses[i]));
+        ck_assert_uint_eq(xfer_address_port(&where.addresses[i]), 7000);
+    }
+}
+END_TEST
+
+START_TEST(a_name_is_listened_on_by_ipv4_first)
+{
+    assert_address("localhost:7000", XFER_WHERE_LISTEN, "127.0.0.1:7000");
+}
+END_TEST
+
+START_TEST(what_is_no_host_and_port_is_refused_with_the_reason)
+{
+    char long_text[XFER_WHERE_SIZE + 1];
+
+    memset(long_text, 'a', sizeof(long_text) - 1);
+    long_text[sizeof(long_text) - 1] = '\0';
+
+    assert_refused("", XFER_WHERE_LISTEN, "the port is missing");
+    assert_refused("localhost", XFER_WHERE_LISTEN, "the port is missing");
+    assert_refused("localhost:", XFER_WHERE_LISTEN, "must be a number");
+    assert_refused("localhost:http", XFER_WHERE_LISTEN, "must be a number");
+    assert_refused("localhost:-1", XFER_WHERE_LISTEN, "must be a number");
+    assert_refused("localhost:65536", XFER_WHERE_LISTEN, "must be a number");
+    assert_refused("localhost:99999999999999999999", XFER_WHERE_LISTEN,
+                   "must be a number");
+    assert_refused("localhost: 80", XFER_WHERE_LISTEN, "must be a number");
+    assert_refused("::1:7000", XFER_WHERE_LISTEN, "in brackets");
+    assert_refused("[::1:7000", XFER_WHERE_LISTEN, "as [::1]:7000");
+    assert_refused("[]:7000", XFER_WHERE_LISTEN, "as [::1]:7000");
+    assert_refused("[::1]7000", XFER_WHERE_LISTEN, "must be a number");
+    assert_refused(long_text, XFER_WHERE_LISTEN, "too long");
+}
+END_TEST
+
+START_TEST(to_connect_a_host_and_a_port_are_needed)
+{
+    assert_refused(":7000", XFER_WHERE_CONNECT, "a host is needed");
+    assert_refused("127.0.0.1:0", XFER_WHERE_CONNECT, "must not be 0");
+}
+END_TEST
+
+START_TEST(a_host_without_an_address_is_refused_with_the_systems_words)
+{
+    net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_NONAME);
+    assert_refused("nowhere:7000", XFER_WHERE_CONNECT,
+                   gai_strerror(EAI_NONAME));
+    ck_assert(net_call_reset());
+
+    net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_MEMORY);
+    ck_assert_int_eq(
+        xfer_where_resolve("nowhere:7000", XFER_WHERE_CONNECT, &where),
+        UCXPOOL_ERR_NO_MEMORY);
+
+    net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_SYSTEM);
+    ck_assert_int_lt(
+        xfer_where_resolve("nowhere:7000", XFER_WHERE_CONNECT, &where), 0);
+}
+END_TEST
+
+START_TEST(loopback_is_known_in_all_its_forms)
+{
+    static const struct {
+        const char *text;
+        bool        is_loopback;
+    } cases[] = {
+        {"127.0.0.1:1", true},
+        {"127.255.1.2:1", true},
+        {"[::1]:1", true},
+        {"[::ffff:127.0.0.1]:1", true},
+        {"0.0.0.0:1", false},
+        {"[::]:1", false},
+        {"128.0.0.1:1", false},
+        {"126.0.0.1:1", false},
+        {"[::ffff:10.0.0.1]:1", false},
+        {"[::2]:1", false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_int_eq(
+            xfer_where_resolve(cases[i].text, XFER_WHERE_LISTEN, &where),
+            UCXPOOL_OK);
+        ck_assert_msg(xfer_address_is_loopback(&where.addresses[0]) ==
+                          cases[i].is_loopback,
+                      "%s", cases[i].text);
+    }
+}
+END_TEST
+
+START_TEST(an_ipv4_peer_of_an_ipv6_socket_is_shown_as_ipv4)
+{
+    assert_address("[::ffff:127.0.0.1]:80", XFER_WHERE_CONNECT, "127.0.0.1:80");
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("where");
+    TCase   *tcase = tcase_create("where");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, addresses_in_numbers_are_read);
+    tcase_add_test(tcase, without_a_host_all_addresses_are_listened_on);
+    tcase_add_test(tcase, a_name_is_listened_on_by_ipv4_first);
+    tcase_add_test(tcase, what_is_no_host_and_port_is_refused_with_the_reason);
+    tcase_add_test(tcase, to_connect_a_host_and_a_port_are_needed);
+    tcase_add_test(tcase,
+                   a_host_without_an_address_is_refused_with_the_systems_words);
+    tcase_add_test(tcase, loopback_is_known_in_all_its_forms);
+    tcase_add_test(tcase, an_ipv4_peer_of_an_ipv6_socket_is_shown_as_ipv4);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
