@@ -15,7 +15,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 flags="-Wall -Wextra -Wundef -Werror -Wno-unused-function -fsyntax-only
     -D_GNU_SOURCE -I$top_srcdir/src -I$top_srcdir/include -I$top_srcdir
-    -I$top_srcdir/tools -I$top_builddir/include -I$top_builddir $UCX_CFLAGS"
+    -I$top_srcdir/tools -I$top_builddir/include -I$top_builddir $LIBUCX_CFLAGS"
 
 # compile HEADER - print the compiler's words when it does not.
 compile() {

@@ -75,8 +75,8 @@ typedef struct ucxpool_request_params {
 /*
  * Send a list of segments as one message.
  *
- * segments     Array of num_segments; copied, but not what it points to, which
- *              must stay unchanged until the request ends.
+ * segments     Array of num_segments. The array and what it points to must stay
+ *              unchanged until the request ends (an array of one is copied).
  * params       NULL for none.
  * request_p    [out] The request, to be freed by ucxpool_request_free().
  *              NULL: the library frees it when it ends.
@@ -117,8 +117,9 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * channel      From this peer only; NULL: from any channel of the pool.
  * tag, mask    Messages match whose tag equals `tag` in the bits of `mask`;
  *              mask 0 takes every message.
- * segments     Array of num_segments; copied. Together they must hold the
- *              message; it may be shorter.
+ * segments     Array of num_segments, which must stay unchanged until the
+ *              request ends (an array of one is copied). Together they must
+ *              hold the message; it may be shorter.
  *
  * The request ends with
  * UCXPOOL_OK             all bytes are there; ucxpool_request_query() tells
@@ -232,8 +233,10 @@ void ucxpool_request_query(const ucxpool_request_t *request,
 /*
  * End a request early. It ends with UCXPOOL_ERR_CANCELED, or with what it had
  * ended with before. Blocks that the peer may still read wait in quarantine.
- * A receive in place over the `ucx` wire ends when its operation has; all
- * others end at once.
+ *
+ * Over the `ucx` wire, a send or receive in place whose bytes are on their way
+ * can only be stopped with the endpoint: its channel then fails. A deadline
+ * that passes does the same.
  */
 void ucxpool_request_cancel(ucxpool_request_t *request);
 

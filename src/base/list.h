@@ -35,6 +35,11 @@ static inline void base_list_add_tail(base_list_t *head, base_list_t *link)
     head->prev       = link;
 }
 
+static inline void base_list_add_head(base_list_t *head, base_list_t *link)
+{
+    base_list_add_tail(head->next, link);
+}
+
 /* Take out a link and leave it in no list. */
 static inline void base_list_del(base_list_t *link)
 {

@@ -72,8 +72,8 @@ static uint64_t room(xfer_ring_t *ring, uint64_t needed)
     uint64_t used = ring->head - ring->tail_seen;
 
     if ((used > XFER_RING_SIZE) || (XFER_RING_SIZE - used < needed)) {
-        ring->tail_seen = atomic_load_explicit(&ring->theirs->tail,
-                                               memory_order_acquire);
+        ring->tail_seen = __atomic_load_n(&ring->theirs->tail,
+                                               __ATOMIC_ACQUIRE);
         used            = ring->head - ring->tail_seen;
     }
     return (used > XFER_RING_SIZE) ? 0 : XFER_RING_SIZE - used;
@@ -105,17 +105,21 @@ bool xfer_ring_reserve(xfer_ring_t *ring, size_t fixed_size, size_t data_size,
     return true;
 }
 
+/*
+ * A sleeper stores `sleeping` and then looks at head and tail; a writer stores
+ * head or tail and then looks at `sleeping`. All of these are sequentially
+ * consistent, so that one of the two sees the other.
+ */
 void xfer_ring_commit(xfer_ring_t *ring)
 {
     ring->head += ring->reserved;
     ring->reserved = 0;
-    atomic_store_explicit(&ring->mine->head, ring->head, memory_order_release);
+    __atomic_store_n(&ring->mine->head, ring->head, __ATOMIC_SEQ_CST);
 }
 
 bool xfer_ring_has_input(const xfer_ring_t *ring)
 {
-    return atomic_load_explicit(&ring->theirs->head, memory_order_acquire) !=
-           ring->tail;
+    return __atomic_load_n(&ring->theirs->head, __ATOMIC_SEQ_CST) != ring->tail;
 }
 
 static ucxpool_status_t corrupt(const char *what, uint64_t value)
@@ -158,8 +162,8 @@ ucxpool_status_t xfer_ring_peek(xfer_ring_t *ring, xfer_ring_entry_t *entry_p)
     uint32_t first;
 
     if (available == 0) {
-        ring->head_seen = atomic_load_explicit(&ring->theirs->head,
-                                               memory_order_acquire);
+        ring->head_seen = __atomic_load_n(&ring->theirs->head,
+                                               __ATOMIC_ACQUIRE);
         available       = ring->head_seen - ring->tail;
         if (available == 0) {
             return UCXPOOL_INPROGRESS;
@@ -183,43 +187,30 @@ ucxpool_status_t xfer_ring_peek(xfer_ring_t *ring, xfer_ring_entry_t *entry_p)
 void xfer_ring_consume(xfer_ring_t *ring)
 {
     ring->tail += ring->entry_size;
-    atomic_store_explicit(&ring->mine->tail, ring->tail, memory_order_release);
+    __atomic_store_n(&ring->mine->tail, ring->tail, __ATOMIC_SEQ_CST);
 }
 
 void xfer_ring_sleep(xfer_ring_t *ring)
 {
-    uint32_t value = atomic_load_explicit(&ring->mine->sleeping,
-                                          memory_order_relaxed);
+    uint32_t value = __atomic_load_n(&ring->mine->sleeping, __ATOMIC_RELAXED);
 
-    if ((value & 1) == 0) {
-        atomic_store_explicit(&ring->mine->sleeping, value + 1,
-                              memory_order_relaxed);
-    }
-    /* The peer's commit and our look at its head are on either side of a full
-     * fence, as are our store and its look at `sleeping`: one of the two sees
-     * the other. */
-    atomic_thread_fence(memory_order_seq_cst);
+    __atomic_store_n(&ring->mine->sleeping, value | 1u, __ATOMIC_SEQ_CST);
 }
 
 void xfer_ring_awake(xfer_ring_t *ring)
 {
-    uint32_t value = atomic_load_explicit(&ring->mine->sleeping,
-                                          memory_order_relaxed);
+    uint32_t value = __atomic_load_n(&ring->mine->sleeping, __ATOMIC_RELAXED);
 
-    if ((value & 1) != 0) {
-        atomic_store_explicit(&ring->mine->sleeping, value + 1,
-                              memory_order_relaxed);
-    }
+    __atomic_store_n(&ring->mine->sleeping, value + (value & 1u),
+                     __ATOMIC_RELAXED);
 }
 
 bool xfer_ring_must_knock(xfer_ring_t *ring)
 {
-    uint32_t value;
+    uint32_t value = __atomic_load_n(&ring->theirs->sleeping,
+                                     __ATOMIC_SEQ_CST);
 
-    atomic_thread_fence(memory_order_seq_cst);
-    value = atomic_load_explicit(&ring->theirs->sleeping,
-                                 memory_order_relaxed);
-    if (((value & 1) == 0) || (value == ring->knocked)) {
+    if (((value & 1u) == 0) || (value == ring->knocked)) {
         return false;
     }
     ring->knocked = value;
@@ -228,17 +219,16 @@ bool xfer_ring_must_knock(xfer_ring_t *ring)
 
 void xfer_ring_revoke(xfer_ring_t *ring, uint64_t message)
 {
-    atomic_store_explicit(&ring->mine->revoked[message % PROTO_SENDS_MAX],
-                          message, memory_order_relaxed);
-    /* The caller's writes to its memory come after this store. */
-    atomic_thread_fence(memory_order_seq_cst);
+    /* An exchange, because the caller's writes to its memory must come after
+     * it. */
+    (void)__atomic_exchange_n(&ring->mine->revoked[message % PROTO_SENDS_MAX],
+                              message, __ATOMIC_SEQ_CST);
 }
 
 bool xfer_ring_is_revoked(const xfer_ring_t *ring, uint64_t message)
 {
     /* The bytes were read before this load. */
-    atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(
-               &ring->theirs->revoked[message % PROTO_SENDS_MAX],
-               memory_order_relaxed) == message;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&ring->theirs->revoked[message % PROTO_SENDS_MAX],
+                           __ATOMIC_RELAXED) == message;
 }

@@ -21,9 +21,9 @@
  * for each value.
  *
  * Revocation: a message's sender writes the message's number to revoked[]
- * before it ends a send early, and only then gives the memory back to the caller. The
- * receiver copies a fragment and then looks: if the number stands there, the
- * bytes may be newer than the message, and it does not complete.
+ * before it ends a send early, and only then gives the memory back to the
+ * caller. The receiver copies a fragment and then looks: if the number stands
+ * there, the bytes may be newer than the message, and it does not complete.
  */
 #ifndef XFER_RING_H
 #define XFER_RING_H
@@ -31,17 +31,20 @@
 #include "mem/share.h"
 #include "xfer/proto.h"
 
-#include <stdatomic.h>
-
 /* Bytes of entries; a power of two. */
 #define XFER_RING_SIZE (256u * 1024u)
 
+/* Each word in a cache line of its own: its writer is another than its
+ * neighbour's reader. */
+#define XFER_RING_LINE __attribute__((aligned(64)))
+
+/* Words are read and written by atomic builtins only. */
 typedef struct xfer_ring_page {
-    _Alignas(64) _Atomic uint32_t sleeping;
-    _Alignas(64) _Atomic uint64_t head;
-    _Alignas(64) _Atomic uint64_t tail;
-    _Alignas(64) _Atomic uint64_t revoked[PROTO_SENDS_MAX];
-    _Alignas(4096) uint8_t        entries[XFER_RING_SIZE];
+    uint32_t sleeping XFER_RING_LINE;
+    uint64_t head XFER_RING_LINE;
+    uint64_t tail XFER_RING_LINE;
+    uint64_t revoked[PROTO_SENDS_MAX] XFER_RING_LINE;
+    uint8_t  entries[XFER_RING_SIZE] __attribute__((aligned(4096)));
 } xfer_ring_page_t;
 
 typedef struct xfer_ring {

@@ -1,0 +1,155 @@
+/*
+ * Channels: the connection to one peer.
+ *
+ * A channel is referenced by its caller, by the pool while it lives, and by
+ * every request and message that names it.
+ */
+#ifndef XFER_CHANNEL_H
+#define XFER_CHANNEL_H
+
+#include "xfer/pool.h"
+#include "xfer/ring.h"
+
+#define XFER_REASON_SIZE 160u
+
+struct xfer_wire;
+struct xfer_greet;
+
+/* Where the handshake stands; see hello.c. */
+typedef enum xfer_handshake {
+    XFER_HELLO_SENT     = 1u << 0,
+    XFER_HELLO_RECEIVED = 1u << 1,
+    XFER_READY_RECEIVED = 1u << 2,
+    XFER_GO_SENT        = 1u << 3,
+    XFER_GO_RECEIVED    = 1u << 4
+} xfer_handshake_t;
+
+/* What the peer's HELLO said, and what we made of it. */
+typedef struct xfer_peer {
+    uint8_t          id[XFER_ID_SIZE];
+    uint8_t          key[XFER_ID_SIZE];
+    uint32_t         channel;
+    uint64_t         channel_key;
+    uint64_t         max_runs;
+    uint64_t         block_size;
+    uint32_t         max_metadata;
+    bool             we_map;    /* its memory is mapped here                  */
+    bool             it_maps;   /* our memory is mapped there                 */
+    char             it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not         */
+    char             we_reason[PROTO_TEXT_MAX + 1];
+    const uint8_t  **regions;   /* mapped, for reading                        */
+    uint64_t        *region_sizes;
+    uint32_t         num_regions;
+    int              watch_fd;  /* readable when its process has ended; or -1 */
+    bool             gone;      /* it will never touch our memory again       */
+} xfer_peer_t;
+
+struct ucxpool_channel {
+    base_list_t  link;
+    ucxpool_t   *pool;
+    unsigned     refs;
+    bool         user_ref;
+    uint32_t     number; /* in the pool's table                              */
+    uint64_t     key;    /* messages to us must carry it                     */
+    uint64_t     pair;
+    bool         at_door; /* through a listener: its pair is a random number */
+    char         name[XFER_NAME_SIZE];
+    void        *user_ptr;
+
+    ucxpool_channel_state_t state;
+    ucxpool_status_t        status;
+    char                    reason[XFER_REASON_SIZE];
+    const struct xfer_wire *wire;
+    char                    wire_reason[XFER_REASON_SIZE];
+
+    ucp_ep_h  ep;
+    bool      own_ep;
+    bool      ep_failed;       /* told by UCX or the caller; atomic          */
+    bool      closing;         /* BYE is to be sent, then the endpoint closed */
+    bool      bye_sent;
+    bool      flushed;
+    void     *close_request;   /* UCX's flush; NULL: none under way          */
+    bool      ep_closing;
+    bool      ep_closed;
+    uint64_t  close_deadline;
+
+    struct xfer_greet  *greet; /* connecting through a door; NULL otherwise  */
+    struct xfer_secret *secret; /* for as long                               */
+    base_list_t        greet_link;
+
+    unsigned    handshake;     /* xfer_handshake_t                           */
+    xfer_peer_t peer;
+    xfer_ring_t ring;
+
+    uint32_t    credits;       /* messages we may send                       */
+    uint32_t    credits_owed;  /* messages received, not told yet            */
+    uint64_t    next_sequence;
+    uint64_t    expected_sequence;
+    uint64_t    next_number;   /* of sends and receives                      */
+    base_list_t queue;
+    base_list_t arriving;
+    base_list_t free_messages;
+    uint32_t    num_messages;  /* allocated                                  */
+    ucxpool_request_t *sends[PROTO_SENDS_MAX];
+    ucxpool_request_t *receives[PROTO_SENDS_MAX];
+    uint32_t    num_sends;
+    uint32_t    num_receives;
+
+    struct xfer_control *writing; /* begun; NULL: it lies in the ring         */
+    base_list_t backlog;       /* control messages that found no room        */
+    unsigned    num_controls;  /* active messages not sent yet by UCX        */
+};
+
+/* A channel that knows no peer yet; see connect.h. */
+ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
+                                     ucxpool_channel_t **channel_p);
+
+/* Take back a channel that could not be connected. */
+void xfer_channel_discard(ucxpool_channel_t *channel);
+
+void xfer_channel_get(ucxpool_channel_t *channel);
+void xfer_channel_put(ucxpool_channel_t *channel);
+
+/* By the numbers in a message's head; NULL when they name none. */
+ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head);
+
+bool xfer_channel_is_live(const ucxpool_channel_t *channel);
+
+/* The endpoint has failed: told by UCX, or by the caller from any thread. */
+bool xfer_channel_ep_failed(const ucxpool_channel_t *channel);
+void xfer_channel_set_ep_failed(ucxpool_channel_t *channel);
+
+/* End all its requests with a status; `reason` in words. */
+void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
+                       const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The peer said good-bye. */
+void xfer_channel_peer_left(ucxpool_channel_t *channel);
+
+/* The peer's process has ended, or it said that it is done: what was in doubt
+ * is ours again. */
+void xfer_channel_peer_gone(ucxpool_channel_t *channel);
+
+void xfer_channel_start_close(ucxpool_channel_t *channel);
+
+/* The caller is done with the channel. */
+void xfer_channel_close(ucxpool_channel_t *channel);
+
+/* The descriptor that watches the peer's process has become readable. */
+void xfer_channel_watch(ucxpool_channel_t *channel);
+
+/* Errors told by UCX, good-byes, endpoints to be closed. */
+unsigned xfer_channel_progress(ucxpool_channel_t *channel);
+
+/* The next steps of a close that was started. */
+unsigned xfer_channel_progress_close(ucxpool_channel_t *channel);
+
+/* Close by force what has not closed by itself. */
+void xfer_channel_hurry_all(ucxpool_t *pool);
+
+/* Take all channels away at once, when the pool goes and UCX's worker with it:
+ * nothing is in flight any more. */
+void xfer_channel_destroy_all(ucxpool_t *pool);
+
+#endif

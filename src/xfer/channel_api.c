@@ -1,0 +1,157 @@
+/*
+ * The public functions of channels.
+ */
+#include "base/error.h"
+#include "xfer/connect.h"
+#include "xfer/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
+                                     size_t *length_p)
+{
+    xfer_blob_t  *address;
+    ucxpool_status_t status;
+
+    xfer_lock(pool);
+    status = xfer_blob_create(pool, 0, &address, length_p);
+    xfer_unlock(pool);
+    if (status == UCXPOOL_OK) {
+        *address_p = address;
+    }
+    return status;
+}
+
+void ucxpool_address_release(void *address)
+{
+    free(address);
+}
+
+/* A channel that could not be connected. */
+void xfer_channel_discard(ucxpool_channel_t *channel)
+{
+    base_list_del(&channel->link);
+    channel->pool->num_channels--;
+    channel->state = UCXPOOL_CHANNEL_FAILED;
+    xfer_channel_put(channel);
+}
+
+static ucxpool_status_t create(ucxpool_t *pool,
+                               const ucxpool_channel_params_t *params,
+                               ucxpool_channel_t **channel_p)
+{
+    uint64_t           fields = params->field_mask;
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = xfer_channel_create(
+        pool, (fields & UCXPOOL_CHANNEL_PARAM_FIELD_NAME) ? params->name : NULL,
+        &channel);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR) {
+        channel->user_ptr = params->user_ptr;
+    }
+    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_EP) {
+        status = xfer_connect_ep(channel, params->ep);
+    } else {
+        status = xfer_connect_address(channel, params->address,
+                                      params->address_length);
+    }
+    if (status != UCXPOOL_OK) {
+        xfer_channel_discard(channel);
+        return status;
+    }
+    channel->user_ref = true;
+    *channel_p        = channel;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
+                                        const ucxpool_channel_params_t *params,
+                                        ucxpool_channel_t **channel_p)
+{
+    const uint64_t   ways   = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
+                            UCXPOOL_CHANNEL_PARAM_FIELD_EP;
+    uint64_t         way    = (params == NULL) ? 0 : params->field_mask & ways;
+    ucxpool_status_t status;
+
+    if ((way == 0) || (way == ways)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a channel is created over an address or over an "
+                          "endpoint: give one of the two");
+    }
+    if (((way == UCXPOOL_CHANNEL_PARAM_FIELD_EP) && (params->ep == NULL)) ||
+        ((way == UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS) &&
+         (params->address == NULL))) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the address or endpoint of a channel is NULL");
+    }
+    xfer_lock(pool);
+    status = create(pool, params, channel_p);
+    xfer_unlock(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
+                                         ucxpool_channel_t **channel_p)
+{
+    xfer_where_t       resolved;
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = xfer_where_resolve(where, XFER_WHERE_CONNECT, &resolved);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    xfer_lock(pool);
+    status = xfer_channel_create(pool, where, &channel);
+    if (status == UCXPOOL_OK) {
+        status = xfer_connect_door(channel, &resolved);
+        if (status != UCXPOOL_OK) {
+            xfer_channel_discard(channel);
+        }
+    }
+    if (status == UCXPOOL_OK) {
+        channel->user_ref = true;
+        *channel_p        = channel;
+    }
+    xfer_unlock(pool);
+    return status;
+}
+
+void ucxpool_channel_query(const ucxpool_channel_t *channel,
+                           ucxpool_channel_attr_t *attr_p)
+{
+    xfer_lock(channel->pool);
+    attr_p->state       = channel->state;
+    attr_p->status      = channel->status;
+    attr_p->reason      = channel->reason;
+    attr_p->wire        = (channel->wire == NULL) ? UCXPOOL_WIRE_NONE
+                                                  : channel->wire->id;
+    attr_p->wire_reason = channel->wire_reason;
+    attr_p->name        = channel->name;
+    attr_p->user_ptr    = channel->user_ptr;
+    attr_p->pool        = channel->pool;
+    xfer_unlock(channel->pool);
+}
+
+void ucxpool_channel_fail(ucxpool_channel_t *channel)
+{
+    xfer_channel_set_ep_failed(channel);
+}
+
+void ucxpool_channel_close(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool;
+
+    if (channel == NULL) {
+        return;
+    }
+    pool = channel->pool;
+    xfer_lock(pool);
+    xfer_channel_close(channel);
+    xfer_unlock(pool);
+}

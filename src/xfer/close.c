@@ -1,0 +1,142 @@
+/*
+ * The end of a channel: BYE, flush, and the endpoint closed.
+ */
+#include "base/clock.h"
+#include "xfer/control.h"
+
+static void ep_flushed(void *request, ucs_status_t status, void *arg)
+{
+    ucxpool_channel_t *channel = arg;
+
+    (void)status;
+    ucp_request_free(request);
+    channel->close_request = NULL;
+    xfer_channel_put(channel);
+}
+
+/* Let UCX hand over what it holds, before the endpoint is closed by force. */
+static void flush_ep(ucxpool_channel_t *channel)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.send   = ep_flushed,
+        .user_data = channel,
+    };
+    ucs_status_ptr_t result;
+
+    channel->flushed = true;
+    if (channel->ep == NULL) {
+        return;
+    }
+    xfer_channel_get(channel);
+    result = ucp_ep_flush_nbx(channel->ep, &param);
+    if (UCS_PTR_IS_PTR(result)) {
+        channel->close_request = result;
+    } else {
+        xfer_channel_put(channel);
+    }
+}
+
+static void ep_closed(void *request, ucs_status_t status, void *arg)
+{
+    ucxpool_channel_t *channel = arg;
+
+    (void)status;
+    ucp_request_free(request);
+    channel->ep_closed = true;
+    channel->ep        = NULL;
+    xfer_channel_put(channel);
+}
+
+static void close_ep(ucxpool_channel_t *channel)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags     = UCP_EP_CLOSE_FLAG_FORCE,
+        .cb.send   = ep_closed,
+        .user_data = channel,
+    };
+    ucs_status_ptr_t result;
+
+    if ((channel->ep == NULL) || !channel->own_ep) {
+        channel->ep        = NULL;
+        channel->ep_closed = true;
+        return;
+    }
+    xfer_channel_get(channel);
+    result = ucp_ep_close_nbx(channel->ep, &param);
+    if (UCS_PTR_IS_PTR(result)) {
+        return;
+    }
+    channel->ep_closed = true;
+    channel->ep        = NULL;
+    xfer_channel_put(channel);
+}
+
+/* BYE has been said, or need not be. */
+static bool has_said_bye(ucxpool_channel_t *channel)
+{
+    if (channel->bye_sent) {
+        return true;
+    }
+    if (channel->handshake & XFER_HELLO_RECEIVED) {
+        xfer_control_flush(channel);
+        if (!base_list_is_empty(&channel->backlog)) {
+            return false;
+        }
+        xfer_control_post(channel, PROTO_BYE, XFER_MUST);
+    }
+    channel->bye_sent = true;
+    return true;
+}
+
+/*
+ * The steps of a close, as far as they can go now: BYE, flush, and the
+ * endpoint closed by force: UCX then ends every operation on it, so that no
+ * block stays in doubt.
+ */
+unsigned xfer_channel_progress_close(ucxpool_channel_t *channel)
+{
+    bool late = xfer_channel_ep_failed(channel) ||
+                (base_clock_now() >= channel->close_deadline);
+
+    if (channel->ep_closed) {
+        return 0;
+    }
+    if (!late) {
+        if (!has_said_bye(channel)) {
+            return 0;
+        }
+        xfer_control_flush(channel);
+        if (!base_list_is_empty(&channel->backlog)) {
+            return 0;
+        }
+        if (!channel->flushed) {
+            flush_ep(channel);
+            return 1;
+        }
+        if (channel->close_request != NULL) {
+            return 0;
+        }
+    }
+    if (!channel->ep_closing) {
+        channel->ep_closing = true;
+        xfer_control_drop(channel);
+        close_ep(channel);
+        return 1;
+    }
+    return 0;
+}
+
+void xfer_channel_hurry_all(ucxpool_t *pool)
+{
+    ucxpool_channel_t *channel;
+
+    xfer_lock(pool);
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        channel->close_deadline = 0;
+    }
+    xfer_unlock(pool);
+}

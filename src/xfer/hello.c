@@ -1,0 +1,385 @@
+#include "xfer/hello.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "xfer/control.h"
+#include "xfer/request.h"
+#include "xfer/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+/* HELLOs that may wait for their channel to be created here. */
+#define EARLY_MAX 256u
+
+typedef struct early {
+    base_list_t      link;
+    ucp_ep_h         reply_ep;
+    proto_hello_t    hello;
+    mem_share_file_t files[];
+} early_t;
+
+static bool offers_map(const ucxpool_channel_t *channel)
+{
+    return (channel->ring.mine != NULL) &&
+           (channel->pool->regions.num_regions < PROTO_FILES_MAX);
+}
+
+/* What the peer needs for mapping our memory: regions, then the ring. */
+static ucxpool_status_t fill_files(ucxpool_channel_t *channel,
+                                   mem_share_file_t *files)
+{
+    const mem_regions_t *regions = &channel->pool->regions;
+    ucxpool_status_t     status;
+
+    for (unsigned i = 0; i < regions->num_regions; i++) {
+        status = mem_share_file_fill(regions->regions[i].fd, &files[i]);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return mem_share_file_fill(channel->ring.fd, &files[regions->num_regions]);
+}
+
+static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
+                       bool by_ep, uint32_t num_files)
+{
+    ucxpool_t *pool = channel->pool;
+
+    hello->head.channel = 0;
+    hello->head.key     = 0;
+    memcpy(hello->to_id, channel->peer.id, sizeof(hello->to_id));
+    memcpy(hello->to_key, channel->peer.key, sizeof(hello->to_key));
+    memcpy(hello->from_id, pool->id, sizeof(hello->from_id));
+    hello->pair         = channel->pair;
+    hello->channel_key  = channel->key;
+    hello->channel      = channel->number;
+    hello->flags        = (by_ep ? PROTO_HELLO_BY_EP : 0u) |
+                   ((num_files != 0) ? PROTO_HELLO_MAP : 0u);
+    hello->block_size   = pool->config.block_size;
+    hello->max_runs     = pool->config.max_segments;
+    hello->credits      = pool->config.credits;
+    hello->max_metadata = (uint32_t)pool->config.max_metadata;
+    hello->memory_kind  = UCXPOOL_MEMORY_HOST;
+    hello->num_files    = num_files;
+    mem_share_host_fill(&hello->host);
+}
+
+static void send_hello(ucxpool_channel_t *channel, bool by_ep)
+{
+    uint32_t num_files = 0;
+    void    *files;
+    proto_fixed_t *fixed;
+
+    if (offers_map(channel)) {
+        num_files = channel->pool->regions.num_regions + 1;
+    }
+    fixed = xfer_control_begin(channel, PROTO_HELLO,
+                               num_files * sizeof(mem_share_file_t),
+                               XFER_BY_UCX, &files);
+    if (fixed == NULL) {
+        return;
+    }
+    fill_hello(channel, &fixed->hello, by_ep, num_files);
+    if (num_files != 0) {
+        fill_files(channel, files);
+    }
+    channel->handshake |= XFER_HELLO_SENT;
+    xfer_control_end(channel);
+}
+
+/* Map the peer's regions and ring; the reason of a failure is in we_reason. */
+static bool map_files(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                      const mem_share_file_t *files)
+{
+    xfer_peer_t *peer        = &channel->peer;
+    uint32_t     num_regions = hello->num_files - 1;
+    const void  *address;
+
+    peer->regions      = calloc(hello->num_files, sizeof(peer->regions[0]));
+    peer->region_sizes = calloc(hello->num_files, sizeof(uint64_t));
+    if ((peer->regions == NULL) || (peer->region_sizes == NULL)) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason), "no memory");
+        return false;
+    }
+    for (uint32_t i = 0; i < num_regions; i++) {
+        if (mem_share_map(&hello->host, &files[i], &address, peer->we_reason,
+                          sizeof(peer->we_reason)) != UCXPOOL_OK) {
+            return false;
+        }
+        peer->regions[i]      = address;
+        peer->region_sizes[i] = files[i].size;
+        peer->num_regions     = i + 1;
+    }
+    if (files[num_regions].size != sizeof(xfer_ring_page_t)) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "its ring has another size");
+        return false;
+    }
+    if (mem_share_map(&hello->host, &files[num_regions], &address,
+                      peer->we_reason,
+                      sizeof(peer->we_reason)) != UCXPOOL_OK) {
+        return false;
+    }
+    xfer_ring_attach(&channel->ring, address);
+    return true;
+}
+
+static bool watch(ucxpool_channel_t *channel, const mem_share_host_t *host)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = channel};
+
+    channel->peer.watch_fd = mem_share_watch(host);
+    if (channel->peer.watch_fd < 0) {
+        return false;
+    }
+    return epoll_ctl(channel->pool->epoll_fd, EPOLL_CTL_ADD,
+                     channel->peer.watch_fd, &event) == 0;
+}
+
+/* Try the `map` wire, as far as this side is concerned. */
+static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                    const mem_share_file_t *files)
+{
+    xfer_peer_t *peer = &channel->peer;
+
+    if (channel->pool->config.wire == BASE_WIRE_UCX) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "UCXPOOL_WIRE=ucx is set");
+        return false;
+    }
+    if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "it does not offer its memory");
+        return false;
+    }
+    if (!mem_share_host_fits(&hello->host, peer->we_reason,
+                             sizeof(peer->we_reason))) {
+        return false;
+    }
+    if (!watch(channel, &hello->host)) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "its process cannot be watched (pidfd)");
+        return false;
+    }
+    return map_files(channel, hello, files);
+}
+
+static void send_ready(ucxpool_channel_t *channel)
+{
+    size_t         size = strlen(channel->peer.we_reason);
+    void          *text;
+    proto_fixed_t *fixed;
+
+    fixed = xfer_control_begin(channel, PROTO_READY, size, XFER_BY_UCX, &text);
+    if (fixed == NULL) {
+        return;
+    }
+    fixed->ready.can_map = channel->peer.we_map;
+    memcpy(text, channel->peer.we_reason, size);
+    xfer_control_end(channel);
+}
+
+/* Which wire it is, when both sides have said what they can. */
+static bool choose_wire(ucxpool_channel_t *channel)
+{
+    xfer_peer_t *peer = &channel->peer;
+    bool         map  = peer->we_map && peer->it_maps;
+
+    if (map) {
+        channel->wire = &xfer_wire_map;
+        snprintf(channel->wire_reason, sizeof(channel->wire_reason),
+                 "same host and user, each side reads the other's blocks");
+        return true;
+    }
+    snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s",
+             peer->we_map ? "the peer cannot map our memory: "
+                          : "its memory cannot be mapped: ",
+             peer->we_map ? peer->it_reason : peer->we_reason);
+    if (channel->pool->config.wire == BASE_WIRE_MAP) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
+                          "UCXPOOL_WIRE=map, but %.120s",
+                          channel->wire_reason);
+        return false;
+    }
+    channel->wire = &xfer_wire_ucx;
+    return true;
+}
+
+static void try_open(ucxpool_channel_t *channel)
+{
+    const unsigned needed = XFER_HELLO_RECEIVED | XFER_READY_RECEIVED;
+    ucxpool_t     *pool   = channel->pool;
+
+    if ((channel->handshake & needed) != needed) {
+        return;
+    }
+    if (!(channel->handshake & XFER_GO_SENT)) {
+        channel->handshake |= XFER_GO_SENT;
+        xfer_control_post(channel, PROTO_GO, XFER_BY_UCX);
+        if (!choose_wire(channel)) {
+            return;
+        }
+    }
+    if (!(channel->handshake & XFER_GO_RECEIVED) ||
+        (channel->state != UCXPOOL_CHANNEL_CONNECTING)) {
+        return;
+    }
+    channel->state = UCXPOOL_CHANNEL_OPEN;
+    pool->stats.channels_open++;
+    pool->num_mapped += (channel->wire == &xfer_wire_map) ? 1 : 0;
+    base_info("%s: open over the %s wire: %s", channel->name,
+              channel->wire->name, channel->wire_reason);
+    if (!base_list_is_empty(&channel->queue)) {
+        xfer_request_wake(
+            base_list_head(&channel->queue, ucxpool_request_t, link));
+    }
+}
+
+/* A HELLO and its channel have met. */
+static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                 const mem_share_file_t *files)
+{
+    xfer_peer_t *peer = &channel->peer;
+
+    if ((channel->handshake & XFER_HELLO_RECEIVED) ||
+        !xfer_channel_is_live(channel)) {
+        return;
+    }
+    channel->handshake |= XFER_HELLO_RECEIVED;
+    memcpy(peer->id, hello->from_id, sizeof(peer->id));
+    peer->channel      = hello->channel;
+    peer->channel_key  = hello->channel_key;
+    peer->max_runs     = hello->max_runs;
+    peer->max_metadata = hello->max_metadata;
+    peer->block_size   = hello->block_size;
+    channel->credits   = hello->credits;
+    peer->we_map       = try_map(channel, hello, files);
+    send_ready(channel);
+    try_open(channel);
+}
+
+void xfer_hello_start(ucxpool_channel_t *channel, bool by_ep)
+{
+    ucxpool_t *pool = channel->pool;
+    early_t   *early;
+    early_t   *next;
+
+    send_hello(channel, by_ep);
+    base_list_for_each_safe(early, next, &pool->hellos, early_t, link) {
+        bool fits = by_ep ? (early->reply_ep == channel->ep)
+                          : (memcmp(early->hello.from_id, channel->peer.id,
+                                    XFER_ID_SIZE) == 0) &&
+                                (early->hello.pair == channel->pair);
+
+        if (fits) {
+            base_list_del(&early->link);
+            pool->num_hellos--;
+            meet(channel, &early->hello, early->files);
+            free(early);
+            return;
+        }
+    }
+}
+
+static ucxpool_channel_t *find_channel(ucxpool_t           *pool,
+                                       const proto_hello_t *hello,
+                                       ucp_ep_h             reply_ep)
+{
+    ucxpool_channel_t *channel;
+
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        if (!(channel->handshake & XFER_HELLO_SENT) ||
+            (channel->handshake & XFER_HELLO_RECEIVED) || channel->closing) {
+            continue;
+        }
+        if (hello->flags & PROTO_HELLO_BY_EP) {
+            if (channel->ep == reply_ep) {
+                return channel;
+            }
+        } else if ((memcmp(hello->from_id, channel->peer.id, XFER_ID_SIZE) ==
+                    0) &&
+                   (hello->pair == channel->pair)) {
+            return channel;
+        }
+    }
+    return NULL;
+}
+
+/* Its channel has not been created here yet. */
+static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
+                 ucp_ep_h reply_ep)
+{
+    size_t   size = hello->num_files * sizeof(mem_share_file_t);
+    early_t *early;
+
+    if (pool->num_hellos == EARLY_MAX) {
+        pool->stats.handshakes_refused++;
+        return;
+    }
+    early = malloc(sizeof(*early) + size);
+    if (early == NULL) {
+        pool->stats.handshakes_refused++;
+        return;
+    }
+    early->hello    = *hello;
+    early->reply_ep = reply_ep;
+    memcpy(early->files, files, size);
+    base_list_add_tail(&pool->hellos, &early->link);
+    pool->num_hellos++;
+}
+
+void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
+                         const void *files, ucp_ep_h reply_ep)
+{
+    mem_share_file_t   copies[PROTO_FILES_MAX];
+    ucxpool_channel_t *channel;
+
+    if (!(hello->flags & PROTO_HELLO_BY_EP) &&
+        ((memcmp(hello->to_id, pool->id, XFER_ID_SIZE) != 0) ||
+         (memcmp(hello->to_key, pool->key, XFER_ID_SIZE) != 0))) {
+        pool->stats.handshakes_refused++;
+        base_warn("a HELLO was refused: it does not know this pool's address");
+        return;
+    }
+    channel = find_channel(pool, hello, reply_ep);
+    if (channel == NULL) {
+        keep(pool, hello, files, reply_ep);
+        return;
+    }
+    memcpy(copies, files, hello->num_files * sizeof(copies[0]));
+    meet(channel, hello, copies);
+}
+
+void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
+                      const void *text, size_t text_size)
+{
+    if (channel->handshake & XFER_READY_RECEIVED) {
+        return;
+    }
+    channel->handshake |= XFER_READY_RECEIVED;
+    channel->peer.it_maps = ready->can_map != 0;
+    proto_copy_text(channel->peer.it_reason, sizeof(channel->peer.it_reason),
+                    text, text_size);
+    try_open(channel);
+}
+
+void xfer_hello_go(ucxpool_channel_t *channel)
+{
+    channel->handshake |= XFER_GO_RECEIVED;
+    try_open(channel);
+}
+
+void xfer_hello_destroy_all(ucxpool_t *pool)
+{
+    early_t *early;
+
+    while (!base_list_is_empty(&pool->hellos)) {
+        early = base_list_head(&pool->hellos, early_t, link);
+        base_list_del(&early->link);
+        free(early);
+    }
+    pool->num_hellos = 0;
+}

@@ -1,0 +1,27 @@
+/*
+ * The handshake of a channel, both sides alike, in any order of arrival:
+ *
+ *   HELLO   who I am, what I offer, which channel of ours I mean
+ *   READY   your HELLO has come; I can, or cannot, read your memory
+ *   GO      your READY has come: you may send
+ *
+ * A side is open when it has the other's HELLO, READY and GO. The wire is `map`
+ * when both can read the other's memory, otherwise `ucx`.
+ */
+#ifndef XFER_HELLO_H
+#define XFER_HELLO_H
+
+#include "xfer/channel.h"
+
+/* The endpoint stands: begin. A HELLO that came before is taken up. */
+void xfer_hello_start(ucxpool_channel_t *channel, bool by_ep);
+
+void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
+                         const void *files, ucp_ep_h reply_ep);
+void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
+                      const void *text, size_t text_size);
+void xfer_hello_go(ucxpool_channel_t *channel);
+
+void xfer_hello_destroy_all(ucxpool_t *pool);
+
+#endif

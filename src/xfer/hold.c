@@ -1,0 +1,107 @@
+#include "xfer/hold.h"
+
+#define SLICES_MAX 64u
+
+static unsigned num_slices(const ucxpool_request_t *request)
+{
+    uint64_t block_size = block_pool_block_size(request->pool->blocks);
+
+    return (unsigned)base_min(block_size / request->send.frag_size,
+                              (uint64_t)SLICES_MAX);
+}
+
+static uint64_t all_free(const ucxpool_request_t *request)
+{
+    unsigned count = num_slices(request);
+
+    return (count == SLICES_MAX) ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+}
+
+static bool take_from(xfer_hold_t *hold, unsigned *slice_p)
+{
+    if ((hold->block == XFER_NO_BLOCK) || (hold->free_slices == 0)) {
+        return false;
+    }
+    *slice_p = (unsigned)__builtin_ctzll(hold->free_slices);
+    hold->free_slices &= hold->free_slices - 1;
+    return true;
+}
+
+/* A place for one more block, if the request may have it. */
+static xfer_hold_t *new_hold(ucxpool_request_t *request)
+{
+    xfer_send_t *send = &request->send;
+
+    for (unsigned i = 0; i < send->num_holds; i++) {
+        if (send->holds[i].block == XFER_NO_BLOCK) {
+            return &send->holds[i];
+        }
+    }
+    if (send->num_holds == XFER_HOLDS_MAX) {
+        return NULL;
+    }
+    send->holds[send->num_holds].block = XFER_NO_BLOCK;
+    return &send->holds[send->num_holds++];
+}
+
+bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
+                    unsigned *slice_p)
+{
+    xfer_send_t *send = &request->send;
+    xfer_hold_t *hold;
+
+    for (unsigned i = 0; i < send->num_holds; i++) {
+        if (take_from(&send->holds[i], slice_p)) {
+            *hold_p = i;
+            return true;
+        }
+    }
+    hold = new_hold(request);
+    if ((hold == NULL) ||
+        (block_pool_get(request->pool->blocks, UCXPOOL_SHARE_SEND,
+                        &hold->block) != UCXPOOL_OK)) {
+        return false;
+    }
+    hold->free_slices = all_free(request);
+    *hold_p           = (unsigned)(hold - send->holds);
+    return take_from(hold, slice_p);
+}
+
+void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
+{
+    xfer_hold_t *held = &request->send.holds[hold];
+    ucxpool_t   *pool = request->pool;
+
+    held->free_slices |= UINT64_C(1) << slice;
+    if (held->free_slices != all_free(request)) {
+        return;
+    }
+    if (xfer_request_has_ended(request)) {
+        block_pool_release(pool->blocks, UCXPOOL_SHARE_SEND, held->block);
+        held->block = XFER_NO_BLOCK;
+    } else if (!base_list_is_empty(&pool->waiters)) {
+        /* Others wait: a block is kept no longer than it is in use, so that
+         * every send gets one in turn. */
+        block_pool_put(pool->blocks, UCXPOOL_SHARE_SEND, held->block);
+        held->block = XFER_NO_BLOCK;
+    }
+}
+
+void xfer_hold_release_all(ucxpool_request_t *request)
+{
+    block_pool_t *blocks = request->pool->blocks;
+
+    for (unsigned i = 0; i < request->send.num_holds; i++) {
+        xfer_hold_t *hold = &request->send.holds[i];
+
+        if (hold->block == XFER_NO_BLOCK) {
+            continue;
+        }
+        if (hold->free_slices == all_free(request)) {
+            block_pool_put(blocks, UCXPOOL_SHARE_SEND, hold->block);
+            hold->block = XFER_NO_BLOCK;
+        } else {
+            block_pool_quarantine(blocks, UCXPOOL_SHARE_SEND, hold->block);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+#include "xfer/message.h"
+
+#include "base/error.h"
+#include "xfer/control.h"
+#include "xfer/recv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A place for a message; the peer has no more credits than there are places. */
+static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
+{
+    ucxpool_message_t *message;
+
+    if (!base_list_is_empty(&channel->free_messages)) {
+        message = base_list_head(&channel->free_messages, ucxpool_message_t,
+                                 link);
+        base_list_del(&message->link);
+    } else {
+        if (channel->num_messages == channel->pool->config.credits) {
+            xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                              "the peer sent more messages than it has "
+                              "credits (%u)",
+                              channel->num_messages);
+            return NULL;
+        }
+        message = xfer_alloc(channel->pool, sizeof(*message));
+        if (message == NULL) {
+            xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+                              "no memory for a message");
+            return NULL;
+        }
+        base_list_init(&message->link);
+        channel->num_messages++;
+    }
+    message->pool     = channel->pool;
+    message->channel  = channel;
+    message->probed   = false;
+    message->canceled = false;
+    message->own_runs = false;
+    message->runs     = NULL;
+    message->stream   = NULL;
+    xfer_channel_get(channel);
+    return message;
+}
+
+/* Back to the channel, without a credit. */
+static void message_put(ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+
+    base_list_del(&message->link);
+    if (message->own_runs) {
+        free(message->runs);
+        message->own_runs = false;
+    }
+    base_list_add_tail(&channel->free_messages, &message->link);
+    xfer_channel_put(channel);
+}
+
+void xfer_message_release(ucxpool_message_t *message)
+{
+    message->channel->credits_owed++;
+    message_put(message);
+}
+
+static bool matches(const ucxpool_request_t *request,
+                    const ucxpool_message_t *message)
+{
+    return ((request->any_channel) || (request->channel == message->channel)) &&
+           (((request->tag ^ message->desc.tag) & request->mask) == 0);
+}
+
+/* In its turn and complete: to the oldest receive, or among the unexpected. */
+static void deliver(ucxpool_message_t *message)
+{
+    ucxpool_t         *pool = message->pool;
+    ucxpool_request_t *request;
+
+    base_list_for_each(request, &pool->posted, ucxpool_request_t, link) {
+        if (matches(request, message)) {
+            base_list_del(&request->link);
+            xfer_recv_start(request, message);
+            return;
+        }
+    }
+    base_list_add_tail(&pool->unexpected, &message->link);
+}
+
+/* Where the parts of a complete descriptor lie; checked. */
+static bool settle(ucxpool_message_t *message, size_t data_size)
+{
+    ucxpool_channel_t *channel = message->channel;
+    uint8_t           *data    = message->data;
+    size_t             size    = data_size;
+
+    if (!(message->desc.flags & PROTO_DESC_RUNS)) {
+        message->runs = (pack_run_t *)data;
+        data += message->desc.num_runs * sizeof(pack_run_t);
+        size -= message->desc.num_runs * sizeof(pack_run_t);
+    }
+    if (proto_check_desc(&message->desc, message->runs, size,
+                         &message->totals) != UCXPOOL_OK) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
+                          ucxpool_error_detail());
+        return false;
+    }
+    message->metadata = data;
+    message->stream   = data + message->desc.metadata_size;
+    return true;
+}
+
+/* Deliver what stands next in the order. */
+static void deliver_arriving(ucxpool_channel_t *channel)
+{
+    ucxpool_message_t *message;
+    ucxpool_message_t *next;
+    bool               found = true;
+
+    while (found) {
+        found = false;
+        base_list_for_each_safe(message, next, &channel->arriving,
+                                ucxpool_message_t, link) {
+            if ((message->desc.sequence == channel->expected_sequence) &&
+                (message->runs_missing == 0)) {
+                channel->expected_sequence++;
+                base_list_del(&message->link);
+                deliver(message);
+                found = true;
+                break;
+            }
+        }
+    }
+}
+
+/* Room for runs that come in messages of their own. */
+static bool expect_runs(ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel  = message->channel;
+    size_t             num_runs = message->desc.num_runs;
+
+    if (num_runs > channel->pool->config.max_segments) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent a list of %zu lengths; "
+                          "UCXPOOL_MAX_SEGMENTS=%zu",
+                          num_runs, channel->pool->config.max_segments);
+        return false;
+    }
+    message->runs = xfer_alloc(channel->pool, num_runs * sizeof(pack_run_t));
+    if (message->runs == NULL) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a list of %zu lengths", num_runs);
+        return false;
+    }
+    message->own_runs     = true;
+    message->runs_missing = message->desc.num_runs;
+    return true;
+}
+
+static bool is_known(const ucxpool_channel_t *channel, uint64_t sequence)
+{
+    ucxpool_message_t *other;
+
+    if (sequence < channel->expected_sequence) {
+        return true;
+    }
+    base_list_for_each(other, &channel->arriving, ucxpool_message_t, link) {
+        if (other->desc.sequence == sequence) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
+                       const void *data, size_t data_size)
+{
+    ucxpool_message_t *message;
+
+    if (is_known(channel, desc->sequence) ||
+        ((desc->flags & PROTO_DESC_EAGER) && (desc->message != 0)) ||
+        (!(desc->flags & PROTO_DESC_EAGER) && (desc->message == 0)) ||
+        ((desc->flags & PROTO_DESC_EAGER) && (desc->flags & PROTO_DESC_RUNS))) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent descriptor %llu twice, or half eager",
+                          (unsigned long long)desc->sequence);
+        return;
+    }
+    message = message_get(channel);
+    if (message == NULL) {
+        return;
+    }
+    message->desc         = *desc;
+    message->runs_missing = 0;
+    memcpy(message->data, data, data_size);
+    if ((desc->flags & PROTO_DESC_RUNS) ? !expect_runs(message)
+                                        : !settle(message, data_size)) {
+        message_put(message);
+        return;
+    }
+    base_list_add_tail(&channel->arriving, &message->link);
+    deliver_arriving(channel);
+}
+
+void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
+                       const void *data)
+{
+    ucxpool_message_t *message;
+
+    base_list_for_each(message, &channel->arriving, ucxpool_message_t, link) {
+        if (message->desc.sequence != runs->sequence) {
+            continue;
+        }
+        if (!message->own_runs || (runs->num_runs > message->runs_missing) ||
+            (runs->first > message->desc.num_runs) ||
+            (runs->num_runs > message->desc.num_runs - runs->first)) {
+            break;
+        }
+        memcpy(message->runs + runs->first, data,
+               runs->num_runs * sizeof(pack_run_t));
+        message->runs_missing -= runs->num_runs;
+        if ((message->runs_missing == 0) &&
+            settle(message, message->desc.metadata_size)) {
+            deliver_arriving(channel);
+        }
+        return;
+    }
+    xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                      "the peer sent lengths that belong to no message");
+}
+
+ucxpool_message_t *xfer_message_match(ucxpool_t *pool,
+                                      const ucxpool_channel_t *channel,
+                                      uint64_t tag, uint64_t mask)
+{
+    ucxpool_message_t *message;
+
+    base_list_for_each(message, &pool->unexpected, ucxpool_message_t, link) {
+        if (((channel == NULL) || (message->channel == channel)) &&
+            (((tag ^ message->desc.tag) & mask) == 0)) {
+            base_list_del(&message->link);
+            return message;
+        }
+    }
+    return NULL;
+}
+
+bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
+{
+    ucxpool_message_t *message;
+    base_list_t       *lists[] = {&channel->pool->unexpected,
+                                  &channel->pool->probed};
+
+    for (unsigned i = 0; i < 2; i++) {
+        base_list_for_each(message, lists[i], ucxpool_message_t, link) {
+            if ((message->channel == channel) &&
+                (message->desc.message == number)) {
+                message->canceled = true;
+                if (!message->probed) {
+                    xfer_message_release(message);
+                }
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void xfer_message_channel_ended(ucxpool_channel_t *channel)
+{
+    ucxpool_message_t *message;
+    ucxpool_message_t *next;
+
+    base_list_for_each_safe(message, next, &channel->arriving,
+                            ucxpool_message_t, link) {
+        message_put(message);
+    }
+    base_list_for_each_safe(message, next, &channel->pool->unexpected,
+                            ucxpool_message_t, link) {
+        /* One that came with its bytes can still be received. */
+        if ((message->channel == channel) && (message->desc.message != 0)) {
+            message_put(message);
+        }
+    }
+}
+
+void xfer_message_drop_all(ucxpool_channel_t *channel)
+{
+    base_list_t *lists[] = {&channel->arriving, &channel->pool->unexpected,
+                            &channel->pool->probed};
+
+    for (unsigned i = 0; i < 3; i++) {
+        ucxpool_message_t *message;
+        ucxpool_message_t *next;
+
+        base_list_for_each_safe(message, next, lists[i], ucxpool_message_t,
+                                link) {
+            if (message->channel == channel) {
+                channel->refs++; /* of the last, until all are through */
+                message_put(message);
+            }
+        }
+    }
+}
+
+void xfer_message_destroy_all(ucxpool_channel_t *channel)
+{
+    ucxpool_message_t *message;
+
+    while (!base_list_is_empty(&channel->free_messages)) {
+        message = base_list_head(&channel->free_messages, ucxpool_message_t,
+                                 link);
+        base_list_del(&message->link);
+        free(message);
+    }
+}

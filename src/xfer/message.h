@@ -1,0 +1,52 @@
+/*
+ * Messages that have arrived, and the matching of messages and receives.
+ *
+ * Descriptors are matched in the order of their sequence numbers; one that
+ * comes early, or whose runs are not all there, waits in channel->arriving.
+ */
+#ifndef XFER_MESSAGE_H
+#define XFER_MESSAGE_H
+
+#include "xfer/request.h"
+
+struct ucxpool_message {
+    base_list_t        link;    /* arriving, unexpected, free, or none        */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel; /* a reference                                */
+    bool               probed;  /* the caller's                               */
+    bool               canceled; /* by the sender                             */
+    proto_desc_t       desc;
+    uint32_t           runs_missing;
+    pack_totals_t      totals;
+    pack_run_t        *runs;     /* in data, or allocated                     */
+    bool               own_runs;
+    uint8_t           *metadata; /* in data                                   */
+    uint8_t           *stream;   /* in data; eager only                       */
+    uint8_t            data[PROTO_DATA_MAX] __attribute__((aligned(16)));
+};
+
+/* A descriptor has arrived, or more of its runs. */
+void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
+                       const void *data, size_t data_size);
+void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
+                       const void *data);
+
+/* Oldest message for a receive, taken out of the list; NULL: none. */
+ucxpool_message_t *xfer_message_match(ucxpool_t *pool,
+                                      const ucxpool_channel_t *channel,
+                                      uint64_t tag, uint64_t mask);
+
+/* The message is used up: its credit goes back to the peer. */
+void xfer_message_release(ucxpool_message_t *message);
+
+/* The sender has canceled it. True when it was there. */
+bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message);
+
+/* The channel has ended: drop what can not be received any more. */
+void xfer_message_channel_ended(ucxpool_channel_t *channel);
+
+/* The pool goes: whatever is left of the channel's is dropped. */
+void xfer_message_drop_all(ucxpool_channel_t *channel);
+void xfer_message_destroy_all(ucxpool_channel_t *channel);
+
+#endif

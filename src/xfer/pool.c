@@ -1,0 +1,287 @@
+#include "xfer/pool.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "mem/ucx_status.h"
+#include "xfer/connect.h"
+#include "xfer/control.h"
+#include "xfer/hello.h"
+#include "xfer/inbox.h"
+#include "xfer/progress.h"
+#include "xfer/wire.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+void xfer_lock(ucxpool_t *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+}
+
+void xfer_unlock(ucxpool_t *pool)
+{
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void *xfer_alloc(ucxpool_t *pool, size_t size)
+{
+    pool->stats.allocations++;
+    return malloc(size);
+}
+
+static ucxpool_status_t create_context(ucxpool_t *pool)
+{
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
+                      UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP,
+        .mt_workers_shared = 1,
+        .name              = "ucxpool",
+    };
+    ucp_config_t *config;
+    ucs_status_t  status;
+
+    status = ucp_config_read(NULL, NULL, &config);
+    if (status != UCS_OK) {
+        return base_error(mem_ucx_status(status),
+                          "UCX could not read its settings: %s (look at the "
+                          "UCX_* variables of the environment)",
+                          ucs_status_string(status));
+    }
+    status = ucp_init(&params, config, &pool->context);
+    ucp_config_release(config);
+    if (status != UCS_OK) {
+        return base_error(mem_ucx_status(status),
+                          "UCX could not be started: %s (look at UCX_TLS and "
+                          "UCX_NET_DEVICES)",
+                          ucs_status_string(status));
+    }
+    pool->own_context = true;
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t create_worker(ucxpool_t *pool)
+{
+    ucp_worker_params_t params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SERIALIZED, /* our lock sees to it */
+    };
+    ucs_status_t status = ucp_worker_create(pool->context, &params,
+                                            &pool->worker);
+
+    if (status != UCS_OK) {
+        return base_error(mem_ucx_status(status),
+                          "UCX could not create a worker: %s",
+                          ucs_status_string(status));
+    }
+    pool->own_worker = true;
+    return UCXPOOL_OK;
+}
+
+/* Is there a device for which UCX would register what is sent? */
+static bool has_rdma_device(void)
+{
+    DIR           *folder = opendir("/sys/class/infiniband");
+    struct dirent *entry;
+    bool           found = false;
+
+    if (folder == NULL) {
+        return false;
+    }
+    while (!found && ((entry = readdir(folder)) != NULL)) {
+        found = entry->d_name[0] != '.';
+    }
+    closedir(folder);
+    return found;
+}
+
+ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, ucp_context_h context,
+                                    ucp_worker_h worker)
+{
+    ucxpool_status_t status;
+
+    pool->context            = context;
+    pool->worker             = worker;
+    pool->needs_registration = has_rdma_device();
+    if (context == NULL) {
+        status = create_context(pool);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    if (worker == NULL) {
+        status = create_worker(pool);
+        if (status != UCXPOOL_OK) {
+            goto err_cleanup_context;
+        }
+    }
+    return UCXPOOL_OK;
+
+err_cleanup_context:
+    if (pool->own_context) {
+        ucp_cleanup(pool->context);
+    }
+    return status;
+}
+
+void xfer_pool_cleanup_ucx(ucxpool_t *pool)
+{
+    if (pool->own_worker) {
+        ucp_worker_destroy(pool->worker);
+    }
+    if (pool->own_context) {
+        ucp_cleanup(pool->context);
+    }
+}
+
+static void init_lists(ucxpool_t *pool)
+{
+    base_list_t *lists[] = {
+        &pool->channels,      &pool->hellos,        &pool->listeners,
+        &pool->greetings,     &pool->posted,        &pool->unexpected,
+        &pool->probed,        &pool->runnable,      &pool->waiters,
+        &pool->stalled,       &pool->landings,      &pool->landing_waiters,
+        &pool->completed,     &pool->deadlines,     &pool->free_requests,
+        &pool->free_controls, &pool->free_landings, &pool->requests,
+    };
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        base_list_init(lists[i]);
+    }
+    pool->next_deadline = BASE_CLOCK_FOREVER;
+    pool->timer_moment  = BASE_CLOCK_FOREVER;
+}
+
+static ucxpool_status_t watch(ucxpool_t *pool, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+
+    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        return base_error_errno(errno, "a descriptor cannot be watched");
+    }
+    return UCXPOOL_OK;
+}
+
+/* UCX's own descriptor, if its context has one, and ours. */
+static ucxpool_status_t init_events(ucxpool_t *pool)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    pool->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (pool->epoll_fd < 0) {
+        return base_error_errno(errno, "no epoll descriptor to be had");
+    }
+    pool->timer_fd = timerfd_create(CLOCK_MONOTONIC,
+                                    TFD_CLOEXEC | TFD_NONBLOCK);
+    if (pool->timer_fd < 0) {
+        status = base_error_errno(errno, "no timer descriptor to be had");
+        goto err_close_epoll;
+    }
+    if (ucp_worker_get_efd(pool->worker, &pool->worker_fd) != UCS_OK) {
+        pool->worker_fd = -1;
+    } else {
+        status = watch(pool, pool->worker_fd);
+    }
+    if (status == UCXPOOL_OK) {
+        status = watch(pool, pool->timer_fd);
+    }
+    if (status == UCXPOOL_OK) {
+        return UCXPOOL_OK;
+    }
+    close(pool->timer_fd);
+err_close_epoll:
+    close(pool->epoll_fd);
+    return status;
+}
+
+ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
+{
+    ucxpool_status_t status;
+
+    init_lists(pool);
+    if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
+        (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
+        return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
+    }
+    status = init_events(pool);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = xfer_inbox_init(pool);
+    if (status != UCXPOOL_OK) {
+        close(pool->timer_fd);
+        close(pool->epoll_fd);
+    }
+    return status;
+}
+
+static void close_channels(ucxpool_t *pool)
+{
+    ucxpool_channel_t *channel;
+    ucxpool_channel_t *next;
+
+    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
+                            link) {
+        xfer_channel_close(channel);
+    }
+}
+
+static bool has_open_endpoints(ucxpool_t *pool)
+{
+    ucxpool_channel_t *channel;
+
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        if (!channel->ep_closed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Receives that no channel ended. */
+static void cancel_posted(ucxpool_t *pool)
+{
+    while (!base_list_is_empty(&pool->posted)) {
+        ucxpool_request_cancel(
+            base_list_head(&pool->posted, ucxpool_request_t, link));
+    }
+}
+
+void xfer_pool_shutdown(ucxpool_t *pool)
+{
+    uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
+    /* Forced closes are local work, but UCX may need some rounds for them. */
+    uint64_t limit = base_clock_deadline(pool->config.close_timeout_ns +
+                                         1000000000u);
+
+    xfer_lock(pool);
+    close_channels(pool);
+    cancel_posted(pool);
+    xfer_unlock(pool);
+    while (has_open_endpoints(pool) && (base_clock_now() < limit)) {
+        ucxpool_progress(pool);
+        if (base_clock_now() >= deadline) {
+            xfer_channel_hurry_all(pool);
+        }
+    }
+    xfer_call_back(pool);
+}
+
+void xfer_pool_cleanup(ucxpool_t *pool)
+{
+    xfer_listener_destroy_all(pool);
+    xfer_hello_destroy_all(pool);
+    xfer_channel_destroy_all(pool);
+    xfer_request_destroy_all(pool);
+    xfer_wire_ucx_destroy_all(pool);
+    xfer_control_destroy_all(pool);
+    free(pool->table);
+    close(pool->timer_fd);
+    close(pool->epoll_fd);
+}

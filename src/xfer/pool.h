@@ -1,0 +1,116 @@
+/*
+ * The pool as the transfers see it: what all files of this layer share.
+ *
+ * One lock guards everything here but the blocks. It is recursive, because UCX
+ * calls handlers from inside its own functions, and because a caller who
+ * progresses a borrowed worker reaches them with no lock held.
+ *
+ *     ucxpool
+ *       channels   --> channel: endpoint, ring, credits
+ *                        queue     sends that wait for their turn
+ *                        sends[]   sends on their way
+ *                        receives[] receives in progress
+ *       posted     --> receives without a message
+ *       unexpected --> messages without a receive
+ *       runnable   --> requests that can go on
+ *       waiters    --> sends that wait for a block
+ *       stalled    --> sends whose wire has no room
+ *       completed  --> ended requests whose callback is to be called
+ */
+#ifndef XFER_POOL_H
+#define XFER_POOL_H
+
+#include "base/config.h"
+#include "base/list.h"
+#include "block/comm.h"
+#include "block/pool.h"
+
+#include <ucxpool/transfer.h>
+
+#include <pthread.h>
+#include <ucp/api/ucp.h>
+
+#define XFER_ID_SIZE   16u
+#define XFER_NAME_SIZE 32u
+
+struct ucxpool {
+    base_config_t   config;
+    char            name[XFER_NAME_SIZE];
+    pthread_mutex_t lock;
+
+    mem_regions_t regions;
+    block_pool_t *blocks;
+    block_comm_t *comm;
+
+    ucp_context_h context;
+    ucp_worker_h  worker;
+    bool          own_context;
+    bool          own_worker;
+    bool          needs_registration; /* RDMA: no transfer of foreign memory */
+    int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
+    int           epoll_fd;
+    int           timer_fd;
+    uint64_t      timer_moment; /* what the timer is set to                  */
+    bool          asleep;       /* the peers were told                       */
+
+    uint8_t id[XFER_ID_SIZE];  /* names the pool                             */
+    uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address         */
+
+    base_list_t         channels;
+    ucxpool_channel_t **table; /* by number; NULL where free                 */
+    uint32_t            table_size;
+    uint32_t            num_channels;
+    uint32_t            num_mapped; /* open channels on the `map` wire       */
+    base_list_t         hellos;     /* of channels not created here yet      */
+    uint32_t            num_hellos;
+    base_list_t         listeners;
+    base_list_t         greetings; /* channels still at the door             */
+
+    base_list_t posted;
+    base_list_t unexpected;
+    base_list_t probed; /* messages that a caller looks at               */
+    base_list_t runnable;
+    base_list_t waiters;
+    base_list_t stalled;         /* no room in their wire; tried again       */
+    base_list_t landings;        /* fragments that UCX is writing            */
+    base_list_t landing_waiters; /* fragments that wait for a receive block */
+    base_list_t completed;
+    base_list_t deadlines;
+    uint64_t    next_deadline;
+
+    base_list_t free_requests;
+    base_list_t free_controls;
+    base_list_t free_landings;
+    base_list_t requests; /* every request that a caller may hold            */
+
+    unsigned        progress_count;
+    ucxpool_stats_t stats;
+};
+
+/*
+ * Start and stop the transfers of a pool whose memory stands: UCX context and
+ * worker (unless borrowed), handlers, event descriptor. xfer_pool_init_ucx()
+ * comes first, because memory is registered with its context.
+ */
+ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, ucp_context_h context,
+                                    ucp_worker_h worker);
+void             xfer_pool_cleanup_ucx(ucxpool_t *pool);
+ucxpool_status_t xfer_pool_init(ucxpool_t *pool);
+void             xfer_pool_cleanup(ucxpool_t *pool);
+
+/* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. */
+void xfer_pool_shutdown(ucxpool_t *pool);
+
+void xfer_lock(ucxpool_t *pool);
+void xfer_unlock(ucxpool_t *pool);
+
+/* One round of everything, with the lock held. Calls no callback. */
+unsigned xfer_progress(ucxpool_t *pool);
+
+/* Call the callbacks of what has completed, without the lock. */
+unsigned xfer_call_back(ucxpool_t *pool);
+
+/* A heap allocation made by a transfer: counted. */
+void *xfer_alloc(ucxpool_t *pool, size_t size);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * The pool's round of progress.
+ */
+#include "base/clock.h"
+#include "xfer/connect.h"
+#include "xfer/inbox.h"
+#include "xfer/progress.h"
+#include "xfer/recv.h"
+#include "xfer/send.h"
+#include "xfer/wire.h"
+
+#include <sys/epoll.h>
+
+/* While rings are busy, UCX (which may make a system call) is asked once in so
+ * many rounds; so are the descriptors, in any case. */
+#define UCX_EVERY    16u
+#define EVENTS_EVERY 256u
+
+static unsigned progress_ucx(ucxpool_t *pool)
+{
+    unsigned count = 0;
+
+    while ((count < 64) && (ucp_worker_progress(pool->worker) != 0)) {
+        count++;
+    }
+    return count;
+}
+
+/* Peers' processes that have ended. */
+static unsigned progress_events(ucxpool_t *pool)
+{
+    struct epoll_event events[16];
+    int                num_events;
+    unsigned           count = 0;
+
+    num_events = epoll_wait(pool->epoll_fd, events, 16, 0);
+    for (int i = 0; i < num_events; i++) {
+        if (events[i].data.ptr != NULL) {
+            xfer_channel_watch(events[i].data.ptr);
+            count++;
+        }
+    }
+    return count;
+}
+
+static void expire(ucxpool_request_t *request)
+{
+    static const char text[] = "the deadline passed";
+
+    if (request->kind == XFER_SEND) {
+        xfer_send_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
+    } else {
+        xfer_recv_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
+    }
+    xfer_request_reuse(request);
+}
+
+static unsigned progress_deadlines(ucxpool_t *pool)
+{
+    uint64_t           now;
+    unsigned           count = 0;
+    base_list_t        late;
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    if (pool->next_deadline == BASE_CLOCK_FOREVER) {
+        return 0;
+    }
+    now = base_clock_now();
+    if (now < pool->next_deadline) {
+        return 0;
+    }
+    base_list_init(&late);
+    pool->next_deadline = BASE_CLOCK_FOREVER;
+    base_list_for_each_safe(request, next, &pool->deadlines, ucxpool_request_t,
+                            deadline_link) {
+        if (request->deadline <= now) {
+            base_list_del(&request->deadline_link);
+            base_list_add_tail(&late, &request->deadline_link);
+        } else {
+            pool->next_deadline = base_min(pool->next_deadline,
+                                           request->deadline);
+        }
+    }
+    /* Ending one may end others, which then leave the list by themselves. */
+    while (!base_list_is_empty(&late)) {
+        request = base_list_head(&late, ucxpool_request_t, deadline_link);
+        base_list_del(&request->deadline_link);
+        expire(request);
+        count++;
+    }
+    return count;
+}
+
+static unsigned progress_runnable(ucxpool_t *pool)
+{
+    unsigned           count = 0;
+    base_list_t        round;
+    ucxpool_request_t *request;
+
+    base_list_init(&round);
+    base_list_splice_tail(&round, &pool->runnable);
+    base_list_splice_tail(&round, &pool->stalled);
+    while (!base_list_is_empty(&round)) {
+        request = base_list_head(&round, ucxpool_request_t, run_link);
+        base_list_del(&request->run_link);
+        xfer_send_advance(request);
+        xfer_request_reuse(request);
+        count++;
+    }
+    return count;
+}
+
+static unsigned progress_channels(ucxpool_t *pool)
+{
+    unsigned           count = 0;
+    ucxpool_channel_t *channel;
+    ucxpool_channel_t *next;
+
+    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
+                            link) {
+        count += xfer_channel_progress(channel);
+    }
+    return count;
+}
+
+unsigned xfer_progress(ucxpool_t *pool)
+{
+    unsigned count = 0;
+
+    pool->progress_count++;
+    count += xfer_inbox_progress(pool);
+    if ((pool->num_mapped != pool->num_channels) || (pool->num_mapped == 0) ||
+        (pool->progress_count % UCX_EVERY == 0)) {
+        count += progress_ucx(pool);
+    }
+    if ((pool->progress_count % EVENTS_EVERY == 0) ||
+        !base_list_is_empty(&pool->greetings) ||
+        !base_list_is_empty(&pool->listeners)) {
+        count += progress_events(pool);
+        count += xfer_connect_progress(pool);
+    }
+    count += xfer_wire_ucx_progress(pool);
+    count += xfer_send_wake_waiters(pool);
+    count += progress_runnable(pool);
+    count += progress_deadlines(pool);
+    count += progress_channels(pool);
+    return count;
+}
+
+/* A round that leaves nothing out. */
+unsigned xfer_progress_all(ucxpool_t *pool)
+{
+    unsigned count = progress_ucx(pool);
+
+    count += progress_events(pool);
+    count += xfer_connect_progress(pool);
+    count += xfer_progress(pool);
+    return count;
+}
+
+unsigned xfer_call_back(ucxpool_t *pool)
+{
+    unsigned             count = 0;
+    ucxpool_request_t   *request;
+    ucxpool_request_cb_t callback;
+    void                *arg;
+
+    if (base_list_is_empty(&pool->completed)) {
+        return 0;
+    }
+    xfer_lock(pool);
+    while (!base_list_is_empty(&pool->completed)) {
+        request = base_list_head(&pool->completed, ucxpool_request_t,
+                                 done_link);
+        base_list_del(&request->done_link);
+        callback = request->callback;
+        arg      = request->callback_arg;
+        xfer_unlock(pool);
+        callback(request, ucxpool_request_test(request), arg);
+        xfer_lock(pool);
+        request->called_back = true;
+        xfer_request_reuse(request);
+        count++;
+    }
+    xfer_unlock(pool);
+    return count;
+}

@@ -1,0 +1,275 @@
+#include "xfer/recv.h"
+
+#include "base/error.h"
+#include "pack/crc32c.h"
+#include "xfer/control.h"
+#include "xfer/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Take a number for the receive: its low bits are an index of receives[]. */
+static void take_number(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    uint64_t           number  = channel->next_number;
+
+    while (channel->receives[number % PROTO_SENDS_MAX] != NULL) {
+        number++;
+    }
+    channel->next_number                         = number + 1;
+    channel->receives[number % PROTO_SENDS_MAX] = request;
+    channel->num_receives++;
+    request->recv.receive = number;
+}
+
+static void put_number(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if (request->recv.receive != 0) {
+        channel->receives[request->recv.receive % PROTO_SENDS_MAX] = NULL;
+        channel->num_receives--;
+        request->recv.receive = 0;
+    }
+}
+
+/* End the receive now, or when UCX has stopped writing to its target. */
+static void end(ucxpool_request_t *request, ucxpool_status_t status,
+                const char *detail)
+{
+    put_number(request);
+    xfer_wire_ucx_forget(request);
+    if (request->recv.in_place != 0) {
+        if (request->recv.failing == UCXPOOL_OK) {
+            request->recv.failing = status;
+            snprintf(request->detail, sizeof(request->detail), "%s",
+                     (detail == NULL) ? "" : detail);
+        }
+        return;
+    }
+    xfer_request_end(request, status, detail);
+    xfer_request_reuse(request);
+}
+
+/* Everything that came with the descriptor. */
+static void receive_eager(ucxpool_request_t *request,
+                          ucxpool_message_t *message)
+{
+    ucxpool_traffic_t *received =
+        &request->pool->stats.received[UCXPOOL_MODE_EAGER];
+
+    pack_plan_init(&request->plan, message->runs, message->desc.num_runs,
+                   &message->totals, request->segments,
+                   request->num_segments);
+    pack_scatter(&request->plan, 0, message->totals.stream_size,
+                 message->stream);
+    received->bytes += message->totals.payload_size;
+    received->fragments++;
+    xfer_request_end(request, UCXPOOL_OK, NULL);
+}
+
+/* The longest fragment that we can take in: one that fits in a block. */
+static uint64_t frag_size(const ucxpool_request_t *request)
+{
+    return block_pool_block_size(request->pool->blocks);
+}
+
+static void send_accept(ucxpool_request_t *request)
+{
+    proto_fixed_t *fixed;
+
+    fixed = xfer_control_begin(request->channel, PROTO_ACCEPT, 0, XFER_MUST,
+                               NULL);
+    if (fixed == NULL) {
+        return;
+    }
+    fixed->accept.message   = request->recv.message;
+    fixed->accept.receive   = request->recv.receive;
+    fixed->accept.frag_size = frag_size(request);
+    fixed->accept.window    = request->pool->config.depth;
+    xfer_control_end(request->channel);
+}
+
+/* Keep what the request needs of the message: its runs. */
+static ucxpool_status_t take_runs(ucxpool_request_t *request,
+                                  ucxpool_message_t *message)
+{
+    size_t           num_runs = message->desc.num_runs;
+    ucxpool_status_t status;
+
+    status = xfer_request_reserve_runs(request, num_runs);
+    if (status == UCXPOOL_OK) {
+        memcpy(request->runs, message->runs, num_runs * sizeof(pack_run_t));
+        request->num_runs = num_runs;
+    }
+    return status;
+}
+
+static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+
+    if (!xfer_channel_is_live(channel)) {
+        end(request, UCXPOOL_ERR_PEER_LOST, channel->reason);
+        return;
+    }
+    request->recv.message = message->desc.message;
+    if (take_runs(request, message) != UCXPOOL_OK) {
+        xfer_control_done(channel, message->desc.message,
+                          UCXPOOL_ERR_NO_MEMORY, "the receiver has no memory");
+        end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the message");
+        return;
+    }
+    pack_plan_init(&request->plan, request->runs, request->num_runs,
+                   &request->totals, request->segments,
+                   request->num_segments);
+    take_number(request);
+    send_accept(request);
+}
+
+static void refuse_truncated(ucxpool_request_t *request,
+                             ucxpool_message_t *message)
+{
+    char text[PROTO_TEXT_MAX + 1];
+
+    snprintf(text, sizeof(text),
+             "the message has %llu bytes, the receive has room for %llu",
+             (unsigned long long)message->totals.payload_size,
+             (unsigned long long)request->capacity);
+    if (message->desc.message != 0) {
+        xfer_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_TRUNCATED, text);
+        request->pool->stats.messages_refused++;
+    }
+    end(request, UCXPOOL_ERR_TRUNCATED, text);
+}
+
+void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
+{
+    if (request->channel == NULL) {
+        xfer_request_set_channel(request, message->channel);
+    }
+    request->tag    = message->desc.tag;
+    request->totals = message->totals;
+    if (message->canceled) {
+        end(request, UCXPOOL_ERR_CANCELED, "the sender canceled the message");
+    } else if (message->totals.payload_size > request->capacity) {
+        refuse_truncated(request, message);
+    } else if (xfer_request_set_metadata(request, message->metadata,
+                                         message->desc.metadata_size) !=
+               UCXPOOL_OK) {
+        end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the metadata");
+    } else if (message->desc.flags & PROTO_DESC_EAGER) {
+        receive_eager(request, message);
+    } else {
+        start_large(request, message);
+    }
+    xfer_message_release(message);
+}
+
+ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
+                                  const proto_data_t *data)
+{
+    ucxpool_request_t *request =
+        channel->receives[data->receive % PROTO_SENDS_MAX];
+
+    if ((request == NULL) || (request->recv.receive != data->receive) ||
+        (request->recv.message != data->message)) {
+        return NULL;
+    }
+    return request;
+}
+
+bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
+{
+    uint64_t size = request->totals.stream_size;
+    uint64_t all  = request->recv.num_all;
+
+    if ((data->length == 0) || (data->length > frag_size(request)) ||
+        (data->offset > size) || (data->length > size - data->offset) ||
+        (data->index == UINT32_MAX) || ((all != 0) && (data->index >= all)) ||
+        (data->length > size - request->recv.received)) {
+        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent a fragment (%llu bytes at %llu) that "
+                          "does not lie in its message of %llu",
+                          (unsigned long long)data->length,
+                          (unsigned long long)data->offset,
+                          (unsigned long long)size);
+        return false;
+    }
+    return true;
+}
+
+bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
+                       const void *bytes)
+{
+    if ((data->flags & PROTO_DATA_CHECKSUM) &&
+        (pack_crc32c(0, bytes, data->length) != data->checksum)) {
+        xfer_recv_stop(request, UCXPOOL_ERR_CHECKSUM,
+                       "the checksum of a fragment is wrong");
+        return false;
+    }
+    pack_scatter(&request->plan, data->offset, data->length, bytes);
+    return true;
+}
+
+void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
+                     ucxpool_mode_t mode)
+{
+    ucxpool_traffic_t *received = &request->pool->stats.received[mode];
+
+    received->bytes += data->length;
+    received->fragments++;
+    request->recv.received += data->length;
+    request->recv.num_seen++;
+    if (data->flags & PROTO_DATA_LAST) {
+        request->recv.num_all = data->index + 1;
+    }
+    if (request->recv.num_seen == request->recv.num_all) {
+        xfer_control_done(request->channel, request->recv.message, UCXPOOL_OK,
+                          NULL);
+        end(request, UCXPOOL_OK, NULL);
+    }
+}
+
+void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                    const char *detail)
+{
+    if (request->recv.receive != 0) {
+        xfer_control_done(request->channel, request->recv.message, status,
+                          detail);
+    }
+    if (request->recv.in_place != 0) {
+        /* Only the end of the endpoint stops UCX from writing. */
+        end(request, status, detail);
+        xfer_channel_fail(request->channel, status,
+                          "a receive in place over the ucx wire was ended "
+                          "early");
+        return;
+    }
+    end(request, status, detail);
+}
+
+void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
+                     const char *detail)
+{
+    end(request, status, detail);
+}
+
+void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
+{
+    static const char text[] = "the sender canceled the message";
+
+    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
+        ucxpool_request_t *request = channel->receives[i];
+
+        if ((request != NULL) && (request->recv.message == message)) {
+            xfer_recv_stop(request, UCXPOOL_ERR_CANCELED, text);
+            return;
+        }
+    }
+    if (xfer_message_cancel(channel, message)) {
+        xfer_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
+    }
+}

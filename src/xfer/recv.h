@@ -1,0 +1,40 @@
+/*
+ * Receives.
+ */
+#ifndef XFER_RECV_H
+#define XFER_RECV_H
+
+#include "xfer/message.h"
+#include "xfer/request.h"
+
+/* A message has met its receive; the message is used up. */
+void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message);
+
+/* The receive that a fragment belongs to; NULL when it has ended. */
+ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
+                                  const proto_data_t *data);
+
+/* Does the fragment lie inside the message? Fails the channel if not. */
+bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data);
+
+/* Scatter a fragment; false when the checksum is wrong (the request has then
+ * ended). */
+bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
+                       const void *bytes);
+
+/* A fragment is in its place. */
+void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
+                     ucxpool_mode_t mode);
+
+/* End early, and tell the sender. */
+void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                    const char *detail);
+
+/* The channel has ended: so does the request. */
+void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
+                     const char *detail);
+
+/* The sender has canceled a message. */
+void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message);
+
+#endif

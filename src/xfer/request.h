@@ -1,0 +1,168 @@
+/*
+ * Requests: one send or receive in progress.
+ *
+ * A request ends once, for its caller. It may linger after that: pieces of it
+ * may still be read by a peer, or written by UCX. Its memory is used again when
+ *
+ *     ended, no piece busy, no number held, called back, freed by the caller.
+ */
+#ifndef XFER_REQUEST_H
+#define XFER_REQUEST_H
+
+#include "pack/plan.h"
+#include "xfer/channel.h"
+
+/* Most fragments of one request in flight, and blocks it holds for them. */
+#define XFER_PIECES_MAX 64u
+#define XFER_HOLDS_MAX  8u
+
+typedef enum xfer_request_kind {
+    XFER_SEND,
+    XFER_RECV
+} xfer_request_kind_t;
+
+/*
+ * A block held by a send, cut into slices of one fragment each.
+ *
+ *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
+ */
+typedef struct xfer_hold {
+    uint32_t block;
+    uint64_t free_slices;
+} xfer_hold_t;
+
+/* One fragment in flight. */
+typedef struct xfer_piece {
+    ucxpool_request_t   *request;
+    block_comm_buffer_t *buffer; /* in place: of this buffer; else NULL      */
+    unsigned             hold;   /* packed: number of the hold, and slice    */
+    unsigned             slice;
+    void                *ucx;    /* UCX's request; NULL on the `map` wire    */
+    mem_piece_t          where;
+    proto_data_t         data;   /* stays valid until UCX has sent it        */
+} xfer_piece_t;
+
+typedef enum xfer_send_step {
+    XFER_SEND_TURN,
+    XFER_SEND_DESC,
+    XFER_SEND_RUNS,
+    XFER_SEND_ACCEPT,
+    XFER_SEND_FRAGMENTS,
+    XFER_SEND_DONE
+} xfer_send_step_t;
+
+typedef struct xfer_send {
+    xfer_send_step_t step;
+    bool             in_place;  /* some segments lie in comm memory          */
+    bool             failing;   /* ends when its pieces have: see `cancel`   */
+    uint64_t         message;   /* our number of it; 0: none                 */
+    uint64_t         receive;   /* the receiver's number                     */
+    uint64_t         sequence;
+    uint64_t         offset;    /* of the next fragment                      */
+    uint64_t         frag_size;
+    uint64_t         blocked_since; /* waiting for a block; 0: not           */
+    uint32_t         runs_sent;
+    uint32_t         index;     /* of the next fragment                      */
+    uint32_t         window;
+    bool             all_sent;
+    uint64_t         busy;      /* bit i: pieces[i] is in flight             */
+    unsigned         num_holds;
+    xfer_hold_t      holds[XFER_HOLDS_MAX];
+    xfer_piece_t     pieces[XFER_PIECES_MAX];
+} xfer_send_t;
+
+typedef struct xfer_recv {
+    uint64_t receive;  /* our number; 0: none                                */
+    uint64_t message;  /* the sender's                                       */
+    uint64_t received; /* bytes of the stream                                */
+    uint32_t num_seen; /* fragments                                          */
+    uint32_t num_all;  /* fragments of the message; 0: not known yet         */
+    unsigned landings; /* operations of UCX that write for us                */
+    unsigned in_place; /* of these, straight into the caller's memory        */
+    ucxpool_status_t failing; /* the end that waits for these; OK: none      */
+} xfer_recv_t;
+
+struct ucxpool_request {
+    base_list_t         link;      /* posted, the channel's queue, free      */
+    base_list_t         run_link;  /* runnable or waiters                    */
+    base_list_t         done_link; /* completed                              */
+    base_list_t         all_link;
+    base_list_t         deadline_link;
+    ucxpool_t          *pool;
+    ucxpool_channel_t  *channel;   /* a reference, or NULL                   */
+    bool                any_channel; /* posted without one                   */
+    xfer_request_kind_t kind;
+    int                 status; /* ucxpool_status_t; atomic */
+    bool                user_ref;
+    bool                called_back;
+    ucxpool_request_cb_t callback;
+    void                *callback_arg;
+    uint64_t             deadline;
+
+    uint64_t                 tag;
+    uint64_t                 mask;
+    const ucxpool_segment_t *segments;
+    size_t                   num_segments;
+    ucxpool_segment_t        segment; /* the list of a single buffer         */
+    uint64_t                 capacity; /* receive: bytes in all              */
+    pack_run_t              *runs;     /* kept when the request is reused    */
+    size_t                   num_runs;
+    size_t                   runs_size; /* room                              */
+    uint8_t                 *metadata;  /* likewise                          */
+    size_t                   metadata_length;
+    size_t                   metadata_size;
+    pack_totals_t            totals;
+    pack_plan_t              plan;
+    char                     detail[160];
+
+    union {
+        xfer_send_t send;
+        xfer_recv_t recv;
+    };
+};
+
+/* What the caller of the library gave, in one place. */
+ucxpool_status_t xfer_request_create(ucxpool_t *pool, xfer_request_kind_t kind,
+                                     const ucxpool_segment_t *segments,
+                                     size_t num_segments,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t **request_p);
+
+/* Give a request to its caller, or to itself where the caller wants none. */
+void xfer_request_hand_out(ucxpool_request_t *request,
+                           ucxpool_request_t **request_p);
+
+/* Take back a request that nobody has seen. */
+void xfer_request_discard(ucxpool_request_t *request);
+
+/* Begin to watch the deadline. */
+void xfer_request_arm(ucxpool_request_t *request);
+
+/* Let the request go on at the next progress. */
+void xfer_request_wake(ucxpool_request_t *request);
+
+/*
+ * End a request for its caller. Only the first call counts. `detail` is the
+ * sentence for ucxpool_request_query(); NULL for none.
+ */
+void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
+                      const char *detail);
+
+bool xfer_request_has_ended(const ucxpool_request_t *request);
+
+/* To be called whenever something that made the request linger is over. */
+void xfer_request_reuse(ucxpool_request_t *request);
+
+void xfer_request_set_channel(ucxpool_request_t *request,
+                              ucxpool_channel_t *channel);
+
+/* Room for runs and metadata. */
+ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
+                                           size_t num_runs);
+ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
+                                           const void *metadata, size_t length);
+
+/* Free what is left when the pool goes. */
+void xfer_request_destroy_all(ucxpool_t *pool);
+
+#endif

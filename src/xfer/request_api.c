@@ -1,0 +1,116 @@
+/*
+ * The public functions of requests and of messages that were probed.
+ */
+#include "base/error.h"
+#include "xfer/control.h"
+#include "xfer/message.h"
+#include "xfer/recv.h"
+#include "xfer/send.h"
+
+ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
+{
+    int status = __atomic_load_n(&request->status, __ATOMIC_ACQUIRE);
+
+    return (ucxpool_status_t)status;
+}
+
+void ucxpool_request_query(const ucxpool_request_t *request,
+                           ucxpool_request_attr_t *attr_p)
+{
+    xfer_lock(request->pool);
+    attr_p->status          = ucxpool_request_test(request);
+    attr_p->detail          = request->detail;
+    attr_p->tag             = request->tag;
+    attr_p->length          = request->totals.payload_size;
+    attr_p->metadata        = (request->metadata_length != 0)
+                                  ? request->metadata
+                                  : NULL;
+    attr_p->metadata_length = request->metadata_length;
+    attr_p->channel = ((request->channel != NULL) && request->channel->user_ref)
+                          ? request->channel
+                          : NULL;
+    xfer_unlock(request->pool);
+}
+
+void ucxpool_request_cancel(ucxpool_request_t *request)
+{
+    static const char text[] = "the request was canceled";
+
+    xfer_lock(request->pool);
+    if (xfer_request_has_ended(request)) {
+        /* Too late. */
+    } else if (request->kind == XFER_SEND) {
+        xfer_send_stop(request, UCXPOOL_ERR_CANCELED, text);
+    } else {
+        xfer_recv_stop(request, UCXPOOL_ERR_CANCELED, text);
+    }
+    xfer_unlock(request->pool);
+}
+
+void ucxpool_request_free(ucxpool_request_t *request)
+{
+    ucxpool_t *pool;
+
+    if (request == NULL) {
+        return;
+    }
+    pool = request->pool;
+    xfer_lock(pool);
+    request->user_ref = false;
+    xfer_request_reuse(request);
+    xfer_unlock(pool);
+}
+
+ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
+                               uint64_t tag, uint64_t mask,
+                               ucxpool_message_t **message_p)
+{
+    ucxpool_message_t *message;
+
+    xfer_lock(pool);
+    message = xfer_message_match(pool, channel, tag, mask);
+    if (message != NULL) {
+        message->probed = true;
+        base_list_add_tail(&pool->probed, &message->link);
+        *message_p = message;
+    }
+    xfer_unlock(pool);
+    return (message == NULL) ? UCXPOOL_ERR_NO_MESSAGE : UCXPOOL_OK;
+}
+
+void ucxpool_message_query(const ucxpool_message_t *message,
+                           ucxpool_message_attr_t *attr_p)
+{
+    xfer_lock(message->pool);
+    attr_p->tag             = message->desc.tag;
+    attr_p->length          = message->totals.payload_size;
+    attr_p->num_segments    = message->totals.num_segments;
+    attr_p->metadata_length = message->desc.metadata_size;
+    attr_p->metadata        = (message->desc.metadata_size != 0)
+                                  ? message->metadata
+                                  : NULL;
+    attr_p->channel = message->channel->user_ref ? message->channel : NULL;
+    xfer_unlock(message->pool);
+}
+
+size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
+                               size_t num_lengths, size_t *lengths)
+{
+    return pack_lengths_expand(message->runs, message->desc.num_runs, first,
+                               num_lengths, lengths);
+}
+
+void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
+{
+    ucxpool_t *pool = message->pool;
+
+    xfer_lock(pool);
+    if ((message->desc.message != 0) && !message->canceled) {
+        xfer_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_REFUSED,
+                          (reason == NULL) ? "no reason given" : reason);
+    }
+    pool->stats.messages_refused++;
+    xfer_message_release(message);
+    xfer_unlock(pool);
+}

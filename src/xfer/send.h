@@ -1,0 +1,44 @@
+/*
+ * Sends.
+ */
+#ifndef XFER_SEND_H
+#define XFER_SEND_H
+
+#include "xfer/request.h"
+
+/* Do the next steps, as far as they can go. */
+void xfer_send_advance(ucxpool_request_t *request);
+
+/* A fragment is not in flight any more. */
+void xfer_send_piece_done(xfer_piece_t *piece);
+
+/* What the peer said. */
+void xfer_send_accepted(ucxpool_channel_t *channel,
+                        const proto_accept_t *accept);
+void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken);
+void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
+                    const char *reason);
+
+/* End early: by cancel or deadline. */
+void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                    const char *detail);
+
+/* The channel has ended: so does the request. */
+void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
+                     const char *detail);
+
+/* Nobody will touch what is in flight: take it back. */
+void xfer_send_forget(ucxpool_request_t *request);
+
+/* Give the blocks back, or to quarantine; called at the request's end. */
+void xfer_send_release(ucxpool_request_t *request);
+
+/* Its number is free for another; it has left the channel's queue: the next may
+ * take its turn. */
+void xfer_send_put_number(ucxpool_request_t *request);
+void xfer_send_leave_queue(ucxpool_request_t *request);
+
+/* Let sends that wait for blocks go on, as far as there are blocks. */
+unsigned xfer_send_wake_waiters(ucxpool_t *pool);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * What happens to a send: what its peer says, and how it ends.
+ */
+#include "xfer/control.h"
+#include "xfer/fragment.h"
+#include "xfer/send.h"
+#include "xfer/wire.h"
+
+/* The send with this number, if it is still known. */
+static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
+{
+    ucxpool_request_t *request = channel->sends[message % PROTO_SENDS_MAX];
+
+    if ((request == NULL) || (request->send.message != message)) {
+        return NULL;
+    }
+    return request;
+}
+
+void xfer_send_accepted(ucxpool_channel_t *channel,
+                        const proto_accept_t *accept)
+{
+    ucxpool_request_t *request = find(channel, accept->message);
+
+    if ((request == NULL) || (request->send.receive != 0)) {
+        return;
+    }
+    if ((accept->receive == 0) || (accept->frag_size < PACK_ALIGNMENT) ||
+        (accept->window == 0)) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer accepted a message in fragments of %llu "
+                          "bytes, %u at a time",
+                          (unsigned long long)accept->frag_size,
+                          accept->window);
+        return;
+    }
+    request->send.receive = accept->receive;
+    xfer_fragment_set_limits(request, accept->frag_size, accept->window);
+    xfer_request_wake(request);
+}
+
+void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
+{
+    ucxpool_request_t *request = find(channel, taken->message);
+    uint32_t           piece   = taken->piece;
+
+    if ((request == NULL) || (piece >= XFER_PIECES_MAX) ||
+        !(request->send.busy & (UINT64_C(1) << piece)) ||
+        (request->send.pieces[piece].ucx != NULL)) {
+        return;
+    }
+    xfer_send_piece_done(&request->send.pieces[piece]);
+}
+
+void xfer_send_piece_done(xfer_piece_t *piece)
+{
+    ucxpool_request_t *request = piece->request;
+
+    request->send.busy &= ~(UINT64_C(1)
+                            << (unsigned)(piece - request->send.pieces));
+    xfer_fragment_free(piece);
+    if (!xfer_request_has_ended(request)) {
+        xfer_request_wake(request);
+    } else {
+        xfer_request_reuse(request);
+    }
+}
+
+void xfer_send_forget(ucxpool_request_t *request)
+{
+    for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
+        xfer_piece_t *piece = &request->send.pieces[i];
+
+        /* UCX itself says when it is through with a piece. */
+        if ((request->send.busy & (UINT64_C(1) << i)) && (piece->ucx == NULL)) {
+            request->send.busy &= ~(UINT64_C(1) << i);
+            xfer_fragment_free(piece);
+        }
+    }
+    if (request->send.message != 0) {
+        xfer_send_put_number(request);
+    }
+    xfer_request_reuse(request);
+}
+
+void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
+                    const char *reason)
+{
+    ucxpool_request_t *request = find(channel, done->message);
+    ucxpool_status_t   status  = (ucxpool_status_t)done->status;
+
+    if (request == NULL) {
+        return;
+    }
+    if ((status > UCXPOOL_OK) || (status < UCXPOOL_ERR_LIMIT)) {
+        status = UCXPOOL_ERR_PROTOCOL;
+    }
+    if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CANCELED)) {
+        status = UCXPOOL_ERR_REFUSED;
+    }
+    /* The receiver is done with our memory, so pieces on the `map` wire are
+     * free; UCX may still be about to tell us of its own. */
+    xfer_request_end(request, status, reason);
+    xfer_send_forget(request);
+}
+
+/* Must the request wait for operations of UCX on the caller's own memory? */
+static bool is_in_place_by_ucx(const ucxpool_request_t *request)
+{
+    for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
+        const xfer_piece_t *piece = &request->send.pieces[i];
+
+        if ((request->send.busy & (UINT64_C(1) << i)) &&
+            (piece->ucx != NULL) && (piece->buffer != NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void send_cancel(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    proto_fixed_t     *fixed;
+
+    if (channel->wire == &xfer_wire_map) {
+        xfer_ring_revoke(&channel->ring, request->send.message);
+    }
+    fixed = xfer_control_begin(channel, PROTO_CANCEL, 0, XFER_MUST, NULL);
+    if (fixed != NULL) {
+        fixed->cancel.message = request->send.message;
+        xfer_control_end(channel);
+    }
+}
+
+void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                    const char *detail)
+{
+    ucxpool_channel_t *channel   = request->channel;
+    bool               was_first = channel->queue.next == &request->link;
+
+    if (request->send.step <= XFER_SEND_DESC) {
+        xfer_request_end(request, status, detail);
+        if (was_first && !base_list_is_empty(&channel->queue)) {
+            xfer_request_wake(
+                base_list_head(&channel->queue, ucxpool_request_t, link));
+        }
+        return;
+    }
+    if (is_in_place_by_ucx(request)) {
+        /* Its bytes would change under UCX, and the receiver would take the
+         * new ones for the message: only the endpoint's end prevents it. */
+        xfer_request_end(request, status, detail);
+        xfer_channel_fail(channel, status,
+                          "a send in place over the ucx wire was ended early");
+        return;
+    }
+    if (request->send.step == XFER_SEND_RUNS) {
+        xfer_send_leave_queue(request);
+    }
+    send_cancel(request);
+    xfer_request_end(request, status, detail);
+}
+
+void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
+                     const char *detail)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if ((request->send.message != 0) && (channel->wire == &xfer_wire_map)) {
+        xfer_ring_revoke(&channel->ring, request->send.message);
+    }
+    xfer_request_end(request, status, detail);
+    if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
+        xfer_send_forget(request);
+    }
+}

@@ -1,0 +1,278 @@
+/*
+ * The public functions of sends and receives.
+ */
+#include "base/error.h"
+#include "xfer/message.h"
+#include "xfer/recv.h"
+#include "xfer/send.h"
+
+/* Lengths as runs, and whether any segment can be sent in place. */
+static ucxpool_status_t plan_send(ucxpool_request_t *request)
+{
+    ucxpool_t           *pool = request->pool;
+    mem_piece_t          where;
+    block_comm_buffer_t *buffer;
+    ucxpool_status_t     status;
+
+    status = pack_lengths_count(request->segments, request->num_segments,
+                                &request->num_runs, &request->totals);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (request->num_runs > pool->config.max_segments) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu differing segment lengths are more than "
+                          "UCXPOOL_MAX_SEGMENTS=%zu",
+                          request->num_runs, pool->config.max_segments);
+    }
+    status = xfer_request_reserve_runs(request, request->num_runs);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    pack_lengths_fill(request->segments, request->num_segments, request->runs,
+                      request->num_runs);
+    pack_plan_init(&request->plan, request->runs, request->num_runs,
+                   &request->totals, request->segments, request->num_segments);
+    for (size_t i = 0; (i < request->num_segments) && !request->send.in_place;
+         i++) {
+        const ucxpool_segment_t *segment = &request->segments[i];
+
+        request->send.in_place =
+            (segment->length >= pool->config.inplace_min) &&
+            block_comm_find(pool->comm, segment->address, segment->length,
+                            &where, &buffer);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t ended(const ucxpool_channel_t *channel)
+{
+    return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
+                                                      : channel->status,
+                      "%s: %s", channel->name,
+                      (channel->reason[0] == '\0') ? "the channel is closed"
+                                                   : channel->reason);
+}
+
+static ucxpool_status_t check_peer_limits(const ucxpool_request_t *request)
+{
+    const ucxpool_channel_t *channel = request->channel;
+
+    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+        return UCXPOOL_OK; /* not known yet: the peer will refuse by itself */
+    }
+    if ((request->num_runs > channel->peer.max_runs) ||
+        (request->metadata_length > channel->peer.max_metadata)) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu differing lengths and %zu bytes of metadata are "
+                          "more than the peer takes (%llu and %u, its "
+                          "UCXPOOL_MAX_SEGMENTS and UCXPOOL_MAX_METADATA)",
+                          request->num_runs, request->metadata_length,
+                          (unsigned long long)channel->peer.max_runs,
+                          channel->peer.max_metadata);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
+                                  const ucxpool_segment_t *segments,
+                                  size_t num_segments, uint64_t tag,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p)
+{
+    ucxpool_t         *pool = channel->pool;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (!xfer_channel_is_live(channel)) {
+        return ended(channel);
+    }
+    status = xfer_request_create(pool, XFER_SEND, segments, num_segments,
+                                 params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    request->tag = tag;
+    xfer_request_set_channel(request, channel);
+    status = plan_send(request);
+    if (status == UCXPOOL_OK) {
+        status = check_peer_limits(request);
+    }
+    if (status != UCXPOOL_OK) {
+        xfer_request_discard(request);
+        return status;
+    }
+    xfer_request_arm(request);
+    base_list_add_tail(&channel->queue, &request->link);
+    xfer_send_advance(request);
+    xfer_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
+                                      const ucxpool_segment_t *segments,
+                                      size_t num_segments, uint64_t tag,
+                                      const ucxpool_request_params_t *params,
+                                      ucxpool_request_t **request_p)
+{
+    ucxpool_t       *pool = channel->pool;
+    ucxpool_status_t status;
+
+    xfer_lock(pool);
+    status = post_send(channel, segments, num_segments, tag, params, request_p);
+    xfer_unlock(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
+                                     const void *address, size_t length,
+                                     uint64_t tag,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t **request_p)
+{
+    ucxpool_segment_t segment = {(void *)address, length};
+
+    return ucxpool_send_buffers(channel, &segment, 1, tag, params, request_p);
+}
+
+/* How much the segments hold together. */
+static ucxpool_status_t add_capacity(ucxpool_request_t *request)
+{
+    for (size_t i = 0; i < request->num_segments; i++) {
+        const ucxpool_segment_t *segment = &request->segments[i];
+
+        if ((segment->address == NULL) && (segment->length != 0)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "segment %zu is NULL with a length of %zu", i,
+                              segment->length);
+        }
+        if (!base_add(request->capacity, segment->length,
+                      &request->capacity) ||
+            (request->capacity > PROTO_SIZE_MAX)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "the lengths of the segments overflow at %zu", i);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t create_recv(ucxpool_t               *pool,
+                                    const ucxpool_segment_t *segments,
+                                    size_t                   num_segments,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    status = xfer_request_create(pool, XFER_RECV, segments, num_segments,
+                                 params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = add_capacity(request);
+    if (status != UCXPOOL_OK) {
+        xfer_request_discard(request);
+        return status;
+    }
+    *request_p = request;
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                                  const ucxpool_segment_t *segments,
+                                  size_t num_segments, uint64_t tag,
+                                  uint64_t                        mask,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_message_t *message;
+    ucxpool_status_t   status;
+
+    status = create_recv(pool, segments, num_segments, params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    request->tag         = tag;
+    request->mask        = mask;
+    request->any_channel = (channel == NULL);
+    message              = xfer_message_match(pool, channel, tag, mask);
+    if ((message == NULL) && (channel != NULL) &&
+        !xfer_channel_is_live(channel)) {
+        xfer_request_discard(request);
+        return ended(channel);
+    }
+    if (channel != NULL) {
+        xfer_request_set_channel(request, channel);
+    }
+    xfer_request_arm(request);
+    if (message != NULL) {
+        xfer_recv_start(request, message);
+    } else {
+        base_list_add_tail(&pool->posted, &request->link);
+    }
+    xfer_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t
+ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
+                     const ucxpool_segment_t *segments, size_t num_segments,
+                     uint64_t tag, uint64_t mask,
+                     const ucxpool_request_params_t *params,
+                     ucxpool_request_t             **request_p)
+{
+    ucxpool_status_t status;
+
+    xfer_lock(pool);
+    status = post_recv(pool, channel, segments, num_segments, tag, mask, params,
+                       request_p);
+    xfer_unlock(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
+                                     ucxpool_channel_t *channel, void *address,
+                                     size_t length, uint64_t tag, uint64_t mask,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t **request_p)
+{
+    ucxpool_segment_t segment = {address, length};
+
+    return ucxpool_recv_buffers(pool, channel, &segment, 1, tag, mask, params,
+                                request_p);
+}
+
+ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
+                                      const ucxpool_segment_t *segments,
+                                      size_t                   num_segments,
+                                      const ucxpool_request_params_t *params,
+                                      ucxpool_request_t **request_p)
+{
+    ucxpool_t         *pool = message->pool;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    xfer_lock(pool);
+    status = create_recv(pool, segments, num_segments, params, &request);
+    if (status != UCXPOOL_OK) {
+        goto out;
+    }
+    if (request->capacity < message->totals.payload_size) {
+        status = base_error(UCXPOOL_ERR_TRUNCATED,
+                            "the message has %llu bytes, the segments hold "
+                            "%llu",
+                            (unsigned long long)message->totals.payload_size,
+                            (unsigned long long)request->capacity);
+        xfer_request_discard(request);
+        goto out;
+    }
+    base_list_del(&message->link);
+    xfer_request_arm(request);
+    xfer_recv_start(request, message);
+    xfer_request_hand_out(request, request_p);
+out:
+    xfer_unlock(pool);
+    return status;
+}

@@ -1,0 +1,162 @@
+#include "pair.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TEN_SECONDS UINT64_C(10000000000)
+
+static uint64_t now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+uint64_t pair_deadline(void)
+{
+    return now() + TEN_SECONDS * ((getenv("TEST_SLOW") != NULL) ? 10 : 1);
+}
+
+bool pair_is_late(uint64_t deadline)
+{
+    return now() > deadline;
+}
+
+static void modify(ucxpool_config_t *config, const char *settings)
+{
+    char  text[512];
+    char *rest = text;
+    char *pair;
+    char *value;
+
+    snprintf(text, sizeof(text), "%s", settings);
+    while ((pair = strtok_r(rest, " ", &rest)) != NULL) {
+        value    = strchr(pair, '=');
+        *value++ = '\0';
+        ck_assert_msg(ucxpool_config_modify(config, pair, value) == UCXPOOL_OK,
+                      "%s", ucxpool_error_detail());
+    }
+}
+
+ucxpool_t *pair_pool(const char *settings)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
+    ucxpool_config_t *config;
+    ucxpool_t        *pool;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    modify(config, "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m "
+                   "HUGE_PAGES=n LOG_LEVEL=error CLOSE_TIMEOUT=200ms");
+    modify(config, (settings == NULL) ? "" : settings);
+    params.config = config;
+    ck_assert_msg(ucxpool_create(&params, &pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ucxpool_config_release(config);
+    return pool;
+}
+
+static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_msg(ucxpool_channel_create(from, &params, &channel) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ucxpool_address_release(address);
+    return channel;
+}
+
+static bool is_connecting(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state == UCXPOOL_CHANNEL_CONNECTING;
+}
+
+void pair_init(pair_t *pair, const char *settings_a, const char *settings_b)
+{
+    pair->a    = pair_pool(settings_a);
+    pair->b    = pair_pool(settings_b);
+    pair->to_b = connect_to(pair->a, pair->b);
+    pair->to_a = connect_to(pair->b, pair->a);
+    pair_until(pair,
+               !is_connecting(pair->to_b) && !is_connecting(pair->to_a));
+}
+
+void pair_cleanup(pair_t *pair)
+{
+    ucxpool_destroy(pair->a);
+    ucxpool_destroy(pair->b);
+}
+
+void pair_progress(pair_t *pair)
+{
+    if (pair->a != NULL) {
+        ucxpool_progress(pair->a);
+    }
+    if (pair->b != NULL) {
+        ucxpool_progress(pair->b);
+    }
+}
+
+bool pair_ended(const ucxpool_request_t *request)
+{
+    return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
+}
+
+ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
+{
+    ucxpool_status_t status;
+
+    pair_until(pair, pair_ended(request));
+    status = ucxpool_request_test(request);
+    ucxpool_request_free(request);
+    return status;
+}
+
+void pair_fill(void *bytes, size_t length)
+{
+    uint8_t *at = bytes;
+
+    for (size_t i = 0; i < length; i++) {
+        at[i] = (uint8_t)(rand() % 251);
+    }
+}
+
+void pair_poison(void *bytes, size_t length)
+{
+    memset(bytes, 0xfe, length);
+}
+
+static bool is_whole(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        if (stats.blocks[i].free != stats.blocks[i].total) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void pair_check_blocks(pair_t *pair)
+{
+    pair_until(pair, is_whole(pair->a) && is_whole(pair->b));
+    ck_assert_msg(ucxpool_check(pair->a) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ck_assert_msg(ucxpool_check(pair->b) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+}

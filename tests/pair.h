@@ -1,0 +1,57 @@
+/*
+ * Two pools of one process, connected, and driven by hand: what happens is
+ * decided by the test, not by a scheduler.
+ */
+#ifndef TESTS_PAIR_H
+#define TESTS_PAIR_H
+
+#include <ucxpool/ucxpool.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pair {
+    ucxpool_t         *a;
+    ucxpool_t         *b;
+    ucxpool_channel_t *to_b; /* a's */
+    ucxpool_channel_t *to_a; /* b's */
+} pair_t;
+
+/* "KEY=value KEY=value"; small pools unless the settings say otherwise. */
+ucxpool_t *pair_pool(const char *settings);
+
+void pair_init(pair_t *pair, const char *settings_a, const char *settings_b);
+void pair_cleanup(pair_t *pair);
+
+/* One round for both. */
+void pair_progress(pair_t *pair);
+
+/* Rounds until the condition holds; fails the test when it does not within
+ * ten seconds. */
+#define pair_until(_pair, _condition) \
+    do { \
+        uint64_t until_ = pair_deadline(); \
+        while (!(_condition)) { \
+            pair_progress(_pair); \
+            ck_assert_msg(!pair_is_late(until_), "never: %s", #_condition); \
+        } \
+    } while (0)
+
+uint64_t pair_deadline(void);
+bool     pair_is_late(uint64_t deadline);
+
+/* Has the request ended? */
+bool pair_ended(const ucxpool_request_t *request);
+
+/* Progress until the request has ended, free it, and return how it ended. */
+ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
+
+/* Fresh random bytes; and bytes that no source has, to begin with. */
+void pair_fill(void *bytes, size_t length);
+void pair_poison(void *bytes, size_t length);
+
+/* Both pools are whole: no block is held or in quarantine. */
+void pair_check_blocks(pair_t *pair);
+
+#endif
