@@ -80,7 +80,7 @@ static void check_desc(const proto_desc_t *desc, const uint8_t *data,
 
     if (desc->flags & PROTO_DESC_RUNS) {
         /* They come later, or never. */
-        CHECK(size <= PROTO_DATA_MAX);
+        CHECK((size <= PROTO_DATA_MAX) && (desc->num_runs > 0));
         return;
     }
     CHECK(runs_size + desc->metadata_size <= size);
