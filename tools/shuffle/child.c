@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHILD_WAIT_NS 20000000u
+#define CHILD_WAIT_MS 20
 
 typedef struct child {
     child_params_t params;
@@ -153,15 +153,22 @@ static int child_stay(child_t *child)
         if (child_stop) {
             return -1;
         }
-        exchange_wait(child->exchange, CHILD_WAIT_NS);
+        exchange_wait(child->exchange, CHILD_WAIT_MS);
         exchange_progress(child->exchange);
     }
+}
+
+/* Nobody else may be left to do it. */
+static void child_discard(const child_t *child)
+{
+    output_set_t set = job_partitions(child->params.job, child->params.index);
+
+    output_discard(&child->params.job->folder, &set);
 }
 
 static void child_fail(child_t *child)
 {
     board_place_t *place = child->place;
-    output_set_t   set = job_partitions(child->params.job, child->params.index);
 
     place->is_consequence =
         child->told_to_end ||
@@ -172,7 +179,7 @@ static void child_fail(child_t *child)
         place->is_consequence = false;
         strcpy(place->complaint, complaint_text());
     }
-    output_discard(&child->params.job->folder, &set);
+    child_discard(child);
     child_say(child, BOARD_FAILED);
 }
 
@@ -190,8 +197,9 @@ int child_main(const child_params_t *params)
     if ((result != 0) || (child_work(&child) != 0)) {
         child_fail(&child);
         result = -1;
-    } else {
-        result = child_stay(&child);
+    } else if (child_stay(&child) != 0) {
+        child_discard(&child);
+        result = -1;
     }
     exchange_destroy(child.exchange);
     return result == 0 ? 0 : 1;

@@ -3,8 +3,8 @@
 #include "tools/shuffle/exchange_inside.h"
 #include "tools/shuffle/complaint.h"
 #include "tools/shuffle/pool.h"
-#include "tools/shuffle/stopwatch.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -173,21 +173,29 @@ static void exchange_watch(exchange_t *exchange)
 
 int exchange_progress(exchange_t *exchange)
 {
-    uint64_t since = stopwatch_now();
+    stopwatch_t start = stopwatch_start();
+    unsigned    moved = ucxpool_progress(exchange->pool);
 
-    ucxpool_progress(exchange->pool);
     exchange_take(exchange);
-    stopwatch_add(&exchange->times.transfer_ns, since);
+    /* Looking in vain is part of waiting. */
+    stopwatch_stop(moved > 0 ? &exchange->times.transfer :
+                               &exchange->times.wait,
+                   &start);
     exchange_watch(exchange);
     return exchange->failed ? -1 : 0;
 }
 
-void exchange_wait(exchange_t *exchange, uint64_t timeout_ns)
+void exchange_wait(exchange_t *exchange, int timeout_ms)
 {
-    uint64_t since = stopwatch_now();
+    stopwatch_t   start = stopwatch_start();
+    struct pollfd event = {-1, POLLIN, 0};
 
-    ucxpool_wait(exchange->pool, timeout_ns);
-    stopwatch_add(&exchange->times.wait_ns, since);
+    /* What is pending is moved, and timed, by exchange_progress(). */
+    if ((ucxpool_event_fd(exchange->pool, &event.fd) == UCXPOOL_OK) &&
+        (ucxpool_arm(exchange->pool) == UCXPOOL_OK)) {
+        poll(&event, 1, timeout_ms);
+    }
+    stopwatch_stop(&exchange->times.wait, &start);
 }
 
 bool exchange_is_over(const exchange_t *exchange)

@@ -19,6 +19,7 @@
 
 #include "tools/shuffle/arrival.h"
 #include "tools/shuffle/batch.h"
+#include "tools/shuffle/stopwatch.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -34,12 +35,12 @@ typedef struct exchange_params {
 } exchange_params_t;
 
 typedef struct exchange_times {
-    uint64_t transfer_ns;    /* in calls that send, receive and progress */
-    uint64_t wait_ns;        /* asleep until something arrives           */
-    uint64_t bytes_sent;     /* batches with their columns               */
-    uint64_t bytes_received;
-    uint64_t batches_sent;
-    uint64_t batches_received;
+    stopwatch_t transfer;   /* in calls that send, receive and progress */
+    stopwatch_t wait;       /* until something arrives                  */
+    uint64_t    bytes_sent; /* batches with their columns               */
+    uint64_t    bytes_received;
+    uint64_t    batches_sent;
+    uint64_t    batches_received;
 } exchange_times_t;
 
 typedef struct exchange exchange_t;
@@ -67,7 +68,7 @@ int exchange_end(exchange_t *exchange);
 int exchange_progress(exchange_t *exchange);
 
 /* Sleep until something may move, or the time is over. */
-void exchange_wait(exchange_t *exchange, uint64_t timeout_ns);
+void exchange_wait(exchange_t *exchange, int timeout_ms);
 
 /* The next batch that is here, or NULL. */
 arrival_t *exchange_arrival_get(exchange_t *exchange);

@@ -3,7 +3,6 @@
 
 #include "tools/shuffle/complaint.h"
 #include "tools/shuffle/exchange_inside.h"
-#include "tools/shuffle/stopwatch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,16 @@ size_t memory_round(size_t size)
     return (size + MEMORY_ALIGNMENT - 1) & ~(size_t)(MEMORY_ALIGNMENT - 1);
 }
 
+/* Asked first, because to be refused would be a warning in the log. */
+static bool memory_fits(ucxpool_t *pool, size_t size)
+{
+    ucxpool_stats_t              stats;
+    const ucxpool_share_stats_t *user = &stats.blocks[UCXPOOL_SHARE_USER];
+
+    ucxpool_stats_get(pool, &stats);
+    return user->free >= (size + stats.block_size - 1) / stats.block_size;
+}
+
 int memory_init(memory_t *memory, ucxpool_t *pool, size_t size)
 {
     void *address = NULL;
@@ -21,7 +31,7 @@ int memory_init(memory_t *memory, ucxpool_t *pool, size_t size)
     memory->size = memory_round(size);
     memory->used = 0;
     memory->is_registered =
-        (pool != NULL) &&
+        memory_fits(pool, memory->size) &&
         (ucxpool_comm_alloc(pool, memory->size, &address) == UCXPOOL_OK);
     if (!memory->is_registered) {
         address = aligned_alloc(MEMORY_ALIGNMENT, memory->size);

@@ -3,7 +3,6 @@
 
 #include "tools/shuffle/complaint.h"
 #include "tools/shuffle/exchange_inside.h"
-#include "tools/shuffle/stopwatch.h"
 
 #include <assert.h>
 #include <string.h>
@@ -80,7 +79,7 @@ int exchange_post(exchange_t *exchange, batch_t *batch)
     exchange_peer_t         *peer   = batch->holder;
     exchange_header_t        header = {EXCHANGE_BATCH, exchange->params.self,
                                        batch->num_chunks};
-    uint64_t                 since  = stopwatch_now();
+    stopwatch_t              start  = stopwatch_start();
     const ucxpool_segment_t *segments;
     size_t                   num_segments = batch_segments(batch, &segments);
     ucxpool_status_t         status;
@@ -91,7 +90,7 @@ int exchange_post(exchange_t *exchange, batch_t *batch)
     exchange->times.bytes_sent += batch_message_size(batch);
     status = exchange_send(exchange, batch->target, &header, sizeof(header),
                            segments, num_segments, exchange_batch_sent, batch);
-    stopwatch_add(&exchange->times.transfer_ns, since);
+    stopwatch_stop(&exchange->times.transfer, &start);
     if (status != UCXPOOL_OK) {
         peer->pending--;
         exchange_fail(exchange, status, batch->target, "cannot send to",

@@ -55,6 +55,10 @@ static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
             return -1;
         }
     }
+    /* What fails is said once, by the main process. */
+    if (pool_config_default(config, "LOG_LEVEL", "error") != 0) {
+        return -1;
+    }
     /* After a failure a worker must not keep the others waiting. */
     return pool_config_default(config, "CLOSE_TIMEOUT", "300ms");
 }

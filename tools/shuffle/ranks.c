@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS_WAIT_NS 20000000u
+#define RANKS_WAIT_MS 20
 #define RANKS_VERSION 1u
 
 /* What each rank shows before its pool's address: all must have the same job,
@@ -199,7 +199,7 @@ static int ranks_hear(ranks_t *ranks, ranks_word_t word, ranks_note_t *note_p,
             (exchange_progress(ranks->exchange) != 0)) {
             return -1;
         }
-        exchange_wait(ranks->exchange, RANKS_WAIT_NS);
+        exchange_wait(ranks->exchange, RANKS_WAIT_MS);
     }
     length    = note->length;
     *source_p = note->source;

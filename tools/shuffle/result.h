@@ -11,8 +11,8 @@ typedef struct result {
     tally_t          in;  /* records read                                  */
     tally_t          out; /* records written, counted from what was written */
     uint64_t         num_added; /* newlines that a last line lacked        */
-    uint64_t         elapsed_ns;
-    uint64_t         memcpy_ns; /* to copy bytes_received once; 0: not asked */
+    stopwatch_t      whole;
+    stopwatch_t      copy; /* memcpy of bytes_received, if it was asked for */
     exchange_times_t times;
     unsigned         num_map; /* peers by wire */
     unsigned         num_ucx;

@@ -55,8 +55,9 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
                 summary_megabytes(result->out.bytes),
                 summary_megabytes(result->times.bytes_sent),
                 summary_megabytes(result->times.bytes_received),
-                summary_seconds(result->times.transfer_ns),
-                summary_seconds(result->times.wait_ns), summary_wire(result),
+                summary_seconds(result->times.transfer.wall_ns),
+                summary_seconds(result->times.wait.wall_ns),
+                summary_wire(result),
                 result->stats.registrations,
                 result->stats.registrations_after_start);
     }
@@ -89,17 +90,18 @@ static void summary_text_transfer(const summary_t *summary,
         return;
     }
     fprintf(stream,
-            "Between workers: %.1f MB in %" PRIu64 " batches; %.3f s of all "
-            "workers' time in transfer calls (%.0f MB/s)\n",
+            "Between workers: %.1f MB in %" PRIu64 " batches; all workers' "
+            "transfer calls took %.3f s, %.3f s of processor time\n",
             summary_megabytes(bytes), sum->times.batches_received,
-            summary_seconds(sum->times.transfer_ns),
-            summary_rate(bytes, sum->times.transfer_ns));
-    if (sum->memcpy_ns > 0) {
+            summary_seconds(sum->times.transfer.wall_ns),
+            summary_seconds(sum->times.transfer.cpu_ns));
+    if (sum->copy.cpu_ns > 0) {
         fprintf(stream,
-                "  memcpy of the same bytes: %.3f s; the transfer takes %.2f "
-                "times that\n",
-                summary_seconds(sum->memcpy_ns),
-                (double)sum->times.transfer_ns / (double)sum->memcpy_ns);
+                "  memcpy of the same bytes: %.3f s, %.3f s of processor time; "
+                "transfer takes %.2f times that\n",
+                summary_seconds(sum->copy.wall_ns),
+                summary_seconds(sum->copy.cpu_ns),
+                (double)sum->times.transfer.cpu_ns / (double)sum->copy.cpu_ns);
     }
     summary_text_modes(summary, stream);
 }
@@ -167,15 +169,20 @@ static void summary_json_transfer(const result_t *result, FILE *stream)
             "\"transfer\": {\"bytes_sent\": %" PRIu64
             ", \"bytes_received\": %" PRIu64 ", \"batches_sent\": %" PRIu64
             ", \"batches_received\": %" PRIu64
-            ", \"seconds\": %.6f, \"wait_seconds\": %.6f, "
-            "\"memcpy_seconds\": ",
+            ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+            "\"wait_seconds\": %.6f, ",
             times->bytes_sent, times->bytes_received, times->batches_sent,
-            times->batches_received, summary_seconds(times->transfer_ns),
-            summary_seconds(times->wait_ns));
-    if (result->memcpy_ns > 0) {
-        fprintf(stream, "%.6f}", summary_seconds(result->memcpy_ns));
+            times->batches_received, summary_seconds(times->transfer.wall_ns),
+            summary_seconds(times->transfer.cpu_ns),
+            summary_seconds(times->wait.wall_ns));
+    if (result->copy.wall_ns > 0) {
+        fprintf(stream,
+                "\"memcpy_seconds\": %.6f, \"memcpy_cpu_seconds\": %.6f}",
+                summary_seconds(result->copy.wall_ns),
+                summary_seconds(result->copy.cpu_ns));
     } else {
-        fprintf(stream, "null}");
+        fprintf(stream,
+                "\"memcpy_seconds\": null, \"memcpy_cpu_seconds\": null}");
     }
 }
 
@@ -202,8 +209,9 @@ static void summary_json_worker(const result_t *result, unsigned index,
     summary_json_tally("input", &result->in, stream);
     fprintf(stream, ", ");
     summary_json_tally("output", &result->out, stream);
-    fprintf(stream, ", \"seconds\": %.6f, ",
-            summary_seconds(result->elapsed_ns));
+    fprintf(stream, ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, ",
+            summary_seconds(result->whole.wall_ns),
+            summary_seconds(result->whole.cpu_ns));
     summary_json_transfer(result, stream);
     fprintf(stream, ", \"wire\": \"%s\", ", summary_wire(result));
     summary_json_traffic("sent", stats->sent, stream);

@@ -8,8 +8,8 @@
 static void verdict_add_times(exchange_times_t *sum,
                               const exchange_times_t *times)
 {
-    sum->transfer_ns += times->transfer_ns;
-    sum->wait_ns += times->wait_ns;
+    stopwatch_add(&sum->transfer, &times->transfer);
+    stopwatch_add(&sum->wait, &times->wait);
     sum->bytes_sent += times->bytes_sent;
     sum->bytes_received += times->bytes_received;
     sum->batches_sent += times->batches_sent;
@@ -24,7 +24,8 @@ void verdict_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
         tally_add(&sum_p->out, &results[i].out);
         verdict_add_times(&sum_p->times, &results[i].times);
         sum_p->num_added += results[i].num_added;
-        sum_p->memcpy_ns += results[i].memcpy_ns;
+        stopwatch_add(&sum_p->whole, &results[i].whole);
+        stopwatch_add(&sum_p->copy, &results[i].copy);
         sum_p->num_map += results[i].num_map;
         sum_p->num_ucx += results[i].num_ucx;
         sum_p->stats.registrations_after_start +=

@@ -13,7 +13,7 @@
 /* Read at a time: what stays in the processor's cache. */
 #define WORKER_BUFFER_SIZE ((size_t)256 * 1024)
 /* How long to sleep before looking again whether to end. */
-#define WORKER_WAIT_NS 20000000u
+#define WORKER_WAIT_MS 20
 /* More than the processor's cache holds. */
 #define WORKER_MEMCPY_SIZE ((size_t)64 * 1024 * 1024)
 
@@ -96,7 +96,7 @@ static int worker_turn(worker_t *worker)
 
 static int worker_wait(worker_t *worker)
 {
-    exchange_wait(worker->exchange, WORKER_WAIT_NS);
+    exchange_wait(worker->exchange, WORKER_WAIT_MS);
     return worker_turn(worker);
 }
 
@@ -292,30 +292,29 @@ static int worker_drain(worker_t *worker)
  * For comparison: how long the plain copy of as many bytes takes, in pieces of
  * the size of a batch, from memory that is not in the cache.
  */
-static uint64_t worker_time_memcpy(const worker_t *worker, uint64_t num_bytes)
+static void worker_time_memcpy(const worker_t *worker, uint64_t num_bytes,
+                               stopwatch_t *total_p)
 {
-    size_t   piece  = worker->shape.arena_size;
-    size_t   pieces = WORKER_MEMCPY_SIZE / piece + 1;
-    char    *source = malloc(piece * pieces);
-    char    *target = malloc(piece);
-    uint64_t since;
-    uint64_t total = 0;
+    size_t      piece  = worker->shape.arena_size;
+    size_t      pieces = WORKER_MEMCPY_SIZE / piece + 1;
+    char       *source = malloc(piece * pieces);
+    char       *target = malloc(piece);
+    stopwatch_t start;
 
     if ((source != NULL) && (target != NULL)) {
         memset(source, 1, piece * pieces);
         memset(target, 2, piece);
-        since = stopwatch_now();
+        start = stopwatch_start();
         for (uint64_t done = 0; done < num_bytes; done += piece) {
             memcpy(target, source + done / piece % pieces * piece,
                    num_bytes - done < piece ? num_bytes - done : piece);
             /* The copy must not be left out. */
             __asm__ volatile("" : : "r"(target) : "memory");
         }
-        stopwatch_add(&total, since);
+        stopwatch_stop(total_p, &start);
     }
     free(source);
     free(target);
-    return total;
 }
 
 static void worker_report(const worker_t *worker, result_t *result)
@@ -331,21 +330,21 @@ static void worker_report(const worker_t *worker, result_t *result)
     result->num_map = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_MAP);
     result->num_ucx = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_UCX);
     if (worker->job->compare_memcpy) {
-        result->memcpy_ns =
-            worker_time_memcpy(worker, result->times.bytes_received);
+        worker_time_memcpy(worker, result->times.bytes_received,
+                           &result->copy);
     }
 }
 
 int worker_run(const worker_params_t *params, result_t *result_p)
 {
-    uint64_t since = stopwatch_now();
-    worker_t worker;
-    int      result = -1;
+    stopwatch_t start = stopwatch_start();
+    worker_t    worker;
+    int         result = -1;
 
     memset(result_p, 0, sizeof(*result_p));
     if ((worker_init(&worker, params) == 0) && (worker_read(&worker) == 0) &&
         (worker_drain(&worker) == 0) && (output_finish(&worker.output) == 0)) {
-        stopwatch_add(&result_p->elapsed_ns, since);
+        stopwatch_stop(&result_p->whole, &start);
         worker_report(&worker, result_p);
         result = 0;
     }

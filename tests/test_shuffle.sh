@@ -1,0 +1,404 @@
+#!/bin/sh
+# ucxpool_shuffle, end to end: odd but right inputs, wrong inputs, workers that
+# die. Every part runs in a folder of its own.
+#
+# usage: test_shuffle.sh [PART...]
+set -u
+LC_ALL=C
+export LC_ALL
+
+: "${top_builddir:=$(pwd)}"
+shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
+# Small, so that several runs fit a small machine.
+: "${UCXPOOL_COMM_SIZE:=16m}"
+: "${UCXPOOL_BLOCK_SIZE:=256k}"
+export UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+num_failed=0
+part=
+
+failed() {
+    echo "FAIL: $part: $*"
+    num_failed=$((num_failed + 1))
+}
+
+# passes ARG... - the run must succeed; its output folder is out.
+passes() {
+    rm -rf out
+    timeout 120 "$shuffle" -o out "$@" >stdout 2>stderr
+    status=$?
+    if [ $status -ne 0 ]; then
+        failed "ucxpool_shuffle $*: exit status $status: $(cat stderr)"
+        return 1
+    fi
+    if [ -s stderr ]; then
+        failed "ucxpool_shuffle $*: said on stderr: $(cat stderr)"
+    fi
+}
+
+# fails STATUS TEXT ARG... - the run must fail with that status and say TEXT;
+# no file may be left in out.
+fails() {
+    expected=$1
+    text=$2
+    shift 2
+    timeout 120 "$shuffle" "$@" >stdout 2>stderr
+    status=$?
+    [ $status -eq "$expected" ] ||
+        failed "ucxpool_shuffle $*: exit status $status, not $expected"
+    grep -q -e "$text" stderr ||
+        failed "ucxpool_shuffle $*: does not say '$text': $(cat stderr)"
+    leftovers
+}
+
+leftovers() {
+    left=$(find out -name '*part-*' 2>/dev/null | head -3)
+    [ -z "$left" ] || failed "left behind: $left"
+}
+
+# same FILE - the partitions hold the records of FILE, which has all newlines.
+same() {
+    sort "$1" >expected
+    cat out/part-* | sort >actual
+    cmp -s expected actual || failed "the records are not those of $1"
+    [ -z "$(find out -name '.*.tmp')" ] || failed "temporary files are left"
+}
+
+# keys_apart DELIMITER FIELD - no key is found in two files.
+keys_apart() {
+    awk -F"[$1]" -v field="$2" '
+        ($field in file) && file[$field] != FILENAME { print $field }
+        { file[$field] = FILENAME }' out/part-* >twice
+    [ ! -s twice ] || failed "keys in two partitions: $(head -3 twice)"
+}
+
+# records N - N records of different lengths and 1000 keys.
+records() {
+    awk -v n="$1" 'BEGIN {
+        x = "abcdefghijklmnopqrstuvwxyz0123456789"
+        for (i = 0; i < n; i++) {
+            key = i * 7919 % 1000
+            print key "|" i "|" substr(x x x, 1, i * 31 % 100) "|"
+        }
+    }'
+}
+
+# --- right ---------------------------------------------------------------
+
+part_partitions() {
+    records 20000 >in.tbl
+    for w in 1 2 5; do
+        for p in 1 8 1000; do
+            passes -w $w -p $p in.tbl || continue
+            [ "$(ls out | wc -l)" -eq $p ] || failed "-p $p: not $p files"
+            same in.tbl
+            keys_apart '|' 1
+            # The same key is in the same partition, however many workers.
+            awk '{ print FILENAME, $0 }' out/part-* | sort >"list.$w.$p"
+            cmp -s "list.1.$p" "list.$w.$p" ||
+                failed "-w $w -p $p: partitions differ from those of -w 1"
+        done
+    done
+}
+
+part_fields() {
+    printf '%s\n' 'a,1,x' 'b,2,y' 'c,1,z' >in.csv
+    passes -w 2 -p 3 -k 2 in.csv && same in.csv && keys_apart , 2
+    tr , '\t' <in.csv >in.tsv
+    passes -w 2 -p 3 -k 2 in.tsv && same in.tsv && keys_apart "$(printf '\t')" 2
+    tr , ' ' <in.csv >in.txt
+    passes -w 2 -p 3 -k 2 in.txt && same in.txt
+    passes -w 2 -p 3 -k 3 -d blank in.txt && same in.txt
+    tr , ':' <in.csv >in
+    passes -w 2 -p 3 -k 3 -d : in && same in && keys_apart : 3
+    passes -w 2 -p 3 -d tab in.tsv && same in.tsv
+    # Files with delimiters of their own.
+    passes -w 2 -p 3 -k 2 in.csv in.tsv &&
+        cat in.csv in.tsv >both && same both
+}
+
+part_odd() {
+    : >empty.tbl
+    passes -w 2 -p 3 empty.tbl && same empty.tbl
+    [ "$(ls out | wc -l)" -eq 3 ] || failed "no file for an empty partition"
+    printf 'a|b\n' >one.tbl
+    passes -w 5 -p 3 one.tbl && same one.tbl
+    printf 'a|b\nc|d' >unended.tbl
+    passes -w 2 -p 3 unended.tbl one.tbl empty.tbl
+    printf 'a|b\nc|d\na|b\n' >expected.tbl && same expected.tbl
+    printf '|a\n|b\n\n\n|c\n' >emptykeys.tbl
+    passes -w 2 -p 3 emptykeys.tbl && same emptykeys.tbl
+    [ "$(find out -size +0 | grep -c part-)" -eq 1 ] ||
+        failed "equal (empty) keys are not together"
+    printf 'a\000b|\000\n\000|\n\000\n' >nul.tbl
+    passes -w 2 -p 3 nul.tbl && same nul.tbl
+    records 5000 | sed 's/^[0-9]*/k/' >onekey.tbl
+    passes -w 3 -p 4 onekey.tbl && same onekey.tbl
+    passes -w 2 -p 2 onekey.tbl onekey.tbl &&
+        cat onekey.tbl onekey.tbl >twice.tbl && same twice.tbl
+    # A file name is not an option, and may hold anything.
+    cp one.tbl './-a "b".tbl'
+    passes -w 1 --json -- '-a "b".tbl' && same one.tbl
+}
+
+part_long() {
+    # Longer than a block, than a batch, and than all blocks of the pool.
+    { records 100
+      for n in 300000 3000000 20000000; do
+          printf 'k%s|' $n
+          head -c $n /dev/zero | tr '\000' x
+          echo '|'
+      done
+      records 100; } >long.tbl
+    passes -w 2 -p 5 long.tbl && same long.tbl
+    passes -w 5 -p 8 long.tbl && same long.tbl
+}
+
+part_small_blocks() {
+    records 20000 >in.tbl
+    head -c 100000 /dev/zero | tr '\000' y >>in.tbl
+    echo >>in.tbl
+    for wire in map ucx; do
+        UCXPOOL_WIRE=$wire UCXPOOL_BLOCK_SIZE=4k UCXPOOL_COMM_SIZE=64k
+        export UCXPOOL_WIRE UCXPOOL_BLOCK_SIZE UCXPOOL_COMM_SIZE
+        passes -w 2 -p 7 in.tbl && same in.tbl
+        # One block to send, one to receive, one for the caller.
+        UCXPOOL_COMM_SIZE=12k passes -w 3 -p 7 in.tbl && same in.tbl
+    done
+}
+
+part_wires() {
+    records 20000 >in.tbl
+    for wire in map ucx; do
+        for checksum in none crc32c; do
+            UCXPOOL_WIRE=$wire UCXPOOL_CHECKSUM=$checksum
+            export UCXPOOL_WIRE UCXPOOL_CHECKSUM
+            passes -w 3 -p 8 --json in.tbl && same in.tbl
+            grep -q "\"wire\": \"$wire\"" stdout ||
+                failed "the wire is not $wire: $(cat stdout)"
+            grep -q '"registrations_after_start": 0,' stdout ||
+                failed "registrations after start"
+        done
+    done
+}
+
+part_large() {
+    # A sanitizer needs more addresses than that for itself.
+    [ -z "${SANITIZER_CFLAGS:-}" ] || return 0
+    records 20000 >piece.tbl
+    i=0
+    while [ $i -lt 200 ]; do
+        cat piece.tbl
+        i=$((i + 1))
+    done >in.tbl
+    (ulimit -v 150000 && passes -w 1 -p 2 in.tbl
+     exit $num_failed) || { failed "a file larger than memory"; return; }
+    [ "$(cat out/part-* | wc -c)" -eq "$(wc -c <in.tbl)" ] ||
+        failed "the size is not that of the input"
+}
+
+part_json() {
+    records 1000 >in.tbl
+    passes -w 2 -p 2 --json --memcpy in.tbl
+    for text in '"records": 1000' "\"bytes\": $(wc -c <in.tbl | tr -d ' ')" \
+        '"workers": 2' '"partitions": 2' '"by_worker": \[{"worker": 0'; do
+        grep -q "$text" stdout || failed "--json lacks $text"
+    done
+    if command -v python3 >/dev/null 2>&1; then
+        python3 -c 'import json, sys; d = json.load(sys.stdin)
+assert d["input"] == d["output"], d
+assert sum(w["output"]["records"] for w in d["by_worker"]) == 1000, d
+assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
+' <stdout || failed "--json is not as it should be"
+    fi
+    passes -w 2 -p 2 in.tbl
+    grep -q 'Checked: 1000 records' stdout || failed "no check in the summary"
+}
+
+# --- wrong ---------------------------------------------------------------
+
+part_usage() {
+    records 10 >in.tbl
+    "$shuffle" --help | grep -q '^usage:' || failed "--help"
+    "$shuffle" --version | grep -q '[0-9]\.[0-9]' || failed "--version"
+    fails 2 'output folder' in.tbl
+    fails 2 'input file' -o out
+    fails 2 "from 1 to" -w 0 -o out in.tbl
+    fails 2 "from 1 to" -w 2x -o out in.tbl
+    fails 2 "from 1 to" -p -1 -o out in.tbl
+    fails 2 "from 1 to" -p 100001 -o out in.tbl
+    fails 2 "from 1 to" -k 0 -o out in.tbl
+    fails 2 "one character" -d '||' -o out in.tbl
+    fails 2 "one character" -d '' -o out in.tbl
+    fails 2 "unknown" --nonsense -o out in.tbl
+    fails 2 "unknown" -x -o out in.tbl
+    fails 2 "needs a value" -o
+    UCXPOOL_WIRE=pigeon fails 2 pigeon -o out in.tbl
+    UCXPOOL_NONSENSE=1 fails 2 NONSENSE -o out in.tbl
+    [ ! -e out ] || failed "an output folder was made for wrong usage"
+}
+
+part_inputs() {
+    records 10 >in.tbl
+    fails 1 'missing.tbl.*No such file' -o out in.tbl missing.tbl
+    mkdir folder.tbl
+    fails 1 'folder.tbl.*is a directory' -o out folder.tbl
+    mkfifo pipe.tbl
+    fails 1 'pipe.tbl.*not a regular file' -o out pipe.tbl
+    if [ "$(id -u)" -ne 0 ]; then
+        cp in.tbl secret.tbl
+        chmod 0 secret.tbl
+        fails 1 'secret.tbl.*Permission denied' -o out secret.tbl
+    fi
+    cp in.tbl in.unknown
+    fails 1 'in.unknown.*give -d' -o out in.unknown
+    [ ! -e out ] || failed "an output folder was made for a wrong input"
+    printf 'a|b|c\na|b\na|b|d\n' >short.tbl
+    fails 1 "byte 6 of 'short.tbl' has no field 3" -w 2 -k 3 -o out short.tbl
+    [ ! -e out ] || failed "an output folder is left"
+    printf 'a b\n \nc d\n' >blank.txt
+    fails 1 "byte 4 of 'blank.txt' has no field 1" -w 1 -o out blank.txt
+}
+
+part_outputs() {
+    records 10 >in.tbl
+    mkdir full
+    : >full/something
+    fails 1 "full.*is not empty" -o full in.tbl
+    [ -e full/something ] || failed "something was removed"
+    fails 1 "no/such.*No such file" -o no/such in.tbl
+    fails 1 "in.tbl.*Not a directory" -o in.tbl in.tbl
+    mkdir kept
+    printf 'a\n' >short.tbl
+    fails 1 'no field 2' -k 2 -o kept short.tbl
+    [ -d kept ] || failed "a folder that was there before was removed"
+    [ -z "$(ls -A kept)" ] || failed "files are left: $(ls -A kept)"
+}
+
+part_full_disk() {
+    records 100000 >in.tbl
+    # Alone, because UCX needs files of its own.
+    (ulimit -f 512 && "$shuffle" -w 1 -p 2 -o out in.tbl) >stdout 2>stderr
+    status=$?
+    [ $status -eq 1 ] || failed "exit status $status, not 1"
+    grep -q 'cannot write.*out/.part-0000' stderr ||
+        failed "a file that may not grow: $(cat stderr)"
+    leftovers
+    # A disk of 1 MiB, where one can be made.
+    mkdir disk
+    unshare --map-root-user --mount sh -c '
+        mount -t tmpfs -o size=1m none disk || exit 77
+        "$1" -w 2 -p 2 -o disk in.tbl >stdout 2>stderr
+        status=$?
+        ls -A disk >left
+        exit $status' sh "$shuffle" 2>/dev/null
+    status=$?
+    if [ $status -eq 77 ] || [ ! -e left ]; then
+        echo "$part: no disk of 1 MiB can be made here"
+        return
+    fi
+    [ $status -eq 1 ] || failed "full disk: exit status $status, not 1"
+    grep -q 'No space left on device: free some space' stderr ||
+        failed "full disk: $(cat stderr)"
+    [ ! -s left ] || failed "full disk: left behind: $(cat left)"
+}
+
+# --- death ---------------------------------------------------------------
+
+# Start a run and stop its worker 1 while it works, so that the run cannot end;
+# the main process is $main, the workers $workers, and worker 1 is $victim.
+start_stopped() {
+    records 20000 >piece.tbl
+    : >in.tbl
+    until [ "$(wc -c <in.tbl)" -gt 400000000 ]; do
+        # It was over before it was stopped: give it more to do.
+        for i in 1 2 3 4 5 6 7 8 9 10; do
+            cat piece.tbl piece.tbl
+        done >>in.tbl
+        rm -rf out
+        # A shell that is not interactive ignores SIGINT in what it starts.
+        env --default-signal=INT "$shuffle" -w 3 -p 6 -o out in.tbl \
+            >stdout 2>stderr &
+        main=$!
+        while kill -0 $main 2>/dev/null; do
+            if [ -e out/.part-00001.tmp ]; then
+                workers=$(cat /proc/$main/task/$main/children 2>/dev/null)
+                victim=$(echo $workers | cut -d' ' -f2)
+                kill -STOP "$victim" 2>/dev/null || break
+                [ -e out/.part-00001.tmp ] && [ -e /proc/$main/exe ] &&
+                    return 0
+                kill -CONT "$victim"
+            fi
+        done
+        wait $main 2>wait
+    done
+    failed "no run could be stopped: $(cat stderr)"
+    return 1
+}
+
+# gone PID... - they must end soon.
+gone() {
+    for pid in "$@"; do
+        timeout 20 tail --pid="$pid" -f /dev/null ||
+            failed "process $pid is left behind"
+    done
+}
+
+part_killed_worker() {
+    for wire in map ucx; do
+        UCXPOOL_WIRE=$wire
+        export UCXPOOL_WIRE
+        start_stopped || return
+        kill -KILL "$victim"
+        wait $main 2>wait
+        status=$?
+        [ $status -eq 1 ] || failed "exit status $status, not 1"
+        grep -q "worker 1 (process $victim) was killed by signal 9" stderr ||
+            failed "who died is not said: $(cat stderr)"
+        gone $workers
+        leftovers
+    done
+}
+
+part_interrupted() {
+    for number in 2 15; do
+        start_stopped || return
+        kill -$number $main
+        kill -CONT "$victim"
+        wait $main 2>wait
+        status=$?
+        [ $status -eq $((128 + number)) ] ||
+            failed "signal $number: exit status $status"
+        grep -q 'nothing was written' stderr ||
+            failed "signal $number: not said: $(cat stderr)"
+        gone $workers
+        leftovers
+    done
+}
+
+part_killed_main() {
+    start_stopped || return
+    kill -KILL $main
+    kill -CONT "$victim"
+    wait $main 2>wait
+    gone $workers
+    leftovers
+}
+
+# -------------------------------------------------------------------------
+
+if [ $# -eq 0 ]; then
+    set -- partitions fields odd long small_blocks wires large json usage \
+        inputs outputs full_disk killed_worker interrupted killed_main
+fi
+for part in "$@"; do
+    mkdir -p "$work/$part"
+    cd "$work/$part" || exit 1
+    # In a process of its own: it may change the environment.
+    ("part_$part"; exit $((num_failed > 0))) || num_failed=$((num_failed + 1))
+    cd / && rm -rf "${work:?}/$part"
+done
+echo "$# parts, $num_failed failed"
+[ "$num_failed" -eq 0 ]
