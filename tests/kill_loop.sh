@@ -1,0 +1,113 @@
+#!/bin/sh
+# A worker of ucxpool_shuffle is killed at a random moment, many times on each
+# wire: the others must end with an error within a second, say who died, lose
+# no block, and leave neither files nor processes. Too long for make check.
+#
+# usage: kill_loop.sh [TIMES [FILE]]     (default: 200, and made-up records)
+set -u
+LC_ALL=C
+export LC_ALL
+
+: "${top_builddir:=$(pwd)}"
+shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
+times=${1:-200}
+file=${2:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -z "$file" ] || file=$(realpath "$file")
+cd "$work" || exit 1
+num_failed=0
+
+failed() {
+    echo "FAIL: $wire, run $run: $*"
+    num_failed=$((num_failed + 1))
+}
+
+now_ms() {
+    echo $(($(date +%s%N) / 1000000))
+}
+
+if [ -z "$file" ]; then
+    awk 'BEGIN {
+        for (i = 0; i < 200000; i++) {
+            print i % 1000 "|" i "|abcdefghijklmnopqrstuvwxyz"
+        }
+    }' >piece.tbl
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        cat piece.tbl
+    done >in.tbl
+    file=in.tbl
+fi
+
+# How long a whole run takes: kills are spread over that time.
+whole=0
+measure() {
+    since=$(now_ms)
+    rm -rf out
+    "$shuffle" -w 3 -p 6 -o out "$file" >stdout 2>stderr || {
+        echo "a run without a kill fails: $(cat stderr)"
+        exit 1
+    }
+    whole=$(($(now_ms) - since))
+}
+
+# One run; its worker $victim is killed after $delay ms.
+one() {
+    rm -rf out
+    "$shuffle" -w 3 -p 6 -o out "$file" >stdout 2>stderr &
+    main=$!
+    sleep "$(printf '%d.%03d' $((delay / 1000)) $((delay % 1000)))"
+    workers=$(cat /proc/$main/task/$main/children 2>/dev/null)
+    pid=$(echo $workers | cut -d' ' -f$((victim + 1)))
+    if [ -z "$pid" ] || ! kill -KILL "$pid" 2>/dev/null; then
+        wait $main || failed "failed before the kill: $(cat stderr)"
+        early=$((early + 1))
+        return
+    fi
+    since=$(now_ms)
+    wait $main 2>wait
+    status=$?
+    took=$(($(now_ms) - since))
+    if [ $status -eq 0 ]; then
+        # It had ended by itself, just before.
+        late=$((late + 1))
+        return
+    fi
+    run=$((run + 1))
+    [ $took -le "$slowest" ] || slowest=$took
+    [ $status -eq 1 ] || failed "exit status $status"
+    [ $took -le 1000 ] || failed "the others took $took ms to end"
+    grep -q "(process $pid) was killed by signal 9" stderr ||
+        failed "not said who died: $(cat stderr)"
+    if grep -q 'lost count' stderr; then
+        failed "a block was lost: $(cat stderr)"
+    fi
+    for other in $workers; do
+        [ ! -e "/proc/$other" ] || failed "process $other is left behind"
+    done
+    [ ! -e out ] || failed "files are left: $(ls -A out)"
+}
+
+for wire in map ucx; do
+    UCXPOOL_WIRE=$wire
+    export UCXPOOL_WIRE
+    measure
+    run=1
+    early=0
+    late=0
+    slowest=0
+    # A kill that came too late does not count.
+    while [ $run -le "$times" ] && [ $((early + late)) -le $((4 * times)) ]; do
+        # Two random bytes, over the time that a run takes.
+        random=$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+        delay=$((whole * random / 65536))
+        victim=$((random % 3))
+        one
+    done
+    [ $run -gt "$times" ] || failed "too few runs could be killed"
+    echo "wire $wire: $((run - 1)) kills in runs of $whole ms;" \
+        "the others ended within $slowest ms;" \
+        "$((early + late)) runs were over first"
+done
+echo "$num_failed failures"
+[ "$num_failed" -eq 0 ]
