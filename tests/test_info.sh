@@ -58,7 +58,8 @@ echo 'help and version'
 for option in -h --help; do
     ends 0 "$info" $option
     is_empty err
-    for word in --config --json --help --version 'Exit status: 0'; do
+    for word in --config --json --no-pool --test --help --version \
+        'Exit status: 0'; do
         has out "$word"
     done
 done
@@ -73,12 +74,14 @@ ends 2 "$info" --no-such-option
 has err 'no-such-option'
 has err '--help'
 is_empty out
+ends 2 "$info" --no-pool --test
+has err 'leave out --no-pool'
 ends 2 "$info" something
 has err "here is 'something'"
 is_empty out
 
 echo 'the report'
-ends 0 "$info"
+ends 0 "$info" -n
 is_empty err
 has out '^libucxpool$'
 has out '^  version +[0-9]+\.[0-9]+\.[0-9]+$'
@@ -93,16 +96,17 @@ has out '^  transports +.*tcp/'
 has out '^  this host with failure handling +.*tcp/'
 has out '^  memory available +[0-9.]+[kmgt]$'
 has out '^Settings: all at their defaults'
+has_not out '^The pool$'
 
 echo 'the report for programs'
-ends 0 "$info" -j
+ends 0 "$info" -nj
 is_empty err
 is_json
 has out '"memory_types": \["host"'
 has out '"works": true'
 
 echo 'what UCX has to say does not get in between'
-ends 0 env UCX_NO_SUCH_VARIABLE=1 "$info" -j
+ends 0 env UCX_NO_SUCH_VARIABLE=1 "$info" -nj
 is_json
 has err 'UCX_NO_SUCH_VARIABLE'
 
@@ -115,7 +119,7 @@ has out '^# Default: 4m$'
 has out '^# From: default$'
 has out '^# Takes: one of auto, map, ucx$'
 has_not out '^UCX$'
-ends 0 env UCXPOOL_DEPTH=7 "$info"
+ends 0 env UCXPOOL_DEPTH=7 "$info" -n
 has out '^  UCXPOOL_DEPTH +7 \(environment variable UCXPOOL_DEPTH\)$'
 has_not out 'UCXPOOL_BLOCK'
 ends 0 env UCXPOOL_DEPTH=7 'UCXPOOL_SECRET_FILE=a"\b' "$info" --config --json
@@ -130,12 +134,55 @@ has err 'ucxpool_info: .*UCXPOOL_DEPT.*did you mean UCXPOOL_DEPTH'
 has err 'the settings shown are the defaults'
 has out '^UCXPOOL_DEPTH=4$'
 has out '^UCXPOOL_CREDITS=64$'
-ends 1 env UCXPOOL_DEPTH=700 "$info" -j
+ends 1 env UCXPOOL_DEPTH=700 "$info" -nj
 has err 'UCXPOOL_DEPTH=700 .*from 1 to 64'
 is_json
 
+echo 'the pool, and why it is as it is'
+small='env UCXPOOL_COMM_SIZE=16m UCXPOOL_REGION_SIZE=8m UCXPOOL_BLOCK_SIZE=1m'
+ends 0 $small UCXPOOL_SEND_SHARE=50 "$info" --test
+is_empty err
+has out '^The pool$'
+has out '^  memory +16m \(UCXPOOL_COMM_SIZE=16m in the environment\)$'
+has out '^  regions +2 '
+has out '^  region size +8m$'
+has out '^  block size +1m '
+has out '^  registrations +2$'
+has out '^  blocks to send +8 \(UCXPOOL_SEND_SHARE=50 in the environment\)$'
+has out '^  blocks to receive +4 \(UCXPOOL_RECV_SHARE=25, the default\)$'
+has out '^  blocks for the caller +4 '
+has out '^  page +(4k|16k|64k|2m|1g) \(UCXPOOL_HUGE_PAGES=try, the default\)$'
+has out '^  checksum +none '
+has out '^  listens on +loopback .*UCXPOOL_SECRET_FILE'
+has out '^  self test +passed$'
+has out '^  to this host +map \(.+\)$'
+ends 0 $small UCXPOOL_WIRE=ucx "$info"
+has out '^  to this host +ucx \(.+\)$'
+ends 0 $small "$info" -j
+is_json
+has out '"memory": \{"value": 16777216, "why": "UCXPOOL_COMM_SIZE=16m '
+ends 0 $small UCXPOOL_SEND_SHARE=50 UCXPOOL_RECV_SHARE=50 "$info"
+has out '^  page +unknown: there is no block'
+
+echo 'a pool that cannot be is told'
+ends 1 env UCXPOOL_COMM_SIZE=1000t "$info"
+has err 'cannot create the pool: .*COMM_SIZE'
+has out '^  works +no \(.*COMM_SIZE'
+has out '^Settings'
+
+echo 'the secret'
+(umask 077 && echo 0123456789abcdef0123456789abcdef >"$dir/secret")
+ends 0 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
+has out '^  listens on +all addresses, for peers that know the secret'
+ends 0 $small UCXPOOL_LISTEN_WITHOUT_SECRET=y "$info"
+has out '^  listens on +all addresses, for whoever reaches the port'
+chmod 644 "$dir/secret"
+ends 1 $small UCXPOOL_SECRET_FILE="$dir/secret" "$info"
+has err 'cannot listen: .*chmod 600'
+has out '^  listens on +nothing \(.*chmod 600'
+
 echo 'a UCX that does not work is told'
-ends 1 env UCX_TLS=no_such_transport UCX_LOG_LEVEL=fatal "$info"
+ends 1 env UCX_TLS=no_such_transport UCX_LOG_LEVEL=fatal "$info" -n
 has out '^  works +no$'
 has out '^  error +.*UCX_\*'
 has out '^  environment +.*UCX_TLS=no_such_transport'
@@ -143,7 +190,7 @@ has out '^  environment +.*UCX_TLS=no_such_transport'
 echo 'a full disk is told'
 if [ -w /dev/full ]; then
     status=0
-    "$info" >/dev/full 2>"$dir/err" || status=$?
+    "$info" -n >/dev/full 2>"$dir/err" || status=$?
     : >"$dir/out"
     [ "$status" -eq 1 ] || fail "with a full disk it ended with $status"
     has err 'cannot write the output: No space left'

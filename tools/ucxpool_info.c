@@ -93,7 +93,8 @@ static void print_settings(const ucxpool_config_t *config,
     report_end(&report);
 }
 
-static end_t print_report(const settings_t *settings, const options_t *options,
+static end_t print_report(const ucxpool_config_t *config,
+                          const settings_t *settings, const options_t *options,
                           FILE *output)
 {
     report_t report;
@@ -105,6 +106,14 @@ static end_t print_report(const settings_t *settings, const options_t *options,
         end = END_FAILED;
     }
     info_machine_report(&report);
+    if (!options->no_pool) {
+        if (!info_pool_report(&report, config, settings, options->self_test)) {
+            end = END_FAILED;
+        }
+        if (!info_wire_report(&report)) {
+            end = END_FAILED;
+        }
+    }
     info_settings_report(&report, settings);
     report_end(&report);
     return end;
@@ -126,7 +135,7 @@ static end_t run(const options_t *options, FILE *output)
     }
     if (options->config) {
         print_settings(config, &settings, options->json, output);
-    } else if (print_report(&settings, options, output) != END_DONE) {
+    } else if (print_report(config, &settings, options, output) != END_DONE) {
         end = END_FAILED;
     }
     settings_cleanup(&settings);

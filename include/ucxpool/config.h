@@ -46,7 +46,7 @@ ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value);
 
 typedef enum ucxpool_config_print_flags {
-    UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* KEY=value                     */
+    UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* UCXPOOL_KEY=value             */
     UCXPOOL_CONFIG_PRINT_DOC     = 1u << 1, /* what the key means            */
     UCXPOOL_CONFIG_PRINT_DEFAULT = 1u << 2, /* its default                   */
     UCXPOOL_CONFIG_PRINT_SOURCE  = 1u << 3  /* where the value comes from    */

@@ -55,7 +55,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO, 8 * KIB,
          BASE_KEY_NO_MAX,
          "Memory of all blocks together. It is taken and registered when the "
-         "pool is created. auto takes 500m, or less where memory is short."),
+         "pool is created. auto takes 500m, or a 32nd of the machine's memory "
+         "where that is less."),
     SIZE("BLOCK_SIZE", block_size, "4m", BASE_KEY_POW2, 4 * KIB, GIB,
          "Size of one block, the unit in which memory is handed out."),
     SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,

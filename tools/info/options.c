@@ -20,6 +20,9 @@ static const char help[] =
     "  -n, --no-pool  do not create a pool (by default one is created with "
     "the\n"
     "                 present settings, looked at, and destroyed)\n"
+    "  -n, --no-pool  create no pool (else one is created with the present\n"
+    "                 settings, looked at, and destroyed)\n"
+    "  -t, --test     send a message through every region of that pool\n"
     "  -h, --help     print this and end\n"
     "  -V, --version  print the version and end\n"
     "\n"
@@ -30,6 +33,8 @@ static const struct option long_options[] = {
     {"config", no_argument, NULL, 'c'},
     {"help", no_argument, NULL, 'h'},
     {"json", no_argument, NULL, 'j'},
+    {"no-pool", no_argument, NULL, 'n'},
+    {"test", no_argument, NULL, 't'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0}};
 
@@ -61,6 +66,12 @@ static bool read_option(int option, options_t *options, end_t *end_p)
     case 'j':
         options->json = true;
         return true;
+    case 'n':
+        options->no_pool = true;
+        return true;
+    case 't':
+        options->self_test = true;
+        return true;
     case 'h':
         fputs(help, stdout);
         return false;
@@ -79,7 +90,7 @@ bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
 
     *options = (options_t){0};
     *end_p   = END_DONE;
-    while ((option = getopt_long(argc, argv, "chjV", long_options, NULL)) !=
+    while ((option = getopt_long(argc, argv, "chjntV", long_options, NULL)) !=
            -1) {
         if (!read_option(option, options, end_p)) {
             return false;
@@ -88,6 +99,10 @@ bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
     if (optind < argc) {
         complain("there is no argument to give, but here is '%s'",
                  argv[optind]);
+        return wrong_usage(end_p);
+    }
+    if (options->no_pool && options->self_test) {
+        complain("--test needs a pool: leave out --no-pool");
         return wrong_usage(end_p);
     }
     return true;

@@ -15,6 +15,8 @@ typedef enum end {
 typedef struct options {
     bool config; /* print the settings, nothing else                          */
     bool json;
+    bool no_pool;
+    bool self_test;
 } options_t;
 
 /*

@@ -16,6 +16,21 @@ bool info_ucx_report(report_t *report);
 /* What the pool depends on: memory, huge pages, limits. */
 void info_machine_report(report_t *report);
 
+/*
+ * What a pool with these settings looks like, and why: one is created, looked
+ * at and destroyed. False when it cannot be; the reason is told and reported.
+ *
+ * self_test  Let it send a message through every region.
+ */
+bool info_pool_report(report_t *report, const ucxpool_config_t *config,
+                      const settings_t *settings, bool self_test);
+
+/*
+ * What carries the bytes between two pools of this host: two small ones are
+ * connected. False when they cannot be.
+ */
+bool info_wire_report(report_t *report);
+
 /* Settings: for people those that are not at their defaults, for programs
  * all. */
 void info_settings_report(report_t *report, const settings_t *settings);

@@ -65,28 +65,56 @@ static void write_label(report_t *report, const char *key)
             (column < VALUE_COLUMN) ? VALUE_COLUMN - column : 1, "");
 }
 
-static void write_text(report_t *report, const char *key, const char *text)
+/* What stands before and behind a value, with the reason for it. */
+static void value_begin(report_t *report, const char *key)
 {
-    if (report->json) {
-        write_key(report, key);
-        write_string(report->stream, text);
-    } else {
+    if (!report->json) {
         write_label(report, key);
-        write_plain(report->stream, text);
+        return;
+    }
+    write_key(report, key);
+    if (report->why[0] != '\0') {
+        fputs("{\"value\": ", report->stream);
+    }
+}
+
+static void value_end(report_t *report)
+{
+    bool has_reason = (report->why[0] != '\0');
+
+    if (has_reason && report->json) {
+        fputs(", \"why\": ", report->stream);
+        write_string(report->stream, report->why);
+        fputc('}', report->stream);
+    } else if (has_reason) {
+        fputs(" (", report->stream);
+        write_plain(report->stream, report->why);
+        fputc(')', report->stream);
+    }
+    if (!report->json) {
         fputc('\n', report->stream);
     }
+    report->why[0] = '\0';
+}
+
+static void write_text(report_t *report, const char *key, const char *text)
+{
+    value_begin(report, key);
+    if (report->json) {
+        write_string(report->stream, text);
+    } else {
+        write_plain(report->stream, text);
+    }
+    value_end(report);
 }
 
 /* A value that is written without quotes; people see `plain`. */
 static void write_bare(report_t *report, const char *key, const char *json,
                        const char *plain)
 {
-    if (report->json) {
-        write_key(report, key);
-        fputs(json, report->stream);
-    } else {
-        write_text(report, key, plain);
-    }
+    value_begin(report, key);
+    fputs(report->json ? json : plain, report->stream);
+    value_end(report);
 }
 
 void report_begin(report_t *report, FILE *stream, bool json)
@@ -95,6 +123,7 @@ void report_begin(report_t *report, FILE *stream, bool json)
     report->json     = json;
     report->depth    = 0;
     report->is_first = true;
+    report->why[0]   = '\0';
     if (json) {
         fputc('{', stream);
         report->depth = 1;
@@ -135,6 +164,15 @@ void report_section_end(report_t *report)
         fputc('}', report->stream);
     }
     report->is_first = false;
+}
+
+void report_because(report_t *report, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(report->why, sizeof(report->why), format, args);
+    va_end(args);
 }
 
 void report_text(report_t *report, const char *key, const char *format, ...)
@@ -186,12 +224,8 @@ void report_size(report_t *report, const char *key, uint64_t bytes)
 void report_list(report_t *report, const char *key, char *const *texts,
                  size_t num_texts)
 {
-    if (report->json) {
-        write_key(report, key);
-        fputc('[', report->stream);
-    } else {
-        write_label(report, key);
-    }
+    value_begin(report, key);
+    fputs(report->json ? "[" : "", report->stream);
     for (size_t i = 0; i < num_texts; i++) {
         fputs((i == 0) ? "" : ", ", report->stream);
         if (report->json) {
@@ -202,7 +236,8 @@ void report_list(report_t *report, const char *key, char *const *texts,
     }
     if (report->json) {
         fputc(']', report->stream);
-    } else {
-        fputs((num_texts == 0) ? "none\n" : "\n", report->stream);
+    } else if (num_texts == 0) {
+        fputs("none", report->stream);
     }
+    value_end(report);
 }

@@ -20,6 +20,7 @@ typedef struct report {
     bool     json;
     unsigned depth;    /* sections that are open                              */
     bool     is_first; /* nothing was written in the open section yet         */
+    char     why[512]; /* why the next value is what it is; "" for none       */
 } report_t;
 
 void report_begin(report_t *report, FILE *stream, bool json);
@@ -29,6 +30,13 @@ void report_end(report_t *report);
 void report_section_begin(report_t *report, const char *key,
                           const char *title);
 void report_section_end(report_t *report);
+
+/*
+ * Why the next value is what it is. People see it in brackets; for programs the
+ * value becomes {"value": ..., "why": "..."}.
+ */
+void report_because(report_t *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* A value of text. */
 void report_text(report_t *report, const char *key, const char *format, ...)

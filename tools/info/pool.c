@@ -1,0 +1,188 @@
+/* What a pool with the present settings looks like, and why. */
+#include <config.h>
+
+#include "info/options.h"
+#include "info/page.h"
+#include "info/parts.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The reason of the next value: a setting, and who set it. */
+static void because_setting(report_t *report, const settings_t *settings,
+                            const char *name)
+{
+    const setting_t *setting = settings_find(settings, name);
+
+    if (!setting_is_set(setting)) {
+        report_because(report, "%s=%s, the default", setting->name,
+                       setting->value);
+    } else if (strstr(setting->from, setting->name) != NULL) {
+        report_because(report, "%s=%s in the environment", setting->name,
+                       setting->value);
+    } else {
+        report_because(report, "%s=%s by %s", setting->name, setting->value,
+                       setting->from);
+    }
+}
+
+static const char *value_of(const settings_t *settings, const char *name)
+{
+    return settings_find(settings, name)->value;
+}
+
+static void report_sizes(report_t *report, const settings_t *settings,
+                         const ucxpool_stats_t *stats)
+{
+    because_setting(report, settings, "COMM_SIZE");
+    report_size(report, "memory", stats->registered_bytes);
+    because_setting(report, settings, "REGION_SIZE");
+    report_number(report, "regions", stats->num_regions);
+    report_size(report, "region_size",
+                (stats->num_regions == 0)
+                    ? 0
+                    : stats->registered_bytes / stats->num_regions);
+    because_setting(report, settings, "BLOCK_SIZE");
+    report_size(report, "block_size", stats->block_size);
+    report_number(report, "registrations", stats->registrations);
+}
+
+static void report_shares(report_t *report, const settings_t *settings,
+                          const ucxpool_stats_t *stats)
+{
+    because_setting(report, settings, "SEND_SHARE");
+    report_number(report, "blocks_to_send",
+                  stats->blocks[UCXPOOL_SHARE_SEND].total);
+    because_setting(report, settings, "RECV_SHARE");
+    report_number(report, "blocks_to_receive",
+                  stats->blocks[UCXPOOL_SHARE_RECV].total);
+    report_because(report, "what the other two leave");
+    report_number(report, "blocks_for_the_caller",
+                  stats->blocks[UCXPOOL_SHARE_USER].total);
+}
+
+/* The pages are looked up where the kernel keeps them, behind one block. */
+static void report_pages(report_t *report, const settings_t *settings,
+                         ucxpool_t *pool)
+{
+    ucxpool_block_t block;
+    uint64_t        size;
+
+    because_setting(report, settings, "HUGE_PAGES");
+    if (ucxpool_block_get(pool, &block) != UCXPOOL_OK) {
+        report_text(report, "page",
+                    "unknown: there is no block for the "
+                    "caller to look at");
+        return;
+    }
+    size = info_page_size(block.address);
+    ucxpool_block_put(pool, &block);
+    if (size == 0) {
+        report_text(report, "page", "unknown: /proc/self/smaps does not tell");
+    } else {
+        report_size(report, "page", size);
+    }
+}
+
+static void report_transfer(report_t *report, const settings_t *settings)
+{
+    static const char *const names[][2] = {
+        {"WIRE", "wire"}, {"FRAG_SIZE", "fragment"}, {"CHECKSUM", "checksum"}};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        because_setting(report, settings, names[i][0]);
+        report_text(report, names[i][1], "%s", value_of(settings, names[i][0]));
+    }
+}
+
+/* A listener on loopback, which is gone at once, shows what the library says to
+ * the secret file. */
+static bool report_secret(report_t *report, const settings_t *settings,
+                          ucxpool_t *pool)
+{
+    bool has_secret = value_of(settings, "SECRET_FILE")[0] != '\0';
+    bool may_listen =
+        strcmp(value_of(settings, "LISTEN_WITHOUT_SECRET"), "y") == 0;
+    ucxpool_listener_t *listener;
+
+    if (ucxpool_listener_create(pool, "127.0.0.1:0", &listener) != UCXPOOL_OK) {
+        complain("cannot listen: %s", ucxpool_error_detail());
+        report_because(report, "%s", ucxpool_error_detail());
+        report_text(report, "listens_on", "nothing");
+        return false;
+    }
+    ucxpool_listener_destroy(listener);
+    if (has_secret) {
+        because_setting(report, settings, "SECRET_FILE");
+        report_text(report, "listens_on",
+                    "all addresses, for peers that know the secret");
+    } else if (may_listen) {
+        because_setting(report, settings, "LISTEN_WITHOUT_SECRET");
+        report_text(report, "listens_on",
+                    "all addresses, for whoever reaches the port");
+    } else {
+        report_because(report, "there is no UCXPOOL_SECRET_FILE");
+        report_text(report, "listens_on", "loopback addresses only");
+    }
+    return true;
+}
+
+static bool report_self_test(report_t *report, ucxpool_t *pool)
+{
+    ucxpool_status_t status = ucxpool_self_test(pool);
+
+    if (status == UCXPOOL_OK) {
+        report_text(report, "self_test", "passed");
+        return true;
+    }
+    complain("the self-test failed: %s", ucxpool_error_detail());
+    report_because(report, "%s", ucxpool_error_detail());
+    report_text(report, "self_test", "failed: %s",
+                ucxpool_status_string(status));
+    return false;
+}
+
+static bool report_pool(report_t *report, const settings_t *settings,
+                        ucxpool_t *pool, bool self_test)
+{
+    ucxpool_stats_t stats;
+    bool            is_good;
+
+    ucxpool_stats_get(pool, &stats);
+    report_sizes(report, settings, &stats);
+    report_shares(report, settings, &stats);
+    report_pages(report, settings, pool);
+    report_transfer(report, settings);
+    is_good = report_secret(report, settings, pool);
+    if (self_test) {
+        is_good = report_self_test(report, pool) && is_good;
+    }
+    return is_good;
+}
+
+bool info_pool_report(report_t *report, const ucxpool_config_t *config,
+                      const settings_t *settings, bool self_test)
+{
+    const ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                                   UCXPOOL_PARAM_FIELD_NAME,
+                                     .config = config,
+                                     .name   = "ucxpool_info"};
+    ucxpool_t             *pool;
+    bool                   is_good;
+
+    report_section_begin(report, "pool", "The pool");
+    if (ucxpool_create(&params, &pool) == UCXPOOL_OK) {
+        report_bool(report, "works", true);
+        is_good = report_pool(report, settings, pool, self_test);
+        ucxpool_destroy(pool);
+    } else {
+        complain("cannot create the pool: %s", ucxpool_error_detail());
+        report_because(report, "%s", ucxpool_error_detail());
+        report_bool(report, "works", false);
+        is_good = false;
+    }
+    report_section_end(report);
+    return is_good;
+}
