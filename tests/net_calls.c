@@ -22,6 +22,9 @@ static struct {
     int        error;
     bool       is_lasting;
     bool       has_failed;
+    bool       has_next;
+    net_call_t next;
+    int        next_error;
 } failing;
 
 static size_t   max_bytes = SIZE_MAX;
@@ -39,6 +42,18 @@ void net_call_fail_from(net_call_t call, unsigned n, int error)
 {
     net_call_fail(call, n, error);
     failing.is_lasting = true;
+}
+
+void net_call_then(net_call_t call, int error)
+{
+    failing.has_next   = true;
+    failing.next       = call;
+    failing.next_error = error;
+}
+
+bool net_call_has_failed(void)
+{
+    return failing.has_failed;
 }
 
 bool net_call_reset(void)
@@ -84,8 +99,12 @@ static bool fails(net_call_t call)
         ((failing.num_calls > failing.first) && !failing.is_lasting)) {
         return false;
     }
-    failing.has_failed = true;
-    errno              = failing.error;
+    errno = failing.error;
+    if (failing.has_next) {
+        net_call_fail(failing.next, 1, failing.next_error);
+    } else {
+        failing.has_failed = true;
+    }
     return true;
 }
 
@@ -126,6 +145,9 @@ WRAP(NET_CALL_GETADDRINFO, int, getaddrinfo, failing.error,
 WRAP(NET_CALL_GETSOCKNAME, int, getsockname, -1,
      (int fd, struct sockaddr *address, socklen_t *length),
      (fd, address, length))
+WRAP(NET_CALL_GETSOCKOPT, int, getsockopt, -1,
+     (int fd, int level, int name, void *value, socklen_t *length),
+     (fd, level, name, value, length))
 WRAP(NET_CALL_HMAC, unsigned char *, HMAC, NULL,
      (const EVP_MD *digest, const void *key, int key_length,
       const unsigned char *data, size_t length, unsigned char *mac,

@@ -19,6 +19,7 @@ typedef enum net_call {
     NET_CALL_FSTAT,
     NET_CALL_GETADDRINFO, /* fails with error as an EAI_ code                 */
     NET_CALL_GETSOCKNAME,
+    NET_CALL_GETSOCKOPT,
     NET_CALL_HMAC,
     NET_CALL_LISTEN,
     NET_CALL_RAND_BYTES,
@@ -34,6 +35,12 @@ void net_call_fail(net_call_t call, unsigned n, int error);
 
 /* The same for it and every later one. */
 void net_call_fail_from(net_call_t call, unsigned n, int error);
+
+/* After net_call_fail() has had its way, make the next call of another kind
+ * fail as well. */
+void net_call_then(net_call_t call, int error);
+
+bool net_call_has_failed(void);
 
 /* No call fails any more; says whether one did. */
 bool net_call_reset(void);

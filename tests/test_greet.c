@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The time-out that loopback_caller() asks for. */
@@ -180,6 +181,73 @@ START_TEST(a_silent_listener_is_given_up_in_time)
 }
 END_TEST
 
+START_TEST(a_connection_that_never_stands_is_given_up_in_time)
+{
+    enum { NUM_OTHERS = 4 };
+    uint16_t      port;
+    int           fd = closed_port(&port);
+    xfer_where_t  where;
+    xfer_greet_t *greets[NUM_OTHERS];
+
+    /* The system keeps one or two connections for this listener, and leaves
+     * the others without an answer. */
+    ck_assert_int_eq(listen(fd, 0), 0);
+    where = where_of(port);
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        greets[i] = call(&where);
+    }
+    ck_assert_int_eq(xfer_greet_progress(greets[NUM_OTHERS - 1]),
+                     UCXPOOL_INPROGRESS);
+    net_call_skip(TIMEOUT_NS);
+    ck_assert_int_eq(xfer_greet_progress(greets[NUM_OTHERS - 1]),
+                     UCXPOOL_ERR_TIMED_OUT);
+    assert_reason(greets[NUM_OTHERS - 1], "not connected");
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        xfer_greet_destroy(greets[i]);
+    }
+    close(fd);
+}
+END_TEST
+
+/* A child that was forked holds a copy of the socket that failed. */
+START_TEST(a_forked_child_does_not_confuse_the_caller)
+{
+    uint16_t      ports[2];
+    int           closed_fd = closed_port(&ports[0]);
+    int           fd        = open_listener(&ports[1]);
+    xfer_where_t  where     = where_of(ports[0]);
+    xfer_where_t  silent    = where_of(ports[1]);
+    struct pollfd poll_fd   = {.events = POLLIN};
+    xfer_greet_t *greet;
+    int           pipe_fds[2];
+    pid_t         child;
+    char          byte;
+
+    where.addresses[where.num_addresses++] = silent.addresses[0];
+    greet                                  = call(&where);
+    ck_assert_int_eq(pipe(pipe_fds), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(pipe_fds[1]);
+        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    /* The first address fails, the second takes the greeting. */
+    for (int i = 0; i < 2; i++) {
+        loopback_wait(xfer_greet_fd(greet));
+        ck_assert_int_eq(xfer_greet_progress(greet), UCXPOOL_INPROGRESS);
+    }
+    poll_fd.fd = xfer_greet_fd(greet);
+    ck_assert_int_eq(poll(&poll_fd, 1, 0), 0);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    xfer_greet_destroy(greet);
+    close(closed_fd);
+    close(fd);
+}
+END_TEST
+
 START_TEST(without_a_time_out_it_waits_for_ever)
 {
     uint16_t      port;
@@ -319,7 +387,7 @@ START_TEST(a_failing_call_is_an_error_and_may_be_repeated)
         {NET_CALL_SOCKET, EMFILE},    {NET_CALL_CONNECT, ENETUNREACH},
         {NET_CALL_EPOLL_CTL, ENOSPC}, {NET_CALL_RAND_BYTES, 0},
         {NET_CALL_SEND, ECONNRESET},  {NET_CALL_RECV, ECONNRESET},
-        {NET_CALL_HMAC, 0},
+        {NET_CALL_HMAC, 0},           {NET_CALL_GETSOCKOPT, ENOBUFS},
     };
     xfer_door_t     *door  = loopback_door(secret);
     xfer_where_t     where = where_of(xfer_door_port(door));
@@ -387,6 +455,8 @@ int main(void)
     tcase_add_test(tcase, the_next_address_is_tried_when_one_fails);
     tcase_add_test(tcase, over_ipv6_it_is_the_same);
     tcase_add_test(tcase, a_silent_listener_is_given_up_in_time);
+    tcase_add_test(tcase, a_connection_that_never_stands_is_given_up_in_time);
+    tcase_add_test(tcase, a_forked_child_does_not_confuse_the_caller);
     tcase_add_test(tcase, without_a_time_out_it_waits_for_ever);
     tcase_add_test(tcase, a_listener_that_hangs_up_is_lost);
     tcase_add_test(tcase, a_listener_that_is_no_pool_is_called_so);

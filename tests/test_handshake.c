@@ -614,6 +614,16 @@ START_TEST(a_wrong_length_is_refused_before_a_byte_of_it_is_read)
 }
 END_TEST
 
+START_TEST(no_length_fits_a_type_that_does_not_exist)
+{
+    for (unsigned type = 0; type < 256; type++) {
+        if ((type < XFER_GREETING_GREET) || (type > XFER_GREETING_REFUSE)) {
+            ck_assert(!xfer_greeting_length_fits((uint8_t)type, 32));
+        }
+    }
+}
+END_TEST
+
 START_TEST(a_caller_refuses_wrong_lengths_too)
 {
     static const struct {
@@ -815,6 +825,54 @@ START_TEST(each_signature_that_fails_ends_the_greeting)
 }
 END_TEST
 
+START_TEST(a_peer_that_is_gone_is_lost_without_a_signal)
+{
+    begin();
+    shutdown(caller.our_fd, SHUT_RDWR);
+    progress(&caller);
+    assert_reason(&caller, UCXPOOL_ERR_PEER_LOST, "Broken pipe");
+    end();
+}
+END_TEST
+
+/* What docs/protocol.md says is signed, put together by hand. */
+START_TEST(the_proofs_are_as_documented)
+{
+    static const uint8_t middle[] = {XFER_GREETING_VERSION, 0, 1, 1};
+    xfer_greeting_side_t sides[2] = {
+        {.flags = 1, .blob = "abc", .blob_length = 3},
+        {.flags = 1, .blob = "de", .blob_length = 2},
+    };
+    uint8_t bytes[128];
+    uint8_t expected[XFER_MAC_SIZE];
+    uint8_t mac[XFER_MAC_SIZE];
+    size_t  length = 15 + sizeof(middle) + (2 * XFER_NONCE_SIZE) + 4 + 3;
+
+    memset(sides[0].nonce, 0x11, XFER_NONCE_SIZE);
+    memset(sides[1].nonce, 0x22, XFER_NONCE_SIZE);
+    memcpy(bytes, "ucxpool caller", 15);
+    memcpy(bytes + 15, middle, sizeof(middle));
+    memset(bytes + 19, 0x11, XFER_NONCE_SIZE);
+    memset(bytes + 51, 0x22, XFER_NONCE_SIZE);
+    memcpy(bytes + 83, "\3\0\0\0abc\2\0\0\0de", 13);
+
+    ck_assert_int_eq(xfer_secret_sign(secret, bytes, length, expected),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(xfer_greeting_prove(XFER_GREETING_CALLER_PROOF, secret,
+                                         &sides[0], &sides[1], mac),
+                     UCXPOOL_OK);
+    ck_assert_mem_eq(mac, expected, sizeof(mac));
+
+    memcpy(bytes, "ucxpool listen", 15);
+    ck_assert_int_eq(xfer_secret_sign(secret, bytes, length + 6, expected),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(xfer_greeting_prove(XFER_GREETING_ANSWER_PROOF, secret,
+                                         &sides[0], &sides[1], mac),
+                     UCXPOOL_OK);
+    ck_assert_mem_eq(mac, expected, sizeof(mac));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_add_test(tcase, both_prove_the_secret_and_learn_the_others_blob);
@@ -844,6 +902,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_peer_that_hangs_up_at_any_byte_is_lost);
     tcase_add_test(tcase,
                    a_wrong_length_is_refused_before_a_byte_of_it_is_read);
+    tcase_add_test(tcase, no_length_fits_a_type_that_does_not_exist);
     tcase_add_test(tcase, a_caller_refuses_wrong_lengths_too);
     tcase_add_test(tcase, a_message_out_of_turn_is_refused);
     tcase_add_test(tcase, a_replayed_proof_is_wrong);
@@ -852,6 +911,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, without_random_numbers_nothing_begins);
     tcase_add_test(tcase, a_failing_send_or_recv_ends_the_side_that_made_it);
     tcase_add_test(tcase, an_interrupted_or_unready_call_is_made_again);
+    tcase_add_test(tcase, a_peer_that_is_gone_is_lost_without_a_signal);
+    tcase_add_test(tcase, the_proofs_are_as_documented);
     tcase_add_test(tcase, each_signature_that_fails_ends_the_greeting);
 }
 

@@ -210,8 +210,8 @@ uint16_t xfer_address_port(const xfer_address_t *address)
 void xfer_address_format(const xfer_address_t *address,
                          char                  name_p[XFER_ADDRESS_NAME_SIZE])
 {
-    unsigned port = xfer_address_port(address);
-    char     host[INET6_ADDRSTRLEN];
+    unsigned port                   = xfer_address_port(address);
+    char     host[INET6_ADDRSTRLEN] = "?";
     uint32_t ipv4;
 
     if (as_ipv4(address, &ipv4)) {
@@ -219,9 +219,6 @@ void xfer_address_format(const xfer_address_t *address,
                  (ipv4 >> 16) & 255, (ipv4 >> 8) & 255, ipv4 & 255, port);
         return;
     }
-    if (inet_ntop(AF_INET6, &address->ipv6.sin6_addr, host, sizeof(host)) ==
-        NULL) {
-        snprintf(host, sizeof(host), "?");
-    }
+    (void)inet_ntop(AF_INET6, &address->ipv6.sin6_addr, host, sizeof(host));
     snprintf(name_p, XFER_ADDRESS_NAME_SIZE, "[%s]:%u", host, port);
 }
