@@ -146,7 +146,9 @@ static bool expect_runs(ucxpool_message_t *message)
                           num_runs, channel->pool->config.max_segments);
         return false;
     }
-    message->runs = xfer_alloc(channel->pool, num_runs * sizeof(pack_run_t));
+    /* Zeroed: runs that never come have the count 0, which is refused. */
+    channel->pool->stats.allocations++;
+    message->runs = calloc(num_runs, sizeof(pack_run_t));
     if (message->runs == NULL) {
         xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a list of %zu lengths", num_runs);

@@ -54,6 +54,9 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
         size = message->desc.metadata_size;
         if (!(message->desc.flags & PROTO_DESC_RUNS)) {
             size += (uint64_t)message->desc.num_runs * sizeof(pack_run_t);
+        } else if (message->desc.num_runs == 0) {
+            /* What completes the descriptor would never come. */
+            return false;
         }
         return (data_size <= PROTO_DATA_MAX) &&
                ((message->desc.flags & PROTO_DESC_EAGER) ? size <= data_size

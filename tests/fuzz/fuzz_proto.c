@@ -1,0 +1,151 @@
+/*
+ * Fuzz target: one message of a peer, through the only reader of them.
+ *
+ *     0   1   bytes of the fixed part
+ *     1       the fixed part, then the variable part
+ *
+ * What the parser lets pass must be safe to use as the rest of the library
+ * uses it.
+ */
+#include "base/log.h"
+#include "base/math.h"
+#include "pack/plan.h"
+#include "xfer/proto.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TEXT 64
+
+/* assert() that does not depend on NDEBUG. */
+#define CHECK(_condition) \
+    do { \
+        if (!(_condition)) { \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
+            abort(); \
+        } \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A copy of exactly that size, so that a byte read behind it is seen. */
+static uint8_t *copy_of(const uint8_t *data, size_t size)
+{
+    uint8_t *copy = malloc(size != 0 ? size : 1);
+
+    if (size != 0) {
+        memcpy(copy, data, size);
+    }
+    return copy;
+}
+
+static void check_text(const uint8_t *data, size_t size)
+{
+    char text[MAX_TEXT];
+
+    proto_copy_text(text, sizeof(text), data, size);
+    CHECK(strlen(text) <= size);
+    for (const char *c = text; *c != '\0'; c++) {
+        CHECK((*c >= ' ') && (*c <= '~'));
+    }
+}
+
+/* The bytes of an eager message lie behind its runs and metadata. */
+static void check_eager(const proto_desc_t *desc, const pack_run_t *runs,
+                        const pack_totals_t *totals, const uint8_t *stream)
+{
+    const size_t      size    = (size_t)totals->payload_size;
+    char             *target  = malloc(size + 1);
+    ucxpool_segment_t segment = {target, size};
+    pack_plan_t       plan;
+    unsigned          sum = 0;
+
+    CHECK(totals->stream_size <= PROTO_DATA_MAX);
+    pack_plan_init(&plan, runs, desc->num_runs, totals, &segment, 1);
+    pack_scatter(&plan, 0, totals->stream_size, stream);
+    for (size_t i = 0; i < size; i++) {
+        sum += (unsigned char)target[i];
+    }
+    CHECK(sum <= 255 * size);
+    free(target);
+}
+
+static void check_desc(const proto_desc_t *desc, const uint8_t *data,
+                       size_t size)
+{
+    const size_t  runs_size = desc->num_runs * sizeof(pack_run_t);
+    pack_run_t   *runs;
+    pack_totals_t totals;
+
+    if (desc->flags & PROTO_DESC_RUNS) {
+        /* They come later, or never. */
+        CHECK((size <= PROTO_DATA_MAX) && (desc->num_runs > 0));
+        return;
+    }
+    CHECK(runs_size + desc->metadata_size <= size);
+    runs = (pack_run_t *)copy_of(data, runs_size);
+    if (proto_check_desc(desc, runs, size - runs_size, &totals) == UCXPOOL_OK) {
+        CHECK(totals.payload_size == desc->payload_size);
+        CHECK(totals.payload_size <= PROTO_SIZE_MAX);
+        if (desc->flags & PROTO_DESC_EAGER) {
+            check_eager(desc, runs, &totals,
+                        data + runs_size + desc->metadata_size);
+        } else {
+            CHECK(size == runs_size + desc->metadata_size);
+        }
+    }
+    free(runs);
+}
+
+static void check_message(const proto_fixed_t *message, const uint8_t *data,
+                          size_t size)
+{
+    switch (message->head.type) {
+    case PROTO_HELLO:
+        CHECK(message->hello.num_files <= PROTO_FILES_MAX);
+        CHECK(size == message->hello.num_files * sizeof(mem_share_file_t));
+        break;
+    case PROTO_READY:
+    case PROTO_DONE:
+        CHECK(size <= PROTO_TEXT_MAX);
+        check_text(data, size);
+        break;
+    case PROTO_DESC:
+        check_desc(&message->desc, data, size);
+        break;
+    case PROTO_RUNS:
+        CHECK(size == message->runs.num_runs * sizeof(pack_run_t));
+        break;
+    case PROTO_DATA:
+        break;
+    default:
+        CHECK(size == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    proto_fixed_t message;
+    size_t        fixed_size;
+    uint8_t      *fixed, *variable;
+
+    base_log_set_level(BASE_LOG_NONE);
+    if (size == 0) {
+        return 0;
+    }
+    fixed_size = base_min((size_t)data[0], size - 1);
+    data++;
+    size -= 1 + fixed_size;
+    fixed    = copy_of(data, fixed_size);
+    variable = copy_of(data + fixed_size, size);
+    if (proto_parse(fixed, fixed_size, size, &message) == UCXPOOL_OK) {
+        CHECK(message.head.version == PROTO_VERSION);
+        CHECK(fixed_size == proto_fixed_size(message.head.type));
+        CHECK(memcmp(&message, fixed, fixed_size) == 0);
+        check_message(&message, variable, size);
+    }
+    free(fixed);
+    free(variable);
+    return 0;
+}

@@ -1,0 +1,194 @@
+/*
+ * Fuzz target: the page that a peer on the same host lets us read, and may
+ * write to while we do. A script: each step begins with a byte that tells what
+ * the peer does.
+ */
+#include "base/log.h"
+#include "base/math.h"
+#include "xfer/ring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum step {
+    STEP_ENTRY, /* write an entry at its head: sizes, then bytes */
+    STEP_SKIP,  /* skip to the ring's start */
+    STEP_HEAD,  /* move its head by 16 times a signed 16-bit number */
+    STEP_ODD,   /* move its head by one byte */
+    STEP_TAIL,  /* say how far it has read: a 16-bit number less than written */
+    STEP_SLEEP, /* set its count of sleeps */
+    STEP_WORD,  /* write 4 bytes anywhere: a 16-bit place, times 4 */
+    NUM_STEPS
+} step_t;
+
+typedef struct script {
+    const uint8_t *data;
+    size_t         size;
+} script_t;
+
+/* assert() that does not depend on NDEBUG. */
+#define CHECK(_condition) \
+    do { \
+        if (!(_condition)) { \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
+            abort(); \
+        } \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static xfer_ring_page_t *theirs;
+
+static uint32_t take(script_t *script, size_t size)
+{
+    uint32_t value = 0;
+
+    size = base_min(size, script->size);
+    memcpy(&value, script->data, size);
+    script->data += size;
+    script->size -= size;
+    return value;
+}
+
+/* The entry may say one thing and hold another; it stays in the ring. */
+static void write_entry(script_t *script)
+{
+    uint64_t at       = theirs->head % XFER_RING_SIZE;
+    uint32_t sizes[4] = {take(script, 2), take(script, 2), 0, 0};
+    size_t   length   = base_min(script->size, (size_t)sizes[0] + sizes[1]);
+
+    at &= ~(uint64_t)15;
+    memcpy(theirs->entries + at, sizes, sizeof(sizes));
+    at += sizeof(sizes);
+    length = base_min(length, XFER_RING_SIZE - at);
+    memcpy(theirs->entries + at, script->data, length);
+    script->data += length;
+    script->size -= length;
+    theirs->head += base_align_up(sizeof(sizes) + (uint64_t)sizes[0] + sizes[1],
+                                  (uint64_t)16);
+}
+
+static void take_step(script_t *script, const xfer_ring_t *ring)
+{
+    uint64_t at = theirs->head % XFER_RING_SIZE & ~(uint64_t)15;
+    uint32_t place;
+
+    switch ((step_t)(take(script, 1) % NUM_STEPS)) {
+    case STEP_ENTRY:
+        write_entry(script);
+        break;
+    case STEP_SKIP:
+        memset(theirs->entries + at, 0xff, 4);
+        theirs->head += XFER_RING_SIZE - at;
+        break;
+    case STEP_HEAD:
+        theirs->head += (uint64_t)(int16_t)take(script, 2) * 16;
+        break;
+    case STEP_ODD:
+        theirs->head++;
+        break;
+    case STEP_TAIL:
+        theirs->tail = ring->head - take(script, 2);
+        break;
+    case STEP_SLEEP:
+        theirs->sleeping = take(script, 4);
+        break;
+    default:
+        place = take(script, 2) * 4 % XFER_RING_SIZE;
+        memset(theirs->entries + place, (int)take(script, 1), 4);
+    }
+}
+
+/* Read what is there, as the inbox does. False: the peer is found out. */
+static bool read_entries(xfer_ring_t *ring)
+{
+    const uint8_t    *begin = theirs->entries;
+    const uint8_t    *end   = theirs->entries + XFER_RING_SIZE;
+    xfer_ring_entry_t entry;
+    proto_fixed_t     message;
+    ucxpool_status_t  status;
+
+    for (size_t i = 0; i < XFER_RING_SIZE / 16 + 1; i++) {
+        status = xfer_ring_peek(ring, &entry);
+        if (status == UCXPOOL_INPROGRESS) {
+            return true;
+        }
+        if (status != UCXPOOL_OK) {
+            CHECK(status == UCXPOOL_ERR_PROTOCOL);
+            return false;
+        }
+        CHECK(((const uint8_t *)entry.fixed >= begin) &&
+              ((const uint8_t *)entry.fixed + entry.fixed_size <= end));
+        CHECK(((const uint8_t *)entry.data >= begin) &&
+              ((const uint8_t *)entry.data + entry.data_size <= end));
+        CHECK(entry.data_size <= PROTO_DATA_MAX);
+        if (proto_parse(entry.fixed, entry.fixed_size, entry.data_size,
+                        &message) != UCXPOOL_OK) {
+            return false;
+        }
+        xfer_ring_consume(ring);
+    }
+    /* The peer does not write meanwhile, so there is an end. */
+    CHECK(!xfer_ring_has_input(ring));
+    return true;
+}
+
+/* Whatever the peer says, our own entries stay within our own ring. */
+static void write_answer(xfer_ring_t *ring, size_t data_size)
+{
+    const uint8_t *begin = ring->mine->entries;
+    const uint8_t *end   = ring->mine->entries + XFER_RING_SIZE;
+    void          *fixed, *bytes;
+
+    if (!xfer_ring_reserve(ring, sizeof(proto_head_t), data_size, &fixed,
+                           &bytes)) {
+        return;
+    }
+    CHECK(((uint8_t *)fixed >= begin) && ((uint8_t *)bytes >= begin));
+    CHECK((uint8_t *)bytes + data_size <= end);
+    memset(fixed, 0, sizeof(proto_head_t));
+    memset(bytes, 1, data_size);
+    xfer_ring_commit(ring);
+    (void)xfer_ring_must_knock(ring);
+}
+
+/* A ring of ours without shared memory; nothing of it is unmapped. */
+static void init(xfer_ring_t *ring)
+{
+    static xfer_ring_page_t *mine;
+
+    if (mine == NULL) {
+        mine   = aligned_alloc(4096, sizeof(*mine));
+        theirs = aligned_alloc(4096, sizeof(*theirs));
+        CHECK((mine != NULL) && (theirs != NULL));
+        memset(mine, 0, sizeof(*mine));
+        memset(theirs, 0, sizeof(*theirs));
+    }
+    memset(ring, 0, sizeof(*ring));
+    ring->mine       = mine;
+    ring->fd         = -1;
+    theirs->head     = 0;
+    theirs->tail     = 0;
+    theirs->sleeping = 0;
+    memset(theirs->entries, 0, 4096);
+    xfer_ring_attach(ring, theirs);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    script_t    script = {data, size};
+    xfer_ring_t ring;
+
+    base_log_set_level(BASE_LOG_NONE);
+    init(&ring);
+    while (script.size > 0) {
+        take_step(&script, &ring);
+        if (!read_entries(&ring)) {
+            break;
+        }
+        write_answer(&ring, script.size % PROTO_DATA_MAX);
+        (void)xfer_ring_is_revoked(&ring, script.size);
+    }
+    return 0;
+}

@@ -1,0 +1,169 @@
+/* The reader of a peer's messages. */
+#include "xfer/proto.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static proto_fixed_t fixed, parsed;
+
+static void begin(unsigned type)
+{
+    memset(&fixed, 0, sizeof(fixed));
+    fixed.head.type    = (uint8_t)type;
+    fixed.head.version = PROTO_VERSION;
+}
+
+static ucxpool_status_t parse(size_t data_size)
+{
+    return proto_parse(&fixed, proto_fixed_size(fixed.head.type), data_size,
+                       &parsed);
+}
+
+START_TEST(each_type_has_one_size)
+{
+    for (unsigned type = PROTO_HELLO; type < PROTO_LAST; type++) {
+        size_t size = proto_fixed_size(type);
+
+        ck_assert_uint_ge(size, sizeof(proto_head_t));
+        begin(type);
+        ck_assert_int_eq(UCXPOOL_OK, parse(0));
+        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                         proto_parse(&fixed, size - 1, 0, &parsed));
+        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                         proto_parse(&fixed, size + 1, 0, &parsed));
+    }
+}
+END_TEST
+
+START_TEST(types_that_do_not_exist_are_refused)
+{
+    ck_assert_uint_eq(0, proto_fixed_size(0));
+    for (unsigned type = PROTO_LAST; type < 256; type++) {
+        ck_assert_uint_eq(0, proto_fixed_size(type));
+        begin(type);
+        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                         proto_parse(&fixed, sizeof(proto_head_t), 0, &parsed));
+    }
+}
+END_TEST
+
+START_TEST(another_version_is_refused_by_number)
+{
+    begin(PROTO_BYE);
+    fixed.head.version = 77;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "77"));
+}
+END_TEST
+
+START_TEST(a_hello_has_as_many_files_as_it_says)
+{
+    begin(PROTO_HELLO);
+    fixed.hello.num_files = 3;
+    ck_assert_int_eq(UCXPOOL_OK, parse(3 * sizeof(mem_share_file_t)));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(mem_share_file_t)));
+    fixed.hello.num_files = PROTO_FILES_MAX + 1;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                     parse(fixed.hello.num_files * sizeof(mem_share_file_t)));
+    fixed.hello.num_files = UINT32_MAX;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+}
+END_TEST
+
+START_TEST(texts_have_an_end)
+{
+    begin(PROTO_DONE);
+    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_TEXT_MAX + 1));
+}
+END_TEST
+
+START_TEST(a_descriptor_has_its_runs_and_metadata)
+{
+    begin(PROTO_DESC);
+    fixed.desc.num_runs      = 2;
+    fixed.desc.metadata_size = 5;
+    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(pack_run_t) + 5));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(pack_run_t) + 4));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(pack_run_t) + 6));
+    fixed.desc.flags = PROTO_DESC_EAGER;
+    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(pack_run_t) + 6));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(pack_run_t) + 4));
+    fixed.desc.num_runs = UINT32_MAX;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(5));
+}
+END_TEST
+
+START_TEST(runs_that_follow_are_some)
+{
+    begin(PROTO_DESC);
+    fixed.desc.flags    = PROTO_DESC_RUNS;
+    fixed.desc.num_runs = 1;
+    ck_assert_int_eq(UCXPOOL_OK, parse(0));
+    fixed.desc.num_runs = 0;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+}
+END_TEST
+
+START_TEST(a_descriptor_adds_up)
+{
+    const pack_run_t runs[] = {{100, 1}, {3, 1}};
+    pack_totals_t    totals;
+
+    begin(PROTO_DESC);
+    fixed.desc.num_runs      = 2;
+    fixed.desc.metadata_size = 5;
+    fixed.desc.payload_size  = 103;
+    ck_assert_int_eq(UCXPOOL_OK,
+                     proto_check_desc(&fixed.desc, runs, 5, &totals));
+    ck_assert_uint_eq(115, totals.stream_size);
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                     proto_check_desc(&fixed.desc, runs, 6, &totals));
+    fixed.desc.flags = PROTO_DESC_EAGER;
+    ck_assert_int_eq(UCXPOOL_OK,
+                     proto_check_desc(&fixed.desc, runs, 5 + 115, &totals));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                     proto_check_desc(&fixed.desc, runs, 5 + 103, &totals));
+    fixed.desc.payload_size = 104;
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                     proto_check_desc(&fixed.desc, runs, 5 + 115, &totals));
+}
+END_TEST
+
+START_TEST(a_peers_text_is_made_printable)
+{
+    char text[8];
+
+    proto_copy_text(text, sizeof(text), "a\x01\xff\x7f~", 5);
+    ck_assert_str_eq("a???~", text);
+    proto_copy_text(text, sizeof(text), "0123456789", 10);
+    ck_assert_str_eq("0123456", text);
+    proto_copy_text(text, sizeof(text), NULL, 0);
+    ck_assert_str_eq("", text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("proto");
+    TCase   *tcase = tcase_create("proto");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, each_type_has_one_size);
+    tcase_add_test(tcase, types_that_do_not_exist_are_refused);
+    tcase_add_test(tcase, another_version_is_refused_by_number);
+    tcase_add_test(tcase, a_hello_has_as_many_files_as_it_says);
+    tcase_add_test(tcase, texts_have_an_end);
+    tcase_add_test(tcase, a_descriptor_has_its_runs_and_metadata);
+    tcase_add_test(tcase, runs_that_follow_are_some);
+    tcase_add_test(tcase, a_descriptor_adds_up);
+    tcase_add_test(tcase, a_peers_text_is_made_printable);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
