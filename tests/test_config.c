@@ -213,7 +213,7 @@ START_TEST(values_are_printed_one_a_line)
     }
     ck_assert_uint_eq(num, BASE_NUM_KEYS);
     ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_BLOCK_SIZE=4m\n"));
-    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SPIN=20us\n"));
+    ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SPIN=200us\n"));
     ck_assert_ptr_nonnull(strstr(text, "UCXPOOL_SECRET_FILE=\n"));
     free(text);
 }

@@ -35,7 +35,7 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert_uint_eq(values->am_id, 100);
     ck_assert_uint_eq(values->request_timeout_ns, UCXPOOL_FOREVER);
     ck_assert_uint_eq(values->close_timeout_ns, 2 * SEC);
-    ck_assert_uint_eq(values->spin_ns, 20000);
+    ck_assert_uint_eq(values->spin_ns, 200000);
     ck_assert_str_eq(values->secret_file, "");
     ck_assert(!values->listen_without_secret);
     ck_assert_uint_eq(values->max_half_open, 64);

@@ -61,7 +61,7 @@ typedef struct base_config {
     unsigned        am_id;         /* AM_ID: 100; this and the next are used  */
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf               */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s                  */
-    uint64_t        spin_ns;            /* SPIN: 20us, polling before sleep   */
+    uint64_t        spin_ns;            /* SPIN: 200us, polling before sleep */
 
     /* peers */
     char     secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty               */

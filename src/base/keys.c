@@ -106,7 +106,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     TIME("CLOSE_TIMEOUT", close_timeout_ns, "2s", BASE_KEY_INF, 0,
          BASE_KEY_NO_MAX,
          "Longest time that ucxpool_destroy() waits for peers."),
-    TIME("SPIN", spin_ns, "20us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
+    TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Time that a waiting call polls before it sleeps. inf never sleeps."),
 
     PATH("SECRET_FILE", secret_file, "",

@@ -13,6 +13,9 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
+/* How long a waiting call polls without offering its processor to others. */
+#define PURE_SPIN_NS UINT64_C(2000)
+
 static bool has_work(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
@@ -172,38 +175,47 @@ static bool has_ended(const ucxpool_request_t *request)
            (ucxpool_request_test(request) != UCXPOOL_INPROGRESS);
 }
 
+/*
+ * Nothing has moved since `idle_since`: poll on, or sleep. Polling makes an
+ * answer quick; but who could give it may need this very processor, so it is
+ * offered after a while.
+ */
+static void be_idle(ucxpool_t *pool, uint64_t idle_since, uint64_t until)
+{
+    uint64_t now = base_clock_now();
+
+    if (now - idle_since < base_min(PURE_SPIN_NS, pool->config.spin_ns)) {
+        return;
+    }
+    if ((now - idle_since < pool->config.spin_ns) || (pool->worker_fd < 0)) {
+        sched_yield();
+    } else if (ucxpool_arm(pool) == UCXPOOL_OK) {
+        sleep_until(pool, until);
+    }
+}
+
 ucxpool_status_t xfer_wait(ucxpool_t *pool, const ucxpool_request_t *request,
                            uint64_t until)
 {
-    uint64_t spin_until = base_clock_deadline(pool->config.spin_ns);
-    uint64_t now;
+    uint64_t idle_since = 0;
 
     for (;;) {
-        if (ucxpool_progress(pool) != 0) {
-            if ((request == NULL) || has_ended(request)) {
-                return UCXPOOL_OK;
-            }
-            spin_until = 0;
-            continue;
-        }
-        if (has_ended(request)) {
+        unsigned count = ucxpool_progress(pool);
+
+        if (has_ended(request) || ((count != 0) && (request == NULL))) {
             return UCXPOOL_OK;
         }
-        now = base_clock_now();
-        if (now >= until) {
-            return UCXPOOL_ERR_TIMED_OUT;
-        }
-        if (spin_until == 0) {
-            spin_until = now + pool->config.spin_ns;
-        }
-        if (now < spin_until) {
+        if (count != 0) {
+            idle_since = 0;
             continue;
         }
-        if (pool->worker_fd < 0) {
-            sched_yield();
-        } else if (ucxpool_arm(pool) == UCXPOOL_OK) {
-            sleep_until(pool, until);
+        if (idle_since == 0) {
+            idle_since = base_clock_now();
         }
+        if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
+            return UCXPOOL_ERR_TIMED_OUT;
+        }
+        be_idle(pool, idle_since, until);
     }
 }
 
