@@ -10,7 +10,7 @@
 /* Records are seldom shorter; where they are, the columns fill first. */
 #define BATCH_RECORD_SIZE 32u
 #define BATCH_CHUNK_MIN   512u
-#define BATCH_CHUNK_MAX   (64u * 1024)
+#define BATCH_CHUNK_MAX   (128u * 1024)
 
 _Static_assert(sizeof(batch_entry_t) == 16, "it is a wire format");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

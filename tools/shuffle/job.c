@@ -5,8 +5,9 @@
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
 
-/* A batch that fits the processor's cache is copied twice as fast. */
-#define JOB_BATCH_SIZE MIB
+/* Larger, and a batch leaves the processor's cache before it is received;
+ * smaller, and the control messages cost more than the copies. */
+#define JOB_BATCH_SIZE (2 * MIB)
 /* With many partitions, what goes to a file at a time should not be tiny. */
 #define JOB_BATCH_SLOT (16 * KIB)
 /* Of all batches of a worker. */

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a transfer needs for itself, and the smallest pool. */
+#define POOL_BLOCK_SIZE ((size_t)1024 * 1024)
+/* The largest region that the library chooses by itself. */
+#define POOL_REGION_SIZE ((size_t)64 * 1024 * 1024)
+/* What a transfer needs for itself. */
 #define POOL_TRANSFER_SIZE ((size_t)16 * 1024 * 1024)
 
 static int pool_config_read(ucxpool_config_t **config_p)
@@ -42,18 +45,31 @@ static int pool_config_default(ucxpool_config_t *config, const char *key,
     return 0;
 }
 
+/* Half of the blocks are for the caller. A pool of several regions is made of
+ * whole ones. */
+static size_t pool_comm_size(size_t memory_size)
+{
+    size_t size = 2 * memory_size + POOL_TRANSFER_SIZE + 2 * POOL_BLOCK_SIZE;
+    size_t unit = size > POOL_REGION_SIZE ? POOL_REGION_SIZE : POOL_BLOCK_SIZE;
+
+    return (size + unit - 1) / unit * unit;
+}
+
 static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
 {
-    char size[32];
+    char comm_size[32];
 
-    /* Half of the blocks are for the caller; whole blocks of 1 MiB. */
-    snprintf(size, sizeof(size), "%zum",
-             (2 * memory_size + POOL_TRANSFER_SIZE) / (1024 * 1024) + 2);
+    snprintf(comm_size, sizeof(comm_size), "%zu", pool_comm_size(memory_size));
     if (getenv("UCXPOOL_BLOCK_SIZE") == NULL) {
         if ((pool_config_default(config, "BLOCK_SIZE", "1m") != 0) ||
-            (pool_config_default(config, "COMM_SIZE", size) != 0)) {
+            (pool_config_default(config, "COMM_SIZE", comm_size) != 0)) {
             return -1;
         }
+    }
+    /* With many partitions the columns are short: packing them costs less than
+     * an operation for each. */
+    if (pool_config_default(config, "INPLACE_MIN", "64k") != 0) {
+        return -1;
     }
     /* What fails is said once, by the main process. */
     if (pool_config_default(config, "LOG_LEVEL", "error") != 0) {
