@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "xfer/control.h"
+#include "xfer/wire.h"
 
 static void ep_flushed(void *request, ucs_status_t status, void *arg)
 {
@@ -14,7 +15,15 @@ static void ep_flushed(void *request, ucs_status_t status, void *arg)
     xfer_channel_put(channel);
 }
 
-/* Let UCX hand over what it holds, before the endpoint is closed by force. */
+/* UCX's flush waits for the peer to make progress, which may be busy with
+ * something else; what we said is with the system long before. */
+#define FLUSH_NS UINT64_C(50000000)
+
+/*
+ * Let UCX hand over what it holds, before the endpoint is closed by force. On
+ * the `map` wire BYE stands in the ring, where the peer finds it whenever it
+ * looks.
+ */
 static void flush_ep(ucxpool_channel_t *channel)
 {
     ucp_request_param_t param = {
@@ -26,9 +35,11 @@ static void flush_ep(ucxpool_channel_t *channel)
     ucs_status_ptr_t result;
 
     channel->flushed = true;
-    if (channel->ep == NULL) {
+    if ((channel->ep == NULL) || (channel->wire == &xfer_wire_map)) {
         return;
     }
+    channel->close_deadline = base_min(channel->close_deadline,
+                                       base_clock_deadline(FLUSH_NS));
     xfer_channel_get(channel);
     result = ucp_ep_flush_nbx(channel->ep, &param);
     if (UCS_PTR_IS_PTR(result)) {

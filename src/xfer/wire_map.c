@@ -7,8 +7,9 @@
 #include "xfer/recv.h"
 #include "xfer/wire.h"
 
-/* What stays in the processor's cache between the two copies. */
-#define FRAG_SIZE (256u * 1024u)
+/* What is in flight (DEPTH of them) stays in the cache of one processor between
+ * the two copies. */
+#define FRAG_SIZE (128u * 1024u)
 
 static uint64_t map_frag_size(const ucxpool_channel_t *channel)
 {
