@@ -21,10 +21,13 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
       UCX_CFLAGS="-isystem $ucx_dir/include"
       # In LIBS, by their paths and hidden from libtool, which would else use
       # the .la files beside them (those of PyPI's wheel name folders of another
-      # machine), or the system's UCX, or drop the run path.
+      # machine), or the system's UCX, or drop the run path. libtool puts them
+      # before the archives that need them, so they must not be dropped for not
+      # being needed yet.
       UCX_LIBS=
       LIBS="$LIBS -Wl,-rpath,$ucx_dir/lib"
-      LIBS="$LIBS -Wl,$ucx_dir/lib/libucp.so -Wl,$ucx_dir/lib/libucs.so"
+      LIBS="$LIBS -Wl,--push-state,--no-as-needed"
+      LIBS="$LIBS,$ucx_dir/lib/libucp.so,$ucx_dir/lib/libucs.so,--pop-state"
       AC_SUBST([UCX_CFLAGS])
       AC_SUBST([UCX_LIBS])])
   AC_SUBST([UCX_DIR], [${ucx_dir:-/}])
