@@ -147,28 +147,22 @@ static int child_stay(child_t *child)
     child_say(child, BOARD_DONE);
     for (;;) {
         word = child_hear(child, child->exchange != NULL ? MSG_DONTWAIT : 0);
-        if (word != 0) {
-            return word == BOARD_LEAVE ? 0 : -1;
+        if (word == BOARD_LEAVE) {
+            return 0;
         }
-        if (child_stop) {
-            return -1;
+        if (child_stop || (word != 0)) {
+            child->told_to_end = true;
+            return complain("worker %u was told to end", child->params.index);
         }
         exchange_wait(child->exchange, CHILD_WAIT_MS);
         exchange_progress(child->exchange);
     }
 }
 
-/* Nobody else may be left to do it. */
-static void child_discard(const child_t *child)
-{
-    output_set_t set = job_partitions(child->params.job, child->params.index);
-
-    output_discard(&child->params.job->folder, &set);
-}
-
 static void child_fail(child_t *child)
 {
     board_place_t *place = child->place;
+    output_set_t   set = job_partitions(child->params.job, child->params.index);
 
     place->is_consequence =
         child->told_to_end ||
@@ -179,7 +173,8 @@ static void child_fail(child_t *child)
         place->is_consequence = false;
         strcpy(place->complaint, complaint_text());
     }
-    child_discard(child);
+    /* The main process does it too, unless it is not there any more. */
+    output_discard(&child->params.job->folder, &set);
     child_say(child, BOARD_FAILED);
 }
 
@@ -194,11 +189,9 @@ int child_main(const child_params_t *params)
     if (params->job->num_workers > 1) {
         result = child_meet(&child, &shape);
     }
-    if ((result != 0) || (child_work(&child) != 0)) {
+    if ((result != 0) || (child_work(&child) != 0) ||
+        (child_stay(&child) != 0)) {
         child_fail(&child);
-        result = -1;
-    } else if (child_stay(&child) != 0) {
-        child_discard(&child);
         result = -1;
     }
     exchange_destroy(child.exchange);

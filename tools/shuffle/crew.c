@@ -136,14 +136,26 @@ char crew_hear(crew_t *crew, unsigned index)
     return 0;
 }
 
+/* Ended without a word: by a signal, or by an exit that is not ours. */
+static bool crew_is_dead(const crew_t *crew, unsigned index)
+{
+    const crew_member_t *member = &crew->members[index];
+
+    return (member->pid != 0) && !member->was_killed && !member->has_failed &&
+           (member->status != 0);
+}
+
 static int crew_complain_dead(const crew_t *crew, unsigned index)
 {
-    const crew_member_t *member        = &crew->members[index];
-    int                  signal_number = WTERMSIG(member->status);
+    const crew_member_t *member = &crew->members[index];
 
-    return complain("worker %u (process %ld) was killed by signal %d (%s)",
-                    index, (long)member->pid, signal_number,
-                    strsignal(signal_number));
+    if (WIFSIGNALED(member->status)) {
+        return complain("worker %u (process %ld) was killed by signal %d (%s)",
+                        index, (long)member->pid, WTERMSIG(member->status),
+                        strsignal(WTERMSIG(member->status)));
+    }
+    return complain("worker %u (process %ld) ended early, with exit status %d",
+                    index, (long)member->pid, WEXITSTATUS(member->status));
 }
 
 int crew_complain(const crew_t *crew)
@@ -151,8 +163,7 @@ int crew_complain(const crew_t *crew)
     unsigned num_workers = crew->job->num_workers;
 
     for (unsigned i = 0; i < num_workers; i++) {
-        if ((crew->members[i].pid != 0) && !crew->members[i].was_killed &&
-            WIFSIGNALED(crew->members[i].status)) {
+        if (crew_is_dead(crew, i)) {
             return crew_complain_dead(crew, i);
         }
     }
@@ -162,15 +173,6 @@ int crew_complain(const crew_t *crew)
                 (crew->board[i].is_consequence == (consequence != 0))) {
                 return complain("%s", crew->board[i].complaint);
             }
-        }
-    }
-    for (unsigned i = 0; i < num_workers; i++) {
-        if ((crew->members[i].pid != 0) && !crew->members[i].was_killed &&
-            (crew->members[i].status != 0)) {
-            return complain("worker %u (process %ld) ended early, with exit "
-                            "status %d",
-                            i, (long)crew->members[i].pid,
-                            WEXITSTATUS(crew->members[i].status));
         }
     }
     return complain("a worker did not end when it was told to");
