@@ -32,15 +32,21 @@ static ucxpool_status_t fill_files(ucxpool_channel_t *channel,
                                    mem_share_file_t *files)
 {
     const mem_regions_t *regions = &channel->pool->regions;
+    mem_share_file_t     file;
     ucxpool_status_t     status;
 
-    for (unsigned i = 0; i < regions->num_regions; i++) {
-        status = mem_share_file_fill(regions->regions[i].fd, &files[i]);
+    for (unsigned i = 0; i <= regions->num_regions; i++) {
+        status = mem_share_file_fill(i < regions->num_regions ?
+                                         regions->regions[i].fd :
+                                         channel->ring.fd,
+                                     &file);
         if (status != UCXPOOL_OK) {
             return status;
         }
+        /* In a message nothing is aligned. */
+        memcpy(&files[i], &file, sizeof(file));
     }
-    return mem_share_file_fill(channel->ring.fd, &files[regions->num_regions]);
+    return UCXPOOL_OK;
 }
 
 static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,

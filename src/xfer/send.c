@@ -93,7 +93,7 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->num_runs      = (uint32_t)request->num_runs;
     desc->metadata_size = (uint32_t)request->metadata_length;
     desc->flags         = flags;
-    if (!(flags & PROTO_DESC_RUNS)) {
+    if (!(flags & PROTO_DESC_RUNS) && (request->num_runs != 0)) {
         memcpy(data, request->runs, runs_size(request));
         data += runs_size(request);
     }
