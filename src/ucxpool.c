@@ -104,6 +104,18 @@ static ucxpool_status_t read_config(ucxpool_t *pool,
     return base_config_check(&pool->config);
 }
 
+static int init_condition(ucxpool_t *pool)
+{
+    pthread_condattr_t attributes;
+    int                error;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&pool->leader_woke, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return error;
+}
+
 static ucxpool_status_t init_lock(ucxpool_t *pool)
 {
     pthread_mutexattr_t attributes;
@@ -113,7 +125,21 @@ static ucxpool_status_t init_lock(ucxpool_t *pool)
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
     error = pthread_mutex_init(&pool->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
-    return (error == 0) ? UCXPOOL_OK : base_error_errno(error, "no lock");
+    if (error != 0) {
+        return base_error_errno(error, "no lock");
+    }
+    error = init_condition(pool);
+    if (error != 0) {
+        pthread_mutex_destroy(&pool->lock);
+        return base_error_errno(error, "no condition variable");
+    }
+    return UCXPOOL_OK;
+}
+
+static void cleanup_lock(ucxpool_t *pool)
+{
+    pthread_cond_destroy(&pool->leader_woke);
+    pthread_mutex_destroy(&pool->lock);
 }
 
 /* The stack of layers, from the bottom; undone from the top on failure. */
@@ -194,13 +220,13 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
     }
     status = init(pool, params);
     if (status != UCXPOOL_OK) {
-        goto err_destroy_lock;
+        goto err_cleanup_lock;
     }
     *pool_p = pool;
     return UCXPOOL_OK;
 
-err_destroy_lock:
-    pthread_mutex_destroy(&pool->lock);
+err_cleanup_lock:
+    cleanup_lock(pool);
 err_free_pool:
     free(pool);
     return status;
@@ -218,7 +244,7 @@ void ucxpool_destroy(ucxpool_t *pool)
     mem_dereg_ucx_regions(&pool->regions, pool->context);
     xfer_pool_cleanup_ucx(pool);
     mem_regions_cleanup(&pool->regions);
-    pthread_mutex_destroy(&pool->lock);
+    cleanup_lock(pool);
     free(pool);
 }
 

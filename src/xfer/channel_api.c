@@ -91,7 +91,7 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
     }
     xfer_lock(pool);
     status = create(pool, params, channel_p);
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
     return status;
 }
 
@@ -118,7 +118,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
         channel->user_ref = true;
         *channel_p        = channel;
     }
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
     return status;
 }
 
@@ -141,6 +141,7 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
 void ucxpool_channel_fail(ucxpool_channel_t *channel)
 {
     xfer_channel_set_ep_failed(channel);
+    xfer_wake(channel->pool);
 }
 
 void ucxpool_channel_close(ucxpool_channel_t *channel)
@@ -153,5 +154,5 @@ void ucxpool_channel_close(ucxpool_channel_t *channel)
     pool = channel->pool;
     xfer_lock(pool);
     xfer_channel_close(channel);
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
 }

@@ -93,7 +93,7 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
     }
     xfer_lock(pool);
     status = create(pool, &resolved, listener_p);
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
     return status;
 }
 
@@ -169,7 +169,7 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
     if (status == UCXPOOL_OK) {
         status = admit(listener->pool, &peer, channel_p);
     }
-    xfer_unlock(listener->pool);
+    xfer_unlock_posted(listener->pool);
     return status;
 }
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -27,6 +28,14 @@ void xfer_lock(ucxpool_t *pool)
 void xfer_unlock(ucxpool_t *pool)
 {
     pthread_mutex_unlock(&pool->lock);
+}
+
+void xfer_unlock_posted(ucxpool_t *pool)
+{
+    if (pool->asleep) {
+        xfer_wake(pool);
+    }
+    xfer_unlock(pool);
 }
 
 void *xfer_alloc(ucxpool_t *pool, size_t size)
@@ -168,6 +177,13 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
     return UCXPOOL_OK;
 }
 
+static void cleanup_events(ucxpool_t *pool)
+{
+    close(pool->wake_fd);
+    close(pool->timer_fd);
+    close(pool->epoll_fd);
+}
+
 /* UCX's own descriptor, if its context has one, and ours. */
 static ucxpool_status_t init_events(ucxpool_t *pool)
 {
@@ -183,6 +199,11 @@ static ucxpool_status_t init_events(ucxpool_t *pool)
         status = base_error_errno(errno, "no timer descriptor to be had");
         goto err_close_epoll;
     }
+    pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pool->wake_fd < 0) {
+        status = base_error_errno(errno, "no event descriptor to be had");
+        goto err_close_timer;
+    }
     if (ucp_worker_get_efd(pool->worker, &pool->worker_fd) != UCS_OK) {
         pool->worker_fd = -1;
     } else {
@@ -192,8 +213,13 @@ static ucxpool_status_t init_events(ucxpool_t *pool)
         status = watch(pool, pool->timer_fd);
     }
     if (status == UCXPOOL_OK) {
+        status = watch(pool, pool->wake_fd);
+    }
+    if (status == UCXPOOL_OK) {
         return UCXPOOL_OK;
     }
+    close(pool->wake_fd);
+err_close_timer:
     close(pool->timer_fd);
 err_close_epoll:
     close(pool->epoll_fd);
@@ -215,8 +241,7 @@ ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
     }
     status = xfer_inbox_init(pool);
     if (status != UCXPOOL_OK) {
-        close(pool->timer_fd);
-        close(pool->epoll_fd);
+        cleanup_events(pool);
     }
     return status;
 }
@@ -270,7 +295,9 @@ void xfer_pool_shutdown(ucxpool_t *pool)
             xfer_channel_hurry_all(pool);
         }
     }
+    xfer_lock(pool);
     xfer_call_back(pool);
+    xfer_unlock(pool);
 }
 
 void xfer_pool_cleanup(ucxpool_t *pool)
@@ -282,6 +309,5 @@ void xfer_pool_cleanup(ucxpool_t *pool)
     xfer_wire_ucx_destroy_all(pool);
     xfer_control_destroy_all(pool);
     free(pool->table);
-    close(pool->timer_fd);
-    close(pool->epoll_fd);
+    cleanup_events(pool);
 }

@@ -37,6 +37,10 @@ struct ucxpool {
     base_config_t   config;
     char            name[XFER_NAME_SIZE];
     pthread_mutex_t lock;
+    pthread_cond_t  leader_woke;
+    bool            has_leader; /* a thread sleeps on the descriptors; others
+                                   that wait sleep on leader_woke            */
+    uint64_t        num_wakes;  /* of leaders                                */
 
     mem_regions_t regions;
     block_pool_t *blocks;
@@ -50,8 +54,14 @@ struct ucxpool {
     int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
     int           epoll_fd;
     int           timer_fd;
+    int           wake_fd;
     uint64_t      timer_moment; /* what the timer is set to                  */
-    bool          asleep;       /* the peers were told                       */
+    bool          asleep;       /* armed: the peers were told                */
+    bool          woken;        /* wake_fd is readable; atomic               */
+    bool          many_sleepers; /* several threads have armed the pool      */
+    bool          was_armed;
+    bool          closing;  /* being destroyed: nothing more is posted       */
+    pthread_t     armed_by; /* the last one; valid if was_armed              */
 
     uint8_t id[XFER_ID_SIZE];  /* names the pool                             */
     uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address         */
@@ -104,10 +114,18 @@ void xfer_pool_shutdown(ucxpool_t *pool);
 void xfer_lock(ucxpool_t *pool);
 void xfer_unlock(ucxpool_t *pool);
 
+/* The same after something was posted or changed: who sleeps must see to it. */
+void xfer_unlock_posted(ucxpool_t *pool);
+
+/* Make the event descriptor readable, until the pool is armed again. Needs no
+ * lock. */
+void xfer_wake(ucxpool_t *pool);
+
 /* One round of everything, with the lock held. Calls no callback. */
 unsigned xfer_progress(ucxpool_t *pool);
 
-/* Call the callbacks of what has completed, without the lock. */
+/* Call the callbacks of what has completed. To be called with the lock held,
+ * once; it is released around each callback. */
 unsigned xfer_call_back(ucxpool_t *pool);
 
 /* A heap allocation made by a transfer: counted. */

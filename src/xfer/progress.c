@@ -104,9 +104,8 @@ static unsigned progress_runnable(ucxpool_t *pool)
     while (!base_list_is_empty(&round)) {
         request = base_list_head(&round, ucxpool_request_t, run_link);
         base_list_del(&request->run_link);
-        xfer_send_advance(request);
+        count += xfer_send_advance(request) ? 1 : 0;
         xfer_request_reuse(request);
-        count++;
     }
     return count;
 }
@@ -166,10 +165,6 @@ unsigned xfer_call_back(ucxpool_t *pool)
     ucxpool_request_cb_t callback;
     void                *arg;
 
-    if (base_list_is_empty(&pool->completed)) {
-        return 0;
-    }
-    xfer_lock(pool);
     while (!base_list_is_empty(&pool->completed)) {
         request = base_list_head(&pool->completed, ucxpool_request_t,
                                  done_link);
@@ -183,6 +178,5 @@ unsigned xfer_call_back(ucxpool_t *pool)
         xfer_request_reuse(request);
         count++;
     }
-    xfer_unlock(pool);
     return count;
 }

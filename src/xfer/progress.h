@@ -9,11 +9,17 @@
 /* A round that leaves nothing out; with the lock held. */
 unsigned xfer_progress_all(ucxpool_t *pool);
 
+/* What a thread waits for; is_reached NULL: that anything moves. */
+typedef struct xfer_goal {
+    bool      (*is_reached)(const void *object);
+    const void *object;
+} xfer_goal_t;
+
 /*
- * Progress until the request has ended, or (without one) anything has moved, or
- * the moment `until` has come. The lock is not held.
+ * Progress until the goal is reached, or the moment `until` has come. The lock
+ * is not held.
  */
-ucxpool_status_t xfer_wait(ucxpool_t *pool, const ucxpool_request_t *request,
+ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
                            uint64_t until);
 
 #endif

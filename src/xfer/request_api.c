@@ -44,7 +44,7 @@ void ucxpool_request_cancel(ucxpool_request_t *request)
     } else {
         xfer_recv_stop(request, UCXPOOL_ERR_CANCELED, text);
     }
-    xfer_unlock(request->pool);
+    xfer_unlock_posted(request->pool);
 }
 
 void ucxpool_request_free(ucxpool_request_t *request)
@@ -112,5 +112,5 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
     }
     pool->stats.messages_refused++;
     xfer_message_release(message);
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
 }

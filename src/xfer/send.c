@@ -228,7 +228,8 @@ static const step_t steps[] = {
     [XFER_SEND_FRAGMENTS] = step_fragments, [XFER_SEND_DONE] = step_done,
 };
 
-void xfer_send_advance(ucxpool_request_t *request)
+/* Take the steps that can be taken now. */
+static void take_steps(ucxpool_request_t *request)
 {
     while (!xfer_request_has_ended(request) &&
            xfer_channel_is_live(request->channel)) {
@@ -248,4 +249,16 @@ void xfer_send_advance(ucxpool_request_t *request)
             return;
         }
     }
+}
+
+bool xfer_send_advance(ucxpool_request_t *request)
+{
+    const xfer_send_t *send      = &request->send;
+    xfer_send_step_t   step      = send->step;
+    uint32_t           runs_sent = send->runs_sent;
+    uint32_t           index     = send->index;
+
+    take_steps(request);
+    return xfer_request_has_ended(request) || (send->step != step) ||
+           (send->runs_sent != runs_sent) || (send->index != index);
 }

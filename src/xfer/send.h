@@ -6,8 +6,8 @@
 
 #include "xfer/request.h"
 
-/* Do the next steps, as far as they can go. */
-void xfer_send_advance(ucxpool_request_t *request);
+/* Do the next steps, as far as they can go; false: not at all. */
+bool xfer_send_advance(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more. */
 void xfer_send_piece_done(xfer_piece_t *piece);

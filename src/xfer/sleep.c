@@ -1,6 +1,8 @@
 /*
  * Sleeping and waking: waiting, the event descriptor, arming.
  */
+#include <config.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "mem/ucx_status.h"
@@ -8,13 +10,45 @@
 #include "xfer/progress.h"
 #include "xfer/wire.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 /* How long a waiting call polls without offering its processor to others. */
 #define PURE_SPIN_NS UINT64_C(2000)
+
+/*
+ * Several threads may sleep on one pool, and others use it at the same time.
+ * Whenever any of them sleeps,
+ *
+ *     the pool is armed, or wake_fd is readable
+ *
+ * so whoever disarms the pool wakes the other sleepers, and whoever posts wakes
+ * them too, because what was armed knows nothing of it.
+ *
+ * Of the threads that wait in this library one is the leader: it sleeps on the
+ * descriptors, and when it wakes it wakes the others, who look whether what
+ * they wait for has come meanwhile. Nobody but the leader makes wake_fd
+ * unreadable while there is one, so it does wake.
+ */
+void xfer_wake(ucxpool_t *pool)
+{
+    if (!__atomic_exchange_n(&pool->woken, true, __ATOMIC_SEQ_CST)) {
+        eventfd_write(pool->wake_fd, 1);
+    }
+}
+
+/* To be followed by a look at whatever one may be woken for. */
+static void forget_wake(ucxpool_t *pool)
+{
+    eventfd_t number;
+
+    if (__atomic_exchange_n(&pool->woken, false, __ATOMIC_SEQ_CST)) {
+        eventfd_read(pool->wake_fd, &number);
+    }
+}
 
 static bool has_work(ucxpool_t *pool)
 {
@@ -53,19 +87,38 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
     pool->asleep = sleeping;
 }
 
+/* This thread will look after the pool, until it arms it again. */
+static void disarm(ucxpool_t *pool)
+{
+    set_sleeping(pool, false);
+    if (pool->many_sleepers || !pthread_equal(pool->armed_by, pthread_self())) {
+        xfer_wake(pool);
+    }
+}
+
 unsigned ucxpool_progress(ucxpool_t *pool)
 {
     unsigned count;
 
     xfer_lock(pool);
     if (pool->asleep) {
-        set_sleeping(pool, false);
+        disarm(pool);
         count = xfer_progress_all(pool);
     } else {
         count = xfer_progress(pool);
     }
+    count += xfer_call_back(pool);
     xfer_unlock(pool);
-    return count + xfer_call_back(pool);
+    return count;
+}
+
+static void note_sleeper(ucxpool_t *pool)
+{
+    if (pool->was_armed && !pthread_equal(pool->armed_by, pthread_self())) {
+        pool->many_sleepers = true;
+    }
+    pool->was_armed = true;
+    pool->armed_by  = pthread_self();
 }
 
 static ucxpool_status_t arm(ucxpool_t *pool)
@@ -77,6 +130,10 @@ static ucxpool_status_t arm(ucxpool_t *pool)
                           "the borrowed UCX context was made without "
                           "UCP_FEATURE_WAKEUP");
     }
+    note_sleeper(pool);
+    if (!pool->has_leader) {
+        forget_wake(pool);
+    }
     set_sleeping(pool, true);
     if (!has_work(pool) && (xfer_progress_all(pool) == 0) && !has_work(pool)) {
         status = ucp_worker_arm(pool->worker);
@@ -84,13 +141,13 @@ static ucxpool_status_t arm(ucxpool_t *pool)
             return UCXPOOL_OK;
         }
         if (status != UCS_ERR_BUSY) {
-            set_sleeping(pool, false);
+            disarm(pool);
             return base_error(mem_ucx_status(status),
                               "UCX could not arm its worker: %s",
                               ucs_status_string(status));
         }
     }
-    set_sleeping(pool, false);
+    disarm(pool);
     return UCXPOOL_ERR_BUSY;
 }
 
@@ -151,28 +208,66 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
     return UCXPOOL_OK;
 }
 
-/* One sleep, until an event or `until`; the lock is not held. */
-static void sleep_until(ucxpool_t *pool, uint64_t until)
+static struct timespec to_timespec(uint64_t ns)
 {
-    struct epoll_event events[1];
-    uint64_t           now     = base_clock_now();
-    int                timeout = -1;
-
-    if (until != BASE_CLOCK_FOREVER) {
-        /* Rounded up: to wake a little late is better than to spin. */
-        uint64_t milliseconds = (until <= now)
-                                    ? 0
-                                    : (until - now + 999999u) / 1000000u;
-
-        timeout = (int)base_min(milliseconds, (uint64_t)INT32_MAX);
-    }
-    epoll_wait(pool->epoll_fd, events, 1, timeout);
+    return (struct timespec){
+        .tv_sec  = (time_t)(ns / 1000000000u),
+        .tv_nsec = (long)(ns % 1000000000u),
+    };
 }
 
-static bool has_ended(const ucxpool_request_t *request)
+/* One sleep of the leader, until an event or `until`. */
+static void lead(ucxpool_t *pool, uint64_t until)
 {
-    return (request != NULL) &&
-           (ucxpool_request_test(request) != UCXPOOL_INPROGRESS);
+    struct pollfd   event   = {.fd = pool->epoll_fd, .events = POLLIN};
+    uint64_t        now     = base_clock_now();
+    struct timespec timeout = to_timespec((until > now) ? until - now : 0);
+
+    pool->has_leader = true;
+    xfer_unlock(pool);
+    ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
+    xfer_lock(pool);
+    pool->has_leader = false;
+    pool->num_wakes++;
+    pthread_cond_broadcast(&pool->leader_woke);
+}
+
+/* One sleep of another thread, until the leader wakes or `until`. */
+static void follow(ucxpool_t *pool, uint64_t until)
+{
+    uint64_t        num_wakes = pool->num_wakes;
+    struct timespec moment    = to_timespec(until);
+    int             error     = 0;
+
+    while ((pool->num_wakes == num_wakes) && (error == 0)) {
+        if (until == BASE_CLOCK_FOREVER) {
+            error = pthread_cond_wait(&pool->leader_woke, &pool->lock);
+        } else {
+            error = pthread_cond_timedwait(&pool->leader_woke, &pool->lock,
+                                           &moment);
+        }
+    }
+}
+
+/* Is what the caller waits for there? */
+static bool is_there(const xfer_goal_t *goal)
+{
+    return (goal->is_reached != NULL) && goal->is_reached(goal->object);
+}
+
+/* Sleep until the leader wakes; as the leader, if there is none. */
+static void sleep_once(ucxpool_t *pool, const xfer_goal_t *goal, uint64_t until)
+{
+    xfer_lock(pool);
+    /* Another thread may have reached the goal since this one looked. */
+    if (!is_there(goal)) {
+        if (pool->has_leader) {
+            follow(pool, until);
+        } else if ((ucxpool_arm(pool) == UCXPOOL_OK) && !is_there(goal)) {
+            lead(pool, until);
+        }
+    }
+    xfer_unlock(pool);
 }
 
 /*
@@ -180,7 +275,8 @@ static bool has_ended(const ucxpool_request_t *request)
  * answer quick; but who could give it may need this very processor, so it is
  * offered after a while.
  */
-static void be_idle(ucxpool_t *pool, uint64_t idle_since, uint64_t until)
+static void be_idle(ucxpool_t *pool, const xfer_goal_t *goal,
+                    uint64_t idle_since, uint64_t until)
 {
     uint64_t now = base_clock_now();
 
@@ -189,12 +285,12 @@ static void be_idle(ucxpool_t *pool, uint64_t idle_since, uint64_t until)
     }
     if ((now - idle_since < pool->config.spin_ns) || (pool->worker_fd < 0)) {
         sched_yield();
-    } else if (ucxpool_arm(pool) == UCXPOOL_OK) {
-        sleep_until(pool, until);
+    } else {
+        sleep_once(pool, goal, until);
     }
 }
 
-ucxpool_status_t xfer_wait(ucxpool_t *pool, const ucxpool_request_t *request,
+ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
                            uint64_t until)
 {
     uint64_t idle_since = 0;
@@ -202,8 +298,11 @@ ucxpool_status_t xfer_wait(ucxpool_t *pool, const ucxpool_request_t *request,
     for (;;) {
         unsigned count = ucxpool_progress(pool);
 
-        if (has_ended(request) || ((count != 0) && (request == NULL))) {
+        if (is_there(goal) || ((count != 0) && (goal->is_reached == NULL))) {
             return UCXPOOL_OK;
+        }
+        if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
+            return UCXPOOL_ERR_TIMED_OUT;
         }
         if (count != 0) {
             idle_since = 0;
@@ -212,46 +311,58 @@ ucxpool_status_t xfer_wait(ucxpool_t *pool, const ucxpool_request_t *request,
         if (idle_since == 0) {
             idle_since = base_clock_now();
         }
-        if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
-            return UCXPOOL_ERR_TIMED_OUT;
-        }
-        be_idle(pool, idle_since, until);
+        be_idle(pool, goal, idle_since, until);
     }
 }
 
 ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns)
 {
-    return xfer_wait(pool, NULL, base_clock_deadline(timeout_ns));
+    static const xfer_goal_t any = {.is_reached = NULL};
+
+    return xfer_wait(pool, &any, base_clock_deadline(timeout_ns));
+}
+
+static bool has_ended(const void *request)
+{
+    return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
 }
 
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
                                       uint64_t timeout_ns)
 {
-    if (ucxpool_request_test(request) == UCXPOOL_INPROGRESS) {
-        xfer_wait(request->pool, request, base_clock_deadline(timeout_ns));
+    xfer_goal_t goal = {has_ended, request};
+
+    if (!has_ended(request)) {
+        xfer_wait(request->pool, &goal, base_clock_deadline(timeout_ns));
     }
     return ucxpool_request_test(request);
+}
+
+static bool is_settled(const void *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state != UCXPOOL_CHANNEL_CONNECTING;
 }
 
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t timeout_ns)
 {
-    uint64_t                until = base_clock_deadline(timeout_ns);
-    ucxpool_channel_attr_t  attr;
-    ucxpool_status_t        status = UCXPOOL_OK;
+    xfer_goal_t            goal = {is_settled, channel};
+    ucxpool_channel_attr_t attr;
 
-    for (;;) {
-        ucxpool_channel_query(channel, &attr);
-        if (attr.state == UCXPOOL_CHANNEL_OPEN) {
-            return UCXPOOL_OK;
-        }
-        if (attr.state != UCXPOOL_CHANNEL_CONNECTING) {
-            return base_error(attr.status, "%s: %s", attr.name, attr.reason);
-        }
-        if (status == UCXPOOL_ERR_TIMED_OUT) {
-            return base_error(status, "%s: no answer from the peer yet",
-                              attr.name);
-        }
-        status = xfer_wait(attr.pool, NULL, until);
+    if (!is_settled(channel)) {
+        xfer_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
+    }
+    ucxpool_channel_query(channel, &attr);
+    switch (attr.state) {
+    case UCXPOOL_CHANNEL_OPEN:
+        return UCXPOOL_OK;
+    case UCXPOOL_CHANNEL_CONNECTING:
+        return base_error(UCXPOOL_ERR_TIMED_OUT,
+                          "%s: no answer from the peer yet", attr.name);
+    default:
+        return base_error(attr.status, "%s: %s", attr.name, attr.reason);
     }
 }

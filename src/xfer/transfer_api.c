@@ -120,7 +120,7 @@ ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
 
     xfer_lock(pool);
     status = post_send(channel, segments, num_segments, tag, params, request_p);
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
     return status;
 }
 
@@ -228,7 +228,7 @@ ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
     xfer_lock(pool);
     status = post_recv(pool, channel, segments, num_segments, tag, mask, params,
                        request_p);
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
     return status;
 }
 
@@ -273,6 +273,6 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
     xfer_recv_start(request, message);
     xfer_request_hand_out(request, request_p);
 out:
-    xfer_unlock(pool);
+    xfer_unlock_posted(pool);
     return status;
 }

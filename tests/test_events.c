@@ -1,0 +1,286 @@
+/* Sleeping and waking: nobody sleeps over an event, nobody spins without one.
+ */
+#include "pair.h"
+#include "rounds.h"
+#include "two.h"
+
+#include <check.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG         UINT64_C(7)
+#define ALL_BITS    UINT64_MAX
+#define MILLISECOND UINT64_C(1000000)
+#define TEN_SECONDS_MS 10000
+
+static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
+#define NUM_WIRES 2
+
+/* As the header says that an event loop is written. */
+static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
+{
+    struct pollfd event = {.events = POLLIN};
+
+    two_check(ucxpool_event_fd(pool, &event.fd) == UCXPOOL_OK);
+    while (!pair_ended(request)) {
+        while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
+            ucxpool_progress(pool);
+        }
+        if (!pair_ended(request)) {
+            two_check(poll(&event, 1, TEN_SECONDS_MS) == 1);
+            ucxpool_progress(pool);
+        }
+    }
+}
+
+static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
+{
+    (void)pool;
+    two_check(ucxpool_request_wait((ucxpool_request_t *)request,
+                                   TEN_SECONDS_MS * MILLISECOND) ==
+              UCXPOOL_OK);
+}
+
+typedef void (*sleeper_t)(ucxpool_t *pool, const ucxpool_request_t *request);
+
+static void receive(two_t *two, sleeper_t sleeper, uint64_t *number_p,
+                    uint8_t *bytes, size_t length)
+{
+    ucxpool_request_t *request;
+
+    two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, length, TAG,
+                                  ALL_BITS, NULL, &request) == UCXPOOL_OK);
+    sleeper(two->pool, request);
+    two_check(ucxpool_request_test(request) == UCXPOOL_OK);
+    ucxpool_request_free(request);
+    memcpy(number_p, bytes, sizeof(*number_p));
+}
+
+static void send_number(two_t *two, sleeper_t sleeper, uint64_t number,
+                        uint8_t *bytes, size_t length)
+{
+    ucxpool_request_t *request;
+
+    memcpy(bytes, &number, sizeof(number));
+    two_check(ucxpool_send_buffer(two->channel, bytes, length, TAG, NULL,
+                                  &request) == UCXPOOL_OK);
+    sleeper(two->pool, request);
+    two_check(ucxpool_request_test(request) == UCXPOOL_OK);
+    ucxpool_request_free(request);
+}
+
+/* Each message has its number; the other side answers with the next. */
+static void play(two_t *two, sleeper_t sleeper, unsigned num_rounds,
+                 size_t length)
+{
+    uint8_t *bytes = calloc(1, length);
+    uint64_t number;
+
+    for (uint64_t i = 0; i < num_rounds; i++) {
+        if (!two->is_child) {
+            send_number(two, sleeper, 2 * i, bytes, length);
+        }
+        receive(two, sleeper, &number, bytes, length);
+        two_check(number == 2 * i + (two->is_child ? 0 : 1));
+        if (two->is_child) {
+            send_number(two, sleeper, 2 * i + 1, bytes, length);
+        }
+    }
+    free(bytes);
+}
+
+START_TEST(no_wake_up_is_lost_by_an_event_loop)
+{
+    two_t two;
+
+    two_init(&two, wires[_i]);
+    play(&two, sleep_until_ended, rounds(20000), 8);
+    play(&two, sleep_until_ended, rounds(500), 150000);
+    two_cleanup(&two);
+}
+END_TEST
+
+START_TEST(no_wake_up_is_lost_by_waiting)
+{
+    two_t two;
+
+    two_init(&two, wires[_i]);
+    play(&two, sleep_in_wait, rounds(5000), 8);
+    play(&two, sleep_in_wait, rounds(500), 150000);
+    two_cleanup(&two);
+}
+END_TEST
+
+START_TEST(waiting_ends_in_time_when_nothing_moves)
+{
+    static uint8_t     byte;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS,
+                                         NULL, &recv),
+                     UCXPOOL_OK);
+    pair_until(&pair, ucxpool_wait(pair.a, 0) == UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(ucxpool_wait(pair.a, MILLISECOND), UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(ucxpool_request_wait(recv, 0), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(ucxpool_request_wait(recv, MILLISECOND),
+                     UCXPOOL_INPROGRESS);
+    ucxpool_request_cancel(recv);
+    ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
+                     UCXPOOL_ERR_CANCELED);
+    ucxpool_request_free(recv);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static ucxpool_request_t *receive_by(ucxpool_t *pool, uint64_t timeout_ns)
+{
+    static uint8_t           byte;
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = timeout_ns,
+    };
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &byte, 1, TAG, ALL_BITS,
+                                         &params, &recv),
+                     UCXPOOL_OK);
+    return recv;
+}
+
+START_TEST(a_deadline_wakes_a_sleeper)
+{
+    ucxpool_t         *pool = pair_pool("SPIN=0us");
+    ucxpool_request_t *late = receive_by(pool, 3000 * MILLISECOND);
+    ucxpool_request_t *recv;
+
+    for (int i = 0; i < 5; i++) {
+        recv = receive_by(pool, 2 * MILLISECOND);
+        ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
+                         UCXPOOL_ERR_TIMED_OUT);
+        ucxpool_request_free(recv);
+        recv = receive_by(pool, 2 * MILLISECOND);
+        sleep_until_ended(pool, recv);
+        ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_ERR_TIMED_OUT);
+        ucxpool_request_free(recv);
+    }
+    ck_assert_int_eq(ucxpool_request_test(late), UCXPOOL_INPROGRESS);
+    ucxpool_request_free(late);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+static bool is_readable(ucxpool_t *pool)
+{
+    struct pollfd event = {.events = POLLIN};
+
+    ck_assert_int_eq(ucxpool_event_fd(pool, &event.fd), UCXPOOL_OK);
+    return poll(&event, 1, 0) == 1;
+}
+
+static void arm(ucxpool_t *pool)
+{
+    uint64_t         deadline = pair_deadline();
+    ucxpool_status_t status;
+
+    while ((status = ucxpool_arm(pool)) == UCXPOOL_ERR_BUSY) {
+        ucxpool_progress(pool);
+        ck_assert_msg(!pair_is_late(deadline), "it never sleeps");
+    }
+    ck_assert_int_eq(status, UCXPOOL_OK);
+}
+
+START_TEST(a_post_after_arming_makes_the_descriptor_readable)
+{
+    static uint8_t     byte;
+    ucxpool_request_t *send;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    arm(pair.a);
+    ck_assert(!is_readable(pair.a));
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert(is_readable(pair.a));
+    ucxpool_request_free(send);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_failed_endpoint_makes_the_descriptor_readable)
+{
+    pair_t pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    arm(pair.a);
+    ck_assert(!is_readable(pair.a));
+    ucxpool_channel_fail(pair.to_b);
+    ck_assert(is_readable(pair.a));
+    ucxpool_progress(pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* More than a ring holds is posted; its reader does nothing for now. */
+START_TEST(a_writer_sleeps_while_the_ring_is_full)
+{
+    enum { COUNT = 200, LENGTH = 4000 };
+    static uint8_t     bytes[LENGTH];
+    static uint8_t     target[LENGTH];
+    ucxpool_request_t *last;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, "WIRE=map CREDITS=300", "WIRE=map CREDITS=300");
+    for (int i = 0; i < COUNT; i++) {
+        bytes[0] = (uint8_t)i;
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG,
+                                             NULL,
+                                             (i == COUNT - 1) ? &last : NULL),
+                         UCXPOOL_OK);
+    }
+    arm(pair.a);
+    ck_assert(!pair_ended(last));
+    ck_assert_int_eq(ucxpool_wait(pair.a, MILLISECOND), UCXPOOL_ERR_TIMED_OUT);
+    arm(pair.a);
+    pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), is_readable(pair.a));
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, LENGTH, TAG,
+                                             ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    }
+    ck_assert_int_eq(pair_finish(&pair, last), UCXPOOL_OK);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("events");
+    TCase   *tcase = tcase_create("events");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, no_wake_up_is_lost_by_an_event_loop, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, no_wake_up_is_lost_by_waiting, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, waiting_ends_in_time_when_nothing_moves, 0,
+                        NUM_WIRES);
+    tcase_add_test(tcase, a_deadline_wakes_a_sleeper);
+    tcase_add_loop_test(tcase,
+                        a_post_after_arming_makes_the_descriptor_readable, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_failed_endpoint_makes_the_descriptor_readable,
+                        0, NUM_WIRES);
+    tcase_add_test(tcase, a_writer_sleeps_while_the_ring_is_full);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,581 @@
+/* Several threads, several pools, and what the header says is safe. */
+#include "pair.h"
+#include "rounds.h"
+#include "xfer/pool.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_BITS    UINT64_MAX
+#define NUM_LANES   3
+#define MILLISECOND UINT64_C(1000000)
+/* Long enough for any machine, so that whoever waits longer waits for ever. */
+#define MINUTE UINT64_C(60000000000)
+
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+#define NUM_WIRES 2
+
+static const size_t lengths[] = {1,     100,  4096,  5000,   0,
+                                 60000, 8193, 70000, 200000, 65536};
+#define NUM_LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
+#define MAX_LENGTH  200000
+
+/* One thread's work: messages one way, each with bytes of its own. */
+typedef struct lane {
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    uint64_t           tag;
+    bool               sends;
+    bool               has_comm; /* in communication buffers */
+    unsigned           count;
+    pthread_t          thread;
+} lane_t;
+
+static void fill(uint8_t *bytes, size_t length, uint64_t tag, unsigned number)
+{
+    for (size_t i = 0; i < length; i++) {
+        bytes[i] = (uint8_t)(tag * 31 + number * 17 + i * 7 + (i >> 8));
+    }
+}
+
+static uint8_t *get_buffer(const lane_t *lane, size_t length)
+{
+    void *bytes = NULL;
+
+    if (lane->has_comm && (length != 0) &&
+        (ucxpool_comm_alloc(lane->pool, length, &bytes) == UCXPOOL_OK)) {
+        return bytes;
+    }
+    return malloc(length + 1);
+}
+
+static void put_buffer(const lane_t *lane, uint8_t *bytes)
+{
+    mem_piece_t          where;
+    block_comm_buffer_t *buffer;
+
+    if (block_comm_find(lane->pool->comm, bytes, 1, &where, &buffer)) {
+        ucxpool_comm_free(lane->pool, bytes);
+    } else {
+        free(bytes);
+    }
+}
+
+static void move_one(const lane_t *lane, unsigned number)
+{
+    size_t             length = lengths[number % NUM_LENGTHS];
+    uint8_t           *bytes  = get_buffer(lane, length);
+    uint8_t           *wanted = malloc(length + 1);
+    ucxpool_request_t *request;
+
+    fill(wanted, length, lane->tag, number);
+    if (lane->sends) {
+        memcpy(bytes, wanted, length);
+        ck_assert_int_eq(ucxpool_send_buffer(lane->channel, bytes, length,
+                                             lane->tag, NULL, &request),
+                         UCXPOOL_OK);
+    } else {
+        memset(bytes, 0xfe, length);
+        ck_assert_int_eq(ucxpool_recv_buffer(lane->pool, lane->channel, bytes,
+                                             length, lane->tag, ALL_BITS, NULL,
+                                             &request),
+                         UCXPOOL_OK);
+    }
+    ck_assert_int_eq(ucxpool_request_wait(request, MINUTE), UCXPOOL_OK);
+    if (memcmp(bytes, wanted, length) != 0) {
+        ck_abort_msg("message %u of tag %d has other bytes", number,
+                     (int)lane->tag);
+    }
+    ucxpool_request_free(request);
+    put_buffer(lane, bytes);
+    free(wanted);
+}
+
+static void *run_lane(void *arg)
+{
+    const lane_t *lane = arg;
+
+    for (unsigned i = 0; i < lane->count; i++) {
+        move_one(lane, i);
+    }
+    return NULL;
+}
+
+static void start(lane_t *lane)
+{
+    ck_assert_int_eq(pthread_create(&lane->thread, NULL, run_lane, lane), 0);
+}
+
+static void join(lane_t *lanes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        ck_assert_int_eq(pthread_join(lanes[i].thread, NULL), 0);
+    }
+}
+
+/* A lane from a to b, and its other end. */
+static void set_ends(lane_t *ends, const pair_t *pair, unsigned number,
+                     bool has_comm)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        ends[i] = (lane_t){
+            .pool     = (i == 0) ? pair->a : pair->b,
+            .channel  = (i == 0) ? pair->to_b : pair->to_a,
+            .tag      = number + 1,
+            .sends    = (i == number % 2),
+            .has_comm = has_comm,
+            .count    = rounds(60),
+        };
+    }
+}
+
+START_TEST(threads_have_a_pool_each)
+{
+    pair_t pairs[NUM_LANES];
+    lane_t lanes[2 * NUM_LANES];
+
+    for (unsigned i = 0; i < NUM_LANES; i++) {
+        pair_init(&pairs[i], wires[_i], wires[_i]);
+        set_ends(&lanes[2 * i], &pairs[i], i, false);
+    }
+    for (unsigned i = 0; i < 2 * NUM_LANES; i++) {
+        start(&lanes[i]);
+    }
+    join(lanes, 2 * NUM_LANES);
+    for (unsigned i = 0; i < NUM_LANES; i++) {
+        pair_check_blocks(&pairs[i]);
+        pair_cleanup(&pairs[i]);
+    }
+}
+END_TEST
+
+/* One more channel between the two pools. */
+static ucxpool_channel_t *add_channel(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+START_TEST(threads_have_a_channel_each)
+{
+    pair_t pair;
+    lane_t lanes[2 * NUM_LANES];
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < NUM_LANES; i++) {
+        set_ends(&lanes[2 * i], &pair, i, false);
+        if (i != 0) {
+            lanes[2 * i].channel     = add_channel(pair.a, pair.b);
+            lanes[2 * i + 1].channel = add_channel(pair.b, pair.a);
+        }
+    }
+    for (unsigned i = 0; i < 2 * NUM_LANES; i++) {
+        start(&lanes[i]);
+    }
+    join(lanes, 2 * NUM_LANES);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static void share_a_channel(const char *wire, bool has_comm)
+{
+    pair_t pair;
+    lane_t lanes[2 * NUM_LANES];
+
+    pair_init(&pair, wire, wire);
+    for (unsigned i = 0; i < NUM_LANES; i++) {
+        set_ends(&lanes[2 * i], &pair, i, has_comm);
+    }
+    for (unsigned i = 0; i < 2 * NUM_LANES; i++) {
+        start(&lanes[i]);
+    }
+    join(lanes, 2 * NUM_LANES);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+
+START_TEST(threads_share_a_channel)
+{
+    share_a_channel(wires[_i], false);
+}
+END_TEST
+
+START_TEST(threads_send_from_buffers_that_they_allocate_and_free)
+{
+    share_a_channel(wires[_i], true);
+}
+END_TEST
+
+typedef struct taker {
+    ucxpool_t *pool;
+    bool       stop; /* atomic */
+    pthread_t  thread;
+} taker_t;
+
+/* Blocks are taken, written and put back all the time. */
+static void *take_blocks(void *arg)
+{
+    taker_t        *taker = arg;
+    ucxpool_block_t blocks[3];
+    ucxpool_stats_t stats;
+
+    while (!__atomic_load_n(&taker->stop, __ATOMIC_ACQUIRE)) {
+        if (ucxpool_block_get_n(taker->pool, 3, blocks) == UCXPOOL_OK) {
+            for (int i = 0; i < 3; i++) {
+                memset(blocks[i].address, i, 64);
+                ck_assert_uint_eq(*(uint8_t *)blocks[i].address, i);
+                ucxpool_block_put(taker->pool, &blocks[i]);
+            }
+        }
+        ucxpool_stats_get(taker->pool, &stats);
+        ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_SEND].total,
+                          stats.blocks[UCXPOOL_SHARE_SEND].free +
+                              stats.blocks[UCXPOOL_SHARE_SEND].held +
+                              stats.blocks[UCXPOOL_SHARE_SEND].quarantined);
+        sched_yield();
+    }
+    return NULL;
+}
+
+START_TEST(blocks_are_taken_while_others_transfer)
+{
+    pair_t  pair;
+    lane_t  lanes[2];
+    taker_t takers[2];
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    set_ends(lanes, &pair, 0, false);
+    for (unsigned i = 0; i < 2; i++) {
+        takers[i] = (taker_t){.pool = (i == 0) ? pair.a : pair.b};
+        ck_assert_int_eq(pthread_create(&takers[i].thread, NULL, take_blocks,
+                                        &takers[i]),
+                         0);
+        start(&lanes[i]);
+    }
+    join(lanes, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        __atomic_store_n(&takers[i].stop, true, __ATOMIC_RELEASE);
+        ck_assert_int_eq(pthread_join(takers[i].thread, NULL), 0);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* A ball goes to and fro by callbacks alone; each hit also posts and cancels a
+ * receive that nothing matches. */
+typedef struct player {
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    unsigned           hits;     /* atomic */
+    unsigned           last;
+    unsigned           canceled; /* atomic */
+    bool               is_over;  /* atomic */
+    uint8_t            ball[70000];
+    uint8_t            nothing;
+} player_t;
+
+static void post_receive(player_t *player);
+
+static void free_sent(ucxpool_request_t *request, ucxpool_status_t status,
+                      void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ucxpool_request_free(request);
+}
+
+static void note_canceled(ucxpool_request_t *request, ucxpool_status_t status,
+                          void *arg)
+{
+    player_t *player = arg;
+
+    ck_assert_int_eq(status, UCXPOOL_ERR_CANCELED);
+    ucxpool_request_free(request);
+    __atomic_add_fetch(&player->canceled, 1, __ATOMIC_RELAXED);
+}
+
+static void post_and_cancel(player_t *player)
+{
+    ucxpool_request_params_t params = {
+        .field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback     = note_canceled,
+        .callback_arg = player,
+    };
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(player->pool, player->channel,
+                                         &player->nothing, 1, 99, ALL_BITS,
+                                         &params, &request),
+                     UCXPOOL_OK);
+    ucxpool_request_cancel(request);
+}
+
+static void hit(player_t *player, size_t length, uint64_t number)
+{
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback   = free_sent,
+    };
+    ucxpool_request_t *request;
+
+    fill(player->ball, length, 1, (unsigned)number);
+    ck_assert_int_eq(ucxpool_send_buffer(player->channel, player->ball, length,
+                                         1, &params, &request),
+                     UCXPOOL_OK);
+    (void)request;
+}
+
+static void received(ucxpool_request_t *request, ucxpool_status_t status,
+                     void *arg)
+{
+    player_t            *player = arg;
+    static _Thread_local uint8_t wanted[sizeof(player->ball)];
+    ucxpool_request_attr_t       attr;
+    unsigned                     number = player->hits;
+
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ucxpool_request_query(request, &attr);
+    ucxpool_request_free(request);
+    fill(wanted, attr.length, 1, number);
+    ck_assert(memcmp(wanted, player->ball, attr.length) == 0);
+    post_and_cancel(player);
+    if (number + 1 < player->last) {
+        post_receive(player);
+    }
+    hit(player, attr.length, number);
+    __atomic_store_n(&player->hits, number + 1, __ATOMIC_RELEASE);
+}
+
+static void post_receive(player_t *player)
+{
+    ucxpool_request_params_t params = {
+        .field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback     = received,
+        .callback_arg = player,
+    };
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(player->pool, player->channel,
+                                         player->ball, sizeof(player->ball), 1,
+                                         ALL_BITS, &params, &request),
+                     UCXPOOL_OK);
+    (void)request;
+}
+
+static void *drive(void *arg)
+{
+    player_t *player = arg;
+
+    while (!__atomic_load_n(&player->is_over, __ATOMIC_ACQUIRE)) {
+        ucxpool_wait(player->pool, MILLISECOND);
+    }
+    return NULL;
+}
+
+START_TEST(callbacks_post_cancel_and_free)
+{
+    static player_t    player;
+    static uint8_t     service[sizeof(player.ball)];
+    pthread_t          threads[4];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    player.pool    = pair.b;
+    player.channel = pair.to_a;
+    player.last    = rounds(100);
+    post_receive(&player);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, drive, &player), 0);
+    }
+    for (unsigned i = 0; i < player.last; i++) {
+        size_t length = (i % 2 == 0) ? 500 : sizeof(service);
+
+        fill(service, length, 1, i);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, service, length, 1,
+                                             NULL, &send),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_request_wait(send, MINUTE), UCXPOOL_OK);
+        ucxpool_request_free(send);
+        memset(service, 0xfe, sizeof(service));
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, service,
+                                             sizeof(service), 1, ALL_BITS, NULL,
+                                             &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_request_wait(recv, MINUTE), UCXPOOL_OK);
+        ucxpool_request_free(recv);
+    }
+    __atomic_store_n(&player.is_over, true, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    ck_assert_uint_eq(player.hits, player.last);
+    ck_assert_uint_eq(player.canceled, player.last);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* A thread that waits for a request, and how that ended. */
+typedef struct waiter {
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+    pthread_t          thread;
+} waiter_t;
+
+static void *wait_for_request(void *arg)
+{
+    waiter_t *waiter = arg;
+
+    waiter->status = ucxpool_request_wait(waiter->request, MINUTE);
+    return NULL;
+}
+
+static bool is_asleep(ucxpool_t *pool)
+{
+    bool asleep;
+
+    xfer_lock(pool);
+    asleep = pool->asleep;
+    xfer_unlock(pool);
+    return asleep;
+}
+
+/* A receive on pair->a that a thread sleeps for. */
+static void start_waiter(waiter_t *waiter, pair_t *pair, uint64_t tag)
+{
+    static uint8_t byte;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, tag, ALL_BITS,
+                                         NULL, &waiter->request),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait_for_request,
+                                    waiter),
+                     0);
+    while (!is_asleep(pair->a)) {
+        sched_yield();
+    }
+}
+
+static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
+{
+    ck_assert_int_eq(pthread_join(waiter->thread, NULL), 0);
+    ck_assert_int_eq(waiter->status, status);
+    ucxpool_request_free(waiter->request);
+}
+
+START_TEST(a_sleeper_sees_what_another_thread_progressed)
+{
+    static uint8_t byte;
+    pair_t         pair;
+    waiter_t       waiter;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < rounds(100); i++) {
+        start_waiter(&waiter, &pair, 1);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, 99, NULL,
+                                             NULL),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL,
+                                             NULL),
+                         UCXPOOL_OK);
+        pair_until(&pair, pair_ended(waiter.request));
+        end_waiter(&waiter, UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_sleeper_sees_what_another_thread_canceled)
+{
+    pair_t   pair;
+    waiter_t waiter;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < rounds(20); i++) {
+        start_waiter(&waiter, &pair, 1);
+        ucxpool_request_cancel(waiter.request);
+        end_waiter(&waiter, UCXPOOL_ERR_CANCELED);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* Two threads sleep; what one of them is woken for is the other's. */
+START_TEST(two_sleepers_are_both_woken)
+{
+    static uint8_t byte;
+    pair_t         pair;
+    waiter_t       waiters[2];
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < rounds(100); i++) {
+        start_waiter(&waiters[0], &pair, 1);
+        start_waiter(&waiters[1], &pair, 2);
+        for (uint64_t tag = 1; tag <= 2; tag++) {
+            ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1,
+                                                 (i % 2 == 0) ? tag : 3 - tag,
+                                                 NULL, NULL),
+                             UCXPOOL_OK);
+        }
+        pair_until(&((pair_t){NULL, pair.b, NULL, NULL}),
+                   pair_ended(waiters[0].request) &&
+                       pair_ended(waiters[1].request));
+        end_waiter(&waiters[0], UCXPOOL_OK);
+        end_waiter(&waiters[1], UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, threads_have_a_pool_each, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, threads_have_a_channel_each, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, threads_share_a_channel, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        threads_send_from_buffers_that_they_allocate_and_free,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase, blocks_are_taken_while_others_transfer, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, callbacks_post_cancel_and_free, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, a_sleeper_sees_what_another_thread_progressed, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_sleeper_sees_what_another_thread_canceled, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, two_sleepers_are_both_woken, 0, NUM_WIRES);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("threads");
+    TCase   *tcase = tcase_create("threads");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 120);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

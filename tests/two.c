@@ -1,0 +1,95 @@
+#include "two.h"
+
+#include "pair.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEN_SECONDS UINT64_C(10000000000)
+
+/* Set in the child: it must not run what Check does at the end of a test. */
+static bool in_child;
+
+void two_require(bool holds, const char *what, const char *file, int line)
+{
+    if (holds) {
+        return;
+    }
+    if (in_child) {
+        fprintf(stderr, "%s:%d: in the child: %s (%s)\n", file, line, what,
+                ucxpool_error_detail());
+        _exit(1);
+    }
+    ck_abort_msg("%s:%d: %s (%s)", file, line, what, ucxpool_error_detail());
+}
+
+static void say(int talk, const void *bytes, size_t length)
+{
+    two_check(send(talk, bytes, length, MSG_NOSIGNAL) == (ssize_t)length);
+}
+
+static void hear(int talk, void *bytes, size_t length)
+{
+    two_check(recv(talk, bytes, length, MSG_WAITALL) == (ssize_t)length);
+}
+
+/* Exchange addresses, and make the channel. */
+static void connect_pools(two_t *two)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    void  *mine;
+    void  *theirs;
+    size_t length;
+
+    two_check(ucxpool_address_get(two->pool, &mine, &length) == UCXPOOL_OK);
+    say(two->talk, &length, sizeof(length));
+    say(two->talk, mine, length);
+    ucxpool_address_release(mine);
+    hear(two->talk, &length, sizeof(length));
+    theirs = malloc(length);
+    hear(two->talk, theirs, length);
+    params.address        = theirs;
+    params.address_length = length;
+    two_check(ucxpool_channel_create(two->pool, &params, &two->channel) ==
+              UCXPOOL_OK);
+    free(theirs);
+    two_check(ucxpool_channel_wait(two->channel, TEN_SECONDS) == UCXPOOL_OK);
+}
+
+void two_init(two_t *two, const char *settings)
+{
+    int sockets[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
+                                sockets),
+                     0);
+    fflush(NULL);
+    two->child = fork();
+    ck_assert_int_ge(two->child, 0);
+    two->is_child = two->child == 0;
+    in_child      = two->is_child;
+    two->talk     = sockets[two->is_child];
+    close(sockets[!two->is_child]);
+    two->pool = pair_pool(settings);
+    connect_pools(two);
+}
+
+void two_cleanup(two_t *two)
+{
+    int status;
+
+    ucxpool_destroy(two->pool);
+    close(two->talk);
+    if (two->is_child) {
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(two->child, &status, 0), two->child);
+    ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0),
+                  "the child ended with status %x", (unsigned)status);
+}

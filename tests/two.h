@@ -1,0 +1,36 @@
+/*
+ * Two processes with a pool each, connected by address: the test's own, and a
+ * child of it. For what one process cannot show: that a peer who sleeps is
+ * woken, and what is left when a peer has gone.
+ */
+#ifndef TESTS_TWO_H
+#define TESTS_TWO_H
+
+#include <ucxpool/ucxpool.h>
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct two {
+    bool               is_child;
+    pid_t              child; /* in the parent */
+    int                talk;  /* a socket to the other process */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+} two_t;
+
+/* Fork; each side creates a pool with these settings, and its channel. Returns
+ * twice, with the channel open. */
+void two_init(two_t *two, const char *settings);
+
+/* Each side destroys its pool; the child ends there, and the parent requires
+ * that it ended well. */
+void two_cleanup(two_t *two);
+
+/* In both processes: ends the process with words when it does not hold. */
+#define two_check(_condition) \
+    two_require((_condition), #_condition, __FILE__, __LINE__)
+
+void two_require(bool holds, const char *what, const char *file, int line);
+
+#endif
