@@ -1,0 +1,127 @@
+#!/bin/sh
+# The layouts, types and limits in docs/protocol.md are those of the code: each
+# table becomes assertions, which the compiler checks.
+set -eu
+
+# tables FILE - a C source that says what the tables of a document say. A line
+# with "`TYPE`, N bytes" comes before the table of a struct, and "with gaps"
+# where it need not fill it.
+tables() {
+    awk -F '|' '
+        function cell(n,  text) {
+            text = $n
+            gsub(/^[ `]+|[ `]+$/, "", text)
+            return text
+        }
+        function say(condition, what) {
+            printf "_Static_assert(%s, \"%s\");\n", condition, what
+        }
+        function finish() {
+            if (type != "" && rows != 0) {
+                if (!gaps && at != size) {
+                    say(0, type ": the table ends at " at " of " size)
+                }
+                structs++
+                type = ""
+            }
+        }
+        match($0, /`[a-z_]+_t`, [0-9,]+ bytes/) {
+            finish()
+            split(substr($0, RSTART, RLENGTH), part, /[`]/)
+            type = part[2]
+            size = part[3]
+            gsub(/[^0-9]/, "", size)
+            gaps = /with gaps/
+            rows = 0
+            at   = 0
+            say("sizeof(" type ") == " size, type " has " size " bytes")
+        }
+        type != "" && $2 ~ /^ *[0-9]+ *$/ && $3 ~ /^ *[0-9]+ *$/ {
+            offset = cell(2) + 0
+            name   = cell(4)
+            if (!gaps && offset != at) {
+                say(0, type ": nothing is said of byte " at)
+            }
+            say("offsetof(" type ", " name ") == " offset, type "." name)
+            say("sizeof(((" type " *)0)->" name ") == " cell(3), \
+                type "." name)
+            at = offset + cell(3)
+            rows++
+            next
+        }
+        rows != 0 && !/^\|/ { finish() }
+        $2 ~ /^ `[A-Z_]+` $/ && $3 ~ /^ *[0-9]+ *$/ {
+            say(cell(2) " == " cell(3), cell(2) " is " cell(3))
+            names++
+            if ($4 ~ /^ *[0-9]+ *$/) {
+                say("sizeof(union { FIXED_" cell(2) " }) == " cell(4), cell(2))
+            }
+        }
+        END {
+            finish()
+            printf "/* %d structs, %d numbers */\n", structs, names
+        }
+    ' "$1"
+}
+
+# What the compiler must know: the ring's entries are told in ring.c alone.
+prologue() {
+    echo '#include "xfer/ring.c"'
+    echo '#include "pack/lengths.h"'
+    echo '#include "xfer/connect.h"'
+    echo '#include "xfer/greeting.h"'
+    echo '#include "xfer/request.h"'
+    for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do
+        type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
+        echo "#define FIXED_PROTO_$name proto_${type}_t x;"
+    done
+    for name in GO CREDIT BYE KNOCK; do
+        echo "#define FIXED_PROTO_$name proto_head_t x;"
+    done
+}
+
+# check FILE - let the compiler read the tables of a document.
+check() {
+    { prologue; tables "$1"; } >"$dir/tables.c"
+    $CC -std=c11 -D_GNU_SOURCE -fsyntax-only -Wno-unused-function \
+        -I"$top_srcdir/src" -I"$top_srcdir/include" -I"$top_builddir/include" \
+        -I"$top_builddir" $LIBUCX_CFLAGS "$dir/tables.c" >"$dir/log" 2>&1
+}
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+document=$top_srcdir/docs/protocol.md
+
+# A check that cannot fail proves nothing.
+for wrong in 's/^| 16 | 16 | `to_id`/| 16 | 15 | `to_id`/' \
+    's/^| 56 | 4 | `checksum`.*//' \
+    's/^| `PROTO_DONE` | 9 |/| `PROTO_DONE` | 8 |/' \
+    's/^| `PROTO_DONE` | 9 | 32 |/| `PROTO_DONE` | 9 | 24 |/' \
+    's/`xfer_ring_page_t`, 266,240/`xfer_ring_page_t`, 266,244/' \
+    's/^| `PROTO_TEXT_MAX` | 127/| `PROTO_TEXT_MAX` | 128/'; do
+    sed "$wrong" "$document" >"$dir/wrong.md"
+    if cmp -s "$dir/wrong.md" "$document"; then
+        echo "the planted mistake $wrong plants nothing"
+        exit 1
+    fi
+    if check "$dir/wrong.md"; then
+        echo "the planted mistake $wrong was not found"
+        exit 1
+    fi
+done
+
+if ! check "$document"; then
+    grep error "$dir/log" || cat "$dir/log"
+    exit 1
+fi
+tail -n 1 "$dir/tables.c"
+for type in $(sed -n 's/^} \(proto_[a-z]*_t\);/\1/p' \
+    "$top_srcdir/src/xfer/proto.h"); do
+    case $type in
+    *_flags_t | proto_type_t | proto_fixed_t) continue ;;
+    esac
+    if ! grep -q "sizeof($type)" "$dir/tables.c"; then
+        echo "docs/protocol.md: no table of $type"
+        exit 1
+    fi
+done
