@@ -160,6 +160,17 @@ bool xfer_channel_is_live(const ucxpool_channel_t *channel)
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
 }
 
+bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
+{
+    if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
+        return false;
+    }
+    /* A peer that has sent nonsense is not listened to any more. */
+    return xfer_channel_is_live(channel) ||
+           ((channel->num_sends != 0) &&
+            (channel->status != UCXPOOL_ERR_PROTOCOL));
+}
+
 bool xfer_channel_ep_failed(const ucxpool_channel_t *channel)
 {
     return __atomic_load_n(&channel->ep_failed, __ATOMIC_ACQUIRE);
@@ -247,8 +258,8 @@ void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     channel->pool->stats.channels_failed++;
     leave(channel, UCXPOOL_CHANNEL_FAILED, status);
     xfer_control_drop(channel);
-    /* Nothing more is said to this peer. */
-    channel->bye_sent = true;
+    /* Over the endpoint nothing more is said; the ring may still be read. */
+    channel->bye_sent = channel->wire != &xfer_wire_map;
     xfer_channel_start_close(channel);
 }
 
@@ -260,7 +271,9 @@ void xfer_channel_peer_left(ucxpool_channel_t *channel)
         leave(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
     }
     xfer_control_drop(channel);
-    channel->bye_sent = true;
+    /* The good-bye is answered, so that the peer knows that nothing of its
+     * memory is read any more. */
+    channel->bye_sent = channel->wire != &xfer_wire_map;
     xfer_channel_peer_gone(channel);
     xfer_channel_start_close(channel);
 }

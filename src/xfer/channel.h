@@ -115,6 +115,12 @@ ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head);
 
 bool xfer_channel_is_live(const ucxpool_channel_t *channel);
 
+/*
+ * Is there something to be read from its ring? A channel that has ended is read
+ * on while the peer may still read what was sent: it says when it has stopped.
+ */
+bool xfer_channel_is_readable(const ucxpool_channel_t *channel);
+
 /* The endpoint has failed: told by UCX, or by the caller from any thread. */
 bool xfer_channel_ep_failed(const ucxpool_channel_t *channel);
 void xfer_channel_set_ep_failed(ucxpool_channel_t *channel);

@@ -110,13 +110,14 @@ static bool has_said_bye(ucxpool_channel_t *channel)
  */
 unsigned xfer_channel_progress_close(ucxpool_channel_t *channel)
 {
-    bool late = xfer_channel_ep_failed(channel) ||
-                (base_clock_now() >= channel->close_deadline);
+    bool late   = base_clock_now() >= channel->close_deadline;
+    bool broken = xfer_channel_ep_failed(channel);
 
     if (channel->ep_closed) {
         return 0;
     }
-    if (!late) {
+    if (!late && (!broken || (channel->wire == &xfer_wire_map))) {
+        /* A ring works without the endpoint. */
         if (!has_said_bye(channel)) {
             return 0;
         }
@@ -124,6 +125,8 @@ unsigned xfer_channel_progress_close(ucxpool_channel_t *channel)
         if (!base_list_is_empty(&channel->backlog)) {
             return 0;
         }
+    }
+    if (!late && !broken) {
         if (!channel->flushed) {
             flush_ep(channel);
             return 1;

@@ -86,6 +86,26 @@ static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
            (type != PROTO_BYE);
 }
 
+/* A channel that has ended listens for nothing but when its own memory is read
+ * no more. */
+static void handle_after_end(ucxpool_channel_t *channel,
+                             const proto_fixed_t *message)
+{
+    switch (message->head.type) {
+    case PROTO_TAKEN:
+        xfer_send_taken(channel, &message->taken);
+        break;
+    case PROTO_DONE:
+        xfer_send_done(channel, &message->done, "");
+        break;
+    case PROTO_BYE:
+        xfer_channel_peer_gone(channel);
+        break;
+    default:
+        break;
+    }
+}
+
 static ucs_status_t handle_control(void *arg, const void *header,
                                    size_t header_length, void *data,
                                    size_t length,
@@ -194,9 +214,14 @@ static bool read_one(ucxpool_channel_t *channel)
         (message.head.type == PROTO_HELLO)) {
         xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
+        channel->status = UCXPOOL_ERR_PROTOCOL;
         return false;
     }
-    handle(channel, &message, entry.data, entry.data_size);
+    if (xfer_channel_is_live(channel)) {
+        handle(channel, &message, entry.data, entry.data_size);
+    } else {
+        handle_after_end(channel, &message);
+    }
     xfer_ring_consume(&channel->ring);
     return true;
 }
@@ -210,7 +235,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
     }
     /* A good-bye may take the last reference away. */
     xfer_channel_get(channel);
-    while ((count < max) && xfer_channel_is_live(channel) &&
+    while ((count < max) && xfer_channel_is_readable(channel) &&
            read_one(channel)) {
         count++;
     }
@@ -230,8 +255,7 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
-        if ((channel->wire == &xfer_wire_map) &&
-            xfer_channel_is_live(channel)) {
+        if (xfer_channel_is_readable(channel)) {
             count += read_ring(channel, ROUND_MAX);
         }
     }
@@ -240,9 +264,7 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
 
 void xfer_inbox_drain(ucxpool_channel_t *channel)
 {
-    if ((channel->wire != &xfer_wire_map) || !xfer_channel_is_live(channel)) {
-        return;
-    }
-    while (read_ring(channel, ROUND_MAX) != 0) {
+    while (xfer_channel_is_readable(channel) &&
+           (read_ring(channel, ROUND_MAX) != 0)) {
     }
 }

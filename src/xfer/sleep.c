@@ -19,6 +19,9 @@
 /* How long a waiting call polls without offering its processor to others. */
 #define PURE_SPIN_NS UINT64_C(2000)
 
+/* How often a channel that has ended is looked at. */
+#define POLL_NS UINT64_C(10000000)
+
 /*
  * Several threads may sleep on one pool, and others use it at the same time.
  * Whenever any of them sleeps,
@@ -59,8 +62,7 @@ static bool has_work(ucxpool_t *pool)
         return true;
     }
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (((channel->wire == &xfer_wire_map) &&
-             xfer_channel_is_live(channel) &&
+        if ((xfer_channel_is_readable(channel) &&
              xfer_ring_has_input(&channel->ring)) ||
             (xfer_channel_is_live(channel) &&
              xfer_channel_ep_failed(channel))) {
@@ -161,6 +163,11 @@ static uint64_t next_moment(ucxpool_t *pool)
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
         if (channel->closing && !channel->ep_closing) {
             moment = base_min(moment, channel->close_deadline);
+        }
+        if (!xfer_channel_is_live(channel) &&
+            xfer_channel_is_readable(channel)) {
+            /* Its endpoint is gone, so the peer can not knock. */
+            moment = base_min(moment, base_clock_deadline(POLL_NS));
         }
     }
     return moment;

@@ -1,0 +1,136 @@
+/* Closing a channel while its peer may still read. */
+#include "pair.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define LENGTH ((size_t)3000000)
+
+static uint64_t quarantined(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    return stats.blocks[UCXPOOL_SHARE_SEND].quarantined;
+}
+
+static bool holds_send_blocks(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    return stats.blocks[UCXPOOL_SHARE_SEND].held != 0;
+}
+
+/* A send whose fragments b has not read, because it stands still. */
+static ucxpool_request_t *start_send(pair_t *pair, uint8_t *source,
+                                     uint8_t *target, ucxpool_request_t **recv)
+{
+    ucxpool_request_t *send;
+    uint64_t           until = pair_deadline();
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH, 1,
+                                         UINT64_MAX, NULL, recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, LENGTH, 1, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ucxpool_progress(pair->b); /* accepts */
+    while (!holds_send_blocks(pair->a)) {
+        ucxpool_progress(pair->a);
+        ck_assert(!pair_is_late(until));
+    }
+    return send;
+}
+
+static void end_by_close(pair_t *pair)
+{
+    ucxpool_channel_close(pair->to_b);
+}
+
+static void end_by_failure(pair_t *pair)
+{
+    ucxpool_channel_fail(pair->to_b);
+}
+
+static void (*const ends[])(pair_t *) = {end_by_close, end_by_failure};
+
+START_TEST(blocks_wait_in_quarantine_until_the_peer_has_answered)
+{
+    uint8_t           *source = malloc(LENGTH);
+    uint8_t           *target = malloc(LENGTH);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    uint64_t           until = pair_deadline();
+    pair_t             pair;
+
+    pair_fill(source, LENGTH);
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    send = start_send(&pair, source, target, &recv);
+    ends[_i](&pair);
+    while (!pair_ended(send)) {
+        ucxpool_progress(pair.a);
+        ck_assert(!pair_is_late(until));
+    }
+    ck_assert_int_ne(ucxpool_request_test(send), UCXPOOL_OK);
+    ck_assert_uint_gt(quarantined(pair.a), 0);
+    for (int i = 0; i < 1000; i++) {
+        ucxpool_progress(pair.a);
+    }
+    ck_assert_uint_gt(quarantined(pair.a), 0);
+
+    pair_until(&pair, quarantined(pair.a) == 0);
+    ck_assert(pair_ended(recv));
+    ck_assert_int_ne(ucxpool_request_test(recv), UCXPOOL_OK);
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    free(source);
+    free(target);
+}
+END_TEST
+
+START_TEST(a_pool_goes_without_waiting_for_a_peer_that_stands_still)
+{
+    uint8_t           *source = malloc(LENGTH);
+    uint8_t           *target = malloc(LENGTH);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_fill(source, LENGTH);
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    send = start_send(&pair, source, target, &recv);
+    ucxpool_destroy(pair.a);
+    pair.a = NULL;
+    (void)send; /* freed with its pool */
+    pair_until(&pair, pair_ended(recv));
+    ck_assert_int_ne(ucxpool_request_test(recv), UCXPOOL_OK);
+    ucxpool_request_free(recv);
+    ucxpool_destroy(pair.b);
+    free(source);
+    free(target);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("close");
+    TCase   *tcase = tcase_create("close");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase,
+                        blocks_wait_in_quarantine_until_the_peer_has_answered,
+                        0, 2);
+    tcase_add_test(tcase,
+                   a_pool_goes_without_waiting_for_a_peer_that_stands_still);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
