@@ -397,7 +397,8 @@ for part in "$@"; do
     mkdir -p "$work/$part"
     cd "$work/$part" || exit 1
     # In a process of its own: it may change the environment.
-    (num_failed=0; "part_$part"; exit $((num_failed > 0))) || num_failed=$((num_failed + 1))
+    (num_failed=0; "part_$part"; exit $((num_failed > 0))) ||
+        num_failed=$((num_failed + 1))
     cd / && rm -rf "${work:?}/$part"
 done
 echo "$# parts, $num_failed failed"

@@ -11,7 +11,7 @@
 #define EXCHANGE_BATCHES_PER_PEER 3u
 /* One being written, others on their way in. */
 #define EXCHANGE_ARRIVALS_MIN 3u
-#define EXCHANGE_ARRIVALS_MAX 16u
+#define EXCHANGE_ARRIVALS_MAX 8u
 
 typedef enum exchange_kind {
     EXCHANGE_BATCH = 1,

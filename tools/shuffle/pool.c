@@ -6,11 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define POOL_BLOCK_SIZE ((size_t)1024 * 1024)
-/* The largest region that the library chooses by itself. */
-#define POOL_REGION_SIZE ((size_t)64 * 1024 * 1024)
-/* What a transfer needs for itself. */
-#define POOL_TRANSFER_SIZE ((size_t)16 * 1024 * 1024)
+#define MIB ((size_t)1024 * 1024)
+/* Batches are sent and received in place, in the caller's share: what is left
+ * after these shares, in percent. */
+#define POOL_SEND_SHARE 20
+#define POOL_RECV_SHARE 10
+#define POOL_USER_SHARE (100 - POOL_SEND_SHARE - POOL_RECV_SHARE)
+/* Beyond what the batches need: for packing. */
+#define POOL_SPARE (8 * MIB)
+
+#define POOL_TEXT(_number)  POOL_TEXT_(_number)
+#define POOL_TEXT_(_number) #_number
 
 static int pool_config_read(ucxpool_config_t **config_p)
 {
@@ -45,38 +51,52 @@ static int pool_config_default(ucxpool_config_t *config, const char *key,
     return 0;
 }
 
-/* Half of the blocks are for the caller. A pool of several regions is made of
- * whole ones. */
-static size_t pool_comm_size(size_t memory_size)
-{
-    size_t size = 2 * memory_size + POOL_TRANSFER_SIZE + 2 * POOL_BLOCK_SIZE;
-    size_t unit = size > POOL_REGION_SIZE ? POOL_REGION_SIZE : POOL_BLOCK_SIZE;
+/* A setting that fits this tool. */
+typedef struct pool_setting {
+    const char *key;
+    const char *value;
+} pool_setting_t;
 
-    return (size + unit - 1) / unit * unit;
+static int pool_config_size(ucxpool_config_t *config, size_t memory_size)
+{
+    char comm_size[32];
+
+    /* Whole blocks of 1 MiB, in one region. */
+    snprintf(comm_size, sizeof(comm_size), "%zum",
+             (memory_size / POOL_USER_SHARE * 100 + POOL_SPARE) / MIB + 1);
+    if ((pool_config_default(config, "BLOCK_SIZE", "1m") != 0) ||
+        (pool_config_default(config, "COMM_SIZE", comm_size) != 0)) {
+        return -1;
+    }
+    return getenv("UCXPOOL_COMM_SIZE") == NULL ?
+               pool_config_default(config, "REGION_SIZE", comm_size) :
+               0;
 }
 
 static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
 {
-    char comm_size[32];
+    static const pool_setting_t settings[] = {
+        {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
+        {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
+        /* With many partitions the columns are short: packing them costs less
+         * than an operation for each. */
+        {"INPLACE_MIN", "64k"},
+        /* What fails is said once, by the main process. */
+        {"LOG_LEVEL", "error"},
+        /* After a failure a worker must not keep the others waiting. */
+        {"CLOSE_TIMEOUT", "300ms"},
+    };
 
-    snprintf(comm_size, sizeof(comm_size), "%zu", pool_comm_size(memory_size));
-    if (getenv("UCXPOOL_BLOCK_SIZE") == NULL) {
-        if ((pool_config_default(config, "BLOCK_SIZE", "1m") != 0) ||
-            (pool_config_default(config, "COMM_SIZE", comm_size) != 0)) {
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        if (pool_config_default(config, settings[i].key, settings[i].value) !=
+            0) {
             return -1;
         }
     }
-    /* With many partitions the columns are short: packing them costs less than
-     * an operation for each. */
-    if (pool_config_default(config, "INPLACE_MIN", "64k") != 0) {
-        return -1;
-    }
-    /* What fails is said once, by the main process. */
-    if (pool_config_default(config, "LOG_LEVEL", "error") != 0) {
-        return -1;
-    }
-    /* After a failure a worker must not keep the others waiting. */
-    return pool_config_default(config, "CLOSE_TIMEOUT", "300ms");
+    /* Another block size has a best size of its own. */
+    return getenv("UCXPOOL_BLOCK_SIZE") == NULL ?
+               pool_config_size(config, memory_size) :
+               0;
 }
 
 int pool_create(unsigned worker, size_t memory_size, ucxpool_t **pool_p)
