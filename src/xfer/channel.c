@@ -10,6 +10,7 @@
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
+#include "xfer/watch.h"
 #include "xfer/wire.h"
 
 #include <openssl/rand.h>
@@ -71,7 +72,8 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->refs          = 1; /* the pool's, until it is closed */
     channel->next_number   = 1;
     channel->ring.fd       = -1;
-    channel->peer.watch_fd = -1;
+    channel->peer.watch_fd  = -1;
+    channel->peer.next_look = BASE_CLOCK_FOREVER;
     channel->close_deadline = BASE_CLOCK_FOREVER;
     status                 = table_add(pool, channel);
     if (status != UCXPOOL_OK) {
@@ -117,10 +119,7 @@ static void unmap_peer(ucxpool_channel_t *channel)
     peer->regions      = NULL;
     peer->region_sizes = NULL;
     peer->num_regions  = 0;
-    if (peer->watch_fd >= 0) {
-        close(peer->watch_fd);
-        peer->watch_fd = -1;
-    }
+    xfer_watch_stop(channel);
 }
 
 void xfer_channel_get(ucxpool_channel_t *channel)
@@ -325,28 +324,12 @@ static bool is_unused(const ucxpool_channel_t *channel)
            !channel->user_ref;
 }
 
-void xfer_channel_watch(ucxpool_channel_t *channel)
-{
-    if (channel->peer.watch_fd < 0) {
-        return;
-    }
-    xfer_channel_get(channel);
-    close(channel->peer.watch_fd);
-    channel->peer.watch_fd = -1;
-    /* What it had written before it died still counts. */
-    xfer_inbox_drain(channel);
-    channel->peer.gone = true;
-    xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                      "the peer's process has ended");
-    xfer_channel_peer_gone(channel);
-    xfer_channel_put(channel);
-}
-
 unsigned xfer_channel_progress(ucxpool_channel_t *channel)
 {
     unsigned count = 0;
 
     xfer_channel_get(channel);
+    count += xfer_watch_look(channel);
     if (xfer_channel_ep_failed(channel) && xfer_channel_is_live(channel)) {
         xfer_inbox_drain(channel);
         xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,

@@ -41,6 +41,8 @@ typedef struct xfer_peer {
     uint64_t        *region_sizes;
     uint32_t         num_regions;
     int              watch_fd;  /* readable when its process has ended; or -1 */
+    mem_share_host_t host;      /* without pidfd: looked for now and then     */
+    uint64_t         next_look; /* BASE_CLOCK_FOREVER: not                    */
     bool             gone;      /* it will never touch our memory again       */
 } xfer_peer_t;
 
@@ -141,9 +143,6 @@ void xfer_channel_start_close(ucxpool_channel_t *channel);
 
 /* The caller is done with the channel. */
 void xfer_channel_close(ucxpool_channel_t *channel);
-
-/* The descriptor that watches the peer's process has become readable. */
-void xfer_channel_watch(ucxpool_channel_t *channel);
 
 /* Errors told by UCX, good-byes, endpoints to be closed. */
 unsigned xfer_channel_progress(ucxpool_channel_t *channel);

@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "xfer/control.h"
 #include "xfer/request.h"
+#include "xfer/watch.h"
 #include "xfer/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 /* HELLOs that may wait for their channel to be created here. */
 #define EARLY_MAX 256u
@@ -133,18 +133,6 @@ static bool map_files(ucxpool_channel_t *channel, const proto_hello_t *hello,
     return true;
 }
 
-static bool watch(ucxpool_channel_t *channel, const mem_share_host_t *host)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = channel};
-
-    channel->peer.watch_fd = mem_share_watch(host);
-    if (channel->peer.watch_fd < 0) {
-        return false;
-    }
-    return epoll_ctl(channel->pool->epoll_fd, EPOLL_CTL_ADD,
-                     channel->peer.watch_fd, &event) == 0;
-}
-
 /* Try the `map` wire, as far as this side is concerned. */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const mem_share_file_t *files)
@@ -165,9 +153,9 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                              sizeof(peer->we_reason))) {
         return false;
     }
-    if (!watch(channel, &hello->host)) {
+    if (!xfer_watch_start(channel, &hello->host)) {
         snprintf(peer->we_reason, sizeof(peer->we_reason),
-                 "its process cannot be watched (pidfd)");
+                 "its process cannot be watched");
         return false;
     }
     return map_files(channel, hello, files);

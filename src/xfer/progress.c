@@ -7,6 +7,7 @@
 #include "xfer/progress.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
+#include "xfer/watch.h"
 #include "xfer/wire.h"
 
 #include <sys/epoll.h>
@@ -36,7 +37,7 @@ static unsigned progress_events(ucxpool_t *pool)
     num_events = epoll_wait(pool->epoll_fd, events, 16, 0);
     for (int i = 0; i < num_events; i++) {
         if (events[i].data.ptr != NULL) {
-            xfer_channel_watch(events[i].data.ptr);
+            xfer_watch_ended(events[i].data.ptr);
             count++;
         }
     }

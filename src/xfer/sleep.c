@@ -164,6 +164,9 @@ static uint64_t next_moment(ucxpool_t *pool)
         if (channel->closing && !channel->ep_closing) {
             moment = base_min(moment, channel->close_deadline);
         }
+        if (!channel->peer.gone) {
+            moment = base_min(moment, channel->peer.next_look);
+        }
         if (!xfer_channel_is_live(channel) &&
             xfer_channel_is_readable(channel)) {
             /* Its endpoint is gone, so the peer can not knock. */
