@@ -257,8 +257,6 @@ void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     channel->pool->stats.channels_failed++;
     leave(channel, UCXPOOL_CHANNEL_FAILED, status);
     xfer_control_drop(channel);
-    /* Over the endpoint nothing more is said; the ring may still be read. */
-    channel->bye_sent = channel->wire != &xfer_wire_map;
     xfer_channel_start_close(channel);
 }
 
@@ -306,6 +304,7 @@ void xfer_channel_close(ucxpool_channel_t *channel)
 {
     xfer_channel_get(channel);
     channel->user_ref = false;
+    channel->leaving  = true;
     if (xfer_channel_is_live(channel)) {
         cancel_requests(channel);
         snprintf(channel->reason, sizeof(channel->reason),

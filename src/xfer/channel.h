@@ -67,6 +67,7 @@ struct ucxpool_channel {
     ucp_ep_h  ep;
     bool      own_ep;
     bool      ep_failed;       /* told by UCX or the caller; atomic          */
+    bool      leaving;         /* the caller closes it                       */
     bool      closing;         /* BYE is to be sent, then the endpoint closed */
     bool      bye_sent;
     bool      flushed;
@@ -92,6 +93,7 @@ struct ucxpool_channel {
     base_list_t arriving;
     base_list_t free_messages;
     uint32_t    num_messages;  /* allocated                                  */
+    uint32_t    num_waiting;   /* of them in use                             */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];
     ucxpool_request_t *receives[PROTO_SENDS_MAX];
     uint32_t    num_sends;

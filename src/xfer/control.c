@@ -269,11 +269,18 @@ static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
     return true;
 }
 
+/* Messages that the peer may still send, and would if it knew. */
+static uint32_t credits_free(const ucxpool_channel_t *channel)
+{
+    uint32_t credits = channel->pool->config.credits;
+
+    return credits - base_min(channel->num_waiting, credits);
+}
+
 unsigned xfer_control_flush(ucxpool_channel_t *channel)
 {
     unsigned        count = 0;
     xfer_control_t *control;
-    uint32_t        owed_max = channel->pool->config.credits / 2;
 
     while (!base_list_is_empty(&channel->backlog)) {
         control = base_list_head(&channel->backlog, xfer_control_t, link);
@@ -283,7 +290,7 @@ unsigned xfer_control_flush(ucxpool_channel_t *channel)
         count++;
     }
     if ((channel->state == UCXPOOL_CHANNEL_OPEN) &&
-        (channel->credits_owed > owed_max)) {
+        (channel->credits_owed > credits_free(channel) / 2)) {
         xfer_control_post(channel, PROTO_CREDIT, XFER_MUST);
         count++;
     }

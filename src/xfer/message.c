@@ -40,6 +40,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     message->own_runs = false;
     message->runs     = NULL;
     message->stream   = NULL;
+    channel->num_waiting++;
     xfer_channel_get(channel);
     return message;
 }
@@ -55,6 +56,7 @@ static void message_put(ucxpool_message_t *message)
         message->own_runs = false;
     }
     base_list_add_tail(&channel->free_messages, &message->link);
+    channel->num_waiting--;
     xfer_channel_put(channel);
 }
 
@@ -77,6 +79,10 @@ static void deliver(ucxpool_message_t *message)
     ucxpool_t         *pool = message->pool;
     ucxpool_request_t *request;
 
+    if (message->canceled) {
+        xfer_message_release(message);
+        return;
+    }
     base_list_for_each(request, &pool->posted, ucxpool_request_t, link) {
         if (matches(request, message)) {
             base_list_del(&request->link);
@@ -213,6 +219,9 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
         if (message->desc.sequence != runs->sequence) {
             continue;
         }
+        if (message->canceled) {
+            return;
+        }
         if (!message->own_runs || (runs->num_runs > message->runs_missing) ||
             (runs->first > message->desc.num_runs) ||
             (runs->num_runs > message->desc.num_runs - runs->first)) {
@@ -247,6 +256,23 @@ ucxpool_message_t *xfer_message_match(ucxpool_t *pool,
     return NULL;
 }
 
+/* One that has not been delivered: nothing more of it comes, but those behind
+ * it wait for its turn to pass. */
+static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
+{
+    ucxpool_message_t *message;
+
+    base_list_for_each(message, &channel->arriving, ucxpool_message_t, link) {
+        if (message->desc.message == number) {
+            message->canceled     = true;
+            message->runs_missing = 0;
+            deliver_arriving(channel);
+            return true;
+        }
+    }
+    return false;
+}
+
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_message_t *message;
@@ -265,7 +291,7 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
             }
         }
     }
-    return false;
+    return cancel_arriving(channel, number);
 }
 
 void xfer_message_channel_ended(ucxpool_channel_t *channel)

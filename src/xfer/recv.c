@@ -43,8 +43,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->recv.in_place != 0) {
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
-            snprintf(request->detail, sizeof(request->detail), "%s",
-                     (detail == NULL) ? "" : detail);
+            xfer_request_set_detail(request, detail);
         }
         return;
     }
@@ -66,7 +65,7 @@ static void receive_eager(ucxpool_request_t *request,
                  message->stream);
     received->bytes += message->totals.payload_size;
     received->fragments++;
-    xfer_request_end(request, UCXPOOL_OK, NULL);
+    end(request, UCXPOOL_OK, NULL);
 }
 
 /* The longest fragment that we can take in: one that fits in a block. */
@@ -106,6 +105,16 @@ static ucxpool_status_t take_runs(ucxpool_request_t *request,
     return status;
 }
 
+static void refuse_no_memory(ucxpool_request_t *request,
+                             ucxpool_message_t *message)
+{
+    if (message->desc.message != 0) {
+        xfer_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_NO_MEMORY, "the receiver has no memory");
+    }
+    end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the message");
+}
+
 static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
@@ -114,11 +123,16 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         end(request, UCXPOOL_ERR_PEER_LOST, channel->reason);
         return;
     }
+    if (channel->num_receives == PROTO_SENDS_MAX) {
+        end(request, UCXPOOL_ERR_PROTOCOL, "the peer sends too much at once");
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer began more than %u messages at once",
+                          PROTO_SENDS_MAX);
+        return;
+    }
     request->recv.message = message->desc.message;
     if (take_runs(request, message) != UCXPOOL_OK) {
-        xfer_control_done(channel, message->desc.message,
-                          UCXPOOL_ERR_NO_MEMORY, "the receiver has no memory");
-        end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the message");
+        refuse_no_memory(request, message);
         return;
     }
     pack_plan_init(&request->plan, request->runs, request->num_runs,
@@ -159,7 +173,7 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     } else if (xfer_request_set_metadata(request, message->metadata,
                                          message->desc.metadata_size) !=
                UCXPOOL_OK) {
-        end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the metadata");
+        refuse_no_memory(request, message);
     } else if (message->desc.flags & PROTO_DESC_EAGER) {
         receive_eager(request, message);
     } else {
@@ -206,8 +220,6 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
 {
     if ((data->flags & PROTO_DATA_CHECKSUM) &&
         (pack_crc32c(0, bytes, data->length) != data->checksum)) {
-        xfer_recv_stop(request, UCXPOOL_ERR_CHECKSUM,
-                       "the checksum of a fragment is wrong");
         return false;
     }
     pack_scatter(&request->plan, data->offset, data->length, bytes);
@@ -226,11 +238,23 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
     if (data->flags & PROTO_DATA_LAST) {
         request->recv.num_all = data->index + 1;
     }
-    if (request->recv.num_seen == request->recv.num_all) {
+    if ((request->recv.num_all != 0) &&
+        ((request->recv.num_seen > request->recv.num_all) ||
+         ((request->recv.num_seen == request->recv.num_all) &&
+          (request->recv.landings != 0)))) {
+        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent a fragment twice");
+    } else if (request->recv.num_seen == request->recv.num_all) {
         xfer_control_done(request->channel, request->recv.message, UCXPOOL_OK,
                           NULL);
         end(request, UCXPOOL_OK, NULL);
     }
+}
+
+void xfer_recv_stop_corrupt(ucxpool_request_t *request)
+{
+    xfer_recv_stop(request, UCXPOOL_ERR_CHECKSUM,
+                   "the checksum of a fragment is wrong");
 }
 
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
@@ -243,9 +267,11 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->recv.in_place != 0) {
         /* Only the end of the endpoint stops UCX from writing. */
         end(request, status, detail);
-        xfer_channel_fail(request->channel, status,
-                          "a receive in place over the ucx wire was ended "
-                          "early");
+        if (!request->channel->leaving) {
+            xfer_channel_fail(request->channel, status,
+                              "a receive in place over the ucx wire was ended "
+                              "early");
+        }
         return;
     }
     end(request, status, detail);
@@ -265,7 +291,10 @@ void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
         ucxpool_request_t *request = channel->receives[i];
 
         if ((request != NULL) && (request->recv.message == message)) {
-            xfer_recv_stop(request, UCXPOOL_ERR_CANCELED, text);
+            /* What UCX writes in place comes to its end by itself: the sender
+             * is there, and keeps the bytes as they are until then. */
+            xfer_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
+            end(request, UCXPOOL_ERR_CANCELED, text);
             return;
         }
     }

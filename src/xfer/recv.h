@@ -17,14 +17,16 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
 /* Does the fragment lie inside the message? Fails the channel if not. */
 bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data);
 
-/* Scatter a fragment; false when the checksum is wrong (the request has then
- * ended). */
+/* Scatter a fragment; false: its checksum is wrong, and nothing was done. */
 bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
                        const void *bytes);
 
 /* A fragment is in its place. */
 void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
                      ucxpool_mode_t mode);
+
+/* End because of a wrong checksum. */
+void xfer_recv_stop_corrupt(ucxpool_request_t *request);
 
 /* End early, and tell the sender. */
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,

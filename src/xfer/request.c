@@ -254,14 +254,21 @@ static void count_end(ucxpool_request_t *request, ucxpool_status_t status)
     }
 }
 
+void xfer_request_set_detail(ucxpool_request_t *request, const char *detail)
+{
+    if (detail != request->detail) {
+        snprintf(request->detail, sizeof(request->detail), "%s",
+                 (detail == NULL) ? "" : detail);
+    }
+}
+
 void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail)
 {
     if (xfer_request_has_ended(request)) {
         return;
     }
-    snprintf(request->detail, sizeof(request->detail), "%s",
-             (detail == NULL) ? "" : detail);
+    xfer_request_set_detail(request, detail);
     base_list_del(&request->link);
     base_list_del(&request->run_link);
     base_list_del(&request->deadline_link);

@@ -54,7 +54,7 @@ typedef enum xfer_send_step {
 typedef struct xfer_send {
     xfer_send_step_t step;
     bool             in_place;  /* some segments lie in comm memory          */
-    bool             failing;   /* ends when its pieces have: see `cancel`   */
+    ucxpool_status_t failing;   /* the end that waits for UCX; OK: none      */
     uint64_t         message;   /* our number of it; 0: none                 */
     uint64_t         receive;   /* the receiver's number                     */
     uint64_t         sequence;
@@ -147,6 +147,9 @@ void xfer_request_wake(ucxpool_request_t *request);
  */
 void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
+
+/* The sentence for an end that must wait. */
+void xfer_request_set_detail(ucxpool_request_t *request, const char *detail);
 
 bool xfer_request_has_ended(const ucxpool_request_t *request);
 

@@ -27,6 +27,26 @@ typedef enum step_result {
 
 typedef step_result_t (*step_t)(ucxpool_request_t *request);
 
+ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
+{
+    const ucxpool_channel_t *channel = request->channel;
+
+    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+        return UCXPOOL_OK;
+    }
+    if ((request->num_runs > channel->peer.max_runs) ||
+        (request->metadata_length > channel->peer.max_metadata)) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu differing lengths and %zu bytes of metadata are "
+                          "more than the peer takes (%llu and %u, its "
+                          "UCXPOOL_MAX_SEGMENTS and UCXPOOL_MAX_METADATA)",
+                          request->num_runs, request->metadata_length,
+                          (unsigned long long)channel->peer.max_runs,
+                          channel->peer.max_metadata);
+    }
+    return UCXPOOL_OK;
+}
+
 static step_result_t step_turn(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
@@ -35,6 +55,11 @@ static step_result_t step_turn(ucxpool_request_t *request)
         (channel->num_sends == PROTO_SENDS_MAX) ||
         (channel->queue.next != &request->link)) {
         return STEP_WAIT;
+    }
+    if (xfer_send_check_limits(request) != UCXPOOL_OK) {
+        xfer_send_leave_queue(request);
+        xfer_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
+        return STEP_END;
     }
     return STEP_NEXT;
 }

@@ -6,6 +6,14 @@
 
 #include "xfer/request.h"
 
+/*
+ * Does the peer take a message like this? Where its limits are not known yet:
+ * yes; step TURN asks again.
+ *
+ * UCXPOOL_ERR_LIMIT
+ */
+ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
+
 /* Do the next steps, as far as they can go; false: not at all. */
 bool xfer_send_advance(ucxpool_request_t *request);
 

@@ -17,12 +17,59 @@ static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
     return request;
 }
 
+/* Must the request wait for operations of UCX on the caller's own memory? */
+static bool is_in_place_by_ucx(const ucxpool_request_t *request)
+{
+    for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
+        const xfer_piece_t *piece = &request->send.pieces[i];
+
+        if ((request->send.busy & (UINT64_C(1) << i)) &&
+            (piece->ucx != NULL) && (piece->buffer != NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void send_cancel(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    proto_fixed_t     *fixed;
+
+    if (channel->wire == &xfer_wire_map) {
+        xfer_ring_revoke(&channel->ring, request->send.message);
+    }
+    fixed = xfer_control_begin(channel, PROTO_CANCEL, 0, XFER_MUST, NULL);
+    if (fixed != NULL) {
+        fixed->cancel.message = request->send.message;
+        xfer_control_end(channel);
+    }
+}
+
+/* End the request when UCX has stopped reading the caller's memory: until then
+ * the caller must not change it, or the receiver would take the new bytes for
+ * the message. */
+static void end_later(ucxpool_request_t *request, ucxpool_status_t status,
+                      const char *detail)
+{
+    base_list_del(&request->deadline_link);
+    if (request->send.failing == UCXPOOL_OK) {
+        request->send.failing = status;
+        xfer_request_set_detail(request, detail);
+    }
+}
+
 void xfer_send_accepted(ucxpool_channel_t *channel,
                         const proto_accept_t *accept)
 {
     ucxpool_request_t *request = find(channel, accept->message);
 
     if ((request == NULL) || (request->send.receive != 0)) {
+        return;
+    }
+    if (xfer_request_has_ended(request)) {
+        /* Our CANCEL came before the descriptor was known there. */
+        send_cancel(request);
         return;
     }
     if ((accept->receive == 0) || (accept->frag_size < PACK_ALIGNMENT) ||
@@ -59,6 +106,9 @@ void xfer_send_piece_done(xfer_piece_t *piece)
     request->send.busy &= ~(UINT64_C(1)
                             << (unsigned)(piece - request->send.pieces));
     xfer_fragment_free(piece);
+    if ((request->send.failing != UCXPOOL_OK) && !is_in_place_by_ucx(request)) {
+        xfer_request_end(request, request->send.failing, request->detail);
+    }
     if (!xfer_request_has_ended(request)) {
         xfer_request_wake(request);
     } else {
@@ -104,35 +154,6 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
     xfer_send_forget(request);
 }
 
-/* Must the request wait for operations of UCX on the caller's own memory? */
-static bool is_in_place_by_ucx(const ucxpool_request_t *request)
-{
-    for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
-        const xfer_piece_t *piece = &request->send.pieces[i];
-
-        if ((request->send.busy & (UINT64_C(1) << i)) &&
-            (piece->ucx != NULL) && (piece->buffer != NULL)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void send_cancel(ucxpool_request_t *request)
-{
-    ucxpool_channel_t *channel = request->channel;
-    proto_fixed_t     *fixed;
-
-    if (channel->wire == &xfer_wire_map) {
-        xfer_ring_revoke(&channel->ring, request->send.message);
-    }
-    fixed = xfer_control_begin(channel, PROTO_CANCEL, 0, XFER_MUST, NULL);
-    if (fixed != NULL) {
-        fixed->cancel.message = request->send.message;
-        xfer_control_end(channel);
-    }
-}
-
 void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
@@ -148,11 +169,13 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (is_in_place_by_ucx(request)) {
-        /* Its bytes would change under UCX, and the receiver would take the
-         * new ones for the message: only the endpoint's end prevents it. */
-        xfer_request_end(request, status, detail);
-        xfer_channel_fail(channel, status,
-                          "a send in place over the ucx wire was ended early");
+        /* Only the endpoint's end makes UCX stop. */
+        end_later(request, status, detail);
+        if (!channel->leaving) {
+            xfer_channel_fail(channel, status,
+                              "a send in place over the ucx wire was ended "
+                              "early");
+        }
         return;
     }
     if (request->send.step == XFER_SEND_RUNS) {
@@ -170,7 +193,11 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
     if ((request->send.message != 0) && (channel->wire == &xfer_wire_map)) {
         xfer_ring_revoke(&channel->ring, request->send.message);
     }
-    xfer_request_end(request, status, detail);
+    if (is_in_place_by_ucx(request)) {
+        end_later(request, status, detail);
+    } else {
+        xfer_request_end(request, status, detail);
+    }
     if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
         xfer_send_forget(request);
     }

@@ -54,26 +54,6 @@ static ucxpool_status_t ended(const ucxpool_channel_t *channel)
                                                    : channel->reason);
 }
 
-static ucxpool_status_t check_peer_limits(const ucxpool_request_t *request)
-{
-    const ucxpool_channel_t *channel = request->channel;
-
-    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
-        return UCXPOOL_OK; /* not known yet: the peer will refuse by itself */
-    }
-    if ((request->num_runs > channel->peer.max_runs) ||
-        (request->metadata_length > channel->peer.max_metadata)) {
-        return base_error(UCXPOOL_ERR_LIMIT,
-                          "%zu differing lengths and %zu bytes of metadata are "
-                          "more than the peer takes (%llu and %u, its "
-                          "UCXPOOL_MAX_SEGMENTS and UCXPOOL_MAX_METADATA)",
-                          request->num_runs, request->metadata_length,
-                          (unsigned long long)channel->peer.max_runs,
-                          channel->peer.max_metadata);
-    }
-    return UCXPOOL_OK;
-}
-
 static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
                                   const ucxpool_segment_t *segments,
                                   size_t num_segments, uint64_t tag,
@@ -96,7 +76,7 @@ static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
     xfer_request_set_channel(request, channel);
     status = plan_send(request);
     if (status == UCXPOOL_OK) {
-        status = check_peer_limits(request);
+        status = xfer_send_check_limits(request);
     }
     if (status != UCXPOOL_OK) {
         xfer_request_discard(request);

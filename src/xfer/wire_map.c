@@ -69,6 +69,7 @@ void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
     ucxpool_request_t *request = xfer_recv_find(channel, data);
     const uint8_t     *bytes   = locate(channel, data);
     ucxpool_mode_t     mode;
+    bool               is_intact;
 
     if (request == NULL) {
         /* The receive has ended, and DONE was sent: that freed the piece. */
@@ -79,13 +80,17 @@ void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
                           "the peer sent a fragment outside of its regions");
         return;
     }
-    if (!xfer_recv_check(request, data) ||
-        !xfer_recv_scatter(request, data, bytes)) {
+    if (!xfer_recv_check(request, data)) {
         return;
     }
+    is_intact = xfer_recv_scatter(request, data, bytes);
     if (xfer_ring_is_revoked(&channel->ring, data->message)) {
         xfer_recv_stop(request, UCXPOOL_ERR_CANCELED,
                        "the sender canceled the message");
+        return;
+    }
+    if (!is_intact) {
+        xfer_recv_stop_corrupt(request);
         return;
     }
     taken(channel, data);

@@ -124,6 +124,16 @@ static void landing_put(landing_t *landing)
     xfer_channel_put(landing->channel);
 }
 
+static void scatter(ucxpool_request_t *request, const proto_data_t *data,
+                    const void *bytes)
+{
+    if (xfer_recv_scatter(request, data, bytes)) {
+        xfer_recv_count(request, data, UCXPOOL_MODE_UCX_PACKED);
+    } else {
+        xfer_recv_stop_corrupt(request);
+    }
+}
+
 /* UCX has written the fragment, or has given up. */
 static void landed(landing_t *landing, ucs_status_t status)
 {
@@ -137,15 +147,15 @@ static void landed(landing_t *landing, ucs_status_t status)
     base_list_del(&landing->link);
     request->recv.landings--;
     request->recv.in_place -= landing->in_place;
-    if (wanted && (status == UCS_OK)) {
-        if (landing->in_place) {
-            pool->stats.copies_avoided_bytes += data.length;
-            xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_INPLACE);
-        } else if (xfer_recv_scatter(request, &data,
-                                     block_pool_address(pool->blocks,
-                                                        landing->block))) {
-            xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_PACKED);
-        }
+    if (wanted && (status != UCS_OK)) {
+        /* Without this fragment the message never gets whole. */
+        xfer_channel_set_ep_failed(landing->channel);
+    } else if (wanted && landing->in_place) {
+        pool->stats.copies_avoided_bytes += data.length;
+        xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_INPLACE);
+    } else if (wanted) {
+        scatter(request, &data,
+                block_pool_address(pool->blocks, landing->block));
     }
     if (!landing->in_place) {
         if (landing->in_quarantine) {
@@ -157,10 +167,7 @@ static void landed(landing_t *landing, ucs_status_t status)
     }
     if ((request->recv.failing != UCXPOOL_OK) &&
         (request->recv.in_place == 0)) {
-        char detail[sizeof(request->detail)];
-
-        memcpy(detail, request->detail, sizeof(detail));
-        xfer_request_end(request, request->recv.failing, detail);
+        xfer_request_end(request, request->recv.failing, request->detail);
     }
     landing_put(landing);
     xfer_request_reuse(request);
@@ -263,16 +270,6 @@ static bool start_landing(landing_t *landing)
     return true;
 }
 
-/* A fragment whose bytes are there already. */
-static ucs_status_t take_eager(ucxpool_request_t  *request,
-                               const proto_data_t *data, const void *payload)
-{
-    if (xfer_recv_scatter(request, data, payload)) {
-        xfer_recv_count(request, data, UCXPOOL_MODE_UCX_PACKED);
-    }
-    return UCS_OK;
-}
-
 ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
                                 const proto_data_t *data, void *payload,
                                 size_t length,
@@ -294,7 +291,9 @@ ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
         return UCS_OK;
     }
     if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-        return take_eager(request, data, payload);
+        /* The bytes are there already. */
+        scatter(request, data, payload);
+        return UCS_OK;
     }
     landing = landing_get(channel);
     if (landing == NULL) {
