@@ -139,7 +139,7 @@ void pair_poison(void *bytes, size_t length)
     memset(bytes, 0xfe, length);
 }
 
-static bool is_whole(ucxpool_t *pool)
+bool pair_is_whole(ucxpool_t *pool)
 {
     ucxpool_stats_t stats;
 
@@ -154,7 +154,7 @@ static bool is_whole(ucxpool_t *pool)
 
 void pair_check_blocks(pair_t *pair)
 {
-    pair_until(pair, is_whole(pair->a) && is_whole(pair->b));
+    pair_until(pair, pair_is_whole(pair->a) && pair_is_whole(pair->b));
     ck_assert_msg(ucxpool_check(pair->a) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
     ck_assert_msg(ucxpool_check(pair->b) == UCXPOOL_OK, "%s",

@@ -53,7 +53,10 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 void pair_fill(void *bytes, size_t length);
 void pair_poison(void *bytes, size_t length);
 
-/* Both pools are whole: no block is held or in quarantine. */
+/* Is no block held or in quarantine? */
+bool pair_is_whole(ucxpool_t *pool);
+
+/* Both pools become so. */
 void pair_check_blocks(pair_t *pair);
 
 #endif

@@ -1,0 +1,313 @@
+/* Deadlines: of each kind of request, and with a peer that stands still. */
+#include "pair.h"
+#include "two.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   (256u * 1024u)
+#define LONG     (64u * 1024u * 1024u)
+
+static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k",
+                                    "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k"};
+
+static ucxpool_request_params_t within(uint64_t milliseconds)
+{
+    return (ucxpool_request_params_t){
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = milliseconds * 1000000u,
+    };
+}
+
+/* The request ends by its deadline, and says so. */
+static void check_expires(pair_t *pair, ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+
+    pair_until(pair, pair_ended(request));
+    ucxpool_request_query(request, &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_str_eq(attr.detail, "the deadline passed");
+    ucxpool_request_free(request);
+}
+
+static void check_channel(pair_t *pair)
+{
+    char               target = 0;
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, 1,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, "c", 1, 1, NULL, NULL),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(target, 'c');
+    pair_check_blocks(pair);
+}
+
+START_TEST(a_receive_without_a_message_expires)
+{
+    ucxpool_request_params_t params = within(20);
+    pair_t                   pair;
+    char                     target = 7;
+    ucxpool_request_t       *recv;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
+                                         ALL_BITS, &params, &recv),
+                     UCXPOOL_OK);
+    check_expires(&pair, recv);
+    ck_assert_int_eq(target, 7);
+    check_channel(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_send_that_nobody_receives_expires)
+{
+    ucxpool_request_params_t params = within(20);
+    uint8_t                 *source = calloc(1, LENGTH);
+    pair_t                   pair;
+    ucxpool_request_t       *send;
+    ucxpool_message_t       *message;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
+                                         &params, &send),
+                     UCXPOOL_OK);
+    check_expires(&pair, send);
+    check_channel(&pair);
+    ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
+                     UCXPOOL_ERR_NO_MESSAGE);
+    pair_cleanup(&pair);
+    free(source);
+}
+END_TEST
+
+START_TEST(a_send_in_the_queue_expires_and_the_next_goes_on)
+{
+    ucxpool_request_params_t params = within(20);
+    pair_t                   pair;
+    char                     target = 0;
+    ucxpool_request_t       *send;
+    ucxpool_request_t       *recv;
+
+    pair_init(&pair, wires[_i], "CREDITS=1");
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "a", 1, TAG, NULL, NULL),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "b", 1, TAG, &params,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "c", 1, TAG, NULL, NULL),
+                     UCXPOOL_OK);
+    check_expires(&pair, send);
+    for (const char *expected = "ac"; *expected != '\0'; expected++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
+                                             ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        ck_assert_int_eq(target, *expected);
+    }
+    check_channel(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_request_on_a_channel_that_never_opens_expires)
+{
+    ucxpool_channel_params_t to = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_request_params_t params = within(20);
+    pair_t                   pair   = {pair_pool(wires[_i]),
+                                       pair_pool(wires[_i]), NULL, NULL};
+    void                    *address;
+    ucxpool_request_t       *send;
+
+    ck_assert_int_eq(ucxpool_address_get(pair.b, &address, &to.address_length),
+                     UCXPOOL_OK);
+    to.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params,
+                                         &send),
+                     UCXPOOL_OK);
+    check_expires(&pair, send);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_deadline_wakes_a_sleeper)
+{
+    ucxpool_request_params_t params = within(20);
+    ucxpool_t               *pool   = pair_pool(wires[_i]);
+    char                     target;
+    ucxpool_request_t       *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pool, NULL, &target, 1, TAG, ALL_BITS,
+                                         &params, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
+                     UCXPOOL_ERR_TIMED_OUT);
+    ucxpool_request_free(recv);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+/* --- a peer that is stopped in the middle of a transfer ----------------- */
+
+static void hear_go(two_t *two)
+{
+    char byte;
+
+    two_check(recv(two->talk, &byte, 1, MSG_WAITALL) == 1);
+}
+
+static void say_go(two_t *two)
+{
+    two_check(send(two->talk, "g", 1, MSG_NOSIGNAL) == 1);
+}
+
+static void await(two_t *two, ucxpool_request_t *request)
+{
+    uint64_t until = pair_deadline();
+
+    while (!pair_ended(request)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(!pair_is_late(until));
+    }
+}
+
+static void await_blocks(two_t *two)
+{
+    uint64_t until = pair_deadline();
+
+    while (!pair_is_whole(two->pool)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(!pair_is_late(until));
+    }
+    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+}
+
+/* Receives, is stopped meanwhile, and later finds that it was in vain. */
+static void run_receiver(two_t *two)
+{
+    uint8_t           *target = malloc(LONG);
+    ucxpool_request_t *recv;
+
+    alarm(60);
+    two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
+                                  ALL_BITS, NULL, &recv) == UCXPOOL_OK);
+    say_go(two);
+    await(two, recv);
+    two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
+    /* What has ended is not written any more. */
+    memset(target, 9, LONG);
+    ucxpool_request_free(recv);
+    await_blocks(two);
+    for (size_t i = 0; i < LONG; i++) {
+        two_check(target[i] == 9);
+    }
+    say_go(two);
+    hear_go(two);
+    free(target);
+}
+
+static uint64_t sent_bytes(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+    uint64_t        bytes = 0;
+
+    ucxpool_stats_get(pool, &stats);
+    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+        bytes += stats.sent[i].bytes;
+    }
+    return bytes;
+}
+
+/* Stop the peer while something is on its way to it. */
+static void stop_peer(two_t *two)
+{
+    int status;
+
+    while (sent_bytes(two->pool) < LENGTH) {
+        ucxpool_wait(two->pool, 1000000);
+    }
+    two_check(kill(two->child, SIGSTOP) == 0);
+    two_check(waitpid(two->child, &status, WUNTRACED) == two->child);
+    two_check(WIFSTOPPED(status));
+}
+
+static void run_sender(two_t *two)
+{
+    uint8_t                 *source = calloc(1, LONG);
+    ucxpool_request_params_t params = within(2000);
+    ucxpool_request_t       *send;
+    ucxpool_stats_t          stats;
+
+    hear_go(two);
+    two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
+                                  &send) == UCXPOOL_OK);
+    stop_peer(two);
+    await(two, send);
+    two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
+    ucxpool_request_free(send);
+    ucxpool_stats_get(two->pool, &stats);
+    two_check(stats.blocks[UCXPOOL_SHARE_SEND].held == 0);
+    two_check(stats.blocks[UCXPOOL_SHARE_SEND].quarantined >= 1);
+    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    two_check(kill(two->child, SIGCONT) == 0);
+    await_blocks(two);
+    hear_go(two);
+    say_go(two);
+    free(source);
+}
+
+START_TEST(a_send_to_a_stopped_peer_expires_and_its_blocks_come_back)
+{
+    two_t two;
+
+    two_init(&two, wires[_i]);
+    if (two.is_child) {
+        run_receiver(&two);
+    } else {
+        run_sender(&two);
+    }
+    two_cleanup(&two);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("deadline");
+    TCase   *tcase = tcase_create("deadline");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, a_receive_without_a_message_expires, 0, 2);
+    tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires, 0, 2);
+    tcase_add_loop_test(tcase, a_send_in_the_queue_expires_and_the_next_goes_on,
+                        0, 2);
+    tcase_add_loop_test(tcase, a_request_on_a_channel_that_never_opens_expires,
+                        0, 2);
+    tcase_add_loop_test(tcase, a_deadline_wakes_a_sleeper, 0, 2);
+    tcase_add_loop_test(
+        tcase, a_send_to_a_stopped_peer_expires_and_its_blocks_come_back, 0, 2);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,577 @@
+/* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
+#include "pair.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+
+/* One block for sending, one for receiving, one for the caller at the most. */
+#define TINY "COMM_SIZE=192k REGION_SIZE=64k SEND_SHARE=33 RECV_SHARE=33"
+
+static const char *with(const char *wire, const char *settings)
+{
+    static char text[2][256];
+    static int  turn;
+
+    turn = !turn;
+    snprintf(text[turn], sizeof(text[turn]), "%s %s", wire, settings);
+    return text[turn];
+}
+
+static void exchange(pair_t *pair, size_t length)
+{
+    uint8_t           *source = malloc(length + 1);
+    uint8_t           *target = malloc(length + 1);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, length);
+    pair_poison(target, length + 1);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(memcmp(source, target, length), 0);
+    ck_assert_int_eq(target[length], 0xfe);
+    free(source);
+    free(target);
+}
+
+START_TEST(messages_pass_whatever_the_sizes_are_on_the_two_sides)
+{
+    static const char *const sides[][2] = {
+        {TINY, TINY},
+        {"BLOCK_SIZE=16k", "BLOCK_SIZE=128k"},
+        {"BLOCK_SIZE=128k", "BLOCK_SIZE=16k"},
+        {"FRAG_SIZE=4k", "FRAG_SIZE=64k"},
+        {"FRAG_SIZE=64k DEPTH=64", "FRAG_SIZE=4k DEPTH=64"},
+        {"CREDITS=1", "CREDITS=1"},
+        {"DEPTH=1 CREDITS=1 " TINY, "DEPTH=1 CREDITS=1 " TINY},
+        {"EAGER_SIZE=0", "EAGER_SIZE=0"},
+    };
+    static const size_t sizes[] = {0, 1, 4096, 65535, 65537, 3000001};
+    pair_t              pair;
+
+    for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
+        pair_init(&pair, with(wires[_i], sides[i][0]),
+                  with(wires[_i], sides[i][1]));
+        for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++) {
+            exchange(&pair, sizes[j]);
+        }
+        pair_check_blocks(&pair);
+        pair_cleanup(&pair);
+    }
+}
+END_TEST
+
+/* --- everybody to everybody --------------------------------------------- */
+
+#define PEERS 4
+#define LARGE 1000000u
+
+typedef struct crowd {
+    ucxpool_t         *pools[PEERS];
+    ucxpool_channel_t *to[PEERS][PEERS];
+    uint8_t           *sources[PEERS];
+    uint8_t           *targets[PEERS][PEERS];
+    ucxpool_request_t *sends[PEERS][PEERS];
+    ucxpool_request_t *recvs[PEERS][PEERS];
+} crowd_t;
+
+static void connect_all(crowd_t *crowd)
+{
+    for (int i = 0; i < PEERS; i++) {
+        for (int j = 0; j < PEERS; j++) {
+            ucxpool_channel_params_t to = {
+                .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+            };
+            void *address;
+
+            if (i == j) {
+                continue;
+            }
+            ck_assert_int_eq(ucxpool_address_get(crowd->pools[j], &address,
+                                                 &to.address_length),
+                             UCXPOOL_OK);
+            to.address = address;
+            ck_assert_int_eq(ucxpool_channel_create(crowd->pools[i], &to,
+                                                    &crowd->to[i][j]),
+                             UCXPOOL_OK);
+            ucxpool_address_release(address);
+        }
+    }
+}
+
+/* What peer i gets from peer j arrives in pieces, so that it needs a block. */
+static void post_recv(crowd_t *crowd, int i, int j)
+{
+    static ucxpool_segment_t pieces[PEERS][PEERS][LARGE / 1000];
+
+    crowd->targets[i][j] = malloc(LARGE);
+    for (size_t k = 0; k < LARGE / 1000; k++) {
+        pieces[i][j][k] = (ucxpool_segment_t){crowd->targets[i][j] + k * 1000,
+                                              1000};
+    }
+    ck_assert_int_eq(ucxpool_recv_buffers(crowd->pools[i], crowd->to[i][j],
+                                          pieces[i][j], LARGE / 1000, TAG,
+                                          ALL_BITS, NULL, &crowd->recvs[i][j]),
+                     UCXPOOL_OK);
+}
+
+static void post_all(crowd_t *crowd)
+{
+    for (int i = 0; i < PEERS; i++) {
+        crowd->sources[i] = malloc(LARGE);
+        memset(crowd->sources[i], 'a' + i, LARGE);
+        for (int j = 0; j < PEERS; j++) {
+            if (i == j) {
+                continue;
+            }
+            ck_assert_int_eq(ucxpool_send_buffer(crowd->to[i][j],
+                                                 crowd->sources[i], LARGE, TAG,
+                                                 NULL, &crowd->sends[i][j]),
+                             UCXPOOL_OK);
+            post_recv(crowd, i, j);
+        }
+    }
+}
+
+static bool is_done(const crowd_t *crowd)
+{
+    for (int i = 0; i < PEERS; i++) {
+        for (int j = 0; j < PEERS; j++) {
+            if ((i != j) && (!pair_ended(crowd->sends[i][j]) ||
+                             !pair_ended(crowd->recvs[i][j]))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void check_all(crowd_t *crowd)
+{
+    for (int i = 0; i < PEERS; i++) {
+        for (int j = 0; j < PEERS; j++) {
+            if (i == j) {
+                continue;
+            }
+            ck_assert_int_eq(ucxpool_request_test(crowd->sends[i][j]),
+                             UCXPOOL_OK);
+            ck_assert_int_eq(ucxpool_request_test(crowd->recvs[i][j]),
+                             UCXPOOL_OK);
+            ck_assert_int_eq(memcmp(crowd->targets[i][j], crowd->sources[j],
+                                    LARGE),
+                             0);
+            ucxpool_request_free(crowd->sends[i][j]);
+            ucxpool_request_free(crowd->recvs[i][j]);
+            free(crowd->targets[i][j]);
+        }
+        ck_assert_int_eq(ucxpool_check(crowd->pools[i]), UCXPOOL_OK);
+    }
+}
+
+START_TEST(all_to_all_with_one_block_each_way_comes_to_an_end)
+{
+    static crowd_t crowd;
+    uint64_t       until;
+
+    for (int i = 0; i < PEERS; i++) {
+        crowd.pools[i] = pair_pool(with(wires[_i], TINY));
+    }
+    connect_all(&crowd);
+    post_all(&crowd);
+    until = pair_deadline();
+    while (!is_done(&crowd)) {
+        for (int i = 0; i < PEERS; i++) {
+            ucxpool_progress(crowd.pools[i]);
+        }
+        if (pair_is_late(until)) {
+            ck_abort_msg("never done");
+        }
+    }
+    check_all(&crowd);
+    for (int i = 0; i < PEERS; i++) {
+        ucxpool_destroy(crowd.pools[i]);
+        free(crowd.sources[i]);
+    }
+}
+END_TEST
+
+/* --- credits ------------------------------------------------------------- */
+
+/* A few rounds: enough for whatever is going to happen. */
+static void idle(pair_t *pair)
+{
+    for (int i = 0; i < 3000; i++) {
+        pair_progress(pair);
+    }
+}
+
+START_TEST(messages_that_nobody_receives_are_bounded_by_credits)
+{
+    enum { CREDITS = 4, COUNT = 20 };
+    pair_t             pair;
+    ucxpool_request_t *sends[COUNT];
+    ucxpool_message_t *messages[COUNT];
+    unsigned           num_sent    = 0;
+    unsigned           num_arrived = 0;
+
+    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=4"));
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL,
+                                             &sends[i]),
+                         UCXPOOL_OK);
+    }
+    idle(&pair);
+    for (int i = 0; i < COUNT; i++) {
+        num_sent += pair_ended(sends[i]);
+    }
+    ck_assert_uint_eq(num_sent, CREDITS);
+    while (ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
+                         &messages[num_arrived]) == UCXPOOL_OK) {
+        num_arrived++;
+    }
+    ck_assert_uint_eq(num_arrived, CREDITS);
+    /* Each one that goes makes room for the next. */
+    for (int i = 0; i < COUNT; i++) {
+        if (i >= CREDITS) {
+            pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
+                                            &messages[i]) == UCXPOOL_OK);
+        }
+        ucxpool_message_refuse(messages[i], NULL);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_message_that_waits_stops_no_other_while_there_are_credits)
+{
+    enum { CREDITS = 8 };
+    pair_t             pair;
+    char               target;
+    ucxpool_request_t *recv;
+
+    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
+    for (int i = 0; i < CREDITS - 1; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL,
+                                             NULL),
+                         UCXPOOL_OK);
+    }
+    for (int i = 0; i < 3 * CREDITS; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, 1,
+                                             ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "n", 1, 1, NULL, NULL),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* --- refusals and limits ------------------------------------------------- */
+
+START_TEST(a_receive_that_is_too_small_refuses_with_a_reason)
+{
+    uint8_t               *source = calloc(1, 100000);
+    uint8_t               *target = malloc(100000);
+    pair_t                 pair;
+    ucxpool_request_t     *send;
+    ucxpool_request_t     *recv;
+    ucxpool_request_attr_t attr;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    pair_poison(target, 100000);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 99999, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
+    pair_until(&pair, pair_ended(send));
+    ucxpool_request_query(send, &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
+    ck_assert_str_eq(attr.detail, "the message has 100000 bytes, the receive "
+                                  "has room for 99999");
+    ucxpool_request_free(send);
+    ck_assert_int_eq(target[0], 0xfe);
+    exchange(&pair, 100000);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    free(source);
+    free(target);
+}
+END_TEST
+
+START_TEST(a_message_is_refused_with_the_reason_that_is_given)
+{
+    uint8_t               *source = calloc(1, 100000);
+    pair_t                 pair;
+    ucxpool_request_t     *send;
+    ucxpool_message_t     *message;
+    ucxpool_request_attr_t attr;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    ucxpool_message_refuse(message, "the disk is full");
+    pair_until(&pair, pair_ended(send));
+    ucxpool_request_query(send, &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
+    ck_assert_str_eq(attr.detail, "the disk is full");
+    ucxpool_request_free(send);
+    exchange(&pair, 100000);
+    pair_cleanup(&pair);
+    free(source);
+}
+END_TEST
+
+START_TEST(a_message_without_segments_arrives)
+{
+    pair_t                   pair;
+    ucxpool_request_t       *send;
+    ucxpool_request_t       *recv;
+    ucxpool_request_attr_t   attr;
+    ucxpool_request_params_t params = {
+        .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
+        .metadata        = "head",
+        .metadata_length = 4,
+    };
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, NULL, 0, TAG, ALL_BITS,
+                                          NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, NULL, 0, TAG, &params,
+                                          &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    pair_until(&pair, pair_ended(recv));
+    ucxpool_request_query(recv, &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_OK);
+    ck_assert_uint_eq(attr.length, 0);
+    ck_assert_uint_eq(attr.metadata_length, 4);
+    ck_assert_mem_eq(attr.metadata, "head", 4);
+    ucxpool_request_free(recv);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* Segments of differing lengths that repeat one buffer. */
+static ucxpool_segment_t *differing(uint8_t *bytes, size_t count,
+                                    size_t *length_p)
+{
+    ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
+
+    *length_p = 0;
+    for (size_t i = 0; i < count; i++) {
+        segments[i] = (ucxpool_segment_t){bytes + i % 50, 1 + i % 97};
+        *length_p += segments[i].length;
+    }
+    return segments;
+}
+
+START_TEST(a_list_of_65536_differing_lengths_arrives)
+{
+    const size_t       count = 65536;
+    uint8_t            bytes[200];
+    size_t             length;
+    ucxpool_segment_t *segments = differing(bytes, count, &length);
+    uint8_t           *target   = malloc(length);
+    uint8_t           *at       = target;
+    pair_t             pair;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(bytes, sizeof(bytes));
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL,
+                                          &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(at, segments[i].address, segments[i].length) != 0) {
+            ck_abort_msg("segment %zu differs", i);
+        }
+        at += segments[i].length;
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    free(segments);
+    free(target);
+}
+END_TEST
+
+START_TEST(more_than_our_limits_is_refused_at_once)
+{
+    uint8_t                  bytes[200] = {0};
+    size_t                   length;
+    ucxpool_segment_t       *segments = differing(bytes, 20, &length);
+    char                     metadata[101];
+    ucxpool_request_params_t params = {
+        .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
+        .metadata        = metadata,
+        .metadata_length = sizeof(metadata),
+    };
+    pair_t                   pair;
+    ucxpool_request_t       *send;
+
+    memset(metadata, 'm', sizeof(metadata));
+    pair_init(&pair, with(wires[_i], "MAX_SEGMENTS=19 MAX_METADATA=100"),
+              wires[_i]);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL,
+                                          &send),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params,
+                                         &send),
+                     UCXPOOL_ERR_LIMIT);
+    exchange(&pair, 5000);
+    pair_cleanup(&pair);
+    free(segments);
+}
+END_TEST
+
+START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
+{
+    ucxpool_channel_params_t to = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    uint8_t                bytes[200] = {0};
+    size_t                 length;
+    ucxpool_segment_t     *segments = differing(bytes, 20, &length);
+    pair_t                 pair     = {0};
+    void                  *address;
+    ucxpool_request_t     *send;
+
+    pair.a = pair_pool(wires[_i]);
+    pair.b = pair_pool(with(wires[_i], "MAX_SEGMENTS=19"));
+    ck_assert_int_eq(ucxpool_address_get(pair.b, &address, &to.address_length),
+                     UCXPOOL_OK);
+    to.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL,
+                                          &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_address_get(pair.a, &address, &to.address_length),
+                     UCXPOOL_OK);
+    to.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(pair.b, &to, &pair.to_a),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL,
+                                          &send),
+                     UCXPOOL_ERR_LIMIT);
+    exchange(&pair, 100000);
+    pair_cleanup(&pair);
+    free(segments);
+}
+END_TEST
+
+/* More than 4 GiB, made of one small buffer over and over, into one as small. */
+START_TEST(a_message_of_5_gib_arrives)
+{
+    const size_t       piece = 1u << 20;
+    const size_t       count = 5u << 10;
+    uint8_t           *source   = malloc(piece);
+    uint8_t           *target   = malloc(piece);
+    ucxpool_segment_t *sources  = calloc(count, sizeof(*sources));
+    ucxpool_segment_t *targets  = calloc(count, sizeof(*targets));
+    pair_t             pair;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    ucxpool_request_attr_t attr;
+
+    if (getenv("TEST_SLOW") != NULL) {
+        goto out;
+    }
+    pair_fill(source, piece);
+    for (size_t i = 0; i < count; i++) {
+        sources[i] = (ucxpool_segment_t){source, piece};
+        targets[i] = (ucxpool_segment_t){target, piece};
+    }
+    pair_init(&pair, with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m "
+                                     "REGION_SIZE=16m"),
+              with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"));
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, sources, count, TAG, NULL,
+                                          &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, targets, count, TAG,
+                                          ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    while (!pair_ended(recv)) {
+        pair_progress(&pair);
+    }
+    ucxpool_request_query(recv, &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_OK);
+    ck_assert_uint_eq(attr.length, piece * count);
+    ucxpool_request_free(recv);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(memcmp(source, target, piece), 0);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+out:
+    free(source);
+    free(target);
+    free(sources);
+    free(targets);
+}
+END_TEST
+
+/* Each test is a case of its own, so that CK_RUN_CASE can name it. */
+#define ADD(_suite, _test) \
+    do { \
+        TCase *tcase_ = tcase_create(#_test); \
+        tcase_set_timeout(tcase_, 60); \
+        tcase_add_loop_test(tcase_, _test, 0, 2); \
+        suite_add_tcase(_suite, tcase_); \
+    } while (0)
+
+int main(void)
+{
+    Suite   *suite = suite_create("flow");
+    SRunner *runner;
+    int      num_failed;
+
+    ADD(suite, messages_pass_whatever_the_sizes_are_on_the_two_sides);
+    ADD(suite, all_to_all_with_one_block_each_way_comes_to_an_end);
+    ADD(suite, messages_that_nobody_receives_are_bounded_by_credits);
+    ADD(suite, a_message_that_waits_stops_no_other_while_there_are_credits);
+    ADD(suite, a_receive_that_is_too_small_refuses_with_a_reason);
+    ADD(suite, a_message_is_refused_with_the_reason_that_is_given);
+    ADD(suite, a_message_without_segments_arrives);
+    ADD(suite, a_list_of_65536_differing_lengths_arrives);
+    ADD(suite, more_than_our_limits_is_refused_at_once);
+    ADD(suite,
+        more_than_the_peers_limits_is_refused_even_before_it_has_told_them);
+    ADD(suite, a_message_of_5_gib_arrives);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,291 @@
+/* What is left when a peer ends, at any moment and in any way. */
+#include "pair.h"
+#include "rounds.h"
+#include "two.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   (256u * 1024u)
+#define LANES    4
+
+static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k",
+                                    "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k"};
+
+typedef enum way {
+    WAY_KILL,    /* SIGKILL                         */
+    WAY_EXIT,    /* exit(), the pool as it is       */
+    WAY_DESTROY, /* ucxpool_destroy(), while we read */
+    NUM_WAYS
+} way_t;
+
+/* Messages in both directions, several at a time, packed and in place. */
+typedef struct lane {
+    uint8_t           *source;
+    uint8_t           *target;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+} lane_t;
+
+static void init_lanes(two_t *two, lane_t *lanes)
+{
+    for (int i = 0; i < LANES; i++) {
+        void *source = NULL;
+
+        lanes[i] = (lane_t){0};
+        if (i == 0) {
+            two_check(ucxpool_comm_alloc(two->pool, LENGTH, &source) ==
+                      UCXPOOL_OK);
+        } else {
+            source = malloc(LENGTH);
+        }
+        lanes[i].source = source;
+        lanes[i].target = malloc(LENGTH);
+        memset(source, i, LENGTH);
+    }
+}
+
+static void free_lanes(two_t *two, lane_t *lanes)
+{
+    for (int i = 0; i < LANES; i++) {
+        if (i == 0) {
+            ucxpool_comm_free(two->pool, lanes[i].source);
+        } else {
+            free(lanes[i].source);
+        }
+        free(lanes[i].target);
+    }
+}
+
+/* An ended request goes, and the next is posted. False: the channel has ended. */
+static bool renew(two_t *two, lane_t *lane)
+{
+    bool posted = true;
+
+    if ((lane->send != NULL) && pair_ended(lane->send)) {
+        ucxpool_request_free(lane->send);
+        lane->send = NULL;
+    }
+    if ((lane->recv != NULL) && pair_ended(lane->recv)) {
+        ucxpool_request_free(lane->recv);
+        lane->recv = NULL;
+    }
+    if (lane->send == NULL) {
+        posted &= ucxpool_send_buffer(two->channel, lane->source, LENGTH, TAG,
+                                      NULL, &lane->send) == UCXPOOL_OK;
+    }
+    if (lane->recv == NULL) {
+        posted &= ucxpool_recv_buffer(two->pool, two->channel, lane->target,
+                                      LENGTH, TAG, ALL_BITS, NULL,
+                                      &lane->recv) == UCXPOOL_OK;
+    }
+    return posted;
+}
+
+static void run_step(two_t *two, lane_t *lanes)
+{
+    for (int i = 0; i < LANES; i++) {
+        renew(two, &lanes[i]);
+    }
+    ucxpool_progress(two->pool);
+}
+
+/* The peer goes on until it is told to end, or killed. */
+static void run_peer(two_t *two, way_t way)
+{
+    lane_t lanes[LANES];
+    char   byte;
+
+    alarm(100);
+    init_lanes(two, lanes);
+    while (recv(two->talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        run_step(two, lanes);
+    }
+    if (way == WAY_DESTROY) {
+        ucxpool_destroy(two->pool);
+        _exit(0);
+    }
+    exit(0);
+}
+
+static void end_peer(two_t *two, way_t way)
+{
+    int status;
+
+    if (way == WAY_KILL) {
+        two_check(kill(two->child, SIGKILL) == 0);
+    } else {
+        two_check(send(two->talk, "e", 1, MSG_NOSIGNAL) == 1);
+    }
+    while (waitpid(two->child, &status, WNOHANG) == 0) {
+        ucxpool_wait(two->pool, 1000000);
+    }
+    if (way == WAY_KILL) {
+        two_check(WIFSIGNALED(status));
+    } else {
+        two_check(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+    }
+}
+
+static bool has_pending(const lane_t *lanes)
+{
+    for (int i = 0; i < LANES; i++) {
+        if (((lanes[i].send != NULL) && !pair_ended(lanes[i].send)) ||
+            ((lanes[i].recv != NULL) && !pair_ended(lanes[i].recv))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void free_requests(lane_t *lanes)
+{
+    for (int i = 0; i < LANES; i++) {
+        ucxpool_request_free(lanes[i].send);
+        ucxpool_request_free(lanes[i].recv);
+    }
+}
+
+static void survive(two_t *two, way_t way)
+{
+    lane_t   lanes[LANES];
+    int      num_steps = rand() % 3000;
+    uint64_t until;
+
+    init_lanes(two, lanes);
+    for (int i = 0; i < num_steps; i++) {
+        run_step(two, lanes);
+    }
+    end_peer(two, way);
+    until = pair_deadline();
+    while (has_pending(lanes)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(!pair_is_late(until));
+    }
+    free_requests(lanes);
+    two_check(ucxpool_send_buffer(two->channel, "x", 1, TAG, NULL, NULL) !=
+              UCXPOOL_OK);
+    free_lanes(two, lanes);
+    while (!pair_is_whole(two->pool)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(!pair_is_late(until));
+    }
+    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    ucxpool_destroy(two->pool);
+    close(two->talk);
+}
+
+START_TEST(a_peer_that_ends_at_any_moment_ends_the_requests_and_no_more)
+{
+    const char *wire = wires[_i / NUM_WAYS];
+    way_t       way  = (way_t)(_i % NUM_WAYS);
+    two_t       two;
+
+    for (unsigned i = 0; i < rounds(10); i++) {
+        srand(i * 31 + (unsigned)_i);
+        two_init(&two, wire);
+        if (two.is_child) {
+            run_peer(&two, way);
+        }
+        survive(&two, way);
+    }
+    /* No process is left behind. */
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+END_TEST
+
+START_TEST(what_was_sent_before_a_good_bye_still_arrives)
+{
+    enum { COUNT = 20 };
+    pair_t             pair;
+    uint8_t            bytes[COUNT][200];
+    uint8_t            target[200];
+    ucxpool_request_t *request;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int i = 0; i < COUNT; i++) {
+        pair_fill(bytes[i], sizeof(bytes[i]));
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes[i],
+                                             sizeof(bytes[i]), TAG, NULL,
+                                             NULL),
+                         UCXPOOL_OK);
+    }
+    ucxpool_destroy(pair.a);
+    pair.a = NULL;
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target,
+                                             sizeof(target), TAG, ALL_BITS,
+                                             NULL, &request),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+        ck_assert_mem_eq(target, bytes[i], sizeof(target));
+    }
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+START_TEST(a_pool_may_go_while_a_peer_reads_its_memory)
+{
+    pair_t             pair;
+    uint8_t           *source = malloc(LENGTH);
+    uint8_t           *target = malloc(LENGTH);
+    ucxpool_request_t *recv;
+
+    for (int num_steps = 0; num_steps < 12; num_steps++) {
+        pair_init(&pair, wires[_i], wires[_i]);
+        memset(source, num_steps, LENGTH);
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH,
+                                             TAG, ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
+                                             NULL, NULL),
+                         UCXPOOL_OK);
+        for (int i = 0; i < num_steps; i++) {
+            pair_progress(&pair);
+        }
+        ucxpool_destroy(pair.a);
+        pair.a = NULL;
+        pair_until(&pair, pair_ended(recv));
+        if (ucxpool_request_test(recv) == UCXPOOL_OK) {
+            memset(source, num_steps, LENGTH);
+            ck_assert_mem_eq(source, target, LENGTH);
+        }
+        ucxpool_request_free(recv);
+        pair_until(&pair, pair_is_whole(pair.b));
+        ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+        ucxpool_destroy(pair.b);
+    }
+    free(source);
+    free(target);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("peer_death");
+    TCase   *tcase = tcase_create("peer_death");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 30 + 2 * rounds(10));
+    tcase_add_loop_test(
+        tcase, a_peer_that_ends_at_any_moment_ends_the_requests_and_no_more, 0,
+        2 * NUM_WAYS);
+    tcase_add_loop_test(tcase, what_was_sent_before_a_good_bye_still_arrives, 0,
+                        2);
+    tcase_add_loop_test(tcase, a_pool_may_go_while_a_peer_reads_its_memory, 0,
+                        2);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
