@@ -1,7 +1,6 @@
 #include "mem/copy.h"
 
 #include "base/math.h"
-#include "mem/cache.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -158,6 +157,5 @@ void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies)
 
 bool mem_copy_streams(size_t total_size)
 {
-    return (total_size >= MEM_CACHE_MIN / 2) &&
-           (total_size >= mem_cache_size() / 2);
+    return total_size >= MEM_COPY_STREAM_TOTAL;
 }

@@ -7,9 +7,9 @@
 #include "xfer/recv.h"
 #include "xfer/wire.h"
 
-/* What is in flight (DEPTH of them) stays in the cache of one processor between
- * the two copies. */
-#define FRAG_SIZE (128u * 1024u)
+/* What is in flight (DEPTH of them) stays in the processors' caches between the
+ * two copies. */
+#define FRAG_SIZE (256u * 1024u)
 
 static uint64_t map_frag_size(const ucxpool_channel_t *channel)
 {
