@@ -123,9 +123,12 @@ static void note_sleeper(ucxpool_t *pool)
     pool->armed_by  = pthread_self();
 }
 
-static ucxpool_status_t arm(ucxpool_t *pool)
+/* num_moved_p [out]  What moved on the way; with any, the answer is busy. */
+static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 {
     ucs_status_t status;
+
+    *num_moved_p = 0;
 
     if (pool->worker_fd < 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
@@ -137,7 +140,10 @@ static ucxpool_status_t arm(ucxpool_t *pool)
         forget_wake(pool);
     }
     set_sleeping(pool, true);
-    if (!has_work(pool) && (xfer_progress_all(pool) == 0) && !has_work(pool)) {
+    if (!has_work(pool)) {
+        *num_moved_p = xfer_progress_all(pool);
+    }
+    if ((*num_moved_p == 0) && !has_work(pool)) {
         status = ucp_worker_arm(pool->worker);
         if (status == UCS_OK) {
             return UCXPOOL_OK;
@@ -194,17 +200,24 @@ static void set_timer(ucxpool_t *pool)
     }
 }
 
-ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
+static ucxpool_status_t arm_with_timer(ucxpool_t *pool, unsigned *num_moved_p)
 {
     ucxpool_status_t status;
 
     xfer_lock(pool);
-    status = arm(pool);
+    status = arm(pool, num_moved_p);
     if (status == UCXPOOL_OK) {
         set_timer(pool);
     }
     xfer_unlock(pool);
     return status;
+}
+
+ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
+{
+    unsigned num_moved;
+
+    return arm_with_timer(pool, &num_moved);
 }
 
 ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
@@ -265,49 +278,55 @@ static bool is_there(const xfer_goal_t *goal)
     return (goal->is_reached != NULL) && goal->is_reached(goal->object);
 }
 
-/* Sleep until the leader wakes; as the leader, if there is none. */
-static void sleep_once(ucxpool_t *pool, const xfer_goal_t *goal, uint64_t until)
+/* Sleep until the leader wakes; as the leader, if there is none. Returns how
+ * many things moved before it could: who waits for any must not sleep then. */
+static unsigned sleep_once(ucxpool_t *pool, const xfer_goal_t *goal,
+                           uint64_t until)
 {
+    unsigned num_moved = 0;
+
     xfer_lock(pool);
     /* Another thread may have reached the goal since this one looked. */
     if (!is_there(goal)) {
         if (pool->has_leader) {
             follow(pool, until);
-        } else if ((ucxpool_arm(pool) == UCXPOOL_OK) && !is_there(goal)) {
+        } else if ((arm_with_timer(pool, &num_moved) == UCXPOOL_OK) &&
+                   !is_there(goal)) {
             lead(pool, until);
         }
     }
     xfer_unlock(pool);
+    return num_moved;
 }
 
 /*
  * Nothing has moved since `idle_since`: poll on, or sleep. Polling makes an
  * answer quick; but who could give it may need this very processor, so it is
- * offered after a while.
+ * offered after a while. Returns what moved.
  */
-static void be_idle(ucxpool_t *pool, const xfer_goal_t *goal,
-                    uint64_t idle_since, uint64_t until)
+static unsigned be_idle(ucxpool_t *pool, const xfer_goal_t *goal,
+                        uint64_t idle_since, uint64_t until)
 {
     uint64_t now = base_clock_now();
 
     if (now - idle_since < base_min(PURE_SPIN_NS, pool->config.spin_ns)) {
-        return;
+        return 0;
     }
     if ((now - idle_since < pool->config.spin_ns) || (pool->worker_fd < 0)) {
         sched_yield();
-    } else {
-        sleep_once(pool, goal, until);
+        return 0;
     }
+    return sleep_once(pool, goal, until);
 }
 
 ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
                            uint64_t until)
 {
     uint64_t idle_since = 0;
+    unsigned count      = 0;
 
     for (;;) {
-        unsigned count = ucxpool_progress(pool);
-
+        count += ucxpool_progress(pool);
         if (is_there(goal) || ((count != 0) && (goal->is_reached == NULL))) {
             return UCXPOOL_OK;
         }
@@ -316,12 +335,13 @@ ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
         }
         if (count != 0) {
             idle_since = 0;
+            count      = 0;
             continue;
         }
         if (idle_since == 0) {
             idle_since = base_clock_now();
         }
-        be_idle(pool, goal, idle_since, until);
+        count = be_idle(pool, goal, idle_since, until);
     }
 }
 

@@ -1,0 +1,80 @@
+/* Waiting: what ends it. */
+#include "xfer/progress.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdlib.h>
+
+unsigned __real_xfer_progress_all(ucxpool_t *pool);
+unsigned __wrap_xfer_progress_all(ucxpool_t *pool);
+
+/* What the next call says that it moved, once. */
+static unsigned num_moved;
+
+unsigned __wrap_xfer_progress_all(ucxpool_t *pool)
+{
+    unsigned moved = num_moved;
+
+    num_moved = 0;
+    return __real_xfer_progress_all(pool) + moved;
+}
+
+static ucxpool_t *pool;
+
+static void start(void)
+{
+    setenv("UCXPOOL_COMM_SIZE", "4m", 1);
+    setenv("UCXPOOL_BLOCK_SIZE", "64k", 1);
+    setenv("UCXPOOL_SPIN", "0us", 1);
+    ck_assert_msg(ucxpool_create(NULL, &pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    while (ucxpool_progress(pool) != 0) {
+    }
+}
+
+static void stop(void)
+{
+    ucxpool_destroy(pool);
+}
+
+START_TEST(what_moves_on_the_way_to_sleep_ends_a_wait)
+{
+    num_moved = 1;
+    ck_assert_int_eq(ucxpool_wait(pool, 500000000), UCXPOOL_OK);
+    ck_assert_uint_eq(num_moved, 0);
+}
+END_TEST
+
+START_TEST(a_wait_for_nothing_times_out)
+{
+    ck_assert_int_eq(ucxpool_wait(pool, 1000000), UCXPOOL_ERR_TIMED_OUT);
+}
+END_TEST
+
+START_TEST(arming_says_busy_when_something_moved)
+{
+    num_moved = 1;
+    ck_assert_int_eq(ucxpool_arm(pool), UCXPOOL_ERR_BUSY);
+    ck_assert_int_eq(ucxpool_arm(pool), UCXPOOL_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("wait");
+    TCase   *tcase = tcase_create("wait");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, start, stop);
+    tcase_add_test(tcase, what_moves_on_the_way_to_sleep_ends_a_wait);
+    tcase_add_test(tcase, a_wait_for_nothing_times_out);
+    tcase_add_test(tcase, arming_says_busy_when_something_moved);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
