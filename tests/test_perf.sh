@@ -5,7 +5,7 @@ set -eu
 perf=$top_builddir/tools/ucxpool_perf
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export UCX_LOG_LEVEL=error
+export UCX_LOG_LEVEL=error UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
 short='-q -r 1 -T 0.1'
 
 fail() {
@@ -42,19 +42,44 @@ run 0 --list
 says out 'am-each'
 
 # Every side moves every byte; sizes are odd on purpose.
-run 0 $short -t each -s 100 -n 333
+run 0 $short -t each -s 100 -n 333 --wire map
 says out 'am-each/peer'
 says out 'every byte verified'
-run 0 $short -t iov -s 1001 -n 77 -O 3
+says out 'pool/map is'
+says out 'registrations after the start 0'
+run 0 $short -t iov -s 1001 -n 77 -O 3 --wire ucx
 says out 'iov/none'
-run 0 $short -t comm -s 1m
+says out 'wire ucx'
+run 0 $short -t comm -s 1m --wire map
 says out 'tag-memh/none'
+run 0 $short -s 300001 -n 1 \
+    --sides pool-comm-send/map,pool-comm-recv/map,pool-comm/ucx,pool/ucx
+says out 'pool-comm-recv/map'
 run 0 $short -t any -s 300001
 says out 'am/peer'
 run 0 $short -t pingpong
-says out 'am/none'
+says out 'times as long as am/none'
+run 0 $short -t block
+says out 'at most 50 ns'
 run 0 $short -s 1 -n 1 -O 1 --sides am/none,iov/none
 run 0 $short -s 20k -n 3 -O 64 --sides am-each/peer,tag/none
+
+# A table: no times are asserted, only that each line is there.
+run 0 $short --table both
+says out '| block get + put, one thread |'
+
+# Two programs, as on two hosts.
+"$perf" -l 0 >"$dir/server" 2>&1 &
+server=$!
+while ! grep -q listening "$dir/server"; do
+    kill -0 $server || fail 'no server'
+done
+where=$(sed -n 's/^listening on //p' "$dir/server")
+run 0 $short -t each -s 100 -n 33 "$where"
+says out 'pool/auto is'
+wait $server || fail "the server failed: $(cat "$dir/server")"
+run 1 $short "$where"
+says err 'ucxpool_perf -l'
 
 run 0 $short -t any -s 64k --json
 says out '"side": "tag/none"'
@@ -96,6 +121,11 @@ run 2 -T -3
 run 2 --sides am-each
 says err '--list'
 run 2 --cpus 0
+run 2 --wire nonsense
+says err 'auto, map or ucx'
+run 2 --table nonsense
+run 2 --table map -s 4
+run 2 -l 0 localhost:1
 run 2 --nonsense
 run 2 -s 64g -n 16m
 says err 'too much memory'
@@ -107,8 +137,10 @@ code=0
     >/dev/full 2>"$dir/err" || code=$?
 [ "$code" -eq 1 ] || fail "a full disk: exit code $code"
 says err 'standard output'
-UCX_TLS=nonsense run 1 $short -s 64 -n 2
-says err 'ucxpool_perf:'
+UCX_TLS=nonsense run 1 $short -s 64 -n 2 --sides am/peer
+says err 'look at UCX_TLS'
+UCXPOOL_NONSENSE=1 run 1 $short -s 64 -n 2
+says err 'NONSENSE'
 
 # No process is left behind when the tool is killed.
 "$perf" -q -t any -s 1m -T 60 >/dev/null 2>&1 &

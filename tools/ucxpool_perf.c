@@ -2,9 +2,11 @@
  * ucxpool_perf: the same transfer through the pool and through raw UCX.
  */
 #include "perf/error.h"
+#include "perf/list.h"
 #include "perf/options.h"
 #include "perf/pair.h"
 #include "perf/plot.h"
+#include "perf/remote.h"
 #include "perf/report.h"
 
 #include <stdlib.h>
@@ -21,8 +23,9 @@ typedef struct run {
     job_result_t results[MAX_RESULTS];
 } run_t;
 
-static void add_sides(job_t *job, const test_t *test)
+static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
 {
+    job->sides[job->num_sides++] = (side_t){test->pool_way, pool_mode};
     for (unsigned i = 0; test->raw_ways[i] != WAY_LAST; i++) {
         job->sides[job->num_sides++] = (side_t){test->raw_ways[i], MODE_PEER};
         job->sides[job->num_sides++] = (side_t){test->raw_ways[i], MODE_NONE};
@@ -47,7 +50,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
         job->num_sides = options->num_sides;
         memcpy(job->sides, options->sides, sizeof(job->sides));
     } else {
-        add_sides(job, test);
+        add_sides(job, test, pool_mode);
     }
     if (!job_is_sane(job)) {
         perf_error("-s, -n and -O together ask for too much memory");
@@ -59,11 +62,23 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
 
 static int add_jobs(run_t *run)
 {
-    const options_t *options = &run->options;
+    const options_t  *options = &run->options;
+    const test_row_t *row;
 
-    return add_job(run,
-                   test_find(options->test != NULL ? options->test : "each"),
-                   options->size, options->count, options->pool_mode, NULL);
+    if (options->table == NULL) {
+        return add_job(run,
+                       test_find(options->test != NULL ? options->test
+                                                       : "each"),
+                       options->size, options->count, options->pool_mode, NULL);
+    }
+    for (unsigned i = 0; (row = test_row_at(i)) != NULL; i++) {
+        if ((strcmp(options->table, "all") == 0) ||
+            (strcmp(options->table, row->table) == 0)) {
+            add_job(run, test_find(row->test), row->size, row->count,
+                    row->pool_mode, row->table);
+        }
+    }
+    return -1;
 }
 
 static void tell_progress(const run_t *run, unsigned index)
@@ -90,12 +105,15 @@ static void print_text(const run_t *run, unsigned index)
     fflush(stdout);
 }
 
-static int run_jobs(run_t *run)
+/* In two processes here, or with one on another host (remote not NULL). */
+static int run_jobs(run_t *run, remote_t *remote)
 {
     for (unsigned i = 0; i < run->num_jobs; i++) {
         tell_progress(run, i);
-        if (pair_run(&run->jobs[i], run->options.cpus, &run->results[i]) !=
-            0) {
+        if ((remote != NULL
+                 ? remote_run(remote, &run->jobs[i], &run->results[i])
+                 : pair_run(&run->jobs[i], run->options.cpus,
+                            &run->results[i])) != 0) {
             return -1;
         }
         if (run->options.format == FORMAT_TEXT) {
@@ -103,6 +121,28 @@ static int run_jobs(run_t *run)
         }
     }
     return 0;
+}
+
+static int run_remote(run_t *run)
+{
+    remote_t *remote;
+    int       status;
+
+    if ((pair_pin(run->options.cpus[0]) != 0) ||
+        (remote_connect(run->options.connect, &remote) != 0)) {
+        return -1;
+    }
+    status = run_jobs(run, remote);
+    remote_destroy(remote);
+    return status;
+}
+
+static int serve(const run_t *run)
+{
+    if (pair_pin(run->options.cpus[1]) != 0) {
+        return -1;
+    }
+    return remote_serve(run->options.listen);
 }
 
 static int report(const run_t *run)
@@ -120,6 +160,18 @@ static int report(const run_t *run)
                : plot_draw(run->results, run->num_jobs, run->options.plot);
 }
 
+static int run_and_report(run_t *run)
+{
+    if ((run->options.plot != NULL) && (plot_check() != 0)) {
+        return -1;
+    }
+    if ((run->options.connect != NULL ? run_remote(run)
+                                      : run_jobs(run, NULL)) != 0) {
+        return -1;
+    }
+    return report(run);
+}
+
 int main(int argc, char **argv)
 {
     run_t *run = calloc(1, sizeof(*run));
@@ -130,16 +182,20 @@ int main(int argc, char **argv)
         return 1;
     }
     code = options_parse(&run->options, argc, argv);
-    if ((code < 0) && run->options.list) {
-        options_print_list();
+    if (code >= 0) {
+        free(run);
+        return code;
+    }
+    if (run->options.list) {
+        list_print();
         code = 0;
-    }
-    if (code < 0) {
+    } else if (run->options.listen != NULL) {
+        code = serve(run) != 0;
+    } else {
         code = add_jobs(run);
-    }
-    if (code < 0) {
-        code = ((run->options.plot != NULL) && (plot_check() != 0)) ||
-               (run_jobs(run) != 0) || (report(run) != 0);
+        if (code < 0) {
+            code = run_and_report(run) != 0;
+        }
     }
     free(run);
     return code;

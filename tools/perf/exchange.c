@@ -2,11 +2,16 @@
 #include "perf/clock.h"
 #include "perf/error.h"
 
+#include <sched.h>
+
 /* Nothing moved for so long: one of the two hangs. */
 #define STALL_NS (UINT64_C(30) * 1000000000u)
 
-/* Progress calls between two looks at the clock. */
-#define STALL_LOOK 4096u
+/* Progress calls between two looks at the clock, and between two moments at
+ * which another process may have the processor: the other end may be waiting
+ * for it where there are fewer processors than processes. */
+#define STALL_LOOK  4096u
+#define STALL_YIELD 256u
 
 typedef struct stall {
     unsigned calls;
@@ -23,7 +28,10 @@ static int stall_check(stall_t *stall, const end_t *end)
 {
     char name[SIDE_NAME_SIZE];
 
-    if (++stall->calls % STALL_LOOK != 0) {
+    if (++stall->calls % STALL_YIELD == 0) {
+        sched_yield();
+    }
+    if (stall->calls % STALL_LOOK != 0) {
         return 0;
     }
     if (stall->since == 0) {

@@ -1,5 +1,6 @@
 #include "perf/job.h"
 #include "perf/batch.h"
+#include "perf/block.h"
 #include "perf/clock.h"
 #include "perf/error.h"
 #include "perf/samples.h"
@@ -18,6 +19,11 @@ typedef struct measure {
     uint64_t  num_messages;
 } measure_t;
 
+static bool is_block(const job_t *job)
+{
+    return (job->num_sides == 1) && (job->sides[0].way == WAY_BLOCK);
+}
+
 bool job_is_sane(const job_t *job)
 {
     if ((memchr(job->test, '\0', sizeof(job->test)) == NULL) ||
@@ -26,7 +32,8 @@ bool job_is_sane(const job_t *job)
         return false;
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
-        if (!side_is_sane(job->sides[i])) {
+        if (!side_is_sane(job->sides[i]) ||
+            ((job->sides[i].way == WAY_BLOCK) && !is_block(job))) {
             return false;
         }
     }
@@ -121,6 +128,7 @@ static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
             return -1;
         }
     }
+    stage_mark(stage);
     for (round = 0; round < job->max_rounds; round++) {
         if ((round >= MIN_ROUNDS) && (clock_now() - start > job->time_ns)) {
             break;
@@ -214,6 +222,7 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
         (verify(stage, job) == 0) && (add_ratios(result, measures) == 0)) {
         for (unsigned i = 0; i < job->num_sides; i++) {
             add_side(&result->sides[i], job->sides[i], &measures[i]);
+            stage_describe(stage, &result->sides[i]);
         }
         status = batch_end(stage);
     }
@@ -230,6 +239,9 @@ int job_lead(const job_t *job, control_t *control, job_result_t *result_p)
     int     status;
 
     memset(result_p, 0, sizeof(*result_p));
+    if (is_block(job)) {
+        return block_measure(job, result_p);
+    }
     if (stage_init(&stage, job, control, true) != 0) {
         return -1;
     }
@@ -244,6 +256,9 @@ int job_follow(const job_t *job, control_t *control)
     stage_t stage;
     int     status;
 
+    if (is_block(job)) {
+        return 0;
+    }
     if (stage_init(&stage, job, control, false) != 0) {
         return -1;
     }

@@ -15,7 +15,9 @@
 #include <ucp/api/ucp.h>
 
 enum {
-    OPTION_SIDES = 256,
+    OPTION_WIRE = 256,
+    OPTION_TABLE,
+    OPTION_SIDES,
     OPTION_CPUS,
     OPTION_JSON,
     OPTION_CSV,
@@ -24,21 +26,24 @@ enum {
     OPTION_VERSION
 };
 
-static const char short_options[] = "t:s:n:O:r:T:qh";
+static const char short_options[] = "t:s:n:O:r:T:l:qh";
 
 static const struct option long_options[] = {
     {"test", required_argument, NULL, 't'},
+    {"table", required_argument, NULL, OPTION_TABLE},
     {"size", required_argument, NULL, 's'},
     {"count", required_argument, NULL, 'n'},
     {"outstanding", required_argument, NULL, 'O'},
     {"rounds", required_argument, NULL, 'r'},
     {"time", required_argument, NULL, 'T'},
+    {"wire", required_argument, NULL, OPTION_WIRE},
     {"sides", required_argument, NULL, OPTION_SIDES},
     {"cpus", required_argument, NULL, OPTION_CPUS},
     {"json", no_argument, NULL, OPTION_JSON},
     {"csv", no_argument, NULL, OPTION_CSV},
     {"plot", required_argument, NULL, OPTION_PLOT},
     {"list", no_argument, NULL, OPTION_LIST},
+    {"listen", required_argument, NULL, 'l'},
     {"quiet", no_argument, NULL, 'q'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -47,26 +52,38 @@ static const struct option long_options[] = {
 
 static const char help[] =
     "usage: ucxpool_perf [-t TEST] [-s SIZE] [-n COUNT] [options]\n"
-    "Do the same transfer in several ways of raw UCX, in turn, and tell how\n"
-    "fast each is.\n"
+    "       ucxpool_perf --table map|ucx|both|all [options]\n"
+    "       ucxpool_perf -l PORT               on one host, and on the other\n"
+    "       ucxpool_perf [options] HOST:PORT\n"
     "\n"
-    "  -t, --test TEST       what to do (--list tells; default: each)\n"
+    "Do the same transfer through the pool and through raw UCX, in turn, and\n"
+    "tell how fast each is.\n"
+    "\n"
+    "  -t, --test TEST       what to do (--list tells; default: each);\n"
+    "                        all: every table\n"
+    "      --table TABLE     make a table of the project's targets: map, ucx,\n"
+    "                        both or all\n"
     "  -s, --size SIZE       bytes of a buffer, as 256, 4k, 64m\n"
     "  -n, --count COUNT     buffers of a message\n"
     "  -O, --outstanding NUM messages in flight (default: 2)\n"
     "  -r, --rounds NUM      rounds at most (default: 40)\n"
     "  -T, --time SECONDS    begin no round after that (default: 10)\n"
-    "      --sides LIST      sides to compare, as am-each/peer,iov/none\n"
+    "      --wire WIRE       the pool's wire: auto, map, ucx (default: auto)\n"
+    "      --sides LIST      sides to compare, as am-each/peer,iov/none; the\n"
+    "                        first one is what the others are compared with\n"
+    "                        where it is the pool\n"
     "      --cpus A,B        pin the sender to processor A, the receiver to B\n"
     "      --json, --csv     print for programs\n"
     "      --plot FILE.svg   draw the rates (needs gnuplot)\n"
     "      --list            print tests, sides and tables, and end\n"
+    "  -l, --listen [HOST:]PORT\n"
+    "                        serve one run from another process or host\n"
     "  -q, --quiet           no progress on stderr\n"
     "  -h, --help            print this, and end\n"
     "      --version         print versions, and end\n"
     "\n"
-    "UCX_ variables apply to both processes. Exit code: 0 done, 1 failed,\n"
-    "2 wrong usage.\n";
+    "UCX_ and UCXPOOL_ variables apply to both processes. Exit code: 0 done,\n"
+    "1 failed, 2 wrong usage. Targets that were missed are no failure.\n";
 
 static int wrong(const char *option, const char *value, const char *right)
 {
@@ -126,6 +143,17 @@ static int parse_cpus(const char *text, int cpus[2])
     return 0;
 }
 
+static int parse_wire(const char *text, uint32_t *mode_p)
+{
+    for (uint32_t mode = MODE_AUTO; mode < MODE_LAST; mode++) {
+        if (strcmp(side_mode_name(mode), text) == 0) {
+            *mode_p = mode;
+            return 0;
+        }
+    }
+    return -1;
+}
+
 static int parse_sides(const char *text, options_t *options)
 {
     char  list[1024];
@@ -159,11 +187,28 @@ static int parse_number(const char *text, uint64_t max, unsigned *number_p)
 
 static int set_test(options_t *options, const char *name)
 {
+    if (strcmp(name, "all") == 0) {
+        options->table = "all";
+        return 0;
+    }
     if (test_find(name) == NULL) {
         return wrong("-t", name, "no such test; --list names them");
     }
     options->test = name;
     return 0;
+}
+
+static int set_table(options_t *options, const char *name)
+{
+    static const char *const names[] = {"map", "ucx", "both", "all"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], name) == 0) {
+            options->table = names[i];
+            return 0;
+        }
+    }
+    return wrong("--table", name, "give map, ucx, both or all");
 }
 
 static void print_version(void)
@@ -206,6 +251,10 @@ static int set_work(options_t *options, int option, const char *value)
 static int set_sides(options_t *options, int option, const char *value)
 {
     switch (option) {
+    case OPTION_WIRE:
+        return parse_wire(value, &options->pool_mode) == 0
+                   ? 0
+                   : wrong("--wire", value, "give auto, map or ucx");
     case OPTION_SIDES:
         return parse_sides(value, options) == 0
                    ? 0
@@ -229,6 +278,9 @@ static int set_option(options_t *options, int option, const char *value)
     case 't':
         code = set_test(options, value);
         break;
+    case OPTION_TABLE:
+        code = set_table(options, value);
+        break;
     case OPTION_JSON:
         options->format = FORMAT_JSON;
         break;
@@ -240,6 +292,9 @@ static int set_option(options_t *options, int option, const char *value)
         break;
     case OPTION_LIST:
         options->list = true;
+        break;
+    case 'l':
+        options->listen = value;
         break;
     case 'q':
         options->quiet = true;
@@ -257,6 +312,23 @@ static int set_option(options_t *options, int option, const char *value)
         code = set_sides(options, option, value);
     }
     return code == 0 ? -1 : code;
+}
+
+static int check(const options_t *options)
+{
+    if ((options->table != NULL) &&
+        ((options->test != NULL) || (options->size != 0) ||
+         (options->count != 0) || (options->num_sides != 0) ||
+         (options->pool_mode != MODE_AUTO))) {
+        perf_error("a table has tests, sizes, sides and wires of its own: "
+                   "leave out -t, -s, -n, --sides and --wire");
+        return 2;
+    }
+    if ((options->listen != NULL) && (options->connect != NULL)) {
+        perf_error("give -l PORT on one host and HOST:PORT on the other");
+        return 2;
+    }
+    return -1;
 }
 
 int options_parse(options_t *options, int argc, char **argv)
@@ -279,41 +351,12 @@ int options_parse(options_t *options, int argc, char **argv)
         }
     }
     if (optind < argc) {
-        perf_error("%s: there are no arguments but options; --help tells more",
+        options->connect = argv[optind++];
+    }
+    if (optind < argc) {
+        perf_error("%s: one argument at most (HOST:PORT); --help tells more",
                    argv[optind]);
         return 2;
     }
-    return -1;
-}
-
-static void print_test(const test_t *test)
-{
-    char   name[SIDE_NAME_SIZE];
-    side_t side;
-
-    printf("  %-10s %s\n             -s %llu -n %llu; sides: ", test->name,
-           test->title, (unsigned long long)test->size,
-           (unsigned long long)test->count);
-    for (unsigned i = 0; test->raw_ways[i] != WAY_LAST; i++) {
-        for (side.mode = MODE_PEER; side.mode <= MODE_NONE; side.mode++) {
-            side.way = test->raw_ways[i];
-            printf(" %s", side_name(side, name));
-        }
-    }
-    printf("\n");
-}
-
-void options_print_list(void)
-{
-    const test_t *test;
-
-    printf("tests (-t), with their defaults:\n\n");
-    for (unsigned i = 0; (test = test_at(i)) != NULL; i++) {
-        print_test(test);
-    }
-    printf("\nsides (--sides): WAY/MODE\n\n"
-           "  am-each, am, am-memh, tag, tag-memh, iov   raw UCX: /peer with "
-           "failure handling,\n"
-           "                                             "
-           "/none without\n");
+    return check(options);
 }

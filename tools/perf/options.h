@@ -40,7 +40,4 @@ typedef struct options {
  */
 int options_parse(options_t *options, int argc, char **argv);
 
-/* Print the tests, their sides and the rows of the tables. */
-void options_print_list(void);
-
 #endif

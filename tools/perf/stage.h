@@ -8,13 +8,15 @@
 #include "perf/end.h"
 #include "perf/job.h"
 #include "perf/lane.h"
+#include "perf/pool_lane.h"
 
+/* Lanes by mode; NULL where none is needed. */
 typedef struct stage {
-    control_t *control;
-    unsigned   num_sides;
-    lane_t    *lanes[MODE_LAST]; /* by mode; NULL where none is needed */
-    end_t     *ends[JOB_MAX_SIDES];
-    end_t     *active;           /* whom the last batch was for        */
+    control_t   *control;
+    unsigned     num_sides;
+    lane_t      *lanes[MODE_LAST];      /* of raw UCX */
+    pool_lane_t *pool_lanes[MODE_LAST]; /* of the pool */
+    end_t       *ends[JOB_MAX_SIDES];
 } stage_t;
 
 /* Both processes call these at the same time. */
@@ -24,5 +26,11 @@ void stage_cleanup(stage_t *stage);
 
 /* Choose the end that is progressed while the control connection waits. */
 end_t *stage_enter(stage_t *stage, unsigned side);
+
+/* Count allocations from here. */
+void stage_mark(stage_t *stage);
+
+/* Tell what the side's lane knows. */
+void stage_describe(const stage_t *stage, job_side_t *side);
 
 #endif

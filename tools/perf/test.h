@@ -33,4 +33,16 @@ const test_t *test_find(const char *name);
 /* By number, from 0; NULL after the last. */
 const test_t *test_at(unsigned index);
 
+/* What -t, -s, -n and --wire together ask for, as a table of the issue has it:
+ * a line of ucxpool_perf's own command. */
+typedef struct test_row {
+    const char *table; /* "map", "ucx" or "both" */
+    const char *test;
+    uint64_t    size;
+    uint64_t    count;
+    uint32_t    pool_mode;
+} test_row_t;
+
+const test_row_t *test_row_at(unsigned index);
+
 #endif

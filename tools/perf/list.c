@@ -1,0 +1,53 @@
+#include "perf/list.h"
+#include "perf/side.h"
+#include "perf/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_test(const test_t *test)
+{
+    char   name[SIDE_NAME_SIZE];
+    side_t side = {test->pool_way, MODE_AUTO};
+
+    printf("  %-10s %s\n             -s %llu -n %llu; sides: ", test->name,
+           test->title, (unsigned long long)test->size,
+           (unsigned long long)test->count);
+    side_name(side, name);
+    printf("%s", name);
+    for (unsigned i = 0; test->raw_ways[i] != WAY_LAST; i++) {
+        for (side.mode = MODE_PEER; side.mode <= MODE_NONE; side.mode++) {
+            side.way = test->raw_ways[i];
+            printf(" %s", side_name(side, name));
+        }
+    }
+    printf("\n");
+}
+
+void list_print(void)
+{
+    const test_t     *test;
+    const test_row_t *row;
+
+    printf("tests (-t), with their defaults:\n\n");
+    for (unsigned i = 0; (test = test_at(i)) != NULL; i++) {
+        print_test(test);
+    }
+    printf("\nsides (--sides): WAY/MODE\n\n"
+           "  am-each, am, am-memh, tag, tag-memh, iov   raw UCX: /peer with "
+           "failure handling,\n"
+           "                                             /none without\n"
+           "  pool, pool-comm, pool-comm-send, pool-comm-recv\n"
+           "                                             the pool: /auto, "
+           "/map, /ucx name the wire\n"
+           "\ntables (--table), and the command of each row:\n\n");
+    for (unsigned i = 0; (row = test_row_at(i)) != NULL; i++) {
+        printf("  %-5s ucxpool_perf -t %s", row->table, row->test);
+        if (strcmp(row->test, "block") != 0) {
+            printf(" -s %llu -n %llu --wire %s", (unsigned long long)row->size,
+                   (unsigned long long)row->count,
+                   side_mode_name(row->pool_mode));
+        }
+        printf("\n");
+    }
+}

@@ -1,0 +1,203 @@
+/*
+ * The ways of the pool: one message of scattered buffers, in any memory or in
+ * the pool's own.
+ */
+#include "perf/error.h"
+#include "perf/pool_lane.h"
+
+#include <stdlib.h>
+
+/* What a message is; the slot stands in the low bits. */
+#define TAG_DATA  (UINT64_C(1) << 32)
+#define TAG_REPLY (UINT64_C(2) << 32)
+
+typedef struct pool_end {
+    end_t        end; /* first: an end_t * is a pool_end_t * */
+    pool_lane_t *lane;
+    void        *comm; /* NULL: the buffers are not the pool's */
+} pool_end_t;
+
+static int fail(end_t *end, const char *what, const char *why)
+{
+    char name[SIDE_NAME_SIZE];
+
+    if (!end->failed) {
+        end->failed = true;
+        perf_error("%s: %s: %s", side_name(end->side, name), what, why);
+    }
+    return -1;
+}
+
+static bool ended_well(end_slot_t *slot, ucxpool_request_t *request,
+                       ucxpool_status_t status)
+{
+    ucxpool_request_attr_t attr;
+
+    slot->pending--;
+    if (status == UCXPOOL_OK) {
+        return true;
+    }
+    ucxpool_request_query(request, &attr);
+    fail(slot->end, ucxpool_status_string(status), attr.detail);
+    return false;
+}
+
+static void sent(ucxpool_request_t *request, ucxpool_status_t status, void *arg)
+{
+    ended_well(arg, request, status);
+}
+
+static void reply_arrived(ucxpool_request_t *request, ucxpool_status_t status,
+                          void *arg)
+{
+    end_slot_t *slot = arg;
+
+    slot->replied = ended_well(slot, request, status);
+}
+
+static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
+                         void *arg)
+{
+    end_slot_t            *slot = arg;
+    ucxpool_request_attr_t attr;
+
+    if (ended_well(slot, request, status)) {
+        ucxpool_request_query(request, &attr);
+        slot->arrived = attr.length == work_bytes(&slot->end->work);
+        if (!slot->arrived) {
+            fail(slot->end, "a message", "of a wrong size");
+        }
+    }
+}
+
+static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
+                        ucxpool_request_cb_t callback)
+{
+    params->field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    params->callback     = callback;
+    params->callback_arg = slot;
+    slot->pending++;
+}
+
+static int posted(end_slot_t *slot, ucxpool_status_t status)
+{
+    if (status == UCXPOOL_OK) {
+        return 0;
+    }
+    slot->pending--;
+    return fail(slot->end, "a request was not taken", ucxpool_error_detail());
+}
+
+/* The receive of the answer first, so that it is there in time. */
+static int pool_send(end_t *end, unsigned index)
+{
+    pool_lane_t             *lane = ((pool_end_t *)end)->lane;
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    fill_params(&params, slot, reply_arrived);
+    if (posted(slot, ucxpool_recv_buffer(lane->pool, lane->channel,
+                                         buffers_reply(&end->buffers, index),
+                                         end->buffers.reply_size,
+                                         TAG_REPLY | index, UINT64_MAX,
+                                         &params, NULL)) != 0) {
+        return -1;
+    }
+    fill_params(&params, slot, sent);
+    return posted(slot,
+                  ucxpool_send_buffers(lane->channel,
+                                       buffers_segments(&end->buffers, index),
+                                       end->buffers.num_segments,
+                                       TAG_DATA | index, &params, NULL));
+}
+
+static int pool_expect(end_t *end, unsigned index)
+{
+    pool_lane_t             *lane = ((pool_end_t *)end)->lane;
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    fill_params(&params, slot, data_arrived);
+    return posted(slot,
+                  ucxpool_recv_buffers(lane->pool, lane->channel,
+                                       buffers_segments(&end->buffers, index),
+                                       end->buffers.num_segments,
+                                       TAG_DATA | index, UINT64_MAX, &params,
+                                       NULL));
+}
+
+static int pool_reply(end_t *end, unsigned index)
+{
+    pool_lane_t             *lane = ((pool_end_t *)end)->lane;
+    end_slot_t              *slot = &end->slots[index];
+    void                    *data = buffers_reply(&end->buffers, index);
+    ucxpool_request_params_t params;
+
+    if (end->work.echo) {
+        data = buffers_segments(&end->buffers, index)[0].address;
+    }
+    fill_params(&params, slot, sent);
+    return posted(slot, ucxpool_send_buffer(lane->channel, data,
+                                            end->buffers.reply_size,
+                                            TAG_REPLY | index, &params, NULL));
+}
+
+static void pool_progress(end_t *end)
+{
+    ucxpool_progress(((pool_end_t *)end)->lane->pool);
+}
+
+static void pool_end_destroy(end_t *end)
+{
+    pool_end_t *pool_end = (pool_end_t *)end;
+
+    buffers_cleanup(&end->buffers);
+    ucxpool_comm_free(pool_end->lane->pool, pool_end->comm);
+    free(pool_end);
+}
+
+static const end_ops_t pool_ops = {
+    .send     = pool_send,
+    .expect   = pool_expect,
+    .reply    = pool_reply,
+    .progress = pool_progress,
+    .destroy  = pool_end_destroy,
+};
+
+size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
+{
+    bool comm = (side.way == WAY_POOL_COMM) ||
+                (side.way == (is_sender ? WAY_POOL_COMM_SEND
+                                        : WAY_POOL_COMM_RECV));
+
+    return comm ? buffers_arena_size(work, true) : 0;
+}
+
+int pool_end_create(pool_lane_t *lane, side_t side, const work_t *work,
+                    bool is_sender, end_t **end_p)
+{
+    size_t      comm_size = pool_end_comm_size(side, work, is_sender);
+    pool_end_t *pool_end  = calloc(1, sizeof(*pool_end));
+
+    if (pool_end == NULL) {
+        return perf_error("out of memory for a side");
+    }
+    end_init(&pool_end->end, &pool_ops, side, work, is_sender);
+    pool_end->lane = lane;
+    if ((comm_size != 0) &&
+        (ucxpool_comm_alloc(lane->pool, comm_size, &pool_end->comm) !=
+         UCXPOOL_OK)) {
+        fail(&pool_end->end, "no memory of the pool", ucxpool_error_detail());
+        goto err_destroy_end;
+    }
+    if (buffers_init(&pool_end->end.buffers, work, true, pool_end->comm) !=
+        0) {
+        goto err_destroy_end;
+    }
+    *end_p = &pool_end->end;
+    return 0;
+
+err_destroy_end:
+    pool_end_destroy(&pool_end->end);
+    return -1;
+}

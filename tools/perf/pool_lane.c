@@ -1,0 +1,195 @@
+#include "perf/pool_lane.h"
+#include "perf/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_NS (UINT64_C(20) * 1000000000u)
+
+/* Half of a pool is the caller's (SEND_SHARE, RECV_SHARE); this much is so by
+ * default. */
+#define DEFAULT_USER_SIZE ((size_t)240 << 20)
+
+static int fail(const char *what)
+{
+    return perf_error("%s: %s", what, ucxpool_error_detail());
+}
+
+static int set_size(ucxpool_config_t *config, size_t comm_size)
+{
+    char value[32];
+
+    if ((comm_size <= DEFAULT_USER_SIZE) ||
+        (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
+        return 0;
+    }
+    snprintf(value, sizeof(value), "%zum", (comm_size >> 19) + 64);
+    return ucxpool_config_modify(config, "COMM_SIZE", value) == UCXPOOL_OK
+               ? 0
+               : fail("COMM_SIZE");
+}
+
+int pool_lane_config(uint32_t mode, size_t comm_size,
+                     ucxpool_config_t **config_p)
+{
+    ucxpool_config_t *config;
+
+    if (ucxpool_config_read(&config) != UCXPOOL_OK) {
+        return fail("the settings of the pool");
+    }
+    if ((mode != MODE_AUTO) &&
+        (ucxpool_config_modify(config, "WIRE", side_mode_name(mode)) !=
+         UCXPOOL_OK)) {
+        ucxpool_config_release(config);
+        return fail("WIRE");
+    }
+    if (set_size(config, comm_size) != 0) {
+        ucxpool_config_release(config);
+        return -1;
+    }
+    *config_p = config;
+    return 0;
+}
+
+static int create_pool(pool_lane_t *lane, size_t comm_size)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                              UCXPOOL_PARAM_FIELD_NAME,
+                                .name       = "perf"};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    if (pool_lane_config(lane->mode, comm_size, &config) != 0) {
+        return -1;
+    }
+    params.config = config;
+    status        = ucxpool_create(&params, &lane->pool);
+    ucxpool_config_release(config);
+    return status == UCXPOOL_OK ? 0 : fail("the pool cannot be made");
+}
+
+static void idle(void *arg)
+{
+    ucxpool_progress(arg);
+}
+
+/* The channel stands when both have seen it: until then, progress. */
+static int wait_both(pool_lane_t *lane, control_t *control)
+{
+    ucxpool_channel_attr_t attr;
+    char                   mine   = 1;
+    void                  *theirs = NULL;
+    size_t                 length;
+    int                    result;
+
+    if (ucxpool_channel_wait(lane->channel, CONNECT_NS) != UCXPOOL_OK) {
+        ucxpool_channel_query(lane->channel, &attr);
+        return perf_error("%s: the two pools do not connect: %s",
+                          side_mode_title(lane->mode),
+                          attr.reason[0] != '\0' ? attr.reason
+                                                 : ucxpool_error_detail());
+    }
+    control->idle     = idle;
+    control->idle_arg = lane->pool;
+    result = control_exchange(control, &mine, sizeof(mine), &theirs, &length);
+    control->idle = NULL;
+    free(theirs);
+    return result;
+}
+
+static int check_wire(const pool_lane_t *lane)
+{
+    ucxpool_channel_attr_t attr;
+    const char            *used;
+
+    ucxpool_channel_query(lane->channel, &attr);
+    used = attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx";
+    if ((lane->mode != MODE_AUTO) &&
+        (strcmp(used, side_mode_name(lane->mode)) != 0)) {
+        return perf_error("the wire %s cannot be had between these two (%s)",
+                          side_mode_name(lane->mode), attr.wire_reason);
+    }
+    return 0;
+}
+
+static int connect_pool(pool_lane_t *lane, control_t *control)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
+    void            *mine;
+    void            *theirs;
+    size_t           length;
+    ucxpool_status_t status;
+    int              result;
+
+    if (ucxpool_address_get(lane->pool, &mine, &length) != UCXPOOL_OK) {
+        return fail("the pool tells no address");
+    }
+    result = control_exchange(control, mine, length, &theirs,
+                              &params.address_length);
+    ucxpool_address_release(mine);
+    if (result != 0) {
+        return -1;
+    }
+    params.address = theirs;
+    status = ucxpool_channel_create(lane->pool, &params, &lane->channel);
+    free(theirs);
+    if (status != UCXPOOL_OK) {
+        return fail("no channel to the other process");
+    }
+    return wait_both(lane, control) != 0 ? -1 : check_wire(lane);
+}
+
+int pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
+                     pool_lane_t **lane_p)
+{
+    pool_lane_t *lane = calloc(1, sizeof(*lane));
+
+    if (lane == NULL) {
+        return perf_error("out of memory for a lane");
+    }
+    lane->mode = mode;
+    if ((create_pool(lane, comm_size) != 0) ||
+        (connect_pool(lane, control) != 0)) {
+        pool_lane_destroy(lane);
+        return -1;
+    }
+    pool_lane_mark(lane);
+    *lane_p = lane;
+    return 0;
+}
+
+void pool_lane_destroy(pool_lane_t *lane)
+{
+    if (lane != NULL) {
+        ucxpool_destroy(lane->pool);
+        free(lane);
+    }
+}
+
+void pool_lane_mark(pool_lane_t *lane)
+{
+    ucxpool_stats_get(lane->pool, &lane->before);
+}
+
+void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
+{
+    ucxpool_channel_attr_t attr;
+    ucxpool_stats_t        now;
+    uint64_t               num_messages;
+
+    ucxpool_channel_query(lane->channel, &attr);
+    ucxpool_stats_get(lane->pool, &now);
+    num_messages = now.messages_sent - lane->before.messages_sent;
+    snprintf(side->wire, sizeof(side->wire), "%s",
+             attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx");
+    snprintf(side->wire_reason, sizeof(side->wire_reason), "%s",
+             attr.wire_reason);
+    side->registrations = now.registrations_after_start;
+    side->allocations   = num_messages == 0
+                              ? 0
+                              : (double)(now.allocations -
+                                       lane->before.allocations) /
+                                  (double)num_messages;
+}

@@ -1,0 +1,48 @@
+/*
+ * A lane of the pool: a pool in each process and the channel between them. All
+ * sides of one wire share it, one at a time.
+ */
+#ifndef PERF_POOL_LANE_H
+#define PERF_POOL_LANE_H
+
+#include "perf/control.h"
+#include "perf/end.h"
+#include "perf/job.h"
+
+#include <ucxpool/ucxpool.h>
+
+typedef struct pool_lane {
+    uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    ucxpool_stats_t    before; /* at the last mark */
+} pool_lane_t;
+
+/*
+ * Make settings from the environment.
+ *
+ * comm_size  Bytes of ucxpool_comm_alloc() memory that will be asked for; the
+ *            pool is made larger than its default where they need it.
+ */
+int pool_lane_config(uint32_t mode, size_t comm_size,
+                     ucxpool_config_t **config_p);
+
+/* Create a lane and connect it; both processes call this. */
+int  pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
+                      pool_lane_t **lane_p);
+void pool_lane_destroy(pool_lane_t *lane);
+
+/* Count from here: what comes before was warming up. */
+void pool_lane_mark(pool_lane_t *lane);
+
+/* Tell about the wire, and what was counted since the mark. */
+void pool_lane_describe(const pool_lane_t *lane, job_side_t *side);
+
+/* Create an end for a side of the pool. It borrows the lane. */
+int pool_end_create(pool_lane_t *lane, side_t side, const work_t *work,
+                    bool is_sender, end_t **end_p);
+
+/* Bytes of ucxpool_comm_alloc() memory that such an end takes. */
+size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);
+
+#endif

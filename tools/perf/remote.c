@@ -1,0 +1,259 @@
+#include "perf/remote.h"
+#include "perf/error.h"
+#include "perf/pool_lane.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_NS (UINT64_C(20) * 1000000000u)
+#define SEND_NS    (UINT64_C(60) * 1000000000u)
+#define TAG        UINT64_C(0)
+
+/* What a client says first. */
+static const char greeting[32] = "ucxpool_perf 1";
+
+struct remote {
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    ucxpool_request_t *receive; /* NULL: none is posted */
+    control_t          control;
+    char               buffer[CONTROL_MAX];
+};
+
+static int fail(const char *what)
+{
+    return perf_error("%s: %s", what, ucxpool_error_detail());
+}
+
+static int remote_send(control_t *control, const void *data, size_t length)
+{
+    remote_t          *remote = control->connection;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    status = ucxpool_send_buffer(remote->channel, data, length, TAG, NULL,
+                                 &request);
+    if (status != UCXPOOL_OK) {
+        return fail("the other host cannot be told");
+    }
+    status = ucxpool_request_wait(request, SEND_NS);
+    ucxpool_request_free(request);
+    if (status != UCXPOOL_OK) {
+        return perf_error("the other host is not told: %s",
+                          ucxpool_status_string(status));
+    }
+    return 0;
+}
+
+static int post_receive(remote_t *remote)
+{
+    if (remote->receive != NULL) {
+        return 0;
+    }
+    return ucxpool_recv_buffer(remote->pool, remote->channel, remote->buffer,
+                               sizeof(remote->buffer), TAG, UINT64_MAX, NULL,
+                               &remote->receive) == UCXPOOL_OK
+               ? 0
+               : fail("the other host cannot be heard");
+}
+
+static int remote_poll(control_t *control, int timeout_ms, void *data,
+                       size_t size, size_t *length_p)
+{
+    remote_t              *remote = control->connection;
+    ucxpool_request_attr_t attr;
+    ucxpool_status_t       status;
+
+    if (post_receive(remote) != 0) {
+        return -1;
+    }
+    ucxpool_progress(remote->pool);
+    status = ucxpool_request_test(remote->receive);
+    if ((status == UCXPOOL_INPROGRESS) && (timeout_ms != 0)) {
+        ucxpool_wait(remote->pool, (uint64_t)timeout_ms * 1000000u);
+        status = ucxpool_request_test(remote->receive);
+    }
+    if (status == UCXPOOL_INPROGRESS) {
+        return 0;
+    }
+    ucxpool_request_query(remote->receive, &attr);
+    if ((status == UCXPOOL_OK) && (attr.length <= size)) {
+        memcpy(data, remote->buffer, attr.length);
+    }
+    *length_p = attr.length;
+    if (status != UCXPOOL_OK) {
+        perf_error("the other host ended early (%s): its own message says why",
+                   ucxpool_status_string(status));
+    }
+    ucxpool_request_free(remote->receive);
+    remote->receive = NULL;
+    return (status == UCXPOOL_OK) && (*length_p <= size) ? 1 : -1;
+}
+
+static int remote_create(remote_t **remote_p)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                              UCXPOOL_PARAM_FIELD_NAME,
+                                .name       = "perf-control"};
+    remote_t         *remote = calloc(1, sizeof(*remote));
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    if (remote == NULL) {
+        return perf_error("out of memory for a connection");
+    }
+    if (pool_lane_config(MODE_AUTO, 0, &config) != 0) {
+        free(remote);
+        return -1;
+    }
+    params.config = config;
+    status        = ucxpool_create(&params, &remote->pool);
+    ucxpool_config_release(config);
+    if (status != UCXPOOL_OK) {
+        free(remote);
+        return fail("the pool cannot be made");
+    }
+    remote->control.send       = remote_send;
+    remote->control.poll       = remote_poll;
+    remote->control.connection = remote;
+    *remote_p                  = remote;
+    return 0;
+}
+
+/* Closing the channel says good-bye after what was posted before. */
+static void remote_release(remote_t *remote)
+{
+    ucxpool_request_free(remote->receive);
+    ucxpool_destroy(remote->pool);
+    free(remote);
+}
+
+/* A port alone: all addresses where strangers are asked for a secret, or may
+ * come; else this host only. */
+static void complete_where(const char *where, char *text, size_t size)
+{
+    const char *any = getenv("UCXPOOL_LISTEN_WITHOUT_SECRET");
+    bool        all = (getenv("UCXPOOL_SECRET_FILE") != NULL) ||
+               ((any != NULL) && (any[0] == 'y'));
+
+    if (strchr(where, ':') != NULL) {
+        snprintf(text, size, "%s", where);
+    } else {
+        snprintf(text, size, "%s:%s", all ? "" : "127.0.0.1", where);
+    }
+}
+
+static int accept_client(remote_t *remote, const char *where)
+{
+    ucxpool_listener_t *listener;
+    ucxpool_status_t    status;
+    char                text[256];
+
+    complete_where(where, text, sizeof(text));
+    if (ucxpool_listener_create(remote->pool, text, &listener) != UCXPOOL_OK) {
+        return fail(text);
+    }
+    text[strrchr(text, ':') - text] = '\0';
+    printf("listening on %s:%u\n", text, ucxpool_listener_port(listener));
+    fflush(stdout);
+    while ((status = ucxpool_listener_accept(listener, &remote->channel)) ==
+           UCXPOOL_INPROGRESS) {
+        ucxpool_wait(remote->pool, UCXPOOL_FOREVER);
+    }
+    ucxpool_listener_destroy(listener);
+    return status == UCXPOOL_OK ? 0 : fail("no client");
+}
+
+static int serve_jobs(remote_t *remote)
+{
+    char  hello[sizeof(greeting)];
+    job_t job;
+
+    if (control_recv(&remote->control, hello, sizeof(hello)) != 0) {
+        return -1;
+    }
+    if (memcmp(hello, greeting, sizeof(greeting)) != 0) {
+        return perf_error("the client is of another version: run the same "
+                          "ucxpool_perf on both hosts");
+    }
+    for (;;) {
+        if (control_recv(&remote->control, &job, sizeof(job)) != 0) {
+            return -1;
+        }
+        if (job.num_sides == 0) {
+            return 0;
+        }
+        if (!job_is_sane(&job)) {
+            return perf_error("the client asks for nonsense");
+        }
+        if (job_follow(&job, &remote->control) != 0) {
+            return -1;
+        }
+    }
+}
+
+int remote_serve(const char *where)
+{
+    remote_t *remote;
+    int       status;
+
+    if (remote_create(&remote) != 0) {
+        return -1;
+    }
+    status = accept_client(remote, where);
+    if (status == 0) {
+        status = serve_jobs(remote);
+    }
+    remote_release(remote);
+    return status;
+}
+
+int remote_connect(const char *where, remote_t **remote_p)
+{
+    ucxpool_channel_attr_t attr;
+    remote_t              *remote;
+
+    if (remote_create(&remote) != 0) {
+        return -1;
+    }
+    if (ucxpool_channel_connect(remote->pool, where, &remote->channel) !=
+        UCXPOOL_OK) {
+        fail(where);
+        goto err_release_remote;
+    }
+    if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
+        ucxpool_channel_query(remote->channel, &attr);
+        perf_error("%s: %s; is ucxpool_perf -l running there?", where,
+                   attr.reason[0] != '\0' ? attr.reason : "no answer");
+        goto err_release_remote;
+    }
+    if (remote_send(&remote->control, greeting, sizeof(greeting)) != 0) {
+        goto err_release_remote;
+    }
+    *remote_p = remote;
+    return 0;
+
+err_release_remote:
+    remote_release(remote);
+    return -1;
+}
+
+int remote_run(remote_t *remote, const job_t *job, job_result_t *result_p)
+{
+    if (job->sides[0].way == WAY_BLOCK) {
+        return job_lead(job, &remote->control, result_p);
+    }
+    if (remote_send(&remote->control, job, sizeof(*job)) != 0) {
+        return -1;
+    }
+    return job_lead(job, &remote->control, result_p);
+}
+
+void remote_destroy(remote_t *remote)
+{
+    job_t last = {0};
+
+    remote_send(&remote->control, &last, sizeof(last));
+    remote_release(remote);
+}
