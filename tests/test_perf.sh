@@ -88,6 +88,13 @@ run 0 $short -s 64 -n 2 --csv
 [ "$(awk -F, '{ print NF }' "$dir/out" | sort -u | wc -l)" -eq 1 ] ||
     fail 'lines of different length'
 
+run 0 $short -s 64 -n 2 --sides am/none --json="$dir/a.json" --csv="$dir/a.csv"
+says out 'am/none'
+grep -q '"side"' "$dir/a.json" || fail 'no JSON'
+grep -q '^each,64' "$dir/a.csv" || fail 'no CSV'
+run 1 $short -s 64 -n 2 --sides am/none --json="$dir/none/a.json"
+says err 'a.json'
+
 # The picture, and what is said where nothing can draw it.
 if command -v gnuplot >/dev/null; then
     run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/it's.svg"

@@ -9,6 +9,7 @@
 #include "perf/remote.h"
 #include "perf/report.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,6 +146,30 @@ static int serve(const run_t *run)
     return remote_serve(run->options.listen);
 }
 
+typedef void (*report_t)(const job_result_t *results, unsigned num_results,
+                         FILE *stream);
+
+/* path NULL: nothing is to be written. */
+static int report_to_file(const run_t *run, report_t write, const char *path)
+{
+    FILE *stream;
+    bool  failed;
+
+    if (path == NULL) {
+        return 0;
+    }
+    stream = fopen(path, "w");
+    if (stream == NULL) {
+        return perf_error("%s: %s", path, strerror(errno));
+    }
+    write(run->results, run->num_jobs, stream);
+    failed = ferror(stream) != 0;
+    if ((fclose(stream) != 0) || failed) {
+        return perf_error("%s cannot be written: is the disk full?", path);
+    }
+    return 0;
+}
+
 static int report(const run_t *run)
 {
     if (run->options.format == FORMAT_JSON) {
@@ -154,6 +179,10 @@ static int report(const run_t *run)
     }
     if (fflush(stdout) != 0) {
         return perf_error("standard output cannot be written");
+    }
+    if ((report_to_file(run, report_json, run->options.json_path) != 0) ||
+        (report_to_file(run, report_csv, run->options.csv_path) != 0)) {
+        return -1;
     }
     return run->options.plot == NULL
                ? 0

@@ -39,8 +39,8 @@ static const struct option long_options[] = {
     {"wire", required_argument, NULL, OPTION_WIRE},
     {"sides", required_argument, NULL, OPTION_SIDES},
     {"cpus", required_argument, NULL, OPTION_CPUS},
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"csv", no_argument, NULL, OPTION_CSV},
+    {"json", optional_argument, NULL, OPTION_JSON},
+    {"csv", optional_argument, NULL, OPTION_CSV},
     {"plot", required_argument, NULL, OPTION_PLOT},
     {"list", no_argument, NULL, OPTION_LIST},
     {"listen", required_argument, NULL, 'l'},
@@ -73,7 +73,8 @@ static const char help[] =
     "                        first one is what the others are compared with\n"
     "                        where it is the pool\n"
     "      --cpus A,B        pin the sender to processor A, the receiver to B\n"
-    "      --json, --csv     print for programs\n"
+    "      --json[=FILE], --csv[=FILE]\n"
+    "                        for programs: to a file, or instead of the text\n"
     "      --plot FILE.svg   draw the rates (needs gnuplot)\n"
     "      --list            print tests, sides and tables, and end\n"
     "  -l, --listen [HOST:]PORT\n"
@@ -282,10 +283,12 @@ static int set_option(options_t *options, int option, const char *value)
         code = set_table(options, value);
         break;
     case OPTION_JSON:
-        options->format = FORMAT_JSON;
+        options->json_path = value;
+        options->format    = value == NULL ? FORMAT_JSON : options->format;
         break;
     case OPTION_CSV:
-        options->format = FORMAT_CSV;
+        options->csv_path = value;
+        options->format   = value == NULL ? FORMAT_CSV : options->format;
         break;
     case OPTION_PLOT:
         options->plot = value;

@@ -26,7 +26,9 @@ typedef struct options {
     unsigned         num_sides; /* 0: as the test has them                    */
     side_t           sides[JOB_MAX_SIDES];
     int              cpus[2]; /* -1: not pinned                               */
-    options_format_t format;
+    options_format_t format;    /* of the standard output                     */
+    const char      *json_path; /* a file besides; NULL: none                 */
+    const char      *csv_path;
     const char      *plot;
     const char      *listen;
     const char      *connect;
