@@ -86,20 +86,24 @@ static ucs_status_t reply_arrived(void *arg, const void *header,
                                   size_t length,
                                   const ucp_am_recv_param_t *param)
 {
-    lane_t              *lane = arg;
-    end_t               *end  = lane->active;
-    const lane_header_t *at   = header;
+    lane_t       *lane = arg;
+    end_t        *end  = lane->active;
+    lane_header_t at   = {0, 0};
 
-    if ((header_length != sizeof(*at)) || (at->slot >= end->work.outstanding) ||
+    /* UCX does not align what arrives. */
+    if (header_length == sizeof(at)) {
+        memcpy(&at, header, sizeof(at));
+    }
+    if ((header_length != sizeof(at)) || (at.slot >= end->work.outstanding) ||
         (length > end->buffers.reply_size) ||
         (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
         lane_fail(end, UCS_ERR_INVALID_PARAM, "an unexpected reply");
         return UCS_OK;
     }
     if (length != 0) {
-        memcpy(buffers_reply(&end->buffers, at->slot), data, length);
+        memcpy(buffers_reply(&end->buffers, at.slot), data, length);
     }
-    end->slots[at->slot].replied = true;
+    end->slots[at.slot].replied = true;
     return UCS_OK;
 }
 
@@ -108,12 +112,14 @@ static ucs_status_t data_arrived(void *arg, const void *header,
                                  size_t length,
                                  const ucp_am_recv_param_t *param)
 {
-    lane_t *lane = arg;
+    lane_t       *lane = arg;
+    lane_header_t at;
 
-    if ((lane->active == NULL) || (header_length != sizeof(lane_header_t))) {
+    if ((lane->active == NULL) || (header_length != sizeof(at))) {
         return UCS_OK;
     }
-    return am_arrived(lane, header, data, length, param);
+    memcpy(&at, header, sizeof(at));
+    return am_arrived(lane, &at, data, length, param);
 }
 
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
