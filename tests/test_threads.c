@@ -347,7 +347,8 @@ static void received(ucxpool_request_t *request, ucxpool_status_t status,
     player_t            *player = arg;
     static _Thread_local uint8_t wanted[sizeof(player->ball)];
     ucxpool_request_attr_t       attr;
-    unsigned                     number = player->hits;
+    unsigned                     number = __atomic_load_n(&player->hits,
+                                                           __ATOMIC_ACQUIRE);
 
     ck_assert_int_eq(status, UCXPOOL_OK);
     ucxpool_request_query(request, &attr);
@@ -358,8 +359,9 @@ static void received(ucxpool_request_t *request, ucxpool_status_t status,
     if (number + 1 < player->last) {
         post_receive(player);
     }
-    hit(player, attr.length, number);
+    /* Before the ball is back, and another thread counts on. */
     __atomic_store_n(&player->hits, number + 1, __ATOMIC_RELEASE);
+    hit(player, attr.length, number);
 }
 
 static void post_receive(player_t *player)
