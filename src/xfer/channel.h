@@ -94,6 +94,7 @@ struct ucxpool_channel {
     base_list_t free_messages;
     uint32_t    num_messages;  /* allocated                                  */
     uint32_t    num_waiting;   /* of them in use                             */
+    size_t      num_runs;      /* in lists that have no receive yet          */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];
     ucxpool_request_t *receives[PROTO_SENDS_MAX];
     uint32_t    num_sends;
@@ -101,6 +102,7 @@ struct ucxpool_channel {
 
     struct xfer_control *writing; /* begun; NULL: it lies in the ring         */
     base_list_t backlog;       /* control messages that found no room        */
+    unsigned    num_backlog;
     unsigned    num_controls;  /* active messages not sent yet by UCX        */
 };
 

@@ -11,6 +11,18 @@
 /* Active messages of one channel that UCX may hold for us. */
 #define CONTROLS_MAX 64u
 
+/*
+ * Messages that may wait in a backlog. What an honest peer can have us say
+ * while it does not read is TAKEN for each fragment that it has in flight, and
+ * a few words for each message; one that lets more pile up never reads, and is
+ * after our memory.
+ */
+static unsigned backlog_max(const ucxpool_channel_t *channel)
+{
+    return PROTO_SENDS_MAX * (channel->pool->config.depth + 4) +
+           channel->pool->config.credits;
+}
+
 /* A message outside of the ring. */
 typedef struct xfer_control {
     base_list_t        link; /* free, a backlog, or none */
@@ -86,8 +98,15 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
                                     proto_type_t type, size_t data_size,
                                     bool in_backlog, void **data_p)
 {
-    xfer_control_t *control = control_get(channel, data_size);
+    xfer_control_t *control;
 
+    if (in_backlog && (channel->num_backlog >= backlog_max(channel))) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer does not read: %u messages wait for it",
+                          channel->num_backlog);
+        return NULL;
+    }
+    control = control_get(channel, data_size);
     if (control == NULL) {
         xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a control message");
@@ -187,9 +206,11 @@ static void send_by_ucx(xfer_control_t *control)
     xfer_channel_put(channel);
 }
 
-static void knock(ucxpool_channel_t *channel)
+void xfer_control_knock(ucxpool_channel_t *channel)
 {
-    if (xfer_ring_must_knock(&channel->ring)) {
+    /* Any message that UCX holds for the peer wakes it as well. */
+    if (xfer_ring_must_knock(&channel->ring) &&
+        (channel->num_controls < CONTROLS_MAX)) {
         xfer_control_post(channel, PROTO_KNOCK, XFER_BY_UCX);
     }
 }
@@ -200,10 +221,11 @@ void xfer_control_end(ucxpool_channel_t *channel)
 
     if (control == NULL) {
         xfer_ring_commit(&channel->ring);
-        knock(channel);
+        xfer_control_knock(channel);
     } else if (control->in_backlog) {
         channel->writing = NULL;
         base_list_add_tail(&channel->backlog, &control->link);
+        channel->num_backlog++;
     } else {
         channel->writing = NULL;
         send_by_ucx(control);
@@ -253,6 +275,7 @@ static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
             return false;
         }
         base_list_del(&control->link);
+        channel->num_backlog--;
         send_by_ucx(control);
         return true;
     }
@@ -263,8 +286,9 @@ static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
     memcpy(fixed, &control->fixed, control->fixed_size);
     memcpy(data, control->data, control->data_size);
     xfer_ring_commit(&channel->ring);
-    knock(channel);
+    xfer_control_knock(channel);
     base_list_del(&control->link);
+    channel->num_backlog--;
     control_put(control);
     return true;
 }
@@ -304,6 +328,7 @@ void xfer_control_drop(ucxpool_channel_t *channel)
     while (!base_list_is_empty(&channel->backlog)) {
         control = base_list_head(&channel->backlog, xfer_control_t, link);
         base_list_del(&control->link);
+        channel->num_backlog--;
         control_put(control);
     }
 }

@@ -38,6 +38,9 @@ void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
 /* Send what is in the backlog, and credits that are owed. */
 unsigned xfer_control_flush(ucxpool_channel_t *channel);
 
+/* Wake the peer, if it sleeps and was not woken since. */
+void xfer_control_knock(ucxpool_channel_t *channel);
+
 /* Drop the backlog of a channel that is gone. */
 void xfer_control_drop(ucxpool_channel_t *channel);
 

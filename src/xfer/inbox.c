@@ -14,6 +14,10 @@
 /* Messages read from one ring before the others have their turn. */
 #define ROUND_MAX 64u
 
+/* Rounds after which everything that stood in a ring has been read; the peer
+ * may still be writing. */
+#define DRAIN_MAX (XFER_RING_SIZE / sizeof(proto_head_t) / ROUND_MAX)
+
 static void credits_came(ucxpool_channel_t *channel, uint32_t credits)
 {
     if (credits == 0) {
@@ -239,9 +243,8 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
            read_one(channel)) {
         count++;
     }
-    if ((count != 0) && xfer_channel_is_live(channel) &&
-        xfer_ring_must_knock(&channel->ring)) {
-        xfer_control_post(channel, PROTO_KNOCK, XFER_BY_UCX);
+    if ((count != 0) && xfer_channel_is_live(channel)) {
+        xfer_control_knock(channel);
     }
     xfer_channel_put(channel);
     return count;
@@ -264,7 +267,10 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
 
 void xfer_inbox_drain(ucxpool_channel_t *channel)
 {
-    while (xfer_channel_is_readable(channel) &&
-           (read_ring(channel, ROUND_MAX) != 0)) {
+    for (size_t i = 0; (i < DRAIN_MAX) && xfer_channel_is_readable(channel);
+         i++) {
+        if (read_ring(channel, ROUND_MAX) == 0) {
+            return;
+        }
     }
 }

@@ -37,6 +37,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     message->channel  = channel;
     message->probed   = false;
     message->canceled = false;
+    message->refused  = false;
     message->own_runs = false;
     message->runs     = NULL;
     message->stream   = NULL;
@@ -54,6 +55,7 @@ static void message_put(ucxpool_message_t *message)
     if (message->own_runs) {
         free(message->runs);
         message->own_runs = false;
+        channel->num_runs -= message->desc.num_runs;
     }
     base_list_add_tail(&channel->free_messages, &message->link);
     channel->num_waiting--;
@@ -79,7 +81,13 @@ static void deliver(ucxpool_message_t *message)
     ucxpool_t         *pool = message->pool;
     ucxpool_request_t *request;
 
-    if (message->canceled) {
+    if (message->refused && !message->canceled) {
+        pool->stats.messages_refused++;
+        xfer_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_LIMIT,
+                          "too many lists of lengths wait for a receive");
+    }
+    if (message->refused || message->canceled) {
         xfer_message_release(message);
         return;
     }
@@ -139,18 +147,28 @@ static void deliver_arriving(ucxpool_channel_t *channel)
     }
 }
 
-/* Room for runs that come in messages of their own. */
+/*
+ * Room for runs that come in messages of their own. The lists of a channel that
+ * wait for a receive hold MAX_SEGMENTS runs together; a message with more is
+ * refused when its turn has come.
+ */
 static bool expect_runs(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel  = message->channel;
     size_t             num_runs = message->desc.num_runs;
+    size_t             max      = channel->pool->config.max_segments;
 
-    if (num_runs > channel->pool->config.max_segments) {
+    message->runs_missing = message->desc.num_runs;
+    if (num_runs > max) {
         xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a list of %zu lengths; "
                           "UCXPOOL_MAX_SEGMENTS=%zu",
-                          num_runs, channel->pool->config.max_segments);
+                          num_runs, max);
         return false;
+    }
+    if (num_runs > max - channel->num_runs) {
+        message->refused = true;
+        return true;
     }
     /* Zeroed: runs that never come have the count 0, which is refused. */
     channel->pool->stats.allocations++;
@@ -160,8 +178,8 @@ static bool expect_runs(ucxpool_message_t *message)
                           "no memory for a list of %zu lengths", num_runs);
         return false;
     }
-    message->own_runs     = true;
-    message->runs_missing = message->desc.num_runs;
+    message->own_runs = true;
+    channel->num_runs += num_runs;
     return true;
 }
 
@@ -194,6 +212,14 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                           (unsigned long long)desc->sequence);
         return;
     }
+    if (desc->metadata_size > channel->pool->config.max_metadata) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent %u bytes of metadata; "
+                          "UCXPOOL_MAX_METADATA=%zu",
+                          desc->metadata_size,
+                          channel->pool->config.max_metadata);
+        return;
+    }
     message = message_get(channel);
     if (message == NULL) {
         return;
@@ -210,6 +236,21 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     deliver_arriving(channel);
 }
 
+/* More runs of a message, checked to be some of those that are missing. */
+static void take_runs(ucxpool_message_t *message, const proto_runs_t *runs,
+                      const void *data)
+{
+    if (!message->refused) {
+        memcpy(message->runs + runs->first, data,
+               runs->num_runs * sizeof(pack_run_t));
+    }
+    message->runs_missing -= runs->num_runs;
+    if ((message->runs_missing == 0) &&
+        (message->refused || settle(message, message->desc.metadata_size))) {
+        deliver_arriving(message->channel);
+    }
+}
+
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data)
 {
@@ -222,18 +263,13 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
         if (message->canceled) {
             return;
         }
-        if (!message->own_runs || (runs->num_runs > message->runs_missing) ||
+        if ((runs->num_runs == 0) ||
+            (runs->num_runs > message->runs_missing) ||
             (runs->first > message->desc.num_runs) ||
             (runs->num_runs > message->desc.num_runs - runs->first)) {
             break;
         }
-        memcpy(message->runs + runs->first, data,
-               runs->num_runs * sizeof(pack_run_t));
-        message->runs_missing -= runs->num_runs;
-        if ((message->runs_missing == 0) &&
-            settle(message, message->desc.metadata_size)) {
-            deliver_arriving(channel);
-        }
+        take_runs(message, runs, data);
         return;
     }
     xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,

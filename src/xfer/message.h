@@ -15,6 +15,7 @@ struct ucxpool_message {
     ucxpool_channel_t *channel; /* a reference                                */
     bool               probed;  /* the caller's                               */
     bool               canceled; /* by the sender                             */
+    bool               refused;  /* no room for its runs                      */
     proto_desc_t       desc;
     uint32_t           runs_missing;
     pack_totals_t      totals;
