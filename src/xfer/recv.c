@@ -68,12 +68,6 @@ static void receive_eager(ucxpool_request_t *request,
     end(request, UCXPOOL_OK, NULL);
 }
 
-/* The longest fragment that we can take in: one that fits in a block. */
-static uint64_t frag_size(const ucxpool_request_t *request)
-{
-    return block_pool_block_size(request->pool->blocks);
-}
-
 static void send_accept(ucxpool_request_t *request)
 {
     proto_fixed_t *fixed;
@@ -85,7 +79,7 @@ static void send_accept(ucxpool_request_t *request)
     }
     fixed->accept.message   = request->recv.message;
     fixed->accept.receive   = request->recv.receive;
-    fixed->accept.frag_size = frag_size(request);
+    fixed->accept.frag_size = xfer_recv_frag_size(request);
     fixed->accept.window    = request->pool->config.depth;
     xfer_control_end(request->channel);
 }
@@ -195,26 +189,6 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
     return request;
 }
 
-bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
-{
-    uint64_t size = request->totals.stream_size;
-    uint64_t all  = request->recv.num_all;
-
-    if ((data->length == 0) || (data->length > frag_size(request)) ||
-        (data->offset > size) || (data->length > size - data->offset) ||
-        (data->index == UINT32_MAX) || ((all != 0) && (data->index >= all)) ||
-        (data->length > size - request->recv.received)) {
-        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a fragment (%llu bytes at %llu) that "
-                          "does not lie in its message of %llu",
-                          (unsigned long long)data->length,
-                          (unsigned long long)data->offset,
-                          (unsigned long long)size);
-        return false;
-    }
-    return true;
-}
-
 bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
                        const void *bytes)
 {
@@ -222,6 +196,7 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
         (pack_crc32c(0, bytes, data->length) != data->checksum)) {
         return false;
     }
+    request->recv.restarts += (data->offset < request->plan.at.offset);
     pack_scatter(&request->plan, data->offset, data->length, bytes);
     return true;
 }
@@ -235,6 +210,7 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
     received->fragments++;
     request->recv.received += data->length;
     request->recv.num_seen++;
+    request->recv.next = data->offset + data->length;
     if (data->flags & PROTO_DATA_LAST) {
         request->recv.num_all = data->index + 1;
     }
@@ -244,7 +220,8 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
           (request->recv.landings != 0)))) {
         xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a fragment twice");
-    } else if (request->recv.num_seen == request->recv.num_all) {
+    } else if ((request->recv.num_seen == request->recv.num_all) &&
+               xfer_recv_check_whole(request)) {
         xfer_control_done(request->channel, request->recv.message, UCXPOOL_OK,
                           NULL);
         end(request, UCXPOOL_OK, NULL);
@@ -287,6 +264,9 @@ void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
 {
     static const char text[] = "the sender canceled the message";
 
+    if (message == 0) {
+        return; /* the number of all that came with their descriptors */
+    }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         ucxpool_request_t *request = channel->receives[i];
 

@@ -75,9 +75,12 @@ typedef struct xfer_recv {
     uint64_t receive;  /* our number; 0: none                                */
     uint64_t message;  /* the sender's                                       */
     uint64_t received; /* bytes of the stream                                */
+    uint64_t next;     /* `map` wire: end of the fragment before             */
+    uint64_t restarts; /* walks of the plan that began anew                  */
     uint32_t num_seen; /* fragments                                          */
     uint32_t num_all;  /* fragments of the message; 0: not known yet         */
     unsigned landings; /* operations of UCX that write for us                */
+    unsigned pending;  /* these, and those that wait for a block             */
     unsigned in_place; /* of these, straight into the caller's memory        */
     ucxpool_status_t failing; /* the end that waits for these; OK: none      */
 } xfer_recv_t;

@@ -94,6 +94,9 @@ void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
         return;
     }
     taken(channel, data);
+    if (xfer_request_has_ended(request)) {
+        return; /* with the channel */
+    }
     mode = (data->flags & PROTO_DATA_INPLACE) ? UCXPOOL_MODE_MAP_INPLACE
                                               : UCXPOOL_MODE_MAP_PACKED;
     xfer_recv_count(request, data, mode);

@@ -122,6 +122,7 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
 
 static void landing_put(landing_t *landing)
 {
+    landing->request->recv.pending--;
     base_list_add_tail(&landing->pool->free_landings, &landing->link);
     xfer_channel_put(landing->channel);
 }
@@ -229,6 +230,7 @@ static bool find_in_place(landing_t *landing, void **target_p,
     if (landing->data.flags & PROTO_DATA_CHECKSUM) {
         return false;
     }
+    request->recv.restarts += landing->data.offset < request->plan.at.offset;
     pack_plan_extent(&request->plan, landing->data.offset, length, &extent);
     if ((extent.address == NULL) || (extent.length != length)) {
         return false;
@@ -303,6 +305,7 @@ ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
                        "the receiver has no memory");
         return UCS_OK;
     }
+    request->recv.pending++;
     landing->request    = request;
     landing->data       = *data;
     landing->descriptor = payload;
