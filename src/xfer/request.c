@@ -303,6 +303,7 @@ void xfer_request_reuse(ucxpool_request_t *request)
     }
     request->channel     = NULL;
     request->called_back = false; /* a second call finds nothing to do */
+    base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->free_requests, &request->link);
     if (channel != NULL) {
         xfer_channel_put(channel);

@@ -6,6 +6,10 @@
 #include "xfer/send.h"
 #include "xfer/wire.h"
 
+/* The smallest block of a receiver, and so its shortest limit for a fragment:
+ * with less, a peer would have us work for each byte. */
+#define FRAG_SIZE_MIN 4096u
+
 /* The send with this number, if it is still known. */
 static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
 {
@@ -72,7 +76,7 @@ void xfer_send_accepted(ucxpool_channel_t *channel,
         send_cancel(request);
         return;
     }
-    if ((accept->receive == 0) || (accept->frag_size < PACK_ALIGNMENT) ||
+    if ((accept->receive == 0) || (accept->frag_size < FRAG_SIZE_MIN) ||
         (accept->window == 0)) {
         xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer accepted a message in fragments of %llu "
@@ -91,7 +95,8 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     ucxpool_request_t *request = find(channel, taken->message);
     uint32_t           piece   = taken->piece;
 
-    if ((request == NULL) || (piece >= XFER_PIECES_MAX) ||
+    if ((channel->wire != &xfer_wire_map) || (request == NULL) ||
+        (piece >= XFER_PIECES_MAX) ||
         !(request->send.busy & (UINT64_C(1) << piece)) ||
         (request->send.pieces[piece].ucx != NULL)) {
         return;
