@@ -255,6 +255,9 @@ void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     base_warn("%s: the channel has failed: %s", channel->name,
               channel->reason);
     channel->pool->stats.channels_failed++;
+    /* No word of such a peer is waited for, TAKEN neither: what it still reads
+     * of ours is revoked, so that it can not take it for a message. */
+    channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
     leave(channel, UCXPOOL_CHANNEL_FAILED, status);
     xfer_control_drop(channel);
     xfer_channel_start_close(channel);

@@ -135,11 +135,16 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
 void proto_copy_text(char *text, size_t text_size, const void *data,
                      size_t data_size)
 {
-    size_t      length = base_min(data_size, text_size - 1);
-    const char *bytes  = data;
+    size_t length = base_min(data_size, text_size - 1);
 
+    /* Copied first: the peer may change it while it is looked at. */
+    if (length != 0) {
+        memcpy(text, data, length);
+    }
     for (size_t i = 0; i < length; i++) {
-        text[i] = ((bytes[i] >= ' ') && (bytes[i] <= '~')) ? bytes[i] : '?';
+        if ((text[i] < ' ') || (text[i] > '~')) {
+            text[i] = '?';
+        }
     }
     text[length] = '\0';
 }
