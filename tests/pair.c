@@ -86,8 +86,18 @@ static bool is_connecting(const ucxpool_channel_t *channel)
 
 void pair_init(pair_t *pair, const char *settings_a, const char *settings_b)
 {
-    pair->a    = pair_pool(settings_a);
-    pair->b    = pair_pool(settings_b);
+    pair->a = pair_pool(settings_a);
+    pair_join(pair, settings_b);
+}
+
+void pair_join(pair_t *pair, const char *settings_b)
+{
+    pair->b = pair_pool(settings_b);
+    pair_connect(pair);
+}
+
+void pair_connect(pair_t *pair)
+{
     pair->to_b = connect_to(pair->a, pair->b);
     pair->to_a = connect_to(pair->b, pair->a);
     pair_until(pair,

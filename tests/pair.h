@@ -22,6 +22,9 @@ typedef struct pair {
 ucxpool_t *pair_pool(const char *settings);
 
 void pair_init(pair_t *pair, const char *settings_a, const char *settings_b);
+/* The same with a pool a that is there already; with both pools there. */
+void pair_join(pair_t *pair, const char *settings_b);
+void pair_connect(pair_t *pair);
 void pair_cleanup(pair_t *pair);
 
 /* One round for both. */

@@ -1,0 +1,130 @@
+#include "hostile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A check that does not depend on libcheck, which a fuzz target has not. */
+#define require(_condition) \
+    do { \
+        if (!(_condition)) { \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, \
+                    #_condition, ucxpool_error_detail()); \
+            abort(); \
+        } \
+    } while (0)
+
+void hostile_init(hostile_t *hostile, const char *settings)
+{
+    memset(hostile, 0, sizeof(*hostile));
+    pair_init(&hostile->pair, settings, settings);
+    hostile->victim  = hostile->pair.to_b;
+    hostile->channel = hostile->pair.to_a;
+    hostile_post(hostile);
+}
+
+void hostile_cleanup(hostile_t *hostile)
+{
+    pair_cleanup(&hostile->pair);
+}
+
+void hostile_post(hostile_t *hostile)
+{
+    require(ucxpool_recv_buffer(hostile->pair.a, hostile->victim,
+                                hostile->target, HOSTILE_SIZE, 1, UINT64_MAX,
+                                NULL, &hostile->recv) == UCXPOOL_OK);
+    require(ucxpool_send_buffer(hostile->victim, hostile->source, HOSTILE_SIZE,
+                                2, NULL, &hostile->send) == UCXPOOL_OK);
+}
+
+void hostile_let_read(hostile_t *hostile)
+{
+    unsigned idle = 0;
+
+    while (idle < 3) {
+        idle = (ucxpool_progress(hostile->pair.a) == 0) ? idle + 1 : 0;
+    }
+}
+
+void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
+                 const void *data, size_t data_size)
+{
+    ucxpool_channel_t *channel    = hostile->channel;
+    size_t             fixed_size = proto_fixed_size(type);
+    void              *at;
+    void              *data_at;
+
+    fixed->head.type    = (uint8_t)type;
+    fixed->head.version = PROTO_VERSION;
+    fixed->head.channel = hostile->victim->number;
+    fixed->head.key     = hostile->victim->key;
+    if (!xfer_ring_reserve(&channel->ring, fixed_size, data_size, &at,
+                           &data_at)) {
+        hostile_let_read(hostile);
+        if (!xfer_ring_reserve(&channel->ring, fixed_size, data_size, &at,
+                               &data_at)) {
+            return; /* the victim does not read any more */
+        }
+    }
+    memcpy(at, fixed, fixed_size);
+    if (data_size != 0) {
+        memcpy(data_at, data, data_size);
+    }
+    xfer_ring_commit(&channel->ring);
+}
+
+proto_desc_t hostile_desc(uint64_t message, uint64_t sequence)
+{
+    return (proto_desc_t){
+        .message      = message,
+        .sequence     = sequence,
+        .tag          = 1,
+        .payload_size = HOSTILE_SIZE,
+        .num_runs     = 1,
+    };
+}
+
+uint64_t hostile_receive(const hostile_t *hostile, uint64_t message)
+{
+    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
+        const ucxpool_request_t *request = hostile->victim->receives[i];
+
+        if ((request != NULL) && (request->recv.message == message)) {
+            return request->recv.receive;
+        }
+    }
+    return 0;
+}
+
+uint64_t hostile_send(const hostile_t *hostile)
+{
+    return (hostile->send == NULL) ? 0 : hostile->send->send.message;
+}
+
+bool hostile_is_over(hostile_t *hostile)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(hostile->victim, &attr);
+    return attr.state > UCXPOOL_CHANNEL_OPEN;
+}
+
+static void finish(ucxpool_request_t **request)
+{
+    require((*request == NULL) || pair_ended(*request));
+    ucxpool_request_free(*request);
+    *request = NULL;
+}
+
+void hostile_check(hostile_t *hostile)
+{
+    ucxpool_stats_t stats;
+
+    finish(&hostile->recv);
+    finish(&hostile->send);
+    ucxpool_stats_get(hostile->pair.a, &stats);
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        require(stats.blocks[i].free == stats.blocks[i].total);
+    }
+    require(ucxpool_check(hostile->pair.a) == UCXPOOL_OK);
+}

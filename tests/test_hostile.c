@@ -1,0 +1,723 @@
+/*
+ * A peer that has proven who it is and then breaks the rules, over the `map`
+ * wire: its channel ends with UCXPOOL_ERR_PROTOCOL, or what it says is ignored;
+ * the victim loses nothing, and its other channels go on.
+ */
+#include "hostile.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE 7u /* the peer's number of what the victim receives */
+
+/* The settings that most tests use: eight fragments of 64k in flight. */
+#define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 MAX_SEGMENTS=2000"
+
+static const pack_run_t whole[] = {{HOSTILE_SIZE, 1}};
+
+/* --- what the peer says ------------------------------------------------- */
+
+static void say_desc(hostile_t *hostile, proto_desc_t desc, const void *data,
+                     size_t size)
+{
+    proto_fixed_t fixed = {.desc = desc};
+
+    hostile_say(hostile, PROTO_DESC, &fixed, data, size);
+}
+
+/* The victim's receive is accepted: it waits for fragments. */
+static void begin(hostile_t *hostile)
+{
+    say_desc(hostile, hostile_desc(MESSAGE, 0), whole, sizeof(whole));
+    hostile_let_read(hostile);
+    ck_assert_uint_ne(hostile_receive(hostile, MESSAGE), 0);
+}
+
+static proto_data_t fragment(hostile_t *hostile, uint32_t index,
+                             uint64_t offset, uint64_t length)
+{
+    return (proto_data_t){
+        .message = MESSAGE,
+        .receive = hostile_receive(hostile, MESSAGE),
+        .index   = index,
+        .offset  = offset,
+        .length  = length,
+    };
+}
+
+static void say_data(hostile_t *hostile, proto_data_t data)
+{
+    proto_fixed_t fixed = {.data = data};
+
+    hostile_say(hostile, PROTO_DATA, &fixed, NULL, 0);
+}
+
+static void say_fragment(hostile_t *hostile, uint32_t index, uint64_t offset,
+                         uint64_t length)
+{
+    say_data(hostile, fragment(hostile, index, offset, length));
+}
+
+static void say_accept(hostile_t *hostile, uint64_t message, uint64_t frag_size,
+                       uint32_t window)
+{
+    proto_fixed_t fixed = {.accept = {.message   = message,
+                                      .receive   = 1,
+                                      .frag_size = frag_size,
+                                      .window    = window}};
+
+    hostile_say(hostile, PROTO_ACCEPT, &fixed, NULL, 0);
+}
+
+static void say_taken(hostile_t *hostile, uint64_t message, uint32_t piece)
+{
+    proto_fixed_t fixed = {.taken = {.message = message, .piece = piece}};
+
+    hostile_say(hostile, PROTO_TAKEN, &fixed, NULL, 0);
+}
+
+static void say_done(hostile_t *hostile, uint64_t message, int32_t status)
+{
+    proto_fixed_t fixed = {.done = {.message = message, .status = status}};
+
+    hostile_say(hostile, PROTO_DONE, &fixed, "because", 7);
+}
+
+static void say_head(hostile_t *hostile, proto_type_t type)
+{
+    proto_fixed_t fixed = {.head = {.credits = 0}};
+
+    hostile_say(hostile, type, &fixed, NULL, 0);
+}
+
+static void say_runs(hostile_t *hostile, uint64_t sequence, uint32_t first,
+                     uint32_t num_runs)
+{
+    static pack_run_t runs[512];
+    proto_fixed_t     fixed = {.runs = {.sequence = sequence,
+                                        .first    = first,
+                                        .num_runs = num_runs}};
+
+    for (unsigned i = 0; i < 512; i++) {
+        runs[i] = (pack_run_t){i % 2 + 1, 1};
+    }
+    hostile_say(hostile, PROTO_RUNS, &fixed, runs, num_runs * sizeof(runs[0]));
+}
+
+static proto_desc_t desc_with_runs(uint64_t sequence, uint32_t num_runs)
+{
+    proto_desc_t desc = hostile_desc(sequence + 1, sequence);
+
+    desc.tag          = 99;
+    desc.flags        = PROTO_DESC_RUNS;
+    desc.num_runs     = num_runs;
+    desc.payload_size = num_runs / 2 * 3;
+    return desc;
+}
+
+/* --- after which the channel fails -------------------------------------- */
+
+static void accept_of_no_bytes(hostile_t *hostile)
+{
+    say_accept(hostile, hostile_send(hostile), 0, 4);
+}
+
+static void accept_of_few_bytes(hostile_t *hostile)
+{
+    say_accept(hostile, hostile_send(hostile), 16, 4);
+}
+
+static void accept_without_window(hostile_t *hostile)
+{
+    say_accept(hostile, hostile_send(hostile), 65536, 0);
+}
+
+static void nonsense_after_accept(hostile_t *hostile)
+{
+    /* Blocks are in flight when the channel fails. */
+    say_accept(hostile, hostile_send(hostile), UINT64_MAX, UINT32_MAX);
+    hostile_let_read(hostile);
+    ck_assert_uint_ne(hostile->send->send.busy, 0);
+    say_fragment(hostile, 0, 0, 0);
+    begin(hostile);
+    say_fragment(hostile, 0, 0, 0);
+}
+
+static void fragment_of_no_bytes(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, 0, 0);
+}
+
+static void fragment_longer_than_a_block(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, 0, 65537);
+}
+
+static void fragment_behind_the_message(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, HOSTILE_SIZE, 16);
+}
+
+static void fragment_over_the_end(hostile_t *hostile)
+{
+    begin(hostile);
+    for (uint32_t i = 0; i < 4; i++) {
+        say_fragment(hostile, i, i * 65536, 65536);
+    }
+    say_fragment(hostile, 4, 4 * 65536, HOSTILE_SIZE - 4 * 65536 + 1);
+}
+
+static void offset_that_overflows(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, UINT64_MAX - 15, 32);
+}
+
+static void region_that_is_not_there(hostile_t *hostile)
+{
+    begin(hostile);
+
+    proto_data_t data = fragment(hostile, 0, 0, 4096);
+
+    data.region = UINT32_MAX;
+    say_data(hostile, data);
+}
+
+static void region_offset_over_its_end(hostile_t *hostile)
+{
+    begin(hostile);
+
+    proto_data_t data = fragment(hostile, 0, 0, 4096);
+
+    data.region_offset = hostile->victim->peer.region_sizes[0] - 4095;
+    say_data(hostile, data);
+}
+
+static void region_offset_that_overflows(hostile_t *hostile)
+{
+    begin(hostile);
+
+    proto_data_t data = fragment(hostile, 0, 0, 4096);
+
+    data.region_offset = UINT64_MAX - 4000;
+    say_data(hostile, data);
+}
+
+static void index_twice(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, 0, 4096);
+    say_fragment(hostile, 0, 4096, 4096);
+}
+
+static void index_left_out(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 1, 0, 4096);
+}
+
+static void overlapping_fragments(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, 0, 4096);
+    say_fragment(hostile, 1, 4080, 4096);
+}
+
+static void gap_between_fragments(hostile_t *hostile)
+{
+    begin(hostile);
+    say_fragment(hostile, 0, 0, 4096);
+    say_fragment(hostile, 1, 4112, 4096);
+}
+
+static void single_bytes_backwards(hostile_t *hostile)
+{
+    begin(hostile);
+    for (uint32_t i = 0; i < 5000; i++) {
+        say_fragment(hostile, i, HOSTILE_SIZE - 1 - i, 1);
+    }
+}
+
+static void last_too_early(hostile_t *hostile)
+{
+    begin(hostile);
+
+    proto_data_t data = fragment(hostile, 0, 0, 4096);
+
+    data.flags = PROTO_DATA_LAST;
+    say_data(hostile, data);
+}
+
+static void descriptor_twice(hostile_t *hostile)
+{
+    say_desc(hostile, hostile_desc(MESSAGE, 0), whole, sizeof(whole));
+    say_desc(hostile, hostile_desc(MESSAGE + 1, 0), whole, sizeof(whole));
+}
+
+static void descriptors_beyond_the_credits(hostile_t *hostile)
+{
+    /* All wait for number 0, which does not come. */
+    for (uint64_t i = 1; i < 20; i++) {
+        say_desc(hostile, hostile_desc(i, i), whole, sizeof(whole));
+    }
+}
+
+static void message_number_0(hostile_t *hostile)
+{
+    say_desc(hostile, hostile_desc(0, 0), whole, sizeof(whole));
+}
+
+static void payload_that_differs_from_runs(hostile_t *hostile)
+{
+    pack_run_t runs[] = {{HOSTILE_SIZE - 1, 1}};
+
+    say_desc(hostile, hostile_desc(MESSAGE, 0), runs, sizeof(runs));
+}
+
+static void runs_that_overflow(hostile_t *hostile)
+{
+    pack_run_t   runs[] = {{UINT64_C(1) << 40, UINT64_C(1) << 40}};
+    proto_desc_t desc   = hostile_desc(MESSAGE, 0);
+
+    desc.payload_size = 0;
+    say_desc(hostile, desc, runs, sizeof(runs));
+}
+
+static void more_metadata_than_is_taken(hostile_t *hostile)
+{
+    static uint8_t data[sizeof(whole) + 4096];
+    proto_desc_t   desc = hostile_desc(MESSAGE, 0);
+
+    memcpy(data, whole, sizeof(whole));
+    desc.metadata_size = 4096;
+    say_desc(hostile, desc, data, sizeof(data));
+}
+
+static void more_runs_than_are_taken(hostile_t *hostile)
+{
+    say_desc(hostile, desc_with_runs(0, UINT32_MAX), NULL, 0);
+}
+
+static void runs_twice(hostile_t *hostile)
+{
+    say_desc(hostile, desc_with_runs(0, 1000), NULL, 0);
+    say_runs(hostile, 0, 0, 500);
+    say_runs(hostile, 0, 0, 500);
+}
+
+static void runs_out_of_range(hostile_t *hostile)
+{
+    say_desc(hostile, desc_with_runs(0, 1000), NULL, 0);
+    say_runs(hostile, 0, 900, 101);
+}
+
+static void runs_that_were_not_missing(hostile_t *hostile)
+{
+    /* It waits for number 0, with its runs. */
+    say_desc(hostile, hostile_desc(MESSAGE, 1), whole, sizeof(whole));
+    say_runs(hostile, 1, 0, 1);
+}
+
+static void empty_list_of_runs(hostile_t *hostile)
+{
+    say_desc(hostile, hostile_desc(MESSAGE, 1), whole, sizeof(whole));
+    say_runs(hostile, 1, 0, 0);
+}
+
+static void runs_of_no_message(hostile_t *hostile)
+{
+    say_runs(hostile, 5, 0, 1);
+}
+
+static void hello_again(hostile_t *hostile)
+{
+    say_head(hostile, PROTO_HELLO);
+}
+
+static void head_moved_back(hostile_t *hostile)
+{
+    xfer_ring_page_t *page = hostile->channel->ring.mine;
+
+    say_head(hostile, PROTO_CREDIT);
+    hostile_let_read(hostile);
+    __atomic_store_n(&page->head, page->head - 32, __ATOMIC_SEQ_CST);
+}
+
+static void head_moved_far(hostile_t *hostile)
+{
+    xfer_ring_page_t *page = hostile->channel->ring.mine;
+
+    __atomic_store_n(&page->head, page->head + XFER_RING_SIZE + 16,
+                     __ATOMIC_SEQ_CST);
+}
+
+/* A message that is refused makes the victim say so; the peer never reads. */
+static void answers_that_are_not_read(hostile_t *hostile)
+{
+    for (uint64_t i = 0; (i < 20000) && !hostile_is_over(hostile); i++) {
+        pack_run_t   runs[] = {{UINT64_C(1) << 30, 1}};
+        proto_desc_t desc   = hostile_desc(i + 1, i);
+
+        ucxpool_request_t *request;
+        if (ucxpool_recv_buffer(hostile->pair.a, hostile->victim,
+                                hostile->target, 1, 3, UINT64_MAX, NULL,
+                                &request) == UCXPOOL_OK) {
+            ucxpool_request_free(request);
+        }
+        desc.tag          = 3;
+        desc.payload_size = UINT64_C(1) << 30;
+        say_desc(hostile, desc, runs, sizeof(runs));
+        hostile_let_read(hostile);
+    }
+}
+
+/* --- which is ignored ---------------------------------------------------- */
+
+static void words_about_unknown_messages(hostile_t *hostile)
+{
+    proto_fixed_t cancel = {.cancel = {.message = 12345}};
+
+    say_accept(hostile, 12345, 65536, 4);
+    say_taken(hostile, 12345, 0);
+    say_done(hostile, 12345, UCXPOOL_OK);
+    say_fragment(hostile, 0, 0, 4096);
+    hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
+    cancel.cancel.message = 0;
+    hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
+    say_done(hostile, 0, UCXPOOL_OK);
+    say_accept(hostile, 0, 65536, 4);
+}
+
+static void pieces_that_are_not_in_flight(hostile_t *hostile)
+{
+    say_accept(hostile, hostile_send(hostile), 65536, 1);
+    hostile_let_read(hostile);
+    say_taken(hostile, hostile_send(hostile), 63);
+    say_taken(hostile, hostile_send(hostile), UINT32_MAX);
+    hostile_let_read(hostile);
+    ck_assert_uint_eq(hostile->send->send.busy, 1);
+}
+
+static void pieces_taken_twice(hostile_t *hostile)
+{
+    say_accept(hostile, hostile_send(hostile), 65536, 2);
+    for (int i = 0; i < 100; i++) {
+        say_taken(hostile, hostile_send(hostile), 0);
+    }
+}
+
+static void accept_twice(hostile_t *hostile)
+{
+    say_accept(hostile, hostile_send(hostile), 65536, 1);
+    hostile_let_read(hostile);
+    say_accept(hostile, hostile_send(hostile), 4096, 64);
+    hostile_let_read(hostile);
+    ck_assert_uint_eq(hostile->send->send.frag_size, 65536);
+    ck_assert_uint_eq(hostile->send->send.window, 1);
+}
+
+static void ready_and_go_again(hostile_t *hostile)
+{
+    proto_fixed_t ready = {.ready = {.can_map = 0}};
+
+    hostile_say(hostile, PROTO_READY, &ready, "no", 2);
+    say_head(hostile, PROTO_GO);
+    say_head(hostile, PROTO_GO);
+}
+
+static void credits_that_overflow(hostile_t *hostile)
+{
+    for (int i = 0; i < 200000; i++) {
+        proto_fixed_t fixed = {.head = {.credits = UINT16_MAX}};
+
+        hostile_say(hostile, PROTO_CREDIT, &fixed, NULL, 0);
+        if (i % 1000 == 0) {
+            hostile_let_read(hostile);
+        }
+    }
+    hostile_let_read(hostile);
+    ck_assert_uint_le(hostile->victim->credits, UINT16_MAX);
+}
+
+/* Each new odd value asks for a knock. */
+static void sleeping_that_never_rests(hostile_t *hostile)
+{
+    xfer_ring_page_t *page = hostile->channel->ring.mine;
+
+    for (uint32_t i = 0; i < 20000; i++) {
+        __atomic_store_n(&page->sleeping, 2 * i + 1, __ATOMIC_SEQ_CST);
+        say_head(hostile, PROTO_KNOCK);
+        ucxpool_progress(hostile->pair.a);
+        ck_assert_uint_le(hostile->victim->num_controls, 64);
+    }
+}
+
+static void numbers_of_others_revoked(hostile_t *hostile)
+{
+    xfer_ring_page_t *page = hostile->channel->ring.mine;
+
+    for (uint64_t i = 0; i < PROTO_SENDS_MAX; i++) {
+        __atomic_store_n(&page->revoked[i], UINT64_MAX - i, __ATOMIC_SEQ_CST);
+    }
+}
+
+static void tail_that_lies(hostile_t *hostile)
+{
+    xfer_ring_page_t *page = hostile->channel->ring.mine;
+
+    __atomic_store_n(&page->tail, UINT64_MAX - 5, __ATOMIC_SEQ_CST);
+    hostile_let_read(hostile);
+    __atomic_store_n(&page->tail, 0, __ATOMIC_SEQ_CST);
+}
+
+/* --- which end a request ------------------------------------------------- */
+
+static void done_with_a_positive_status(hostile_t *hostile)
+{
+    say_done(hostile, hostile_send(hostile), UCXPOOL_INPROGRESS);
+    hostile_let_read(hostile);
+    ck_assert_int_eq(ucxpool_request_test(hostile->send),
+                     UCXPOOL_ERR_REFUSED);
+}
+
+static void done_in_the_middle(hostile_t *hostile)
+{
+    uint64_t send = hostile_send(hostile);
+
+    say_accept(hostile, send, 65536, 3);
+    hostile_let_read(hostile);
+    say_done(hostile, send, INT32_MIN);
+    say_done(hostile, send, UCXPOOL_OK);
+    say_taken(hostile, send, 0);
+    hostile_let_read(hostile);
+    ck_assert_int_eq(ucxpool_request_test(hostile->send),
+                     UCXPOOL_ERR_REFUSED);
+}
+
+/* The request is canceled, accepted late, and done, all read in one go; then
+ * its memory is used for a receive. */
+static void accept_of_a_canceled_send(hostile_t *hostile)
+{
+    uint64_t send = hostile_send(hostile);
+
+    ucxpool_request_cancel(hostile->send);
+    ucxpool_request_free(hostile->send);
+    hostile->send = NULL;
+    say_accept(hostile, send, 65536, 4);
+    say_done(hostile, send, UCXPOOL_ERR_CANCELED);
+    hostile_let_read(hostile);
+    ck_assert_int_eq(ucxpool_recv_buffer(hostile->pair.a, hostile->victim,
+                                         hostile->source, 1, 77, UINT64_MAX,
+                                         NULL, &hostile->send),
+                     UCXPOOL_OK);
+    hostile_let_read(hostile);
+    ucxpool_request_cancel(hostile->send);
+}
+
+static void cancel_again_and_again(hostile_t *hostile)
+{
+    proto_fixed_t cancel = {.cancel = {.message = MESSAGE}};
+
+    begin(hostile);
+    for (int i = 0; i < 100; i++) {
+        hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
+    }
+    hostile_let_read(hostile);
+    ck_assert_int_eq(ucxpool_request_test(hostile->recv),
+                     UCXPOOL_ERR_CANCELED);
+}
+
+/* --- runs ---------------------------------------------------------------- */
+
+typedef struct deed {
+    const char *name;
+    void (*act)(hostile_t *hostile);
+} deed_t;
+
+#define DEED(_name) {#_name, _name}
+
+static const deed_t crimes[] = {
+    DEED(accept_of_no_bytes),
+    DEED(accept_of_few_bytes),
+    DEED(accept_without_window),
+    DEED(nonsense_after_accept),
+    DEED(fragment_of_no_bytes),
+    DEED(fragment_longer_than_a_block),
+    DEED(fragment_behind_the_message),
+    DEED(fragment_over_the_end),
+    DEED(offset_that_overflows),
+    DEED(region_that_is_not_there),
+    DEED(region_offset_over_its_end),
+    DEED(region_offset_that_overflows),
+    DEED(index_twice),
+    DEED(index_left_out),
+    DEED(overlapping_fragments),
+    DEED(gap_between_fragments),
+    DEED(single_bytes_backwards),
+    DEED(last_too_early),
+    DEED(descriptor_twice),
+    DEED(descriptors_beyond_the_credits),
+    DEED(message_number_0),
+    DEED(payload_that_differs_from_runs),
+    DEED(runs_that_overflow),
+    DEED(more_metadata_than_is_taken),
+    DEED(more_runs_than_are_taken),
+    DEED(runs_twice),
+    DEED(runs_out_of_range),
+    DEED(runs_that_were_not_missing),
+    DEED(empty_list_of_runs),
+    DEED(runs_of_no_message),
+    DEED(hello_again),
+    DEED(head_moved_back),
+    DEED(head_moved_far),
+    DEED(answers_that_are_not_read),
+};
+#define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
+
+static const deed_t noises[] = {
+    DEED(words_about_unknown_messages),
+    DEED(pieces_that_are_not_in_flight),
+    DEED(pieces_taken_twice),
+    DEED(accept_twice),
+    DEED(ready_and_go_again),
+    DEED(credits_that_overflow),
+    DEED(sleeping_that_never_rests),
+    DEED(numbers_of_others_revoked),
+    DEED(tail_that_lies),
+    DEED(done_with_a_positive_status),
+    DEED(done_in_the_middle),
+    DEED(accept_of_a_canceled_send),
+    DEED(cancel_again_and_again),
+};
+#define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
+
+/* The victim and an honest peer of it. */
+static void check_exchange(pair_t *pair)
+{
+    enum { LENGTH = 200000 };
+    static uint8_t     source[LENGTH];
+    static uint8_t     target[LENGTH];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, LENGTH);
+    pair_poison(target, LENGTH);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH, 5,
+                                         UINT64_MAX, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, LENGTH, 5, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, LENGTH);
+}
+
+static hostile_t hostile;
+
+START_TEST(the_channel_fails_and_nothing_else)
+{
+    ucxpool_channel_attr_t attr;
+    pair_t                 honest;
+
+    hostile_init(&hostile, SETTINGS);
+    honest.a = hostile.pair.a;
+    pair_join(&honest, SETTINGS);
+    hostile_let_read(&hostile);
+    crimes[_i].act(&hostile);
+    hostile_let_read(&hostile);
+    ucxpool_channel_query(hostile.victim, &attr);
+    ck_assert_msg(attr.state == UCXPOOL_CHANNEL_FAILED, "%s",
+                  crimes[_i].name);
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);
+    ck_assert_int_lt(ucxpool_request_test(hostile.send), 0);
+    hostile_check(&hostile);
+    check_exchange(&honest);
+    ucxpool_destroy(honest.b);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
+START_TEST(the_channel_goes_on)
+{
+    pair_t honest;
+
+    hostile_init(&hostile, SETTINGS);
+    honest.a = hostile.pair.a;
+    pair_join(&honest, SETTINGS);
+    hostile_let_read(&hostile);
+    noises[_i].act(&hostile);
+    hostile_let_read(&hostile);
+    ck_assert_msg(!hostile_is_over(&hostile), "%s", noises[_i].name);
+    check_exchange(&honest);
+    /* A good-bye in the middle of everything. */
+    say_head(&hostile, PROTO_BYE);
+    hostile_let_read(&hostile);
+    ck_assert(hostile_is_over(&hostile));
+    hostile_check(&hostile);
+    check_exchange(&honest);
+    ucxpool_destroy(honest.b);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
+START_TEST(lists_of_runs_are_bounded_per_channel)
+{
+    hostile_init(&hostile, SETTINGS);
+    hostile_let_read(&hostile);
+    for (uint64_t i = 0; i < 4; i++) {
+        say_desc(&hostile, desc_with_runs(i, 1000), NULL, 0);
+        say_runs(&hostile, i, 0, 500);
+        say_runs(&hostile, i, 500, 500);
+        hostile_let_read(&hostile);
+        ck_assert_uint_le(hostile.victim->num_runs, 2000);
+    }
+    /* Two are held, two were refused; nothing is broken. */
+    ck_assert(!hostile_is_over(&hostile));
+    ck_assert_uint_eq(hostile.victim->num_runs, 2000);
+    ck_assert_uint_eq(hostile.victim->expected_sequence, 4);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
+START_TEST(a_message_in_order_is_received)
+{
+    hostile_init(&hostile, SETTINGS);
+    begin(&hostile);
+    for (uint32_t i = 0; i < HOSTILE_SIZE / 1000; i++) {
+        proto_data_t data = fragment(&hostile, i, i * 1000, 1000);
+
+        data.flags = (i == HOSTILE_SIZE / 1000 - 1) ? PROTO_DATA_LAST : 0;
+        say_data(&hostile, data);
+    }
+    hostile_let_read(&hostile);
+    ck_assert_int_eq(ucxpool_request_test(hostile.recv), UCXPOOL_OK);
+    hostile_cleanup(&hostile);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("hostile");
+    TCase   *tcase = tcase_create("hostile");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, the_channel_fails_and_nothing_else, 0,
+                        NUM_CRIMES);
+    tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES);
+    tcase_add_test(tcase, lists_of_runs_are_bounded_per_channel);
+    tcase_add_test(tcase, a_message_in_order_is_received);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
