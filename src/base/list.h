@@ -11,6 +11,8 @@
 
 #include "base/math.h"
 
+#include <stddef.h>
+
 typedef struct base_list {
     struct base_list *next;
     struct base_list *prev;
@@ -63,17 +65,29 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
 #define base_list_head(_head, _type, _member) \
     base_container_of((_head)->next, _type, _member)
 
+/*
+ * At the end of a loop _element is not an element, but where one would be that
+ * had the head as its link. It may not even be aligned as one: only its link
+ * may be looked at, and by address.
+ */
+#define base_list_link(_element, _type, _member) \
+    ((base_list_t *)((char *)(_element) + offsetof(_type, _member)))
+
+#define base_list_next(_element, _type, _member) \
+    base_container_of(base_list_link(_element, _type, _member)->next, _type, \
+                      _member)
+
 #define base_list_for_each(_element, _head, _type, _member) \
     for (_element = base_list_head(_head, _type, _member); \
-         &(_element)->_member != (_head); \
-         _element = base_container_of((_element)->_member.next, _type, _member))
+         base_list_link(_element, _type, _member) != (_head); \
+         _element = base_list_next(_element, _type, _member))
 
 /* The same; the element may be taken out inside the loop. */
 #define base_list_for_each_safe(_element, _next, _head, _type, _member) \
     for (_element = base_list_head(_head, _type, _member), \
-        _next = base_container_of((_element)->_member.next, _type, _member); \
-         &(_element)->_member != (_head); \
+        _next = base_list_next(_element, _type, _member); \
+         base_list_link(_element, _type, _member) != (_head); \
          _element = _next, \
-        _next = base_container_of((_next)->_member.next, _type, _member))
+        _next = base_list_next(_next, _type, _member))
 
 #endif
