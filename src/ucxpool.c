@@ -187,6 +187,36 @@ err_cleanup_ucx:
     return status;
 }
 
+/* What is given must be there. */
+static ucxpool_status_t check_params(const ucxpool_params_t *params)
+{
+    const struct {
+        uint64_t    field;
+        const void *value;
+        const char *name;
+    } pointers[] = {
+        {UCXPOOL_PARAM_FIELD_CONFIG, params->config, "config"},
+        {UCXPOOL_PARAM_FIELD_CONTEXT, params->context, "context"},
+        {UCXPOOL_PARAM_FIELD_WORKER, params->worker, "worker"},
+        {UCXPOOL_PARAM_FIELD_NAME, params->name, "name"},
+    };
+
+    for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++) {
+        if ((params->field_mask & pointers[i].field) &&
+            (pointers[i].value == NULL)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "field_mask names %s, but it is NULL",
+                              pointers[i].name);
+        }
+    }
+    if ((params->field_mask & UCXPOOL_PARAM_FIELD_WORKER) &&
+        !(params->field_mask & UCXPOOL_PARAM_FIELD_CONTEXT)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a worker was given without its context");
+    }
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p)
 {
@@ -200,10 +230,8 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
     if (params == NULL) {
         params = &defaults;
     }
-    if ((params->field_mask & UCXPOOL_PARAM_FIELD_WORKER) &&
-        !(params->field_mask & UCXPOOL_PARAM_FIELD_CONTEXT)) {
-        status = base_error(UCXPOOL_ERR_INVALID_PARAM,
-                            "a worker was given without its context");
+    status = check_params(params);
+    if (status != UCXPOOL_OK) {
         goto err_free_pool;
     }
     snprintf(pool->name, sizeof(pool->name), "%s",
@@ -232,12 +260,8 @@ err_free_pool:
     return status;
 }
 
-void ucxpool_destroy(ucxpool_t *pool)
+static void finish_destroy(ucxpool_t *pool)
 {
-    if (pool == NULL) {
-        return;
-    }
-    xfer_pool_shutdown(pool);
     xfer_pool_cleanup(pool);
     block_comm_destroy(pool->comm);
     block_pool_destroy(pool->blocks);
@@ -246,6 +270,24 @@ void ucxpool_destroy(ucxpool_t *pool)
     mem_regions_cleanup(&pool->regions);
     cleanup_lock(pool);
     free(pool);
+}
+
+void ucxpool_destroy(ucxpool_t *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    xfer_pool_shutdown(pool);
+    if (!pool->own_worker && (pool->num_operations != 0)) {
+        /* Only the caller can end what goes over its endpoints: it does so when
+         * it closes them. Until then UCX uses our memory. */
+        base_info("%s: UCX still has %u operations; its memory is freed when "
+                  "they end",
+                  pool->name, pool->num_operations);
+        pool->finish = finish_destroy;
+        return;
+    }
+    finish_destroy(pool);
 }
 
 /* What a caller is told of a block. */

@@ -74,6 +74,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->ring.fd       = -1;
     channel->peer.watch_fd  = -1;
     channel->peer.next_look = BASE_CLOCK_FOREVER;
+    channel->peer.am_id     = pool->config.am_id; /* until it says */
     channel->close_deadline = BASE_CLOCK_FOREVER;
     status                 = table_add(pool, channel);
     if (status != UCXPOOL_OK) {

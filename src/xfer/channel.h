@@ -33,6 +33,7 @@ typedef struct xfer_peer {
     uint64_t         max_runs;
     uint64_t         block_size;
     uint32_t         max_metadata;
+    unsigned         am_id;     /* of its active messages                    */
     bool             we_map;    /* its memory is mapped here                  */
     bool             it_maps;   /* our memory is mapped there                 */
     char             it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not         */

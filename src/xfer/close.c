@@ -8,11 +8,13 @@
 static void ep_flushed(void *request, ucs_status_t status, void *arg)
 {
     ucxpool_channel_t *channel = arg;
+    ucxpool_t         *pool    = channel->pool;
 
     (void)status;
     ucp_request_free(request);
     channel->close_request = NULL;
     xfer_channel_put(channel);
+    xfer_operation_end(pool);
 }
 
 /* UCX's flush waits for the peer to make progress, which may be busy with
@@ -44,6 +46,7 @@ static void flush_ep(ucxpool_channel_t *channel)
     result = ucp_ep_flush_nbx(channel->ep, &param);
     if (UCS_PTR_IS_PTR(result)) {
         channel->close_request = result;
+        xfer_operation_start(channel->pool);
     } else {
         xfer_channel_put(channel);
     }
@@ -52,12 +55,14 @@ static void flush_ep(ucxpool_channel_t *channel)
 static void ep_closed(void *request, ucs_status_t status, void *arg)
 {
     ucxpool_channel_t *channel = arg;
+    ucxpool_t         *pool    = channel->pool;
 
     (void)status;
     ucp_request_free(request);
     channel->ep_closed = true;
     channel->ep        = NULL;
     xfer_channel_put(channel);
+    xfer_operation_end(pool);
 }
 
 static void close_ep(ucxpool_channel_t *channel)
@@ -79,6 +84,7 @@ static void close_ep(ucxpool_channel_t *channel)
     xfer_channel_get(channel);
     result = ucp_ep_close_nbx(channel->ep, &param);
     if (UCS_PTR_IS_PTR(result)) {
+        xfer_operation_start(channel->pool);
         return;
     }
     channel->ep_closed = true;

@@ -35,6 +35,7 @@ ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
     }
     address->magic         = ADDRESS_MAGIC;
     address->version       = PROTO_VERSION;
+    address->am_id         = (uint16_t)pool->config.am_id;
     address->pair          = pair;
     address->worker_length = (uint32_t)worker_length;
     memcpy(address->id, pool->id, sizeof(address->id));
@@ -112,20 +113,64 @@ static ucxpool_status_t create_ep(ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
-/* How many channels to this peer there have been: the pair's number. */
-static uint64_t next_pair(const ucxpool_channel_t *channel)
-{
-    uint64_t           pair = 0;
-    ucxpool_channel_t *other;
+/* A pool that we have had channels to. It is remembered when they are gone,
+ * because both sides must number the next one alike. */
+typedef struct acquaintance {
+    base_list_t link;
+    uint8_t     id[XFER_ID_SIZE];
+    uint64_t    num_pairs;
+} acquaintance_t;
 
-    base_list_for_each(other, &channel->pool->channels, ucxpool_channel_t,
-                       link) {
-        if ((other != channel) && !other->at_door &&
-            (memcmp(other->peer.id, channel->peer.id, XFER_ID_SIZE) == 0)) {
-            pair = base_max(pair, other->pair + 1);
+/* NULL: no memory. */
+static acquaintance_t *get_acquaintance(ucxpool_t *pool, const uint8_t *id)
+{
+    acquaintance_t *other;
+
+    base_list_for_each(other, &pool->acquaintances, acquaintance_t, link) {
+        if (memcmp(other->id, id, XFER_ID_SIZE) == 0) {
+            return other;
         }
     }
-    return pair;
+    other = calloc(1, sizeof(*other));
+    if (other != NULL) {
+        memcpy(other->id, id, XFER_ID_SIZE);
+        base_list_add_head(&pool->acquaintances, &other->link);
+    }
+    return other;
+}
+
+void xfer_connect_cleanup(ucxpool_t *pool)
+{
+    acquaintance_t *other;
+
+    while (!base_list_is_empty(&pool->acquaintances)) {
+        other = base_list_head(&pool->acquaintances, acquaintance_t, link);
+        base_list_del(&other->link);
+        free(other);
+    }
+}
+
+/* Number the pair, make the endpoint, and begin the handshake. */
+static ucxpool_status_t meet(ucxpool_channel_t *channel, uint64_t pair,
+                             const void *worker_address)
+{
+    acquaintance_t  *other = get_acquaintance(channel->pool, channel->peer.id);
+    ucxpool_status_t status;
+
+    if (other == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
+    }
+    if (!channel->at_door) {
+        channel->pair = other->num_pairs;
+    } else if (pair != 0) {
+        channel->pair = pair;
+    }
+    status = create_ep(channel, worker_address);
+    if (status == UCXPOOL_OK) {
+        other->num_pairs += channel->at_door ? 0 : 1;
+        xfer_hello_start(channel, false);
+    }
+    return status;
 }
 
 ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
@@ -139,16 +184,8 @@ ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
     }
     memcpy(channel->peer.id, head.id, sizeof(channel->peer.id));
     memcpy(channel->peer.key, head.key, sizeof(channel->peer.key));
-    if (!channel->at_door) {
-        channel->pair = next_pair(channel);
-    } else if (head.pair != 0) {
-        channel->pair = head.pair;
-    }
-    status = create_ep(channel, (const uint8_t *)address + sizeof(head));
-    if (status == UCXPOOL_OK) {
-        xfer_hello_start(channel, false);
-    }
-    return status;
+    channel->peer.am_id = head.am_id;
+    return meet(channel, head.pair, (const uint8_t *)address + sizeof(head));
 }
 
 ucxpool_status_t xfer_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
@@ -226,6 +263,8 @@ void xfer_connect_stop(ucxpool_channel_t *channel)
 {
     if (channel->greet != NULL) {
         base_list_del(&channel->greet_link);
+        epoll_ctl(channel->pool->epoll_fd, EPOLL_CTL_DEL,
+                  xfer_greet_fd(channel->greet), NULL);
         xfer_greet_destroy(channel->greet);
         xfer_secret_release(channel->secret);
         channel->greet  = NULL;

@@ -10,12 +10,12 @@
 /*
  * The blob of ucxpool_address_get(). Little-endian.
  *
- *     magic | version | id of the pool | its key | UCX's worker address
+ *     magic | version | AM_ID | id of the pool | its key | UCX's worker address
  */
 typedef struct xfer_blob {
     uint32_t magic;
     uint16_t version;
-    uint16_t reserved;
+    uint16_t am_id; /* of its active messages; the next is used too */
     uint8_t  id[XFER_ID_SIZE];
     uint8_t  key[XFER_ID_SIZE];
     uint64_t pair; /* from a door: the number of the pair; else 0 */
@@ -40,6 +40,9 @@ ucxpool_status_t xfer_connect_door(ucxpool_channel_t  *channel,
 
 /* A channel that is still at a door goes no further. */
 void xfer_connect_stop(ucxpool_channel_t *channel);
+
+/* The pool goes. */
+void xfer_connect_cleanup(ucxpool_t *pool);
 
 /* The doors and the channels at them. */
 unsigned xfer_connect_progress(ucxpool_t *pool);

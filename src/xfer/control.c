@@ -160,6 +160,7 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
 {
     xfer_control_t    *control = arg;
     ucxpool_channel_t *channel = control->channel;
+    ucxpool_t         *pool    = channel->pool;
 
     /* A failure reaches the endpoint's error handler too. */
     (void)status;
@@ -167,6 +168,7 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
     channel->num_controls--;
     control_put(control);
     xfer_channel_put(channel);
+    xfer_operation_end(pool);
 }
 
 static void send_by_ucx(xfer_control_t *control)
@@ -190,10 +192,11 @@ static void send_by_ucx(xfer_control_t *control)
     }
     channel->num_controls++;
     xfer_channel_get(channel);
-    result = ucp_am_send_nbx(channel->ep, channel->pool->config.am_id,
+    result = ucp_am_send_nbx(channel->ep, channel->peer.am_id,
                              &control->fixed, control->fixed_size,
                              control->data, control->data_size, &param);
     if (UCS_PTR_IS_PTR(result)) {
+        xfer_operation_start(channel->pool);
         return;
     }
     if (UCS_PTR_IS_ERR(result)) {

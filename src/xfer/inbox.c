@@ -182,6 +182,12 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
     };
     ucs_status_t status = ucp_worker_set_am_recv_handler(pool->worker, &param);
 
+    /* The id is in range, so it can only be the context. */
+    if ((status == UCS_ERR_INVALID_PARAM) && !pool->own_context) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the borrowed UCX context was made without "
+                          "UCP_FEATURE_AM");
+    }
     if (status != UCS_OK) {
         return base_error(mem_ucx_status(status),
                           "UCX did not take a handler for the active message "
@@ -199,7 +205,17 @@ ucxpool_status_t xfer_inbox_init(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return set_handler(pool, pool->config.am_id + 1, handle_data);
+    status = set_handler(pool, pool->config.am_id + 1, handle_data);
+    if (status != UCXPOOL_OK) {
+        (void)set_handler(pool, pool->config.am_id, NULL);
+    }
+    return status;
+}
+
+void xfer_inbox_cleanup(ucxpool_t *pool)
+{
+    (void)set_handler(pool, pool->config.am_id + 1, NULL);
+    (void)set_handler(pool, pool->config.am_id, NULL);
 }
 
 /* One message from a ring; false: there is none, or the channel has ended. */

@@ -6,8 +6,10 @@
 
 #include "xfer/channel.h"
 
-/* Install the handlers of active messages. */
+/* Install the handlers of active messages; take them away, because a borrowed
+ * worker lives on. */
 ucxpool_status_t xfer_inbox_init(ucxpool_t *pool);
+void             xfer_inbox_cleanup(ucxpool_t *pool);
 
 /* Read the rings of all channels; a bounded number of messages from each. */
 unsigned xfer_inbox_progress(ucxpool_t *pool);

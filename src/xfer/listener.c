@@ -176,6 +176,8 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
 static void destroy(ucxpool_listener_t *listener)
 {
     base_list_del(&listener->link);
+    epoll_ctl(listener->pool->epoll_fd, EPOLL_CTL_DEL,
+              xfer_door_fd(listener->door), NULL);
     xfer_door_destroy(listener->door);
     xfer_secret_release(listener->secret);
     free(listener);

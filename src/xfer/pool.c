@@ -38,6 +38,18 @@ void xfer_unlock_posted(ucxpool_t *pool)
     xfer_unlock(pool);
 }
 
+void xfer_operation_start(ucxpool_t *pool)
+{
+    pool->num_operations++;
+}
+
+void xfer_operation_end(ucxpool_t *pool)
+{
+    if ((--pool->num_operations == 0) && (pool->finish != NULL)) {
+        pool->finish(pool);
+    }
+}
+
 void *xfer_alloc(ucxpool_t *pool, size_t size)
 {
     pool->stats.allocations++;
@@ -158,6 +170,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->stalled,       &pool->landings,      &pool->landing_waiters,
         &pool->completed,     &pool->deadlines,     &pool->free_requests,
         &pool->free_controls, &pool->free_landings, &pool->requests,
+        &pool->acquaintances,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -253,6 +266,8 @@ static void close_channels(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
+        /* Callbacks that are still to come may name it: it goes last. */
+        xfer_channel_get(channel);
         xfer_channel_close(channel);
     }
 }
@@ -278,6 +293,12 @@ static void cancel_posted(ucxpool_t *pool)
     }
 }
 
+/* Own ones end with their endpoints. */
+static bool has_borrowed_operations(const ucxpool_t *pool)
+{
+    return !pool->own_worker && (pool->num_operations != 0);
+}
+
 void xfer_pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
@@ -286,10 +307,13 @@ void xfer_pool_shutdown(ucxpool_t *pool)
                                          1000000000u);
 
     xfer_lock(pool);
+    pool->closing = true;
     close_channels(pool);
     cancel_posted(pool);
+    xfer_call_back(pool);
     xfer_unlock(pool);
-    while (has_open_endpoints(pool) && (base_clock_now() < limit)) {
+    while ((has_open_endpoints(pool) && (base_clock_now() < limit)) ||
+           (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
         ucxpool_progress(pool);
         if (base_clock_now() >= deadline) {
             xfer_channel_hurry_all(pool);
@@ -298,6 +322,7 @@ void xfer_pool_shutdown(ucxpool_t *pool)
     xfer_lock(pool);
     xfer_call_back(pool);
     xfer_unlock(pool);
+    xfer_inbox_cleanup(pool);
 }
 
 void xfer_pool_cleanup(ucxpool_t *pool)
@@ -308,6 +333,7 @@ void xfer_pool_cleanup(ucxpool_t *pool)
     xfer_request_destroy_all(pool);
     xfer_wire_ucx_destroy_all(pool);
     xfer_control_destroy_all(pool);
+    xfer_connect_cleanup(pool);
     free(pool->table);
     cleanup_events(pool);
 }

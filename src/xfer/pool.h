@@ -73,6 +73,7 @@ struct ucxpool {
     uint32_t            num_mapped; /* open channels on the `map` wire       */
     base_list_t         hellos;     /* of channels not created here yet      */
     uint32_t            num_hellos;
+    base_list_t         acquaintances; /* pools we have had channels to      */
     base_list_t         listeners;
     base_list_t         greetings; /* channels still at the door             */
 
@@ -93,6 +94,11 @@ struct ucxpool {
     base_list_t free_landings;
     base_list_t requests; /* every request that a caller may hold            */
 
+    unsigned num_operations; /* of UCX, that will call back */
+    /* The pool is destroyed, but UCX still has operations of it, because its
+     * worker is the caller's: the last one calls this. */
+    void (*finish)(ucxpool_t *pool);
+
     unsigned        progress_count;
     ucxpool_stats_t stats;
 };
@@ -108,7 +114,8 @@ void             xfer_pool_cleanup_ucx(ucxpool_t *pool);
 ucxpool_status_t xfer_pool_init(ucxpool_t *pool);
 void             xfer_pool_cleanup(ucxpool_t *pool);
 
-/* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. */
+/* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. UCX may
+ * still have operations of a pool over a borrowed worker then. */
 void xfer_pool_shutdown(ucxpool_t *pool);
 
 void xfer_lock(ucxpool_t *pool);
@@ -120,6 +127,11 @@ void xfer_unlock_posted(ucxpool_t *pool);
 /* Make the event descriptor readable, until the pool is armed again. Needs no
  * lock. */
 void xfer_wake(ucxpool_t *pool);
+
+/* An operation of UCX that will call back, and the last thing that its callback
+ * does: the pool may be gone after it. */
+void xfer_operation_start(ucxpool_t *pool);
+void xfer_operation_end(ucxpool_t *pool);
 
 /* One round of everything, with the lock held. Calls no callback. */
 unsigned xfer_progress(ucxpool_t *pool);

@@ -16,6 +16,8 @@
  * many rounds; so are the descriptors, in any case. */
 #define UCX_EVERY    16u
 #define EVENTS_EVERY 256u
+/* The same while there is a door. */
+#define DOORS_EVERY  16u
 
 static unsigned progress_ucx(ucxpool_t *pool)
 {
@@ -124,6 +126,12 @@ static unsigned progress_channels(ucxpool_t *pool)
     return count;
 }
 
+static bool has_strangers(const ucxpool_t *pool)
+{
+    return !base_list_is_empty(&pool->greetings) ||
+           !base_list_is_empty(&pool->listeners);
+}
+
 unsigned xfer_progress(ucxpool_t *pool)
 {
     unsigned count = 0;
@@ -135,8 +143,7 @@ unsigned xfer_progress(ucxpool_t *pool)
         count += progress_ucx(pool);
     }
     if ((pool->progress_count % EVENTS_EVERY == 0) ||
-        !base_list_is_empty(&pool->greetings) ||
-        !base_list_is_empty(&pool->listeners)) {
+        (has_strangers(pool) && (pool->progress_count % DOORS_EVERY == 0))) {
         count += progress_events(pool);
         count += xfer_connect_progress(pool);
     }

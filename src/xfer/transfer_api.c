@@ -170,6 +170,9 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     ucxpool_message_t *message;
     ucxpool_status_t   status;
 
+    if (pool->closing) {
+        return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
+    }
     status = create_recv(pool, segments, num_segments, params, &request);
     if (status != UCXPOOL_OK) {
         return status;

@@ -45,11 +45,13 @@ static uint64_t ucx_frag_size(const ucxpool_channel_t *channel)
 static void piece_sent(void *request, ucs_status_t status, void *arg)
 {
     xfer_piece_t *piece = arg;
+    ucxpool_t    *pool  = piece->request->pool;
 
     /* An error is the endpoint's, whose handler fails the channel. */
     (void)status;
     ucp_request_free(request);
     xfer_send_piece_done(piece);
+    xfer_operation_end(pool);
 }
 
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
@@ -81,8 +83,8 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         .channel = channel->peer.channel,
         .key     = channel->peer.channel_key,
     };
-    result = ucp_am_send_nbx(channel->ep, pool->config.am_id + 1, &piece->data,
-                             sizeof(piece->data),
+    result = ucp_am_send_nbx(channel->ep, channel->peer.am_id + 1,
+                             &piece->data, sizeof(piece->data),
                              (uint8_t *)region->address + piece->where.offset,
                              piece->where.length, &param);
     if (UCS_PTR_IS_ERR(result)) {
@@ -90,7 +92,9 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         return mem_ucx_status(UCS_PTR_STATUS(result));
     }
     piece->ucx = result;
-    if (result == NULL) {
+    if (result != NULL) {
+        xfer_operation_start(pool);
+    } else {
         /* Done already: the request goes on by itself. */
         xfer_send_piece_done(piece);
     }
@@ -179,9 +183,13 @@ static void landed(landing_t *landing, ucs_status_t status)
 static void landing_done(void *ucx, ucs_status_t status, size_t length,
                          void *arg)
 {
+    landing_t *landing = arg;
+    ucxpool_t *pool    = landing->pool;
+
     (void)length;
     ucp_request_free(ucx);
-    landed(arg, status);
+    landed(landing, status);
+    xfer_operation_end(pool);
 }
 
 /* Start UCX's write for a landing whose place is settled. */
@@ -209,6 +217,8 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
         landed(landing, UCS_PTR_STATUS(result));
     } else if (result == NULL) {
         landed(landing, UCS_OK);
+    } else {
+        xfer_operation_start(landing->pool);
     }
 }
 

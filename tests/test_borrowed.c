@@ -1,0 +1,649 @@
+/* Pools over the caller's own UCX context, worker and endpoints. */
+#include "pair.h"
+
+#include <check.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucp/api/ucp.h>
+
+#define TAG      UINT64_C(3)
+#define ALL_BITS UINT64_MAX
+#define ALL_FEATURES \
+    (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
+
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+#define NUM_WIRES 2
+
+/* What a caller has made by itself. */
+typedef struct ucx {
+    ucp_context_h context;
+    ucp_worker_h  worker;
+} ucx_t;
+
+static void ucx_init(ucx_t *ucx, uint64_t features)
+{
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = features,
+    };
+    ucp_worker_params_t worker_params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE,
+    };
+
+    ck_assert_int_eq(ucp_init(&params, NULL, &ucx->context), UCS_OK);
+    ck_assert_int_eq(ucp_worker_create(ucx->context, &worker_params,
+                                       &ucx->worker),
+                     UCS_OK);
+}
+
+static void ucx_cleanup(ucx_t *ucx)
+{
+    ucp_worker_destroy(ucx->worker);
+    ucp_cleanup(ucx->context);
+}
+
+static ucxpool_status_t try_pool(const ucxpool_params_t *borrowed,
+                                 const char *settings, ucxpool_t **pool_p)
+{
+    ucxpool_params_t  params = *borrowed;
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+    char              text[128];
+    char             *rest = text;
+    char             *key;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    snprintf(text, sizeof(text),
+             "BLOCK_SIZE=64k COMM_SIZE=1m LOG_LEVEL=error CLOSE_TIMEOUT=200ms "
+             "%s",
+             settings);
+    while ((key = strtok_r(rest, " ", &rest)) != NULL) {
+        char *value = strchr(key, '=');
+
+        *value++ = '\0';
+        ck_assert_int_eq(ucxpool_config_modify(config, key, value),
+                         UCXPOOL_OK);
+    }
+    params.field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
+    params.config = config;
+    status        = ucxpool_create(&params, pool_p);
+    ucxpool_config_release(config);
+    return status;
+}
+
+static ucxpool_t *pool_over(const ucx_t *ucx, const char *settings)
+{
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONTEXT | UCXPOOL_PARAM_FIELD_WORKER,
+        .context    = ucx->context,
+        .worker     = ucx->worker,
+    };
+    ucxpool_t *pool;
+
+    ck_assert_msg(try_pool(&params, settings, &pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    return pool;
+}
+
+static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state;
+}
+
+static void connect_by_address(pair_t *pair)
+{
+    pair->to_b = connect_to(pair->a, pair->b);
+    pair->to_a = connect_to(pair->b, pair->a);
+    pair_until(pair, (state_of(pair->to_b) == UCXPOOL_CHANNEL_OPEN) &&
+                         (state_of(pair->to_a) == UCXPOOL_CHANNEL_OPEN));
+}
+
+/* Both ways, by descriptor alone, through blocks, and in place. */
+static void exchange_all(pair_t *pair)
+{
+    static const size_t lengths[] = {10, 50000, 300000};
+    static uint8_t      source[300000];
+    static uint8_t      target[300000];
+    ucxpool_request_t  *send;
+    ucxpool_request_t  *recv;
+
+    for (unsigned i = 0; i < 6; i++) {
+        size_t length = lengths[i / 2];
+        bool   back   = i % 2 != 0;
+
+        pair_fill(source, length);
+        pair_poison(target, length);
+        ck_assert_int_eq(ucxpool_recv_buffer(back ? pair->a : pair->b,
+                                             back ? pair->to_b : pair->to_a,
+                                             target, length, TAG, ALL_BITS,
+                                             NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(back ? pair->to_a : pair->to_b,
+                                             source, length, TAG, NULL, &send),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+        ck_assert_mem_eq(source, target, length);
+    }
+    pair_check_blocks(pair);
+}
+
+START_TEST(a_pool_works_over_the_callers_worker)
+{
+    ucx_t  ucx;
+    pair_t pair;
+
+    ucx_init(&ucx, ALL_FEATURES);
+    pair.a = pool_over(&ucx, wires[_i]);
+    pair.b = pair_pool(wires[_i]);
+    connect_by_address(&pair);
+    exchange_all(&pair);
+    pair_cleanup(&pair);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(a_pool_makes_its_own_worker_of_the_callers_context)
+{
+    ucx_t            ucx;
+    pair_t           pair;
+    ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_CONTEXT};
+
+    ucx_init(&ucx, ALL_FEATURES);
+    params.context = ucx.context;
+    ck_assert_int_eq(try_pool(&params, wires[_i], &pair.a), UCXPOOL_OK);
+    pair.b = pair_pool(wires[_i]);
+    connect_by_address(&pair);
+    exchange_all(&pair);
+    pair_cleanup(&pair);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(the_caller_may_progress_its_worker_by_itself)
+{
+    static uint8_t     source[200000];
+    static uint8_t     target[200000];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    ucx_t              ucx;
+    pair_t             pair;
+
+    ucx_init(&ucx, ALL_FEATURES);
+    pair.a = pool_over(&ucx, wires[_i]);
+    pair.b = pair_pool(wires[_i]);
+    connect_by_address(&pair);
+    pair_fill(source, sizeof(source));
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target),
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source), TAG,
+                                         NULL, &send),
+                     UCXPOOL_OK);
+    for (uint64_t until = pair_deadline(); !pair_ended(recv);) {
+        for (int i = 0; i < 10; i++) {
+            ucp_worker_progress(ucx.worker);
+            ucxpool_progress(pair.b);
+        }
+        ucxpool_progress(pair.a);
+        ck_assert(!pair_is_late(until));
+    }
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, sizeof(source));
+    pair_cleanup(&pair);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(a_destroyed_pool_leaves_the_callers_worker_usable)
+{
+    static uint8_t bytes[100];
+    ucx_t          ucx;
+    pair_t         pair;
+
+    ucx_init(&ucx, ALL_FEATURES);
+    pair.a = pool_over(&ucx, wires[_i]);
+    pair.b = pair_pool(wires[_i]);
+    connect_by_address(&pair);
+    for (int i = 0; i < 20; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes),
+                                             TAG, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    ucxpool_destroy(pair.a);
+    pair.a = NULL;
+    for (int i = 0; i < 1000; i++) {
+        ucxpool_progress(pair.b);
+        ucp_worker_progress(ucx.worker);
+    }
+    /* A second pool on the same worker takes the same ids. */
+    pair_cleanup(&pair);
+    pair.a = pool_over(&ucx, wires[_i]);
+    pair.b = pair_pool(wires[_i]);
+    connect_by_address(&pair);
+    exchange_all(&pair);
+    pair_cleanup(&pair);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(without_wakeup_waiting_polls)
+{
+    static uint8_t     source[100000];
+    static uint8_t     target[100000];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    ucx_t              ucx;
+    pair_t             pair;
+    int                fd = -7;
+
+    ucx_init(&ucx, UCP_FEATURE_AM | UCP_FEATURE_RMA);
+    pair.a = pool_over(&ucx, wires[_i]);
+    pair.b = pair_pool(wires[_i]);
+    ck_assert_int_eq(ucxpool_event_fd(pair.a, &fd), UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(fd, -7);
+    ck_assert_int_eq(ucxpool_arm(pair.a), UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCP_FEATURE_WAKEUP"));
+    ck_assert_int_eq(ucxpool_wait(pair.a, 1000000), UCXPOOL_ERR_TIMED_OUT);
+    connect_by_address(&pair);
+    exchange_all(&pair);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, target, sizeof(target),
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, source, sizeof(source), TAG,
+                                         NULL, &send),
+                     UCXPOOL_OK);
+    while (!pair_ended(recv)) {
+        ucxpool_request_wait(recv, 1000000);
+        ucxpool_progress(pair.b);
+    }
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    pair_cleanup(&pair);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(a_worker_needs_its_context)
+{
+    ucx_t            ucx;
+    ucxpool_t       *pool   = NULL;
+    ucxpool_params_t params = {.field_mask = UCXPOOL_PARAM_FIELD_WORKER};
+
+    ucx_init(&ucx, ALL_FEATURES);
+    params.worker = ucx.worker;
+    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(pool);
+    params.field_mask |= UCXPOOL_PARAM_FIELD_CONTEXT;
+    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    params.context = ucx.context;
+    params.worker  = NULL;
+    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(pool);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(a_context_without_active_messages_is_refused)
+{
+    ucx_t            ucx;
+    ucxpool_t       *pool   = NULL;
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONTEXT | UCXPOOL_PARAM_FIELD_WORKER,
+    };
+
+    ucx_init(&ucx, UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP);
+    params.context = ucx.context;
+    params.worker  = ucx.worker;
+    ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_null(pool);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(two_pools_share_a_worker_by_different_ids)
+{
+    char   settings[64];
+    ucx_t  ucx;
+    pair_t pairs[2];
+
+    ucx_init(&ucx, ALL_FEATURES);
+    for (int i = 0; i < 2; i++) {
+        snprintf(settings, sizeof(settings), "%s AM_ID=%d", wires[_i],
+                 200 + 2 * i);
+        pairs[i].a = pool_over(&ucx, settings);
+        pairs[i].b = pair_pool(wires[_i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        connect_by_address(&pairs[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        exchange_all(&pairs[i % 2]);
+    }
+    pair_cleanup(&pairs[0]);
+    exchange_all(&pairs[1]);
+    pair_cleanup(&pairs[1]);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+/* --- endpoints ---------------------------------------------------------- */
+
+/* A side of a connection that the caller has made. */
+typedef struct side {
+    ucx_t              ucx;
+    ucp_ep_h           ep;
+    bool               ep_failed;
+    ucxpool_channel_t *channel;
+    ucp_conn_request_h request;
+} side_t;
+
+static void side_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    side_t *side = arg;
+
+    (void)ep;
+    (void)status;
+    side->ep_failed = true;
+    if (side->channel != NULL) {
+        ucxpool_channel_fail(side->channel);
+    }
+}
+
+static void create_ep(side_t *side, ucp_ep_params_t *params)
+{
+    params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params->err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+    params->err_handler.cb  = side_failed;
+    params->err_handler.arg = side;
+    ck_assert_int_eq(ucp_ep_create(side->ucx.worker, params, &side->ep),
+                     UCS_OK);
+}
+
+static void create_ep_by_address(side_t *side, side_t *to)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    ucp_address_t  *address;
+    size_t          length;
+
+    ck_assert_int_eq(ucp_worker_get_address(to->ucx.worker, &address, &length),
+                     UCS_OK);
+    params.address = address;
+    create_ep(side, &params);
+    ucp_worker_release_address(to->ucx.worker, address);
+}
+
+static void keep_request(ucp_conn_request_h request, void *arg)
+{
+    side_t *side = arg;
+
+    side->request = request;
+}
+
+/* sides[0] connects to a ucp_listener_h of sides[1]. */
+static void create_eps_by_listener(side_t *sides)
+{
+    struct sockaddr_in    where = {.sin_family = AF_INET};
+    ucp_listener_params_t params = {
+        .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
+                      UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+        .sockaddr         = {(struct sockaddr *)&where, sizeof(where)},
+        .conn_handler.cb  = keep_request,
+        .conn_handler.arg = &sides[1],
+    };
+    ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
+    ucp_ep_params_t     from = {
+            .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR |
+                      UCP_EP_PARAM_FIELD_FLAGS,
+            .flags      = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+    };
+    ucp_ep_params_t to = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST};
+    ucp_listener_h  listener;
+    uint64_t        until = pair_deadline();
+
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_eq(ucp_listener_create(sides[1].ucx.worker, &params,
+                                         &listener),
+                     UCS_OK);
+    ck_assert_int_eq(ucp_listener_query(listener, &attr), UCS_OK);
+    from.sockaddr.addr    = (struct sockaddr *)&attr.sockaddr;
+    from.sockaddr.addrlen = sizeof(where);
+    create_ep(&sides[0], &from);
+    while (sides[1].request == NULL) {
+        ucp_worker_progress(sides[0].ucx.worker);
+        ucp_worker_progress(sides[1].ucx.worker);
+        ck_assert(!pair_is_late(until));
+    }
+    to.conn_request = sides[1].request;
+    create_ep(&sides[1], &to);
+    ucp_listener_destroy(listener);
+}
+
+static void sides_init(side_t *sides, pair_t *pair, bool by_listener,
+                       const char *wire)
+{
+    memset(sides, 0, 2 * sizeof(sides[0]));
+    ucx_init(&sides[0].ucx, ALL_FEATURES);
+    ucx_init(&sides[1].ucx, ALL_FEATURES);
+    pair->a = pool_over(&sides[0].ucx, wire);
+    pair->b = pool_over(&sides[1].ucx, wire);
+    if (by_listener) {
+        create_eps_by_listener(sides);
+    } else {
+        create_ep_by_address(&sides[0], &sides[1]);
+        create_ep_by_address(&sides[1], &sides[0]);
+    }
+}
+
+static void create_channel(side_t *side, ucxpool_t *pool)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_EP,
+        .ep         = side->ep,
+    };
+
+    ck_assert_int_eq(ucxpool_channel_create(pool, &params, &side->channel),
+                     UCXPOOL_OK);
+}
+
+static void connect_sides(side_t *sides, pair_t *pair)
+{
+    create_channel(&sides[0], pair->a);
+    create_channel(&sides[1], pair->b);
+    pair->to_b = sides[0].channel;
+    pair->to_a = sides[1].channel;
+    pair_until(pair, (state_of(pair->to_b) == UCXPOOL_CHANNEL_OPEN) &&
+                         (state_of(pair->to_a) == UCXPOOL_CHANNEL_OPEN));
+}
+
+static void close_ep(side_t *sides, unsigned which)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = UCP_EP_CLOSE_FLAG_FORCE,
+    };
+    void    *request = ucp_ep_close_nbx(sides[which].ep, &param);
+    uint64_t until   = pair_deadline();
+
+    while (UCS_PTR_IS_PTR(request) &&
+           (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+        ucp_worker_progress(sides[0].ucx.worker);
+        ucp_worker_progress(sides[1].ucx.worker);
+        ck_assert(!pair_is_late(until));
+    }
+    if (UCS_PTR_IS_PTR(request)) {
+        ucp_request_free(request);
+    }
+}
+
+static void sides_cleanup(side_t *sides)
+{
+    close_ep(sides, 0);
+    close_ep(sides, 1);
+    ucx_cleanup(&sides[0].ucx);
+    ucx_cleanup(&sides[1].ucx);
+}
+
+static void pass_over_endpoints(bool by_listener, const char *wire)
+{
+    side_t sides[2];
+    pair_t pair;
+
+    sides_init(sides, &pair, by_listener, wire);
+    connect_sides(sides, &pair);
+    exchange_all(&pair);
+    sides[0].channel = NULL;
+    sides[1].channel = NULL;
+    pair_cleanup(&pair);
+    sides_cleanup(sides);
+}
+
+START_TEST(channels_go_over_endpoints_made_of_addresses)
+{
+    pass_over_endpoints(false, wires[_i]);
+}
+END_TEST
+
+START_TEST(channels_go_over_endpoints_made_by_a_listener)
+{
+    pass_over_endpoints(true, wires[_i]);
+}
+END_TEST
+
+START_TEST(a_failed_endpoint_ends_the_channel_and_its_requests)
+{
+    static uint8_t         target[10];
+    ucxpool_request_t     *recv;
+    ucxpool_channel_attr_t attr;
+    side_t                 sides[2];
+    pair_t                 pair;
+
+    sides_init(sides, &pair, true, wires[_i]);
+    connect_sides(sides, &pair);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, target,
+                                         sizeof(target), TAG, ALL_BITS, NULL,
+                                         &recv),
+                     UCXPOOL_OK);
+    close_ep(sides, 1);
+    pair_until(&pair, pair_ended(recv));
+    ck_assert(sides[0].ep_failed);
+    ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_ERR_PEER_LOST);
+    ucxpool_request_free(recv);
+    ucxpool_channel_query(pair.to_b, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert_str_ne(attr.reason, "");
+    ucxpool_channel_fail(pair.to_a);
+    ucxpool_progress(pair.b);
+    pair_cleanup(&pair);
+    sides[0].channel = NULL;
+    close_ep(sides, 0);
+    ucx_cleanup(&sides[0].ucx);
+    ucx_cleanup(&sides[1].ucx);
+}
+END_TEST
+
+START_TEST(destroy_in_the_middle_lets_go_of_the_endpoint)
+{
+    static uint8_t source[900000];
+    static uint8_t target[900000];
+    side_t         sides[2];
+    pair_t         pair;
+
+    sides_init(sides, &pair, true, wires[_i]);
+    connect_sides(sides, &pair);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target,
+                                             sizeof(target), TAG, ALL_BITS,
+                                             NULL, NULL),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source),
+                                             TAG, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    for (int i = 0; i < 20; i++) {
+        pair_progress(&pair);
+    }
+    sides[0].channel = NULL;
+    sides[1].channel = NULL;
+    pair_cleanup(&pair);
+    for (int i = 0; i < 1000; i++) {
+        ucp_worker_progress(sides[0].ucx.worker);
+        ucp_worker_progress(sides[1].ucx.worker);
+    }
+    sides_cleanup(sides);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, a_pool_works_over_the_callers_worker, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_pool_makes_its_own_worker_of_the_callers_context, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, the_caller_may_progress_its_worker_by_itself, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_destroyed_pool_leaves_the_callers_worker_usable, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, without_wakeup_waiting_polls, 0, NUM_WIRES);
+    tcase_add_test(tcase, a_worker_needs_its_context);
+    tcase_add_test(tcase, a_context_without_active_messages_is_refused);
+    tcase_add_loop_test(tcase, two_pools_share_a_worker_by_different_ids, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, channels_go_over_endpoints_made_of_addresses, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, channels_go_over_endpoints_made_by_a_listener, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_failed_endpoint_ends_the_channel_and_its_requests, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, destroy_in_the_middle_lets_go_of_the_endpoint, 0,
+                        NUM_WIRES);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("borrowed");
+    TCase   *tcase = tcase_create("borrowed");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
