@@ -1,0 +1,520 @@
+/* Listeners: who gets in, who does not, and what strangers can do. */
+#include "pair.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(11)
+#define ALL_BITS UINT64_MAX
+
+static char dir[] = "/tmp/test_listener_XXXXXX";
+static char secret_a[64];
+static char secret_b[64];
+
+static void write_secret(char *path, const char *name, const char *text)
+{
+    int fd;
+
+    snprintf(path, 64, "%s/%s", dir, name);
+    fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void setup(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    write_secret(secret_a, "a", "a secret of sufficient length, and random");
+    write_secret(secret_b, "b", "another secret of sufficient length, really");
+}
+
+static void teardown(void)
+{
+    unlink(secret_a);
+    unlink(secret_b);
+    rmdir(dir);
+}
+
+/* Settings with a secret, or without where it is NULL. */
+static ucxpool_t *pool_with(const char *secret, const char *settings)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "%s%s %s",
+             (secret == NULL) ? "LOG_LEVEL=error" : "SECRET_FILE=",
+             (secret == NULL) ? "" : secret, settings);
+    return pair_pool(text);
+}
+
+static ucxpool_listener_t *listen_on(ucxpool_t *pool, const char *where)
+{
+    ucxpool_listener_t *listener;
+
+    ck_assert_msg(ucxpool_listener_create(pool, where, &listener) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_uint_ne(ucxpool_listener_port(listener), 0);
+    return listener;
+}
+
+static ucxpool_channel_t *knock(ucxpool_t *pool, const char *host,
+                                uint16_t port)
+{
+    char               where[64];
+    ucxpool_channel_t *channel;
+
+    snprintf(where, sizeof(where), "%s:%u", host, port);
+    ck_assert_msg(ucxpool_channel_connect(pool, where, &channel) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return channel;
+}
+
+static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state;
+}
+
+static bool is_open(const ucxpool_channel_t *channel)
+{
+    return state_of(channel) == UCXPOOL_CHANNEL_OPEN;
+}
+
+/* Connect b to a's listener. */
+static void meet(pair_t *pair, ucxpool_listener_t *listener, const char *host)
+{
+    pair->to_a = knock(pair->b, host, ucxpool_listener_port(listener));
+    pair_until(pair, ucxpool_listener_accept(listener, &pair->to_b) ==
+                         UCXPOOL_OK);
+    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+}
+
+static void exchange(pair_t *pair, size_t length)
+{
+    static uint8_t     source[200000];
+    static uint8_t     target[200000];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, length);
+    pair_poison(target, length);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, length);
+}
+
+static const struct {
+    const char *listen;
+    const char *connect;
+    const char *wire;
+} ways[] = {
+    {"127.0.0.1:0", "127.0.0.1", "WIRE=map"},
+    {"127.0.0.1:0", "127.0.0.1", "WIRE=ucx"},
+    {"127.0.0.1:0", "localhost", "WIRE=auto"},
+    {"[::1]:0", "[::1]", "WIRE=map"},
+    {"[::1]:0", "[::1]", "WIRE=ucx"},
+};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+static void pass(const char *secret, int way)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair;
+
+    pair.a   = pool_with(secret, ways[way].wire);
+    pair.b   = pool_with(secret, ways[way].wire);
+    listener = listen_on(pair.a, ways[way].listen);
+    meet(&pair, listener, ways[way].connect);
+    exchange(&pair, 100);
+    exchange(&pair, 200000);
+    ucxpool_listener_destroy(listener);
+    exchange(&pair, 200000);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+
+START_TEST(a_client_gets_in_without_a_secret_where_none_is_set)
+{
+    pass(NULL, _i);
+}
+END_TEST
+
+START_TEST(a_client_gets_in_with_the_secret)
+{
+    pass(secret_a, _i);
+}
+END_TEST
+
+static const struct {
+    const char *server;
+    const char *client;
+} strangers[] = {{secret_a, secret_b}, {secret_a, NULL}, {NULL, secret_a}};
+#define NUM_STRANGERS 3
+
+START_TEST(a_client_without_the_right_secret_is_turned_away)
+{
+    ucxpool_listener_t    *listener;
+    ucxpool_channel_t     *none;
+    ucxpool_channel_attr_t attr;
+    ucxpool_stats_t        stats;
+    pair_t                 pair;
+
+    pair.a    = pool_with(strangers[_i].server, "LOG_LEVEL=none");
+    pair.b    = pool_with(strangers[_i].client, "LOG_LEVEL=none");
+    listener  = listen_on(pair.a, "127.0.0.1:0");
+    pair.to_a = knock(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, state_of(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
+    ucxpool_channel_query(pair.to_a, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_ne(attr.status, UCXPOOL_OK);
+    ck_assert_str_ne(attr.reason, "");
+    pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
+                       stats.handshakes_refused == 1));
+    ck_assert_int_eq(ucxpool_listener_accept(listener, &none),
+                     UCXPOOL_INPROGRESS);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(other_addresses_than_loopback_need_a_secret)
+{
+    ucxpool_t          *pool = pool_with(NULL, "LOG_LEVEL=none");
+    ucxpool_listener_t *listener;
+    pair_t              pair;
+
+    ck_assert_int_eq(ucxpool_listener_create(pool, ":0", &listener),
+                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(ucxpool_listener_create(pool, "0.0.0.0:0", &listener),
+                     UCXPOOL_ERR_PERMISSION);
+    ucxpool_destroy(pool);
+    pair.a   = pool_with(NULL, "LISTEN_WITHOUT_SECRET=y");
+    pair.b   = pool_with(NULL, "");
+    listener = listen_on(pair.a, ":0");
+    meet(&pair, listener, "127.0.0.1");
+    exchange(&pair, 1000);
+    pair_cleanup(&pair);
+    pair.a   = pool_with(secret_a, "");
+    pair.b   = pool_with(secret_a, "");
+    listener = listen_on(pair.a, ":0");
+    meet(&pair, listener, "127.0.0.1");
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_secret_that_others_can_read_is_refused)
+{
+    ucxpool_t          *pool = pool_with(secret_a, "LOG_LEVEL=none");
+    ucxpool_listener_t *listener;
+    ucxpool_channel_t  *channel;
+
+    ck_assert_int_eq(chmod(secret_a, 0644), 0);
+    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
+                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel),
+                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(unlink(secret_a), 0);
+    ck_assert_int_eq(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel),
+                     UCXPOOL_ERR_PERMISSION);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(what_is_not_an_address_is_refused)
+{
+    static const char *const texts[] = {"", ":", "127.0.0.1", "127.0.0.1:",
+                                        "127.0.0.1:x", "127.0.0.1:65536",
+                                        "[::1", "300.0.0.1:1"};
+    ucxpool_t               *pool    = pool_with(NULL, "LOG_LEVEL=none");
+    ucxpool_listener_t      *listener;
+    ucxpool_channel_t       *channel;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        ck_assert_int_eq(ucxpool_listener_create(pool, texts[i], &listener),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(ucxpool_channel_connect(pool, texts[i], &channel),
+                         UCXPOOL_ERR_INVALID_PARAM);
+    }
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(a_port_in_use_is_named)
+{
+    char                where[32];
+    ucxpool_t          *pool     = pool_with(NULL, "LOG_LEVEL=none");
+    ucxpool_listener_t *listener = listen_on(pool, "127.0.0.1:0");
+    ucxpool_listener_t *second;
+
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             ucxpool_listener_port(listener));
+    ck_assert_int_eq(ucxpool_listener_create(pool, where, &second),
+                     UCXPOOL_ERR_ADDRESS_IN_USE);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), where));
+    ucxpool_listener_destroy(listener);
+    ucxpool_listener_destroy(NULL);
+    listener = listen_on(pool, where);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(a_dead_port_fails_the_channel_in_words)
+{
+    ucxpool_t             *pool     = pool_with(NULL, "LOG_LEVEL=none");
+    ucxpool_listener_t    *listener = listen_on(pool, "127.0.0.1:0");
+    uint16_t               port     = ucxpool_listener_port(listener);
+    ucxpool_channel_t     *channel;
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_listener_destroy(listener);
+    channel = knock(pool, "127.0.0.1", port);
+    ck_assert_int_eq(ucxpool_channel_wait(channel, UCXPOOL_FOREVER),
+                     UCXPOOL_ERR_PEER_LOST);
+    ucxpool_channel_query(channel, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_ptr_nonnull(strstr(attr.reason, "127.0.0.1"));
+    ucxpool_channel_close(channel);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(many_clients_get_in)
+{
+    enum { POOLS = 3, EACH = 5 };
+    pair_t              pairs[POOLS];
+    ucxpool_channel_t  *to[POOLS][EACH];
+    ucxpool_channel_t  *from[POOLS * EACH + 1];
+    ucxpool_t          *server   = pool_with(secret_a, "");
+    ucxpool_listener_t *listener = listen_on(server, "127.0.0.1:0");
+    unsigned            count    = 0;
+    unsigned            num_open = 0;
+    uint64_t            until    = pair_deadline();
+
+    for (int i = 0; i < POOLS; i++) {
+        pairs[i].a = server;
+        pairs[i].b = pool_with(secret_a, "");
+        for (int j = 0; j < EACH; j++) {
+            to[i][j] = knock(pairs[i].b, "127.0.0.1",
+                             ucxpool_listener_port(listener));
+        }
+    }
+    while (num_open < 2 * POOLS * EACH) {
+        num_open = 0;
+        for (int i = 0; i < POOLS; i++) {
+            pair_progress(&pairs[i]);
+            for (int j = 0; j < EACH; j++) {
+                num_open += is_open(to[i][j]);
+            }
+        }
+        while (ucxpool_listener_accept(listener, &from[count]) == UCXPOOL_OK) {
+            count++;
+        }
+        for (unsigned i = 0; i < count; i++) {
+            num_open += is_open(from[i]);
+        }
+        ck_assert(!pair_is_late(until));
+    }
+    for (int i = 0; i < POOLS; i++) {
+        ucxpool_destroy(pairs[i].b);
+    }
+    ucxpool_destroy(server);
+}
+END_TEST
+
+/* A connection that says nothing. */
+static int be_silent(uint16_t port)
+{
+    struct sockaddr_in where = {.sin_family = AF_INET};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    where.sin_port        = htons(port);
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_ge(fd, 0);
+    (void)connect(fd, (struct sockaddr *)&where, sizeof(where));
+    return fd;
+}
+
+START_TEST(silent_strangers_lock_nobody_out)
+{
+    enum { COUNT = 300 };
+    int                 fds[COUNT];
+    pair_t              pair;
+    pair_t              more;
+    ucxpool_listener_t *listener;
+
+    pair.a   = pool_with(secret_a, "LOG_LEVEL=none");
+    pair.b   = pool_with(secret_a, "");
+    listener = listen_on(pair.a, "127.0.0.1:0");
+    meet(&pair, listener, "127.0.0.1");
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = be_silent(ucxpool_listener_port(listener));
+        pair_progress(&pair);
+        if (i % 30 == 0) {
+            exchange(&pair, 100000);
+        }
+    }
+    exchange(&pair, 200000);
+    more.a = pair.a;
+    more.b = pool_with(secret_a, "");
+    meet(&more, listener, "127.0.0.1");
+    exchange(&more, 200000);
+    exchange(&pair, 200000);
+    for (int i = 0; i < COUNT; i++) {
+        close(fds[i]);
+    }
+    ucxpool_destroy(more.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* --- by address --------------------------------------------------------- */
+
+static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
+                                     size_t wrong_byte)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    if (wrong_byte != 0) {
+        ((uint8_t *)address)[wrong_byte] ^= 1;
+    }
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+START_TEST(a_hello_with_a_wrong_key_is_refused)
+{
+    ucxpool_stats_t stats;
+    pair_t          pair;
+
+    pair.a    = pool_with(NULL, "LOG_LEVEL=none");
+    pair.b    = pool_with(NULL, "LOG_LEVEL=none");
+    pair.to_a = connect_to(pair.b, pair.a, 8 + 16 + 3); /* in the key */
+    pair.to_b = connect_to(pair.a, pair.b, 0);
+    pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
+                       stats.handshakes_refused == 1));
+    for (int i = 0; i < 1000; i++) {
+        pair_progress(&pair);
+    }
+    ck_assert_int_eq(state_of(pair.to_a), UCXPOOL_CHANNEL_CONNECTING);
+    ck_assert_int_eq(state_of(pair.to_b), UCXPOOL_CHANNEL_CONNECTING);
+    ck_assert_int_eq(ucxpool_channel_wait(pair.to_a, 1000000),
+                     UCXPOOL_ERR_TIMED_OUT);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(channels_may_be_closed_and_made_again)
+{
+    static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int i = 0; i < 5; i++) {
+        exchange(&pair, 50000);
+        ucxpool_channel_close(pair.to_a);
+        if (i % 2 == 0) {
+            pair_until(&pair, state_of(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
+        }
+        pair.to_a = connect_to(pair.b, pair.a, 0);
+        for (int j = 0; j < 100; j++) {
+            pair_progress(&pair);
+        }
+        ucxpool_channel_close(pair.to_b);
+        pair.to_b = connect_to(pair.a, pair.b, 0);
+        pair_until(&pair, is_open(pair.to_a) && is_open(pair.to_b));
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(pools_are_destroyed_while_they_are_at_the_door)
+{
+    pair_t              pair;
+    ucxpool_listener_t *listener;
+    uint8_t             byte = 0;
+
+    for (int i = 0; i < 30; i++) {
+        pair.a    = pool_with(secret_a, "LOG_LEVEL=none");
+        pair.b    = pool_with(secret_a, "LOG_LEVEL=none");
+        listener  = listen_on(pair.a, "127.0.0.1:0");
+        pair.to_a = knock(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL,
+                                             NULL),
+                         UCXPOOL_OK);
+        /* One side alone: they stay at the door. */
+        for (int j = 0; j < 50; j++) {
+            ucxpool_progress((i % 4 < 2) ? pair.a : pair.b);
+        }
+        if (i % 3 == 0) {
+            ucxpool_listener_destroy(listener);
+        }
+        if (i % 2 == 0) {
+            ucxpool_destroy(pair.b);
+            pair.b = NULL;
+        }
+        pair_cleanup(&pair);
+    }
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase,
+                        a_client_gets_in_without_a_secret_where_none_is_set, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_client_gets_in_with_the_secret, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase,
+                        a_client_without_the_right_secret_is_turned_away, 0,
+                        NUM_STRANGERS);
+    tcase_add_test(tcase, other_addresses_than_loopback_need_a_secret);
+    tcase_add_test(tcase, a_secret_that_others_can_read_is_refused);
+    tcase_add_test(tcase, what_is_not_an_address_is_refused);
+    tcase_add_test(tcase, a_port_in_use_is_named);
+    tcase_add_test(tcase, a_dead_port_fails_the_channel_in_words);
+    tcase_add_test(tcase, many_clients_get_in);
+    tcase_add_test(tcase, silent_strangers_lock_nobody_out);
+    tcase_add_test(tcase, a_hello_with_a_wrong_key_is_refused);
+    tcase_add_loop_test(tcase, channels_may_be_closed_and_made_again, 0, 2);
+    tcase_add_test(tcase, pools_are_destroyed_while_they_are_at_the_door);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("listener");
+    TCase   *tcase = tcase_create("listener");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,362 @@
+/* Statistics: right counts, and three formats that others can read. */
+#include "pair.h"
+
+#include <check.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(5)
+#define ALL_BITS UINT64_MAX
+
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+#define NUM_WIRES 2
+
+static uint8_t source[200000];
+static uint8_t target[200000];
+
+static void pass(pair_t *pair, const void *from, void *to, size_t length)
+{
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, to, length, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+}
+
+/* What one mode, and no other, has moved. */
+static void check_traffic(const ucxpool_traffic_t *traffic, ucxpool_mode_t mode,
+                          uint64_t bytes, uint64_t fragments)
+{
+    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+        bool is_it = i == (int)mode;
+
+        ck_assert_uint_eq(traffic[i].bytes, is_it ? bytes : 0);
+        ck_assert_uint_eq(traffic[i].fragments, is_it ? fragments : 0);
+    }
+}
+
+START_TEST(short_messages_count_as_eager)
+{
+    ucxpool_stats_t a;
+    ucxpool_stats_t b;
+    pair_t          pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int i = 0; i < 3; i++) {
+        pass(&pair, source, target, 100);
+    }
+    ucxpool_stats_get(pair.a, &a);
+    ucxpool_stats_get(pair.b, &b);
+    check_traffic(a.sent, UCXPOOL_MODE_EAGER, 300, 3);
+    check_traffic(b.received, UCXPOOL_MODE_EAGER, 300, 3);
+    check_traffic(a.received, UCXPOOL_MODE_EAGER, 0, 0);
+    check_traffic(b.sent, UCXPOOL_MODE_EAGER, 0, 0);
+    ck_assert_uint_eq(a.messages_sent, 3);
+    ck_assert_uint_eq(a.messages_received, 0);
+    ck_assert_uint_eq(b.messages_received, 3);
+    ck_assert_uint_eq(a.messages_failed + b.messages_failed, 0);
+    ck_assert_uint_eq(a.channels_open, 1);
+    ck_assert_uint_eq(a.copies_avoided_bytes, 0);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(long_messages_count_as_packed)
+{
+    const ucxpool_mode_t modes[] = {UCXPOOL_MODE_MAP_PACKED,
+                                    UCXPOOL_MODE_UCX_PACKED};
+    ucxpool_stats_t      a;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    pass(&pair, source, target, 200000);
+    ucxpool_stats_get(pair.a, &a);
+    check_traffic(a.sent, modes[_i], 200000, 4); /* blocks of 64k */
+    ck_assert_uint_eq(a.copies_avoided_bytes, 0);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(registered_memory_counts_as_in_place)
+{
+    const ucxpool_mode_t modes[] = {UCXPOOL_MODE_MAP_INPLACE,
+                                    UCXPOOL_MODE_UCX_INPLACE};
+    ucxpool_stats_t      a;
+    ucxpool_stats_t      b;
+    void                *from;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 60000, &from), UCXPOOL_OK);
+    memset(from, 1, 60000);
+    pass(&pair, from, target, 60000);
+    ucxpool_stats_get(pair.a, &a);
+    ucxpool_stats_get(pair.b, &b);
+    check_traffic(a.sent, modes[_i], 60000, 1);
+    ck_assert_uint_eq(b.received[modes[_i]].bytes, 60000);
+    ck_assert_uint_eq(a.copies_avoided_bytes, 60000);
+    ucxpool_comm_free(pair.a, from);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(nothing_is_registered_after_the_start)
+{
+    ucxpool_stats_t stats;
+    void           *from;
+    pair_t          pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 200000, &from), UCXPOOL_OK);
+    for (int i = 0; i < 10; i++) {
+        pass(&pair, from, target, 200000);
+        pass(&pair, source, target, 200000);
+    }
+    ucxpool_stats_get(pair.a, &stats);
+    ck_assert_uint_eq(stats.registrations_after_start, 0);
+    ck_assert_uint_eq(stats.registrations, stats.num_regions);
+    ck_assert_uint_eq(stats.num_regions, 4);
+    ck_assert_uint_eq(stats.registered_bytes, 1024 * 1024);
+    ck_assert_uint_eq(stats.block_size, 65536);
+    ucxpool_comm_free(pair.a, from);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(messages_allocate_nothing_in_steady_state)
+{
+    static const size_t lengths[] = {0, 100, 4096, 5000, 60000, 200000};
+    ucxpool_stats_t     before[2];
+    ucxpool_stats_t     after[2];
+    pair_t              pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int round = 0; round < 50; round++) {
+        if (round == 10) {
+            ucxpool_stats_get(pair.a, &before[0]);
+            ucxpool_stats_get(pair.b, &before[1]);
+        }
+        for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+            pass(&pair, source, target, lengths[i]);
+        }
+    }
+    ucxpool_stats_get(pair.a, &after[0]);
+    ucxpool_stats_get(pair.b, &after[1]);
+    ck_assert_uint_eq(after[0].allocations, before[0].allocations);
+    ck_assert_uint_eq(after[1].allocations, before[1].allocations);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(failures_and_refusals_are_counted)
+{
+    ucxpool_message_t *message;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    ucxpool_stats_t    a;
+    ucxpool_stats_t    b;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    ucxpool_message_refuse(message, "not today");
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_REFUSED);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 1, TAG, ALL_BITS,
+                                         NULL, &recv),
+                     UCXPOOL_OK);
+    ucxpool_request_cancel(recv);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    ucxpool_stats_get(pair.a, &a);
+    ucxpool_stats_get(pair.b, &b);
+    ck_assert_uint_eq(a.messages_failed, 1);
+    ck_assert_uint_eq(b.messages_refused, 1);
+    ck_assert_uint_eq(b.messages_failed, 1);
+    ucxpool_channel_fail(pair.to_b);
+    pair_until(&pair, (ucxpool_stats_get(pair.a, &a), a.channels_failed == 1));
+    ck_assert_uint_eq(a.channels_open, 0);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* --- formats ------------------------------------------------------------ */
+
+/* Names that a careless printer would stumble over. */
+static const char *const names[] = {
+    "plain", "with \"quotes\" and \\", "line\nbreak\ttab\x01",
+    "0123456789012345678901234567\xc3\xa9\xc3\xa9", /* cut inside a letter */
+    "not \xff utf-8 \xc3"};
+#define NUM_NAMES 5
+
+static char *print(const char *name, ucxpool_stats_format_t format)
+{
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_NAME | UCXPOOL_PARAM_FIELD_CONFIG,
+        .name       = name,
+    };
+    ucxpool_config_t *config;
+    ucxpool_t        *pool;
+    char             *text;
+    size_t            size;
+    FILE             *stream = open_memstream(&text, &size);
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "16m"),
+                     UCXPOOL_OK);
+    params.config = config;
+    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_OK);
+    ucxpool_stats_print(pool, stream, format);
+    fclose(stream);
+    ucxpool_config_release(config);
+    ucxpool_destroy(pool);
+    return text;
+}
+
+START_TEST(json_is_json)
+{
+    char *text = print(names[_i], UCXPOOL_STATS_JSON);
+    FILE *python;
+
+    python = popen("python3 -c 'import json,sys; "
+                   "d = json.loads(sys.stdin.buffer.read().decode(\"utf-8\")); "
+                   "assert d[\"pool\"] and "
+                   "d[\"blocks\"][\"send\"][\"total\"] == 1 and "
+                   "d[\"sent\"][\"eager\"][\"bytes\"] == 0'",
+                   "w");
+    ck_assert_ptr_nonnull(python);
+    fputs(text, python);
+    ck_assert_int_eq(pclose(python), 0);
+    free(text);
+}
+END_TEST
+
+/* name{label="value",...} number: where it ends, or NULL. */
+static const char *parse_sample(const char *line)
+{
+    const char *at = line;
+
+    while (isalnum((unsigned char)*at) || (*at == '_')) {
+        at++;
+    }
+    if ((at == line) || (*at++ != '{')) {
+        return NULL;
+    }
+    while (*at != '}') {
+        const char *label = at;
+
+        while (islower((unsigned char)*at)) {
+            at++;
+        }
+        if ((at == label) || (*at++ != '=') || (*at++ != '"')) {
+            return NULL;
+        }
+        for (; *at != '"'; at++) {
+            at += (*at == '\\');
+            if ((unsigned char)*at < ' ') {
+                return NULL;
+            }
+        }
+        at++;
+        at += (*at == ',');
+    }
+    if ((*++at != ' ') || !isdigit((unsigned char)at[1])) {
+        return NULL;
+    }
+    return at + 1 + strspn(at + 1, "0123456789");
+}
+
+/* A sample belongs to the family announced last; counters end in _total. */
+static void check_sample(const char *line, const char *family, bool is_counter)
+{
+    const char *end    = parse_sample(line);
+    size_t      length = strlen(family);
+
+    ck_assert_msg((end != NULL) && (*end == '\0'), "%s", line);
+    ck_assert_msg(strncmp(line, family, length) == 0, "%s", line);
+    ck_assert_msg(is_counter ? strncmp(line + length, "_total{", 7) == 0
+                             : line[length] == '{',
+                  "%s", line);
+}
+
+START_TEST(open_metrics_are_open_metrics)
+{
+    char *text       = print(names[_i], UCXPOOL_STATS_OPENMETRICS);
+    char *rest       = text;
+    char  family[64] = "";
+    char  kind[16]   = "";
+    bool  has_ended  = false;
+    char *line;
+
+    while (*(line = strsep(&rest, "\n")) != '\0') {
+        ck_assert(!has_ended);
+        if (strcmp(line, "# EOF") == 0) {
+            has_ended = true;
+        } else if (strncmp(line, "# TYPE ", 7) == 0) {
+            ck_assert_int_eq(sscanf(line, "# TYPE %63s %15s", family, kind), 2);
+            ck_assert(!strcmp(kind, "counter") || !strcmp(kind, "gauge"));
+        } else if (strncmp(line, "# HELP ", 7) == 0) {
+            ck_assert_int_eq(strncmp(line + 7, family, strlen(family)), 0);
+        } else {
+            check_sample(line, family, strcmp(kind, "counter") == 0);
+        }
+    }
+    ck_assert(has_ended);
+    ck_assert_ptr_null(rest);
+    free(text);
+}
+END_TEST
+
+START_TEST(text_names_everything)
+{
+    static const char *const words[] = {"pool plain", "registered_bytes",
+                                        "handshakes_refused", "quarantined",
+                                        "ucx_inplace"};
+    char                    *text    = print("plain", UCXPOOL_STATS_TEXT);
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        ck_assert_msg(strstr(text, words[i]) != NULL, "no %s in\n%s", words[i],
+                      text);
+    }
+    free(text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("stats");
+    TCase   *tcase = tcase_create("stats");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, short_messages_count_as_eager, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, long_messages_count_as_packed, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, registered_memory_counts_as_in_place, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, nothing_is_registered_after_the_start, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, messages_allocate_nothing_in_steady_state, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, failures_and_refusals_are_counted, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, json_is_json, 0, NUM_NAMES);
+    tcase_add_loop_test(tcase, open_metrics_are_open_metrics, 0, NUM_NAMES);
+    tcase_add_test(tcase, text_names_everything);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
