@@ -1,0 +1,433 @@
+/* Pools, channels and listeners are made whole or not at all. */
+#include "calls.h"
+#include "pair.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ALL_BITS UINT64_MAX
+
+static const char small[] = "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m "
+                            "HUGE_PAGES=n LOG_LEVEL=none CLOSE_TIMEOUT=50ms";
+
+static char secret[] = "/tmp/test_create_XXXXXX";
+
+static void setup(void)
+{
+    static const char text[] = "a secret of sufficient length, and random";
+    int               fd     = mkstemp(secret);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, sizeof(text)), (ssize_t)sizeof(text));
+    close(fd);
+}
+
+static void teardown(void)
+{
+    calls_reset();
+    unlink(secret);
+}
+
+static ucxpool_config_t *read_settings(const char *settings)
+{
+    ucxpool_config_t *config;
+    char              text[512];
+    char             *rest = text;
+    char             *key;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    snprintf(text, sizeof(text), "%s SECRET_FILE=%s", settings, secret);
+    while ((key = strtok_r(rest, " ", &rest)) != NULL) {
+        char *value = strchr(key, '=');
+
+        *value++ = '\0';
+        ck_assert_int_eq(ucxpool_config_modify(config, key, value),
+                         UCXPOOL_OK);
+    }
+    return config;
+}
+
+static ucxpool_status_t create(ucxpool_config_t *config, ucxpool_t **pool_p)
+{
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONFIG,
+        .config     = config,
+    };
+
+    return ucxpool_create(&params, pool_p);
+}
+
+START_TEST(what_is_given_must_be_there)
+{
+    static const uint64_t fields[] = {
+        UCXPOOL_PARAM_FIELD_CONFIG, UCXPOOL_PARAM_FIELD_CONTEXT,
+        UCXPOOL_PARAM_FIELD_WORKER, UCXPOOL_PARAM_FIELD_NAME};
+    ucxpool_params_t params = {0};
+    ucxpool_t       *pool   = (ucxpool_t *)&params;
+
+    for (int i = 0; i < 4; i++) {
+        params.field_mask = fields[i];
+        ck_assert_int_eq(ucxpool_create(&params, &pool),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_ptr_eq(pool, (ucxpool_t *)&params);
+    }
+    params.field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND;
+    params.memory_kind = (ucxpool_memory_kind_t)77;
+    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_eq(pool, (ucxpool_t *)&params);
+}
+END_TEST
+
+static const char *const nonsense[] = {"BLOCK_SIZE=1m REGION_SIZE=1536k",
+                                       "SEND_SHARE=60 RECV_SHARE=60",
+                                       "COMM_SIZE=64k"};
+#define NUM_NONSENSE 3
+
+START_TEST(settings_that_do_not_fit_are_refused)
+{
+    char              text[300];
+    ucxpool_config_t *config;
+    ucxpool_t        *pool = NULL;
+
+    snprintf(text, sizeof(text), "%s %s", small, nonsense[_i]);
+    config = read_settings(text);
+    ck_assert_int_eq(create(config, &pool), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(pool);
+    ck_assert_str_ne(ucxpool_error_detail(), "");
+    ucxpool_config_release(config);
+}
+END_TEST
+
+/* What may fail, and whether that must be an error: what only asks for a
+ * favour may be refused. */
+typedef struct failure {
+    calls_name_t name;
+    int          error;
+    bool         is_fatal;
+} failure_t;
+
+static const failure_t failures[] = {
+    {CALLS_CALLOC, ENOMEM, true},
+    {CALLS_MALLOC, ENOMEM, true},
+    {CALLS_ALIGNED_ALLOC, ENOMEM, true},
+    {CALLS_MEMFD_CREATE, EMFILE, true},
+    {CALLS_FTRUNCATE, ENOSPC, true},
+    {CALLS_FALLOCATE, ENOSPC, true},
+    {CALLS_MMAP, ENOMEM, true},
+    {CALLS_FCNTL, EPERM, false}, /* unsealed: not shared, that is all */
+    {CALLS_MADVISE, EINVAL, false},
+    {CALLS_OPEN, EMFILE, false},
+    {CALLS_FOPEN, EMFILE, false},
+    {CALLS_FSTAT, EIO, true},
+    {CALLS_FSTATFS, EIO, false},
+    {CALLS_SYSCALL, ENOSYS, false},
+    {CALLS_EPOLL_CREATE1, EMFILE, true},
+    {CALLS_EPOLL_CTL, ENOSPC, true},
+    {CALLS_TIMERFD_CREATE, EMFILE, true},
+    {CALLS_EVENTFD, EMFILE, true},
+    {CALLS_RAND_BYTES, EIO, true},
+    {CALLS_MUTEX_INIT, ENOMEM, false}, /* a plain one cannot fail */
+    {CALLS_COND_INIT, ENOMEM, true},
+    {CALLS_UCP_CONFIG_READ, 0, true},
+    {CALLS_UCP_INIT, 0, true},
+    {CALLS_UCP_WORKER_CREATE, 0, true},
+    {CALLS_UCP_MEM_MAP, 0, true},
+    {CALLS_UCP_SET_HANDLER, 0, true},
+    {CALLS_UCP_GET_ADDRESS, 0, true},
+    {CALLS_UCP_EP_CREATE, 0, true},
+};
+#define NUM_FAILURES ((int)(sizeof(failures) / sizeof(failures[0])))
+
+/* Something that is made, and taken away again. */
+typedef struct maker {
+    ucxpool_config_t *config;
+    ucxpool_t        *pool; /* of what is made in a pool */
+    ucxpool_t        *other;
+    ucxpool_status_t (*make)(struct maker *maker, void **made_p);
+    void             (*unmake)(struct maker *maker, void *made);
+} maker_t;
+
+/* Was the call that failed the last one? */
+static bool make_with_failure(maker_t *maker, const failure_t *failure,
+                              unsigned n)
+{
+    unsigned         num_fds     = calls_num_fds();
+    size_t           mapped_size = calls_mapped_size();
+    void            *made        = NULL;
+    ucxpool_status_t status;
+    bool             has_failed;
+
+    calls_fail(failure->name, n, failure->error);
+    status     = maker->make(maker, &made);
+    has_failed = calls_has_failed();
+    calls_reset();
+    if (status == UCXPOOL_OK) {
+        ck_assert_msg(!has_failed || !failure->is_fatal,
+                      "call %u of kind %d failed without an error", n,
+                      failure->name);
+        maker->unmake(maker, made);
+    } else {
+        ck_assert_msg(has_failed, "kind %d, call %u: %s", failure->name, n,
+                      ucxpool_error_detail());
+        ck_assert_ptr_null(made);
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+    }
+    if ((status == UCXPOOL_OK) && (maker->pool != NULL)) {
+        return !has_failed; /* the other pool has seen it too, and remembers */
+    }
+    ck_assert_msg(calls_num_fds() == num_fds,
+                  "call %u of kind %d: %u descriptors are left, there were %u",
+                  n, failure->name, calls_num_fds(), num_fds);
+    ck_assert_msg(calls_mapped_size() == mapped_size,
+                  "call %u of kind %d: mappings are left", n, failure->name);
+    return !has_failed;
+}
+
+static void make_with_failures(maker_t *maker, const failure_t *failure)
+{
+    void *made;
+
+    /* What is taken once, by UCX for example, is taken now. */
+    ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
+    maker->unmake(maker, made);
+    for (unsigned n = 1; !make_with_failure(maker, failure, n); n++) {
+    }
+    ck_assert_int_eq(maker->make(maker, &made), UCXPOOL_OK);
+    maker->unmake(maker, made);
+}
+
+static ucxpool_status_t make_pool(maker_t *maker, void **made_p)
+{
+    ucxpool_t       *pool;
+    ucxpool_status_t status = create(maker->config, &pool);
+
+    if (status == UCXPOOL_OK) {
+        *made_p = pool;
+    }
+    return status;
+}
+
+static void unmake_pool(maker_t *maker, void *made)
+{
+    (void)maker;
+    ucxpool_destroy(made);
+}
+
+START_TEST(a_pool_is_made_whole_or_not_at_all)
+{
+    maker_t maker = {.make = make_pool, .unmake = unmake_pool};
+
+    maker.config = read_settings(small);
+    make_with_failures(&maker, &failures[_i]);
+    ucxpool_config_release(maker.config);
+}
+END_TEST
+
+/* With its pool, so that nothing of it is left. */
+static void unmake_channel(maker_t *maker, void *made)
+{
+    ucxpool_channel_close(made);
+    ucxpool_destroy(maker->pool);
+    ck_assert_int_eq(create(maker->config, &maker->pool), UCXPOOL_OK);
+}
+
+static void *address_of(ucxpool_t *pool, size_t *length_p)
+{
+    void *address;
+
+    ck_assert_int_eq(ucxpool_address_get(pool, &address, length_p), UCXPOOL_OK);
+    return address;
+}
+
+/* The peer's address is had before anything fails. */
+static void  *peer_address;
+static size_t peer_address_length;
+
+static ucxpool_status_t make_channel(maker_t *maker, void **made_p)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+        .address        = peer_address,
+        .address_length = peer_address_length,
+    };
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = ucxpool_channel_create(maker->pool, &params, &channel);
+    if (status == UCXPOOL_OK) {
+        *made_p = channel;
+    }
+    return status;
+}
+
+static ucxpool_status_t make_caller(maker_t *maker, void **made_p)
+{
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = ucxpool_channel_connect(maker->pool, "127.0.0.1:1", &channel);
+    if (status == UCXPOOL_OK) {
+        *made_p = channel;
+    }
+    return status;
+}
+
+static ucxpool_status_t make_listener(maker_t *maker, void **made_p)
+{
+    ucxpool_listener_t *listener;
+    ucxpool_status_t    status;
+
+    status = ucxpool_listener_create(maker->pool, "127.0.0.1:0", &listener);
+    if (status == UCXPOOL_OK) {
+        *made_p = listener;
+    }
+    return status;
+}
+
+static void unmake_listener(maker_t *maker, void *made)
+{
+    (void)maker;
+    ucxpool_listener_destroy(made);
+}
+
+static void make_in_pools(maker_t *maker, const failure_t *failure)
+{
+    failure_t mild = *failure;
+
+    /* HELLO is sent when the channel stands: a failure then fails the channel,
+     * not the call. */
+    mild.is_fatal = false;
+    maker->config = read_settings(small);
+    ck_assert_int_eq(create(maker->config, &maker->pool), UCXPOOL_OK);
+    ck_assert_int_eq(create(maker->config, &maker->other), UCXPOOL_OK);
+    peer_address = address_of(maker->other, &peer_address_length);
+    make_with_failures(maker, &mild);
+    ucxpool_address_release(peer_address);
+    ucxpool_destroy(maker->pool);
+    ucxpool_destroy(maker->other);
+    ucxpool_config_release(maker->config);
+}
+
+START_TEST(a_channel_is_made_whole_or_not_at_all)
+{
+    maker_t maker = {.make = make_channel, .unmake = unmake_channel};
+
+    make_in_pools(&maker, &failures[_i]);
+}
+END_TEST
+
+START_TEST(a_call_at_a_door_is_made_whole_or_not_at_all)
+{
+    maker_t maker = {.make = make_caller, .unmake = unmake_channel};
+
+    make_in_pools(&maker, &failures[_i]);
+}
+END_TEST
+
+START_TEST(a_listener_is_made_whole_or_not_at_all)
+{
+    maker_t maker = {.make = make_listener, .unmake = unmake_listener};
+
+    make_in_pools(&maker, &failures[_i]);
+}
+END_TEST
+
+static unsigned num_called;
+
+static void post_again(ucxpool_request_t *request, ucxpool_status_t status,
+                       void *arg)
+{
+    static uint8_t           byte;
+    ucxpool_request_params_t params = {
+        .field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback     = post_again,
+        .callback_arg = arg,
+    };
+    pair_t *pair = arg;
+
+    ck_assert_int_eq(status, UCXPOOL_ERR_CANCELED);
+    num_called++;
+    ucxpool_request_free(request);
+    ck_assert_int_ne(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, 1, ALL_BITS,
+                                         &params, &request),
+                     UCXPOOL_OK);
+    ck_assert_int_ne(ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params,
+                                         &request),
+                     UCXPOOL_OK);
+}
+
+START_TEST(destroy_with_everything_open_calls_back_once)
+{
+    static const char *const wires[] = {"WIRE=map LOG_LEVEL=none",
+                                        "WIRE=ucx LOG_LEVEL=none"};
+    static uint8_t           bytes[300000];
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback   = post_again,
+    };
+    ucxpool_listener_t *listener;
+    ucxpool_message_t  *message;
+    void               *memory;
+    pair_t              pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    params.callback_arg = &pair;
+    num_called          = 0;
+    ck_assert_int_eq(ucxpool_listener_create(pair.a, "127.0.0.1:0", &listener),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 100000, &memory), UCXPOOL_OK);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, (i == 0) ? NULL : pair.to_b,
+                                             bytes, 10, 1, ALL_BITS, &params,
+                                             NULL),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, sizeof(bytes), 2,
+                                             &params, NULL),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), 3,
+                                             NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    pair_until(&pair, ucxpool_probe(pair.a, NULL, 3, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    ucxpool_destroy(pair.a);
+    ck_assert_uint_eq(num_called, 6);
+    pair.a = NULL;
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("create");
+    TCase   *tcase = tcase_create("create");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, what_is_given_must_be_there);
+    tcase_add_loop_test(tcase, settings_that_do_not_fit_are_refused, 0,
+                        NUM_NONSENSE);
+    tcase_add_loop_test(tcase, a_pool_is_made_whole_or_not_at_all, 0,
+                        NUM_FAILURES);
+    tcase_add_loop_test(tcase, a_channel_is_made_whole_or_not_at_all, 0,
+                        NUM_FAILURES);
+    tcase_add_loop_test(tcase, a_call_at_a_door_is_made_whole_or_not_at_all, 0,
+                        NUM_FAILURES);
+    tcase_add_loop_test(tcase, a_listener_is_made_whole_or_not_at_all, 0,
+                        NUM_FAILURES);
+    tcase_add_loop_test(tcase, destroy_with_everything_open_calls_back_once, 0,
+                        2);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,128 @@
+/* The self-test: it succeeds, it uses every region, and it leaves no trace. */
+#include "pair.h"
+#include "xfer/pool.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static const char *const settings[] = {
+    "WIRE=auto", "WIRE=ucx", "WIRE=map", "WIRE=ucx CHECKSUM=crc32c",
+    "WIRE=auto FRAG_SIZE=16k SEND_SHARE=10 RECV_SHARE=10"};
+#define NUM_SETTINGS 5
+
+/* Of the region's file, because free blocks are not to be looked at through the
+ * pool's own mapping. */
+static bool has_been_used(const ucxpool_t *pool, unsigned region)
+{
+    size_t   size  = pool->regions.region_size;
+    uint8_t *bytes = mmap(NULL, size, PROT_READ, MAP_SHARED,
+                          pool->regions.regions[region].fd, 0);
+    bool     found = false;
+
+    ck_assert_ptr_ne(bytes, MAP_FAILED);
+    for (size_t i = 0; (i < size) && !found; i++) {
+        found = bytes[i] != 0;
+    }
+    munmap(bytes, size);
+    return found;
+}
+
+static void check_whole(ucxpool_t *pool, uint64_t num_held)
+{
+    ucxpool_stats_t stats;
+    uint64_t        count = 0;
+
+    ucxpool_stats_get(pool, &stats);
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        count += stats.blocks[i].total - stats.blocks[i].free;
+    }
+    ck_assert_uint_eq(count, num_held);
+    ck_assert_uint_eq(stats.channels_open, 0);
+    ck_assert_uint_eq(stats.messages_failed, 0);
+    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+}
+
+START_TEST(every_region_is_used)
+{
+    char       text[128];
+    ucxpool_t *pool;
+
+    snprintf(text, sizeof(text), "COMM_SIZE=4m %s", settings[_i]);
+    pool = pair_pool(text);
+    ck_assert_uint_eq(pool->regions.num_regions, 16);
+    ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    for (unsigned i = 0; i < 16; i++) {
+        ck_assert_msg(has_been_used(pool, i), "region %u was not used", i);
+    }
+    check_whole(pool, 0);
+    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    check_whole(pool, 0);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(a_pool_of_one_region_passes)
+{
+    ucxpool_t *pool = pair_pool("COMM_SIZE=256k REGION_SIZE=256k");
+
+    ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    check_whole(pool, 0);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(the_callers_blocks_are_left_alone)
+{
+    ucxpool_t      *pool = pair_pool("");
+    ucxpool_block_t blocks[8];
+
+    ck_assert_int_eq(ucxpool_block_get_n(pool, 8, blocks), UCXPOOL_OK);
+    for (int i = 0; i < 8; i++) {
+        *(uint8_t *)blocks[i].address = (uint8_t)(0xa0 + i);
+    }
+    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    check_whole(pool, 8);
+    for (int i = 0; i < 8; i++) {
+        ck_assert_uint_eq(*(uint8_t *)blocks[i].address, 0xa0 + i);
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(channels_that_are_open_stay_open)
+{
+    ucxpool_channel_attr_t attr;
+    pair_t                 pair;
+
+    pair_init(&pair, "", "");
+    ck_assert_int_eq(ucxpool_self_test(pair.a), UCXPOOL_OK);
+    ucxpool_channel_query(pair.to_b, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("self_test");
+    TCase   *tcase = tcase_create("self_test");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, every_region_is_used, 0, NUM_SETTINGS);
+    tcase_add_test(tcase, a_pool_of_one_region_passes);
+    tcase_add_test(tcase, the_callers_blocks_are_left_alone);
+    tcase_add_test(tcase, channels_that_are_open_stay_open);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
