@@ -28,8 +28,7 @@ void mem_copy_list(const mem_copy_t *copies, size_t num_copies);
 void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies);
 
 /*
- * Should targets of so many bytes in all be written past the cache? Above half
- * of the cache: the sources take up the other half.
+ * Should targets of so many bytes in all be written past the cache?
  */
 bool mem_copy_streams(size_t total_size);
 
