@@ -151,9 +151,25 @@ err_cleanup_context:
     return status;
 }
 
+/*
+ * An answer of UCX's own handshake that is still to be sent when its worker is
+ * destroyed ends the process in an assertion (UCX 1.13), so it is given the
+ * time to leave.
+ */
+static void settle_worker(ucp_worker_h worker)
+{
+    uint64_t deadline = base_clock_deadline(UINT64_C(50000000));
+    unsigned idle     = 0;
+
+    while ((idle < 200) && (base_clock_now() < deadline)) {
+        idle = (ucp_worker_progress(worker) == 0) ? idle + 1 : 0;
+    }
+}
+
 void xfer_pool_cleanup_ucx(ucxpool_t *pool)
 {
     if (pool->own_worker) {
+        settle_worker(pool->worker);
         ucp_worker_destroy(pool->worker);
     }
     if (pool->own_context) {
