@@ -151,25 +151,9 @@ err_cleanup_context:
     return status;
 }
 
-/*
- * An answer of UCX's own handshake that is still to be sent when its worker is
- * destroyed ends the process in an assertion (UCX 1.13), so it is given the
- * time to leave.
- */
-static void settle_worker(ucp_worker_h worker)
-{
-    uint64_t deadline = base_clock_deadline(UINT64_C(50000000));
-    unsigned idle     = 0;
-
-    while ((idle < 200) && (base_clock_now() < deadline)) {
-        idle = (ucp_worker_progress(worker) == 0) ? idle + 1 : 0;
-    }
-}
-
 void xfer_pool_cleanup_ucx(ucxpool_t *pool)
 {
     if (pool->own_worker) {
-        settle_worker(pool->worker);
         ucp_worker_destroy(pool->worker);
     }
     if (pool->own_context) {
@@ -233,7 +217,10 @@ static ucxpool_status_t init_events(ucxpool_t *pool)
         status = base_error_errno(errno, "no event descriptor to be had");
         goto err_close_timer;
     }
-    if (ucp_worker_get_efd(pool->worker, &pool->worker_fd) != UCS_OK) {
+    pool->worker_fd = -1;
+    if ((ucp_worker_get_efd(pool->worker, &pool->worker_fd) != UCS_OK) ||
+        (pool->worker_fd < 0)) {
+        /* UCX 1.22 says OK, and gives none. */
         pool->worker_fd = -1;
     } else {
         status = watch(pool, pool->worker_fd);
@@ -315,6 +302,21 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->own_worker && (pool->num_operations != 0);
 }
 
+/*
+ * An answer of UCX's own handshake that is still to be sent when its worker is
+ * destroyed ends the process in an assertion (UCX 1.13), so it is given the
+ * time to leave.
+ */
+static void settle_worker(ucp_worker_h worker)
+{
+    uint64_t deadline = base_clock_deadline(UINT64_C(50000000));
+    unsigned idle     = 0;
+
+    while ((idle < 200) && (base_clock_now() < deadline)) {
+        idle = (ucp_worker_progress(worker) == 0) ? idle + 1 : 0;
+    }
+}
+
 void xfer_pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
@@ -338,6 +340,12 @@ void xfer_pool_shutdown(ucxpool_t *pool)
     xfer_lock(pool);
     xfer_call_back(pool);
     xfer_unlock(pool);
+    if (pool->own_worker) {
+        /* The handlers still stand, and find nobody to speak to. */
+        xfer_lock(pool);
+        settle_worker(pool->worker);
+        xfer_unlock(pool);
+    }
     xfer_inbox_cleanup(pool);
 }
 
