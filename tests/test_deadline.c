@@ -287,6 +287,81 @@ START_TEST(a_send_to_a_stopped_peer_expires_and_its_blocks_come_back)
 }
 END_TEST
 
+/* --- the other way round: the sender is stopped --------------------------- */
+
+static uint64_t received_bytes(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+    uint64_t        bytes = 0;
+
+    ucxpool_stats_get(pool, &stats);
+    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+        bytes += stats.received[i].bytes;
+    }
+    return bytes;
+}
+
+static void run_stopped_sender(two_t *two)
+{
+    uint8_t           *source = calloc(1, LONG);
+    ucxpool_request_t *send;
+
+    alarm(60);
+    hear_go(two);
+    two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, NULL,
+                                  &send) == UCXPOOL_OK);
+    await(two, send);
+    two_check(ucxpool_request_test(send) != UCXPOOL_OK);
+    ucxpool_request_free(send);
+    await_blocks(two);
+    say_go(two);
+    hear_go(two);
+    free(source);
+}
+
+static void run_expiring_receiver(two_t *two)
+{
+    uint8_t                 *target = malloc(LONG);
+    ucxpool_request_params_t params = within(2000);
+    ucxpool_request_t       *recv;
+    int                      status;
+
+    two_check(ucxpool_recv_buffer(two->pool, two->channel, target, LONG, TAG,
+                                  ALL_BITS, &params, &recv) == UCXPOOL_OK);
+    say_go(two);
+    while (received_bytes(two->pool) < LENGTH) {
+        ucxpool_wait(two->pool, 1000000);
+    }
+    two_check(kill(two->child, SIGSTOP) == 0);
+    two_check(waitpid(two->child, &status, WUNTRACED) == two->child);
+    await(two, recv);
+    two_check(ucxpool_request_test(recv) == UCXPOOL_ERR_TIMED_OUT);
+    ucxpool_request_free(recv);
+    memset(target, 9, LONG);
+    two_check(kill(two->child, SIGCONT) == 0);
+    await_blocks(two);
+    hear_go(two);
+    for (size_t i = 0; i < LONG; i++) {
+        two_check(target[i] == 9);
+    }
+    say_go(two);
+    free(target);
+}
+
+START_TEST(a_receive_from_a_stopped_peer_expires_and_is_not_written_later)
+{
+    two_t two;
+
+    two_init(&two, wires[_i]);
+    if (two.is_child) {
+        run_stopped_sender(&two);
+    } else {
+        run_expiring_receiver(&two);
+    }
+    two_cleanup(&two);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("deadline");
@@ -304,6 +379,9 @@ int main(void)
     tcase_add_loop_test(tcase, a_deadline_wakes_a_sleeper, 0, 2);
     tcase_add_loop_test(
         tcase, a_send_to_a_stopped_peer_expires_and_its_blocks_come_back, 0, 2);
+    tcase_add_loop_test(
+        tcase, a_receive_from_a_stopped_peer_expires_and_is_not_written_later,
+        0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

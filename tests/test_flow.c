@@ -492,7 +492,7 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
 }
 END_TEST
 
-/* More than 4 GiB, made of one small buffer over and over, into one as small. */
+/* More than 4 GiB: one small buffer over and over, into one as small. */
 START_TEST(a_message_of_5_gib_arrives)
 {
     const size_t       piece = 1u << 20;

@@ -64,7 +64,7 @@ static void free_lanes(two_t *two, lane_t *lanes)
     }
 }
 
-/* An ended request goes, and the next is posted. False: the channel has ended. */
+/* An ended request goes, and the next is posted; false: it could not be. */
 static bool renew(two_t *two, lane_t *lane)
 {
     bool posted = true;
