@@ -1,0 +1,166 @@
+/* Which wire it becomes, and what is said when it is not the one asked for. */
+#include "pair.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   200000u
+
+static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr;
+}
+
+static void check_exchange(pair_t *pair)
+{
+    uint8_t           *source = malloc(LENGTH);
+    uint8_t           *target = malloc(LENGTH);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, LENGTH);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH,
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, NULL, &send),
+        UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, LENGTH);
+    free(source);
+    free(target);
+}
+
+static ucxpool_channel_t *meet(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+START_TEST(two_on_one_host_read_each_others_blocks)
+{
+    pair_t pair;
+
+    pair_init(&pair, NULL, NULL);
+    ck_assert_int_eq(query(pair.to_b).wire, UCXPOOL_WIRE_MAP);
+    ck_assert_int_eq(query(pair.to_a).wire, UCXPOOL_WIRE_MAP);
+    ck_assert_str_eq(query(pair.to_b).wire_reason,
+                     "same host and user, each side reads the other's blocks");
+    check_exchange(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(one_that_wants_ucx_has_its_way_and_both_say_why)
+{
+    pair_t pair;
+
+    pair_init(&pair, "WIRE=ucx", NULL);
+    ck_assert_int_eq(query(pair.to_b).wire, UCXPOOL_WIRE_UCX);
+    ck_assert_int_eq(query(pair.to_a).wire, UCXPOOL_WIRE_UCX);
+    ck_assert_str_eq(query(pair.to_b).wire_reason,
+                     "its memory cannot be mapped: UCXPOOL_WIRE=ucx is set");
+    ck_assert_str_eq(query(pair.to_a).wire_reason,
+                     "its memory cannot be mapped: it does not offer its "
+                     "memory");
+    check_exchange(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(one_that_wants_map_where_it_cannot_be_fails_in_words)
+{
+    pair_t                 pair;
+    ucxpool_channel_attr_t attr;
+
+    pair_init(&pair, "WIRE=map", "WIRE=ucx");
+    attr = query(pair.to_b);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_str_eq(attr.reason, "UCXPOOL_WIRE=map, but its memory cannot be "
+                                  "mapped: it does not offer its memory");
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, NULL),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    /* The other side is told too. */
+    pair_until(&pair, query(pair.to_a).state >= UCXPOOL_CHANNEL_CLOSED);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(what_waited_for_a_channel_that_cannot_be_ends_with_it)
+{
+    pair_t pair = {pair_pool("WIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
+    ucxpool_request_t *send;
+
+    pair.to_b = meet(pair.a, pair.b);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    pair.to_a = meet(pair.b, pair.a);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_UNSUPPORTED);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(two_that_have_parted_can_meet_again)
+{
+    static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+    pair_t                   pair;
+    ucxpool_channel_t       *old;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int i = 0; i < 3; i++) {
+        ucxpool_channel_close(pair.to_b);
+        pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
+        /* One side keeps its old handle for longer than the other. */
+        old       = pair.to_a;
+        pair.to_b = meet(pair.a, pair.b);
+        pair.to_a = meet(pair.b, pair.a);
+        pair_until(&pair, query(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
+        pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_OPEN);
+        check_exchange(&pair);
+        ucxpool_channel_close(old);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("wire_choice");
+    TCase   *tcase = tcase_create("wire_choice");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, two_on_one_host_read_each_others_blocks);
+    tcase_add_test(tcase, one_that_wants_ucx_has_its_way_and_both_say_why);
+    tcase_add_test(tcase, one_that_wants_map_where_it_cannot_be_fails_in_words);
+    tcase_add_test(tcase,
+                   what_waited_for_a_channel_that_cannot_be_ends_with_it);
+    tcase_add_loop_test(tcase, two_that_have_parted_can_meet_again, 0, 2);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

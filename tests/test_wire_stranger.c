@@ -1,0 +1,348 @@
+/*
+ * Peers on this host whose blocks must not be read, or cannot be: of another
+ * user, of another name space of processes, with memory that may shrink.
+ */
+#include <config.h>
+
+#include "pair.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   200000u
+
+#define TEN_SECONDS UINT64_C(10000000000)
+
+/* Memory files of this process are left open to shrinking. */
+static bool leaves_unsealed;
+
+int __real_fcntl64(int fd, int command, ...);
+int __wrap_fcntl64(int fd, int command, ...);
+int __real_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...);
+
+static bool is_to_be_ignored(int command)
+{
+    return leaves_unsealed && (command == F_ADD_SEALS);
+}
+
+int __wrap_fcntl(int fd, int command, ...)
+{
+    va_list arguments;
+    long    argument;
+
+    va_start(arguments, command);
+    argument = va_arg(arguments, long);
+    va_end(arguments);
+    return is_to_be_ignored(command) ? 0 : __real_fcntl(fd, command, argument);
+}
+
+int __wrap_fcntl64(int fd, int command, ...)
+{
+    va_list arguments;
+    long    argument;
+
+    va_start(arguments, command);
+    argument = va_arg(arguments, long);
+    va_end(arguments);
+    return is_to_be_ignored(command) ? 0
+                                     : __real_fcntl64(fd, command, argument);
+}
+
+static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr;
+}
+
+static void give(int talk, const void *bytes, size_t length)
+{
+    if (send(talk, bytes, length, MSG_NOSIGNAL) != (ssize_t)length) {
+        _exit(3);
+    }
+}
+
+static void take(int talk, void *bytes, size_t length)
+{
+    if (recv(talk, bytes, length, MSG_WAITALL) != (ssize_t)length) {
+        _exit(4);
+    }
+}
+
+/* In either process, in the child without Check. */
+static ucxpool_channel_t *connect_over(ucxpool_t *pool, int talk)
+{
+    ucxpool_channel_params_t to = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *mine;
+    void              *theirs;
+    size_t             length;
+
+    if (ucxpool_address_get(pool, &mine, &length) != UCXPOOL_OK) {
+        _exit(5);
+    }
+    give(talk, &length, sizeof(length));
+    give(talk, mine, length);
+    ucxpool_address_release(mine);
+    take(talk, &length, sizeof(length));
+    theirs = malloc(length);
+    take(talk, theirs, length);
+    to.address        = theirs;
+    to.address_length = length;
+    if (ucxpool_channel_create(pool, &to, &channel) != UCXPOOL_OK) {
+        _exit(6);
+    }
+    free(theirs);
+    return channel;
+}
+
+/* Receive one message. */
+static void be_served(ucxpool_t *pool, ucxpool_channel_t *channel)
+{
+    uint8_t           *target = malloc(LENGTH);
+    ucxpool_request_t *recv;
+
+    if ((ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG, ALL_BITS, NULL,
+                             &recv) != UCXPOOL_OK) ||
+        (ucxpool_request_wait(recv, TEN_SECONDS) != UCXPOOL_OK)) {
+        _exit(7);
+    }
+    for (size_t i = 0; i < LENGTH; i++) {
+        if (target[i] != 0x5a) {
+            _exit(8);
+        }
+    }
+    ucxpool_request_free(recv);
+    free(target);
+}
+
+/* The other side wants `map`, and says good-bye. */
+static void be_refused(ucxpool_t *pool, ucxpool_channel_t *channel)
+{
+    uint64_t until = pair_deadline();
+
+    while (query(channel).state <= UCXPOOL_CHANNEL_OPEN) {
+        ucxpool_wait(pool, 10000000);
+        if (pair_is_late(until)) {
+            _exit(9);
+        }
+    }
+}
+
+static void be_stranger(int talk, bool is_refused)
+{
+    ucxpool_t         *pool    = pair_pool(NULL);
+    ucxpool_channel_t *channel = connect_over(pool, talk);
+
+    (is_refused ? be_refused : be_served)(pool, channel);
+    ucxpool_destroy(pool);
+    _exit(0);
+}
+
+typedef enum strangeness {
+    OTHER_USER,
+    OTHER_NAME_SPACE,
+    UNSEALED,
+    NUM_STRANGENESSES
+} strangeness_t;
+
+static const char *const said[] = {
+    [OTHER_USER]       = "other user",
+    [OTHER_NAME_SPACE] = "other PID name space",
+    [UNSEALED]         = "not sealed against shrinking",
+};
+
+/* False: this process may not become so. */
+static bool become(strangeness_t strangeness)
+{
+    const struct passwd *nobody;
+
+    switch (strangeness) {
+    case OTHER_USER:
+        nobody = getpwnam("nobody");
+        return (nobody != NULL) && (nobody->pw_uid != geteuid()) &&
+               (setgid(nobody->pw_gid) == 0) && (setuid(nobody->pw_uid) == 0);
+    case OTHER_NAME_SPACE:
+        return unshare(CLONE_NEWPID) == 0;
+    default:
+        leaves_unsealed = true;
+        return true;
+    }
+}
+
+/* A process is in the new name space only as a child once more. */
+static void run_stranger(strangeness_t strangeness, int talk, bool is_refused)
+{
+    pid_t child;
+    int   status;
+
+    alarm(60);
+    if (!become(strangeness)) {
+        _exit(77);
+    }
+    if (strangeness != OTHER_NAME_SPACE) {
+        be_stranger(talk, is_refused);
+    }
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_stranger(talk, is_refused);
+    }
+    waitpid(child, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 10);
+}
+
+static pid_t fork_stranger(strangeness_t strangeness, bool is_refused,
+                           int *talk_p)
+{
+    int   sockets[2];
+    pid_t child;
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+    fflush(NULL);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(sockets[0]);
+        run_stranger(strangeness, sockets[1], is_refused);
+    }
+    close(sockets[1]);
+    *talk_p = sockets[0];
+    return child;
+}
+
+static void check_ended_well(pid_t child)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 0),
+                  "the child ended with status %x", (unsigned)status);
+}
+
+static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
+{
+    uint8_t           *source = malloc(LENGTH);
+    ucxpool_request_t *send;
+
+    memset(source, 0x5a, LENGTH);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(channel, source, LENGTH, TAG, NULL, &send),
+        UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_wait(send, TEN_SECONDS), UCXPOOL_OK);
+    ucxpool_request_free(send);
+    free(source);
+}
+
+START_TEST(a_stranger_is_served_over_ucx_and_the_reason_is_told)
+{
+    int                talk;
+    pid_t              child   = fork_stranger((strangeness_t)_i, false, &talk);
+    ucxpool_t         *pool    = pair_pool(NULL);
+    ucxpool_channel_t *channel = connect_over(pool, talk);
+    ucxpool_channel_attr_t attr;
+
+    ck_assert_int_eq(ucxpool_channel_wait(channel, TEN_SECONDS), UCXPOOL_OK);
+    attr = query(channel);
+    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
+    ck_assert_msg(strstr(attr.wire_reason, said[_i]) != NULL, "%s",
+                  attr.wire_reason);
+    send_to_stranger(pool, channel);
+    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    ucxpool_destroy(pool);
+    check_ended_well(child);
+    close(talk);
+}
+END_TEST
+
+START_TEST(a_stranger_is_refused_in_words_where_map_is_demanded)
+{
+    int                talk;
+    pid_t              child   = fork_stranger((strangeness_t)_i, true, &talk);
+    ucxpool_t         *pool    = pair_pool("WIRE=map");
+    ucxpool_channel_t *channel = connect_over(pool, talk);
+    ucxpool_channel_attr_t attr;
+
+    ck_assert_int_eq(ucxpool_channel_wait(channel, TEN_SECONDS),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    attr = query(channel);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_msg(strncmp(attr.reason, "UCXPOOL_WIRE=map, but ", 22) == 0, "%s",
+                  attr.reason);
+    ck_assert_msg(strstr(attr.reason, said[_i]) != NULL, "%s", attr.reason);
+    ck_assert_int_eq(ucxpool_send_buffer(channel, "x", 1, TAG, NULL, NULL),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    ucxpool_destroy(pool);
+    check_ended_well(child);
+    close(talk);
+}
+END_TEST
+
+/* May this process make such a child? */
+static bool is_possible(strangeness_t strangeness)
+{
+    int   status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        _exit(become(strangeness) ? 0 : 77);
+    }
+    if ((waitpid(child, &status, 0) == child) && (status == 0)) {
+        return true;
+    }
+    printf("not tried: %s (needs the rights of root)\n", said[strangeness]);
+    return false;
+}
+
+static void add_tests(TCase *tcase, int i)
+{
+    tcase_add_loop_test(
+        tcase, a_stranger_is_served_over_ucx_and_the_reason_is_told, i, i + 1);
+    tcase_add_loop_test(
+        tcase, a_stranger_is_refused_in_words_where_map_is_demanded, i, i + 1);
+}
+
+int main(void)
+{
+    Suite   *suite       = suite_create("wire_stranger");
+    TCase   *tcase       = tcase_create("wire_stranger");
+    bool     is_complete = true;
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    for (int i = 0; i < NUM_STRANGENESSES; i++) {
+        if (is_possible((strangeness_t)i)) {
+            add_tests(tcase, i);
+        } else {
+            is_complete = false;
+        }
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    if (num_failed != 0) {
+        return EXIT_FAILURE;
+    }
+    return is_complete ? EXIT_SUCCESS : 77;
+}
