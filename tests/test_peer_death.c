@@ -1,4 +1,7 @@
 /* What is left when a peer ends, at any moment and in any way. */
+#include "slow.h"
+
+#include "base/clock.h"
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
@@ -15,6 +18,9 @@
 #define ALL_BITS UINT64_MAX
 #define LENGTH   (256u * 1024u)
 #define LANES    4
+
+/* How long requests may go on when the peer's process has ended. */
+#define SECOND UINT64_C(1000000000)
 
 static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k",
                                     "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k"};
@@ -145,6 +151,18 @@ static bool has_pending(const lane_t *lanes)
     return false;
 }
 
+/* Survivors end with an error, and soon. */
+static void await_end(two_t *two, const lane_t *lanes)
+{
+    uint64_t died = base_clock_now();
+    uint64_t most = SECOND * (slow_is() ? 20 : 1);
+
+    while (has_pending(lanes)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(base_clock_now() - died < most);
+    }
+}
+
 static void free_requests(lane_t *lanes)
 {
     for (int i = 0; i < LANES; i++) {
@@ -164,11 +182,8 @@ static void survive(two_t *two, way_t way)
         run_step(two, lanes);
     }
     end_peer(two, way);
+    await_end(two, lanes);
     until = pair_deadline();
-    while (has_pending(lanes)) {
-        ucxpool_wait(two->pool, 10000000);
-        two_check(!pair_is_late(until));
-    }
     free_requests(lanes);
     two_check(ucxpool_send_buffer(two->channel, "x", 1, TAG, NULL, NULL) !=
               UCXPOOL_OK);
