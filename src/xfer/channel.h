@@ -12,6 +12,9 @@
 
 #define XFER_REASON_SIZE 160u
 
+/* Between two HELLOs of a channel whose peer has not answered. */
+#define XFER_HELLO_NS UINT64_C(1000000000)
+
 struct xfer_wire;
 struct xfer_greet;
 
@@ -82,6 +85,7 @@ struct ucxpool_channel {
     base_list_t        greet_link;
 
     unsigned    handshake;     /* xfer_handshake_t                           */
+    uint64_t    next_hello;    /* when it is said again                      */
     xfer_peer_t peer;
     xfer_ring_t ring;
 

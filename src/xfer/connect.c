@@ -168,7 +168,7 @@ static ucxpool_status_t meet(ucxpool_channel_t *channel, uint64_t pair,
     status = create_ep(channel, worker_address);
     if (status == UCXPOOL_OK) {
         other->num_pairs += channel->at_door ? 0 : 1;
-        xfer_hello_start(channel, false);
+        xfer_hello_start(channel);
     }
     return status;
 }
@@ -192,7 +192,7 @@ ucxpool_status_t xfer_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
 {
     channel->ep     = ep;
     channel->own_ep = false;
-    xfer_hello_start(channel, true);
+    xfer_hello_start(channel);
     return UCXPOOL_OK;
 }
 

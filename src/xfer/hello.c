@@ -1,8 +1,10 @@
 #include "xfer/hello.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/control.h"
+#include "xfer/pairing.h"
 #include "xfer/request.h"
 #include "xfer/watch.h"
 #include "xfer/wire.h"
@@ -11,15 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* HELLOs that may wait for their channel to be created here. */
-#define EARLY_MAX 256u
-
-typedef struct early {
-    base_list_t      link;
-    ucp_ep_h         reply_ep;
-    proto_hello_t    hello;
-    mem_share_file_t files[];
-} early_t;
+/* Warnings about strangers go to the log once in this time. */
+#define WARN_NS UINT64_C(1000000000)
 
 static bool offers_map(const ucxpool_channel_t *channel)
 {
@@ -50,15 +45,19 @@ static ucxpool_status_t fill_files(ucxpool_channel_t *channel,
 }
 
 static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
-                       bool by_ep, uint32_t num_files)
+                       uint32_t num_files)
 {
-    ucxpool_t *pool = channel->pool;
+    ucxpool_t *pool  = channel->pool;
+    bool       by_ep = !channel->own_ep;
 
     hello->head.channel = 0;
     hello->head.key     = 0;
     memcpy(hello->to_id, channel->peer.id, sizeof(hello->to_id));
     memcpy(hello->to_key, channel->peer.key, sizeof(hello->to_key));
     memcpy(hello->from_id, pool->id, sizeof(hello->from_id));
+    if (!by_ep) {
+        memcpy(hello->from_key, pool->key, sizeof(hello->from_key));
+    }
     hello->pair         = channel->pair;
     hello->channel_key  = channel->key;
     hello->channel      = channel->number;
@@ -73,7 +72,7 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     mem_share_host_fill(&hello->host);
 }
 
-static void send_hello(ucxpool_channel_t *channel, bool by_ep)
+static void send_hello(ucxpool_channel_t *channel)
 {
     uint32_t num_files = 0;
     void    *files;
@@ -88,7 +87,7 @@ static void send_hello(ucxpool_channel_t *channel, bool by_ep)
     if (fixed == NULL) {
         return;
     }
-    fill_hello(channel, &fixed->hello, by_ep, num_files);
+    fill_hello(channel, &fixed->hello, num_files);
     if (num_files != 0) {
         fill_files(channel, files);
     }
@@ -255,74 +254,86 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     try_open(channel);
 }
 
-void xfer_hello_start(ucxpool_channel_t *channel, bool by_ep)
+/* Say it, and again after a while: the peer may have had no room for it. */
+static void say_hello(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
-    early_t   *early;
-    early_t   *next;
 
-    send_hello(channel, by_ep);
-    base_list_for_each_safe(early, next, &pool->hellos, early_t, link) {
-        bool fits = by_ep ? (early->reply_ep == channel->ep)
-                          : (memcmp(early->hello.from_id, channel->peer.id,
-                                    XFER_ID_SIZE) == 0) &&
-                                (early->hello.pair == channel->pair);
-
-        if (fits) {
-            base_list_del(&early->link);
-            pool->num_hellos--;
-            meet(channel, &early->hello, early->files);
-            free(early);
-            return;
-        }
+    channel->next_hello = base_clock_deadline(XFER_HELLO_NS);
+    pool->next_hello    = base_min(pool->next_hello, channel->next_hello);
+    /* What UCX still holds is as good as another. */
+    if (channel->num_controls == 0) {
+        send_hello(channel);
     }
 }
 
-static ucxpool_channel_t *find_channel(ucxpool_t           *pool,
-                                       const proto_hello_t *hello,
-                                       ucp_ep_h             reply_ep)
+void xfer_hello_start(ucxpool_channel_t *channel)
 {
-    ucxpool_channel_t *channel;
+    xfer_early_t *early;
 
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (!(channel->handshake & XFER_HELLO_SENT) ||
-            (channel->handshake & XFER_HELLO_RECEIVED) || channel->closing) {
+    say_hello(channel);
+    early = xfer_pairing_take(channel);
+    if (early != NULL) {
+        meet(channel, &early->hello, early->files);
+        free(early);
+    }
+}
+
+/* READY answers a HELLO. */
+static bool is_unanswered(const ucxpool_channel_t *channel)
+{
+    return (channel->state == UCXPOOL_CHANNEL_CONNECTING) &&
+           (channel->handshake & XFER_HELLO_SENT) &&
+           !(channel->handshake & XFER_READY_RECEIVED);
+}
+
+unsigned xfer_hello_progress(ucxpool_t *pool)
+{
+    unsigned           count = 0;
+    uint64_t           now;
+    ucxpool_channel_t *channel;
+    ucxpool_channel_t *next;
+
+    if (pool->next_hello == BASE_CLOCK_FOREVER) {
+        return 0;
+    }
+    now = base_clock_now();
+    if (now < pool->next_hello) {
+        return 0;
+    }
+    pool->next_hello = xfer_pairing_expire(pool, now);
+    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
+                            link) {
+        if (!is_unanswered(channel)) {
             continue;
         }
-        if (hello->flags & PROTO_HELLO_BY_EP) {
-            if (channel->ep == reply_ep) {
-                return channel;
-            }
-        } else if ((memcmp(hello->from_id, channel->peer.id, XFER_ID_SIZE) ==
-                    0) &&
-                   (hello->pair == channel->pair)) {
-            return channel;
+        if (channel->next_hello <= now) {
+            say_hello(channel);
+            count++;
+        } else {
+            pool->next_hello = base_min(pool->next_hello, channel->next_hello);
         }
     }
-    return NULL;
+    return count;
 }
 
-/* Its channel has not been created here yet. */
-static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
-                 ucp_ep_h reply_ep)
+/* Does the sender know what it must know to speak to this pool? */
+static bool may_speak(const ucxpool_t *pool, const proto_hello_t *hello)
 {
-    size_t   size = hello->num_files * sizeof(mem_share_file_t);
-    early_t *early;
+    return (hello->flags & PROTO_HELLO_BY_EP) ||
+           ((memcmp(hello->to_id, pool->id, XFER_ID_SIZE) == 0) &&
+            (memcmp(hello->to_key, pool->key, XFER_ID_SIZE) == 0));
+}
 
-    if (pool->num_hellos == EARLY_MAX) {
-        pool->stats.handshakes_refused++;
-        return;
+static void refuse(ucxpool_t *pool)
+{
+    uint64_t now = base_clock_now();
+
+    pool->stats.handshakes_refused++;
+    if (now >= pool->next_warning) {
+        pool->next_warning = now + WARN_NS;
+        base_warn("a HELLO was refused: it does not know this pool's address");
     }
-    early = malloc(sizeof(*early) + size);
-    if (early == NULL) {
-        pool->stats.handshakes_refused++;
-        return;
-    }
-    early->hello    = *hello;
-    early->reply_ep = reply_ep;
-    memcpy(early->files, files, size);
-    base_list_add_tail(&pool->hellos, &early->link);
-    pool->num_hellos++;
 }
 
 void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
@@ -331,16 +342,13 @@ void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
     mem_share_file_t   copies[PROTO_FILES_MAX];
     ucxpool_channel_t *channel;
 
-    if (!(hello->flags & PROTO_HELLO_BY_EP) &&
-        ((memcmp(hello->to_id, pool->id, XFER_ID_SIZE) != 0) ||
-         (memcmp(hello->to_key, pool->key, XFER_ID_SIZE) != 0))) {
-        pool->stats.handshakes_refused++;
-        base_warn("a HELLO was refused: it does not know this pool's address");
+    if (!may_speak(pool, hello)) {
+        refuse(pool);
         return;
     }
-    channel = find_channel(pool, hello, reply_ep);
+    channel = xfer_pairing_find(pool, hello, reply_ep);
     if (channel == NULL) {
-        keep(pool, hello, files, reply_ep);
+        xfer_pairing_keep(pool, hello, files, reply_ep);
         return;
     }
     memcpy(copies, files, hello->num_files * sizeof(copies[0]));
@@ -364,16 +372,4 @@ void xfer_hello_go(ucxpool_channel_t *channel)
 {
     channel->handshake |= XFER_GO_RECEIVED;
     try_open(channel);
-}
-
-void xfer_hello_destroy_all(ucxpool_t *pool)
-{
-    early_t *early;
-
-    while (!base_list_is_empty(&pool->hellos)) {
-        early = base_list_head(&pool->hellos, early_t, link);
-        base_list_del(&early->link);
-        free(early);
-    }
-    pool->num_hellos = 0;
 }

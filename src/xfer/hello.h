@@ -6,7 +6,9 @@
  *   GO      your READY has come: you may send
  *
  * A side is open when it has the other's HELLO, READY and GO. The wire is `map`
- * when both can read the other's memory, otherwise `ucx`.
+ * when both can read the other's memory, otherwise `ucx`. HELLO is said again
+ * until READY answers it, because who gets one for a channel that he has not
+ * made yet may have no room to keep it.
  */
 #ifndef XFER_HELLO_H
 #define XFER_HELLO_H
@@ -14,14 +16,16 @@
 #include "xfer/channel.h"
 
 /* The endpoint stands: begin. A HELLO that came before is taken up. */
-void xfer_hello_start(ucxpool_channel_t *channel, bool by_ep);
+void xfer_hello_start(ucxpool_channel_t *channel);
+
+/* Say HELLO again where nobody has answered, and forget those that came too
+ * early and were not said again. */
+unsigned xfer_hello_progress(ucxpool_t *pool);
 
 void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
                          const void *files, ucp_ep_h reply_ep);
 void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
                       const void *text, size_t text_size);
 void xfer_hello_go(ucxpool_channel_t *channel);
-
-void xfer_hello_destroy_all(ucxpool_t *pool);
 
 #endif

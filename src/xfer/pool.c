@@ -5,8 +5,8 @@
 #include "mem/ucx_status.h"
 #include "xfer/connect.h"
 #include "xfer/control.h"
-#include "xfer/hello.h"
 #include "xfer/inbox.h"
+#include "xfer/pairing.h"
 #include "xfer/progress.h"
 #include "xfer/wire.h"
 
@@ -177,6 +177,7 @@ static void init_lists(ucxpool_t *pool)
         base_list_init(lists[i]);
     }
     pool->next_deadline = BASE_CLOCK_FOREVER;
+    pool->next_hello    = BASE_CLOCK_FOREVER;
     pool->timer_moment  = BASE_CLOCK_FOREVER;
 }
 
@@ -352,7 +353,7 @@ void xfer_pool_shutdown(ucxpool_t *pool)
 void xfer_pool_cleanup(ucxpool_t *pool)
 {
     xfer_listener_destroy_all(pool);
-    xfer_hello_destroy_all(pool);
+    xfer_pairing_destroy_all(pool);
     xfer_channel_destroy_all(pool);
     xfer_request_destroy_all(pool);
     xfer_wire_ucx_destroy_all(pool);

@@ -73,6 +73,8 @@ struct ucxpool {
     uint32_t            num_mapped; /* open channels on the `map` wire       */
     base_list_t         hellos;     /* of channels not created here yet      */
     uint32_t            num_hellos;
+    uint64_t            next_hello;    /* when HELLOs want looking after     */
+    uint64_t            next_warning;  /* about one of a stranger            */
     base_list_t         acquaintances; /* pools we have had channels to      */
     base_list_t         listeners;
     base_list_t         greetings; /* channels still at the door             */

@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "xfer/connect.h"
+#include "xfer/hello.h"
 #include "xfer/inbox.h"
 #include "xfer/progress.h"
 #include "xfer/recv.h"
@@ -151,6 +152,7 @@ unsigned xfer_progress(ucxpool_t *pool)
     count += xfer_send_wake_waiters(pool);
     count += progress_runnable(pool);
     count += progress_deadlines(pool);
+    count += xfer_hello_progress(pool);
     count += progress_channels(pool);
     return count;
 }

@@ -68,6 +68,7 @@ typedef struct proto_hello {
     uint8_t          to_id[16];   /* the pool that is meant                  */
     uint8_t          to_key[16];  /* shows that the sender has its address   */
     uint8_t          from_id[16]; /* the sender's pool                       */
+    uint8_t          from_key[16]; /* of its address: not everybody knows it */
     uint64_t         pair;        /* which channel between the two pools     */
     uint64_t         channel_key; /* to be used in messages to the sender    */
     uint32_t         channel;     /* likewise                                */

@@ -162,8 +162,9 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 /* When something is to be done though nothing happens. */
 static uint64_t next_moment(ucxpool_t *pool)
 {
-    uint64_t           moment = base_min(pool->next_deadline,
-                                         xfer_connect_deadline(pool));
+    uint64_t           moment = base_min(
+        base_min(pool->next_deadline, pool->next_hello),
+        xfer_connect_deadline(pool));
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {

@@ -1,0 +1,413 @@
+/*
+ * The handshake beside strangers: those who can reach UCX's ports, those who
+ * have the address of one pool only, and those who come too early.
+ */
+#include "base/clock.h"
+#include "pair.h"
+#include "xfer/channel.h"
+#include "xfer/connect.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define SECOND   UINT64_C(1000000000)
+
+/* As in the protocol's page. */
+#define EARLY_MAX 256u
+
+/* --- a clock that the test moves on --------------------------------------- */
+
+static uint64_t ahead;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+    int result = __real_clock_gettime(clock, time);
+
+    time->tv_sec += (time_t)(ahead / SECOND);
+    return result;
+}
+
+/* --- somebody who speaks UCX, and is no pool ------------------------------ */
+
+typedef struct stranger {
+    ucp_context_h context;
+    ucp_worker_h  worker;
+    ucp_ep_h      ep;
+} stranger_t;
+
+static xfer_blob_t *address_of(ucxpool_t *pool)
+{
+    void  *address;
+    size_t length;
+
+    ck_assert_int_eq(ucxpool_address_get(pool, &address, &length), UCXPOOL_OK);
+    return address;
+}
+
+static ucp_ep_h endpoint_to(ucp_worker_h worker, ucxpool_t *victim)
+{
+    xfer_blob_t    *address = address_of(victim);
+    ucp_ep_params_t params  = {
+         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+         .address  = (const ucp_address_t *)address->worker,
+         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+    };
+    ucp_ep_h ep;
+
+    ck_assert_int_eq(ucp_ep_create(worker, &params, &ep), UCS_OK);
+    ucxpool_address_release(address);
+    return ep;
+}
+
+static void stranger_init(stranger_t *stranger, ucxpool_t *victim)
+{
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = UCP_FEATURE_AM,
+    };
+    ucp_worker_params_t worker_params = {
+        .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE,
+    };
+
+    ck_assert_int_eq(ucp_init(&params, NULL, &stranger->context), UCS_OK);
+    ck_assert_int_eq(
+        ucp_worker_create(stranger->context, &worker_params, &stranger->worker),
+        UCS_OK);
+    stranger->ep = endpoint_to(stranger->worker, victim);
+}
+
+static void stranger_cleanup(stranger_t *stranger, ucxpool_t *victim)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = UCP_EP_CLOSE_FLAG_FORCE,
+    };
+    void *request = ucp_ep_close_nbx(stranger->ep, &param);
+
+    while (UCS_PTR_IS_PTR(request) &&
+           (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+        ucp_worker_progress(stranger->worker);
+        ucxpool_progress(victim);
+    }
+    if (UCS_PTR_IS_PTR(request)) {
+        ucp_request_free(request);
+    }
+    ucp_worker_destroy(stranger->worker);
+    ucp_cleanup(stranger->context);
+}
+
+/* Send a message, and let the victim read it. */
+static void say(stranger_t *stranger, ucxpool_t *victim, const void *fixed,
+                size_t size)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
+    };
+    uint64_t until = pair_deadline();
+    unsigned idle  = 0;
+    void *request  = ucp_am_send_nbx(stranger->ep, victim->config.am_id, fixed,
+                                     size, NULL, 0, &param);
+
+    while (UCS_PTR_IS_PTR(request) &&
+           (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+        ucp_worker_progress(stranger->worker);
+        ucxpool_progress(victim);
+        ck_assert(!pair_is_late(until));
+    }
+    ck_assert(!UCS_PTR_IS_ERR(request));
+    if (UCS_PTR_IS_PTR(request)) {
+        ucp_request_free(request);
+    }
+    while (idle < 3) {
+        ucp_worker_progress(stranger->worker);
+        idle = (ucxpool_progress(victim) == 0) ? idle + 1 : 0;
+    }
+}
+
+/* What a HELLO must have to be listened to: the victim's address. */
+static proto_hello_t hello_to(const ucxpool_t *victim)
+{
+    proto_hello_t hello = {
+        .head        = {.type = PROTO_HELLO, .version = PROTO_VERSION},
+        .channel_key = (uint64_t)rand(),
+        .credits     = 1,
+    };
+
+    memcpy(hello.to_id, victim->id, sizeof(hello.to_id));
+    memcpy(hello.to_key, victim->key, sizeof(hello.to_key));
+    memset(hello.from_id, 0x55, sizeof(hello.from_id));
+    return hello;
+}
+
+static void flood(stranger_t *stranger, ucxpool_t *victim)
+{
+    for (unsigned i = 0; i < EARLY_MAX + 50; i++) {
+        proto_hello_t hello = hello_to(victim);
+
+        /* Half of them with the address, half of them without it. */
+        hello.flags       = (i % 2 == 0) ? 0 : PROTO_HELLO_BY_EP;
+        hello.channel_key = i;
+        hello.pair        = i;
+        say(stranger, victim, &hello, sizeof(hello));
+        ck_assert_uint_le(victim->num_hellos, EARLY_MAX);
+    }
+}
+
+/* --- the honest ones ------------------------------------------------------ */
+
+static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+static bool is_open(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state == UCXPOOL_CHANNEL_OPEN;
+}
+
+static void check_exchange(pair_t *pair)
+{
+    char               target = 0;
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, &target, 1, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, "c", 1, TAG, NULL, NULL),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(target, 'c');
+    pair_check_blocks(pair);
+}
+
+static void finish(pair_t *pair)
+{
+    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+    check_exchange(pair);
+}
+
+static pair_t two_pools(void)
+{
+    return (pair_t){pair_pool("LOG_LEVEL=none"), pair_pool("LOG_LEVEL=none"),
+                    NULL, NULL};
+}
+
+START_TEST(a_flood_of_early_hellos_keeps_nobody_out)
+{
+    pair_t     pair = two_pools();
+    stranger_t stranger;
+
+    stranger_init(&stranger, pair.a);
+    pair.to_a = connect_to(pair.b, pair.a);
+    pair_until(&pair, pair.a->num_hellos == 1);
+    flood(&stranger, pair.a);
+    ck_assert_uint_eq(pair.a->num_hellos, EARLY_MAX);
+    pair.to_b = connect_to(pair.a, pair.b);
+    ck_assert(!is_open(pair.to_b));
+    /* What was crowded out is said again. */
+    ahead += SECOND;
+    finish(&pair);
+    stranger_cleanup(&stranger, pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
+{
+    pair_t     pair = two_pools();
+    stranger_t stranger;
+
+    stranger_init(&stranger, pair.a);
+    flood(&stranger, pair.a);
+    pair.to_a = connect_to(pair.b, pair.a);
+    for (int i = 0; i < 12; i++) {
+        ahead += SECOND;
+        for (int j = 0; j < 300; j++) {
+            pair_progress(&pair);
+        }
+    }
+    pair_until(&pair, pair.a->num_hellos == 1);
+    /* It is as good as on the first day. */
+    pair.to_b = connect_to(pair.a, pair.b);
+    ck_assert_uint_eq(pair.a->num_hellos, 0);
+    finish(&pair);
+    stranger_cleanup(&stranger, pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
+{
+    pair_t        pair = two_pools();
+    stranger_t    stranger;
+    proto_hello_t hello;
+
+    stranger_init(&stranger, pair.a);
+    hello = hello_to(pair.a);
+    memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
+    /* Too early, and in time. */
+    say(&stranger, pair.a, &hello, sizeof(hello));
+    pair.to_b = connect_to(pair.a, pair.b);
+    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    hello.channel_key++;
+    say(&stranger, pair.a, &hello, sizeof(hello));
+    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    pair.to_a = connect_to(pair.b, pair.a);
+    finish(&pair);
+    stranger_cleanup(&stranger, pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_is_not_opened_from_another_endpoint)
+{
+    ucxpool_channel_params_t over = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_EP,
+    };
+    pair_t             pair = two_pools();
+    stranger_t         stranger;
+    ucxpool_channel_t *by_ep;
+    proto_hello_t      hello;
+
+    stranger_init(&stranger, pair.a);
+    /* One of a's channels is over an endpoint, the other over an address. */
+    over.ep   = endpoint_to(pair.a->worker, pair.b);
+    pair.to_b = connect_to(pair.a, pair.b);
+    ck_assert_int_eq(ucxpool_channel_create(pair.a, &over, &by_ep), UCXPOOL_OK);
+    hello       = hello_to(pair.a);
+    hello.flags = PROTO_HELLO_BY_EP;
+    say(&stranger, pair.a, &hello, sizeof(hello));
+    hello = hello_to(pair.a);
+    memset(hello.from_id, 0, sizeof(hello.from_id));
+    say(&stranger, pair.a, &hello, sizeof(hello));
+    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(by_ep->handshake & XFER_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.a->num_hellos, 2);
+    ucxpool_channel_close(by_ep);
+    pair.to_a = connect_to(pair.b, pair.a);
+    finish(&pair);
+    stranger_cleanup(&stranger, pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_hello_that_has_met_its_channel_is_ignored)
+{
+    pair_t        pair;
+    stranger_t    stranger;
+    proto_hello_t hello;
+
+    pair_init(&pair, NULL, NULL);
+    stranger_init(&stranger, pair.a);
+    hello = hello_to(pair.a);
+    memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
+    memcpy(hello.from_key, pair.b->key, sizeof(hello.from_key));
+    hello.channel     = pair.to_a->number;
+    hello.channel_key = pair.to_a->key;
+    say(&stranger, pair.a, &hello, sizeof(hello));
+    ck_assert_uint_eq(pair.a->num_hellos, 0);
+    finish(&pair);
+    stranger_cleanup(&stranger, pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_does_not_know_a_channels_key_cannot_speak_on_it)
+{
+    static const proto_type_t types[] = {
+        PROTO_READY,  PROTO_GO,  PROTO_CANCEL,
+        PROTO_CREDIT, PROTO_BYE, PROTO_KNOCK,
+    };
+    pair_t        pair;
+    stranger_t    stranger;
+    proto_fixed_t fixed;
+
+    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    stranger_init(&stranger, pair.a);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        memset(&fixed, 0, sizeof(fixed));
+        fixed.head = (proto_head_t){
+            .type    = (uint8_t)types[i],
+            .version = PROTO_VERSION,
+            .credits = 100,
+            .channel = pair.to_b->number,
+            .key     = pair.to_b->key ^ (UINT64_C(1) << (i * 10)),
+        };
+        say(&stranger, pair.a, &fixed, proto_fixed_size(types[i]));
+        ck_assert(is_open(pair.to_b));
+    }
+    check_exchange(&pair);
+    stranger_cleanup(&stranger, pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(an_open_channel_has_nothing_more_to_say)
+{
+    pair_t pair = two_pools();
+
+    pair.to_a = connect_to(pair.b, pair.a);
+    ck_assert_uint_le(pair.b->next_hello, base_clock_now() + SECOND);
+    pair_until(&pair, pair.a->num_hellos == 1);
+    xfer_lock(pair.a);
+    ck_assert_uint_ne(pair.a->next_hello, BASE_CLOCK_FOREVER);
+    xfer_unlock(pair.a);
+    pair.to_b = connect_to(pair.a, pair.b);
+    finish(&pair);
+    ahead += SECOND;
+    pair_progress(&pair);
+    /* There is nothing more to be said. */
+    ck_assert_uint_eq(pair.a->next_hello, BASE_CLOCK_FOREVER);
+    ck_assert_uint_eq(pair.b->next_hello, BASE_CLOCK_FOREVER);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("hello");
+    TCase   *tcase = tcase_create("hello");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_flood_of_early_hellos_keeps_nobody_out);
+    tcase_add_test(tcase,
+                   early_hellos_are_forgotten_unless_they_are_said_again);
+    tcase_add_test(tcase, who_has_no_address_of_a_pool_cannot_pose_as_it);
+    tcase_add_test(tcase, a_channel_is_not_opened_from_another_endpoint);
+    tcase_add_test(tcase, a_hello_that_has_met_its_channel_is_ignored);
+    tcase_add_test(tcase, who_does_not_know_a_channels_key_cannot_speak_on_it);
+    tcase_add_test(tcase, an_open_channel_has_nothing_more_to_say);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
