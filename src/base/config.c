@@ -90,6 +90,13 @@ static void set_defaults(ucxpool_config_t *config)
     }
 }
 
+/* Variables that are the process's, not a pool's: no keys. */
+static bool is_of_process(const char *name)
+{
+    /* mem/cuda_driver.h */
+    return strcmp(name, "CUDA_DRIVER") == 0;
+}
+
 /* A variable that names no key is most likely a misspelt one: to ignore it
  * would be to ignore a wish. */
 static ucxpool_status_t check_environment_names(void)
@@ -110,7 +117,7 @@ static ucxpool_status_t check_environment_names(void)
         }
         memcpy(name, text, length);
         name[length] = '\0';
-        if (base_key_find(name) == NULL) {
+        if ((base_key_find(name) == NULL) && !is_of_process(name)) {
             return refuse_key(name, SOURCE_ENVIRONMENT);
         }
     }

@@ -1,0 +1,171 @@
+/*
+ * The CUDA driver as one table of functions, filled by dlopen(): one binary
+ * serves machines with and without a GPU, and tests put a stand-in there.
+ *
+ * Nothing is loaded and no call is made before somebody asks for the table, so
+ * that a process may fork before it makes its first pool on a GPU.
+ */
+#ifndef MEM_CUDA_DRIVER_H
+#define MEM_CUDA_DRIVER_H
+
+#include <ucxpool/status.h>
+
+#include "mem/cuda_api.h"
+
+#include <stdbool.h>
+
+/* Names another library to load; a program that runs with the rights of
+ * somebody else (set-user-ID) ignores it. */
+#define MEM_CUDA_DRIVER_VARIABLE "UCXPOOL_CUDA_DRIVER"
+
+/*
+ * Every function: its name, the symbol of the version meant here (for drivers
+ * that cannot be asked by name), whether it must be there, and its parameters.
+ * A function that is missing is NULL in the table; see mem_cuda_driver_t.
+ */
+/* clang-format off */
+#define MEM_CUDA_CALLS(_call) \
+    _call(cuInit, "cuInit", true, (unsigned flags)) \
+    _call(cuDriverGetVersion, "cuDriverGetVersion", true, (int *version)) \
+    _call(cuGetErrorName, "cuGetErrorName", true, \
+          (CUresult error, const char **text)) \
+    _call(cuGetErrorString, "cuGetErrorString", true, \
+          (CUresult error, const char **text)) \
+    \
+    _call(cuDeviceGetCount, "cuDeviceGetCount", true, (int *count)) \
+    _call(cuDeviceGet, "cuDeviceGet", true, (CUdevice *device, int ordinal)) \
+    _call(cuDeviceGetName, "cuDeviceGetName", true, \
+          (char *name, int size, CUdevice device)) \
+    _call(cuDeviceGetUuid, "cuDeviceGetUuid_v2", true, \
+          (CUuuid *uuid, CUdevice device)) \
+    _call(cuDeviceTotalMem, "cuDeviceTotalMem_v2", true, \
+          (size_t *size, CUdevice device)) \
+    _call(cuDeviceGetAttribute, "cuDeviceGetAttribute", true, \
+          (int *value, CUdevice_attribute attribute, CUdevice device)) \
+    _call(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", true, \
+          (char *text, int size, CUdevice device)) \
+    _call(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", true, \
+          (int *can_access, CUdevice device, CUdevice peer)) \
+    \
+    _call(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", true, \
+          (CUcontext *context, CUdevice device)) \
+    _call(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", true, \
+          (CUdevice device)) \
+    _call(cuCtxPushCurrent, "cuCtxPushCurrent_v2", true, (CUcontext context)) \
+    _call(cuCtxPopCurrent, "cuCtxPopCurrent_v2", true, (CUcontext *context)) \
+    _call(cuCtxGetCurrent, "cuCtxGetCurrent", true, (CUcontext *context)) \
+    _call(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", true, \
+          (CUcontext peer, unsigned flags)) \
+    \
+    _call(cuMemAlloc, "cuMemAlloc_v2", true, \
+          (CUdeviceptr *address, size_t size)) \
+    _call(cuMemFree, "cuMemFree_v2", true, (CUdeviceptr address)) \
+    _call(cuMemGetInfo, "cuMemGetInfo_v2", true, \
+          (size_t *free_size, size_t *total_size)) \
+    _call(cuMemGetAddressRange, "cuMemGetAddressRange_v2", true, \
+          (CUdeviceptr *base, size_t *size, CUdeviceptr address)) \
+    _call(cuMemHostAlloc, "cuMemHostAlloc", true, \
+          (void **address, size_t size, unsigned flags)) \
+    _call(cuMemFreeHost, "cuMemFreeHost", true, (void *address)) \
+    _call(cuMemHostRegister, "cuMemHostRegister_v2", true, \
+          (void *address, size_t size, unsigned flags)) \
+    _call(cuMemHostUnregister, "cuMemHostUnregister", true, (void *address)) \
+    _call(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", true, \
+          (CUdeviceptr *address, void *host, unsigned flags)) \
+    _call(cuMemcpyAsync, "cuMemcpyAsync", true, \
+          (CUdeviceptr target, CUdeviceptr source, size_t size, \
+           CUstream stream)) \
+    _call(cuPointerGetAttributes, "cuPointerGetAttributes", true, \
+          (unsigned num, CUpointer_attribute *attributes, void **values, \
+           CUdeviceptr address)) \
+    _call(cuIpcGetMemHandle, "cuIpcGetMemHandle", true, \
+          (CUipcMemHandle *handle, CUdeviceptr address)) \
+    _call(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", true, \
+          (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)) \
+    _call(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", true, \
+          (CUdeviceptr address)) \
+    \
+    _call(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", \
+          false, \
+          (size_t *granularity, const CUmemAllocationProp *prop, \
+           CUmemAllocationGranularity_flags option)) \
+    _call(cuMemAddressReserve, "cuMemAddressReserve", false, \
+          (CUdeviceptr *address, size_t size, size_t alignment, \
+           CUdeviceptr wish, unsigned long long flags)) \
+    _call(cuMemAddressFree, "cuMemAddressFree", false, \
+          (CUdeviceptr address, size_t size)) \
+    _call(cuMemCreate, "cuMemCreate", false, \
+          (CUmemGenericAllocationHandle *handle, size_t size, \
+           const CUmemAllocationProp *prop, unsigned long long flags)) \
+    _call(cuMemRelease, "cuMemRelease", false, \
+          (CUmemGenericAllocationHandle handle)) \
+    _call(cuMemMap, "cuMemMap", false, \
+          (CUdeviceptr address, size_t size, size_t offset, \
+           CUmemGenericAllocationHandle handle, unsigned long long flags)) \
+    _call(cuMemUnmap, "cuMemUnmap", false, (CUdeviceptr address, size_t size)) \
+    _call(cuMemSetAccess, "cuMemSetAccess", false, \
+          (CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, \
+           size_t num)) \
+    _call(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", false, \
+          (void *shareable, CUmemGenericAllocationHandle handle, \
+           CUmemAllocationHandleType type, unsigned long long flags)) \
+    _call(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", \
+          false, \
+          (CUmemGenericAllocationHandle *handle, void *shareable, \
+           CUmemAllocationHandleType type)) \
+    \
+    _call(cuStreamCreate, "cuStreamCreate", true, \
+          (CUstream *stream, unsigned flags)) \
+    _call(cuStreamDestroy, "cuStreamDestroy_v2", true, (CUstream stream)) \
+    _call(cuStreamSynchronize, "cuStreamSynchronize", true, \
+          (CUstream stream)) \
+    _call(cuStreamQuery, "cuStreamQuery", true, (CUstream stream)) \
+    _call(cuStreamGetCtx, "cuStreamGetCtx", true, \
+          (CUstream stream, CUcontext *context)) \
+    _call(cuStreamWaitEvent, "cuStreamWaitEvent", true, \
+          (CUstream stream, CUevent event, unsigned flags)) \
+    _call(cuStreamWriteValue32, "cuStreamWriteValue32_v2", false, \
+          (CUstream stream, CUdeviceptr address, cuuint32_t value, \
+           unsigned flags)) \
+    _call(cuStreamWaitValue32, "cuStreamWaitValue32_v2", false, \
+          (CUstream stream, CUdeviceptr address, cuuint32_t value, \
+           unsigned flags)) \
+    _call(cuEventCreate, "cuEventCreate", true, \
+          (CUevent *event, unsigned flags)) \
+    _call(cuEventDestroy, "cuEventDestroy_v2", true, (CUevent event)) \
+    _call(cuEventRecord, "cuEventRecord", true, \
+          (CUevent event, CUstream stream)) \
+    \
+    _call(cuModuleLoadData, "cuModuleLoadData", true, \
+          (CUmodule *module, const void *image)) \
+    _call(cuModuleUnload, "cuModuleUnload", true, (CUmodule module)) \
+    _call(cuModuleGetFunction, "cuModuleGetFunction", true, \
+          (CUfunction *function, CUmodule module, const char *name)) \
+    _call(cuLaunchKernel, "cuLaunchKernel", true, \
+          (CUfunction function, unsigned grid_x, unsigned grid_y, \
+           unsigned grid_z, unsigned block_x, unsigned block_y, \
+           unsigned block_z, unsigned shared_size, CUstream stream, \
+           void **params, void **extra))
+/* clang-format on */
+
+#define MEM_CUDA_MEMBER(_name, _symbol, _is_needed, _params) \
+    CUresult(*_name) _params;
+
+typedef struct mem_cuda_driver {
+    MEM_CUDA_CALLS(MEM_CUDA_MEMBER)
+    int  version;     /* of CUDA that the driver serves: 12040 is 12.4       */
+    bool has_vmm;     /* all functions of virtual memory are there           */
+    bool has_mem_ops; /* cuStreamWriteValue32 and cuStreamWaitValue32 are    */
+} mem_cuda_driver_t;
+
+/*
+ * The driver, loaded and initialized by the first call in the process. It stays
+ * loaded for ever. After an error the next call tries again.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  no driver, one that is too old, no device, or this
+ *                          process was forked from one that had used CUDA
+ * UCXPOOL_ERR_IO           the driver failed otherwise
+ */
+ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p);
+
+#endif
