@@ -1,0 +1,50 @@
+/*
+ * The CUDA driver of a test: the stand-in, or with TEST_CUDA=real the one of
+ * this machine. For checked fixtures: the driver does not survive a fork.
+ */
+#ifndef TESTS_CUDA_FIXTURE_H
+#define TESTS_CUDA_FIXTURE_H
+
+#include "mem/cuda_driver.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The functions of cuda_stand_in/stand_in.h, in the library that is loaded;
+ * none of them may be called on the real driver. */
+typedef struct cuda_stand_in {
+    void (*configure)(const char *text);
+    unsigned (*count)(const char *name);
+    void (*fail_call)(const char *name, unsigned n, int result);
+    int (*has_failed)(void);
+    unsigned (*step)(unsigned num);
+    unsigned (*live)(void);
+    void *(*bytes)(unsigned long long address, size_t size);
+} cuda_stand_in_t;
+
+extern cuda_stand_in_t stand_in;
+
+/* Libraries: the stand-in, and one as old drivers are, which has no virtual
+ * memory and cannot be asked for functions. */
+#define CUDA_STAND_IN_PATH     STAND_IN_DIR "/libstand_in.so"
+#define CUDA_OLD_STAND_IN_PATH STAND_IN_DIR "/libold_stand_in.so"
+
+bool cuda_is_real(void);
+
+/* Is there a driver for these tests? If not, the program's exit status is 77.
+ * Tried in a child. */
+bool cuda_is_there(void);
+
+/* Use the stand-in, so configured; on the real driver nothing happens. */
+void cuda_start(const char *configuration);
+
+/* Devices that the driver has. */
+int cuda_num_devices(void);
+
+/* Bytes between host memory and what the driver can reach, at once. */
+void cuda_write(CUcontext context, const void *target, const void *source,
+                size_t size);
+void cuda_read(CUcontext context, void *target, const void *source,
+               size_t size);
+
+#endif

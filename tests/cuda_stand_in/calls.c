@@ -1,0 +1,314 @@
+/* Counting calls, making them fail, and the configuration. */
+#include <config.h>
+
+#include "state.h"
+#include "stand_in.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VISIBLE __attribute__((visibility("default")))
+
+config_t config;
+unsigned num_live;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool            is_configured;
+static pid_t           init_pid; /* 0: cuInit has not been called */
+
+static struct {
+    char     names[MAX_NAMES][48];
+    unsigned counts[MAX_NAMES];
+    unsigned num_names;
+    unsigned total;
+    unsigned num_making; /* that make something */
+
+    char     fail_name[48]; /* "": any */
+    unsigned fail_at;       /* 0: none */
+    CUresult fail_result;
+    bool     has_failed;
+} calls;
+
+static void reset_counts(void)
+{
+    memset(&calls, 0, sizeof(calls));
+}
+
+static size_t parse_size(const char *text)
+{
+    char  *end;
+    size_t size = strtoull(text, &end, 10);
+
+    switch (*end) {
+    case 'k':
+        return size << 10;
+    case 'm':
+        return size << 20;
+    case 'g':
+        return size << 30;
+    default:
+        return size;
+    }
+}
+
+static void parse_failure(const char *text)
+{
+    char     name[48];
+    unsigned n, result;
+
+    if (sscanf(text, "%47[^:]:%u:%u", name, &n, &result) != 3) {
+        fprintf(stderr, "CUDA_STAND_IN: fail=%s\n", text);
+        abort();
+    }
+    strcpy(calls.fail_name, strcmp(name, "any") == 0 ? "" : name);
+    calls.fail_at     = n;
+    calls.fail_result = (CUresult)result;
+}
+
+static void parse_word(const char *name, const char *value)
+{
+    const struct {
+        const char *name;
+        bool       *value;
+    } switches[] = {
+        {"vmm", &config.has_vmm},       {"gdr", &config.has_gdr},
+        {"posix", &config.has_posix},   {"memops", &config.has_mem_ops},
+        {"peers", &config.has_peers},   {"hostptr", &config.has_host_pointer},
+        {"run", &config.runs_at_once},
+    };
+
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        if (strcmp(name, switches[i].name) == 0) {
+            *switches[i].value = value[0] == 'y';
+            return;
+        }
+    }
+    if (strcmp(name, "devices") == 0) {
+        config.num_devices = atoi(value);
+    } else if (strcmp(name, "memory") == 0) {
+        config.memory = parse_size(value);
+    } else if (strcmp(name, "version") == 0) {
+        config.version = atoi(value);
+    } else if (strcmp(name, "fabric") == 0) {
+        config.fabric = value[0] == 't'   ? FABRIC_REFUSED
+                        : value[0] == 'y' ? FABRIC_YES
+                                          : FABRIC_NO;
+    } else if (strcmp(name, "without") == 0) {
+        snprintf(config.without, sizeof(config.without), "%s", value);
+    } else if (strcmp(name, "fail") == 0) {
+        parse_failure(value);
+    } else {
+        fprintf(stderr, "CUDA_STAND_IN: %s=%s\n", name, value);
+        abort();
+    }
+}
+
+static void configure(const char *text)
+{
+    char  copy[512], *rest = copy, *word, *value;
+
+    config = (config_t){
+        .num_devices      = 1,
+        .memory           = (size_t)256 << 20,
+        .has_vmm          = true,
+        .has_gdr          = true,
+        .has_posix        = true,
+        .fabric           = FABRIC_NO,
+        .has_mem_ops      = true,
+        .has_host_pointer = true,
+        .has_peers        = true,
+        .version          = 12040,
+        .runs_at_once     = true,
+    };
+    reset_counts();
+    is_configured = true;
+    snprintf(copy, sizeof(copy), "%s", text == NULL ? "" : text);
+    while ((word = strsep(&rest, ",")) != NULL) {
+        value = strchr(word, '=');
+        if (value != NULL) {
+            *value = '\0';
+            parse_word(word, value + 1);
+        }
+    }
+    if ((config.num_devices < 0) || (config.num_devices > MAX_DEVICES)) {
+        abort();
+    }
+}
+
+static void configure_once(void)
+{
+    if (!is_configured) {
+        configure(getenv("CUDA_STAND_IN"));
+    }
+}
+
+static unsigned *counter(const char *name)
+{
+    for (unsigned i = 0; i < calls.num_names; i++) {
+        if (strcmp(calls.names[i], name) == 0) {
+            return &calls.counts[i];
+        }
+    }
+    if (calls.num_names == MAX_NAMES) {
+        abort();
+    }
+    snprintf(calls.names[calls.num_names], sizeof(calls.names[0]), "%s", name);
+    return &calls.counts[calls.num_names++];
+}
+
+/* Giving back does not fail by `any`: nobody could do anything about it. */
+static bool gives_back(const char *name)
+{
+    static const char *const words[] = {"Close",   "Destroy", "Free",
+                                        "Pop",     "Release", "Unload",
+                                        "Unmap",   "Unregister"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strstr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_due(const char *name)
+{
+    unsigned n = ++*counter(name);
+
+    calls.total++;
+    if (calls.fail_name[0] == '\0') {
+        if (gives_back(name)) {
+            return false;
+        }
+        n = ++calls.num_making;
+    } else if (strcmp(calls.fail_name, name) != 0) {
+        return false;
+    }
+    return (calls.fail_at != 0) && (n == calls.fail_at);
+}
+
+static CUresult check(const char *name, needs_t needs)
+{
+    CUcontext context;
+
+    if (needs == NEEDS_NOTHING) {
+        return CUDA_SUCCESS;
+    }
+    if (is_due(name)) {
+        calls.has_failed = true;
+        return calls.fail_result;
+    }
+    if (strcmp(name, "cuInit") == 0) {
+        if ((init_pid != 0) && (init_pid != getpid())) {
+            return CUDA_ERROR_NOT_INITIALIZED;
+        }
+        init_pid = getpid();
+        return config.num_devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    }
+    if (init_pid != getpid()) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (needs == NEEDS_CONTEXT) {
+        context = current_context();
+        if (context == NULL) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        return context->retains == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                     : context->sticky;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult begin(const char *name, needs_t needs)
+{
+    CUresult result;
+
+    pthread_mutex_lock(&lock);
+    configure_once();
+    result = check(name, needs);
+    if (result != CUDA_SUCCESS) {
+        pthread_mutex_unlock(&lock);
+    }
+    return result;
+}
+
+CUresult done(CUresult result)
+{
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+VISIBLE void stand_in_configure(const char *text)
+{
+    pthread_mutex_lock(&lock);
+    configure(text);
+    pthread_mutex_unlock(&lock);
+}
+
+VISIBLE unsigned stand_in_count(const char *name)
+{
+    unsigned count;
+
+    pthread_mutex_lock(&lock);
+    count = name == NULL ? calls.total : *counter(name);
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+VISIBLE void stand_in_fail(const char *name, unsigned n, int result)
+{
+    pthread_mutex_lock(&lock);
+    configure_once();
+    reset_counts();
+    snprintf(calls.fail_name, sizeof(calls.fail_name), "%s",
+             name == NULL ? "" : name);
+    calls.fail_at     = n;
+    calls.fail_result = (CUresult)result;
+    pthread_mutex_unlock(&lock);
+}
+
+VISIBLE int stand_in_has_failed(void)
+{
+    int has_failed;
+
+    pthread_mutex_lock(&lock);
+    has_failed = calls.has_failed;
+    pthread_mutex_unlock(&lock);
+    return has_failed;
+}
+
+VISIBLE unsigned stand_in_step(unsigned num)
+{
+    unsigned num_done;
+
+    pthread_mutex_lock(&lock);
+    num_done = stream_work(num);
+    pthread_mutex_unlock(&lock);
+    return num_done;
+}
+
+VISIBLE unsigned stand_in_live(void)
+{
+    unsigned live;
+
+    pthread_mutex_lock(&lock);
+    live = num_live;
+    pthread_mutex_unlock(&lock);
+    return live;
+}
+
+VISIBLE void *stand_in_bytes(unsigned long long address, size_t size)
+{
+    size_t run   = 0;
+    void  *bytes = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (mapping_of(address) != NULL) {
+        bytes = resolve(address, mapping_of(address)->device, false, &run);
+    }
+    pthread_mutex_unlock(&lock);
+    return run >= size ? bytes : NULL;
+}

@@ -1,0 +1,323 @@
+/* Virtual memory: ranges, handles, and mappings of one to the other. */
+#include <config.h>
+
+#include "state.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MAX_RANGES  1024
+#define MAX_HANDLES 4096
+
+#ifndef STAND_IN_WITHOUT_VMM
+
+static struct {
+    CUdeviceptr address;
+    size_t      size; /* 0: no range */
+} ranges[MAX_RANGES];
+
+static backing_t *handles[MAX_HANDLES]; /* number + 1 is the handle */
+
+static backing_t *find_handle(CUmemGenericAllocationHandle handle)
+{
+    return (handle == 0) || (handle > MAX_HANDLES) ? NULL : handles[handle - 1];
+}
+
+static CUmemGenericAllocationHandle add_handle(backing_t *backing)
+{
+    for (unsigned i = 0; i < MAX_HANDLES; i++) {
+        if (handles[i] == NULL) {
+            handles[i] = backing;
+            num_live++;
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+static CUresult check_prop(const CUmemAllocationProp *prop)
+{
+    unsigned types = (unsigned)prop->requestedHandleTypes;
+
+    if (!config.has_vmm) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if ((prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) ||
+        (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        (prop->win32HandleMetaData != NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if ((prop->location.id < 0) ||
+        (prop->location.id >= config.num_devices)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if ((prop->allocFlags.gpuDirectRDMACapable && !config.has_gdr) ||
+        ((types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) &&
+         !config.has_posix)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if ((types & CU_MEM_HANDLE_TYPE_FABRIC) && (config.fabric != FABRIC_YES)) {
+        return config.fabric == FABRIC_NO ? CUDA_ERROR_NOT_SUPPORTED
+                                          : CUDA_ERROR_NOT_PERMITTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemGetAllocationGranularity, size_t *granularity,
+      const CUmemAllocationProp       *prop,
+      CUmemAllocationGranularity_flags option)
+{
+    CUresult result;
+
+    BEGIN("cuMemGetAllocationGranularity", NEEDS_INIT);
+    (void)option;
+    result       = check_prop(prop);
+    *granularity = GRANULARITY;
+    /* Asking is allowed where taking is not. */
+    return done(result == CUDA_ERROR_NOT_PERMITTED ? CUDA_SUCCESS : result);
+}
+
+ENTRY(cuMemAddressReserve, CUdeviceptr *address, size_t size, size_t alignment,
+      CUdeviceptr wish, unsigned long long flags)
+{
+    void *range;
+
+    BEGIN("cuMemAddressReserve", NEEDS_INIT);
+    if ((size == 0) || (size % GRANULARITY != 0) || (flags != 0) ||
+        ((alignment & (alignment - 1)) != 0)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    (void)wish;
+    for (unsigned i = 0; i < MAX_RANGES; i++) {
+        if (ranges[i].size == 0) {
+            range = range_reserve(size, alignment < GRANULARITY ? GRANULARITY
+                                                                : alignment);
+            if (range == NULL) {
+                break;
+            }
+            ranges[i].address = (CUdeviceptr)(uintptr_t)range;
+            ranges[i].size    = size;
+            *address          = ranges[i].address;
+            num_live++;
+            return done(CUDA_SUCCESS);
+        }
+    }
+    return done(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Is anything mapped there? */
+static bool has_mappings(CUdeviceptr address, size_t size)
+{
+    for (size_t offset = 0; offset < size; offset += GRANULARITY) {
+        if (mapping_of(address + offset) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ENTRY(cuMemAddressFree, CUdeviceptr address, size_t size)
+{
+    BEGIN("cuMemAddressFree", NEEDS_INIT);
+    for (unsigned i = 0; i < MAX_RANGES; i++) {
+        if ((ranges[i].size == size) && (ranges[i].address == address) &&
+            (size != 0) && !has_mappings(address, size)) {
+            munmap((void *)(uintptr_t)address, size);
+            ranges[i].size = 0;
+            num_live--;
+            return done(CUDA_SUCCESS);
+        }
+    }
+    return done(CUDA_ERROR_INVALID_VALUE);
+}
+
+ENTRY(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t size,
+      const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    backing_t *backing;
+    CUresult   result;
+
+    BEGIN("cuMemCreate", NEEDS_INIT);
+    result = check_prop(prop);
+    if (result != CUDA_SUCCESS) {
+        return done(result);
+    }
+    if ((size == 0) || (size % GRANULARITY != 0) || (flags != 0)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    backing = backing_create(prop->location.id, size);
+    if (backing == NULL) {
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    backing->handle_types = (unsigned)prop->requestedHandleTypes;
+    backing->is_gdr       = prop->allocFlags.gpuDirectRDMACapable;
+    *handle               = add_handle(backing);
+    if (*handle == 0) {
+        backing_drop(backing);
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle)
+{
+    backing_t *backing;
+
+    BEGIN("cuMemRelease", NEEDS_INIT);
+    backing = find_handle(handle);
+    if (backing == NULL) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    handles[handle - 1] = NULL;
+    num_live--;
+    backing_drop(backing);
+    return done(CUDA_SUCCESS);
+}
+
+static bool is_reserved(CUdeviceptr address, size_t size)
+{
+    for (unsigned i = 0; i < MAX_RANGES; i++) {
+        if ((address >= ranges[i].address) && (size <= ranges[i].size) &&
+            (address - ranges[i].address <= ranges[i].size - size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ENTRY(cuMemMap, CUdeviceptr address, size_t size, size_t offset,
+      CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    backing_t *backing;
+
+    BEGIN("cuMemMap", NEEDS_INIT);
+    backing = find_handle(handle);
+    if ((backing == NULL) || (offset != 0) || (size != backing->size) ||
+        (flags != 0) || (address % GRANULARITY != 0) ||
+        !is_reserved(address, size) || has_mappings(address, size)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (!mapping_add((mapping_t){address, size, MAPPING_VMM, backing, 0, 0,
+                                 backing->device})) {
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    backing->refs++;
+    return done(CUDA_SUCCESS);
+}
+
+/* The range is made of whole mappings. */
+static bool is_whole(CUdeviceptr address, size_t size)
+{
+    mapping_t *mapping;
+
+    while (size > 0) {
+        mapping = mapping_at(address);
+        if ((mapping == NULL) || (mapping->kind != MAPPING_VMM) ||
+            (mapping->size > size)) {
+            return false;
+        }
+        address += mapping->size;
+        size -= mapping->size;
+    }
+    return true;
+}
+
+ENTRY(cuMemUnmap, CUdeviceptr address, size_t size)
+{
+    mapping_t *mapping;
+
+    BEGIN("cuMemUnmap", NEEDS_INIT);
+    if ((size == 0) || !is_whole(address, size)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    /* The driver waits for what is under way. */
+    stream_work(~0u);
+    for (CUdeviceptr end = address + size; address < end;) {
+        mapping = mapping_at(address);
+        address += mapping->size;
+        backing_drop(mapping->backing);
+        mapping_remove(mapping);
+    }
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemSetAccess, CUdeviceptr address, size_t size,
+      const CUmemAccessDesc *desc, size_t num)
+{
+    mapping_t *mapping;
+    unsigned   bit;
+
+    BEGIN("cuMemSetAccess", NEEDS_INIT);
+    if ((size == 0) || !is_whole(address, size)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    for (CUdeviceptr end = address + size; address < end;
+         address += mapping->size) {
+        mapping = mapping_at(address);
+        for (size_t i = 0; i < num; i++) {
+            bit = 1u << desc[i].location.id;
+            mapping->readers &= ~bit;
+            mapping->writers &= ~bit;
+            if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+                mapping->readers |= bit;
+            }
+            if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+                mapping->writers |= bit;
+            }
+        }
+    }
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemExportToShareableHandle, void *shareable,
+      CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+      unsigned long long flags)
+{
+    backing_t *backing;
+    int        fd;
+
+    BEGIN("cuMemExportToShareableHandle", NEEDS_INIT);
+    backing = find_handle(handle);
+    if ((backing == NULL) || (flags != 0) ||
+        (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+        ((backing->handle_types & (unsigned)type) == 0)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    fd = fcntl(backing->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+        return done(CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    memcpy(shareable, &fd, sizeof(fd));
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *handle,
+      void *shareable, CUmemAllocationHandleType type)
+{
+    backing_t *backing;
+    int        fd;
+
+    BEGIN("cuMemImportFromShareableHandle", NEEDS_CONTEXT);
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return done(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    fd = fcntl((int)(intptr_t)shareable, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    backing = backing_adopt(fd, current_context()->device);
+    if (backing == NULL) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    backing->handle_types = (unsigned)type;
+    *handle               = add_handle(backing);
+    if (*handle == 0) {
+        backing_drop(backing);
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    return done(CUDA_SUCCESS);
+}
+
+#endif
