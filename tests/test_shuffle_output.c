@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,11 +19,13 @@ typedef struct fault {
     int      error;
 } fault_t;
 
-static fault_t pwrite_fault;
-static fault_t close_fault;
-static fault_t openat_fault;
-static fault_t renameat_fault;
-static bool    pwrite_is_short;
+static fault_t  pwrite_fault;
+static fault_t  close_fault;
+static fault_t  openat_fault;
+static fault_t  renameat_fault;
+static bool     pwrite_is_short;
+static unsigned num_pwrites;
+static unsigned num_openats;
 
 static bool strikes(fault_t *fault)
 {
@@ -44,6 +47,7 @@ int     __wrap_renameat(int from, const char *old, int to, const char *path);
 
 ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset)
 {
+    num_pwrites++;
     if (strikes(&pwrite_fault)) {
         return -1;
     }
@@ -60,6 +64,7 @@ int __wrap_close(int fd)
 
 int __wrap_openat(int fd, const char *path, int flags, mode_t mode)
 {
+    num_openats++;
     return strikes(&openat_fault) ? -1 : __real_openat(fd, path, flags, mode);
 }
 
@@ -149,7 +154,7 @@ END_TEST
 
 START_TEST(a_full_disk_is_an_error_with_the_file_and_advice)
 {
-    for (unsigned n = 1; n <= 3; n++) {
+    for (unsigned n = 1; n <= 2; n++) {
         pwrite_fault = (fault_t){n, 0, ENOSPC};
         ck_assert_int_eq(write_all(), -1);
         ck_assert_ptr_nonnull(strstr(complaint_text(), ".part-0000"));
@@ -209,10 +214,113 @@ START_TEST(a_foreign_writer_is_noticed)
     ck_assert_int_eq(output_init(&output, &folder, &set), 0);
     ck_assert_int_eq(output_append(&output, 3, "three\n", 6), 0);
     fd = __real_openat(folder.fd, ".part-00003.tmp", O_WRONLY | O_APPEND);
-    ck_assert_int_eq(write(fd, "x", 1), 1);
+    ck_assert_int_eq(write(fd, "a foreign line\n", 15), 15);
     __real_close(fd);
     ck_assert_int_eq(output_finish(&output), -1);
     output_cleanup(&output);
+}
+END_TEST
+
+static char pieces[500000];
+
+/* Append so many bytes to partition 3, in pieces of that length. */
+static void append_pieces(size_t length, size_t size)
+{
+    size_t piece;
+    int    result = 0;
+
+    for (size_t i = 0; i < sizeof(pieces); i++) {
+        pieces[i] = (char)(i * 31 % 251);
+    }
+    for (size_t done = 0; (done < size) && (result == 0); done += piece) {
+        piece  = size - done < length ? size - done : length;
+        result = output_append(&output, 3, pieces + done, piece);
+    }
+    ck_assert_int_eq(result, 0);
+}
+
+static void expect_pieces(size_t size)
+{
+    static char data[sizeof(pieces) + 1];
+    int         fd = __real_openat(folder.fd, ".part-00003.tmp", O_RDONLY);
+
+    ck_assert_int_eq(read(fd, data, sizeof(data)), (ssize_t)size);
+    ck_assert_int_eq(memcmp(data, pieces, size), 0);
+    __real_close(fd);
+}
+
+START_TEST(pieces_of_any_length_come_out_in_their_order)
+{
+    static const size_t lengths[] = {1, 7, 4095, 4096, 30000, 65535, 65536,
+                                     65537, 200000};
+
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        ck_assert_int_eq(output_init(&output, &folder, &set), 0);
+        append_pieces(lengths[i], sizeof(pieces));
+        ck_assert_int_eq(output_finish(&output), 0);
+        output_cleanup(&output);
+        expect_pieces(sizeof(pieces));
+        output_discard(&folder, &set);
+        setup();
+    }
+}
+END_TEST
+
+START_TEST(small_pieces_are_written_together)
+{
+    ck_assert_int_eq(output_init(&output, &folder, &set), 0);
+    num_pwrites = 0;
+    append_pieces(100, sizeof(pieces));
+    ck_assert_int_eq(output_finish(&output), 0);
+    ck_assert_uint_le(num_pwrites, sizeof(pieces) / output.buffer_size + 1);
+    output_cleanup(&output);
+}
+END_TEST
+
+START_TEST(buffers_of_many_partitions_are_bounded_in_all)
+{
+    for (uint32_t num = 1; num <= OUTPUT_MAX_PARTITIONS; num *= 10) {
+        const output_set_t none = {num, 1, num};
+
+        ck_assert_int_eq(output_init(&output, &folder, &none), 0);
+        ck_assert_uint_ge(output.buffer_size, 512);
+        ck_assert_uint_le(output.buffer_size * num, 64 << 20);
+        output_cleanup(&output);
+    }
+}
+END_TEST
+
+START_TEST(beyond_the_limit_of_open_files_each_write_opens)
+{
+    const struct rlimit few = {20, 20};
+
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    ck_assert_int_eq(output_init(&output, &folder, &set), 0);
+    ck_assert_uint_eq(output.num_kept, 0);
+    num_openats = 0;
+    append_pieces(70000, 210000);
+    ck_assert_uint_ge(num_openats, 3);
+    ck_assert_int_eq(output_finish(&output), 0);
+    output_cleanup(&output);
+    expect_pieces(210000);
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
+{
+    const struct rlimit few = {20, 20};
+
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    /* 3 are created, then 2 are written to and 3 checked, one by one. */
+    for (unsigned n = 4; n <= 8; n++) {
+        openat_fault = (fault_t){n, 0, EACCES};
+        ck_assert_int_eq(write_all(), -1);
+        ck_assert_ptr_nonnull(strstr(complaint_text(), "cannot open"));
+        output_discard(&folder, &set);
+        openat_fault.at = 0;
+        setup();
+    }
+    ck_assert_int_eq(write_all(), 0);
 }
 END_TEST
 
@@ -265,6 +373,11 @@ int main(void)
     tcase_add_test(tcase, a_file_that_cannot_be_created_is_an_error);
     tcase_add_test(tcase, a_failed_commit_leaves_no_file_after_discard);
     tcase_add_test(tcase, a_foreign_writer_is_noticed);
+    tcase_add_test(tcase, pieces_of_any_length_come_out_in_their_order);
+    tcase_add_test(tcase, small_pieces_are_written_together);
+    tcase_add_test(tcase, buffers_of_many_partitions_are_bounded_in_all);
+    tcase_add_test(tcase, beyond_the_limit_of_open_files_each_write_opens);
+    tcase_add_test(tcase, a_file_that_cannot_be_opened_again_is_an_error);
     tcase_add_test(tcase, a_folder_that_is_not_empty_is_refused);
     tcase_add_test(tcase, a_folder_that_cannot_be_is_refused);
     tcase_add_test(tcase, discard_removes_a_folder_only_if_it_was_created);

@@ -3,10 +3,8 @@
 #include "tools/shuffle/output.h"
 #include "tools/shuffle/complaint.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,151 +13,101 @@
 
 /* Descriptors that the rest of a worker may need: files, sockets, memory. */
 #define OUTPUT_OTHER_FILES 256u
+/* All buffers of all workers together, however many partitions there are. */
+#define OUTPUT_BUFFERS_SIZE ((size_t)64 * 1024 * 1024)
+#define OUTPUT_BUFFER_MAX   ((size_t)64 * 1024)
+/* A system call costs more than to copy this much. */
+#define OUTPUT_BUFFER_MIN ((size_t)512)
+#define OUTPUT_PAGE       ((size_t)4096)
 
-typedef char output_name_t[32];
+/* --- opening ------------------------------------------------------------ */
 
-static void output_name_temporary(output_name_t name, uint32_t partition)
+static uint32_t output_partition(const output_t *output, uint32_t slot)
 {
-    snprintf(name, sizeof(output_name_t), ".part-%05u.tmp", partition);
+    return output->set.first + slot * output->set.step;
 }
 
-static void output_name_final(output_name_t name, uint32_t partition)
-{
-    snprintf(name, sizeof(output_name_t), "part-%05u", partition);
-}
-
-static int output_folder_check_empty(const output_folder_t *folder)
-{
-    int            fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY);
-    DIR           *dir;
-    struct dirent *entry;
-    int            result = 0;
-
-    dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (dir == NULL) {
-        result = complain("cannot list output folder '%s': %s", folder->path,
-                          strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
-        return result;
-    }
-    while ((entry = readdir(dir)) != NULL) {
-        if ((strcmp(entry->d_name, ".") != 0) &&
-            (strcmp(entry->d_name, "..") != 0)) {
-            result = complain("output folder '%s' is not empty (it holds "
-                              "'%s'): empty it or name another with -o",
-                              folder->path, entry->d_name);
-            break;
-        }
-    }
-    closedir(dir);
-    return result;
-}
-
-int output_folder_open(output_folder_t *folder, const char *path)
-{
-    folder->path    = path;
-    folder->created = mkdir(path, 0777) == 0;
-    if (!folder->created && (errno != EEXIST)) {
-        return complain("cannot create output folder '%s': %s", path,
-                        strerror(errno));
-    }
-    folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder->fd < 0) {
-        return complain("cannot open output folder '%s': %s", path,
-                        strerror(errno));
-    }
-    if (output_folder_check_empty(folder) != 0) {
-        goto err_close;
-    }
-    if (faccessat(folder->fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
-        complain("cannot write into output folder '%s': %s", path,
-                 strerror(errno));
-        goto err_close;
-    }
-    return 0;
-
-err_close:
-    output_folder_close(folder);
-    return -1;
-}
-
-void output_folder_close(output_folder_t *folder)
-{
-    close(folder->fd);
-    folder->fd = -1;
-}
-
-int output_commit(const output_folder_t *folder, const output_set_t *set)
-{
-    output_name_t temporary;
-    output_name_t final;
-
-    for (uint32_t i = set->first; i < set->num; i += set->step) {
-        output_name_temporary(temporary, i);
-        output_name_final(final, i);
-        if (renameat(folder->fd, temporary, folder->fd, final) != 0) {
-            return complain("cannot rename '%s/%s' to '%s': %s", folder->path,
-                            temporary, final, strerror(errno));
-        }
-    }
-    return 0;
-}
-
-void output_discard(const output_folder_t *folder, const output_set_t *set)
+/* Say why a file could not be used, and what helps. */
+static int output_complain(const output_t *output, uint32_t slot,
+                           const char *what, int error)
 {
     output_name_t name;
 
-    for (uint32_t i = set->first; i < set->num; i += set->step) {
-        output_name_temporary(name, i);
-        unlinkat(folder->fd, name, 0);
-        output_name_final(name, i);
-        unlinkat(folder->fd, name, 0);
-    }
-    if (folder->created) {
-        rmdir(folder->path);
-    }
+    output_name_temporary(name, output_partition(output, slot));
+    return complain("cannot %s '%s/%s': %s%s", what, output->folder->path,
+                    name, strerror(error),
+                    (error == ENOSPC) || (error == EDQUOT) ?
+                        ": free some space, or name another folder with -o" :
+                        "");
 }
 
-/* One descriptor per file: ask the system for as many as it allows. */
-static int output_raise_limit(uint32_t num_files)
-{
-    struct rlimit limit;
-    rlim_t        wanted = (rlim_t)num_files + OUTPUT_OTHER_FILES;
-
-    if ((getrlimit(RLIMIT_NOFILE, &limit) != 0) ||
-        (limit.rlim_cur >= wanted)) {
-        return 0;
-    }
-    if (limit.rlim_max < wanted) {
-        return complain("%u partition files per worker are more than the "
-                        "limit of %llu open files: raise it (ulimit -n), or "
-                        "use fewer partitions (-p) or more workers (-w)",
-                        num_files, (unsigned long long)limit.rlim_max);
-    }
-    limit.rlim_cur = wanted;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return complain("cannot raise the limit of open files to %llu: %s",
-                        (unsigned long long)wanted, strerror(errno));
-    }
-    return 0;
-}
-
-static int output_create(output_t *output, uint32_t partition)
+/* Returns a descriptor, or -1 with a complaint. */
+static int output_open(const output_t *output, uint32_t slot, int flags)
 {
     output_name_t name;
     int           fd;
 
-    output_name_temporary(name, partition);
-    fd = openat(output->folder->fd, name,
-                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    output_name_temporary(name, output_partition(output, slot));
+    fd = openat(output->folder->fd, name, O_WRONLY | O_CLOEXEC | flags, 0666);
     if (fd < 0) {
-        return complain("cannot create '%s/%s': %s", output->folder->path,
-                        name, strerror(errno));
+        output_complain(output, slot, (flags & O_CREAT) ? "create" : "open",
+                        errno);
     }
-    output->fds[output->num_files++] = fd;
-    return 0;
+    return fd;
+}
+
+/* Some file systems say only here that the disk is full. */
+static int output_close(const output_t *output, uint32_t slot, int fd)
+{
+    return close(fd) == 0 ? 0 : output_complain(output, slot, "write", errno);
+}
+
+/* How many files can stay open: ask the system for as many as it allows. */
+static uint32_t output_raise_limit(uint32_t num_files)
+{
+    struct rlimit limit;
+    rlim_t        wanted = (rlim_t)num_files + OUTPUT_OTHER_FILES;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 0;
+    }
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        /* What is refused here is felt below: fewer stay open. */
+        setrlimit(RLIMIT_NOFILE, &limit);
+        getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= wanted) {
+        return num_files;
+    }
+    return limit.rlim_cur > OUTPUT_OTHER_FILES ?
+               (uint32_t)(limit.rlim_cur - OUTPUT_OTHER_FILES) :
+               0;
+}
+
+static int output_create(output_t *output, uint32_t slot)
+{
+    int fd = output_open(output, slot, O_CREAT | O_EXCL);
+
+    if (fd < 0) {
+        return -1;
+    }
+    output->files[slot].fd = -1;
+    output->num_files++;
+    if (slot < output->num_kept) {
+        output->files[slot].fd = fd;
+        return 0;
+    }
+    return output_close(output, slot, fd);
+}
+
+static size_t output_fit_buffer(uint32_t num_partitions)
+{
+    size_t size = OUTPUT_BUFFERS_SIZE / num_partitions;
+
+    size = size > OUTPUT_BUFFER_MAX ? OUTPUT_BUFFER_MAX : size;
+    size = size < OUTPUT_BUFFER_MIN ? OUTPUT_BUFFER_MIN : size;
+    return size > OUTPUT_PAGE ? size / OUTPUT_PAGE * OUTPUT_PAGE : size;
 }
 
 int output_init(output_t *output, const output_folder_t *folder,
@@ -171,18 +119,19 @@ int output_init(output_t *output, const output_folder_t *folder,
             0;
 
     memset(output, 0, sizeof(*output));
-    output->folder = folder;
-    output->set    = *set;
-    if (output_raise_limit(num_files) != 0) {
-        return -1;
-    }
-    output->fds     = calloc(num_files + 1, sizeof(*output->fds));
-    output->lengths = calloc(num_files + 1, sizeof(*output->lengths));
-    if ((output->fds == NULL) || (output->lengths == NULL)) {
+    output->folder      = folder;
+    output->set         = *set;
+    output->num_kept    = output_raise_limit(num_files);
+    output->buffer_size = output_fit_buffer(set->num);
+    output->files       = calloc(num_files + 1, sizeof(*output->files));
+    output->buffers =
+        aligned_alloc(OUTPUT_PAGE, (num_files * output->buffer_size /
+                                    OUTPUT_PAGE + 1) * OUTPUT_PAGE);
+    if ((output->files == NULL) || (output->buffers == NULL)) {
         complain("out of memory for %u partition files", num_files);
         goto err_cleanup;
     }
-    for (uint32_t i = set->first; i < set->num; i += set->step) {
+    for (uint32_t i = 0; i < num_files; i++) {
         if (output_create(output, i) != 0) {
             goto err_cleanup;
         }
@@ -194,64 +143,128 @@ err_cleanup:
     return -1;
 }
 
-/* Say why a file could not be written, and what helps. */
-static int output_complain(const output_t *output, uint32_t partition,
-                           int error)
-{
-    output_name_t name;
+/* --- writing ------------------------------------------------------------ */
 
-    output_name_temporary(name, partition);
-    return complain("cannot write '%s/%s': %s%s", output->folder->path, name,
-                    strerror(error),
-                    (error == ENOSPC) || (error == EDQUOT) ?
-                        ": free some space, or name another folder with -o" :
-                        "");
+static int output_write_to(output_t *output, uint32_t slot, int fd,
+                           const char *data, size_t length)
+{
+    output_file_t *file = &output->files[slot];
+    ssize_t        written;
+
+    while (length > 0) {
+        written = pwrite(fd, data, length, (off_t)file->length);
+        if (written < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return output_complain(output, slot, "write", errno);
+        }
+        data += written;
+        length -= (size_t)written;
+        file->length += (uint64_t)written;
+    }
+    return 0;
+}
+
+static int output_write(output_t *output, uint32_t slot, const char *data,
+                        size_t length)
+{
+    int fd = output->files[slot].fd;
+    int result;
+
+    if (fd >= 0) {
+        return output_write_to(output, slot, fd, data, length);
+    }
+    fd = output_open(output, slot, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    result = output_write_to(output, slot, fd, data, length);
+    if (result != 0) {
+        close(fd);
+        return result;
+    }
+    return output_close(output, slot, fd);
+}
+
+static char *output_buffer(const output_t *output, uint32_t slot)
+{
+    return output->buffers + slot * output->buffer_size;
+}
+
+static int output_flush(output_t *output, uint32_t slot)
+{
+    uint32_t fill = output->files[slot].fill;
+
+    output->files[slot].fill = 0;
+    return output_write(output, slot, output_buffer(output, slot), fill);
 }
 
 int output_append(output_t *output, uint32_t partition, const char *data,
                   size_t length)
 {
     uint32_t slot = (partition - output->set.first) / output->set.step;
-    ssize_t  written;
+    output_file_t *file = &output->files[slot];
+    size_t         room = output->buffer_size - file->fill;
 
-    while (length > 0) {
-        written = pwrite(output->fds[slot], data, length,
-                         (off_t)output->lengths[slot]);
-        if (written < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return output_complain(output, partition, errno);
+    if ((file->fill > 0) && (length >= room)) {
+        memcpy(output_buffer(output, slot) + file->fill, data, room);
+        file->fill = (uint32_t)output->buffer_size;
+        if (output_flush(output, slot) != 0) {
+            return -1;
         }
-        data += written;
-        length -= (size_t)written;
-        output->lengths[slot] += (uint64_t)written;
+        data += room;
+        length -= room;
     }
+    if (length >= output->buffer_size) {
+        return output_write(output, slot, data, length);
+    }
+    memcpy(output_buffer(output, slot) + file->fill, data, length);
+    file->fill += (uint32_t)length;
     return 0;
+}
+
+/* --- the end ------------------------------------------------------------ */
+
+static int output_check(const output_t *output, uint32_t slot, int fd)
+{
+    uint64_t    length = output->files[slot].length;
+    struct stat status;
+
+    if (fstat(fd, &status) != 0) {
+        return output_complain(output, slot, "write", errno);
+    }
+    if ((uint64_t)status.st_size == length) {
+        return 0;
+    }
+    return complain("partition %u has %llu bytes where %llu were written: "
+                    "does something else write to '%s'?",
+                    output_partition(output, slot),
+                    (unsigned long long)status.st_size,
+                    (unsigned long long)length, output->folder->path);
 }
 
 static int output_finish_file(output_t *output, uint32_t slot)
 {
-    uint32_t    partition = output->set.first + slot * output->set.step;
-    int         fd        = output->fds[slot];
-    struct stat status;
-    int         result = 0;
+    int result = output_flush(output, slot);
+    int fd     = output->files[slot].fd;
 
-    if (fstat(fd, &status) != 0) {
-        result = output_complain(output, partition, errno);
-    } else if ((uint64_t)status.st_size != output->lengths[slot]) {
-        result = complain("partition %u has %llu bytes where %llu were "
-                          "written: does something else write to '%s'?",
-                          partition, (unsigned long long)status.st_size,
-                          (unsigned long long)output->lengths[slot],
-                          output->folder->path);
+    if (result != 0) {
+        return result;
     }
-    output->fds[slot] = -1;
-    /* Some file systems say only here that the disk is full. */
-    if ((close(fd) != 0) && (result == 0)) {
-        result = output_complain(output, partition, errno);
+    output->files[slot].fd = -1;
+    if (fd < 0) {
+        fd = output_open(output, slot, 0);
+        if (fd < 0) {
+            return -1;
+        }
     }
-    return result;
+    result = output_check(output, slot, fd);
+    if (result != 0) {
+        close(fd);
+        return result;
+    }
+    return output_close(output, slot, fd);
 }
 
 int output_finish(output_t *output)
@@ -267,13 +280,13 @@ int output_finish(output_t *output)
 void output_cleanup(output_t *output)
 {
     for (uint32_t i = 0; i < output->num_files; i++) {
-        if (output->fds[i] >= 0) {
-            close(output->fds[i]);
+        if (output->files[i].fd >= 0) {
+            close(output->files[i].fd);
         }
     }
-    free(output->fds);
-    free(output->lengths);
-    output->fds       = NULL;
-    output->lengths   = NULL;
+    free(output->files);
+    free(output->buffers);
+    output->files     = NULL;
+    output->buffers   = NULL;
     output->num_files = 0;
 }
