@@ -54,6 +54,7 @@ static int main_init_job(const options_t *options, job_t *job)
                               job->num_workers;
     job->field          = options->field;
     job->compare_memcpy = options->compare_memcpy;
+    job_choose_buckets(job);
     if (inputs_init(&job->inputs, options->files, options->num_files,
                     options->delimiter) != 0) {
         return -1;

@@ -29,9 +29,9 @@ static size_t batch_chunk_size(const batch_shape_t *shape, size_t num_bytes)
            batch_align(num_bytes);
 }
 
-void batch_shape_init(batch_shape_t *shape, uint32_t num_slots, size_t size)
+void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size)
 {
-    size_t   chunk_size = size / (4 * (size_t)num_slots);
+    size_t   chunk_size = size / (4 * (size_t)num_buckets);
     uint32_t num_chunks;
 
     if (chunk_size < BATCH_CHUNK_MIN) {
@@ -41,7 +41,7 @@ void batch_shape_init(batch_shape_t *shape, uint32_t num_slots, size_t size)
         chunk_size = BATCH_CHUNK_MAX;
     }
     num_chunks           = (uint32_t)(size / chunk_size);
-    shape->num_slots     = num_slots;
+    shape->num_buckets     = num_buckets;
     shape->chunk_size    = chunk_size;
     shape->chunk_records = (uint32_t)(chunk_size / BATCH_RECORD_SIZE);
     shape->max_chunks    = num_chunks > 0 ? num_chunks : 1;
@@ -60,7 +60,7 @@ batch_t *batch_create(const batch_shape_t *shape, char *arena)
     batch->arena     = arena;
     batch->chunks    = calloc(shape->max_chunks, sizeof(*batch->chunks));
     batch->sizes     = calloc(shape->max_chunks, sizeof(*batch->sizes));
-    batch->open      = calloc(shape->num_slots, sizeof(*batch->open));
+    batch->open      = calloc(shape->num_buckets, sizeof(*batch->open));
     batch->directory = calloc(shape->max_chunks, sizeof(*batch->directory));
     batch->segments =
         calloc(1 + 3 * (size_t)shape->max_chunks, sizeof(*batch->segments));
@@ -99,15 +99,14 @@ void batch_reset(batch_t *batch, unsigned target)
     batch->num_chunks  = 0;
     batch->num_records = 0;
     batch->num_bytes   = 0;
-    memset(batch->open, 0, batch->shape->num_slots * sizeof(*batch->open));
+    memset(batch->open, 0, batch->shape->num_buckets * sizeof(*batch->open));
 }
 
 /*
  * Open a chunk with room for `length` bytes at least. A record that is larger
  * than the arena gets memory of its own, in a batch of its own.
  */
-static int batch_open_chunk(batch_t *batch, uint32_t slot, uint32_t partition,
-                            size_t length)
+static int batch_open_chunk(batch_t *batch, uint32_t bucket, size_t length)
 {
     const batch_shape_t *shape = batch->shape;
     size_t   size = length > shape->chunk_size ? length : shape->chunk_size;
@@ -129,7 +128,7 @@ static int batch_open_chunk(batch_t *batch, uint32_t slot, uint32_t partition,
     } else {
         batch->used += batch_chunk_size(shape, size);
     }
-    chunk->partition   = partition;
+    chunk->bucket   = bucket;
     chunk->num_records = 0;
     chunk->num_bytes   = 0;
     chunk->hashes      = (uint64_t *)memory;
@@ -138,20 +137,20 @@ static int batch_open_chunk(batch_t *batch, uint32_t slot, uint32_t partition,
     memory += batch_align(shape->chunk_records * sizeof(uint32_t));
     chunk->bytes                    = memory;
     batch->sizes[batch->num_chunks] = size;
-    batch->open[slot]               = ++batch->num_chunks;
+    batch->open[bucket]             = ++batch->num_chunks;
     return 1;
 }
 
-int batch_append(batch_t *batch, uint32_t slot, uint32_t partition,
-                 uint64_t hash, const char *record, size_t length)
+int batch_append(batch_t *batch, uint32_t bucket, uint64_t hash,
+                 const char *record, size_t length)
 {
-    uint32_t index = batch->open[slot];
+    uint32_t index = batch->open[bucket];
     chunk_t *chunk = &batch->chunks[index - (index > 0)];
     int      result;
 
     if ((index == 0) || (chunk->num_records == batch->shape->chunk_records) ||
         (length > batch->sizes[index - 1] - chunk->num_bytes)) {
-        result = batch_open_chunk(batch, slot, partition, length);
+        result = batch_open_chunk(batch, bucket, length);
         if (result <= 0) {
             return result;
         }
@@ -186,7 +185,7 @@ size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p)
     for (size_t i = 0; i < n; i++, segment++) {
         const chunk_t *chunk = &batch->chunks[i];
 
-        batch->directory[i].partition   = chunk->partition;
+        batch->directory[i].bucket   = chunk->bucket;
         batch->directory[i].num_records = chunk->num_records;
         batch->directory[i].num_bytes   = chunk->num_bytes;
         segment[0].address     = chunk->hashes;
@@ -243,7 +242,7 @@ int batch_parse(char *message, size_t length, uint32_t num_chunks,
                         length);
     }
     for (uint32_t i = 0; i < num_chunks; i++) {
-        chunks[i].partition   = directory[i].partition;
+        chunks[i].bucket   = directory[i].bucket;
         chunks[i].num_records = directory[i].num_records;
         chunks[i].num_bytes   = (size_t)directory[i].num_bytes;
         chunks[i].hashes      = (uint64_t *)at;

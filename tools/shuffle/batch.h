@@ -1,6 +1,6 @@
 /*
  * A batch: what one worker sends to another at a time, chunks of several
- * partitions. It is one message of many segments of very different sizes:
+ * buckets. It is one message of many segments of very different sizes:
  *
  *     [ directory | hashes of each chunk | ends of each chunk | bytes of ... ]
  *
@@ -10,9 +10,7 @@
  * The chunks are cut from the front of one piece of memory, the arena:
  *
  *     arena  [ hashes ends bytes ][ hashes ends bytes ]....free....
- *              chunk of slot 2      chunk of slot 0
- *
- * Slots number the partitions of one target: 0, 1, 2, ...
+ *             chunk of bucket 2    chunk of bucket 0
  */
 #ifndef SHUFFLE_BATCH_H
 #define SHUFFLE_BATCH_H
@@ -23,14 +21,14 @@
 
 /* Goes over the wire: little-endian, as the hosts are. */
 typedef struct batch_entry {
-    uint32_t partition;
+    uint32_t bucket;
     uint32_t num_records;
     uint64_t num_bytes;
 } batch_entry_t;
 
 /* The same for all batches of a worker. */
 typedef struct batch_shape {
-    uint32_t num_slots;
+    uint32_t num_buckets;
     size_t   chunk_size;    /* bytes of records per chunk          */
     uint32_t chunk_records; /* records per chunk, at most          */
     size_t   arena_size;
@@ -50,15 +48,15 @@ typedef struct batch {
     size_t               num_bytes;
     chunk_t             *chunks; /* max_chunks */
     size_t              *sizes;  /* room for bytes in each chunk            */
-    uint32_t            *open;   /* by slot: 1 + index of its open chunk, 0 */
+    uint32_t            *open;   /* by bucket: 1 + index of its open chunk */
     batch_entry_t       *directory;
     ucxpool_segment_t   *segments;
 } batch_t;
 
 /*
- * The shape for about `size` bytes of records in num_slots partitions.
+ * The shape for about `size` bytes of records in num_buckets buckets.
  */
-void batch_shape_init(batch_shape_t *shape, uint32_t num_slots, size_t size);
+void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size);
 
 /* arena: arena_size bytes, borrowed, aligned to 16. NULL without memory, with a
  * complaint. */
@@ -72,8 +70,8 @@ void batch_reset(batch_t *batch, unsigned target);
  * Append a record with its newline. Returns 1 when it is in, 0 when the batch
  * is full (an empty one never is), -1 with a complaint.
  */
-int batch_append(batch_t *batch, uint32_t slot, uint32_t partition,
-                 uint64_t hash, const char *record, size_t length);
+int batch_append(batch_t *batch, uint32_t bucket, uint64_t hash,
+                 const char *record, size_t length);
 
 /* The batch as a message; the segments belong to the batch. */
 size_t batch_message_size(const batch_t *batch);

@@ -3,27 +3,34 @@
 #include "tools/shuffle/chunk.h"
 #include "tools/shuffle/complaint.h"
 
-int chunk_count(const chunk_t *chunk, uint32_t num_partitions, tally_t *tally)
+int chunk_next_run(const chunk_t *chunk, uint32_t num_partitions,
+                   chunk_run_t *run, tally_t *tally)
 {
-    size_t start = 0;
-    size_t end;
+    size_t   start = run->offset + run->length;
+    uint32_t i     = run->end;
+    size_t   end;
 
-    for (uint32_t i = 0; i < chunk->num_records; i++) {
+    run->offset = start;
+    if (i == chunk->num_records) {
+        run->length = 0;
+        return 0;
+    }
+    run->partition = hash_partition(chunk->hashes[i], num_partitions);
+    do {
         end = i + 1 < chunk->num_records ? chunk->ends[i] : chunk->num_bytes;
         if ((end <= start) || (end > chunk->num_bytes) ||
             (chunk->bytes[end - 1] != '\n')) {
-            return complain("record %u of a chunk of partition %u does not "
-                            "end where its column says",
-                            i, chunk->partition);
-        }
-        if (hash_partition(chunk->hashes[i], num_partitions) !=
-            chunk->partition) {
-            return complain("record %u of a chunk of partition %u belongs to "
-                            "another partition",
-                            i, chunk->partition);
+            return complain("record %u of a chunk of bucket %u does not end "
+                            "where its column says",
+                            i, chunk->bucket);
         }
         tally_record(tally, chunk->bytes + start, end - start);
         start = end;
-    }
-    return 0;
+        i++;
+    } while ((i < chunk->num_records) &&
+             (hash_partition(chunk->hashes[i], num_partitions) ==
+              run->partition));
+    run->end    = i;
+    run->length = start - run->offset;
+    return 1;
 }

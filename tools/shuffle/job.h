@@ -13,6 +13,7 @@
 typedef struct job {
     unsigned        num_workers;
     uint32_t        num_partitions;
+    unsigned        bucket_shift; /* 2^n partitions of a worker are a bucket */
     unsigned        field;
     bool            compare_memcpy;
     inputs_t        inputs;
@@ -20,12 +21,26 @@ typedef struct job {
 } job_t;
 
 /* Partition p belongs to worker p modulo the number of workers. */
+static inline unsigned job_worker(const job_t *job, uint32_t partition)
+{
+    return partition % job->num_workers;
+}
+
+/* The bucket that it shares with neighbours, of those of its worker. */
+static inline uint32_t job_bucket(const job_t *job, uint32_t partition)
+{
+    return partition / job->num_workers >> job->bucket_shift;
+}
+
 static inline output_set_t job_partitions(const job_t *job, unsigned worker)
 {
     output_set_t set = {worker, job->num_workers, job->num_partitions};
 
     return set;
 }
+
+/* Choose the buckets; num_workers and num_partitions are there. */
+void job_choose_buckets(job_t *job);
 
 /* The shape of all batches: it bounds the memory of a worker. */
 void job_batch_shape(const job_t *job, batch_shape_t *shape_p);

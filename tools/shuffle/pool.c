@@ -78,9 +78,9 @@ static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
     static const pool_setting_t settings[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
-        /* With many partitions the columns are short: packing them costs less
+        /* The columns of hashes and ends are short: packing them costs less
          * than an operation for each. */
-        {"INPLACE_MIN", "64k"},
+        {"INPLACE_MIN", "32k"},
         /* What fails is said once, by the main process. */
         {"LOG_LEVEL", "error"},
         /* After a failure a worker must not keep the others waiting. */

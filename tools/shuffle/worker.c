@@ -35,18 +35,24 @@ typedef struct worker {
 
 static int worker_write(worker_t *worker, const chunk_t *chunk)
 {
-    if (chunk->partition % worker->job->num_workers != worker->params.index) {
-        return complain("worker %u got a chunk of partition %u, which is not "
-                        "its own",
-                        worker->params.index, chunk->partition);
-    }
-    if ((chunk_count(chunk, worker->job->num_partitions, &worker->out) != 0) ||
-        (output_append(&worker->output, chunk->partition, chunk->bytes,
-                       chunk->num_bytes) != 0)) {
-        return -1;
+    const job_t *job = worker->job;
+    chunk_run_t  run = {0};
+    int          result;
+
+    while ((result = chunk_next_run(chunk, job->num_partitions, &run,
+                                    &worker->out)) > 0) {
+        if (job_worker(job, run.partition) != worker->params.index) {
+            return complain("worker %u got records of partition %u, which is "
+                            "not its own",
+                            worker->params.index, run.partition);
+        }
+        if (output_append(&worker->output, run.partition,
+                          chunk->bytes + run.offset, run.length) != 0) {
+            return -1;
+        }
     }
     progress_add(&worker->params.progress->bytes_written, chunk->num_bytes);
-    return 0;
+    return result;
 }
 
 static int worker_write_chunks(worker_t *worker, const chunk_t *chunks,
@@ -143,8 +149,8 @@ static int worker_append(worker_t *worker, uint64_t hash, const char *record,
                          size_t length)
 {
     uint32_t partition = hash_partition(hash, worker->job->num_partitions);
-    unsigned target    = partition % worker->job->num_workers;
-    uint32_t slot      = partition / worker->job->num_workers;
+    unsigned target    = job_worker(worker->job, partition);
+    uint32_t bucket    = job_bucket(worker->job, partition);
     batch_t *batch;
     int      result;
 
@@ -153,7 +159,7 @@ static int worker_append(worker_t *worker, uint64_t hash, const char *record,
         if (batch == NULL) {
             return -1;
         }
-        result = batch_append(batch, slot, partition, hash, record, length);
+        result = batch_append(batch, bucket, hash, record, length);
         if (result != 0) {
             return result < 0 ? -1 : 0;
         }
