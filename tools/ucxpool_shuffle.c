@@ -14,11 +14,13 @@
 #include "tools/shuffle/summary.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef enum status {
     STATUS_DONE   = 0,
@@ -66,14 +68,37 @@ static int main_init_job(const options_t *options, job_t *job)
     return 0;
 }
 
-static int main_print(const options_t *options, const summary_t *summary)
+/*
+ * The standard output is for the summary alone. UCX logs there as well, through
+ * the C library's stream: from now on that stream goes to standard error.
+ */
+static int main_take_stdout(FILE **stream_p)
+{
+    int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    *stream_p = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (*stream_p == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return complain("cannot use the standard output: %s", strerror(errno));
+    }
+    /* Without a standard error there is nobody to read a log. */
+    if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        close(STDOUT_FILENO);
+    }
+    return 0;
+}
+
+static int main_print(const options_t *options, const summary_t *summary,
+                      FILE *stream)
 {
     if (options->json) {
-        summary_print_json(summary, stdout);
+        summary_print_json(summary, stream);
     } else {
-        summary_print_text(summary, stdout);
+        summary_print_text(summary, stream);
     }
-    if ((fflush(stdout) != 0) || ferror(stdout)) {
+    if ((fflush(stream) != 0) || ferror(stream)) {
         return complain("the partitions are complete, but the summary could "
                         "not be printed: %s",
                         strerror(errno));
@@ -91,7 +116,8 @@ static status_t main_raise(int signal_number)
     return STATUS_FAILED;
 }
 
-static status_t main_run(const options_t *options, launcher_t *launcher)
+static status_t main_run(const options_t *options, launcher_t *launcher,
+                         FILE *stream)
 {
     uint64_t  since = stopwatch_now();
     summary_t summary;
@@ -117,7 +143,7 @@ static status_t main_run(const options_t *options, launcher_t *launcher)
         summary.job        = &job;
         summary.results    = results;
         summary.elapsed_ns = stopwatch_now() - since;
-        result             = main_print(options, &summary);
+        result             = main_print(options, &summary, stream);
     }
     output_folder_close(&job.folder);
     inputs_cleanup(&job.inputs);
@@ -128,7 +154,7 @@ static status_t main_run(const options_t *options, launcher_t *launcher)
     return result == 0 ? STATUS_DONE : main_fail(STATUS_FAILED);
 }
 
-static status_t main_run_launched(const options_t *options)
+static status_t main_run_launched(const options_t *options, FILE *stream)
 {
     launcher_t launcher;
     status_t   status;
@@ -140,7 +166,7 @@ static status_t main_run_launched(const options_t *options)
     if (launcher_init(&launcher) != 0) {
         return main_fail(STATUS_FAILED);
     }
-    status = main_run(options, &launcher);
+    status = main_run(options, &launcher, stream);
     launcher_cleanup(&launcher);
     return status;
 }
@@ -148,6 +174,8 @@ static status_t main_run_launched(const options_t *options)
 int main(int argc, char **argv)
 {
     options_t options;
+    status_t  status;
+    FILE     *stream;
 
     switch (options_parse(&options, argc, argv)) {
     case OPTIONS_SHOWN:
@@ -160,8 +188,11 @@ int main(int argc, char **argv)
     if (pool_check_settings() != 0) {
         return main_fail(STATUS_USAGE);
     }
-    if (launcher_is_present()) {
-        return main_run_launched(&options);
+    if (main_take_stdout(&stream) != 0) {
+        return main_fail(STATUS_FAILED);
     }
-    return main_run(&options, NULL);
+    status = launcher_is_present() ? main_run_launched(&options, stream) :
+                                     main_run(&options, NULL, stream);
+    fclose(stream);
+    return status;
 }
