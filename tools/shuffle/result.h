@@ -11,6 +11,7 @@ typedef struct result {
     tally_t          in;  /* records read                                  */
     tally_t          out; /* records written, counted from what was written */
     uint64_t         num_added; /* newlines that a last line lacked        */
+    uint64_t         max_resident; /* bytes of memory at the most          */
     stopwatch_t      whole;
     stopwatch_t      copy; /* memcpy of bytes_received, if it was asked for */
     exchange_times_t times;

@@ -209,9 +209,11 @@ static void summary_json_worker(const result_t *result, unsigned index,
     summary_json_tally("input", &result->in, stream);
     fprintf(stream, ", ");
     summary_json_tally("output", &result->out, stream);
-    fprintf(stream, ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, ",
+    fprintf(stream,
+            ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+            "\"max_resident_bytes\": %" PRIu64 ", ",
             summary_seconds(result->whole.wall_ns),
-            summary_seconds(result->whole.cpu_ns));
+            summary_seconds(result->whole.cpu_ns), result->max_resident);
     summary_json_transfer(result, stream);
     fprintf(stream, ", \"wire\": \"%s\", ", summary_wire(result));
     summary_json_traffic("sent", stats->sent, stream);

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Read at a time: what stays in the processor's cache. */
 #define WORKER_BUFFER_SIZE ((size_t)256 * 1024)
@@ -325,6 +326,10 @@ static void worker_time_memcpy(const worker_t *worker, uint64_t num_bytes,
 
 static void worker_report(const worker_t *worker, result_t *result)
 {
+    struct rusage usage = {0};
+
+    getrusage(RUSAGE_SELF, &usage);
+    result->max_resident = (uint64_t)usage.ru_maxrss * 1024;
     result->in        = worker->in;
     result->out       = worker->out;
     result->num_added = worker->splitter.num_added;
