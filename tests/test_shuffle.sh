@@ -89,7 +89,7 @@ records() {
 
 part_partitions() {
     records 20000 >in.tbl
-    for w in 1 2 5; do
+    for w in 1 2 5 16; do
         for p in 1 8 1000; do
             passes -w $w -p $p in.tbl || continue
             [ "$(ls out | wc -l)" -eq $p ] || failed "-p $p: not $p files"
@@ -114,6 +114,16 @@ part_fields() {
     tr , ':' <in.csv >in
     passes -w 2 -p 3 -k 3 -d : in && same in && keys_apart : 3
     passes -w 2 -p 3 -d tab in.tsv && same in.tsv
+    # Suffixes, and names, that tell the delimiter.
+    for name in in.tab in.passwd in.group passwd in.log; do
+        case $name in
+        in.tab) blank='\t' ;;
+        in.log) blank=' ' ;;
+        *) blank=: ;;
+        esac
+        tr , "$blank" <in.csv >$name
+        passes -w 2 -p 3 -k 3 $name && same $name
+    done
     # Files with delimiters of their own.
     passes -w 2 -p 3 -k 2 in.csv in.tsv &&
         cat in.csv in.tsv >both && same both
@@ -184,19 +194,42 @@ part_wires() {
     done
 }
 
+# More partitions than files may be open.
+part_many_files() {
+    records 20000 >in.tbl
+    (ulimit -n 300 && passes -w 2 -p 1000 in.tbl && same in.tbl
+     exit $num_failed) || failed "300 open files are too few"
+    [ "$(ls out | wc -l)" -eq 1000 ] || failed "not 1000 files"
+    passes -w 3 -p 20000 in.tbl && find out -type f -size +0 \
+        -exec cat '{}' + | sort >actual
+    sort in.tbl | cmp -s - actual || failed "-p 20000: other records"
+}
+
+# The most memory that a worker had, in KiB.
+peak() {
+    grep -o '"max_resident_bytes": [0-9]*' stdout |
+        awk '$2 / 1024 > most { most = $2 / 1024 } END { print int(most) }'
+}
+
+# Files larger than memory: what a worker needs does not grow with them. (Under
+# a limit: test_shuffle_memory.sh.)
 part_large() {
-    # A sanitizer needs more addresses than that for itself.
+    # A sanitizer keeps what was freed.
     [ -z "${SANITIZER_CFLAGS:-}" ] || return 0
     records 20000 >piece.tbl
-    i=0
-    while [ $i -lt 200 ]; do
-        cat piece.tbl
-        i=$((i + 1))
+    for n in 1 2 3 4 5 6 7 8 9 10; do
+        cat piece.tbl piece.tbl
     done >in.tbl
-    (ulimit -v 150000 && passes -w 1 -p 2 in.tbl
-     exit $num_failed) || { failed "a file larger than memory"; return; }
-    [ "$(cat out/part-* | wc -c)" -eq "$(wc -c <in.tbl)" ] ||
-        failed "the size is not that of the input"
+    for p in 2 1000; do
+        passes -w 2 -p $p --json in.tbl && small=$(peak)
+        passes -w 2 -p $p --json in.tbl in.tbl in.tbl in.tbl in.tbl in.tbl \
+            in.tbl in.tbl in.tbl in.tbl && large=$(peak)
+        [ "$(cat out/part-* | wc -c)" -eq $((10 * $(wc -c <in.tbl))) ] ||
+            failed "-p $p: the size is not that of the input"
+        # What is read ahead, or buffered, may be more; not a tenth of the input.
+        [ "$large" -lt $((small + $(wc -c <in.tbl) / 1024)) ] ||
+            failed "-p $p: $small KiB for a file, $large for ten of them"
+    done
 }
 
 part_json() {
@@ -215,6 +248,42 @@ assert d["transfer"]["bytes_sent"] == d["transfer"]["bytes_received"], d
     fi
     passes -w 2 -p 2 in.tbl
     grep -q 'Checked: 1000 records' stdout || failed "no check in the summary"
+    # UCX logs to the standard output, which is the summary's alone.
+    rm -rf out
+    UCX_LOG_LEVEL=debug "$shuffle" -w 2 -p 2 --json -o out in.tbl \
+        >stdout 2>stderr || failed "with UCX's log: $(tail -1 stderr)"
+    [ "$(wc -l <stdout)" -eq 1 ] || failed "more than JSON: $(head -3 stdout)"
+    grep -q UCX stderr || failed "UCX's log is lost"
+    rm -rf out
+    "$shuffle" -w 2 --json -o out in.tbl >/dev/full 2>stderr
+    [ $? -eq 1 ] || failed "a summary that nobody gets is no error"
+    grep -q 'are complete, but the summary' stderr ||
+        failed "where the summary is: $(cat stderr)"
+}
+
+# on_terminal ARG... - a run whose standard error is a terminal, in file screen.
+on_terminal() {
+    rm -rf out
+    printf '%s -o out %s >stdout' "$shuffle" "$*" >command
+    script -qec 'sh command' /dev/null </dev/null >screen 2>&1 ||
+        failed "on a terminal: exit status $?: $(cat screen)"
+}
+
+part_bar() {
+    records 20000 >in.tbl
+    passes -w 2 -p 2 in.tbl
+    grep -q '%' stderr && failed "a progress bar, but no terminal"
+    if ! command -v script >/dev/null 2>&1; then
+        echo "$part: there is no script(1) to make a terminal"
+        return
+    fi
+    on_terminal -w 2 -p 2 in.tbl
+    grep -q '\[[#.]*\] *[0-9]* %' screen ||
+        failed "no progress bar on a terminal: $(cat screen)"
+    grep -q 'Checked: 20000 records' stdout || failed "no summary"
+    grep -q '%' stdout && failed "the bar is in the summary"
+    on_terminal -w 2 -p 2 --json in.tbl
+    [ "$(wc -l <stdout)" -eq 1 ] || failed "--json: $(cat stdout)"
 }
 
 # --- wrong ---------------------------------------------------------------
@@ -247,10 +316,20 @@ part_inputs() {
     fails 1 'folder.tbl.*is a directory' -o out folder.tbl
     mkfifo pipe.tbl
     fails 1 'pipe.tbl.*not a regular file' -o out pipe.tbl
+    cp in.tbl secret.tbl
+    chmod 0 secret.tbl
     if [ "$(id -u)" -ne 0 ]; then
-        cp in.tbl secret.tbl
-        chmod 0 secret.tbl
         fails 1 'secret.tbl.*Permission denied' -o out secret.tbl
+    else
+        # Root, but without the right to read everything.
+        caps=-dac_override,-dac_read_search
+        printf '#!/bin/sh\nexec setpriv --bounding-set %s --inh-caps %s %s "$@"' \
+            $caps $caps "$shuffle" >unable
+        chmod +x unable
+        everything=$shuffle
+        shuffle=./unable
+        fails 1 'secret.tbl.*Permission denied' -o out secret.tbl
+        shuffle=$everything
     fi
     cp in.tbl in.unknown
     fails 1 'in.unknown.*give -d' -o out in.unknown
@@ -365,7 +444,12 @@ part_killed_worker() {
 part_interrupted() {
     for number in 2 15; do
         start_stopped || return
-        kill -$number $main
+        # Ctrl-C on a terminal goes to all of them.
+        if [ $number -eq 2 ]; then
+            kill -2 $main $workers
+        else
+            kill -$number $main
+        fi
         kill -CONT "$victim"
         wait $main 2>wait
         status=$?
@@ -390,8 +474,9 @@ part_killed_main() {
 # -------------------------------------------------------------------------
 
 if [ $# -eq 0 ]; then
-    set -- partitions fields odd long small_blocks wires large json usage \
-        inputs outputs full_disk killed_worker interrupted killed_main
+    set -- partitions many_files fields odd long small_blocks wires large \
+        json bar usage inputs outputs full_disk killed_worker interrupted \
+        killed_main
 fi
 for part in "$@"; do
     mkdir -p "$work/$part"
