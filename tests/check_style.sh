@@ -11,7 +11,9 @@ max_column=80
 check() {
     (
         cd "$1"
-        find src include tools examples tests fuzz -name '*.[ch]' 2>/dev/null |
+        # What is generated is for compilers.
+        find src include tools examples tests fuzz \( -name '*.[ch]' \
+            -o -name '*.cu' \) ! -name '*_ptx.c' 2>/dev/null |
             LC_ALL=C sort | while read -r file; do
             awk -v file="$file" -v max_file=$max_file \
                 -v max_function=$max_function -v max_column=$max_column '

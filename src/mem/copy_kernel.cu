@@ -1,0 +1,385 @@
+/*
+ * The copy kernel: gathers pieces of memory into a stream, or scatters a stream
+ * to pieces, as mem/copy_tiles.h describes. One launch copies a whole list; a
+ * thread block copies a tile.
+ *
+ * The unit of work is 16 bytes of the target, aligned: a thread copies units,
+ * and finds the piece that a unit belongs to by bisection in shared memory. So
+ * the threads are busy alike whether a tile holds one piece or 256, and every
+ * store is 16 bytes but at the ends of a piece. Sources that are not aligned
+ * with their targets are read as aligned words and shifted. Nothing outside of
+ * a piece is read or written.
+ *
+ * Written for clang without CUDA's headers: see scripts/make-ptx.
+ */
+#include "mem/copy_tiles.h"
+
+#define DEVICE \
+    __attribute__((device)) static inline __attribute__((always_inline))
+/* External linkage: LLVM 14 takes a barrier for something that cannot change a
+ * variable that no other file knows, and moves loads across it. */
+#define SHARED __attribute__((shared))
+
+/* Units that a thread has on their way at a time. */
+#define UNROLL 4
+/* Thread blocks on a multiprocessor: bounds the registers. */
+#define BLOCKS 4
+#define WARPS  (MEM_COPY_THREADS / 32)
+#define UNIT   MEM_COPY_UNIT
+
+struct words4 {
+    uint32_t w[4];
+};
+
+/* The pieces that are being copied, and the first unit of each. */
+SHARED uint64_t ucxpool_copy_target[MEM_COPY_THREADS];
+SHARED uint64_t ucxpool_copy_source[MEM_COPY_THREADS];
+SHARED uint32_t ucxpool_copy_length[MEM_COPY_THREADS];
+SHARED uint32_t ucxpool_copy_unit[MEM_COPY_THREADS];
+SHARED uint32_t ucxpool_copy_sums[WARPS];
+
+DEVICE uint32_t thread_index()
+{
+    return __nvvm_read_ptx_sreg_tid_x();
+}
+
+DEVICE void barrier()
+{
+    asm volatile("bar.sync 0;" ::: "memory");
+}
+
+/* Loads pass the first cache: it is not coherent with what other devices
+ * write, and no byte is read twice but at the ends of pieces. */
+DEVICE words4 load16(uint64_t address)
+{
+    words4 v;
+
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(address));
+    return v;
+}
+
+DEVICE uint32_t load4(uint64_t address)
+{
+    uint32_t v;
+
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(address));
+    return v;
+}
+
+DEVICE uint32_t load1(uint64_t address)
+{
+    uint32_t v;
+
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(v) : "l"(address));
+    return v;
+}
+
+/* An entry is read by one load: what lies in host memory is in no cache. */
+DEVICE uint64_t load_entry(const uint64_t *entry)
+{
+    uint64_t v;
+
+    asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(v) : "l"(entry));
+    return v;
+}
+
+DEVICE void load_entry(const uint64_t *entry, uint64_t *first_p,
+                       uint64_t *second_p)
+{
+    asm volatile("ld.global.cg.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(*first_p), "=l"(*second_p)
+                 : "l"(entry));
+}
+
+DEVICE void store16(uint64_t address, words4 v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address),
+                 "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+                 : "memory");
+}
+
+DEVICE void store4(uint64_t address, uint32_t v)
+{
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(v) : "memory");
+}
+
+DEVICE void store1(uint64_t address, uint32_t v)
+{
+    asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
+}
+
+/* Four bytes from byte bits / 8 of two words on. */
+DEVICE uint32_t funnel(uint32_t low, uint32_t high, uint32_t bits)
+{
+    uint32_t v;
+
+    asm("shf.r.wrap.b32 %0, %1, %2, %3;"
+        : "=r"(v)
+        : "r"(low), "r"(high), "r"(bits));
+    return v;
+}
+
+/* The word at an aligned address; only its bytes in [first, last) are read. */
+DEVICE uint32_t load_word(uint64_t address, uint64_t first, uint64_t last)
+{
+    uint32_t v = 0;
+
+    if ((address >= first) && (address + 4 <= last)) {
+        return load4(address);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        if ((address + i >= first) && (address + i < last)) {
+            v |= load1(address + i) << (8 * i);
+        }
+    }
+    return v;
+}
+
+/* The five words from word `skip` on, of eight. */
+DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
+{
+    bool     two = skip & 2;
+    bool     one = skip & 1;
+    uint32_t half[6] = {two ? low.w[2] : low.w[0],  two ? low.w[3] : low.w[1],
+                        two ? high.w[0] : low.w[2], two ? high.w[1] : low.w[3],
+                        two ? high.w[2] : high.w[0],
+                        two ? high.w[3] : high.w[1]};
+
+    for (int i = 0; i < 5; i++) {
+        v[i] = one ? half[i + 1] : half[i];
+    }
+}
+
+/* 16 bytes from any address; only bytes in [first, last) are read. */
+DEVICE words4 load_unit(uint64_t address, uint64_t first, uint64_t last)
+{
+    uint64_t base = address & ~(uint64_t)(UNIT - 1);
+    uint32_t offset = address & (UNIT - 1);
+    uint32_t v[5];
+    words4   unit;
+
+    if ((offset == 0) && (base >= first) && (base + UNIT <= last)) {
+        return load16(base);
+    }
+    if ((base >= first) && (base + 2 * UNIT <= last)) {
+        select_words(load16(base), load16(base + UNIT), offset / 4, v);
+    } else {
+        for (int i = 0; i < 5; i++) {
+            v[i] = load_word((address & ~(uint64_t)3) + 4 * i, first, last);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        unit.w[i] = funnel(v[i], v[i + 1], 8 * (offset % 4));
+    }
+    return unit;
+}
+
+/* Store bytes [first, last) of a unit. */
+DEVICE void store_part(uint64_t address, words4 unit, uint32_t first,
+                       uint32_t last)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t at = 4 * i;
+
+        if ((at >= first) && (at + 4 <= last)) {
+            store4(address + at, unit.w[i]);
+            continue;
+        }
+        for (uint32_t j = 0; j < 4; j++) {
+            if ((at + j >= first) && (at + j < last)) {
+                store1(address + at + j, unit.w[i] >> (8 * j));
+            }
+        }
+    }
+}
+
+/* Sum of v over the threads before this one, and over all. */
+DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
+{
+    uint32_t lane = thread_index() % 32;
+    uint32_t warp = thread_index() / 32;
+    uint32_t sum = v;
+    uint32_t before = 0;
+    uint32_t total = 0;
+
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        uint32_t other = __nvvm_shfl_sync_up_i32(~0u, sum, distance, 0);
+
+        sum += (lane >= distance) ? other : 0;
+    }
+    if (lane == 31) {
+        ucxpool_copy_sums[warp] = sum;
+    }
+    barrier();
+    for (uint32_t i = 0; i < WARPS; i++) {
+        before += (i < warp) ? ucxpool_copy_sums[i] : 0;
+        total += ucxpool_copy_sums[i];
+    }
+    *total_p = total;
+    return before + sum - v;
+}
+
+/* The piece that a unit belongs to: the last one not behind it. */
+DEVICE uint32_t find_piece(uint32_t unit, uint32_t num_pieces, uint32_t step)
+{
+    uint32_t i = 0;
+
+    for (; step > 0; step /= 2) {
+        if ((i + step < num_pieces) && (ucxpool_copy_unit[i + step] <= unit)) {
+            i += step;
+        }
+    }
+    return i;
+}
+
+/* A unit on its way. */
+struct flight {
+    words4   bytes;
+    uint64_t target;
+    uint32_t first; /* bytes [first, last) are to be stored */
+    uint32_t last;
+};
+
+DEVICE flight load_flight(uint32_t unit, uint32_t i)
+{
+    uint64_t target = ucxpool_copy_target[i];
+    uint64_t source = ucxpool_copy_source[i];
+    uint32_t length = ucxpool_copy_length[i];
+    uint64_t at = (target & ~(uint64_t)(UNIT - 1)) +
+                  (uint64_t)(unit - ucxpool_copy_unit[i]) * UNIT;
+    flight   f;
+
+    f.target = at;
+    f.first = (at < target) ? (uint32_t)(target - at) : 0;
+    f.last = (at + UNIT > target + length) ? (uint32_t)(target + length - at)
+                                           : UNIT;
+    f.bytes = load_unit(source + (at - target), source, source + length);
+    return f;
+}
+
+DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
+{
+    uint32_t step = (num_pieces > 1)
+                        ? 1u << (31 - __builtin_clz(num_pieces - 1))
+                        : 0;
+
+    for (uint32_t u = thread_index(); u < num_units;
+         u += MEM_COPY_THREADS * UNROLL) {
+        flight f[UNROLL];
+
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++) {
+            uint32_t unit = u + i * MEM_COPY_THREADS;
+
+            f[i].first = f[i].last = 0;
+            if (unit < num_units) {
+                f[i] = load_flight(unit, find_piece(unit, num_pieces, step));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++) {
+            if (f[i].last - f[i].first == UNIT) {
+                store16(f[i].target, f[i].bytes);
+            } else if (f[i].first < f[i].last) {
+                store_part(f[i].target, f[i].bytes, f[i].first, f[i].last);
+            }
+        }
+    }
+}
+
+struct piece {
+    uint64_t address;
+    uint64_t length;
+    uint64_t stream; /* its offset there; with MEM_COPY_EXACT only */
+};
+
+DEVICE piece load_piece(const uint64_t *list, uint32_t form, uint32_t length,
+                        uint64_t index)
+{
+    piece p = {0, length, 0};
+
+    if (form == MEM_COPY_UNIFORM) {
+        p.address = load_entry(list + index);
+        return p;
+    }
+    load_entry(list + 2 * index, &p.address, &p.length);
+    if (form == MEM_COPY_EXACT) {
+        p.stream = p.length >> 32;
+        p.length = (uint32_t)p.length;
+    }
+    return p;
+}
+
+/*
+ * Copy a list, one tile per thread block. `gather` is 1 or 0. A launch has
+ * MEM_COPY_THREADS threads per block and no dynamic shared memory.
+ */
+extern "C" __attribute__((global))
+__attribute__((launch_bounds(MEM_COPY_THREADS, BLOCKS))) void
+ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
+             uint32_t length, uint32_t gather)
+{
+    mem_copy_tile_t tile = tiles[__nvvm_read_ptx_sreg_ctaid_x()];
+    uint32_t        me = thread_index();
+    uint32_t        align = (form == MEM_COPY_EXACT) ? 1 : UNIT;
+    uint32_t        left = tile.size;
+
+    for (uint32_t index = 0; index < tile.count; index += MEM_COPY_THREADS) {
+        uint32_t num_pieces = tile.count - index;
+        piece    p = {0, 0, 0};
+
+        if (num_pieces > MEM_COPY_THREADS) {
+            num_pieces = MEM_COPY_THREADS;
+        }
+        if (tile.count == 1) {
+            p.address = tile.origin;
+            p.length = (me == 0) ? tile.size : 0;
+        } else if (me < num_pieces) {
+            p = load_piece(list, form, length, tile.first + index + me);
+            if (index + me == 0) {
+                p.address += tile.origin;
+                p.length -= tile.origin;
+                p.stream += tile.origin;
+            }
+        }
+
+        /* Where the pieces lie in the tile; what is past its end is cut. */
+        uint32_t size = (p.length < left) ? (uint32_t)p.length : left;
+        uint32_t total;
+        uint32_t start = sum_before((size + align - 1) & ~(align - 1), &total);
+
+        if (start >= left) {
+            size = 0;
+        } else if (size > left - start) {
+            size = left - start;
+        }
+        if ((form != MEM_COPY_EXACT) || (tile.count == 1)) {
+            p.stream = start;
+        }
+        p.stream += tile.stream;
+
+        uint64_t target = gather ? p.stream : p.address;
+        uint32_t units = (size > 0)
+                             ? ((uint32_t)(target % UNIT) + size + UNIT - 1) /
+                                   UNIT
+                             : 0;
+        uint32_t num_units;
+
+        barrier();
+        ucxpool_copy_target[me] = target;
+        ucxpool_copy_source[me] = gather ? p.address : p.stream;
+        ucxpool_copy_length[me] = size;
+        ucxpool_copy_unit[me] = sum_before(units, &num_units);
+        barrier();
+        copy_units(num_units, num_pieces);
+        barrier();
+
+        total = (total < left) ? total : left;
+        left -= total;
+        if (form != MEM_COPY_EXACT) {
+            tile.stream += total;
+        }
+    }
+}

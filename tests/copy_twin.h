@@ -1,0 +1,15 @@
+/*
+ * What the copy kernel does, in C: for the stand-in driver, and to compare.
+ */
+#ifndef TESTS_COPY_TWIN_H
+#define TESTS_COPY_TWIN_H
+
+#include "mem/copy_tiles.h"
+
+#include <stdbool.h>
+
+/* The kernel's arguments, and the number of thread blocks of the launch. */
+void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
+               mem_copy_form_t form, uint32_t length, bool gather);
+
+#endif

@@ -1,0 +1,196 @@
+/* The tiles that a list is cut into: by the kernel's twin, each byte of each
+ * piece is copied once, and no other. */
+#include "copy_twin.h"
+
+#include "base/math.h"
+#include "mem/copy_tiles.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_SIZE ((size_t)1 << 20)
+#define NUM_PIECES  600
+
+static uint8_t memory[MEMORY_SIZE];
+static uint8_t stream[2 * MEMORY_SIZE];
+static uint8_t expected[2 * MEMORY_SIZE];
+
+static mem_copy_exact_t   exact[NUM_PIECES];
+static mem_copy_segment_t segments[NUM_PIECES];
+static uint64_t           addresses[NUM_PIECES];
+static mem_copy_tile_t    tiles[4096];
+
+static uint64_t address_of(const void *pointer)
+{
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+/* Lengths of all magnitudes; some 0. `uniform` is every length, or 0. */
+static size_t next_length(uint32_t uniform)
+{
+    return (uniform > 0) ? uniform
+                         : (size_t)random() % ((size_t)1 << (random() % 14));
+}
+
+/*
+ * Pieces one after the other in memory, with gaps, and in the stream: at the
+ * next multiple of the unit, or (exact) anywhere behind the last.
+ */
+static mem_copy_list_t make_list(mem_copy_form_t form, uint32_t uniform)
+{
+    mem_copy_list_t list = {
+        .form = form, .length = uniform, .stream = address_of(stream)};
+    size_t   at        = 0;
+    size_t   in_stream = 0;
+    uint32_t n         = 0;
+
+    for (; n < NUM_PIECES; n++) {
+        size_t length = next_length(uniform);
+
+        at += (size_t)random() % 40;
+        if ((at + length > MEMORY_SIZE) ||
+            (in_stream + length > sizeof(stream))) {
+            break;
+        }
+        exact[n] = (mem_copy_exact_t){address_of(memory + at), (uint32_t)length,
+                                      (uint32_t)in_stream};
+        segments[n]  = (mem_copy_segment_t){address_of(memory + at), length};
+        addresses[n] = address_of(memory + at);
+        at += length;
+        in_stream += length;
+        in_stream = (form == MEM_COPY_EXACT)
+                        ? in_stream + (size_t)random() % 40
+                        : base_align_up(in_stream, MEM_COPY_UNIT);
+    }
+    list.num_entries = n;
+    list.entries     = (form == MEM_COPY_UNIFORM)    ? (const void *)addresses
+                       : (form == MEM_COPY_SEGMENTS) ? (const void *)segments
+                                                     : (const void *)exact;
+    return list;
+}
+
+static void fill(uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] = (uint8_t)random();
+    }
+}
+
+/* Copy a list by tiles, and piece by piece, and compare. */
+static void compare(const mem_copy_list_t *list, uint32_t tile_size,
+                    bool gather)
+{
+    size_t   num_tiles = mem_copy_tiles_cut(list, tile_size, tiles,
+                                            sizeof(tiles) / sizeof(*tiles));
+    uint8_t *target    = gather ? stream : memory;
+    size_t   size      = gather ? sizeof(stream) : sizeof(memory);
+
+    ck_assert_uint_le(num_tiles, sizeof(tiles) / sizeof(*tiles));
+    fill(gather ? memory : stream, gather ? sizeof(memory) : sizeof(stream));
+    memset(target, 0xcd, size);
+    memset(expected, 0xcd, size);
+    for (uint32_t i = 0; i < list->num_entries; i++) {
+        uint8_t *in_memory = (uint8_t *)(uintptr_t)exact[i].address;
+        uint8_t *to        = gather ? stream + exact[i].offset : in_memory;
+        uint8_t *from      = gather ? in_memory : stream + exact[i].offset;
+
+        memcpy(expected + (to - target), from, exact[i].length);
+    }
+    copy_twin(num_tiles, tiles, list->entries, list->form, list->length,
+              gather);
+    ck_assert_mem_eq(target, expected, size);
+}
+
+START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
+{
+    static const uint32_t sizes[] = {16, 48, 4096, 65536};
+    mem_copy_form_t       form    = (mem_copy_form_t)(_i / 2);
+
+    srandom(7);
+    for (int round = 0; round < 8; round++) {
+        uint32_t uniform =
+            (form == MEM_COPY_UNIFORM) ? 1 + (uint32_t)random() % 300 : 0;
+        mem_copy_list_t list      = make_list(form, uniform);
+        uint32_t        tile_size = sizes[round % 4];
+
+        ck_assert_uint_gt(list.num_entries, 50);
+        if (mem_copy_tiles_cut(&list, tile_size, NULL, 0) <=
+            sizeof(tiles) / sizeof(*tiles)) {
+            compare(&list, tile_size, _i % 2);
+        } else {
+            compare(&list, 4096, _i % 2);
+        }
+    }
+}
+END_TEST
+
+START_TEST(no_tile_is_longer_than_asked)
+{
+    mem_copy_list_t list      = make_list(MEM_COPY_SEGMENTS, 0);
+    size_t          num_tiles = mem_copy_tiles_cut(&list, 4096, tiles, 4096);
+
+    for (size_t i = 0; i < num_tiles; i++) {
+        ck_assert_uint_gt(tiles[i].size, 0);
+        ck_assert_uint_le(tiles[i].size, 4096);
+        ck_assert_uint_gt(tiles[i].count, 0);
+    }
+}
+END_TEST
+
+START_TEST(a_tile_within_one_piece_says_where_it_is)
+{
+    mem_copy_segment_t one  = {0x1000, 100000};
+    mem_copy_list_t    list = {.form        = MEM_COPY_SEGMENTS,
+                               .entries     = &one,
+                               .num_entries = 1,
+                               .stream      = 0x100000};
+
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 65536, tiles, 4096), 2);
+    ck_assert_uint_eq(tiles[1].count, 1);
+    ck_assert_uint_eq(tiles[1].origin, 0x1000 + 65536);
+    ck_assert_uint_eq(tiles[1].stream, 0x100000 + 65536);
+    ck_assert_uint_eq(tiles[1].size, 100000 - 65536);
+}
+END_TEST
+
+START_TEST(a_list_without_bytes_takes_no_tile)
+{
+    mem_copy_segment_t empty[3] = {{1, 0}, {2, 0}, {3, 0}};
+    mem_copy_list_t    list     = {
+               .form = MEM_COPY_SEGMENTS, .entries = empty, .num_entries = 3};
+
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, 4096), 0);
+    list.num_entries = 0;
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, 4096), 0);
+}
+END_TEST
+
+START_TEST(tiles_are_short_where_there_are_few_bytes)
+{
+    ck_assert_uint_eq(mem_copy_tile_size((uint64_t)1 << 30, 132), 65536);
+    ck_assert_uint_eq(mem_copy_tile_size(1, 132), 4096);
+    ck_assert_uint_eq(
+        mem_copy_tile_size((uint64_t)4 << 20, 132) % MEM_COPY_UNIT, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("copy_tiles");
+    TCase   *tcase  = tcase_create("tiles");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_add_loop_test(tcase, tiles_copy_each_byte_of_a_list_and_no_other, 0,
+                        6);
+    tcase_add_test(tcase, no_tile_is_longer_than_asked);
+    tcase_add_test(tcase, a_tile_within_one_piece_says_where_it_is);
+    tcase_add_test(tcase, a_list_without_bytes_takes_no_tile);
+    tcase_add_test(tcase, tiles_are_short_where_there_are_few_bytes);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
