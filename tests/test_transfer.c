@@ -1,5 +1,6 @@
 /* Messages between two pools, on both wires. */
 #include "pair.h"
+#include "xfer/pool.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -138,6 +139,162 @@ START_TEST(comm_memory_goes_in_place)
 }
 END_TEST
 
+/* What went in place and what was packed, over the `ucx` wire. */
+static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pair->a, &stats);
+    ck_assert_uint_eq(stats.sent[UCXPOOL_MODE_UCX_INPLACE].bytes, in_place);
+    ck_assert_uint_eq(stats.sent[UCXPOOL_MODE_UCX_PACKED].bytes, packed);
+}
+
+START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
+{
+    enum { LONG = 256 * 1024, SHORT = 63 * 1024 };
+    static uint8_t     source[LONG + 2 * SHORT];
+    static uint8_t     target[LONG + 2 * SHORT];
+    ucxpool_segment_t  from[] = {{source + LONG, SHORT},
+                                 {source, LONG},
+                                 {source + LONG + SHORT, SHORT}};
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+    bool               needs_registration = _i != 0;
+
+    pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k FRAG_SIZE=64k", "WIRE=ucx");
+    pair.a->needs_registration = needs_registration;
+    pair_fill(source, sizeof(source));
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target),
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, from, 3, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(target, source + LONG, SHORT);
+    ck_assert_mem_eq(target + SHORT, source, LONG);
+    ck_assert_mem_eq(target + SHORT + LONG, source + LONG + SHORT, SHORT);
+    if (needs_registration) {
+        check_sent(&pair, 0, sizeof(source));
+    } else {
+        /* Short segments are packed, also where they stand beside long ones. */
+        check_sent(&pair, LONG, 2 * SHORT);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* A send in place that has begun, and that its caller does not want any more;
+ * from comm memory, or from any. */
+static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
+                                           void *target, size_t length,
+                                           ucxpool_request_t **recv_p)
+{
+    ucxpool_request_t *send;
+    ucxpool_stats_t    stats;
+
+    pair->a->needs_registration = false;
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
+                                         TAG, ALL_BITS, NULL, recv_p),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    do {
+        ucxpool_progress(pair->b);
+        ucxpool_progress(pair->a);
+        ucxpool_stats_get(pair->a, &stats);
+    } while (stats.sent[UCXPOOL_MODE_UCX_INPLACE].bytes == 0);
+    ucxpool_request_cancel(send);
+    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_INPROGRESS);
+    return send;
+}
+
+static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state;
+}
+
+static void *get_source(pair_t *pair, size_t length, bool from_comm)
+{
+    void *source = NULL;
+
+    if (!from_comm) {
+        source = malloc(length);
+    } else {
+        ck_assert_int_eq(ucxpool_comm_alloc(pair->a, length, &source),
+                         UCXPOOL_OK);
+    }
+    pair_fill(source, length);
+    return source;
+}
+
+static void put_source(pair_t *pair, void *source, bool from_comm)
+{
+    if (from_comm) {
+        ucxpool_comm_free(pair->a, source);
+    } else {
+        free(source);
+    }
+}
+
+START_TEST(a_send_in_place_over_ucx_ends_when_ucx_has_let_go)
+{
+    enum { LENGTH = 256 * 1024 };
+    pair_t             pair;
+    static uint8_t     target[LENGTH];
+    void              *source;
+    ucxpool_request_t *recv;
+    ucxpool_request_t *send;
+
+    pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
+    pair.a->linger_ns = UCXPOOL_FOREVER;
+    source            = get_source(&pair, LENGTH, _i != 0);
+    send = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    ucxpool_request_cancel(send); /* makes no difference */
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
+    put_source(&pair, source, _i != 0);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(state(pair.to_b), UCXPOOL_CHANNEL_OPEN);
+    exchange(&pair, target, target + LENGTH / 2, LENGTH / 2);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_peer_that_does_not_let_go_loses_the_channel)
+{
+    enum { LENGTH = 256 * 1024 };
+    pair_t                 pair;
+    static uint8_t         target[LENGTH];
+    void                  *source;
+    ucxpool_request_t     *recv;
+    ucxpool_request_t     *send;
+    ucxpool_channel_attr_t attr;
+
+    pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
+    pair.a->linger_ns = 0;
+    source            = get_source(&pair, LENGTH, _i != 0);
+    send = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    while (ucxpool_request_test(send) == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(pair.a);
+    }
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
+    put_source(&pair, source, _i != 0);
+    ucxpool_channel_query(pair.to_b, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
+    ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(probe_shows_lengths_and_metadata_first)
 {
     static const char        meta[]   = "the caller's own";
@@ -210,6 +367,13 @@ int main(void)
     tcase_add_loop_test(tcase, segments_cut_differently_on_both_sides_arrive, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, comm_memory_goes_in_place, 0, NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, memory_that_needs_no_registration_goes_in_place_over_ucx, 0, 2);
+    tcase_add_loop_test(tcase,
+                        a_send_in_place_over_ucx_ends_when_ucx_has_let_go, 0,
+                        2);
+    tcase_add_loop_test(tcase, a_peer_that_does_not_let_go_loses_the_channel, 0,
+                        2);
     tcase_add_loop_test(tcase, probe_shows_lengths_and_metadata_first, 0,
                         NUM_WIRES);
     suite_add_tcase(suite, tcase);

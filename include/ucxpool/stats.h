@@ -36,7 +36,7 @@ typedef enum ucxpool_mode {
     UCXPOOL_MODE_MAP_PACKED  = 1, /* map wire, through a block                */
     UCXPOOL_MODE_MAP_INPLACE = 2, /* map wire, from registered memory         */
     UCXPOOL_MODE_UCX_PACKED  = 3, /* ucx wire, through a block                */
-    UCXPOOL_MODE_UCX_INPLACE = 4, /* ucx wire, from or to registered memory   */
+    UCXPOOL_MODE_UCX_INPLACE = 4, /* ucx wire, from or to where they belong   */
     UCXPOOL_MODE_LAST
 } ucxpool_mode_t;
 

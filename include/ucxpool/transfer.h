@@ -13,8 +13,9 @@
  *                                                        or any other cut)
  *
  * Segments may have any alignment and any length, 0 included. What lies in
- * ucxpool_comm_alloc() memory is sent and received in place; everything else
- * is packed.
+ * ucxpool_comm_alloc() memory is sent and received in place; so are long
+ * segments in any memory over the `ucx` wire, where the machine has no RDMA
+ * device. Everything else is packed.
  *
  * Order. Messages of one channel that match the same receive are received in
  * the order in which they were sent. A receive takes the oldest message that
@@ -235,8 +236,10 @@ void ucxpool_request_query(const ucxpool_request_t *request,
  * ended with before. Blocks that the peer may still read wait in quarantine.
  *
  * Over the `ucx` wire, a send or receive in place whose bytes are on their way
- * can only be stopped with the endpoint: its channel then fails. A deadline
- * that passes does the same.
+ * ends when UCX has let go of the caller's memory. It then is in progress for
+ * some time yet; when UCX still uses the memory after 250 ms, because the peer
+ * does not progress, the channel fails, which ends it. A deadline that passes
+ * does the same.
  */
 void ucxpool_request_cancel(ucxpool_request_t *request);
 

@@ -89,7 +89,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
              "taken. The next one waits at the peer."),
     SIZE("INPLACE_MIN", inplace_min, "16k", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Shorter pieces of ucxpool_comm_alloc() memory are packed, not sent "
-         "in place. inf packs all."),
+         "in place. Other memory goes in place over the ucx wire alone, from "
+         "16 times this on, where the machine has no RDMA device. inf packs "
+         "all."),
     SIZE("MAX_METADATA", max_metadata, "2k", 0, 0, 4 * KIB,
          "Longest metadata of a message that is sent or taken."),
     SIZE("MAX_SEGMENTS", max_segments, "4m", 0, 1, GIB,

@@ -308,7 +308,6 @@ void xfer_channel_close(ucxpool_channel_t *channel)
 {
     xfer_channel_get(channel);
     channel->user_ref = false;
-    channel->leaving  = true;
     if (xfer_channel_is_live(channel)) {
         cancel_requests(channel);
         snprintf(channel->reason, sizeof(channel->reason),

@@ -71,7 +71,6 @@ struct ucxpool_channel {
     ucp_ep_h  ep;
     bool      own_ep;
     bool      ep_failed;       /* told by UCX or the caller; atomic          */
-    bool      leaving;         /* the caller closes it                       */
     bool      closing;         /* BYE is to be sent, then the endpoint closed */
     bool      bye_sent;
     bool      flushed;

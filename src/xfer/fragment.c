@@ -12,10 +12,25 @@
 typedef struct range {
     uint64_t             length;
     bool                 last;
-    block_comm_buffer_t *buffer; /* in place; NULL: packed */
-    mem_piece_t          where;  /* in place               */
-    const void          *bytes;  /* in place               */
+    bool                 in_place;
+    const void          *bytes;  /* in place                        */
+    block_comm_buffer_t *buffer; /* in place: of this; NULL: of none */
+    mem_piece_t          where;  /* if there is a buffer            */
 } range_t;
+
+/* Memory of the caller's own goes in place from so many INPLACE_MIN on: a
+ * fragment of its own costs more than the copy of a shorter piece. Between two
+ * processes over TCP, pieces of 64 KiB are twice as fast packed, pieces of
+ * 256 KiB not any more. */
+#define ANY_MEMORY_FACTOR 16u
+
+/* Can this many bytes go in place, wherever they lie? */
+static bool takes_any_memory(const ucxpool_request_t *request, uint64_t length)
+{
+    return request->channel->wire->any_memory &&
+           !request->pool->needs_registration &&
+           (length / ANY_MEMORY_FACTOR >= request->pool->config.inplace_min);
+}
 
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
@@ -31,24 +46,39 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
     size            = base_min(size, base_min(frag_size, block_size));
     send->frag_size = size & ~(uint64_t)(PACK_ALIGNMENT - 1);
     send->window    = base_min(window, XFER_PIECES_MAX);
+    send->in_place |= takes_any_memory(request, send->longest);
 }
 
-/* Does an extent lie in registered memory, and is it worth a fragment? */
+/* Can an extent be sent in place, and is it worth a fragment? */
 static bool is_in_place(ucxpool_request_t *request, const pack_extent_t *extent,
                         range_t *range)
 {
-    uint64_t limit = request->send.frag_size;
-    uint64_t least = base_min((uint64_t)request->pool->config.inplace_min,
-                              request->totals.stream_size);
+    const ucxpool_t *pool  = request->pool;
+    uint64_t         limit = request->send.frag_size;
 
-    return (extent->address != NULL) && (extent->length >= least) &&
-           block_comm_find(request->pool->comm, extent->address,
-                           base_min(extent->length, limit), &range->where,
-                           &range->buffer);
+    memset(range, 0, sizeof(*range));
+    if ((extent->address == NULL) ||
+        (extent->length < pool->config.inplace_min)) {
+        return false;
+    }
+    range->length = base_min(extent->length, limit);
+    if (block_comm_find(pool->comm, extent->address, range->length,
+                        &range->where, &range->buffer)) {
+        range->length = range->where.length;
+        range->bytes =
+            (uint8_t *)pool->regions.regions[range->where.region].address +
+            range->where.offset;
+    } else if (takes_any_memory(request, extent->length)) {
+        range->bytes = extent->address;
+    } else {
+        return false;
+    }
+    range->in_place = true;
+    return true;
 }
 
 /*
- * A message with segments in registered memory: either a fragment in place, or
+ * A message of which something can go in place: either a fragment that does, or
  * a packed one that ends where the next in place begins. Leaves the plan where
  * it was, because gathering walks the same way.
  */
@@ -68,17 +98,13 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
                          left - range->length, &extent);
         if (is_in_place(request, &extent, &in_place)) {
             if (range->length == 0) {
-                *range        = in_place;
-                range->length = in_place.where.length;
-                range->bytes  = extent.address;
+                *range = in_place;
             }
             break;
         }
         range->length += extent.length;
     }
-    if (range->buffer == NULL) {
-        range->length = base_min(range->length, base_min(limit, left));
-    }
+    range->length = base_min(range->length, base_min(limit, left));
     plan->at = before.at;
 }
 
@@ -132,7 +158,7 @@ static void stop_waiting(ucxpool_request_t *request)
 
 /* Gather a packed range into a slice. */
 static bool pack_range(ucxpool_request_t *request, const range_t *range,
-                       xfer_piece_t *piece, const void **bytes_p)
+                       xfer_piece_t *piece)
 {
     xfer_send_t *send = &request->send;
     uint64_t     slice_offset;
@@ -156,14 +182,26 @@ static bool pack_range(ucxpool_request_t *request, const range_t *range,
                       &piece->where);
     piece->where.offset += slice_offset;
     piece->where.length = range->length;
+    piece->bytes        = block + slice_offset;
     piece->buffer       = NULL;
-    *bytes_p            = block + slice_offset;
+    piece->in_place     = false;
     return true;
+}
+
+static void lay_in_place(xfer_piece_t *piece, const range_t *range)
+{
+    piece->where    = range->where;
+    piece->bytes    = range->bytes;
+    piece->buffer   = range->buffer;
+    piece->in_place = true;
+    if (piece->buffer != NULL) {
+        block_comm_hold(piece->buffer);
+    }
 }
 
 /* What the receiver is told of a fragment. */
 static void fill_data(ucxpool_request_t *request, xfer_piece_t *piece,
-                      const range_t *range, const void *bytes)
+                      const range_t *range)
 {
     xfer_send_t  *send = &request->send;
     proto_data_t *data = &piece->data;
@@ -172,16 +210,16 @@ static void fill_data(ucxpool_request_t *request, xfer_piece_t *piece,
     data->message       = send->message;
     data->receive       = send->receive;
     data->offset        = send->offset;
-    data->length        = piece->where.length;
+    data->length        = range->length;
     data->index         = send->index;
     data->piece         = (uint32_t)(piece - send->pieces);
     data->region        = piece->where.region;
     data->region_offset = piece->where.offset;
     data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
-                  ((piece->buffer != NULL) ? PROTO_DATA_INPLACE : 0u);
+                  (piece->in_place ? PROTO_DATA_INPLACE : 0u);
     if (request->pool->config.checksum == BASE_CHECKSUM_CRC32C) {
         data->flags |= PROTO_DATA_CHECKSUM;
-        data->checksum = pack_crc32c(0, bytes, data->length);
+        data->checksum = pack_crc32c(0, piece->bytes, data->length);
     }
 }
 
@@ -206,7 +244,6 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     unsigned         number;
     xfer_piece_t    *piece;
     range_t          range;
-    const void      *bytes;
     uint64_t         next;
     ucxpool_status_t status;
 
@@ -217,17 +254,14 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     number = (unsigned)__builtin_ctzll(~send->busy);
     piece  = &send->pieces[number];
     next_range(request, &range);
-    if (range.buffer != NULL) {
-        piece->buffer = range.buffer;
-        piece->where  = range.where;
-        bytes         = range.bytes;
-        block_comm_hold(piece->buffer);
-    } else if (!pack_range(request, &range, piece, &bytes)) {
+    if (range.in_place) {
+        lay_in_place(piece, &range);
+    } else if (!pack_range(request, &range, piece)) {
         return UCXPOOL_INPROGRESS;
     }
     next       = skip_padding(request, send->offset + range.length);
     range.last = next >= request->totals.stream_size;
-    fill_data(request, piece, &range, bytes);
+    fill_data(request, piece, &range);
     piece->request = request;
     piece->ucx     = NULL;
     send->busy |= UINT64_C(1) << number;
@@ -237,7 +271,7 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
         xfer_fragment_free(piece);
         return status;
     }
-    count_sent(request, range.length, range.buffer != NULL);
+    count_sent(request, range.length, range.in_place);
     send->offset = next;
     send->index++;
     send->all_sent = range.last;
@@ -249,7 +283,7 @@ void xfer_fragment_free(xfer_piece_t *piece)
     if (piece->buffer != NULL) {
         block_comm_drop(piece->request->pool->comm, piece->buffer);
         piece->buffer = NULL;
-    } else {
+    } else if (!piece->in_place) {
         xfer_hold_give(piece->request, piece->hold, piece->slice);
     }
 }

@@ -105,6 +105,10 @@ static ucxpool_status_t create_worker(ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
+/* What is in flight of one message, some MiB at most, has come through in that
+ * time, unless the peer does not progress. */
+#define LINGER_NS UINT64_C(250000000)
+
 /* Is there a device for which UCX would register what is sent? */
 static bool has_rdma_device(void)
 {
@@ -130,6 +134,7 @@ ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, ucp_context_h context,
     pool->context            = context;
     pool->worker             = worker;
     pool->needs_registration = has_rdma_device();
+    pool->linger_ns          = LINGER_NS;
     if (context == NULL) {
         status = create_context(pool);
         if (status != UCXPOOL_OK) {

@@ -51,6 +51,7 @@ struct ucxpool {
     bool          own_context;
     bool          own_worker;
     bool          needs_registration; /* RDMA: no transfer of foreign memory */
+    uint64_t      linger_ns;          /* see xfer_request_linger()           */
     int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
     int           epoll_fd;
     int           timer_fd;

@@ -34,7 +34,8 @@ static void put_number(ucxpool_request_t *request)
     }
 }
 
-/* End the receive now, or when UCX has stopped writing to its target. */
+/* End the receive now, or when UCX has stopped writing to its target. The
+ * sender keeps the bytes as they are until then. */
 static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {
@@ -44,11 +45,23 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
             xfer_request_set_detail(request, detail);
+            xfer_request_linger(request);
         }
         return;
     }
     xfer_request_end(request, status, detail);
     xfer_request_reuse(request);
+}
+
+/* It ends already, but for UCX: once its time is over, only the endpoint's end
+ * makes UCX stop. */
+static void hurry(ucxpool_request_t *request)
+{
+    if (xfer_request_is_late(request)) {
+        xfer_channel_fail(request->channel, request->recv.failing,
+                          "the peer did not send the rest of a receive in "
+                          "place over the ucx wire that had been ended");
+    }
 }
 
 /* Everything that came with the descriptor. */
@@ -237,19 +250,13 @@ void xfer_recv_stop_corrupt(ucxpool_request_t *request)
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
+    if (request->recv.failing != UCXPOOL_OK) {
+        hurry(request);
+        return;
+    }
     if (request->recv.receive != 0) {
         xfer_control_done(request->channel, request->recv.message, status,
                           detail);
-    }
-    if (request->recv.in_place != 0) {
-        /* Only the end of the endpoint stops UCX from writing. */
-        end(request, status, detail);
-        if (!request->channel->leaving) {
-            xfer_channel_fail(request->channel, status,
-                              "a receive in place over the ucx wire was ended "
-                              "early");
-        }
-        return;
     }
     end(request, status, detail);
 }
@@ -271,8 +278,6 @@ void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
         ucxpool_request_t *request = channel->receives[i];
 
         if ((request != NULL) && (request->recv.message == message)) {
-            /* What UCX writes in place comes to its end by itself: the sender
-             * is there, and keeps the bytes as they are until then. */
             xfer_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
             end(request, UCXPOOL_ERR_CANCELED, text);
             return;

@@ -222,6 +222,18 @@ void xfer_request_arm(ucxpool_request_t *request)
     pool->next_deadline = base_min(pool->next_deadline, request->deadline);
 }
 
+void xfer_request_linger(ucxpool_request_t *request)
+{
+    base_list_del(&request->deadline_link);
+    request->deadline = base_clock_deadline(request->pool->linger_ns);
+    xfer_request_arm(request);
+}
+
+bool xfer_request_is_late(const ucxpool_request_t *request)
+{
+    return base_clock_now() >= request->deadline;
+}
+
 void xfer_request_wake(ucxpool_request_t *request)
 {
     base_list_del(&request->run_link);

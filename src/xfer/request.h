@@ -34,11 +34,13 @@ typedef struct xfer_hold {
 /* One fragment in flight. */
 typedef struct xfer_piece {
     ucxpool_request_t   *request;
-    block_comm_buffer_t *buffer; /* in place: of this buffer; else NULL      */
+    const void          *bytes;    /* where it lies                          */
+    bool                 in_place; /* in the caller's memory                 */
+    block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none  */
     unsigned             hold;   /* packed: number of the hold, and slice    */
     unsigned             slice;
     void                *ucx;    /* UCX's request; NULL on the `map` wire    */
-    mem_piece_t          where;
+    mem_piece_t          where;  /* unless in memory of nobody we know       */
     proto_data_t         data;   /* stays valid until UCX has sent it        */
 } xfer_piece_t;
 
@@ -53,8 +55,10 @@ typedef enum xfer_send_step {
 
 typedef struct xfer_send {
     xfer_send_step_t step;
-    bool             in_place;  /* some segments lie in comm memory          */
-    ucxpool_status_t failing;   /* the end that waits for UCX; OK: none      */
+    bool             in_place;  /* something can be sent in place            */
+    bool             ending;    /* ends when UCX has let go of the memory    */
+    ucxpool_status_t end;       /* how, if ending                            */
+    uint64_t         longest;   /* segment                                   */
     uint64_t         message;   /* our number of it; 0: none                 */
     uint64_t         receive;   /* the receiver's number                     */
     uint64_t         sequence;
@@ -140,6 +144,16 @@ void xfer_request_discard(ucxpool_request_t *request);
 
 /* Begin to watch the deadline. */
 void xfer_request_arm(ucxpool_request_t *request);
+
+/*
+ * The request has ended but for UCX, which still uses the caller's memory.
+ * Gives it some time to come to its end; then the deadline passes, and with the
+ * channel UCX's operations end too.
+ */
+void xfer_request_linger(ucxpool_request_t *request);
+
+/* Is the time over? */
+bool xfer_request_is_late(const ucxpool_request_t *request);
 
 /* Let the request go on at the next progress. */
 void xfer_request_wake(ucxpool_request_t *request);

@@ -256,7 +256,7 @@ static const step_t steps[] = {
 /* Take the steps that can be taken now. */
 static void take_steps(ucxpool_request_t *request)
 {
-    while (!xfer_request_has_ended(request) &&
+    while (!xfer_request_has_ended(request) && !request->send.ending &&
            xfer_channel_is_live(request->channel)) {
         switch (steps[request->send.step](request)) {
         case STEP_NEXT:

@@ -28,7 +28,7 @@ static bool is_in_place_by_ucx(const ucxpool_request_t *request)
         const xfer_piece_t *piece = &request->send.pieces[i];
 
         if ((request->send.busy & (UINT64_C(1) << i)) &&
-            (piece->ucx != NULL) && (piece->buffer != NULL)) {
+            (piece->ucx != NULL) && piece->in_place) {
             return true;
         }
     }
@@ -50,16 +50,32 @@ static void send_cancel(ucxpool_request_t *request)
     }
 }
 
-/* End the request when UCX has stopped reading the caller's memory: until then
- * the caller must not change it, or the receiver would take the new bytes for
- * the message. */
-static void end_later(ucxpool_request_t *request, ucxpool_status_t status,
-                      const char *detail)
+/*
+ * End the request, or do so when UCX has stopped reading the caller's memory:
+ * until then the caller must neither change it, or the receiver would take the
+ * new bytes for the message, nor free it.
+ */
+static void end(ucxpool_request_t *request, ucxpool_status_t status,
+                const char *detail)
 {
-    base_list_del(&request->deadline_link);
-    if (request->send.failing == UCXPOOL_OK) {
-        request->send.failing = status;
+    if (!is_in_place_by_ucx(request)) {
+        xfer_request_end(request, status, detail);
+    } else if (!request->send.ending) {
+        request->send.ending = true;
+        request->send.end    = status;
         xfer_request_set_detail(request, detail);
+        xfer_request_linger(request);
+    }
+}
+
+/* It ends already, but for UCX: once its time is over, only the endpoint's end
+ * makes UCX stop. */
+static void hurry(ucxpool_request_t *request)
+{
+    if (xfer_request_is_late(request)) {
+        xfer_channel_fail(request->channel, request->send.end,
+                          "the peer kept reading a send in place over the ucx "
+                          "wire that had been ended");
     }
 }
 
@@ -111,8 +127,8 @@ void xfer_send_piece_done(xfer_piece_t *piece)
     request->send.busy &= ~(UINT64_C(1)
                             << (unsigned)(piece - request->send.pieces));
     xfer_fragment_free(piece);
-    if ((request->send.failing != UCXPOOL_OK) && !is_in_place_by_ucx(request)) {
-        xfer_request_end(request, request->send.failing, request->detail);
+    if (request->send.ending && !is_in_place_by_ucx(request)) {
+        xfer_request_end(request, request->send.end, request->detail);
     }
     if (!xfer_request_has_ended(request)) {
         xfer_request_wake(request);
@@ -155,7 +171,7 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
     }
     /* The receiver is done with our memory, so pieces on the `map` wire are
      * free; UCX may still be about to tell us of its own. */
-    xfer_request_end(request, status, reason);
+    end(request, status, reason);
     xfer_send_forget(request);
 }
 
@@ -173,21 +189,15 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
         }
         return;
     }
-    if (is_in_place_by_ucx(request)) {
-        /* Only the endpoint's end makes UCX stop. */
-        end_later(request, status, detail);
-        if (!channel->leaving) {
-            xfer_channel_fail(channel, status,
-                              "a send in place over the ucx wire was ended "
-                              "early");
-        }
+    if (request->send.ending) {
+        hurry(request);
         return;
     }
     if (request->send.step == XFER_SEND_RUNS) {
         xfer_send_leave_queue(request);
     }
     send_cancel(request);
-    xfer_request_end(request, status, detail);
+    end(request, status, detail);
 }
 
 void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
@@ -198,11 +208,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
     if ((request->send.message != 0) && (channel->wire == &xfer_wire_map)) {
         xfer_ring_revoke(&channel->ring, request->send.message);
     }
-    if (is_in_place_by_ucx(request)) {
-        end_later(request, status, detail);
-    } else {
-        xfer_request_end(request, status, detail);
-    }
+    end(request, status, detail);
     if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
         xfer_send_forget(request);
     }

@@ -6,13 +6,43 @@
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
-/* Lengths as runs, and whether any segment can be sent in place. */
-static ucxpool_status_t plan_send(ucxpool_request_t *request)
+static uint64_t longest_segment(const ucxpool_request_t *request)
+{
+    uint64_t longest = 0;
+
+    for (size_t i = 0; i < request->num_runs; i++) {
+        longest = base_max(longest, request->runs[i].length);
+    }
+    return longest;
+}
+
+/* Does any segment lie in comm memory, and is worth a fragment? */
+static bool has_comm_memory(const ucxpool_request_t *request)
 {
     ucxpool_t           *pool = request->pool;
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
-    ucxpool_status_t     status;
+
+    if (request->send.longest < pool->config.inplace_min) {
+        return false;
+    }
+    for (size_t i = 0; i < request->num_segments; i++) {
+        const ucxpool_segment_t *segment = &request->segments[i];
+
+        if ((segment->length >= pool->config.inplace_min) &&
+            block_comm_find(pool->comm, segment->address, segment->length,
+                            &where, &buffer)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lengths as runs, and what there is to be sent in place. */
+static ucxpool_status_t plan_send(ucxpool_request_t *request)
+{
+    ucxpool_t       *pool = request->pool;
+    ucxpool_status_t status;
 
     status = pack_lengths_count(request->segments, request->num_segments,
                                 &request->num_runs, &request->totals);
@@ -33,15 +63,8 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
                       request->num_runs);
     pack_plan_init(&request->plan, request->runs, request->num_runs,
                    &request->totals, request->segments, request->num_segments);
-    for (size_t i = 0; (i < request->num_segments) && !request->send.in_place;
-         i++) {
-        const ucxpool_segment_t *segment = &request->segments[i];
-
-        request->send.in_place =
-            (segment->length >= pool->config.inplace_min) &&
-            block_comm_find(pool->comm, segment->address, segment->length,
-                            &where, &buffer);
-    }
+    request->send.longest  = longest_segment(request);
+    request->send.in_place = has_comm_memory(request);
     return UCXPOOL_OK;
 }
 

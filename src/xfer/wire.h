@@ -11,13 +11,14 @@ typedef struct xfer_wire {
     const char    *name;
     ucxpool_mode_t packed; /* for the statistics */
     ucxpool_mode_t in_place;
+    /* Takes bytes from any memory, where none needs registration. */
+    bool           any_memory;
 
     /* Best fragment for this wire, where FRAG_SIZE is auto. */
     uint64_t (*frag_size)(const ucxpool_channel_t *channel);
 
     /*
-     * Hand a fragment to the wire: piece->data is filled, the bytes lie at
-     * piece->where.
+     * Hand a fragment to the wire: piece->data is filled.
      *
      * UCXPOOL_OK          on its way; xfer_send_piece_done() will be called
      * UCXPOOL_ERR_BUSY    no room now: try again later

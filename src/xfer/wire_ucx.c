@@ -57,25 +57,27 @@ static void piece_sent(void *request, ucs_status_t status, void *arg)
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
                                  xfer_piece_t *piece)
 {
-    ucxpool_t           *pool   = channel->pool;
-    const mem_region_t  *region = &pool->regions.regions[piece->where.region];
-    ucp_request_param_t  param  = {
-          .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK |
+    ucxpool_t          *pool  = channel->pool;
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK |
                         UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH,
-          .flags       = 0,
-          .cb.send     = piece_sent,
-          .user_data   = piece,
-          .memory_type = UCS_MEMORY_TYPE_HOST,
-          .memh        = region->memh,
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .flags       = 0,
+        .cb.send     = piece_sent,
+        .user_data   = piece,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
     };
     ucs_status_ptr_t result;
 
     if ((channel->ep == NULL) || xfer_channel_ep_failed(channel)) {
         return UCXPOOL_ERR_PEER_LOST;
     }
-    if (piece->where.length >= RNDV_MIN) {
+    if (piece->data.length >= RNDV_MIN) {
         param.flags = UCP_AM_SEND_FLAG_RNDV;
+    }
+    if (!piece->in_place || (piece->buffer != NULL)) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param.memh = pool->regions.regions[piece->where.region].memh;
     }
     piece->data.head = (proto_head_t){
         .type    = PROTO_DATA,
@@ -84,9 +86,8 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         .key     = channel->peer.channel_key,
     };
     result = ucp_am_send_nbx(channel->ep, channel->peer.am_id + 1,
-                             &piece->data, sizeof(piece->data),
-                             (uint8_t *)region->address + piece->where.offset,
-                             piece->where.length, &param);
+                             &piece->data, sizeof(piece->data), piece->bytes,
+                             piece->data.length, &param);
     if (UCS_PTR_IS_ERR(result)) {
         xfer_channel_set_ep_failed(channel);
         return mem_ucx_status(UCS_PTR_STATUS(result));
@@ -377,10 +378,11 @@ void xfer_wire_ucx_destroy_all(ucxpool_t *pool)
 }
 
 const xfer_wire_t xfer_wire_ucx = {
-    .id        = UCXPOOL_WIRE_UCX,
-    .name      = "ucx",
-    .packed    = UCXPOOL_MODE_UCX_PACKED,
-    .in_place  = UCXPOOL_MODE_UCX_INPLACE,
-    .frag_size = ucx_frag_size,
-    .send      = ucx_send,
+    .id         = UCXPOOL_WIRE_UCX,
+    .name       = "ucx",
+    .packed     = UCXPOOL_MODE_UCX_PACKED,
+    .in_place   = UCXPOOL_MODE_UCX_INPLACE,
+    .any_memory = true,
+    .frag_size  = ucx_frag_size,
+    .send       = ucx_send,
 };
