@@ -149,6 +149,7 @@ static bool hold_next(block_pool_t *blocks, held_t *held)
     static const ucxpool_share_t order[] = {
         UCXPOOL_SHARE_USER, UCXPOOL_SHARE_RECV, UCXPOOL_SHARE_SEND};
 
+    block_pool_clear_hands(blocks);
     for (unsigned i = 0; i < 3; i++) {
         if (block_pool_get(blocks, order[i], &held->blocks[held->count]) ==
             UCXPOOL_OK) {
@@ -164,10 +165,11 @@ static void give_last(block_pool_t *blocks, held_t *held)
     held->count--;
     block_pool_put(blocks, held->shares[held->count],
                    held->blocks[held->count]);
+    block_pool_clear_hands(blocks);
 }
 
-/* Blocks are given lowest first, so a send uses the first block of a region
- * while all that lie before it are held. */
+/* With none at hand blocks are given lowest first, so a send uses the first
+ * block of a region while all that lie before it are held. */
 static ucxpool_status_t pass_every_region(loop_t *loop)
 {
     block_pool_t    *blocks = loop->near->blocks;

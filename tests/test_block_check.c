@@ -4,6 +4,7 @@
  */
 #include "../src/block/bitmap.c"
 #include "../src/block/pool.c"
+#include "../src/block/pool_check.c"
 
 #include <check.h>
 #include <string.h>
@@ -57,9 +58,33 @@ START_TEST(a_block_that_is_free_and_held_is_found)
 }
 END_TEST
 
+START_TEST(a_block_that_is_free_twice_is_found)
+{
+    uint32_t index;
+
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+                     UCXPOOL_OK);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, index);
+    ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
+    block_bitmap_give(pool->free_blocks, index);
+    require_found("2 times");
+}
+END_TEST
+
+START_TEST(a_block_at_hand_that_is_held_is_found)
+{
+    uint32_t index;
+
+    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+                     UCXPOOL_OK);
+    ck_assert(give_at_hand(&pool->shares[UCXPOOL_SHARE_SEND], index, 0));
+    require_found("block 0");
+}
+END_TEST
+
 START_TEST(a_state_that_there_is_not_is_found)
 {
-    atomic_store(&pool->states[69], STATE_LAST);
+    atomic_store(&pool->states[69], BLOCK_LAST);
     require_found("block 69");
 }
 END_TEST
@@ -76,14 +101,14 @@ START_TEST(a_wrong_count_is_found)
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         block_share_t *share = &pool->shares[i];
 
-        atomic_fetch_sub(&share->counts, ONE_FREE);
+        atomic_fetch_sub(&share->word, ONE_FREE);
         require_found(share_names[i]);
-        atomic_fetch_add(&share->counts, 2 * ONE_FREE);
+        atomic_fetch_add(&share->word, 2 * ONE_FREE);
         require_found(share_names[i]);
-        atomic_fetch_sub(&share->counts, ONE_FREE);
-        atomic_fetch_add(&share->counts, ONE_QUARANTINED);
+        atomic_fetch_sub(&share->word, ONE_FREE);
+        atomic_fetch_add(&share->word, ONE_QUARANTINED);
         require_found(share_names[i]);
-        atomic_fetch_sub(&share->counts, ONE_QUARANTINED);
+        atomic_fetch_sub(&share->word, ONE_QUARANTINED);
         ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
     }
 }
@@ -95,9 +120,9 @@ START_TEST(a_block_on_the_wrong_share_is_found)
 
     ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
                      UCXPOOL_OK);
-    atomic_store(&pool->states[index], STATE_HELD + UCXPOOL_SHARE_RECV);
+    atomic_store(&pool->states[index], BLOCK_HELD + UCXPOOL_SHARE_RECV);
     require_found("send");
-    atomic_store(&pool->states[index], STATE_QUARANTINED + UCXPOOL_SHARE_SEND);
+    atomic_store(&pool->states[index], BLOCK_QUARANTINED + UCXPOOL_SHARE_SEND);
     require_found("send");
 }
 END_TEST
@@ -107,7 +132,7 @@ START_TEST(high_water_counts_a_get_that_is_under_way)
     block_share_t        *share = &pool->shares[UCXPOOL_SHARE_USER];
     ucxpool_share_stats_t stats;
 
-    atomic_fetch_sub(&share->counts, 2 * ONE_FREE);
+    atomic_fetch_sub(&share->word, 2 * ONE_FREE);
     block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
     ck_assert_uint_eq(stats.held, 2);
     ck_assert_uint_eq(stats.high_water, 2);
@@ -124,6 +149,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_lost_block_is_found);
     tcase_add_test(tcase, a_block_that_is_free_and_held_is_found);
+    tcase_add_test(tcase, a_block_that_is_free_twice_is_found);
+    tcase_add_test(tcase, a_block_at_hand_that_is_held_is_found);
     tcase_add_test(tcase, a_state_that_there_is_not_is_found);
     tcase_add_test(tcase, a_free_bit_past_the_end_is_found);
     tcase_add_test(tcase, a_wrong_count_is_found);

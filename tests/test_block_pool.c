@@ -279,18 +279,83 @@ END_TEST
 
 /* --- one thread ------------------------------------------------------- */
 
-START_TEST(a_get_takes_the_lowest_free_block)
+START_TEST(a_get_takes_the_block_at_hand_then_the_lowest_free_one)
 {
     create(2, 100, 25, 25);
     for (uint32_t i = 0; i < 100; i++) {
         ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), i);
     }
     block_pool_put(pool, UCXPOOL_SHARE_USER, 70);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, 3);
     block_pool_put(pool, UCXPOOL_SHARE_USER, 99);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 3);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, 3);
+    require_counts(UCXPOOL_SHARE_USER, 3, 97, 0);
     ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 70);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 3);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, 3);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 3);
     ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 99);
+    require_counts(UCXPOOL_SHARE_USER, 0, 100, 0);
+    destroy();
+}
+END_TEST
+
+START_TEST(a_block_at_hand_is_that_shares_alone)
+{
+    uint32_t index;
+
+    create(1, 8, 25, 25);
+    index = get(UCXPOOL_SHARE_SEND);
+    block_pool_put(pool, UCXPOOL_SHARE_SEND, index);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_uint_ne(get(UCXPOOL_SHARE_USER), index);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_uint_ne(get(UCXPOOL_SHARE_RECV), index);
+    }
+    require_counts(UCXPOOL_SHARE_SEND, 2, 0, 0);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), index);
+    get(UCXPOOL_SHARE_SEND);
+    destroy();
+}
+END_TEST
+
+START_TEST(without_blocks_at_hand_every_share_takes_the_lowest)
+{
+    create(1, 100, 25, 25);
+    for (uint32_t i = 0; i < 10; i++) {
+        ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), i);
+    }
+    block_pool_put(pool, UCXPOOL_SHARE_SEND, 7);
+    block_pool_put(pool, UCXPOOL_SHARE_SEND, 3);
+    block_pool_clear_hands(pool);
+    require_counts(UCXPOOL_SHARE_SEND, 17, 8, 0);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_RECV), 3);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 7);
+    block_pool_put(pool, UCXPOOL_SHARE_USER, 7);
+    block_pool_clear_hands(pool);
+    block_pool_clear_hands(pool);
+    ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), 7);
+    destroy();
+}
+END_TEST
+
+START_TEST(get_n_takes_the_block_at_hand_into_its_run)
+{
+    uint32_t indices[6];
+
+    create(1, 8, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 6, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 2; i < 6; i++) {
+        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+    }
+    require_counts(UCXPOOL_SHARE_USER, 4, 2, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        ck_assert_uint_eq(indices[i], 2 + i);
+    }
+    require_counts(UCXPOOL_SHARE_USER, 0, 6, 0);
     destroy();
 }
 END_TEST
@@ -310,7 +375,11 @@ START_TEST(every_block_of_a_large_pool_can_be_taken)
         block_pool_put(pool, UCXPOOL_SHARE_USER, indices[i - 1]);
     }
     require_counts(UCXPOOL_SHARE_USER, 9800, 0, 0);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 0);
+    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 9800, indices),
+                     UCXPOOL_OK);
+    for (uint32_t i = 0; i < 9800; i++) {
+        ck_assert_uint_eq(indices[i], i);
+    }
     destroy();
 }
 END_TEST
@@ -837,7 +906,11 @@ static TCase *one_thread_tests(void)
 {
     TCase *tcase = tcase_create("one thread");
 
-    tcase_add_test(tcase, a_get_takes_the_lowest_free_block);
+    tcase_add_test(tcase,
+                   a_get_takes_the_block_at_hand_then_the_lowest_free_one);
+    tcase_add_test(tcase, a_block_at_hand_is_that_shares_alone);
+    tcase_add_test(tcase, without_blocks_at_hand_every_share_takes_the_lowest);
+    tcase_add_test(tcase, get_n_takes_the_block_at_hand_into_its_run);
     tcase_add_test(tcase, every_block_of_a_large_pool_can_be_taken);
     tcase_add_test(tcase,
                    an_empty_share_gets_nothing_though_others_have_blocks);

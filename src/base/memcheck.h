@@ -8,6 +8,7 @@
 
 #include <config.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -33,6 +34,18 @@
 #else
 #define base_memcheck_valgrind(_verb, _address, _size) ((void)0)
 #endif
+
+/* Does anybody listen? It never changes while a process runs. */
+static inline bool base_memcheck_is_on(void)
+{
+#if defined(BASE_MEMCHECK_ASAN)
+    return true;
+#elif defined(HAVE_VALGRIND_MEMCHECK_H)
+    return RUNNING_ON_VALGRIND != 0;
+#else
+    return false;
+#endif
+}
 
 /* From here on, touching [address, address + size) is an error. */
 static inline void base_memcheck_poison(void *address, size_t size)

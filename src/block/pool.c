@@ -3,6 +3,7 @@
 #include "base/math.h"
 #include "base/memcheck.h"
 #include "block/bitmap.h"
+#include "block/pool_inside.h"
 #include "block/split.h"
 
 #include <assert.h>
@@ -13,23 +14,34 @@
 #define CACHE_LINE 64
 
 /*
- * Free and quarantined blocks of a share are one atomic word, so that readers
- * never see one without the other; what is neither is held.
+ * A share's free and quarantined blocks are one atomic word, so that readers
+ * never see one without the other; what is neither is held. With them goes the
+ * block at hand, or 0 for none, so that one step takes or gives both the block
+ * and its count.
+ *
+ *     bit    0         26           52            64
+ *            | free    | quarantined | at hand + 1 |
  */
+#define COUNT_BITS      26
+#define HAND_BITS       (64 - 2 * COUNT_BITS)
+#define COUNT_MASK      (((uint64_t)1 << COUNT_BITS) - 1)
 #define ONE_FREE        ((uint64_t)1)
-#define ONE_QUARANTINED ((uint64_t)1 << 32)
+#define ONE_QUARANTINED ((uint64_t)1 << COUNT_BITS)
+#define HAND_SHIFT      (2 * COUNT_BITS)
+#define HAND_REST       (((uint64_t)1 << HAND_SHIFT) - 1)
+
+/* Blocks that may be at hand: the others go by the bitmap alone. */
+#define MAX_AT_HAND (((uint32_t)1 << HAND_BITS) - 1)
+
+static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
 
 typedef struct block_share {
-    alignas(CACHE_LINE) _Atomic uint64_t counts;
+    alignas(CACHE_LINE) _Atomic uint64_t word;
     _Atomic uint32_t high_water;
     uint32_t         total;
 } block_share_t;
 
-/* State of a block: free, or one of these plus its share. */
-#define STATE_FREE        0u
-#define STATE_HELD        1u
-#define STATE_QUARANTINED (STATE_HELD + UCXPOOL_SHARE_LAST)
-#define STATE_LAST        (STATE_QUARANTINED + UCXPOOL_SHARE_LAST)
+#define NO_BLOCK UINT32_MAX
 
 struct block_pool {
     const mem_regions_t *regions;
@@ -37,20 +49,25 @@ struct block_pool {
     size_t               block_size;
     uint32_t             num_blocks;
     uint32_t             blocks_per_region;
+    bool                 is_watched; /* by a memory checker */
     block_share_t        shares[UCXPOOL_SHARE_LAST];
     _Atomic uint8_t      states[];
 };
 
-static const char *const share_names[] = {"send", "receive", "user"};
-
-static uint32_t num_free(uint64_t counts)
+static uint32_t num_free(uint64_t word)
 {
-    return (uint32_t)counts;
+    return (uint32_t)(word & COUNT_MASK);
 }
 
-static uint32_t num_quarantined(uint64_t counts)
+static uint32_t num_quarantined(uint64_t word)
 {
-    return (uint32_t)(counts >> 32);
+    return (uint32_t)((word >> COUNT_BITS) & COUNT_MASK);
+}
+
+/* Of the block at hand, or NO_BLOCK. */
+static uint32_t index_at_hand(uint64_t word)
+{
+    return (uint32_t)(word >> HAND_SHIFT) - 1;
 }
 
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
@@ -82,14 +99,15 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
     pool->regions           = params->regions;
     pool->block_size        = params->block_size;
     pool->num_blocks        = num_blocks;
+    pool->is_watched        = base_memcheck_is_on();
     pool->blocks_per_region = num_blocks / params->regions->num_regions;
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         pool->shares[i].total = totals[i];
-        atomic_init(&pool->shares[i].counts, totals[i] * ONE_FREE);
+        atomic_init(&pool->shares[i].word, totals[i] * ONE_FREE);
         atomic_init(&pool->shares[i].high_water, 0);
     }
     for (uint32_t i = 0; i < num_blocks; i++) {
-        atomic_init(&pool->states[i], STATE_FREE);
+        atomic_init(&pool->states[i], BLOCK_FREE);
     }
     base_memcheck_poison(params->regions->address,
                          num_blocks * params->block_size);
@@ -124,40 +142,68 @@ static void raise_high_water(block_share_t *share, uint32_t used)
     }
 }
 
-/* Take num from the share's free blocks, all or none. */
-static bool reserve(block_share_t *share, size_t num)
+/*
+ * Take num from the share's free blocks, all or none, and with them the block
+ * at hand, NO_BLOCK where there is none.
+ */
+static bool reserve(block_share_t *share, size_t num, uint32_t *at_hand_p)
 {
-    uint64_t counts =
-        atomic_load_explicit(&share->counts, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
+    uint64_t rest;
 
     do {
-        if (num_free(counts) < num) {
+        if (num_free(word) < num) {
             return false;
         }
+        rest = (word & HAND_REST) - num * ONE_FREE;
     } while (!atomic_compare_exchange_weak_explicit(
-        &share->counts, &counts, counts - num * ONE_FREE, memory_order_acquire,
-        memory_order_relaxed));
+        &share->word, &word, rest, memory_order_acquire, memory_order_relaxed));
 
-    raise_high_water(share, share->total - num_free(counts) + (uint32_t)num);
+    raise_high_water(share, share->total - num_free(rest));
+    *at_hand_p = index_at_hand(word);
     return true;
+}
+
+/* Several blocks are looked for all together: the one at hand may be part of
+ * the lowest run. */
+static void take(block_pool_t *pool, uint32_t at_hand, size_t num_blocks,
+                 uint32_t *indices)
+{
+    if ((num_blocks == 1) && (at_hand != NO_BLOCK)) {
+        indices[0] = at_hand;
+        return;
+    }
+    if (at_hand != NO_BLOCK) {
+        block_bitmap_give(pool->free_blocks, at_hand);
+    }
+    block_bitmap_take(pool->free_blocks, num_blocks, indices);
+}
+
+static void unpoison(const block_pool_t *pool, uint32_t index)
+{
+    if (pool->is_watched) {
+        base_memcheck_unpoison(block_pool_address(pool, index),
+                               pool->block_size);
+    }
 }
 
 ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
                                   size_t num_blocks, uint32_t *indices)
 {
+    uint32_t at_hand;
+
     assert(num_blocks > 0);
-    if (!reserve(&pool->shares[share], num_blocks)) {
+    if (!reserve(&pool->shares[share], num_blocks, &at_hand)) {
         return UCXPOOL_ERR_NO_BLOCKS;
     }
-    block_bitmap_take(pool->free_blocks, num_blocks, indices);
+    take(pool, at_hand, num_blocks, indices);
     for (size_t i = 0; i < num_blocks; i++) {
         assert(atomic_load_explicit(&pool->states[indices[i]],
-                                    memory_order_relaxed) == STATE_FREE);
+                                    memory_order_relaxed) == BLOCK_FREE);
         atomic_store_explicit(&pool->states[indices[i]],
-                              (uint8_t)(STATE_HELD + share),
+                              (uint8_t)(BLOCK_HELD + share),
                               memory_order_relaxed);
-        base_memcheck_unpoison(block_pool_address(pool, indices[i]),
-                               pool->block_size);
+        unpoison(pool, indices[i]);
     }
     return UCXPOOL_OK;
 }
@@ -165,24 +211,39 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
 ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
                                 uint32_t *index_p)
 {
-    uint32_t         index;
-    ucxpool_status_t status = block_pool_get_n(pool, share, 1, &index);
-
-    if (status == UCXPOOL_OK) {
-        *index_p = index;
-    }
-    return status;
+    return block_pool_get_n(pool, share, 1, index_p);
 }
 
-/* The state is STATE_FREE already: whoever takes the bit must find it so. The
+/* Put a block at hand and change the counts, if none is there. */
+static bool give_at_hand(block_share_t *share, uint32_t index, uint64_t counts)
+{
+    uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
+    uint64_t hand = (uint64_t)(index + 1) << HAND_SHIFT;
+
+    if (index >= MAX_AT_HAND) {
+        return false;
+    }
+    do {
+        if (index_at_hand(word) != NO_BLOCK) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(
+        &share->word, &word, word + counts + hand, memory_order_release,
+        memory_order_relaxed));
+    return true;
+}
+
+/* The state is free already: whoever takes the block must find it so. The
  * count comes last: it promises a bit. */
 static void give_back(block_pool_t *pool, ucxpool_share_t share, uint32_t index,
                       uint64_t counts)
 {
-    base_memcheck_poison(block_pool_address(pool, index), pool->block_size);
-    block_bitmap_give(pool->free_blocks, index);
-    atomic_fetch_add_explicit(&pool->shares[share].counts, counts,
-                              memory_order_release);
+    block_pool_poison(pool, index);
+    if (!give_at_hand(&pool->shares[share], index, counts)) {
+        block_bitmap_give(pool->free_blocks, index);
+        atomic_fetch_add_explicit(&pool->shares[share].word, counts,
+                                  memory_order_release);
+    }
 }
 
 /* The block is the caller's alone, so that its state needs no atomic swap. */
@@ -199,18 +260,18 @@ static void change_state(block_pool_t *pool, uint32_t index, unsigned from,
 
 void block_pool_put(block_pool_t *pool, ucxpool_share_t share, uint32_t index)
 {
-    change_state(pool, index, STATE_HELD + share, STATE_FREE);
+    change_state(pool, index, BLOCK_HELD + share, BLOCK_FREE);
     give_back(pool, share, index, ONE_FREE);
 }
 
 bool block_pool_try_put(block_pool_t *pool, ucxpool_share_t share,
                         uint32_t index)
 {
-    uint8_t held = (uint8_t)(STATE_HELD + share);
+    uint8_t held = (uint8_t)(BLOCK_HELD + share);
 
     if ((index >= pool->num_blocks) ||
         !atomic_compare_exchange_strong_explicit(
-            &pool->states[index], &held, STATE_FREE, memory_order_relaxed,
+            &pool->states[index], &held, BLOCK_FREE, memory_order_relaxed,
             memory_order_relaxed)) {
         return false;
     }
@@ -223,27 +284,53 @@ bool block_pool_is_held(const block_pool_t *pool, ucxpool_share_t share,
 {
     return (index < pool->num_blocks) &&
            (atomic_load_explicit(&pool->states[index], memory_order_relaxed) ==
-            STATE_HELD + share);
+            BLOCK_HELD + share);
 }
 
 void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
                            uint32_t index)
 {
-    change_state(pool, index, STATE_HELD + share, STATE_QUARANTINED + share);
-    atomic_fetch_add_explicit(&pool->shares[share].counts, ONE_QUARANTINED,
+    change_state(pool, index, BLOCK_HELD + share, BLOCK_QUARANTINED + share);
+    atomic_fetch_add_explicit(&pool->shares[share].word, ONE_QUARANTINED,
                               memory_order_relaxed);
 }
 
 void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
                         uint32_t index)
 {
-    change_state(pool, index, STATE_QUARANTINED + share, STATE_FREE);
+    change_state(pool, index, BLOCK_QUARANTINED + share, BLOCK_FREE);
     give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
+}
+
+/* Like a get of the block at hand alone, and a put that goes to the bitmap. */
+static void clear_hand(block_pool_t *pool, block_share_t *share)
+{
+    uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
+    uint64_t rest;
+
+    do {
+        if (index_at_hand(word) == NO_BLOCK) {
+            return;
+        }
+        rest = (word & HAND_REST) - ONE_FREE;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &share->word, &word, rest, memory_order_acquire, memory_order_relaxed));
+    block_bitmap_give(pool->free_blocks, index_at_hand(word));
+    atomic_fetch_add_explicit(&share->word, ONE_FREE, memory_order_release);
+}
+
+void block_pool_clear_hands(block_pool_t *pool)
+{
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        clear_hand(pool, &pool->shares[i]);
+    }
 }
 
 void block_pool_poison(const block_pool_t *pool, uint32_t index)
 {
-    base_memcheck_poison(block_pool_address(pool, index), pool->block_size);
+    if (pool->is_watched) {
+        base_memcheck_poison(block_pool_address(pool, index), pool->block_size);
+    }
 }
 
 const mem_regions_t *block_pool_regions(const block_pool_t *pool)
@@ -277,72 +364,35 @@ void block_pool_locate(const block_pool_t *pool, uint32_t index,
 void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
                       ucxpool_share_stats_t *stats_p)
 {
-    const block_share_t *from   = &pool->shares[share];
-    uint64_t             counts = atomic_load(&from->counts);
-    uint32_t             used   = from->total - num_free(counts);
+    const block_share_t *from = &pool->shares[share];
+    uint64_t             word = atomic_load(&from->word);
+    uint32_t             used = from->total - num_free(word);
 
     stats_p->total       = from->total;
-    stats_p->free        = num_free(counts);
-    stats_p->quarantined = num_quarantined(counts);
+    stats_p->free        = num_free(word);
+    stats_p->quarantined = num_quarantined(word);
     stats_p->held        = used - stats_p->quarantined;
     /* A get that has the count may not have come to the high water yet. */
     stats_p->high_water = base_max(atomic_load(&from->high_water), used);
 }
 
-static ucxpool_status_t check_share(const block_pool_t *pool,
-                                    ucxpool_share_t     share,
-                                    const uint32_t     *num_in_state)
+unsigned block_pool_state(const block_pool_t *pool, uint32_t index)
 {
-    ucxpool_share_stats_t stats;
-    uint32_t              held        = num_in_state[STATE_HELD + share];
-    uint32_t              quarantined = num_in_state[STATE_QUARANTINED + share];
-
-    block_pool_stats(pool, share, &stats);
-    if ((stats.held != held) || (stats.quarantined != quarantined) ||
-        (stats.free + held + quarantined != stats.total)) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "the %s share counts %llu free, %llu held and %llu "
-                          "quarantined of %llu blocks, but %u are held and %u "
-                          "quarantined",
-                          share_names[share], (unsigned long long)stats.free,
-                          (unsigned long long)stats.held,
-                          (unsigned long long)stats.quarantined,
-                          (unsigned long long)stats.total, held, quarantined);
-    }
-    return UCXPOOL_OK;
+    return atomic_load(&pool->states[index]);
 }
 
-ucxpool_status_t block_pool_check(const block_pool_t *pool)
+bool block_pool_has_bit(const block_pool_t *pool, uint32_t index)
 {
-    uint32_t num_in_state[STATE_LAST] = {0};
+    return block_bitmap_test(pool->free_blocks, index);
+}
 
-    for (uint32_t i = 0; i < pool->num_blocks; i++) {
-        unsigned state = atomic_load(&pool->states[i]);
+uint64_t block_pool_num_bits(const block_pool_t *pool)
+{
+    return block_bitmap_count(pool->free_blocks);
+}
 
-        if (state >= STATE_LAST) {
-            return base_error(UCXPOOL_ERR_PROTOCOL,
-                              "block %u is in state %u, which there is not", i,
-                              state);
-        }
-        num_in_state[state]++;
-        if (block_bitmap_test(pool->free_blocks, i) != (state == STATE_FREE)) {
-            return base_error(UCXPOOL_ERR_PROTOCOL,
-                              "block %u is in state %u, but its bit is %s", i,
-                              state, (state == STATE_FREE) ? "taken" : "free");
-        }
-    }
-    if (block_bitmap_count(pool->free_blocks) != num_in_state[STATE_FREE]) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "there are free bits past the last of %u blocks",
-                          pool->num_blocks);
-    }
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        ucxpool_status_t status =
-            check_share(pool, (ucxpool_share_t)i, num_in_state);
-
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-    }
-    return UCXPOOL_OK;
+bool block_pool_has_at_hand(const block_pool_t *pool, ucxpool_share_t share,
+                            uint32_t index)
+{
+    return index_at_hand(atomic_load(&pool->shares[share].word)) == index;
 }

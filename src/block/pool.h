@@ -1,15 +1,19 @@
 /*
  * The block pool: which blocks are free, and who holds the others.
  *
- *     bitmap      1 1 0 1 0 0 1 1 ...     1: free
- *     available   send 3, recv 2, user 4  what each share may still take
+ *     bitmap      1 1 0 1 0 0 0 1 ...     1: free
+ *     available   send 3, recv 2, user 1  what each share may still take
+ *     at hand     send 6, recv -, user -  one free block of each, not in the
+ *                                         bitmap
  *
  *     states      - - u - s r - - ...     free, held or quarantined, for whom
  *
  * A get first takes from its share's count, so that all-or-nothing is one
- * atomic step; then it clears bits. A put sets the bit, then gives the count
- * back. So there are never fewer bits set than the counts promise. No lock, no
- * system call, no allocation.
+ * atomic step, and in the same step the block at hand; without one it clears
+ * bits. A put makes its block the one at hand in the step that gives the count
+ * back; where there is one already it sets the bit, then gives the count back.
+ * So there are never fewer bits set than the counts promise, those at hand
+ * taken off. No lock, no system call, no allocation.
  *
  * For each share: free + held + quarantined == total.
  */
@@ -45,9 +49,9 @@ void             block_pool_destroy(block_pool_t *pool);
 
 /*
  * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
- * address. The lowest free block is preferred, which is the likeliest to be in
- * the processor's cache, and for more than one the lowest run of blocks side
- * by side. Such a run may cross from one region to the next.
+ * address. One block is that at hand, else the lowest free one: the likeliest
+ * to be in the processor's cache. Several are the lowest run of blocks side by
+ * side where there is one. Such a run may cross from one region to the next.
  *
  * num_blocks  1 or more.
  *
@@ -80,6 +84,10 @@ void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
 /* quarantined -> free. */
 void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
                         uint32_t index);
+
+/* Put the blocks at hand among the others, so that the next one to be taken is
+ * the lowest free one, whatever share takes it. */
+void block_pool_clear_hands(block_pool_t *pool);
 
 /*
  * Tell memory checkers that nothing in this process touches a block any more.

@@ -2,9 +2,6 @@
 #include "base/error.h"
 #include "base/math.h"
 
-/* Enough that a count fits an int. */
-#define MAX_BLOCKS ((size_t)INT32_MAX)
-
 static ucxpool_status_t count_blocks(const block_pool_params_t *params,
                                      uint32_t                  *num_blocks_p)
 {
@@ -20,11 +17,11 @@ static ucxpool_status_t count_blocks(const block_pool_params_t *params,
     }
     if (!base_mul(regions->region_size / params->block_size,
                   (size_t)regions->num_regions, &num) ||
-        (num > MAX_BLOCKS)) {
+        (num > BLOCK_MAX_BLOCKS)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "more than %zu blocks: lower COMM_SIZE or raise "
+                          "more than %u blocks: lower COMM_SIZE or raise "
                           "BLOCK_SIZE (%zu bytes)",
-                          MAX_BLOCKS, params->block_size);
+                          BLOCK_MAX_BLOCKS, params->block_size);
     }
     if (num < 2) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,

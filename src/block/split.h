@@ -6,6 +6,9 @@
 
 #include "block/pool.h"
 
+/* 256 GiB in blocks of a page: what fits the fields of the pool's words. */
+#define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
+
 /*
  * totals [out]  Array of UCXPOOL_SHARE_LAST, by ucxpool_share_t.
  *
