@@ -8,51 +8,29 @@ export LC_ALL
 : "${top_builddir:=$(pwd)}"
 shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
 
-skip() {
-    echo "skipped: $*"
-    exit 77
-}
+. "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}/tests/hosts.sh"
 
 # A sanitizer's own checks at exit are not what mpirun waits for.
-[ -z "${SANITIZER_CFLAGS:-}" ] || skip "built with a sanitizer"
-command -v mpirun >/dev/null 2>&1 || skip "there is no mpirun"
-mpirun --version 2>/dev/null | grep -q 'Open MPI' || skip "not Open MPI"
-command -v ip >/dev/null 2>&1 || skip "there is no ip"
-[ "$(id -u)" -eq 0 ] || skip "only root can make network name spaces"
-
+[ -z "${SANITIZER_CFLAGS:-}" ] || hosts_skip "built with a sanitizer"
+command -v mpirun >/dev/null 2>&1 || hosts_skip "there is no mpirun"
+mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
+    hosts_skip "not Open MPI"
 work=$(mktemp -d)
-one=ucxp$$a
-two=ucxp$$b
 cleanup() {
-    ip netns del "$one" 2>/dev/null
-    ip netns del "$two" 2>/dev/null
+    hosts_down
     rm -rf "$work"
 }
 trap cleanup EXIT
 cd "$work" || exit 1
 
-{ ip netns add "$one" && ip netns add "$two" &&
-    ip link add cable netns "$one" type veth peer name cable netns "$two" &&
-    ip -n "$one" address add 10.213.7.1/24 dev cable &&
-    ip -n "$two" address add 10.213.7.2/24 dev cable &&
-    ip -n "$one" link set lo up && ip -n "$two" link set lo up &&
-    ip -n "$one" link set cable up && ip -n "$two" link set cable up
-} >log 2>&1 || skip "no network name spaces: $(cat log)"
-
-# The system takes a while to see that the cable is in.
-for host in "$one" "$two"; do
-    timeout 20 sh -c '
-        until ip -n "$1" -br link show cable | grep -q " UP "; do
-            :
-        done' sh "$host" || skip "the cable does not come up"
-done
+hosts_up
 
 # What takes the place of ssh: agent ADDRESS COMMAND...
 mkdir tmp.1 tmp.2
 cat >agent <<END
 #!/bin/sh
 shift
-exec ip netns exec $two unshare --uts sh -c '
+exec ip netns exec $host_two unshare --uts sh -c '
     hostname two
     TMPDIR=$work/tmp.2
     export TMPDIR
@@ -68,7 +46,7 @@ failed() {
 
 # start ARG... - two workers on each host.
 start() {
-    timeout -k 5 120 ip netns exec "$one" unshare --uts sh -c '
+    timeout -k 5 120 ip netns exec "$host_one" unshare --uts sh -c '
         hostname one
         TMPDIR=$1/tmp.1
         export TMPDIR
@@ -98,7 +76,7 @@ if start -p 10 --json -o out "$work/in.tbl"; then
     [ "$(ls -A out | wc -l)" -eq 10 ] || failed "files: $(ls -A out)"
     grep -q '"workers": 4' stdout || failed "not 4 workers: $(cat stdout)"
     grep -q '"wire": "ucx"' stdout || failed "not the wire ucx: $(cat stdout)"
-    sent=$(ip -n "$one" -s link show cable | awk '/TX:/ { getline; print $1 }')
+    sent=$(hosts_sent)
     [ "$sent" -gt 1000000 ] || failed "only $sent bytes crossed the cable"
 else
     failed "exit status $?: $(cat stderr)"

@@ -1,0 +1,152 @@
+#!/bin/sh
+# ucxpool_perf between two hosts: the pool and raw UCX over the same cable.
+set -eu
+LC_ALL=C
+export LC_ALL
+
+. "$top_srcdir/tests/hosts.sh"
+
+perf=$top_builddir/tools/ucxpool_perf
+dir=$(mktemp -d)
+server=''
+cleanup() {
+    [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+    hosts_down
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+hosts_up
+unshare --uts --ipc --pid --fork --kill-child=KILL --mount-proc true \
+    2>"$dir/err" || hosts_skip "no name spaces: $(cat "$dir/err")"
+
+export UCX_LOG_LEVEL=error UCX_TLS=tcp UCX_NET_DEVICES=cable
+export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
+short='-q -r 1 -T 0.1'
+for name in secret other; do
+    (umask 077 && head -c 32 /dev/urandom | od -An -tx1 >"$dir/$name")
+done
+
+fail() {
+    echo "$1"
+    for file in "$dir"/server "$dir"/out "$dir"/err; do
+        if [ -s "$file" ]; then
+            echo "--- $(basename "$file")"
+            head -n 20 "$file"
+        fi
+    done
+    exit 1
+}
+
+# on HOST COMMAND... - run it there, with a host's name, processes and shared
+# memory of its own.
+on() {
+    host=$1
+    shift
+    exec ip netns exec "$host" unshare --uts --ipc --pid --fork \
+        --kill-child=KILL --mount-proc sh -c '
+        hostname "$1"
+        shift
+        exec "$@"' sh "$host" "$@"
+}
+
+# serve WHERE - start a server on host two; $port is where it listens.
+serve() {
+    : >"$dir/server"
+    (on "$host_two" timeout -s KILL 120 "$perf" -l "$1") \
+        >"$dir/server" 2>&1 &
+    server=$!
+    until grep -q listening "$dir/server"; do
+        kill -0 $server 2>/dev/null || fail 'no server'
+    done
+    port=$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$dir/server")
+}
+
+# served CODE - the server ends with that exit code.
+served() {
+    code=0
+    wait "$server" || code=$?
+    server=''
+    [ "$code" -eq "$1" ] || fail "the server: exit code $code, $1 expected"
+}
+
+# run CODE ARGUMENT... - the client on host one ends with that exit code.
+run() {
+    expected=$1
+    shift
+    code=0
+    (on "$host_one" timeout -s KILL 120 "$perf" "$@") \
+        >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" -eq "$expected" ] ||
+        fail "ucxpool_perf $*: exit code $code, $expected expected"
+}
+
+# says FILE WORDS - what was printed there has these words.
+says() {
+    grep -qF -- "$2" "$dir/$1" || fail "$1 lacks: $2"
+}
+
+UCXPOOL_SECRET_FILE=$dir/secret
+export UCXPOOL_SECRET_FILE
+
+# Every side goes over the cable, and every byte arrives.
+for work in 'each -s 1000 -n 1000' 'iov -s 1000 -n 1000' 'comm -s 1m' \
+    'any -s 1m' 'pingpong -s 4k'; do
+    before=$(hosts_sent)
+    serve 0
+    run 0 $short -t $work --json="$dir/json" "10.213.7.2:$port"
+    served 0
+    sides=$(grep -c '"side"' "$dir/json")
+    [ "$(grep -c '"verified": true' "$dir/json")" -eq "$sides" ] ||
+        fail "-t $work: not every byte is verified"
+    says json '/auto"'
+    says json '/peer"'
+    says json '/none"'
+    says json '"wire": "ucx"'
+    sent=$(($(hosts_sent) - before))
+    # Before, and after the round: each side fills its memory twice.
+    bytes=$(sed -n 's/.*"size": \([0-9]*\), "count": \([0-9]*\),.*/\1 \2/p' \
+        "$dir/json" | awk '{ print $1 * $2 }')
+    [ "$sent" -ge $((sides * 2 * bytes)) ] ||
+        fail "-t $work: only $sent bytes of $sides sides crossed the cable"
+done
+
+# Several jobs in one run, the block's among them.
+serve 10.213.7.2:0
+run 0 $short --table both "10.213.7.2:$port"
+says out '| block get + put, one thread |'
+served 0
+
+# The wire that wants one host is refused in words, by both.
+serve 0
+run 1 $short -t each -s 100 -n 10 --wire map "10.213.7.2:$port"
+says err 'map'
+served 1
+
+# Who has another secret is not let in; the server waits for one who has it.
+serve 0
+UCXPOOL_SECRET_FILE=$dir/other run 1 $short "10.213.7.2:$port"
+says err secret
+run 0 $short -t pingpong "10.213.7.2:$port"
+served 0
+
+# A client that dies ends the server.
+serve 0
+(on "$host_one" "$perf" -q -t any -s 1m -T 60 "10.213.7.2:$port") \
+    >"$dir/out" 2>"$dir/err" &
+client=$!
+before=$(hosts_sent)
+until [ $(($(hosts_sent) - before)) -gt 20000000 ]; do
+    kill -0 $client 2>/dev/null || fail 'the client has ended'
+done
+kill -KILL $client
+wait $client 2>/dev/null || true
+served 1
+says server 'ucxpool_perf: '
+
+# Without a secret a server is there for its own host alone.
+unset UCXPOOL_SECRET_FILE
+serve 0
+says server '127.0.0.1'
+run 1 $short "10.213.7.2:$port"
+says err 'is ucxpool_perf -l running there?'
+echo 'all runs ended as they should'
