@@ -11,15 +11,12 @@
 #define NAME "ucxpool_info"
 
 static const char help[] =
-    "Usage: " NAME " [OPTION]...\n"
+    "usage: " NAME " [OPTION]...\n"
     "Show what the pool would do on this machine, and why.\n"
     "\n"
     "  -c, --config   print every setting with its meaning, its default and\n"
     "                 where its value comes from; nothing else\n"
     "  -j, --json     print one JSON object, for programs\n"
-    "  -n, --no-pool  do not create a pool (by default one is created with "
-    "the\n"
-    "                 present settings, looked at, and destroyed)\n"
     "  -n, --no-pool  create no pool (else one is created with the present\n"
     "                 settings, looked at, and destroyed)\n"
     "  -t, --test     send a message through every region of that pool\n"

@@ -22,11 +22,10 @@ enum {
     OPTION_JSON,
     OPTION_CSV,
     OPTION_PLOT,
-    OPTION_LIST,
-    OPTION_VERSION
+    OPTION_LIST
 };
 
-static const char short_options[] = "t:s:n:O:r:T:l:qh";
+static const char short_options[] = "t:s:n:O:r:T:l:qhV";
 
 static const struct option long_options[] = {
     {"test", required_argument, NULL, 't'},
@@ -46,7 +45,7 @@ static const struct option long_options[] = {
     {"listen", required_argument, NULL, 'l'},
     {"quiet", no_argument, NULL, 'q'},
     {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, OPTION_VERSION},
+    {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
@@ -81,7 +80,7 @@ static const char help[] =
     "                        serve one run from another process or host\n"
     "  -q, --quiet           no progress on stderr\n"
     "  -h, --help            print this, and end\n"
-    "      --version         print versions, and end\n"
+    "  -V, --version         print versions, and end\n"
     "\n"
     "UCX_ and UCXPOOL_ variables apply to both processes. Exit code: 0 done,\n"
     "1 failed, 2 wrong usage. Targets that were missed are no failure.\n";
@@ -305,7 +304,7 @@ static int set_option(options_t *options, int option, const char *value)
     case 'h':
         fputs(help, stdout);
         return 0;
-    case OPTION_VERSION:
+    case 'V':
         print_version();
         return 0;
     case '?':
