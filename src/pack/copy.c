@@ -3,6 +3,8 @@
 #include "mem/copy.h"
 #include "pack/walk.h"
 
+#include <string.h>
+
 /* Copies that are collected before they are handed to the copy engine. */
 #define COPY_BATCH 128
 
@@ -29,6 +31,24 @@ static inline void copy_batch_add(copy_batch_t *batch, char *memory,
     copy->length = (size_t)length;
     if (++batch->num_copies == COPY_BATCH) {
         copy_batch_flush(batch);
+    }
+}
+
+/* Clear padding: what a block held before is no business of the peer's. */
+static inline void copy_clear(const copy_batch_t *batch, char *block,
+                              uint64_t length)
+{
+    if (!batch->is_scatter && (length > 0)) {
+        memset(block, 0, (size_t)length);
+    }
+}
+
+/* The same where at least PACK_ALIGNMENT bytes lie before the padding's end,
+ * and the bytes before it are still to be copied. */
+static inline void copy_clear_early(const copy_batch_t *batch, char *end)
+{
+    if (!batch->is_scatter) {
+        memset(end - PACK_ALIGNMENT, 0, PACK_ALIGNMENT);
     }
 }
 
@@ -98,6 +118,7 @@ static uint64_t copy_segment(pack_plan_t *plan, copy_batch_t *batch,
         copy_data(plan, batch, data, block);
     }
     length = base_min(length, base_max(data, rest));
+    copy_clear(batch, block + data, length - data);
     copy_pass(plan, pack_run_stride(run), length);
     return length;
 }
@@ -122,6 +143,9 @@ static uint64_t copy_whole(pack_plan_t *plan, copy_batch_t *batch,
     for (count = run->count - plan->at.index; count > 0; count--) {
         if ((left < stride) || (segment->length != run->length)) {
             break;
+        }
+        if (stride != run->length) {
+            copy_clear_early(batch, block + stride);
         }
         copy_batch_add(batch, segment->address, block, run->length);
         segment++;

@@ -56,8 +56,7 @@ void pack_plan_extent(pack_plan_t *plan, uint64_t offset, uint64_t length,
 
 /*
  * Gather: copy the range [offset, offset + length) of the stream from the
- * plan's memory to `block`. Padding bytes are left as they are, but never
- * uninitialised memory of anybody else's: the caller's block.
+ * plan's memory to `block`. Padding becomes zeros.
  */
 void pack_gather(pack_plan_t *plan, uint64_t offset, uint64_t length,
                  void *block);

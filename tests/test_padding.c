@@ -1,0 +1,183 @@
+/* What lies between the segments of a message tells the peer nothing. */
+#include "pair.h"
+#include "xfer/message.h"
+#include "xfer/pool.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+#define MAP       0
+#define NUM_WIRES 2
+
+#define TAG      UINT64_C(5)
+#define ALL_BITS UINT64_MAX
+
+/* What the sender's blocks hold from before, and what it sends now. */
+#define SECRET 0xa7
+#define PUBLIC 0x11
+
+/* Segments that leave 15 bytes of padding each. */
+#define ODD_LENGTH   17
+#define STRIDE       32
+#define NUM_SEGMENTS 5000
+/* What goes with its descriptor. */
+#define NUM_EAGER 100
+
+/* As if they had been sent, and not to this peer. */
+static void hide_secrets(ucxpool_t *pool)
+{
+    size_t   size = block_pool_block_size(pool->blocks);
+    uint32_t blocks[64];
+    uint32_t count = 0;
+
+    while (block_pool_get(pool->blocks, UCXPOOL_SHARE_SEND, &blocks[count]) ==
+           UCXPOOL_OK) {
+        memset(block_pool_address(pool->blocks, blocks[count]), SECRET, size);
+        count++;
+    }
+    while (count > 0) {
+        block_pool_put(pool->blocks, UCXPOOL_SHARE_SEND, blocks[--count]);
+    }
+}
+
+typedef void (*visit_t)(const uint8_t *bytes, size_t size);
+
+/* All memory of a pool, mapped once more: as a peer would. */
+static void visit(ucxpool_t *pool, visit_t action)
+{
+    for (unsigned i = 0; i < pool->regions.num_regions; i++) {
+        const mem_region_t *region = &pool->regions.regions[i];
+        void               *bytes;
+
+        bytes = mmap(NULL, region->size, PROT_READ, MAP_SHARED, region->fd,
+                     0);
+        ck_assert_ptr_ne(bytes, MAP_FAILED);
+        action(bytes, region->size);
+        munmap(bytes, region->size);
+    }
+}
+
+static void check_has_none(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        ck_assert_uint_ne(bytes[i], SECRET);
+    }
+}
+
+/* Where the message lies, it lies alone. */
+static void check_beside_message(const uint8_t *bytes, size_t size)
+{
+    for (size_t at = 0; at < size; at += STRIDE) {
+        if (memchr(bytes + at, PUBLIC, STRIDE) != NULL) {
+            check_has_none(bytes + at, STRIDE);
+        }
+    }
+}
+
+static size_t make_segments(ucxpool_segment_t *segments, uint8_t *bytes,
+                            size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        segments[i] = (ucxpool_segment_t){bytes, ODD_LENGTH};
+    }
+    /* No padding follows the last one. */
+    segments[count - 1].length = STRIDE;
+    return (count - 1) * ODD_LENGTH + STRIDE;
+}
+
+START_TEST(blocks_tell_nothing_of_earlier_messages)
+{
+    static uint8_t           target[NUM_SEGMENTS * STRIDE];
+    static ucxpool_segment_t segments[NUM_SEGMENTS];
+    uint8_t                  source[STRIDE];
+    size_t                   length;
+    ucxpool_request_t       *send;
+    ucxpool_request_t       *recv;
+    pair_t                   pair;
+
+    memset(source, PUBLIC, sizeof(source));
+    pair_init(&pair, wires[_i], wires[_i]);
+    /* The target as a whole would be written in place. */
+    pair.b->needs_registration = true;
+    hide_secrets(pair.a);
+    length = make_segments(segments, source, NUM_SEGMENTS);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, NUM_SEGMENTS,
+                                          TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    if (_i == MAP) {
+        visit(pair.a, check_beside_message);
+    } else {
+        visit(pair.b, check_has_none);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* Send so many bytes with their descriptor, and take what came. */
+static ucxpool_message_t *send_eager(pair_t *pair,
+                                     const ucxpool_segment_t *segments,
+                                     size_t count)
+{
+    ucxpool_request_t *send;
+    ucxpool_message_t *message;
+
+    ck_assert_int_eq(ucxpool_send_buffers(pair->to_b, segments, count, TAG,
+                                          NULL, &send),
+                     UCXPOOL_OK);
+    pair_until(pair, ucxpool_probe(pair->b, NULL, TAG, ALL_BITS, &message) ==
+                         UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    return message;
+}
+
+START_TEST(descriptors_tell_nothing_of_earlier_messages)
+{
+    ucxpool_segment_t  segments[NUM_EAGER];
+    uint8_t            source[4096];
+    ucxpool_segment_t  secret = {source, sizeof(source)};
+    ucxpool_message_t *message;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int round = 0; round < 100; round++) {
+        memset(source, SECRET, sizeof(source));
+        ucxpool_message_refuse(send_eager(&pair, &secret, 1), "was a secret");
+        memset(source, PUBLIC, sizeof(source));
+        make_segments(segments, source, NUM_EAGER);
+        message = send_eager(&pair, segments, NUM_EAGER);
+        ck_assert_ptr_nonnull(message->stream);
+        ck_assert_uint_eq(message->totals.stream_size, NUM_EAGER * STRIDE);
+        check_has_none(message->stream, NUM_EAGER * STRIDE);
+        ucxpool_message_refuse(message, "seen");
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("padding");
+    TCase   *tcase = tcase_create("padding");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, blocks_tell_nothing_of_earlier_messages, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, descriptors_tell_nothing_of_earlier_messages, 0,
+                        NUM_WIRES);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
