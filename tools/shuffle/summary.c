@@ -43,14 +43,14 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
     const result_t *result;
 
     fprintf(stream,
-            "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s %13s\n", "worker",
+            "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
             "read MB", "written MB", "sent MB", "recv MB", "transfer s",
-            "wait s", "wire", "registrations");
+            "wait s", "wire", "registered");
     for (unsigned i = 0; i < summary->job->num_workers; i++) {
         result = &summary->results[i];
         fprintf(stream,
-                "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s %4" PRIu64
-                " +%" PRIu64 " later\n",
+                "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
+                ", later %" PRIu64 "\n",
                 i, summary_megabytes(result->in.bytes),
                 summary_megabytes(result->out.bytes),
                 summary_megabytes(result->times.bytes_sent),
