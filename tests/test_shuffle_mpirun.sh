@@ -38,6 +38,14 @@ exec ip netns exec $host_two unshare --uts sh -c '
 END
 chmod +x agent
 
+# A worker. On host two its blocks are of another size.
+cat >worker <<END
+#!/bin/sh
+[ "\$(hostname)" = one ] || export UCXPOOL_BLOCK_SIZE=64k
+exec $shuffle "\$@"
+END
+chmod +x worker
+
 num_failed=0
 failed() {
     echo "FAIL: $*"
@@ -57,7 +65,7 @@ start() {
         --mca oob_tcp_if_include cable --mca btl_base_warn_component_unused 0 \
         -x UCXPOOL_WIRE -x UCXPOOL_COMM_SIZE=16m -x UCXPOOL_BLOCK_SIZE=256k \
         -x UCX_NET_DEVICES=cable -x UCX_TLS=tcp \
-        "$shuffle" "$@" >stdout 2>stderr
+        ./worker "$@" >stdout 2>stderr
 }
 
 UCXPOOL_WIRE=ucx
