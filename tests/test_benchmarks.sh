@@ -1,0 +1,110 @@
+#!/bin/sh
+# tools/make-benchmarks: docs/benchmarks.md is what it makes of docs/benchmarks/,
+# and it measures and writes in two steps.
+set -eu
+
+make=$top_srcdir/tools/make-benchmarks
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export UCX_LOG_LEVEL=error UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
+
+fail() {
+    echo "$1"
+    cat "$dir/log"
+    exit 1
+}
+
+has_gnuplot() {
+    command -v gnuplot >/dev/null
+}
+
+# write DIR - the page is written; without gnuplot that is all, and said so.
+write() {
+    code=0
+    sh "$make" --write "$1" >"$dir/log" 2>&1 || code=$?
+    if has_gnuplot; then
+        [ $code -eq 0 ] || fail "--write $1: exit code $code"
+    else
+        [ $code -eq 1 ] || fail "--write $1: exit code $code"
+        grep -q 'no gnuplot' "$dir/log" || fail 'no word of gnuplot'
+    fi
+    [ -s "$1.md" ] || fail "no page $1.md"
+}
+
+# says FILE WORDS - it has them.
+says() {
+    grep -qF -- "$2" "$1" || {
+        echo "$1 lacks: $2"
+        cat "$1"
+        exit 1
+    }
+}
+
+# The page that is kept is made of the files that are kept.
+mkdir "$dir/benchmarks"
+cp "$top_srcdir"/docs/benchmarks/*.json "$top_srcdir"/docs/benchmarks/*.md \
+    "$dir/benchmarks"
+write "$dir/benchmarks"
+if ! diff "$top_srcdir/docs/benchmarks.md" "$dir/benchmarks.md"; then
+    echo 'docs/benchmarks.md is not what docs/benchmarks/ says; run'
+    echo 'tools/make-benchmarks --write docs/benchmarks'
+    exit 1
+fi
+if has_gnuplot; then
+    for json in "$dir"/benchmarks/ucx-*.json; do
+        says "${json%.json}.svg" 'wire map'
+        says "${json%.json}.svg" 'wire ucx'
+        says "${json%.json}.svg" 'IOV datatype'
+    done
+fi
+for picture in $(sed -n 's/^!.*(\(.*\.svg\))$/\1/p' "$dir/benchmarks.md"); do
+    if [ ! -s "$top_srcdir/docs/$picture" ]; then
+        echo "docs/$picture is missing"
+        exit 1
+    fi
+done
+
+# A short run of what is short. What is written by hand survives.
+set --
+if command -v mawk >/dev/null; then
+    awk 'BEGIN { for (i = 0; i < 20000; i++) print i "|" i * 7 "|words|" }' \
+        >"$dir/lineitem.tbl"
+    set -- --lineitem "$dir/lineitem.tbl" --runs 2
+fi
+mkdir "$dir/new"
+echo 'Written by hand.' >"$dir/new/why.md"
+sh "$make" --measure "$dir/new" -r 1 -T 0.1 --table both "$@" "$top_builddir" \
+    >"$dir/log" 2>&1 || fail '--measure failed'
+[ ! -e "$dir/new.md" ] || fail '--measure has written the page'
+write "$dir/new"
+says "$dir/new.md" 'Written by hand.'
+says "$dir/new.md" '`ucxpool_perf -r 1 -T 0.1 --table both`'
+says "$dir/new.md" '| block get + put, one thread |'
+if [ $# -gt 0 ]; then
+    says "$dir/new.md" ' | map | '
+    says "$dir/new.md" ' | ucx | '
+    [ "$(grep -c '"mawk_seconds"' "$dir/new/shuffle.json")" -eq 4 ] ||
+        fail 'not 4 runs'
+fi
+
+# ends CODE WORDS ARGUMENT... - it fails, and says why.
+ends() {
+    expected=$1
+    words=$2
+    shift 2
+    code=0
+    sh "$make" "$@" >"$dir/log" 2>&1 || code=$?
+    [ $code -eq "$expected" ] || fail "$*: exit code $code, not $expected"
+    grep -qF -- "$words" "$dir/log" || fail "$*: no word of: $words"
+}
+ends 2 usage --measure "$dir/new"
+ends 2 usage --write "$dir/new" "$top_builddir"
+ends 2 usage --nonsense
+ends 2 usage -T
+ends 1 'build it first' --measure "$dir/none" "$dir"
+ends 1 'not readable' --measure "$dir/none" --lineitem "$dir/none.tbl" \
+    "$top_builddir"
+ends 1 'machine.md' --write "$dir"
+[ ! -e "$dir/none" ] || fail 'a folder was made for nothing'
+sh "$make" --help >"$dir/log"
+grep -q -- '--lineitem' "$dir/log" || fail '--help does not help'

@@ -1,0 +1,73 @@
+# Read what ucxpool_perf --json has written, one side or ratio a line, into
+# arrays by the number of the job:
+#
+#     tests[j] wires[j] works[j] trips[j]     trips: there and back, not a rate
+#     num_sides[j]  sides[j, i] figures[j, i] seconds[j, i], p05, p95
+#     num_ratios[j] ratios[j, i] is the line of a ratio
+#     side_of[j, NAME] is the number of a side
+
+# field(LINE, KEY) - the value of the first such key, without its quotes.
+function field(line, key,    at, rest) {
+    at = index(line, "\"" key "\": ")
+    if (at == 0) {
+        return ""
+    }
+    rest = substr(line, at + length(key) + 4)
+    if (rest ~ /^"/) {
+        rest = substr(rest, 2)
+        sub(/".*/, "", rest)
+    } else {
+        sub(/[,}].*/, "", rest)
+    }
+    return rest
+}
+
+# commas(NUMBER) - 65536 as 65,536.
+function commas(number,    text) {
+    text = number ""
+    while (text ~ /[0-9][0-9][0-9][0-9]($|,)/) {
+        match(text, /[0-9][0-9][0-9]($|,)/)
+        text = substr(text, 1, RSTART - 1) "," substr(text, RSTART)
+    }
+    return text
+}
+
+function size_words(size) {
+    if (size >= 1048576 && size % 1048576 == 0) {
+        return size / 1048576 " MiB"
+    }
+    if (size >= 1024 && size % 1024 == 0) {
+        return size / 1024 " KiB"
+    }
+    return size " B"
+}
+
+function work_words(size, count) {
+    return (count > 1 ? commas(count) " x " : "") size_words(size)
+}
+
+/^  "libucxpool": / { libucxpool = field($0, "libucxpool") }
+/^  "ucx": /        { ucx = field($0, "ucx") }
+
+/^ *{"test": / {
+    job        = ++num_jobs
+    tests[job] = field($0, "test")
+    trips[job] = tests[job] == "pingpong"
+    works[job] = work_words(field($0, "size"), field($0, "count"))
+}
+
+/^ *{"side": / {
+    i                  = ++num_sides[job]
+    name               = field($0, "side")
+    sides[job, i]      = name
+    side_of[job, name] = i
+    seconds[job, i]    = field($0, "seconds")
+    rates[job, i]      = field($0, "gb_per_s")
+    if (i == 1) {
+        p05[job]   = field($0, "seconds_p05")
+        p95[job]   = field($0, "seconds_p95")
+        wires[job] = name ~ /\// ? substr(name, index(name, "/") + 1) : "both"
+    }
+}
+
+/^ *{"against": / { ratios[job, ++num_ratios[job]] = $0 }

@@ -1,0 +1,56 @@
+# After results.awk: the tables of the page, in Markdown.
+
+# What a block's get and put may take.
+BEGIN { block_ns = 50 }
+
+function figure(job, side) {
+    return trips[job] ? sprintf("%.2f us", seconds[job, side] * 1e6) \
+        : sprintf("%.3g GB/s", rates[job, side])
+}
+
+function target(line,    words) {
+    words = field(line, "target")
+    if (words == "") {
+        return "to be told | "
+    }
+    if (field(line, "of") == "time") {
+        words = "at most " words
+    }
+    if (field(line, "aim") != "") {
+        words = words ", aim " field(line, "aim")
+    }
+    return words " | " field(line, "verdict") " "
+}
+
+function row(job, line) {
+    printf "| %s, %s | %s | %s | %s | %.2f | %.2f to %.2f | %s|\n", tests[job],
+        works[job], figure(job, 1), field(line, "against"),
+        figure(job, side_of[job, field(line, "against")]),
+        field(line, "ratio"), field(line, "p05"), field(line, "p95"),
+        target(line)
+}
+
+function block_row(job,    ns) {
+    ns = seconds[job, 1] * 1e9
+    printf "| block get + put, one thread | %.1f ns | | | | %.1f to %.1f " \
+        "| %d ns | %s |\n", ns, p05[job] * 1e9, p95[job] * 1e9, block_ns,
+        ns <= block_ns ? "met" : "missed"
+}
+
+END {
+    for (job = 1; job <= num_jobs; job++) {
+        if (wires[job] != wires[job - 1]) {
+            printf "\n| work (%s) | the pool | against | its figure | ratio " \
+                "| 5%% to 95%% | target | verdict |\n" \
+                "|---|---|---|---|---|---|---|---|\n", wires[job]
+        }
+        if (tests[job] == "block") {
+            block_row(job)
+        }
+        for (i = 1; i <= num_ratios[job]; i++) {
+            if (field(ratios[job, i], "counts") == "true") {
+                row(job, ratios[job, i])
+            }
+        }
+    }
+}
