@@ -1,10 +1,13 @@
 #include <config.h>
 
 #include "calls.h"
+#include "base/math.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +99,55 @@ unsigned calls_num_fds(void)
     return n;
 }
 
+/* Where addresses have been reserved in this program, whether they still are or
+ * not. Others reserve some too, and a sanitizer takes of its own at any time;
+ * those are not counted. */
+static struct {
+    uintptr_t start;
+    uintptr_t end;
+} reserved[256];
+static unsigned        num_reserved;
+static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void add_reserved(void *address, size_t size)
+{
+    uintptr_t start = (uintptr_t)address;
+    uintptr_t end   = start + size;
+    unsigned  kept  = 0;
+
+    pthread_mutex_lock(&reserved_lock);
+    for (unsigned i = 0; i < num_reserved; i++) {
+        if ((reserved[i].start <= end) && (start <= reserved[i].end)) {
+            start = base_min(start, reserved[i].start);
+            end   = base_max(end, reserved[i].end);
+        } else {
+            reserved[kept++] = reserved[i];
+        }
+    }
+    if (kept == sizeof(reserved) / sizeof(reserved[0])) {
+        abort();
+    }
+    reserved[kept].start = start;
+    reserved[kept].end   = end;
+    num_reserved         = kept + 1;
+    pthread_mutex_unlock(&reserved_lock);
+}
+
+static size_t reserved_size(uintptr_t start, uintptr_t end)
+{
+    size_t size = 0;
+
+    pthread_mutex_lock(&reserved_lock);
+    for (unsigned i = 0; i < num_reserved; i++) {
+        uintptr_t from = base_max(start, reserved[i].start);
+        uintptr_t to   = base_min(end, reserved[i].end);
+
+        size += from < to ? to - from : 0;
+    }
+    pthread_mutex_unlock(&reserved_lock);
+    return size;
+}
+
 size_t calls_mapped_size(void)
 {
     FILE         *file = __real_fopen("/proc/self/maps", "re");
@@ -107,11 +159,13 @@ size_t calls_mapped_size(void)
         abort();
     }
     while (fgets(line, sizeof(line), file) != NULL) {
-        if ((strstr(line, "memfd:") != NULL) ||
-            (strstr(line, " ---p 00000000 00:00 0") != NULL)) {
-            if (sscanf(line, "%lx-%lx", &start, &end) == 2) {
-                size += end - start;
-            }
+        if (sscanf(line, "%lx-%lx", &start, &end) != 2) {
+            abort();
+        }
+        if (strstr(line, "memfd:") != NULL) {
+            size += end - start;
+        } else if (strstr(line, " ---p 00000000 00:00 0") != NULL) {
+            size += reserved_size(start, end);
         }
     }
     fclose(file);
@@ -176,9 +230,16 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
                   off_t offset)
 {
-    return calls_is_due(CALLS_MMAP)
-               ? MAP_FAILED
-               : __real_mmap(address, size, protection, flags, fd, offset);
+    void *mapped;
+
+    if (calls_is_due(CALLS_MMAP)) {
+        return MAP_FAILED;
+    }
+    mapped = __real_mmap(address, size, protection, flags, fd, offset);
+    if ((mapped != MAP_FAILED) && (protection == PROT_NONE)) {
+        add_reserved(mapped, size);
+    }
+    return mapped;
 }
 
 int __wrap_madvise(void *address, size_t size, int advice)

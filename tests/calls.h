@@ -66,8 +66,8 @@ bool calls_is_due(calls_name_t name);
 /* Called once, after the next readlink() that succeeds. */
 void calls_after_readlink(void (*hook)(void));
 
-/* Open descriptors, and bytes of addresses that are reserved or that belong to
- * memory files: what a failure must not leave behind. */
+/* Open descriptors, and bytes of addresses that belong to memory files or that
+ * the code under test has reserved: what a failure must not leave behind. */
 unsigned calls_num_fds(void);
 size_t   calls_mapped_size(void);
 
