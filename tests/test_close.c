@@ -114,6 +114,56 @@ START_TEST(a_pool_goes_without_waiting_for_a_peer_that_stands_still)
 }
 END_TEST
 
+/* LeakSanitizer asks this at the end: a worker that has to stay is lost. */
+static bool may_lose_worker;
+
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
+
+int __lsan_is_turned_off(void)
+{
+    return may_lose_worker;
+}
+
+static ucxpool_channel_t *begin_channel(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+/* UCX 1.13 would end the process where it owes the peer an answer, which it
+ * does after some of these numbers of rounds. */
+START_TEST(a_pool_goes_while_a_peer_begins_to_connect)
+{
+    pair_t pair;
+
+    may_lose_worker = true;
+    for (int num_rounds = 0; num_rounds < 10; num_rounds++) {
+        pair.a    = pair_pool("CLOSE_TIMEOUT=1ms");
+        pair.b    = pair_pool("CLOSE_TIMEOUT=1ms LOG_LEVEL=none");
+        pair.to_b = begin_channel(pair.a, pair.b);
+        for (int i = 0; i < num_rounds; i++) {
+            for (int j = 0; j <= _i; j++) {
+                ucxpool_progress(pair.a);
+            }
+            ucxpool_progress(pair.b);
+        }
+        ucxpool_destroy(pair.b);
+        ucxpool_destroy(pair.a);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("close");
@@ -127,6 +177,8 @@ int main(void)
                         0, 2);
     tcase_add_test(tcase,
                    a_pool_goes_without_waiting_for_a_peer_that_stands_still);
+    tcase_add_loop_test(tcase, a_pool_goes_while_a_peer_begins_to_connect, 0,
+                        3);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "mem/ucx_status.h"
 #include "xfer/connect.h"
 #include "xfer/control.h"
@@ -9,6 +10,7 @@
 #include "xfer/pairing.h"
 #include "xfer/progress.h"
 #include "xfer/wire.h"
+#include "xfer/worker.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -158,6 +160,12 @@ err_cleanup_context:
 
 void xfer_pool_cleanup_ucx(ucxpool_t *pool)
 {
+    if (pool->worker_stays) {
+        base_warn("%s: a peer has begun to connect and does not go on; this "
+                  "UCX cannot take its worker away then, and it stays until "
+                  "the process ends (UCX 1.14 can)", pool->name);
+        return;
+    }
     if (pool->own_worker) {
         ucp_worker_destroy(pool->worker);
     }
@@ -308,21 +316,6 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->own_worker && (pool->num_operations != 0);
 }
 
-/*
- * An answer of UCX's own handshake that is still to be sent when its worker is
- * destroyed ends the process in an assertion (UCX 1.13), so it is given the
- * time to leave.
- */
-static void settle_worker(ucp_worker_h worker)
-{
-    uint64_t deadline = base_clock_deadline(UINT64_C(50000000));
-    unsigned idle     = 0;
-
-    while ((idle < 200) && (base_clock_now() < deadline)) {
-        idle = (ucp_worker_progress(worker) == 0) ? idle + 1 : 0;
-    }
-}
-
 void xfer_pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
@@ -349,7 +342,7 @@ void xfer_pool_shutdown(ucxpool_t *pool)
     if (pool->own_worker) {
         /* The handlers still stand, and find nobody to speak to. */
         xfer_lock(pool);
-        settle_worker(pool->worker);
+        pool->worker_stays = !xfer_worker_settle(pool->worker);
         xfer_unlock(pool);
     }
     xfer_inbox_cleanup(pool);

@@ -50,6 +50,7 @@ struct ucxpool {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
+    bool          worker_stays; /* it cannot be destroyed: xfer/worker.h      */
     bool          needs_registration; /* RDMA: no transfer of foreign memory */
     uint64_t      linger_ns;          /* see xfer_request_linger()           */
     int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
