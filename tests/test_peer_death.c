@@ -164,13 +164,16 @@ static bool has_pending(const lane_t *lanes)
     return false;
 }
 
-/* Survivors end with an error, and soon. */
+/* Survivors end with an error, and soon; where nothing was under way any more,
+ * they learn it by what they post next. */
 static void await_end(two_t *two, const lane_t *lanes)
 {
     uint64_t died = base_clock_now();
     uint64_t most = SECOND * (slow_is() ? 20 : 1);
 
-    while (has_pending(lanes)) {
+    while (has_pending(lanes) ||
+           (ucxpool_send_buffer(two->channel, "x", 1, TAG, NULL, NULL) ==
+            UCXPOOL_OK)) {
         ucxpool_wait(two->pool, 10000000);
         two_check(base_clock_now() - died < most);
     }
@@ -198,8 +201,6 @@ static void survive(two_t *two, way_t way)
     await_end(two, lanes);
     until = pair_deadline();
     free_requests(lanes);
-    two_check(ucxpool_send_buffer(two->channel, "x", 1, TAG, NULL, NULL) !=
-              UCXPOOL_OK);
     free_lanes(two, lanes);
     while (!pair_is_whole(two->pool)) {
         ucxpool_wait(two->pool, 10000000);
