@@ -224,17 +224,8 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
     request->recv.received += data->length;
     request->recv.num_seen++;
     request->recv.next = data->offset + data->length;
-    if (data->flags & PROTO_DATA_LAST) {
-        request->recv.num_all = data->index + 1;
-    }
-    if ((request->recv.num_all != 0) &&
-        ((request->recv.num_seen > request->recv.num_all) ||
-         ((request->recv.num_seen == request->recv.num_all) &&
-          (request->recv.landings != 0)))) {
-        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a fragment twice");
-    } else if ((request->recv.num_seen == request->recv.num_all) &&
-               xfer_recv_check_whole(request)) {
+    if ((request->recv.num_seen == request->recv.num_all) &&
+        xfer_recv_check_whole(request)) {
         xfer_control_done(request->channel, request->recv.message, UCXPOOL_OK,
                           NULL);
         end(request, UCXPOOL_OK, NULL);

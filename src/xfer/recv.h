@@ -17,7 +17,7 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
 /* Length of the longest fragment that a sender may send. */
 uint64_t xfer_recv_frag_size(const ucxpool_request_t *request);
 
-/* Is the fragment one that may come now? Fails the channel if not. */
+/* Is the fragment one that may come now? Counts it, or fails the channel. */
 bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data);
 
 /* All fragments have arrived: do they make the message? Fails the channel if

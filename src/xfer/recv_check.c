@@ -25,7 +25,7 @@ static bool lies_inside(const ucxpool_request_t *request,
     return (data->length != 0) &&
            (data->length <= xfer_recv_frag_size(request)) &&
            (data->offset <= size) && (data->length <= size - data->offset) &&
-           (data->length <= size - request->recv.received);
+           (data->length <= size - request->recv.begun);
 }
 
 /* On the `map` wire, fragments come in their order, and cover all but padding,
@@ -38,6 +38,8 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
            (data->offset - recv->next < PACK_ALIGNMENT);
 }
 
+/* Indices are counted, not listed: there are no more fragments than the last
+ * one's index says, and none behind it. */
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t      *data)
 {
@@ -46,14 +48,26 @@ static bool has_good_index(const ucxpool_request_t *request,
     if (data->index == UINT32_MAX) {
         return false;
     }
-    if (request->channel->wire == &xfer_wire_map) {
-        return is_next(request, data);
+    if ((request->channel->wire == &xfer_wire_map) && !is_next(request, data)) {
+        return false;
     }
-    if (recv->num_all != 0) {
-        return (data->index < recv->num_all) &&
-               !(data->flags & PROTO_DATA_LAST);
+    if (data->flags & PROTO_DATA_LAST) {
+        return (recv->num_begun == 0) ||
+               ((recv->num_all == 0) && (recv->max_index < data->index) &&
+                (recv->num_begun <= data->index));
     }
-    return true;
+    return (recv->num_all == 0) || ((recv->num_begun < recv->num_all) &&
+                                    (data->index < recv->num_all));
+}
+
+static void count_begun(xfer_recv_t *recv, const proto_data_t *data)
+{
+    recv->begun += data->length;
+    recv->num_begun++;
+    recv->max_index = base_max(recv->max_index, data->index);
+    if (data->flags & PROTO_DATA_LAST) {
+        recv->num_all = data->index + 1;
+    }
 }
 
 /*
@@ -89,6 +103,7 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
                           "the peer cut a message into too many fragments");
         return false;
     }
+    count_begun(&request->recv, data);
     return true;
 }
 

@@ -78,10 +78,13 @@ typedef struct xfer_send {
 typedef struct xfer_recv {
     uint64_t receive;  /* our number; 0: none                                */
     uint64_t message;  /* the sender's                                       */
-    uint64_t received; /* bytes of the stream                                */
+    uint64_t begun;    /* bytes of the stream, in fragments that have come   */
+    uint64_t received; /* of these, in their place                           */
     uint64_t next;     /* `map` wire: end of the fragment before             */
     uint64_t restarts; /* walks of the plan that began anew                  */
-    uint32_t num_seen; /* fragments                                          */
+    uint32_t num_begun; /* fragments that have come                          */
+    uint32_t num_seen; /* of these, in their place                           */
+    uint32_t max_index; /* of these, the highest                             */
     uint32_t num_all;  /* fragments of the message; 0: not known yet         */
     unsigned landings; /* operations of UCX that write for us                */
     unsigned pending;  /* these, and those that wait for a block             */

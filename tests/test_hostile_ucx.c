@@ -1,0 +1,572 @@
+/*
+ * A peer that has proven who it is and then breaks the rules, over the `ucx`
+ * wire: fragments that are none of the message, each sent in all ways in which
+ * UCX may bring it. Pool b of the pair is hostile; the test speaks for it.
+ */
+#include "pack/crc32c.h"
+#include "pair.h"
+#include "xfer/request.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE  7u
+#define SIZE     300000u
+#define PART     60000u /* a fifth of it */
+#define GUARD    4096u
+#define SENT_MAX 400u
+#define ALL_BITS UINT64_MAX
+
+/* What memory holds before; and what the peer sends. */
+#define POISON 0xfe
+#define BYTE   0x5a
+
+#define SETTINGS "WIRE=ucx DEPTH=4 CREDITS=8 LOG_LEVEL=none"
+
+/* How the bytes come: with their header; by rendezvous to where they belong;
+ * by rendezvous to a block, because there is a checksum. */
+typedef enum way { WAY_EAGER, WAY_IN_PLACE, WAY_BLOCK, NUM_WAYS } way_t;
+
+typedef struct scene {
+    pair_t             pair;
+    pair_t             honest;
+    way_t              way;
+    ucxpool_channel_t *victim;
+    ucxpool_channel_t *channel;
+    ucxpool_request_t *recv;
+    unsigned           num_sent;
+    void              *sent[SENT_MAX];
+    proto_fixed_t      fixed[SENT_MAX]; /* stay as they are until sent      */
+    uint8_t            bytes[2 * PART];
+    uint8_t            memory[GUARD + SIZE + GUARD];
+} scene_t;
+
+static scene_t scene;
+
+/* --- the hostile one speaks ---------------------------------------------- */
+
+static void say(unsigned id, const proto_fixed_t *fixed, const void *data,
+                size_t data_size, unsigned flags)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = flags,
+    };
+    unsigned number = scene.num_sent++;
+    void    *request;
+
+    ck_assert_uint_lt(number, SENT_MAX);
+    scene.fixed[number]              = *fixed;
+    scene.fixed[number].head.version = PROTO_VERSION;
+    if (fixed->head.key == 0) {
+        scene.fixed[number].head.channel = scene.victim->number;
+        scene.fixed[number].head.key     = scene.victim->key;
+    }
+    request = ucp_am_send_nbx(scene.channel->ep, id, &scene.fixed[number],
+                              proto_fixed_size(fixed->head.type), data,
+                              data_size, &param);
+    ck_assert(!UCS_PTR_IS_ERR(request));
+    scene.sent[number] = request;
+}
+
+static unsigned first_id(void)
+{
+    return scene.pair.a->config.am_id;
+}
+
+static void say_desc(void)
+{
+    static const pack_run_t whole = {SIZE, 1};
+    proto_fixed_t           fixed = {.desc = {.head    = {.type = PROTO_DESC},
+                                              .message = MESSAGE,
+                                              .tag     = 1,
+                                              .payload_size = SIZE,
+                                              .num_runs     = 1}};
+
+    say(first_id(), &fixed, &whole, sizeof(whole), UCP_AM_SEND_FLAG_EAGER);
+}
+
+static proto_data_t fragment(uint32_t index, uint64_t offset, uint64_t length)
+{
+    proto_data_t data = {
+        .head    = {.type = PROTO_DATA},
+        .message = MESSAGE,
+        .receive = (scene.recv == NULL) ? 0 : scene.recv->recv.receive,
+        .index   = index,
+        .offset  = offset,
+        .length  = length,
+    };
+
+    return data;
+}
+
+static void say_data_of(proto_data_t data, size_t data_size)
+{
+    unsigned flags = (scene.way == WAY_EAGER) ? UCP_AM_SEND_FLAG_EAGER
+                                              : UCP_AM_SEND_FLAG_RNDV;
+
+    if (scene.way == WAY_BLOCK) {
+        data.flags |= PROTO_DATA_CHECKSUM;
+        data.checksum = pack_crc32c(0, scene.bytes, data_size);
+    }
+    say(first_id() + 1, &(proto_fixed_t){.data = data}, scene.bytes, data_size,
+        flags);
+}
+
+static void say_data(proto_data_t data)
+{
+    say_data_of(data, data.length);
+}
+
+static void say_fragment(uint32_t index, uint64_t offset, uint64_t length)
+{
+    say_data(fragment(index, offset, length));
+}
+
+static void say_last(uint32_t index, uint64_t offset, uint64_t length)
+{
+    proto_data_t data = fragment(index, offset, length);
+
+    data.flags = PROTO_DATA_LAST;
+    say_data(data);
+}
+
+/* --- everybody's turn ----------------------------------------------------- */
+
+static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state;
+}
+
+static bool is_all_sent(void)
+{
+    for (unsigned i = 0; i < scene.num_sent; i++) {
+        if (scene.sent[i] == NULL) {
+            continue;
+        }
+        if (ucp_request_check_status(scene.sent[i]) == UCS_INPROGRESS) {
+            return false;
+        }
+        ucp_request_free(scene.sent[i]);
+        scene.sent[i] = NULL;
+    }
+    return true;
+}
+
+/* Everything that was said has been read: a credit that was said last came. */
+static void let_read(void)
+{
+    proto_fixed_t fixed = {.head = {.type = PROTO_CREDIT, .credits = 1}};
+    uint32_t      before;
+
+    pair_until(&scene.pair, is_all_sent());
+    before = scene.victim->credits;
+    say(first_id(), &fixed, NULL, 0, UCP_AM_SEND_FLAG_EAGER);
+    pair_until(&scene.pair, scene.victim->credits == before + 1);
+}
+
+static void begin(void)
+{
+    say_desc();
+    pair_until(&scene.pair, scene.recv->recv.receive != 0);
+}
+
+static void scene_init(way_t way)
+{
+    memset(&scene, 0, sizeof(scene));
+    scene.way = way;
+    pair_init(&scene.pair, SETTINGS, SETTINGS);
+    scene.victim   = scene.pair.to_b;
+    scene.channel  = scene.pair.to_a;
+    scene.honest.a = scene.pair.a;
+    pair_join(&scene.honest, SETTINGS);
+    /* Whether the machine has RDMA devices does not matter here. */
+    scene.pair.a->needs_registration = false;
+    memset(scene.memory, POISON, sizeof(scene.memory));
+    memset(scene.bytes, BYTE, sizeof(scene.bytes));
+    ck_assert_int_eq(ucxpool_recv_buffer(scene.pair.a, scene.victim,
+                                         scene.memory + GUARD, SIZE, 1,
+                                         ALL_BITS, NULL, &scene.recv),
+                     UCXPOOL_OK);
+}
+
+/* Is every byte one of two? */
+static bool holds(const uint8_t *bytes, size_t length, int one, int other)
+{
+    for (size_t i = 0; i < length; i++) {
+        if ((bytes[i] != one) && (bytes[i] != other)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_memory(void)
+{
+    const uint8_t *target = scene.memory + GUARD;
+
+    ck_assert(holds(scene.memory, GUARD, POISON, POISON));
+    ck_assert(holds(target, SIZE, POISON, BYTE));
+    ck_assert(holds(target + SIZE, GUARD, POISON, POISON));
+}
+
+static void exchange(ucxpool_channel_t *from, ucxpool_channel_t *to,
+                     ucxpool_t *receiver)
+{
+    static uint8_t     source[SIZE];
+    static uint8_t     target[SIZE];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, SIZE);
+    pair_poison(target, SIZE);
+    ck_assert_int_eq(ucxpool_recv_buffer(receiver, to, target, SIZE, 5,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(from, source, SIZE, 5, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&scene.honest, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&scene.honest, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, SIZE);
+}
+
+/* The victim is unharmed, and so are its other peers. */
+static void check_unharmed(void)
+{
+    check_memory();
+    pair_until(&scene.pair, pair_is_whole(scene.pair.a));
+    ck_assert_int_eq(ucxpool_check(scene.pair.a), UCXPOOL_OK);
+    exchange(scene.honest.to_a, scene.honest.to_b, scene.honest.a);
+    exchange(scene.honest.to_b, scene.honest.to_a, scene.honest.b);
+    check_memory();
+}
+
+static void scene_cleanup(void)
+{
+    ucxpool_request_free(scene.recv);
+    pair_until(&scene.pair, is_all_sent());
+    ucxpool_destroy(scene.honest.b);
+    pair_cleanup(&scene.pair);
+}
+
+/* --- after which the channel fails --------------------------------------- */
+
+static void no_bytes(void)
+{
+    say_fragment(0, 0, 0);
+}
+
+static void fewer_bytes_than_announced(void)
+{
+    say_data_of(fragment(0, 0, 5000), 4000);
+}
+
+static void more_bytes_than_announced(void)
+{
+    say_data_of(fragment(0, 0, 4000), 5000);
+}
+
+static void longer_than_a_block(void)
+{
+    say_fragment(0, 0, 65537);
+}
+
+static void behind_the_message(void)
+{
+    say_fragment(0, SIZE, 16);
+}
+
+static void over_the_end(void)
+{
+    say_fragment(0, SIZE - 15, 16);
+}
+
+static void offset_that_overflows(void)
+{
+    say_fragment(0, UINT64_MAX - 15, 32);
+}
+
+static void length_that_overflows(void)
+{
+    say_data_of(fragment(0, 16, UINT64_MAX - 15), 32);
+}
+
+static void highest_index(void)
+{
+    say_fragment(UINT32_MAX, 0, 16);
+}
+
+static void index_behind_the_last(void)
+{
+    say_last(4, 4 * PART, PART);
+    say_fragment(5, 0, PART);
+}
+
+static void two_last_ones(void)
+{
+    say_last(4, 4 * PART, PART);
+    say_last(3, 3 * PART, PART);
+}
+
+static void last_too_early(void)
+{
+    say_last(0, 0, 4096);
+}
+
+static void the_same_bytes_again_and_again(void)
+{
+    for (uint32_t i = 0; i < 6; i++) {
+        say_fragment(i, 0, PART);
+    }
+}
+
+static void one_fragment_twice(void)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        say_fragment(i, i * PART, PART);
+    }
+    say_fragment(2, 2 * PART, PART);
+    say_last(4, 4 * PART, PART);
+}
+
+static void one_twice_in_place_of_another(void)
+{
+    /* As many bytes as it should be, but one more fragment. */
+    for (uint32_t i = 0; i < 4; i++) {
+        say_fragment(i, i * PART, PART);
+    }
+    say_fragment(2, 2 * PART, PART / 2);
+    say_fragment(2, 2 * PART, PART / 4);
+    say_last(4, 4 * PART, PART / 4);
+}
+
+/* The victim alone has its turn: nothing that it begins gets done. */
+static void more_at_once_than_any_window(void)
+{
+    for (uint32_t i = 0; i < 300; i++) {
+        say_fragment(i, i, 1);
+    }
+    for (int i = 0; i < 1000; i++) {
+        ucxpool_progress(scene.pair.a);
+        ck_assert_uint_le(scene.recv->recv.pending, 256);
+    }
+}
+
+/* --- which are ignored ---------------------------------------------------- */
+
+static void say_unknown(uint64_t message, uint64_t receive)
+{
+    proto_data_t data = fragment(0, 0, PART);
+
+    data.message = message;
+    data.receive = receive;
+    say_data(data);
+}
+
+static void fragments_of_no_message(void)
+{
+    uint64_t receive = scene.recv->recv.receive;
+
+    say_unknown(MESSAGE + 1, receive);
+    say_unknown(MESSAGE, receive + 1);
+    say_unknown(MESSAGE, receive + PROTO_SENDS_MAX);
+    say_unknown(MESSAGE, 0);
+    say_unknown(0, 0);
+    say_unknown(UINT64_MAX, UINT64_MAX);
+}
+
+static void with_a_wrong_key(void)
+{
+    proto_data_t data = fragment(0, 0, PART);
+
+    data.head.channel = scene.victim->number;
+    data.head.key     = scene.victim->key ^ 1;
+    say_data(data);
+    data.head.channel = UINT32_MAX;
+    data.head.key     = scene.victim->key;
+    say_data(data);
+    data.head.channel = scene.honest.to_b->number;
+    say_data(data);
+}
+
+static void with_the_other_id(void)
+{
+    proto_fixed_t fixed = {.data = fragment(0, 0, 4096)};
+
+    say(first_id(), &fixed, scene.bytes, 4096, UCP_AM_SEND_FLAG_EAGER);
+    say(first_id(), &fixed, scene.bytes, PART, UCP_AM_SEND_FLAG_RNDV);
+    fixed.head.type = PROTO_BYE;
+    say(first_id() + 1, &fixed, NULL, 0, UCP_AM_SEND_FLAG_EAGER);
+}
+
+static void nothing(void)
+{
+}
+
+/* --- runs ------------------------------------------------------------------
+ */
+
+typedef struct deed {
+    const char *name;
+    void (*act)(void);
+    way_t from; /* the first way in which it is one */
+} deed_t;
+
+#define DEED(_name) \
+    { \
+#_name, _name, WAY_EAGER \
+    }
+#define DEED_LATER(_name) \
+    { \
+#_name, _name, WAY_IN_PLACE \
+    }
+
+static const deed_t crimes[] = {
+    DEED(no_bytes),
+    DEED(fewer_bytes_than_announced),
+    DEED(more_bytes_than_announced),
+    DEED(longer_than_a_block),
+    DEED(behind_the_message),
+    DEED(over_the_end),
+    DEED(offset_that_overflows),
+    DEED(length_that_overflows),
+    DEED(highest_index),
+    DEED(index_behind_the_last),
+    DEED(two_last_ones),
+    DEED(last_too_early),
+    DEED(the_same_bytes_again_and_again),
+    DEED(one_fragment_twice),
+    DEED(one_twice_in_place_of_another),
+    DEED_LATER(more_at_once_than_any_window),
+};
+#define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
+
+static const deed_t noises[] = {
+    DEED(fragments_of_no_message),
+    DEED(with_a_wrong_key),
+    DEED(with_the_other_id),
+    DEED(nothing),
+};
+#define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
+
+START_TEST(the_channel_fails_and_nothing_else)
+{
+    const deed_t *deed = &crimes[_i / NUM_WAYS];
+
+    if ((way_t)(_i % NUM_WAYS) < deed->from) {
+        return;
+    }
+    scene_init((way_t)(_i % NUM_WAYS));
+    begin();
+    deed->act();
+    pair_until(&scene.pair, state_of(scene.victim) != UCXPOOL_CHANNEL_OPEN);
+    ck_assert_msg(scene.victim->status == UCXPOOL_ERR_PROTOCOL, "%s: %s",
+                  deed->name, scene.victim->reason);
+    pair_until(&scene.pair, pair_ended(scene.recv));
+    ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_PROTOCOL);
+    check_unharmed();
+    scene_cleanup();
+}
+END_TEST
+
+static void check_whole_message(void)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        say_fragment(i, i * PART, PART);
+    }
+    say_last(4, 4 * PART, PART);
+    pair_until(&scene.pair, pair_ended(scene.recv));
+    ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_OK);
+    ck_assert(holds(scene.memory + GUARD, SIZE, BYTE, BYTE));
+}
+
+START_TEST(the_channel_goes_on)
+{
+    scene_init((way_t)(_i % NUM_WAYS));
+    begin();
+    noises[_i / NUM_WAYS].act();
+    let_read();
+    ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
+    ck_assert_uint_eq(scene.recv->recv.num_seen, 0);
+    check_whole_message();
+    check_unharmed();
+    scene_cleanup();
+}
+END_TEST
+
+START_TEST(nothing_is_taken_before_it_was_accepted)
+{
+    scene_init((way_t)_i);
+    say_unknown(MESSAGE, 1);
+    say_unknown(MESSAGE, 0);
+    let_read();
+    begin();
+    ck_assert_uint_eq(scene.recv->recv.num_seen, 0);
+    check_whole_message();
+    check_unharmed();
+    scene_cleanup();
+}
+END_TEST
+
+START_TEST(nothing_is_taken_after_the_end)
+{
+    uint64_t receive;
+
+    scene_init((way_t)_i);
+    begin();
+    receive = scene.recv->recv.receive;
+    check_whole_message();
+    memset(scene.memory + GUARD, POISON, SIZE);
+    say_unknown(MESSAGE, receive);
+    let_read();
+    ck_assert(holds(scene.memory, sizeof(scene.memory), POISON, POISON));
+    ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
+    check_unharmed();
+    scene_cleanup();
+}
+END_TEST
+
+START_TEST(nothing_is_taken_after_a_cancel)
+{
+    uint64_t receive;
+
+    scene_init((way_t)_i);
+    begin();
+    receive = scene.recv->recv.receive;
+    ucxpool_request_cancel(scene.recv);
+    ck_assert_int_eq(ucxpool_request_test(scene.recv), UCXPOOL_ERR_CANCELED);
+    say_unknown(MESSAGE, receive);
+    let_read();
+    ck_assert(holds(scene.memory, sizeof(scene.memory), POISON, POISON));
+    ck_assert_int_eq(state_of(scene.victim), UCXPOOL_CHANNEL_OPEN);
+    check_unharmed();
+    scene_cleanup();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("hostile_ucx");
+    TCase   *tcase = tcase_create("hostile_ucx");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, the_channel_fails_and_nothing_else, 0,
+                        NUM_CRIMES * NUM_WAYS);
+    tcase_add_loop_test(tcase, the_channel_goes_on, 0, NUM_NOISES * NUM_WAYS);
+    tcase_add_loop_test(tcase, nothing_is_taken_before_it_was_accepted, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, nothing_is_taken_after_the_end, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, nothing_is_taken_after_a_cancel, 0, NUM_WAYS);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
