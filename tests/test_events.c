@@ -3,9 +3,11 @@
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
+#include "xfer/request.h"
 
 #include <check.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +213,45 @@ START_TEST(a_post_after_arming_makes_the_descriptor_readable)
 }
 END_TEST
 
+static void *progress_elsewhere(void *arg)
+{
+    const ucxpool_request_t *request = arg;
+    uint64_t                 until   = pair_deadline();
+
+    while (!pair_ended(request) && !pair_is_late(until)) {
+        ucxpool_progress(request->pool);
+    }
+    return NULL;
+}
+
+START_TEST(what_another_thread_progressed_makes_the_descriptor_readable)
+{
+    static uint8_t     byte;
+    pair_t             pair;
+    pthread_t          thread;
+    ucxpool_request_t *recv;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < rounds(50); i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG,
+                                             ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        arm(pair.a);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL,
+                                             NULL),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pthread_create(&thread, NULL, progress_elsewhere,
+                                        recv),
+                         0);
+        pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), pair_ended(recv));
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert(is_readable(pair.a));
+        ucxpool_request_free(recv);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(a_failed_endpoint_makes_the_descriptor_readable)
 {
     pair_t pair;
@@ -276,6 +317,9 @@ int main(void)
     tcase_add_loop_test(tcase,
                         a_post_after_arming_makes_the_descriptor_readable, 0,
                         NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, what_another_thread_progressed_makes_the_descriptor_readable, 0,
+        NUM_WIRES);
     tcase_add_loop_test(tcase, a_failed_endpoint_makes_the_descriptor_readable,
                         0, NUM_WIRES);
     tcase_add_test(tcase, a_writer_sleeps_while_the_ring_is_full);

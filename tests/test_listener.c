@@ -1,5 +1,6 @@
 /* Listeners: who gets in, who does not, and what strangers can do. */
 #include "pair.h"
+#include "xfer/channel.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -381,6 +382,53 @@ START_TEST(silent_strangers_lock_nobody_out)
 }
 END_TEST
 
+START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
+{
+    enum { PLACES = 16 };
+    ucxpool_channel_t     *callers[PLACES + 1];
+    ucxpool_channel_t     *accepted[PLACES + 1];
+    ucxpool_channel_attr_t attr;
+    ucxpool_listener_t    *listener;
+    ucxpool_stats_t        stats;
+    pair_t                 pair;
+    uint16_t               port;
+
+    pair.a   = pool_with(secret_a, "LOG_LEVEL=none");
+    pair.b   = pool_with(secret_a, "LOG_LEVEL=none");
+    listener = listen_on(pair.a, "127.0.0.1:0");
+    port     = ucxpool_listener_port(listener);
+    for (int i = 0; i < PLACES; i++) {
+        callers[i] = knock(pair.b, "127.0.0.1", port);
+        pair_until(&pair, callers[i]->greet == NULL);
+    }
+    callers[PLACES] = knock(pair.b, "127.0.0.1", port);
+    pair_until(&pair, state_of(callers[PLACES]) == UCXPOOL_CHANNEL_FAILED);
+    ucxpool_channel_query(callers[PLACES], &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
+    ck_assert_msg(strstr(attr.reason, "too many peers wait") != NULL, "%s",
+                  attr.reason);
+    ucxpool_channel_close(callers[PLACES]);
+    pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
+                       stats.handshakes_refused == 1));
+    for (int i = 0; i <= PLACES; i++) {
+        if (i == PLACES) {
+            callers[i] = knock(pair.b, "127.0.0.1", port);
+        }
+        pair_until(&pair, ucxpool_listener_accept(listener, &accepted[i]) ==
+                              UCXPOOL_OK);
+    }
+    for (int i = 0; i <= PLACES; i++) {
+        pair_until(&pair, is_open(callers[i]) && is_open(accepted[i]));
+        pair.to_a = callers[i];
+        pair.to_b = accepted[i];
+        exchange(&pair, 1000);
+    }
+    ck_assert_int_eq(ucxpool_listener_accept(listener, &pair.to_b),
+                     UCXPOOL_INPROGRESS);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* --- by address --------------------------------------------------------- */
 
 static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
@@ -496,6 +544,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_dead_port_fails_the_channel_in_words);
     tcase_add_test(tcase, many_clients_get_in);
     tcase_add_test(tcase, silent_strangers_lock_nobody_out);
+    tcase_add_test(tcase,
+                   who_finds_too_many_waiting_is_told_and_may_come_again);
     tcase_add_test(tcase, a_hello_with_a_wrong_key_is_refused);
     tcase_add_loop_test(tcase, channels_may_be_closed_and_made_again, 0, 2);
     tcase_add_test(tcase, pools_are_destroyed_while_they_are_at_the_door);

@@ -84,7 +84,9 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
 
 /*
  * Connect to a listener. Returns before the connection stands; errors that show
- * later end the channel (see ucxpool_channel_query()) and its requests.
+ * later end the channel (see ucxpool_channel_query()) and its requests. One of
+ * them is UCXPOOL_ERR_LIMIT: too many wait there to be accepted; close the
+ * channel and connect again.
  *
  * where  "host:port", "1.2.3.4:port" or "[::1]:port".
  *
@@ -114,7 +116,8 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
 uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
 
 /*
- * Take the next proven peer, if there is one. Does not wait.
+ * Take the next proven peer, if there is one. Does not wait. 16 proven peers
+ * may wait to be taken; more are refused, and told so.
  *
  * UCXPOOL_OK          *channel_p is a new channel
  * UCXPOOL_INPROGRESS  nobody is waiting

@@ -133,14 +133,28 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  *     while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
  *         ucxpool_progress(pool);
  *     }
- *     poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1);
+ *     if (!done) {
+ *         poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1);
+ *     }
+ *     ucxpool_progress(pool);
+ *
+ * Several threads. The descriptor is for one event loop: one thread at a time
+ * arms, polls and progresses, and it must be the one that sees to what the loop
+ * is for. Beside it other threads may post, cancel, query and free, and may
+ * call ucxpool_progress(): each makes the descriptor readable, so that the loop
+ * looks again. They must not arm, nor wait in ucxpool_wait(),
+ * ucxpool_request_wait() or ucxpool_channel_wait(): who arms takes back what
+ * another thread has not seen yet, and the loop may sleep on though its
+ * request has ended. Threads that wait for different things call the waiting
+ * functions, all of them, and are all woken; or have a pool each.
  *
  * UCXPOOL_ERR_UNSUPPORTED  the borrowed context lacks UCP_FEATURE_WAKEUP
  */
 ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
 
 /*
- * Ask for the event descriptor to become readable at the next event.
+ * Ask for the event descriptor to become readable at the next event. For the
+ * thread of the event loop only; see ucxpool_event_fd().
  *
  * UCXPOOL_OK               sleep
  * UCXPOOL_ERR_BUSY         events are pending: progress, then arm again
