@@ -1,9 +1,12 @@
 #!/bin/sh
 # A worker of ucxpool_shuffle is killed at a random moment, many times on each
 # wire: the others must end with an error within a second, say who died, lose
-# no block, and leave neither files nor processes. Too long for make check.
+# no block, and leave neither files nor processes. Then the same with Ctrl-C,
+# which goes to all of them. Too long for make check.
 #
 # usage: kill_loop.sh [TIMES [FILE]]     (default: 200, and made-up records)
+#
+# HOW=kill or HOW=interrupt: that alone.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -17,9 +20,10 @@ trap 'rm -rf "$work"' EXIT
 [ -z "$file" ] || file=$(realpath "$file")
 cd "$work" || exit 1
 num_failed=0
+run=0
 
 failed() {
-    echo "FAIL: $wire, run $run: $*"
+    echo "FAIL: $wire, $how, run $run: $*"
     num_failed=$((num_failed + 1))
 }
 
@@ -51,16 +55,42 @@ measure() {
     whole=$(($(now_ms) - since))
 }
 
-# One run; its worker $victim is killed after $delay ms.
+# Kill one worker, $pid; or interrupt all, as a terminal does.
+hit() {
+    case $how in
+    kill) kill -KILL "$pid" ;;
+    interrupt) kill -INT -$main ;;
+    esac 2>/dev/null
+}
+
+# What must be said, and how the run must end.
+check_words() {
+    case $how in
+    kill)
+        [ $status -eq 1 ] || failed "exit status $status"
+        grep -q "(process $pid) was killed by signal 9" stderr ||
+            failed "not said who died: $(cat stderr)"
+        ;;
+    interrupt)
+        [ $status -eq 130 ] || failed "exit status $status"
+        grep -q 'nothing was written' stderr ||
+            failed "not said that nothing was written: $(cat stderr)"
+        ;;
+    esac
+}
+
+# One run in a session, and so a group, of its own; hit after $delay ms.
 one() {
     rm -rf out
-    "$shuffle" -w 3 -p 6 -o out "$file" >stdout 2>stderr &
+    # A shell that is not interactive ignores SIGINT in what it starts.
+    setsid env --default-signal=INT \
+        "$shuffle" -w 3 -p 6 -o out "$file" >stdout 2>stderr &
     main=$!
     sleep "$(printf '%d.%03d' $((delay / 1000)) $((delay % 1000)))"
     workers=$(cat /proc/$main/task/$main/children 2>/dev/null)
     pid=$(echo $workers | cut -d' ' -f$((victim + 1)))
-    if [ -z "$pid" ] || ! kill -KILL "$pid" 2>/dev/null; then
-        wait $main || failed "failed before the kill: $(cat stderr)"
+    if [ -z "$pid" ] || ! hit; then
+        wait $main || failed "failed before the hit: $(cat stderr)"
         early=$((early + 1))
         return
     fi
@@ -75,10 +105,8 @@ one() {
     fi
     run=$((run + 1))
     [ $took -le "$slowest" ] || slowest=$took
-    [ $status -eq 1 ] || failed "exit status $status"
     [ $took -le 1000 ] || failed "the others took $took ms to end"
-    grep -q "(process $pid) was killed by signal 9" stderr ||
-        failed "not said who died: $(cat stderr)"
+    check_words
     if grep -q 'lost count' stderr; then
         failed "a block was lost: $(cat stderr)"
     fi
@@ -88,15 +116,13 @@ one() {
     [ ! -e out ] || failed "files are left: $(ls -A out)"
 }
 
-for wire in map ucx; do
-    UCXPOOL_WIRE=$wire
-    export UCXPOOL_WIRE
-    measure
+# All runs of one kind on one wire.
+loop() {
     run=1
     early=0
     late=0
     slowest=0
-    # A kill that came too late does not count.
+    # A hit that came too late does not count.
     while [ $run -le "$times" ] && [ $((early + late)) -le $((4 * times)) ]; do
         # Two random bytes, over the time that a run takes.
         random=$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')
@@ -104,10 +130,20 @@ for wire in map ucx; do
         victim=$((random % 3))
         one
     done
-    [ $run -gt "$times" ] || failed "too few runs could be killed"
-    echo "wire $wire: $((run - 1)) kills in runs of $whole ms;" \
-        "the others ended within $slowest ms;" \
+    [ $run -gt "$times" ] || failed "too few runs could be hit"
+    echo "wire $wire, $how: $((run - 1)) times in runs of $whole ms;" \
+        "all ended within $slowest ms;" \
         "$((early + late)) runs were over first"
+}
+
+for wire in map ucx; do
+    UCXPOOL_WIRE=$wire
+    export UCXPOOL_WIRE
+    how=none
+    measure
+    for how in ${HOW:-kill interrupt}; do
+        loop
+    done
 done
 echo "$num_failed failures"
 [ "$num_failed" -eq 0 ]
