@@ -316,14 +316,6 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     return status; /* too common to be logged */
 }
 
-static void put_all(ucxpool_t *pool, size_t num_blocks,
-                    const ucxpool_block_t *blocks)
-{
-    for (size_t i = 0; i < num_blocks; i++) {
-        block_pool_put(pool->blocks, UCXPOOL_SHARE_USER, blocks[i].index);
-    }
-}
-
 ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
                                      ucxpool_block_t *blocks)
 {
@@ -334,17 +326,13 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
     if (num_blocks == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM, "0 blocks were asked for");
     }
-    if (num_blocks > block_pool_num_blocks(pool->blocks)) {
-        return UCXPOOL_ERR_NO_BLOCKS;
+    status = block_pool_reserve(pool->blocks, UCXPOOL_SHARE_USER, num_blocks);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
     for (size_t first = 0; first < num_blocks; first += count) {
-        count  = base_min(num_blocks - first, (size_t)64);
-        status = block_pool_get_n(pool->blocks, UCXPOOL_SHARE_USER, count,
-                                  indices);
-        if (status != UCXPOOL_OK) {
-            put_all(pool, first, blocks);
-            return status;
-        }
+        count = base_min(num_blocks - first, (size_t)64);
+        block_pool_take(pool->blocks, UCXPOOL_SHARE_USER, count, indices);
         for (size_t i = 0; i < count; i++) {
             fill_block(pool, indices[i], &blocks[first + i]);
         }

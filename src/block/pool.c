@@ -164,54 +164,68 @@ static bool reserve(block_share_t *share, size_t num, uint32_t *at_hand_p)
     return true;
 }
 
-/* Several blocks are looked for all together: the one at hand may be part of
- * the lowest run. */
-static void take(block_pool_t *pool, uint32_t at_hand, size_t num_blocks,
-                 uint32_t *indices)
+/* The block is free, and the caller's alone. */
+static void hold(block_pool_t *pool, ucxpool_share_t share, uint32_t index)
 {
-    if ((num_blocks == 1) && (at_hand != NO_BLOCK)) {
-        indices[0] = at_hand;
-        return;
-    }
-    if (at_hand != NO_BLOCK) {
-        block_bitmap_give(pool->free_blocks, at_hand);
-    }
-    block_bitmap_take(pool->free_blocks, num_blocks, indices);
-}
-
-static void unpoison(const block_pool_t *pool, uint32_t index)
-{
+    assert(block_pool_state(pool, index) == BLOCK_FREE);
+    atomic_store_explicit(&pool->states[index], (uint8_t)(BLOCK_HELD + share),
+                          memory_order_relaxed);
     if (pool->is_watched) {
         base_memcheck_unpoison(block_pool_address(pool, index),
                                pool->block_size);
     }
 }
 
-ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
-                                  size_t num_blocks, uint32_t *indices)
+ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
+                                uint32_t *index_p)
+{
+    uint32_t index;
+
+    if (!reserve(&pool->shares[share], 1, &index)) {
+        return UCXPOOL_ERR_NO_BLOCKS;
+    }
+    if (index == NO_BLOCK) {
+        block_bitmap_take(pool->free_blocks, 1, &index);
+    }
+    hold(pool, share, index);
+    *index_p = index;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
+                                    size_t num_blocks)
 {
     uint32_t at_hand;
 
-    assert(num_blocks > 0);
     if (!reserve(&pool->shares[share], num_blocks, &at_hand)) {
         return UCXPOOL_ERR_NO_BLOCKS;
     }
-    take(pool, at_hand, num_blocks, indices);
-    for (size_t i = 0; i < num_blocks; i++) {
-        assert(atomic_load_explicit(&pool->states[indices[i]],
-                                    memory_order_relaxed) == BLOCK_FREE);
-        atomic_store_explicit(&pool->states[indices[i]],
-                              (uint8_t)(BLOCK_HELD + share),
-                              memory_order_relaxed);
-        unpoison(pool, indices[i]);
+    /* It may be part of the lowest run. */
+    if (at_hand != NO_BLOCK) {
+        block_bitmap_give(pool->free_blocks, at_hand);
     }
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
-                                uint32_t *index_p)
+void block_pool_take(block_pool_t *pool, ucxpool_share_t share,
+                     size_t num_blocks, uint32_t *indices)
 {
-    return block_pool_get_n(pool, share, 1, index_p);
+    assert(num_blocks > 0);
+    block_bitmap_take(pool->free_blocks, num_blocks, indices);
+    for (size_t i = 0; i < num_blocks; i++) {
+        hold(pool, share, indices[i]);
+    }
+}
+
+ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
+                                  size_t num_blocks, uint32_t *indices)
+{
+    ucxpool_status_t status = block_pool_reserve(pool, share, num_blocks);
+
+    if (status == UCXPOOL_OK) {
+        block_pool_take(pool, share, num_blocks, indices);
+    }
+    return status;
 }
 
 /* Put a block at hand and change the counts, if none is there. */
@@ -302,27 +316,14 @@ void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
     give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
 }
 
-/* Like a get of the block at hand alone, and a put that goes to the bitmap. */
-static void clear_hand(block_pool_t *pool, block_share_t *share)
-{
-    uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
-    uint64_t rest;
-
-    do {
-        if (index_at_hand(word) == NO_BLOCK) {
-            return;
-        }
-        rest = (word & HAND_REST) - ONE_FREE;
-    } while (!atomic_compare_exchange_weak_explicit(
-        &share->word, &word, rest, memory_order_acquire, memory_order_relaxed));
-    block_bitmap_give(pool->free_blocks, index_at_hand(word));
-    atomic_fetch_add_explicit(&share->word, ONE_FREE, memory_order_release);
-}
-
+/* Like a get, and a put that goes to the bitmap. */
 void block_pool_clear_hands(block_pool_t *pool)
 {
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        clear_hand(pool, &pool->shares[i]);
+        if (block_pool_reserve(pool, (ucxpool_share_t)i, 1) == UCXPOOL_OK) {
+            atomic_fetch_add_explicit(&pool->shares[i].word, ONE_FREE,
+                                      memory_order_release);
+        }
     }
 }
 

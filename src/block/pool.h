@@ -63,6 +63,19 @@ ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
 ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
                                   size_t num_blocks, uint32_t *indices);
 
+/*
+ * The two steps of block_pool_get_n(), for who takes the blocks in parts: all
+ * that were reserved must be taken, and count as held until they are.
+ *
+ * num_blocks  Of take: 1 or more, and in all no more than were reserved.
+ *
+ * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free now
+ */
+ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
+                                    size_t num_blocks);
+void block_pool_take(block_pool_t *pool, ucxpool_share_t share,
+                     size_t num_blocks, uint32_t *indices);
+
 /* Give back a block that the share holds. */
 void block_pool_put(block_pool_t *pool, ucxpool_share_t share, uint32_t index);
 

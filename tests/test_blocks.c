@@ -1,0 +1,177 @@
+/* Blocks for callers that speak UCX by themselves. */
+#include "base/error.h"
+#include "pair.h"
+#include "xfer/pool.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 1024 blocks, 512 of them the caller's. */
+#define NUM_BLOCKS 512
+#define BLOCK_SIZE ((size_t)4096)
+
+static ucxpool_t      *pool;
+static ucxpool_block_t blocks[NUM_BLOCKS + 1];
+
+static void setup(void)
+{
+    pool = pair_pool("BLOCK_SIZE=4k COMM_SIZE=4m");
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    ucxpool_destroy(pool);
+}
+
+static void require_free(uint64_t num)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_USER].total, NUM_BLOCKS);
+    ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_USER].free, num);
+}
+
+static void put_n(size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+}
+
+START_TEST(a_block_is_where_it_says)
+{
+    ucxpool_block_t block;
+    const char     *start;
+
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    memset(block.address, 1, block.size);
+    ck_assert_uint_eq(block.size, BLOCK_SIZE);
+    ck_assert_uint_lt(block.region, pool->regions.num_regions);
+    ck_assert_ptr_nonnull(block.memh);
+    start = (char *)pool->regions.address +
+            block.region * pool->regions.region_size;
+    ck_assert_ptr_eq(block.address, start + block.region_offset);
+    ucxpool_block_put(pool, &block);
+    require_free(NUM_BLOCKS);
+}
+END_TEST
+
+/* More than are looked for at a time. */
+START_TEST(get_n_takes_as_many_as_there_are)
+{
+    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    require_free(0);
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        memset(blocks[i].address, (int)i, blocks[i].size);
+    }
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        ck_assert_uint_eq(*(uint8_t *)blocks[i].address, i & 255);
+    }
+    put_n(NUM_BLOCKS);
+    require_free(NUM_BLOCKS);
+}
+END_TEST
+
+START_TEST(get_n_takes_none_where_one_is_missing)
+{
+    ucxpool_block_t untouched[NUM_BLOCKS + 1];
+
+    memset(blocks, 0x55, sizeof(blocks));
+    memset(untouched, 0x55, sizeof(untouched));
+    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS + 1, blocks),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_int_eq(ucxpool_block_get_n(pool, SIZE_MAX, blocks),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_mem_eq(blocks, untouched, sizeof(blocks));
+    require_free(NUM_BLOCKS);
+}
+END_TEST
+
+START_TEST(get_n_of_no_blocks_is_refused)
+{
+    ck_assert_int_eq(ucxpool_block_get_n(pool, 0, blocks),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    require_free(NUM_BLOCKS);
+}
+END_TEST
+
+START_TEST(get_refuses_when_all_are_taken)
+{
+    ucxpool_block_t block = {.index = 77};
+
+    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_uint_eq(block.index, 77);
+    ucxpool_block_put(pool, &blocks[9]);
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    ck_assert_uint_eq(block.index, blocks[9].index);
+    put_n(NUM_BLOCKS);
+    require_free(NUM_BLOCKS);
+}
+END_TEST
+
+static void require_refused(const ucxpool_block_t *block)
+{
+    base_error(UCXPOOL_ERR_INVALID_PARAM, "an older error");
+    ucxpool_block_put(pool, block);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "was put back"));
+    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+}
+
+START_TEST(a_block_can_be_put_once)
+{
+    ucxpool_block_t block;
+
+    ck_assert_int_eq(ucxpool_block_get_n(pool, 2, blocks), UCXPOOL_OK);
+    ucxpool_block_put(pool, &blocks[0]);
+    require_refused(&blocks[0]);
+    ucxpool_block_put(pool, &blocks[1]);
+    require_refused(&blocks[1]);
+    require_free(NUM_BLOCKS);
+    block       = blocks[0];
+    block.index = UINT32_MAX;
+    require_refused(&block);
+}
+END_TEST
+
+START_TEST(a_block_of_a_buffer_cannot_be_put)
+{
+    ucxpool_block_t block = {0};
+    void           *buffer;
+
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 2 * BLOCK_SIZE, &buffer),
+                     UCXPOOL_OK);
+    block.index = (uint32_t)(((char *)buffer - (char *)pool->regions.address) /
+                             (ptrdiff_t)BLOCK_SIZE);
+    require_refused(&block);
+    require_free(NUM_BLOCKS - 2);
+    ucxpool_comm_free(pool, buffer);
+    require_free(NUM_BLOCKS);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("blocks");
+    TCase   *tcase = tcase_create("blocks");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_block_is_where_it_says);
+    tcase_add_test(tcase, get_n_takes_as_many_as_there_are);
+    tcase_add_test(tcase, get_n_takes_none_where_one_is_missing);
+    tcase_add_test(tcase, get_n_of_no_blocks_is_refused);
+    tcase_add_test(tcase, get_refuses_when_all_are_taken);
+    tcase_add_test(tcase, a_block_can_be_put_once);
+    tcase_add_test(tcase, a_block_of_a_buffer_cannot_be_put);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
