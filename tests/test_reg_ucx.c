@@ -213,7 +213,7 @@ START_TEST(regions_are_stitched_beside_ucxs_memory_hooks)
     strcpy((char *)regions.regions[0].address + REGION_SIZE / 2, "zero");
     ck_assert_str_eq(address, "two");
     ck_assert_str_eq((char *)address + REGION_SIZE / 2, "zero");
-    regions.kind->unstitch(address, REGION_SIZE);
+    regions.kind->unstitch(&regions, address, REGION_SIZE);
     mem_dereg_ucx_regions(&regions, context);
 }
 END_TEST

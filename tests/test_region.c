@@ -234,7 +234,7 @@ static void check_stitching(void)
                          0);
         offset += pieces[i].length;
     }
-    regions.kind->unstitch(address, size);
+    regions.kind->unstitch(&regions, address, size);
     *region_byte(0, 0) = 'z';
 }
 
@@ -301,7 +301,7 @@ START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
             if (regions.kind->stitch(&regions, pieces, 2, &address) ==
                 UCXPOOL_OK) {
                 ck_assert(!calls_has_failed());
-                regions.kind->unstitch(address, 2 * page_size());
+                regions.kind->unstitch(&regions, address, 2 * page_size());
                 break;
             }
             calls_reset();
@@ -536,7 +536,7 @@ START_TEST(real_huge_pages_are_taken_where_there_are_some)
                          UCXPOOL_OK);
         *(char *)address = 'x';
         ck_assert_int_eq(*region_byte(1, 0), 'x');
-        regions.kind->unstitch(address, 2 * system.huge_page_size);
+        regions.kind->unstitch(&regions, address, 2 * system.huge_page_size);
     }
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
@@ -557,7 +557,7 @@ START_TEST(a_kind_that_is_not_built_in_answers_unsupported)
                      UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_int_eq(mem_kind_unsupported.stitch(&regions, &piece, 1, &address),
                      UCXPOOL_ERR_UNSUPPORTED);
-    mem_kind_unsupported.unstitch(NULL, 0);
+    mem_kind_unsupported.unstitch(&regions, NULL, 0);
     mem_kind_unsupported.destroy(&regions);
 }
 END_TEST

@@ -86,7 +86,8 @@ static void release_buffer(block_comm_t *comm, block_comm_buffer_t *buffer,
                                              uint32_t        index))
 {
     if (buffer->is_stitched) {
-        comm->regions->kind->unstitch(buffer->address, buffer->size);
+        comm->regions->kind->unstitch(comm->regions, buffer->address,
+                                      buffer->size);
     }
     for (uint32_t i = 0; i < buffer->num_blocks; i++) {
         give_back(comm->pool, UCXPOOL_SHARE_USER, buffer->indices[i]);

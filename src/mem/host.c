@@ -325,7 +325,8 @@ static void host_destroy(mem_regions_t *regions)
     regions_close(regions, regions->num_regions);
 }
 
-static void host_unstitch(void *address, size_t size)
+static void host_unstitch(const mem_regions_t *regions, void *address,
+                          size_t size)
 {
     mem_range_release(address, size);
 }

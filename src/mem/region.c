@@ -26,7 +26,8 @@ static ucxpool_status_t unsupported_stitch(const mem_regions_t *regions,
                       "this kind of memory cannot be mapped a second time");
 }
 
-static void unsupported_unstitch(void *address, size_t size)
+static void unsupported_unstitch(const mem_regions_t *regions, void *address,
+                                 size_t size)
 {
 }
 

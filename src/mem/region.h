@@ -56,7 +56,7 @@ typedef struct mem_kind {
     ucxpool_status_t (*stitch)(const mem_regions_t *regions,
                                const mem_piece_t *pieces,
                                size_t num_pieces, void **address_p);
-    void (*unstitch)(void *address, size_t size);
+    void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
 } mem_kind_t;
 
 /* The tables. What is not built in has mem_kind_unsupported. */
