@@ -20,6 +20,7 @@ typedef struct cuda_stand_in {
     unsigned (*step)(unsigned num);
     unsigned (*live)(void);
     void *(*bytes)(unsigned long long address, size_t size);
+    void (*reset_context)(int device);
 } cuda_stand_in_t;
 
 extern cuda_stand_in_t stand_in;

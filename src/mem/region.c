@@ -49,10 +49,10 @@ static const mem_kind_t *kind_find(ucxpool_memory_kind_t kind)
     }
 }
 
-ucxpool_status_t mem_regions_init(mem_regions_t *regions,
-                                  ucxpool_memory_kind_t kind,
-                                  unsigned num_regions, size_t region_size,
-                                  int huge_pages)
+ucxpool_status_t mem_regions_init_kind(mem_regions_t    *regions,
+                                       const mem_kind_t *kind, int device,
+                                       unsigned num_regions, size_t region_size,
+                                       int huge_pages)
 {
     ucxpool_status_t status;
     size_t           size;
@@ -66,7 +66,8 @@ ucxpool_status_t mem_regions_init(mem_regions_t *regions,
                           "and no more than there are addresses",
                           num_regions, region_size);
     }
-    regions->kind        = kind_find(kind);
+    regions->kind        = kind;
+    regions->device      = device;
     regions->num_regions = num_regions;
     regions->region_size = region_size;
     regions->regions     = calloc(num_regions, sizeof(*regions->regions));
@@ -87,6 +88,15 @@ err_free_list:
 err_clear:
     memset(regions, 0, sizeof(*regions));
     return status;
+}
+
+ucxpool_status_t mem_regions_init(mem_regions_t *regions,
+                                  ucxpool_memory_kind_t kind,
+                                  unsigned num_regions, size_t region_size,
+                                  int huge_pages)
+{
+    return mem_regions_init_kind(regions, kind_find(kind), -1, num_regions,
+                                 region_size, huge_pages);
 }
 
 void mem_regions_cleanup(mem_regions_t *regions)

@@ -28,8 +28,12 @@ typedef struct mem_region {
     void           *address; /* in the reserved range                        */
     size_t          size;
     int             fd;      /* memfd, sealed; -1 when the kind has none      */
+    uint64_t        handle;  /* of the GPU's allocation; 0 when there is none */
     struct ucp_mem *memh;    /* NULL until registered                         */
 } mem_region_t;
+
+/* mem/cuda_device.h */
+struct mem_cuda_device;
 
 typedef struct mem_regions {
     const struct mem_kind *kind;
@@ -39,13 +43,17 @@ typedef struct mem_regions {
                                            be stitched are multiples of it    */
     unsigned               num_regions;
     mem_region_t          *regions;
+    int                    device; /* GPU, as the process counts them; -1     */
+    struct mem_cuda_device *cuda;  /* the same; NULL for host memory          */
 } mem_regions_t;
 
 typedef struct mem_kind {
     const char *name; /* "host", as settings and logs say it */
     /*
      * Create and map num_regions of region_size bytes; touch every page. Fills
-     * address, page_size and the array. After an error nothing is left.
+     * address, page_size and the array. A kind whose allocations cannot be laid
+     * side by side makes one region of all, and says so in num_regions and
+     * region_size. After an error nothing is left.
      */
     ucxpool_status_t (*create)(mem_regions_t *regions, int huge_pages);
     void (*destroy)(mem_regions_t *regions);
@@ -59,8 +67,12 @@ typedef struct mem_kind {
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
 } mem_kind_t;
 
-/* The tables. What is not built in has mem_kind_unsupported. */
+/* The tables. What is not built in has mem_kind_unsupported. No
+ * ucxpool_memory_kind_t leads to those of a GPU yet. */
 extern const mem_kind_t mem_kind_host;
+extern const mem_kind_t mem_kind_cuda_alloc; /* cuMemAlloc                  */
+extern const mem_kind_t mem_kind_cuda_vmm;   /* cuMemCreate, and mapped     */
+extern const mem_kind_t mem_kind_cuda_host;  /* pinned host memory          */
 extern const mem_kind_t mem_kind_unsupported;
 
 /*
@@ -78,6 +90,19 @@ ucxpool_status_t mem_regions_init(mem_regions_t *regions,
                                   ucxpool_memory_kind_t kind,
                                   unsigned num_regions, size_t region_size,
                                   int huge_pages);
+/*
+ * The same for a kind by its table, on a GPU (-1: none).
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU; a size that is no multiple of its
+ *                            granularity
+ * UCXPOOL_ERR_NO_MEMORY      not so much memory on the GPU (the detail tells
+ *                            how much is free)
+ * UCXPOOL_ERR_UNSUPPORTED    no driver, or the GPU lacks what the kind needs
+ */
+ucxpool_status_t mem_regions_init_kind(mem_regions_t    *regions,
+                                       const mem_kind_t *kind, int device,
+                                       unsigned num_regions, size_t region_size,
+                                       int huge_pages);
 /* May be called twice. */
 void             mem_regions_cleanup(mem_regions_t *regions);
 

@@ -312,3 +312,11 @@ VISIBLE void *stand_in_bytes(unsigned long long address, size_t size)
     pthread_mutex_unlock(&lock);
     return run >= size ? bytes : NULL;
 }
+
+VISIBLE void stand_in_reset_context(int device)
+{
+    pthread_mutex_lock(&lock);
+    num_live -= contexts[device].retains;
+    memset(&contexts[device], 0, sizeof(contexts[device]));
+    pthread_mutex_unlock(&lock);
+}

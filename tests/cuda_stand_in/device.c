@@ -220,18 +220,6 @@ ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device)
     return done(CUDA_SUCCESS);
 }
 
-/* Whatever others hold: what a program does to others in its process. */
-ENTRY(cuDevicePrimaryCtxReset_v2, CUdevice device)
-{
-    BEGIN("cuDevicePrimaryCtxReset", NEEDS_INIT);
-    if (!is_device(device)) {
-        return done(CUDA_ERROR_INVALID_DEVICE);
-    }
-    num_live -= contexts[device].retains;
-    memset(&contexts[device], 0, sizeof(contexts[device]));
-    return done(CUDA_SUCCESS);
-}
-
 ENTRY(cuCtxPushCurrent_v2, CUcontext context)
 {
     BEGIN("cuCtxPushCurrent", NEEDS_INIT);

@@ -61,6 +61,10 @@ unsigned stand_in_live(void);
  * when not all of them are mapped. */
 void *stand_in_bytes(unsigned long long address, size_t size);
 
+/* Destroy a device's primary context, whoever holds it: what a program can do
+ * to others in its process. */
+void stand_in_reset_context(int device);
+
 #ifdef __cplusplus
 }
 #endif

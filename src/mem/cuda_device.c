@@ -1,0 +1,223 @@
+#include <config.h>
+
+#include "mem/cuda_device.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "mem/cuda_status.h"
+
+#include <stdlib.h>
+
+/* From CUDA 11.7 on, streams can write words on every device; before, it needs
+ * a switch in the kernel's module, and an attribute tells. */
+#define MEM_OPS_VERSION 11070
+
+static ucxpool_status_t no_such_device(const mem_cuda_driver_t *driver,
+                                       int                      ordinal)
+{
+    int num = 0;
+
+    if (driver->cuDeviceGetCount(&num) != CUDA_SUCCESS) {
+        num = 0;
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "GPU %d does not exist: this process has %d, counted "
+                      "from 0 (CUDA_VISIBLE_DEVICES chooses which)",
+                      ordinal, num);
+}
+
+static ucxpool_status_t attribute_get(const mem_cuda_device_t *device,
+                                      CUdevice_attribute       attribute,
+                                      int                     *value_p)
+{
+    CUresult result = device->driver->cuDeviceGetAttribute(value_p, attribute,
+                                                           device->device);
+
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(device->driver, result,
+                              "cuDeviceGetAttribute of %d of GPU %d",
+                              (int)attribute, device->ordinal);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t switches_get(mem_cuda_device_t *device)
+{
+    const struct {
+        CUdevice_attribute attribute;
+        bool               is_possible;
+        bool              *value;
+    } switches[] = {
+        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+         device->driver->has_vmm, &device->has_vmm},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+         device->driver->has_vmm, &device->has_posix_handles},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+         device->driver->has_vmm, &device->has_gpudirect_vmm},
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
+         device->driver->has_mem_ops, &device->has_mem_ops},
+    };
+    int              value = 0;
+    ucxpool_status_t status;
+
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        status = attribute_get(device, switches[i].attribute, &value);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        *switches[i].value = switches[i].is_possible && (value != 0);
+    }
+    if (device->driver->version >= MEM_OPS_VERSION) {
+        device->has_mem_ops = device->driver->has_mem_ops;
+    }
+    /* A driver that does not know this attribute has no such handles. */
+    value = 0;
+    device->has_fabric_handles =
+        device->has_vmm &&
+        (device->driver->cuDeviceGetAttribute(
+             &value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+             device->device) == CUDA_SUCCESS) &&
+        (value != 0);
+    return attribute_get(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                         &device->num_processors);
+}
+
+static ucxpool_status_t identity_get(mem_cuda_device_t *device)
+{
+    const mem_cuda_driver_t *driver = device->driver;
+    const char              *call   = "cuDeviceGetName";
+    CUresult                 result;
+
+    result = driver->cuDeviceGetName(device->name, sizeof(device->name),
+                                     device->device);
+    if (result == CUDA_SUCCESS) {
+        call   = "cuDeviceGetPCIBusId";
+        result = driver->cuDeviceGetPCIBusId(
+            device->bus_id, sizeof(device->bus_id), device->device);
+    }
+    if (result == CUDA_SUCCESS) {
+        call   = "cuDeviceGetUuid";
+        result = driver->cuDeviceGetUuid(&device->uuid, device->device);
+    }
+    if (result == CUDA_SUCCESS) {
+        call   = "cuDeviceTotalMem";
+        result = driver->cuDeviceTotalMem(&device->total_size, device->device);
+    }
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(driver, result, "%s of GPU %d", call,
+                              device->ordinal);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t context_retain(mem_cuda_device_t *device)
+{
+    CUresult result = device->driver->cuDevicePrimaryCtxRetain(
+        &device->context, device->device);
+
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(device->driver, result,
+                              "cuDevicePrimaryCtxRetain of GPU %d (%s)",
+                              device->ordinal, device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
+{
+    mem_cuda_device_t *device = calloc(1, sizeof(*device));
+    ucxpool_status_t   status;
+
+    if (device == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for GPU %d",
+                          ordinal);
+    }
+    device->ordinal = ordinal;
+    status          = mem_cuda_driver_get(&device->driver);
+    if (status != UCXPOOL_OK) {
+        goto err_free_device;
+    }
+    if (device->driver->cuDeviceGet(&device->device, ordinal) !=
+        CUDA_SUCCESS) {
+        status = no_such_device(device->driver, ordinal);
+        goto err_free_device;
+    }
+    status = identity_get(device);
+    if (status != UCXPOOL_OK) {
+        goto err_free_device;
+    }
+    status = switches_get(device);
+    if (status != UCXPOOL_OK) {
+        goto err_free_device;
+    }
+    status = context_retain(device);
+    if (status != UCXPOOL_OK) {
+        goto err_free_device;
+    }
+    *device_p = device;
+    return UCXPOOL_OK;
+
+err_free_device:
+    free(device);
+    return status;
+}
+
+void mem_cuda_device_close(mem_cuda_device_t *device)
+{
+    if (device != NULL) {
+        mem_cuda_ignore(
+            device->driver,
+            device->driver->cuDevicePrimaryCtxRelease(device->device),
+            "cuDevicePrimaryCtxRelease");
+        free(device);
+    }
+}
+
+ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device)
+{
+    CUresult result = device->driver->cuCtxPushCurrent(device->context);
+
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(device->driver, result,
+                              "cuCtxPushCurrent of GPU %d (%s)",
+                              device->ordinal, device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+void mem_cuda_device_leave(const mem_cuda_device_t *device)
+{
+    CUcontext ours;
+
+    mem_cuda_ignore(device->driver, device->driver->cuCtxPopCurrent(&ours),
+                    "cuCtxPopCurrent");
+}
+
+ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
+                                           size_t                  *size_p)
+{
+    size_t   total;
+    CUresult result = device->driver->cuMemGetInfo(size_p, &total);
+
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(device->driver, result,
+                              "cuMemGetInfo of GPU %d (%s)", device->ordinal,
+                              device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
+                                       CUresult result, const char *what,
+                                       size_t asked_size, size_t free_size)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "%s on GPU %d (%s): CUDA_ERROR_OUT_OF_MEMORY; %zu "
+                          "bytes are asked for in all, %zu are free: lower "
+                          "UCXPOOL_COMM_SIZE",
+                          what, device->ordinal, device->name, asked_size,
+                          free_size);
+    }
+    return mem_cuda_error(device->driver, result, "%s on GPU %d (%s)", what,
+                          device->ordinal, device->name);
+}

@@ -1,0 +1,193 @@
+/*
+ * Pinned host memory: what the host kind makes, registered with a GPU's driver,
+ * so that its kernels and copy engines reach it. It stays memory files, which a
+ * peer on this host can map.
+ */
+#include <config.h>
+
+#include "mem/cuda_device.h"
+#include "mem/cuda_status.h"
+#include "mem/region.h"
+#include "base/error.h"
+
+#include <stdint.h>
+
+#define REGISTER_FLAGS \
+    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+
+static void unpin(const mem_cuda_device_t *device, void *address)
+{
+    mem_cuda_ignore(device->driver,
+                    device->driver->cuMemHostUnregister(address),
+                    "cuMemHostUnregister");
+}
+
+static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
+                                  CUresult result, size_t size)
+{
+    return mem_cuda_error(device->driver, result,
+                          "pinning %zu bytes of host memory for GPU %d (%s) "
+                          "by cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
+                          "raise the limit of locked memory (ulimit -l)",
+                          size, device->ordinal, device->name);
+}
+
+/* Pin, and see that the device uses the same address: a list of copies holds
+ * one address for both. */
+static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
+                            size_t size)
+{
+    CUdeviceptr      there = 0;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    result = device->driver->cuMemHostRegister(address, size, REGISTER_FLAGS);
+    if (result != CUDA_SUCCESS) {
+        return pin_error(device, result, size);
+    }
+    result = device->driver->cuMemHostGetDevicePointer(&there, address, 0);
+    if (result != CUDA_SUCCESS) {
+        status = pin_error(device, result, size);
+        goto err_unpin;
+    }
+    if (there != (CUdeviceptr)(uintptr_t)address) {
+        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
+                            "GPU %d (%s) does not reach host memory by the "
+                            "host's own addresses: use memory of the GPU",
+                            device->ordinal, device->name);
+        goto err_unpin;
+    }
+    return UCXPOOL_OK;
+
+err_unpin:
+    unpin(device, address);
+    return status;
+}
+
+/* Between enter and leave. */
+static ucxpool_status_t regions_pin(const mem_cuda_device_t *device,
+                                    const mem_regions_t     *regions)
+{
+    ucxpool_status_t status;
+    unsigned         index;
+
+    for (index = 0; index < regions->num_regions; index++) {
+        status = pin(device, regions->regions[index].address,
+                     regions->region_size);
+        if (status != UCXPOOL_OK) {
+            goto err_unpin;
+        }
+    }
+    return UCXPOOL_OK;
+
+err_unpin:
+    while (index > 0) {
+        index--;
+        unpin(device, regions->regions[index].address);
+    }
+    return status;
+}
+
+static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
+{
+    mem_cuda_device_t *device;
+    ucxpool_status_t   status;
+
+    status = mem_cuda_device_open(regions->device, &device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_kind_host.create(regions, huge_pages);
+    if (status != UCXPOOL_OK) {
+        goto err_close;
+    }
+    status = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy;
+    }
+    status = regions_pin(device, regions);
+    mem_cuda_device_leave(device);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy;
+    }
+    regions->cuda = device;
+    return UCXPOOL_OK;
+
+err_destroy:
+    mem_kind_host.destroy(regions);
+err_close:
+    mem_cuda_device_close(device);
+    return status;
+}
+
+static void host_destroy(mem_regions_t *regions)
+{
+    mem_cuda_device_t *device = regions->cuda;
+
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        for (unsigned i = 0; i < regions->num_regions; i++) {
+            unpin(device, regions->regions[i].address);
+        }
+        mem_cuda_device_leave(device);
+    }
+    mem_kind_host.destroy(regions);
+    mem_cuda_device_close(device);
+}
+
+static size_t pieces_size(const mem_piece_t *pieces, size_t num_pieces)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < num_pieces; i++) {
+        size += pieces[i].length;
+    }
+    return size;
+}
+
+/* The driver pins addresses, not pages: the second mapping is pinned too. */
+static ucxpool_status_t host_stitch(const mem_regions_t *regions,
+                                    const mem_piece_t *pieces,
+                                    size_t num_pieces, void **address_p)
+{
+    size_t           size = pieces_size(pieces, num_pieces);
+    void            *address;
+    ucxpool_status_t status;
+
+    status = mem_kind_host.stitch(regions, pieces, num_pieces, &address);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_cuda_device_enter(regions->cuda);
+    if (status != UCXPOOL_OK) {
+        goto err_unstitch;
+    }
+    status = pin(regions->cuda, address, size);
+    mem_cuda_device_leave(regions->cuda);
+    if (status != UCXPOOL_OK) {
+        goto err_unstitch;
+    }
+    *address_p = address;
+    return UCXPOOL_OK;
+
+err_unstitch:
+    mem_kind_host.unstitch(regions, address, size);
+    return status;
+}
+
+static void host_unstitch(const mem_regions_t *regions, void *address,
+                          size_t size)
+{
+    if (mem_cuda_device_enter(regions->cuda) == UCXPOOL_OK) {
+        unpin(regions->cuda, address);
+        mem_cuda_device_leave(regions->cuda);
+    }
+    mem_kind_host.unstitch(regions, address, size);
+}
+
+const mem_kind_t mem_kind_cuda_host = {
+    .name     = "cuda-host",
+    .create   = host_create,
+    .destroy  = host_destroy,
+    .stitch   = host_stitch,
+    .unstitch = host_unstitch,
+};

@@ -1,0 +1,250 @@
+/*
+ * GPU memory by the driver's virtual memory functions: one physical allocation
+ * per region, all mapped once, side by side, in one reserved range.
+ *
+ * A physical allocation is always mapped as a whole (the driver knows no offset
+ * into it), so that what can be stitched is whole regions.
+ */
+#include <config.h>
+
+#include "mem/cuda_vmm.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "mem/cuda_status.h"
+
+#include <stdint.h>
+
+/* Regions that are being made. */
+typedef struct vmm {
+    mem_regions_t           *regions;
+    const mem_cuda_device_t *device;
+    CUmemAllocationProp      prop;
+    CUdeviceptr              address;
+    size_t                   size;      /* of all                           */
+    size_t                   free_size; /* on the device, before            */
+} vmm_t;
+
+static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
+{
+    CUmemAllocationProp prop  = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    unsigned            types = CU_MEM_HANDLE_TYPE_NONE;
+
+    if (device->has_posix_handles) {
+        types |= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
+    if (device->has_fabric_handles) {
+        types |= CU_MEM_HANDLE_TYPE_FABRIC;
+    }
+    prop.requestedHandleTypes            = (CUmemAllocationHandleType)types;
+    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id                     = device->device;
+    prop.allocFlags.gpuDirectRDMACapable = device->has_gpudirect_vmm;
+    return prop;
+}
+
+static ucxpool_status_t vmm_error(const vmm_t *vmm, CUresult result,
+                                  const char *what)
+{
+    return mem_cuda_device_error(vmm->device, result, what, vmm->size,
+                                 vmm->free_size);
+}
+
+static ucxpool_status_t granularity_check(const vmm_t *vmm)
+{
+    size_t   granularity = 0;
+    CUresult result;
+
+    result = vmm->device->driver->cuMemGetAllocationGranularity(
+        &granularity, &vmm->prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result != CUDA_SUCCESS) {
+        return vmm_error(vmm, result, "cuMemGetAllocationGranularity");
+    }
+    if (vmm->regions->region_size % granularity != 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a region of %zu bytes: UCXPOOL_REGION_SIZE must be "
+                          "a multiple of %zu, the granularity of GPU %d (%s)",
+                          vmm->regions->region_size, granularity,
+                          vmm->device->ordinal, vmm->device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+/* Handles for other hosts are not permitted everywhere where they are
+ * supported; what is left is tried without. */
+static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
+{
+    const mem_cuda_driver_t *driver = vmm->device->driver;
+    unsigned types = (unsigned)vmm->prop.requestedHandleTypes;
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult                     result;
+
+    result = driver->cuMemCreate(&handle, region->size, &vmm->prop, 0);
+    if (((result == CUDA_ERROR_NOT_PERMITTED) ||
+         (result == CUDA_ERROR_NOT_SUPPORTED)) &&
+        (types & CU_MEM_HANDLE_TYPE_FABRIC)) {
+        base_debug("GPU %d: no fabric handles are permitted",
+                   vmm->device->ordinal);
+        types &= ~(unsigned)CU_MEM_HANDLE_TYPE_FABRIC;
+        vmm->prop.requestedHandleTypes = (CUmemAllocationHandleType)types;
+        result = driver->cuMemCreate(&handle, region->size, &vmm->prop, 0);
+    }
+    region->handle = handle;
+    return result;
+}
+
+static ucxpool_status_t region_create(vmm_t *vmm, unsigned index)
+{
+    const mem_cuda_driver_t *driver  = vmm->device->driver;
+    mem_region_t            *region  = &vmm->regions->regions[index];
+    CUdeviceptr              address = vmm->address +
+                          index * vmm->regions->region_size;
+    CUresult result;
+
+    region->fd      = -1;
+    region->size    = vmm->regions->region_size;
+    region->address = (void *)(uintptr_t)address;
+    result          = allocation_create(vmm, region);
+    if (result != CUDA_SUCCESS) {
+        return vmm_error(vmm, result, "cuMemCreate");
+    }
+    result = driver->cuMemMap(address, region->size, 0, region->handle, 0);
+    if (result != CUDA_SUCCESS) {
+        mem_cuda_ignore(driver, driver->cuMemRelease(region->handle),
+                        "cuMemRelease");
+        return vmm_error(vmm, result, "cuMemMap");
+    }
+    return UCXPOOL_OK;
+}
+
+/* The first `num` are mapped. */
+static void regions_release(const mem_regions_t     *regions,
+                            const mem_cuda_driver_t *driver, unsigned num)
+{
+    for (unsigned i = 0; i < num; i++) {
+        const mem_region_t *region = &regions->regions[i];
+
+        mem_cuda_ignore(
+            driver,
+            driver->cuMemUnmap((CUdeviceptr)(uintptr_t)region->address,
+                               region->size),
+            "cuMemUnmap");
+        mem_cuda_ignore(driver, driver->cuMemRelease(region->handle),
+                        "cuMemRelease");
+    }
+}
+
+static ucxpool_status_t range_fill(vmm_t *vmm)
+{
+    ucxpool_status_t status;
+    CUresult         result;
+    unsigned         index;
+
+    for (index = 0; index < vmm->regions->num_regions; index++) {
+        status = region_create(vmm, index);
+        if (status != UCXPOOL_OK) {
+            goto err_release;
+        }
+    }
+    result = mem_cuda_access_set(vmm->device, vmm->address, vmm->size);
+    if (result != CUDA_SUCCESS) {
+        status = vmm_error(vmm, result, "cuMemSetAccess");
+        goto err_release;
+    }
+    return UCXPOOL_OK;
+
+err_release:
+    regions_release(vmm->regions, vmm->device->driver, index);
+    return status;
+}
+
+static ucxpool_status_t memory_take(vmm_t *vmm)
+{
+    const mem_cuda_driver_t *driver = vmm->device->driver;
+    ucxpool_status_t         status;
+    CUresult                 result;
+
+    status = mem_cuda_device_free_size(vmm->device, &vmm->free_size);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = granularity_check(vmm);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = driver->cuMemAddressReserve(&vmm->address, vmm->size, 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        return vmm_error(vmm, result, "cuMemAddressReserve");
+    }
+    status = range_fill(vmm);
+    if (status != UCXPOOL_OK) {
+        mem_cuda_range_free(driver, vmm->address, vmm->size);
+    }
+    return status;
+}
+
+static ucxpool_status_t no_vmm(const mem_cuda_device_t *device)
+{
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "GPU %d (%s) or its driver has no virtual memory "
+                      "functions: use memory from cuMemAlloc",
+                      device->ordinal, device->name);
+}
+
+static ucxpool_status_t vmm_create(mem_regions_t *regions, int huge_pages)
+{
+    vmm_t              vmm = {.regions = regions};
+    mem_cuda_device_t *device;
+    ucxpool_status_t   status;
+
+    status = mem_cuda_device_open(regions->device, &device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (!device->has_vmm) {
+        status = no_vmm(device);
+        goto err_close;
+    }
+    vmm.device = device;
+    vmm.prop   = prop_of(device);
+    vmm.size   = regions->num_regions * regions->region_size;
+    status     = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        goto err_close;
+    }
+    status = memory_take(&vmm);
+    mem_cuda_device_leave(device);
+    if (status != UCXPOOL_OK) {
+        goto err_close;
+    }
+    regions->cuda      = device;
+    regions->address   = (void *)(uintptr_t)vmm.address;
+    regions->page_size = regions->region_size;
+    return UCXPOOL_OK;
+
+err_close:
+    mem_cuda_device_close(device);
+    return status;
+}
+
+static void vmm_destroy(mem_regions_t *regions)
+{
+    mem_cuda_device_t *device     = regions->cuda;
+    bool               is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
+
+    regions_release(regions, device->driver, regions->num_regions);
+    mem_cuda_range_free(device->driver,
+                        (CUdeviceptr)(uintptr_t)regions->address,
+                        regions->num_regions * regions->region_size);
+    if (is_entered) {
+        mem_cuda_device_leave(device);
+    }
+    mem_cuda_device_close(device);
+}
+
+const mem_kind_t mem_kind_cuda_vmm = {
+    .name     = "cuda-vmm",
+    .create   = vmm_create,
+    .destroy  = vmm_destroy,
+    .stitch   = mem_cuda_stitch,
+    .unstitch = mem_cuda_unstitch,
+};

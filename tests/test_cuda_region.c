@@ -1,0 +1,585 @@
+/* Regions of GPU memory, and of host memory pinned for a GPU. */
+#include <config.h>
+
+#include "base/config.h"
+#include "calls.h"
+#include "cuda_fixture.h"
+#include "mem/cuda_device.h"
+#include "mem/region.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NUM_REGIONS 3u
+#define REGION_SIZE ((size_t)2 << 20)
+#define TOTAL_SIZE  (NUM_REGIONS * REGION_SIZE)
+
+static const mem_kind_t *const kinds[] = {
+    &mem_kind_cuda_alloc, &mem_kind_cuda_vmm, &mem_kind_cuda_host};
+
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+static mem_regions_t regions;
+
+static void setup(void)
+{
+    memset(&regions, 0, sizeof(regions));
+    cuda_start("devices=2");
+}
+
+static void teardown(void)
+{
+    calls_reset();
+}
+
+static ucxpool_status_t init(const mem_kind_t *kind)
+{
+    return mem_regions_init_kind(&regions, kind, 0, NUM_REGIONS, REGION_SIZE,
+                                 BASE_SWITCH_NO);
+}
+
+static char *byte_at(unsigned region, size_t offset)
+{
+    return (char *)regions.regions[region].address + offset;
+}
+
+static void put(const void *target, const void *source, size_t size)
+{
+    cuda_write(regions.cuda->context, target, source, size);
+}
+
+static void get(void *target, const void *source, size_t size)
+{
+    cuda_read(regions.cuda->context, target, source, size);
+}
+
+static void check_detail(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+/* All bytes of a range are different from their neighbours'. */
+static void fill(char *bytes, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++) {
+        seed     = seed * 1664525u + 1013904223u;
+        bytes[i] = (char)(seed >> 24);
+    }
+}
+
+START_TEST(every_byte_holds_what_is_written)
+{
+    char *written = malloc(TOTAL_SIZE);
+    char *is_read = malloc(TOTAL_SIZE);
+
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    fill(written, TOTAL_SIZE, (unsigned)getpid());
+    memset(is_read, 0, TOTAL_SIZE);
+    put(regions.address, written, TOTAL_SIZE);
+    get(is_read, regions.address, TOTAL_SIZE);
+    ck_assert_int_eq(memcmp(written, is_read, TOTAL_SIZE), 0);
+    mem_regions_cleanup(&regions);
+    free(written);
+    free(is_read);
+}
+END_TEST
+
+START_TEST(regions_lie_side_by_side)
+{
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.num_regions * regions.region_size, TOTAL_SIZE);
+    ck_assert_int_eq(regions.device, 0);
+    for (unsigned i = 0; i < regions.num_regions; i++) {
+        ck_assert_ptr_eq(regions.regions[i].address,
+                         (char *)regions.address + i * regions.region_size);
+        ck_assert_uint_eq(regions.regions[i].size, regions.region_size);
+        ck_assert_ptr_null(regions.regions[i].memh);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(cleanup_leaves_nothing)
+{
+    unsigned num_fds = calls_num_fds();
+
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+        mem_regions_cleanup(&regions);
+    }
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_eq(stand_in.live(), 0);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+}
+END_TEST
+
+START_TEST(an_allocation_is_one_region)
+{
+    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.num_regions, 1);
+    ck_assert_uint_eq(regions.region_size, TOTAL_SIZE);
+    ck_assert_int_eq(regions.regions[0].fd, -1);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.count("cuMemAlloc"), 1);
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(virtual_memory_is_one_allocation_per_region_and_one_call_for_rights)
+{
+    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.num_regions, NUM_REGIONS);
+    ck_assert_uint_eq(regions.page_size, REGION_SIZE);
+    ck_assert_uint_eq(stand_in.count("cuMemCreate"), NUM_REGIONS);
+    ck_assert_uint_eq(stand_in.count("cuMemAddressReserve"), 1);
+    ck_assert_uint_eq(stand_in.count("cuMemSetAccess"), 1);
+    ck_assert_uint_eq(stand_in.count("cuMemAlloc"), 0);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(pinned_memory_is_read_by_host_and_gpu_alike)
+{
+    char byte = 0;
+
+    ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_OK);
+    *byte_at(2, 17) = 'x';
+    get(&byte, byte_at(2, 17), 1);
+    ck_assert_int_eq(byte, 'x');
+    put(byte_at(1, 4), "y", 1);
+    ck_assert_int_eq(*byte_at(1, 4), 'y');
+    ck_assert_int_ge(regions.regions[1].fd, 0);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+static CUcontext current(const mem_cuda_driver_t *driver)
+{
+    CUcontext context = NULL;
+
+    ck_assert_int_eq(driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return context;
+}
+
+START_TEST(the_callers_context_is_left_as_it_was)
+{
+    const mem_cuda_driver_t *driver = NULL;
+    CUcontext                mine   = NULL;
+    int                      mine_at;
+
+    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    ck_assert_ptr_null(current(driver));
+    mem_regions_cleanup(&regions);
+    ck_assert_ptr_null(current(driver));
+
+    mine_at = cuda_num_devices() - 1;
+    ck_assert_int_eq(driver->cuDevicePrimaryCtxRetain(&mine, mine_at),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuCtxPushCurrent(mine), CUDA_SUCCESS);
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    ck_assert_ptr_eq(current(driver), mine);
+    mem_regions_cleanup(&regions);
+    ck_assert_ptr_eq(current(driver), mine);
+    if (!cuda_is_real()) {
+        stand_in.fail_call("cuCtxPushCurrent", 1, CUDA_ERROR_UNKNOWN);
+        ck_assert_int_eq(init(kinds[_i]), UCXPOOL_ERR_IO);
+        ck_assert_ptr_eq(current(driver), mine);
+    }
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&mine), CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuDevicePrimaryCtxRelease(mine_at), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
+{
+    unsigned num_failed = 0;
+    unsigned num_fds    = calls_num_fds();
+    size_t   mapped     = calls_mapped_size();
+
+    for (unsigned n = 1;; n++) {
+        const mem_cuda_driver_t *driver;
+        ucxpool_status_t         status;
+
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        status = init(kinds[_i]);
+        if (!stand_in.has_failed()) {
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            break;
+        }
+        if (status == UCXPOOL_OK) {
+            /* What failed could be done without. */
+            mem_regions_cleanup(&regions);
+        }
+        num_failed++;
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_uint_eq(stand_in.live(), 0);
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_le(calls_mapped_size(), mapped);
+        ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+        ck_assert_ptr_null(current(driver));
+        mem_regions_cleanup(&regions);
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    ck_assert_uint_ge(num_failed, 10);
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(no_memory_for_the_books_leaves_nothing)
+{
+    for (unsigned n = 1;; n++) {
+        calls_fail(CALLS_CALLOC, n, ENOMEM);
+        if (init(kinds[_i]) == UCXPOOL_OK) {
+            break;
+        }
+        calls_reset();
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+    calls_reset();
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(too_much_tells_what_is_asked_and_what_is_free)
+{
+    size_t           size        = cuda_is_real() ? (size_t)1 << 30 : 64 << 20;
+    unsigned         num_regions = cuda_is_real() ? 1024 : 8;
+    char             asked[64];
+    ucxpool_status_t status;
+
+    snprintf(asked, sizeof(asked), "%zu bytes are asked for in all",
+             size * num_regions);
+    status = mem_regions_init_kind(&regions, kinds[_i], 0, num_regions, size,
+                                   BASE_SWITCH_NO);
+    ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+    check_detail(asked);
+    check_detail("are free: lower UCXPOOL_COMM_SIZE");
+    /* What had been taken is free again. */
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_gpu_that_does_not_exist_is_refused)
+{
+    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], 99, 1,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    check_detail("GPU 99 does not exist");
+    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], -1, 1,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(without_a_driver_a_gpu_is_unsupported)
+{
+    setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("no CUDA driver");
+}
+END_TEST
+
+START_TEST(host_memory_asks_no_driver)
+{
+    setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
+    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+                                      REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(regions.device, -1);
+    ck_assert_ptr_null(regions.cuda);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_gpu_without_virtual_memory_is_told)
+{
+    stand_in.configure("vmm=n");
+    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("use memory from cuMemAlloc");
+    ck_assert_uint_eq(stand_in.live(), 0);
+    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(an_old_driver_gives_one_allocation)
+{
+    setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
+    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(virtual_memory_asks_only_for_what_the_gpu_can)
+{
+    static const char *const poor[] = {"gdr=n", "posix=n", "fabric=y"};
+
+    for (size_t i = 0; i < sizeof(poor) / sizeof(poor[0]); i++) {
+        stand_in.configure(poor[i]);
+        ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+        ck_assert_uint_eq(stand_in.count("cuMemCreate"), NUM_REGIONS);
+        mem_regions_cleanup(&regions);
+    }
+}
+END_TEST
+
+START_TEST(fabric_handles_that_are_not_permitted_are_done_without)
+{
+    int fd = -1;
+
+    stand_in.configure("fabric=try");
+    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+    ck_assert_uint_eq(stand_in.count("cuMemCreate"), NUM_REGIONS + 1);
+    ck_assert_int_eq(regions.cuda->driver->cuMemExportToShareableHandle(
+                         &fd, regions.regions[2].handle,
+                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     CUDA_SUCCESS);
+    close(fd);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_region_that_does_not_fit_the_granularity_is_refused)
+{
+    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0, 1,
+                                           REGION_SIZE + 4096, BASE_SWITCH_NO),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    check_detail("UCXPOOL_REGION_SIZE must be a multiple of 2097152");
+}
+END_TEST
+
+START_TEST(a_gpu_with_addresses_of_its_own_for_host_memory_is_refused)
+{
+    stand_in.configure("hostptr=n");
+    ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+/* A region's memory is a handle that another process can have. */
+START_TEST(virtual_memory_can_be_mapped_by_its_handle)
+{
+    const mem_cuda_driver_t     *driver;
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAccessDesc desc  = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    CUdeviceptr     there = 0;
+    CUcontext       context;
+    char            byte = 0;
+    int             fd   = -1;
+
+    ck_assert_int_eq(init(&mem_kind_cuda_vmm), UCXPOOL_OK);
+    driver             = regions.cuda->driver;
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id   = regions.cuda->device;
+    put(byte_at(1, 5), "z", 1);
+    ck_assert_int_eq(driver->cuCtxPushCurrent(regions.cuda->context), 0);
+    ck_assert_int_eq(driver->cuMemExportToShareableHandle(
+                         &fd, regions.regions[1].handle,
+                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuMemImportFromShareableHandle(
+                         &handle, (void *)(intptr_t)fd,
+                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                     CUDA_SUCCESS);
+    close(fd);
+    ck_assert_int_eq(driver->cuMemAddressReserve(&there, REGION_SIZE, 0, 0, 0),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuMemMap(there, REGION_SIZE, 0, handle, 0),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuMemSetAccess(there, REGION_SIZE, &desc, 1),
+                     CUDA_SUCCESS);
+    get(&byte, (void *)(uintptr_t)(there + 5), 1);
+    ck_assert_int_eq(byte, 'z');
+    ck_assert_int_eq(driver->cuMemUnmap(there, REGION_SIZE), CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuMemAddressFree(there, REGION_SIZE),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuMemRelease(handle), CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+/* Stitching: whole regions, out of order and one of them twice. */
+static const mem_piece_t whole_pieces[] = {
+    {2, 0, REGION_SIZE}, {0, 0, REGION_SIZE}, {2, 0, REGION_SIZE}};
+
+static void check_stitched(char *address)
+{
+    char bytes[3] = {0, 0, 0};
+
+    put(byte_at(0, 7), "a", 1);
+    put(byte_at(2, REGION_SIZE - 1), "b", 1);
+    get(&bytes[0], address + REGION_SIZE - 1, 1);
+    get(&bytes[1], address + REGION_SIZE + 7, 1);
+    get(&bytes[2], address + 3 * REGION_SIZE - 1, 1);
+    ck_assert_int_eq(memcmp(bytes, "bab", 3), 0);
+    put(address + REGION_SIZE + 7, "c", 1);
+    get(&bytes[0], byte_at(0, 7), 1);
+    ck_assert_int_eq(bytes[0], 'c');
+}
+
+START_TEST(a_stitched_range_is_the_same_memory)
+{
+    const mem_kind_t *kind = kinds[_i];
+    char             *address;
+    unsigned          live = 0;
+
+    ck_assert_int_eq(init(kind), UCXPOOL_OK);
+    if (!cuda_is_real()) {
+        live = stand_in.live();
+    }
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(kind->stitch(&regions, whole_pieces, 3,
+                                      (void **)&address),
+                         UCXPOOL_OK);
+        check_stitched(address);
+        kind->unstitch(&regions, address, 3 * REGION_SIZE);
+    }
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+    put(byte_at(1, 0), "d", 1);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
+{
+    const mem_kind_t *kind       = kinds[_i];
+    void             *address    = NULL;
+    unsigned          num_failed = 0;
+    unsigned          live;
+
+    ck_assert_int_eq(init(kind), UCXPOOL_OK);
+    live = stand_in.live();
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
+        if (kind->stitch(&regions, whole_pieces, 3, &address) == UCXPOOL_OK) {
+            ck_assert(!stand_in.has_failed());
+            break;
+        }
+        num_failed++;
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_ptr_null(address);
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    ck_assert_uint_ge(num_failed, 3);
+    check_stitched(address);
+    kind->unstitch(&regions, address, 3 * REGION_SIZE);
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(an_allocation_cannot_be_stitched)
+{
+    const mem_piece_t pieces[] = {{0, REGION_SIZE, REGION_SIZE},
+                                  {0, 0, REGION_SIZE}};
+    void             *address  = NULL;
+
+    ck_assert_int_eq(init(&mem_kind_cuda_alloc), UCXPOOL_OK);
+    ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    check_detail("free other buffers");
+    ck_assert_ptr_null(address);
+    regions.kind->unstitch(&regions, NULL, 0);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_context_that_the_caller_destroys_is_an_error_and_no_crash)
+{
+    void *address = NULL;
+
+    ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
+    stand_in.reset_context(0);
+    if (kinds[_i] != &mem_kind_cuda_alloc) {
+        ck_assert_int_eq(kinds[_i]->stitch(&regions, whole_pieces, 3,
+                                           &address),
+                         UCXPOOL_ERR_IO);
+        check_detail("do not reset the device's primary context");
+    }
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, every_byte_holds_what_is_written, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, regions_lie_side_by_side, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, the_callers_context_is_left_as_it_was, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, too_much_tells_what_is_asked_and_what_is_free, 0,
+                        2);
+    tcase_add_loop_test(tcase, a_gpu_that_does_not_exist_is_refused, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, without_a_driver_a_gpu_is_unsupported, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, a_stitched_range_is_the_same_memory, 1,
+                        NUM_KINDS);
+    tcase_add_test(tcase, host_memory_asks_no_driver);
+    tcase_add_test(tcase, an_allocation_is_one_region);
+    tcase_add_test(tcase, an_allocation_cannot_be_stitched);
+    tcase_add_test(tcase, pinned_memory_is_read_by_host_and_gpu_alike);
+    tcase_add_test(tcase, virtual_memory_can_be_mapped_by_its_handle);
+    tcase_add_test(tcase, a_region_that_does_not_fit_the_granularity_is_refused);
+}
+
+static void add_stand_in_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, cleanup_leaves_nothing, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, a_failed_call_leaves_nothing_and_init_works_again,
+                        0, NUM_KINDS);
+    tcase_add_loop_test(tcase, no_memory_for_the_books_leaves_nothing, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, a_stitch_that_fails_leaves_nothing_and_works_again,
+                        1, NUM_KINDS);
+    tcase_add_loop_test(tcase,
+                        a_context_that_the_caller_destroys_is_an_error_and_no_crash,
+                        0, NUM_KINDS);
+    tcase_add_test(tcase,
+                   virtual_memory_is_one_allocation_per_region_and_one_call_for_rights);
+    tcase_add_test(tcase, a_gpu_without_virtual_memory_is_told);
+    tcase_add_test(tcase, an_old_driver_gives_one_allocation);
+    tcase_add_test(tcase, virtual_memory_asks_only_for_what_the_gpu_can);
+    tcase_add_test(tcase, fabric_handles_that_are_not_permitted_are_done_without);
+    tcase_add_test(tcase,
+                   a_gpu_with_addresses_of_its_own_for_host_memory_is_refused);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("cuda_region");
+    TCase   *tcase = tcase_create("cuda_region");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    add_tests(tcase);
+    if (!cuda_is_real()) {
+        add_stand_in_tests(tcase);
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
