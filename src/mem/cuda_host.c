@@ -64,28 +64,9 @@ err_unpin:
     return status;
 }
 
-/* Between enter and leave. */
-static ucxpool_status_t regions_pin(const mem_cuda_device_t *device,
-                                    const mem_regions_t     *regions)
+static size_t regions_size(const mem_regions_t *regions)
 {
-    ucxpool_status_t status;
-    unsigned         index;
-
-    for (index = 0; index < regions->num_regions; index++) {
-        status = pin(device, regions->regions[index].address,
-                     regions->region_size);
-        if (status != UCXPOOL_OK) {
-            goto err_unpin;
-        }
-    }
-    return UCXPOOL_OK;
-
-err_unpin:
-    while (index > 0) {
-        index--;
-        unpin(device, regions->regions[index].address);
-    }
-    return status;
+    return regions->num_regions * regions->region_size;
 }
 
 static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
@@ -105,7 +86,9 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
     if (status != UCXPOOL_OK) {
         goto err_destroy;
     }
-    status = regions_pin(device, regions);
+    /* All at once: the driver copies nothing across the end of what was pinned
+     * by one call. */
+    status = pin(device, regions->address, regions_size(regions));
     mem_cuda_device_leave(device);
     if (status != UCXPOOL_OK) {
         goto err_destroy;
@@ -125,9 +108,7 @@ static void host_destroy(mem_regions_t *regions)
     mem_cuda_device_t *device = regions->cuda;
 
     if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
-        for (unsigned i = 0; i < regions->num_regions; i++) {
-            unpin(device, regions->regions[i].address);
-        }
+        unpin(device, regions->address);
         mem_cuda_device_leave(device);
     }
     mem_kind_host.destroy(regions);
