@@ -4,15 +4,19 @@
 
 #include <string.h>
 
-static void twin_copy(uint64_t stream, uint64_t address, uint64_t size,
-                      bool gather)
-{
-    void *in_stream = (void *)(uintptr_t)stream;
-    void *in_list   = (void *)(uintptr_t)address;
+/* How a launch moves its bytes. */
+typedef struct twin_mover {
+    copy_twin_move_t move;
+    void            *context;
+    bool             gather;
+} twin_mover_t;
 
+static void twin_copy(const twin_mover_t *mover, uint64_t stream,
+                      uint64_t address, uint64_t size)
+{
     if (size > 0) {
-        memcpy(gather ? in_stream : in_list, gather ? in_list : in_stream,
-               size);
+        mover->move(mover->context, mover->gather ? stream : address,
+                    mover->gather ? address : stream, size);
     }
 }
 
@@ -39,14 +43,14 @@ static twin_piece_t twin_entry(const void *list, mem_copy_form_t form,
     }
 }
 
-static void twin_tile(const mem_copy_tile_t *tile, const void *list,
-                      mem_copy_form_t form, uint32_t length, bool gather)
+static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
+                      const void *list, mem_copy_form_t form, uint32_t length)
 {
     uint64_t align = (form == MEM_COPY_EXACT) ? 1 : MEM_COPY_UNIT;
     uint64_t done  = 0;
 
     if (tile->count == 1) {
-        twin_copy(tile->stream, tile->origin, tile->size, gather);
+        twin_copy(mover, tile->stream, tile->origin, tile->size);
         return;
     }
     for (uint32_t i = 0; (i < tile->count) && (done < tile->size); i++) {
@@ -59,15 +63,32 @@ static void twin_tile(const mem_copy_tile_t *tile, const void *list,
                               : tile->stream + done;
         uint64_t size   = base_min(entry.length - skip, left);
 
-        twin_copy(stream, entry.address + skip, size, gather);
+        twin_copy(mover, stream, entry.address + skip, size);
         done += base_align_up(size, align);
     }
+}
+
+void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
+                  const mem_copy_tile_t *tiles, const void *list,
+                  mem_copy_form_t form, uint32_t length, bool gather)
+{
+    const twin_mover_t mover = {move, context, gather};
+
+    for (size_t i = 0; i < num_tiles; i++) {
+        twin_tile(&mover, &tiles[i], list, form, length);
+    }
+}
+
+static void twin_memcpy(void *context, uint64_t target, uint64_t source,
+                        uint64_t size)
+{
+    (void)context;
+    memcpy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, size);
 }
 
 void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
                mem_copy_form_t form, uint32_t length, bool gather)
 {
-    for (size_t i = 0; i < num_tiles; i++) {
-        twin_tile(&tiles[i], list, form, length, gather);
-    }
+    copy_twin_by(twin_memcpy, NULL, num_tiles, tiles, list, form, length,
+                 gather);
 }

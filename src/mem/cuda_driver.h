@@ -75,6 +75,8 @@
     _call(cuMemcpyAsync, "cuMemcpyAsync", true, \
           (CUdeviceptr target, CUdeviceptr source, size_t size, \
            CUstream stream)) \
+    _call(cuMemsetD32Async, "cuMemsetD32Async", true, \
+          (CUdeviceptr target, unsigned value, size_t num, CUstream stream)) \
     _call(cuPointerGetAttributes, "cuPointerGetAttributes", true, \
           (unsigned num, CUpointer_attribute *attributes, void **values, \
            CUdeviceptr address)) \

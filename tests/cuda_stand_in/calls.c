@@ -124,6 +124,9 @@ static void configure(const char *text)
         .runs_at_once     = true,
     };
     reset_counts();
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        contexts[i].sticky = CUDA_SUCCESS;
+    }
     is_configured = true;
     snprintf(copy, sizeof(copy), "%s", text == NULL ? "" : text);
     while ((word = strsep(&rest, ",")) != NULL) {

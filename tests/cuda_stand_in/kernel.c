@@ -1,21 +1,16 @@
 /*
- * Modules, and twins in C of the kernels. Each twin does exactly what its
- * kernel in src/mem/copy_kernel.cu does, to the last byte.
+ * Modules, and twins in C of the kernels: what src/mem/copy_kernel.cu does, with
+ * the rights of the device that it runs on.
  */
 #include <config.h>
 
+#include "../copy_twin.h"
+#include "mem/copy_kernel.h"
 #include "state.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* As in the kernel's source. */
-struct copy_segment {
-    unsigned long long dst;
-    unsigned long long src;
-    unsigned long long length;
-};
 
 struct CUmod_st {
     int unused;
@@ -23,8 +18,10 @@ struct CUmod_st {
 
 struct CUfunc_st {
     const char *name;
-    unsigned    sizes[4]; /* of its parameters */
-    CUresult (*run)(const unsigned long long *arguments, int device);
+    unsigned    sizes[MAX_ARGUMENTS]; /* of its parameters */
+    unsigned    num_threads;          /* of a block        */
+    CUresult (*run)(const unsigned long long *arguments, unsigned num_blocks,
+                    int device);
 };
 
 CUresult copy_bytes(CUdeviceptr target, CUdeviceptr source, size_t size,
@@ -55,62 +52,58 @@ CUresult copy_bytes(CUdeviceptr target, CUdeviceptr source, size_t size,
     return CUDA_SUCCESS;
 }
 
-/* ucxpool_copy(list, count, total_bytes) */
-static CUresult run_copy(const unsigned long long *arguments, int device)
+/* What a launch may touch, and whether it did so. */
+typedef struct launch {
+    int      device;
+    CUresult result;
+} launch_t;
+
+static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
 {
-    unsigned long long total = 0;
-    size_t             run   = 0;
+    launch_t *launch = context;
 
-    for (unsigned long long i = 0; i < arguments[1]; i++) {
-        struct copy_segment segment;
-        const char         *entry;
-        CUresult            result;
-
-        entry = resolve(arguments[0] + i * sizeof(segment), device, false,
-                        &run);
-        if ((entry == NULL) || (run < sizeof(segment))) {
-            return CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
-        memcpy(&segment, entry, sizeof(segment));
-        result = copy_bytes(segment.dst, segment.src, segment.length, device,
-                            false);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
-        total += segment.length;
+    if (launch->result == CUDA_SUCCESS) {
+        launch->result = copy_bytes(target, source, size, launch->device,
+                                    false);
     }
-    /* The kernel may share its work out by the total. */
-    return total == arguments[2] ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
 }
 
-/* ucxpool_signal(word, value) */
-static CUresult run_signal(const unsigned long long *arguments, int device)
+/* ucxpool_copy(tiles, list, form, length, gather); what it reads itself lies in
+ * host memory, which has one address for both. */
+static CUresult run_copy(const unsigned long long *arguments,
+                         unsigned num_blocks, int device)
 {
-    size_t run  = 0;
-    char  *word = resolve(arguments[0], device, true, &run);
+    launch_t launch = {device, CUDA_SUCCESS};
+    size_t   run    = 0;
+    size_t   size   = num_blocks * sizeof(mem_copy_tile_t);
+    char    *tiles  = resolve(arguments[0], device, false, &run);
 
-    if ((word == NULL) || (run < sizeof(unsigned))) {
+    if ((tiles == NULL) || (run < size) ||
+        (resolve(arguments[1], device, false, &run) == NULL)) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    __atomic_store_n((unsigned *)(void *)word, (unsigned)arguments[1],
-                     __ATOMIC_RELEASE);
-    return CUDA_SUCCESS;
+    copy_twin_by(move, &launch, num_blocks,
+                 (const mem_copy_tile_t *)(void *)tiles,
+                 (const void *)(uintptr_t)arguments[1],
+                 (mem_copy_form_t)arguments[2], (uint32_t)arguments[3],
+                 arguments[4] != 0);
+    return launch.result;
 }
 
 static struct CUfunc_st twins[] = {
-    {"ucxpool_copy", {8, 8, 8, 0}, run_copy},
-    {"ucxpool_signal", {8, 4, 0, 0}, run_signal},
+    {MEM_COPY_KERNEL_NAME, {8, 8, 4, 4, 4}, MEM_COPY_THREADS, run_copy},
 };
 
-int kernel_arguments(CUfunction function, void **params,
+int kernel_arguments(CUfunction function, void **params, unsigned num_threads,
                      unsigned long long *arguments)
 {
     int num = 0;
 
-    if ((function == NULL) || (params == NULL)) {
+    if ((function == NULL) || (params == NULL) ||
+        (num_threads != function->num_threads)) {
         return -1;
     }
-    while ((num < 4) && (function->sizes[num] != 0)) {
+    while ((num < MAX_ARGUMENTS) && (function->sizes[num] != 0)) {
         arguments[num] = 0;
         memcpy(&arguments[num], params[num], function->sizes[num]);
         num++;
@@ -119,9 +112,9 @@ int kernel_arguments(CUfunction function, void **params,
 }
 
 CUresult kernel_run(CUfunction function, const unsigned long long *arguments,
-                    int device)
+                    unsigned num_blocks, int device)
 {
-    return function->run(arguments, device);
+    return function->run(arguments, num_blocks, device);
 }
 
 ENTRY(cuModuleLoadData, CUmodule *module, const void *image)

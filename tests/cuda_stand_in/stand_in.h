@@ -36,7 +36,8 @@
 extern "C" {
 #endif
 
-/* Read the configuration again; counts and failures start anew. */
+/* Read the configuration again; counts and failures start anew, and devices
+ * that have failed are well. */
 void stand_in_configure(const char *text);
 
 /* Calls of a function, by its name without a version ("cuMemAlloc"), or of all

@@ -16,6 +16,7 @@ extern "C" {
 
 #define MAX_DEVICES 8
 #define MAX_NAMES   128
+#define MAX_ARGUMENTS 8
 #define GRANULARITY ((size_t)2 << 20)
 
 /* Visible where everything else is hidden. */
@@ -132,10 +133,11 @@ char      *resolve(CUdeviceptr address, int device, bool is_written,
 
 /* kernel.c: run a kernel's twin, with the lock held. */
 CUresult kernel_run(CUfunction function, const unsigned long long *arguments,
-                    int device);
-/* Copies its parameters; returns how many, at most 4, or -1. */
+                    unsigned num_blocks, int device);
+/* Copies its parameters, MAX_ARGUMENTS at most; returns how many, or -1 when it
+ * is no launch that the kernel is made for. */
 int      kernel_arguments(CUfunction function, void **params,
-                          unsigned long long *arguments);
+                          unsigned num_threads, unsigned long long *arguments);
 
 /* Any to any, through resolve(); what is not known is plain host memory where
  * is_host_allowed. */

@@ -20,6 +20,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+    unsigned           refs; /* the owner's, and each operation's */
     CUcontext          context;
     unsigned long long recorded; /* the last record that was posted */
     unsigned long long done;     /* the last that was reached       */
@@ -47,7 +48,8 @@ typedef struct op {
     CUevent            event;
     unsigned long long record;
     CUfunction         function;
-    unsigned long long arguments[4];
+    unsigned           num_blocks;
+    unsigned long long arguments[MAX_ARGUMENTS];
 } op_t;
 
 static op_t  *line;
@@ -145,7 +147,7 @@ static CUresult perform(const op_t *op)
     case OP_SET:
         return set_bytes(op, device);
     case OP_KERNEL:
-        return kernel_run(op->function, op->arguments, device);
+        return kernel_run(op->function, op->arguments, op->num_blocks, device);
     case OP_WRITE_VALUE:
         return write_value(op, device);
     case OP_RECORD:
@@ -153,6 +155,13 @@ static CUresult perform(const op_t *op)
         return CUDA_SUCCESS;
     default:
         return CUDA_SUCCESS;
+    }
+}
+
+static void event_drop(CUevent event)
+{
+    if ((event != NULL) && (--event->refs == 0)) {
+        free(event);
     }
 }
 
@@ -175,10 +184,15 @@ static bool work_once(void)
         if (op->next == NULL) {
             line_end = link;
         }
+        /* What a failed device was to do is not done; nobody waits for it. */
         result = op->stream->context->sticky;
-        if (result == CUDA_SUCCESS) {
-            op->stream->context->sticky = perform(op);
+        if ((result == CUDA_SUCCESS) || (op->kind == OP_RECORD)) {
+            result = perform(op);
         }
+        if (op->stream->context->sticky == CUDA_SUCCESS) {
+            op->stream->context->sticky = result;
+        }
+        event_drop(op->event);
         free(op);
         return true;
     }
@@ -201,6 +215,9 @@ static CUresult post(op_t wish)
 
     if (op == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (wish.event != NULL) {
+        wish.event->refs++;
     }
     *op        = wish;
     op->next   = NULL;
@@ -344,6 +361,7 @@ ENTRY(cuEventCreate, CUevent *event, unsigned flags)
         return done(CUDA_ERROR_INVALID_VALUE);
     }
     made->context = current_context();
+    made->refs    = 1;
     num_live++;
     *event = made;
     return done(CUDA_SUCCESS);
@@ -352,13 +370,8 @@ ENTRY(cuEventCreate, CUevent *event, unsigned flags)
 ENTRY(cuEventDestroy_v2, CUevent event)
 {
     BEGIN("cuEventDestroy", NEEDS_CONTEXT);
-    stream_work(~0u);
-    for (const op_t *op = line; op != NULL; op = op->next) {
-        if (op->event == event) {
-            abort();
-        }
-    }
-    free(event);
+    /* It stays until what waits for it has come. */
+    event_drop(event);
     num_live--;
     return done(CUDA_SUCCESS);
 }
@@ -391,9 +404,21 @@ ENTRY(cuEventSynchronize, CUevent event)
                                               : event->context->sticky);
 }
 
+/* The driver copies nothing across the end of pinned host memory. */
+static bool is_copyable(CUdeviceptr address, size_t size)
+{
+    const mapping_t *mapping = mapping_of(address);
+
+    return (mapping == NULL) || (mapping->backing != NULL) ||
+           (size <= mapping->size - (address - mapping->address));
+}
+
 static CUresult post_copy(CUdeviceptr target, CUdeviceptr source, size_t size,
                           CUstream stream)
 {
+    if (!is_copyable(target, size) || !is_copyable(source, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     return size == 0 ? CUDA_SUCCESS
                      : post((op_t){.stream = stream,
                                    .kind   = OP_COPY,
@@ -443,6 +468,19 @@ ENTRY(cuMemsetD8Async, CUdeviceptr target, unsigned char value, size_t size,
                             .size   = size}));
 }
 
+ENTRY(cuMemsetD32Async, CUdeviceptr target, unsigned value, size_t num,
+      CUstream stream)
+{
+    BEGIN("cuMemsetD32Async", NEEDS_CONTEXT);
+    if ((target % 4 != 0) || (num != 1)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    return done(post((op_t){.stream = stream,
+                            .kind   = OP_WRITE_VALUE,
+                            .target = target,
+                            .value  = value}));
+}
+
 static CUresult copy_now(CUdeviceptr target, CUdeviceptr source, size_t size)
 {
     CUcontext context = current_context();
@@ -477,9 +515,10 @@ ENTRY(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y,
         (block_y == 0) || (block_z == 0) ||
         ((unsigned long long)block_x * block_y * block_z > 1024) ||
         (grid_y > 65535) || (grid_z > 65535) || (shared_size > 48 << 10) ||
-        (extra != NULL) ||
-        (kernel_arguments(function, params, op.arguments) < 0)) {
+        (extra != NULL) || (grid_y * grid_z * block_y * block_z != 1) ||
+        (kernel_arguments(function, params, block_x, op.arguments) < 0)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
+    op.num_blocks = grid_x;
     return done(post(op));
 }

@@ -1,0 +1,26 @@
+/*
+ * A copier's inside, for the files that it is made of.
+ */
+#ifndef MEM_COPY_CUDA_INSIDE_H
+#define MEM_COPY_CUDA_INSIDE_H
+
+#include "mem/copy_cuda.h"
+
+struct mem_cuda_copier {
+    const mem_cuda_device_t *device;
+    CUfunction               kernel;
+    CUstream                 stream;
+    CUevent                  event;  /* orders this stream and others         */
+    char                    *pinned; /* words, then each job's tiles and list */
+    size_t                   entries_size;
+    size_t                   max_tiles;
+    mem_cuda_job_t          *free_jobs;
+    unsigned                 num_jobs;
+    mem_cuda_job_t          *jobs;
+};
+
+/* Say that a call failed on the copier's device. */
+ucxpool_status_t mem_cuda_copier_error(const mem_cuda_copier_t *copier,
+                                       CUresult result, const char *call);
+
+#endif

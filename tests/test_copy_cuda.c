@@ -1,0 +1,845 @@
+/* The copy engine of a GPU. */
+#include <config.h>
+
+#include "base/config.h"
+#include "base/math.h"
+#include "calls.h"
+#include "cuda_fixture.h"
+#include "mem/copy_cuda.h"
+#include "mem/region.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SIZE       ((size_t)4 << 20) /* of each of the two memories */
+#define NUM_PIECES 500u
+#define NUM_JOBS   3u
+
+static mem_cuda_device_t  *device;
+static mem_cuda_kernels_t  kernels;
+static mem_cuda_copier_t  *copier;
+static const mem_cuda_driver_t *driver;
+
+/* Where pieces lie anywhere, and where a stream is; and what they hold. */
+static mem_regions_t scattered, contiguous;
+static char         *pattern, *result;
+
+static unsigned seed;
+
+/* Then it gives nothing back, unless it is repaired. */
+static bool has_gpu_failed;
+
+static const mem_cuda_copier_params_t params = {
+    .num_jobs     = NUM_JOBS,
+    .entries_size = NUM_PIECES * sizeof(mem_copy_segment_t),
+    .max_tiles    = 4096,
+};
+
+static unsigned random_below(unsigned n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % n;
+}
+
+static void fill_random(char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] = (char)random_below(256);
+    }
+}
+
+static void put(const void *target, const void *source, size_t size)
+{
+    cuda_write(device->context, target, source, size);
+}
+
+static void get(void *target, const void *source, size_t size)
+{
+    cuda_read(device->context, target, source, size);
+}
+
+static void poison_stream(void)
+{
+    memset(result, 0xee, SIZE);
+    put(contiguous.address, result, SIZE);
+}
+
+static void init_memory(const mem_kind_t *kind)
+{
+    ck_assert_int_eq(mem_regions_init_kind(&scattered, kind, 0, 2, SIZE / 2,
+                                           BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_regions_init_kind(&contiguous, &mem_kind_cuda_alloc, 0,
+                                           1, SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    /* The one has data, the other is poisoned. */
+    fill_random(pattern, SIZE);
+    put(scattered.address, pattern, SIZE);
+    poison_stream();
+}
+
+static void start_all(const char *configuration)
+{
+    cuda_start(configuration);
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_kernels_init(device, &kernels), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &params, &copier),
+                     UCXPOOL_OK);
+    driver = device->driver;
+}
+
+static void setup_with(const char *configuration)
+{
+    seed    = (unsigned)getpid();
+    pattern = malloc(SIZE);
+    result  = malloc(SIZE);
+    start_all(configuration);
+}
+
+static void setup(void)
+{
+    setup_with("devices=2");
+}
+
+static void setup_without_mem_ops(void)
+{
+    setup_with("without=cuStreamWriteValue32");
+}
+
+static void teardown(void)
+{
+    calls_reset();
+    if (has_gpu_failed) {
+        stand_in.configure("");
+    }
+    mem_cuda_copier_destroy(copier);
+    mem_regions_cleanup(&scattered);
+    mem_regions_cleanup(&contiguous);
+    mem_cuda_kernels_cleanup(&kernels);
+    mem_cuda_device_close(device);
+    free(pattern);
+    free(result);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+static void restart(const char *configuration)
+{
+    mem_cuda_copier_destroy(copier);
+    mem_cuda_kernels_cleanup(&kernels);
+    mem_cuda_device_close(device);
+    start_all(configuration);
+}
+
+static void wait_for(mem_cuda_job_t *job)
+{
+    ucxpool_status_t status;
+
+    while ((status = mem_cuda_job_poll(copier, job)) == UCXPOOL_INPROGRESS) {
+        if (!cuda_is_real()) {
+            stand_in.step(1);
+        }
+    }
+    ck_assert_int_eq(status, UCXPOOL_OK);
+}
+
+/* Pieces that do not overlap, in no order of address. */
+typedef struct layout {
+    size_t num;
+    size_t offsets[NUM_PIECES]; /* in the scattered memory */
+    size_t lengths[NUM_PIECES];
+    size_t stream[NUM_PIECES];  /* in the stream           */
+    size_t size;                /* of the stream           */
+} layout_t;
+
+static layout_t layout;
+
+static void lay_out(mem_copy_form_t form, size_t uniform)
+{
+    size_t slot = SIZE / NUM_PIECES;
+    size_t at   = 0;
+
+    layout.num = NUM_PIECES;
+    for (size_t i = 0; i < NUM_PIECES; i++) {
+        size_t length = (uniform != 0) ? uniform : random_below(4000);
+
+        layout.lengths[i] = length;
+        layout.offsets[i] = (i * 7 % NUM_PIECES) * slot +
+                            random_below((unsigned)(slot - length));
+        layout.stream[i] = at;
+        at += length;
+        if (form != MEM_COPY_EXACT) {
+            at = base_align_up(at, (size_t)MEM_COPY_UNIT);
+        }
+    }
+    layout.size = layout.stream[NUM_PIECES - 1] +
+                  layout.lengths[NUM_PIECES - 1];
+}
+
+static void fill_entries(void *entries, mem_copy_form_t form)
+{
+    uint64_t            *addresses = entries;
+    mem_copy_segment_t  *segments  = entries;
+    mem_copy_exact_t    *exact     = entries;
+
+    for (size_t i = 0; i < layout.num; i++) {
+        uint64_t address = (uintptr_t)scattered.address + layout.offsets[i];
+
+        if (form == MEM_COPY_UNIFORM) {
+            addresses[i] = address;
+        } else if (form == MEM_COPY_SEGMENTS) {
+            segments[i] = (mem_copy_segment_t){address, layout.lengths[i]};
+        } else {
+            exact[i] = (mem_copy_exact_t){address, (uint32_t)layout.lengths[i],
+                                          (uint32_t)layout.stream[i]};
+        }
+    }
+}
+
+static mem_cuda_job_t *make_job(mem_copy_form_t form, size_t uniform)
+{
+    mem_cuda_job_t *job  = mem_cuda_job_get(copier);
+    mem_copy_list_t list = {
+        .form        = form,
+        .num_entries = NUM_PIECES,
+        .length      = (uint32_t)uniform,
+        .stream      = (uintptr_t)contiguous.address,
+    };
+
+    ck_assert_ptr_nonnull(job);
+    lay_out(form, uniform);
+    fill_entries(job->entries, form);
+    list.entries = job->entries;
+    ck_assert(mem_cuda_job_add(copier, job, &list, layout.size));
+    return job;
+}
+
+/* Check writes a line to a file for each assertion: not one for each byte. */
+static bool is_all(const char *bytes, size_t size, unsigned char value)
+{
+    for (size_t i = 0; i < size; i++) {
+        if ((unsigned char)bytes[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_gathered(void)
+{
+    get(result, contiguous.address, SIZE);
+    for (size_t i = 0; i < layout.num; i++) {
+        ck_assert_int_eq(memcmp(result + layout.stream[i],
+                                pattern + layout.offsets[i],
+                                layout.lengths[i]),
+                         0);
+    }
+    ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
+}
+
+static const struct {
+    mem_copy_form_t form;
+    size_t          uniform;
+} ways[] = {
+    {MEM_COPY_UNIFORM, 4096}, {MEM_COPY_UNIFORM, 77},
+    {MEM_COPY_SEGMENTS, 0},   {MEM_COPY_EXACT, 0},
+};
+
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+static void gather(int way)
+{
+    mem_cuda_job_t *job = make_job(ways[way].form, ways[way].uniform);
+
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, ways[way].form,
+                                        (uint32_t)ways[way].uniform, true),
+                     UCXPOOL_OK);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+}
+
+START_TEST(a_gather_copies_every_byte_and_no_other)
+{
+    init_memory(&mem_kind_cuda_vmm);
+    gather(_i);
+    check_gathered();
+}
+END_TEST
+
+START_TEST(a_gather_takes_pinned_host_memory)
+{
+    init_memory(&mem_kind_cuda_host);
+    gather(_i);
+    check_gathered();
+}
+END_TEST
+
+START_TEST(a_scatter_brings_every_byte_back_and_no_other)
+{
+    mem_cuda_job_t *job;
+
+    init_memory(&mem_kind_cuda_vmm);
+    job = make_job(ways[_i].form, ways[_i].uniform);
+    fill_random(pattern, SIZE);
+    put(contiguous.address, pattern, SIZE);
+    memset(result, 0xdd, SIZE);
+    put(scattered.address, result, SIZE);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, ways[_i].form,
+                                        (uint32_t)ways[_i].uniform, false),
+                     UCXPOOL_OK);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+
+    get(result, scattered.address, SIZE);
+    for (size_t i = 0; i < layout.num; i++) {
+        char *piece = result + layout.offsets[i];
+
+        ck_assert_int_eq(memcmp(piece, pattern + layout.stream[i],
+                                layout.lengths[i]),
+                         0);
+        memset(piece, 0xdd, layout.lengths[i]);
+    }
+    ck_assert(is_all(result, SIZE, 0xdd));
+}
+END_TEST
+
+/* Two streams that do not lie side by side, by one launch. */
+START_TEST(a_job_takes_several_lists)
+{
+    mem_cuda_job_t     *job;
+    mem_copy_segment_t *segments;
+    mem_copy_list_t     list = {.form = MEM_COPY_SEGMENTS, .num_entries = 2};
+
+    init_memory(&mem_kind_cuda_vmm);
+    job      = mem_cuda_job_get(copier);
+    segments = job->entries;
+    for (size_t i = 0; i < 4; i++) {
+        segments[i] = (mem_copy_segment_t){
+            (uintptr_t)scattered.address + i * 10000 + i, 5000};
+    }
+    list.entries = &segments[0];
+    list.stream  = (uintptr_t)contiguous.address + ((size_t)1 << 20);
+    ck_assert(mem_cuda_job_add(copier, job, &list, 20000));
+    list.entries = &segments[2];
+    list.stream  = (uintptr_t)contiguous.address;
+    ck_assert(mem_cuda_job_add(copier, job, &list, 20000));
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+    get(result, contiguous.address, SIZE);
+    ck_assert_int_eq(memcmp(result + ((size_t)1 << 20), pattern, 5000), 0);
+    ck_assert_int_eq(memcmp(result + ((size_t)1 << 20) + 5008, pattern + 10001,
+                            5000),
+                     0);
+    ck_assert_int_eq(memcmp(result, pattern + 20002, 5000), 0);
+    ck_assert_int_eq(memcmp(result + 5008, pattern + 30003, 5000), 0);
+}
+END_TEST
+
+START_TEST(a_long_piece_goes_by_the_copy_engine)
+{
+    mem_cuda_job_t *job;
+
+    init_memory(&mem_kind_cuda_vmm);
+    job = mem_cuda_job_get(copier);
+    ck_assert_int_eq(mem_cuda_job_start_long(copier, job, contiguous.address,
+                                             (char *)scattered.address + 5,
+                                             SIZE - 5),
+                     UCXPOOL_OK);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+    get(result, contiguous.address, SIZE);
+    ck_assert_int_eq(memcmp(result, pattern + 5, SIZE - 5), 0);
+}
+END_TEST
+
+START_TEST(an_empty_job_is_done)
+{
+    mem_cuda_job_t *job = mem_cuda_job_get(copier);
+
+    ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    wait_for(job);
+    ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
+    mem_cuda_job_put(copier, job);
+}
+END_TEST
+
+START_TEST(a_job_is_used_again_and_again)
+{
+    init_memory(&mem_kind_cuda_vmm);
+    for (int i = 0; i < 3 * NUM_WAYS; i++) {
+        poison_stream();
+        gather(i % NUM_WAYS);
+        check_gathered();
+    }
+}
+END_TEST
+
+START_TEST(there_are_as_many_jobs_as_were_asked_for)
+{
+    mem_cuda_job_t *jobs[NUM_JOBS];
+
+    for (unsigned i = 0; i < NUM_JOBS; i++) {
+        jobs[i] = mem_cuda_job_get(copier);
+        ck_assert_ptr_nonnull(jobs[i]);
+    }
+    ck_assert_ptr_null(mem_cuda_job_get(copier));
+    for (unsigned i = 0; i < NUM_JOBS; i++) {
+        memset(jobs[i]->entries, 0xff, params.entries_size);
+    }
+    for (unsigned i = 0; i < NUM_JOBS; i++) {
+        ck_assert_int_eq(mem_cuda_job_start(copier, jobs[i], MEM_COPY_SEGMENTS,
+                                            0, true),
+                         UCXPOOL_OK);
+        wait_for(jobs[i]);
+        mem_cuda_job_put(copier, jobs[i]);
+    }
+    ck_assert_ptr_nonnull(mem_cuda_job_get(copier));
+}
+END_TEST
+
+START_TEST(tiles_without_room_are_not_added)
+{
+    mem_cuda_copier_params_t small = params;
+    mem_cuda_copier_t       *other = NULL;
+    mem_cuda_job_t          *job;
+    mem_copy_segment_t      *segments;
+    mem_copy_list_t          list = {.form = MEM_COPY_SEGMENTS};
+
+    small.max_tiles = 4;
+    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &small, &other),
+                     UCXPOOL_OK);
+    job          = mem_cuda_job_get(other);
+    segments     = job->entries;
+    segments[0]  = (mem_copy_segment_t){4096, 12000};
+    list.entries = segments;
+    list.num_entries = 1;
+    ck_assert(mem_cuda_job_add(other, job, &list, 12000));
+    ck_assert_uint_eq(job->num_tiles, 3);
+    ck_assert(!mem_cuda_job_add(other, job, &list, 12000));
+    ck_assert_uint_eq(job->num_tiles, 3);
+    mem_cuda_job_put(other, job);
+    mem_cuda_copier_destroy(other);
+}
+END_TEST
+
+START_TEST(senseless_parameters_are_refused)
+{
+    mem_cuda_copier_params_t bad   = params;
+    mem_cuda_copier_t       *other = NULL;
+
+    bad.num_jobs = 0;
+    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &bad, &other),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    bad           = params;
+    bad.max_tiles = SIZE_MAX / 8;
+    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &bad, &other),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    bad              = params;
+    bad.entries_size = SIZE_MAX / 4;
+    bad.num_jobs     = 8;
+    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &bad, &other),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(other);
+    mem_cuda_copier_destroy(NULL);
+}
+END_TEST
+
+static CUstream make_stream(CUcontext context)
+{
+    CUstream stream = NULL;
+
+    ck_assert_int_eq(driver->cuCtxPushCurrent(context), CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    return stream;
+}
+
+static void copy_in_stream(CUcontext context, CUstream stream, void *target,
+                           const void *source, size_t size)
+{
+    ck_assert_int_eq(driver->cuCtxPushCurrent(context), CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
+                                           (CUdeviceptr)(uintptr_t)source, size,
+                                           stream),
+                     CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+}
+
+static void end_stream(CUcontext context, CUstream stream)
+{
+    ck_assert_int_eq(driver->cuCtxPushCurrent(context), CUDA_SUCCESS);
+    ck_assert_int_eq(driver->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    if (stream != NULL) {
+        ck_assert_int_eq(driver->cuStreamDestroy(stream), CUDA_SUCCESS);
+    }
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+}
+
+/* The caller's stream writes what is gathered, in long steps, and reads what
+ * has been gathered. 0: a stream of its own; 1: the default stream. */
+START_TEST(a_copy_comes_after_and_before_what_the_callers_stream_does)
+{
+    mem_regions_t   other;
+    mem_cuda_job_t *job;
+    CUstream        stream;
+    char           *newer = malloc(SIZE);
+
+    if (!cuda_is_real()) {
+        restart("run=n");
+    }
+    init_memory(&mem_kind_cuda_alloc);
+    ck_assert_int_eq(mem_regions_init_kind(&other, &mem_kind_cuda_host, 0, 1,
+                                           SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    stream = _i == 0 ? make_stream(device->context) : NULL;
+    job    = make_job(MEM_COPY_SEGMENTS, 0);
+    fill_random(newer, SIZE);
+    memcpy(other.address, newer, SIZE);
+
+    for (int i = 0; i < 20; i++) {
+        copy_in_stream(device->context, stream, scattered.address,
+                       other.address, SIZE);
+    }
+    ck_assert_int_eq(mem_cuda_copier_after(copier, stream), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_copier_before(copier, stream), UCXPOOL_OK);
+    copy_in_stream(device->context, stream, scattered.address,
+                   contiguous.address, SIZE);
+    end_stream(device->context, stream);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+
+    memcpy(pattern, newer, SIZE);
+    check_gathered();
+    get(newer, scattered.address, SIZE);
+    ck_assert_int_eq(memcmp(newer, result, SIZE), 0);
+    free(newer);
+    mem_regions_cleanup(&other);
+}
+END_TEST
+
+START_TEST(a_copy_comes_after_a_stream_of_another_gpu)
+{
+    mem_regions_t   other;
+    mem_cuda_job_t *job;
+    CUcontext       context = NULL;
+    CUstream        stream;
+    char           *newer = malloc(SIZE);
+
+    restart("devices=2,run=n");
+    init_memory(&mem_kind_cuda_host);
+    ck_assert_int_eq(mem_regions_init_kind(&other, &mem_kind_cuda_host, 1, 1,
+                                           SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    context = other.cuda->context;
+    stream  = make_stream(context);
+    job     = make_job(MEM_COPY_SEGMENTS, 0);
+    fill_random(newer, SIZE);
+    memcpy(other.address, newer, SIZE);
+    copy_in_stream(context, stream, scattered.address, other.address, SIZE);
+    ck_assert_int_eq(mem_cuda_copier_after(copier, stream), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_copier_before(copier, stream), UCXPOOL_OK);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+    end_stream(context, stream);
+    memcpy(pattern, newer, SIZE);
+    check_gathered();
+    free(newer);
+    mem_regions_cleanup(&other);
+}
+END_TEST
+
+START_TEST(a_job_is_not_done_before_it_is_done)
+{
+    mem_cuda_job_t *first, *second;
+
+    restart("run=n");
+    init_memory(&mem_kind_cuda_alloc);
+    first  = make_job(MEM_COPY_SEGMENTS, 0);
+    second = mem_cuda_job_get(copier);
+    ck_assert_int_eq(mem_cuda_job_start(copier, first, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_job_start_long(copier, second,
+                                             contiguous.address,
+                                             scattered.address, 1),
+                     UCXPOOL_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(mem_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(mem_cuda_job_poll(copier, second),
+                         UCXPOOL_INPROGRESS);
+        ck_assert_uint_eq(stand_in.step(1), 1);
+    }
+    ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(mem_cuda_job_poll(copier, first), UCXPOOL_OK);
+    ck_assert_uint_eq(stand_in.step(9), 2);
+    ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_OK);
+    mem_cuda_job_put(copier, first);
+    mem_cuda_job_put(copier, second);
+}
+END_TEST
+
+START_TEST(a_copy_is_one_launch_and_no_call_asks_whether_it_is_done)
+{
+    mem_cuda_job_t *job;
+
+    restart("run=n");
+    init_memory(&mem_kind_cuda_alloc);
+    stand_in.fail_call(NULL, 0, 0);
+    job = make_job(MEM_COPY_SEGMENTS, 0);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    for (int i = 0; i < 1000; i++) {
+        ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
+    }
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+    ck_assert_uint_eq(stand_in.count("cuLaunchKernel"), 1);
+    ck_assert_uint_eq(stand_in.count("cuStreamWriteValue32"), 1);
+    ck_assert_uint_eq(stand_in.count("cuCtxPushCurrent"), 1);
+    ck_assert_uint_eq(stand_in.count("cuCtxPopCurrent"), 1);
+    ck_assert_uint_eq(stand_in.count(NULL), 4);
+}
+END_TEST
+
+START_TEST(a_stream_that_writes_no_words_sets_them)
+{
+    ck_assert(!device->has_mem_ops);
+    init_memory(&mem_kind_cuda_vmm);
+    stand_in.fail_call(NULL, 0, 0);
+    gather(2);
+    ck_assert_uint_eq(stand_in.count("cuMemsetD32Async"), 1);
+    check_gathered();
+}
+END_TEST
+
+/* A job that reads memory which the GPU does not reach. */
+static mem_cuda_job_t *make_bad_job(void)
+{
+    mem_cuda_job_t     *job      = mem_cuda_job_get(copier);
+    mem_copy_segment_t *segments = job->entries;
+    mem_copy_list_t     list = {.form = MEM_COPY_SEGMENTS, .num_entries = 2};
+
+    segments[0]  = (mem_copy_segment_t){(uintptr_t)pattern, 64};
+    segments[1]  = segments[0];
+    list.entries = segments;
+    list.stream  = (uintptr_t)contiguous.address;
+    ck_assert(mem_cuda_job_add(copier, job, &list, 128));
+    return job;
+}
+
+START_TEST(a_gpu_that_fails_is_told_and_nobody_waits_for_ever)
+{
+    mem_cuda_job_t  *job;
+    ucxpool_status_t status;
+
+    restart("run=n");
+    init_memory(&mem_kind_cuda_alloc);
+    job = make_bad_job();
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(stand_in.step(9), 2);
+    do {
+        status = mem_cuda_job_poll(copier, job);
+    } while (status == UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(status, UCXPOOL_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
+                                 "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    mem_cuda_job_put(copier, job);
+    job = mem_cuda_job_get(copier);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        true),
+                     UCXPOOL_ERR_IO);
+    mem_cuda_job_put(copier, job);
+    has_gpu_failed = true;
+}
+END_TEST
+
+START_TEST(a_failed_call_of_create_leaves_nothing)
+{
+    unsigned live = stand_in.live();
+
+    for (unsigned n = 1;; n++) {
+        mem_cuda_kernels_t ours;
+        mem_cuda_copier_t *other = NULL;
+        ucxpool_status_t   status;
+
+        stand_in.fail_call(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
+        status = mem_cuda_kernels_init(device, &ours);
+        if (status == UCXPOOL_OK) {
+            status = mem_cuda_copier_create(&kernels, &params, &other);
+        }
+        if (!stand_in.has_failed()) {
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            stand_in.fail_call(NULL, 0, 0);
+            mem_cuda_copier_destroy(other);
+            mem_cuda_kernels_cleanup(&ours);
+            ck_assert_uint_ge(n, 8);
+            break;
+        }
+        ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+        ck_assert_ptr_null(other);
+        stand_in.fail_call(NULL, 0, 0);
+        mem_cuda_kernels_cleanup(&ours);
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+    ck_assert_uint_eq(stand_in.live(), live);
+}
+END_TEST
+
+START_TEST(no_memory_for_the_books_leaves_nothing)
+{
+    unsigned live = stand_in.live();
+
+    for (unsigned n = 1; n <= 2; n++) {
+        mem_cuda_copier_t *other = NULL;
+
+        calls_fail(CALLS_CALLOC, n, ENOMEM);
+        ck_assert_int_eq(mem_cuda_copier_create(&kernels, &params, &other),
+                         UCXPOOL_ERR_NO_MEMORY);
+        ck_assert_ptr_null(other);
+        calls_reset();
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+}
+END_TEST
+
+START_TEST(a_failed_start_is_told_and_the_job_can_be_started_again)
+{
+    unsigned num_failed = 0;
+
+    init_memory(&mem_kind_cuda_alloc);
+    for (unsigned n = 1;; n++) {
+        mem_cuda_job_t  *job = make_job(MEM_COPY_SEGMENTS, 0);
+        CUcontext        current = NULL;
+        ucxpool_status_t status;
+
+        poison_stream();
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        status = mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true);
+        if (!stand_in.has_failed()) {
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            stand_in.fail_call(NULL, 0, 0);
+            wait_for(job);
+            mem_cuda_job_put(copier, job);
+            break;
+        }
+        num_failed++;
+        ck_assert_int_eq(status, UCXPOOL_ERR_IO);
+        ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
+        ck_assert_int_eq(driver->cuCtxGetCurrent(&current), CUDA_SUCCESS);
+        ck_assert_ptr_null(current);
+        ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                            true),
+                         UCXPOOL_OK);
+        wait_for(job);
+        mem_cuda_job_put(copier, job);
+        check_gathered();
+    }
+    ck_assert_uint_eq(num_failed, 3);
+    check_gathered();
+}
+END_TEST
+
+START_TEST(an_order_that_fails_is_told)
+{
+    unsigned live = stand_in.live();
+    CUstream stream = make_stream(device->context);
+
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        if (mem_cuda_copier_after(copier, stream) == UCXPOOL_OK) {
+            break;
+        }
+    }
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        if (mem_cuda_copier_before(copier, stream) == UCXPOOL_OK) {
+            break;
+        }
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    end_stream(device->context, stream);
+    ck_assert_uint_eq(stand_in.live(), live);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, a_gather_copies_every_byte_and_no_other, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_gather_takes_pinned_host_memory, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, a_scatter_brings_every_byte_back_and_no_other, 0,
+                        NUM_WAYS);
+    tcase_add_test(tcase, a_job_takes_several_lists);
+    tcase_add_test(tcase, a_long_piece_goes_by_the_copy_engine);
+    tcase_add_test(tcase, an_empty_job_is_done);
+    tcase_add_test(tcase, a_job_is_used_again_and_again);
+    tcase_add_test(tcase, there_are_as_many_jobs_as_were_asked_for);
+    tcase_add_test(tcase, tiles_without_room_are_not_added);
+    tcase_add_test(tcase, senseless_parameters_are_refused);
+    tcase_add_loop_test(tcase,
+                        a_copy_comes_after_and_before_what_the_callers_stream_does,
+                        0, 2);
+}
+
+static void add_stand_in_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, a_copy_comes_after_a_stream_of_another_gpu);
+    tcase_add_test(tcase, a_job_is_not_done_before_it_is_done);
+    tcase_add_test(tcase, a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
+    tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);
+    tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
+    tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);
+    tcase_add_test(tcase, a_failed_start_is_told_and_the_job_can_be_started_again);
+    tcase_add_test(tcase, an_order_that_fails_is_told);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("copy_cuda");
+    TCase   *tcase = tcase_create("copy_cuda");
+    TCase   *old;
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    add_tests(tcase);
+    if (!cuda_is_real()) {
+        add_stand_in_tests(tcase);
+        old = tcase_create("without_memory_operations");
+        tcase_add_checked_fixture(old, setup_without_mem_ops, teardown);
+        tcase_add_test(old, a_stream_that_writes_no_words_sets_them);
+        suite_add_tcase(suite, old);
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
