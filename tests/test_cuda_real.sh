@@ -7,7 +7,8 @@ if [ ! -x "$top_builddir/tests/test_cuda_driver" ]; then
     exit 77
 fi
 status=0
-for test in test_cuda_driver test_cuda_region test_copy_cuda; do
+for test in test_cuda_driver test_cuda_region test_cuda_pointer \
+    test_copy_cuda; do
     result=0
     TEST_CUDA=real "$top_builddir/tests/$test" || result=$?
     case $result in

@@ -1,0 +1,239 @@
+/* What the CUDA driver says of addresses. */
+#include <config.h>
+
+#include "base/config.h"
+#include "cuda_fixture.h"
+#include "mem/cuda_device.h"
+#include "mem/cuda_pointer.h"
+#include "mem/region.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_REGIONS 2u
+#define REGION_SIZE ((size_t)2 << 20)
+
+static const mem_cuda_driver_t *driver;
+static mem_regions_t            allocated, virtual, pinned, second;
+static char                    *pageable;
+
+static void init(mem_regions_t *regions, const mem_kind_t *kind, int device)
+{
+    ck_assert_int_eq(mem_regions_init_kind(regions, kind, device, NUM_REGIONS,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+}
+
+static void setup(void)
+{
+    cuda_start("devices=2");
+    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    init(&allocated, &mem_kind_cuda_alloc, 0);
+    init(&virtual, &mem_kind_cuda_vmm, 0);
+    init(&pinned, &mem_kind_cuda_host, 0);
+    if (cuda_num_devices() > 1) {
+        init(&second, &mem_kind_cuda_alloc, 1);
+    }
+    pageable = calloc(1, REGION_SIZE);
+}
+
+static void teardown(void)
+{
+    mem_regions_cleanup(&allocated);
+    mem_regions_cleanup(&virtual);
+    mem_regions_cleanup(&pinned);
+    mem_regions_cleanup(&second);
+    free(pageable);
+}
+
+static uint64_t address_in(const void *memory, size_t offset)
+{
+    return (uint64_t)(uintptr_t)memory + offset;
+}
+
+static mem_cuda_pointer_t query(const void *memory, size_t offset)
+{
+    mem_cuda_pointer_t pointer;
+    uint64_t           address = address_in(memory, offset);
+
+    ck_assert_int_eq(mem_cuda_pointer_query(driver, address, &pointer),
+                     UCXPOOL_OK);
+    if (pointer.size != 0) {
+        ck_assert_uint_lt(address - pointer.start, pointer.size);
+    }
+    return pointer;
+}
+
+START_TEST(memory_of_a_gpu_is_known)
+{
+    mem_cuda_pointer_t pointer = query(allocated.address, 12345);
+
+    ck_assert_int_eq(pointer.place, MEM_CUDA_DEVICE);
+    ck_assert_int_eq(pointer.device, 0);
+    ck_assert_uint_eq(pointer.start, (uintptr_t)allocated.address);
+    ck_assert_uint_ge(pointer.size, NUM_REGIONS * REGION_SIZE);
+
+    pointer = query(virtual.address, REGION_SIZE + 5);
+    ck_assert_int_eq(pointer.place, MEM_CUDA_DEVICE);
+    ck_assert_int_eq(pointer.device, 0);
+    ck_assert_uint_ne(pointer.size, 0);
+}
+END_TEST
+
+START_TEST(pinned_memory_is_known)
+{
+    mem_cuda_pointer_t pointer = query(pinned.address, REGION_SIZE + 1);
+
+    ck_assert_int_eq(pointer.place, MEM_CUDA_PINNED);
+    ck_assert_int_eq(pointer.device, -1);
+}
+END_TEST
+
+START_TEST(other_memory_is_pageable)
+{
+    mem_cuda_pointer_t pointer = query(pageable, 77);
+
+    ck_assert_int_eq(pointer.place, MEM_CUDA_PAGEABLE);
+    ck_assert_int_eq(pointer.device, -1);
+    ck_assert_int_eq(query(NULL, 0).place, MEM_CUDA_PAGEABLE);
+}
+END_TEST
+
+START_TEST(memory_that_was_freed_is_pageable)
+{
+    void *address = allocated.address;
+
+    mem_regions_cleanup(&allocated);
+    ck_assert_int_eq(query(address, 0).place, MEM_CUDA_PAGEABLE);
+}
+END_TEST
+
+static mem_cuda_places_t places_of(const mem_copy_segment_t *segments,
+                                   size_t                    num)
+{
+    mem_cuda_places_t places;
+
+    memset(&places, 0xff, sizeof(places));
+    ck_assert_int_eq(mem_cuda_places_query(driver, segments, num, &places),
+                     UCXPOOL_OK);
+    return places;
+}
+
+START_TEST(segments_of_one_allocation_take_one_question)
+{
+    enum { NUM = 1000 };
+    mem_copy_segment_t segments[NUM];
+    mem_cuda_places_t  places;
+
+    for (size_t i = 0; i < NUM; i++) {
+        segments[i] = (mem_copy_segment_t){
+            address_in(allocated.address, (i * 397 % NUM) * 4096), 4096};
+    }
+    places = places_of(segments, NUM);
+    ck_assert_uint_eq(places.places, MEM_CUDA_DEVICE);
+    ck_assert_int_eq(places.device, 0);
+    ck_assert_uint_eq(places.num_questions, 1);
+}
+END_TEST
+
+START_TEST(a_mixed_list_is_all_that_it_holds)
+{
+    const mem_copy_segment_t segments[] = {
+        {address_in(pinned.address, 10), 100},
+        {address_in(virtual.address, 0), 2 * REGION_SIZE},
+        {0, 0},
+        {address_in(pageable, 0), 50},
+        {address_in(allocated.address, 1), 1},
+    };
+    mem_cuda_places_t places = places_of(segments, 5);
+
+    ck_assert_uint_eq(places.places, MEM_CUDA_PINNED | MEM_CUDA_DEVICE |
+                                         MEM_CUDA_PAGEABLE);
+    ck_assert_int_eq(places.device, 0);
+    places = places_of(segments, 1);
+    ck_assert_uint_eq(places.places, MEM_CUDA_PINNED);
+    ck_assert_int_eq(places.device, -1);
+    places = places_of(segments + 2, 1);
+    ck_assert_uint_eq(places.places, 0);
+    ck_assert_uint_eq(places.num_questions, 0);
+    places = places_of(NULL, 0);
+    ck_assert_uint_eq(places.places, 0);
+}
+END_TEST
+
+START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
+{
+    const mem_copy_segment_t segment = {
+        address_in(allocated.address, NUM_REGIONS * REGION_SIZE - 1),
+        (uint64_t)1 << 40};
+
+    ck_assert_uint_eq(places_of(&segment, 1).places,
+                      MEM_CUDA_DEVICE | MEM_CUDA_PAGEABLE);
+}
+END_TEST
+
+START_TEST(two_gpus_are_told_apart)
+{
+    const mem_copy_segment_t segments[] = {
+        {address_in(allocated.address, 0), 1},
+        {address_in(second.address, 0), 1},
+    };
+
+    if (cuda_num_devices() < 2) {
+        return;
+    }
+    ck_assert_int_eq(places_of(segments, 2).device, -2);
+    ck_assert_int_eq(places_of(segments + 1, 1).device, 1);
+}
+END_TEST
+
+START_TEST(a_driver_that_fails_is_told)
+{
+    const mem_copy_segment_t segments[] = {
+        {address_in(allocated.address, 0), 1},
+        {address_in(pinned.address, 0), 1},
+    };
+    mem_cuda_places_t places;
+
+    for (unsigned n = 1; n <= 2; n++) {
+        stand_in.fail_call("cuPointerGetAttributes", n, CUDA_ERROR_UNKNOWN);
+        ck_assert_int_eq(mem_cuda_places_query(driver, segments, 2, &places),
+                         UCXPOOL_ERR_IO);
+    }
+    ck_assert_uint_eq(places_of(segments, 2).num_questions, 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("cuda_pointer");
+    TCase   *tcase = tcase_create("cuda_pointer");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, memory_of_a_gpu_is_known);
+    tcase_add_test(tcase, pinned_memory_is_known);
+    tcase_add_test(tcase, other_memory_is_pageable);
+    tcase_add_test(tcase, memory_that_was_freed_is_pageable);
+    tcase_add_test(tcase, segments_of_one_allocation_take_one_question);
+    tcase_add_test(tcase, a_mixed_list_is_all_that_it_holds);
+    tcase_add_test(tcase, a_segment_that_runs_out_of_its_allocation_is_noticed);
+    tcase_add_test(tcase, two_gpus_are_told_apart);
+    if (!cuda_is_real()) {
+        tcase_add_test(tcase, a_driver_that_fails_is_told);
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
