@@ -568,6 +568,30 @@ START_TEST(a_copy_comes_after_a_stream_of_another_gpu)
 }
 END_TEST
 
+START_TEST(jobs_are_done_while_the_host_goes_on)
+{
+    restart("run=late");
+    init_memory(&mem_kind_cuda_vmm);
+    for (int i = 0; i < 3; i++) {
+        mem_cuda_job_t *jobs[NUM_JOBS];
+
+        for (unsigned j = 0; j < NUM_JOBS; j++) {
+            jobs[j] = make_job(MEM_COPY_SEGMENTS, 0);
+            poison_stream();
+            ck_assert_int_eq(mem_cuda_job_start(copier, jobs[j],
+                                                MEM_COPY_SEGMENTS, 0, true),
+                             UCXPOOL_OK);
+            while (mem_cuda_job_poll(copier, jobs[j]) == UCXPOOL_INPROGRESS) {
+            }
+            check_gathered();
+        }
+        for (unsigned j = 0; j < NUM_JOBS; j++) {
+            mem_cuda_job_put(copier, jobs[j]);
+        }
+    }
+}
+END_TEST
+
 START_TEST(a_job_is_not_done_before_it_is_done)
 {
     mem_cuda_job_t *first, *second;
@@ -807,6 +831,7 @@ static void add_tests(TCase *tcase)
 static void add_stand_in_tests(TCase *tcase)
 {
     tcase_add_test(tcase, a_copy_comes_after_a_stream_of_another_gpu);
+    tcase_add_test(tcase, jobs_are_done_while_the_host_goes_on);
     tcase_add_test(tcase, a_job_is_not_done_before_it_is_done);
     tcase_add_test(tcase, a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
     tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);

@@ -80,7 +80,8 @@ START_TEST(memory_of_a_gpu_is_known)
     pointer = query(virtual.address, REGION_SIZE + 5);
     ck_assert_int_eq(pointer.place, MEM_CUDA_DEVICE);
     ck_assert_int_eq(pointer.device, 0);
-    ck_assert_uint_ne(pointer.size, 0);
+    ck_assert_uint_eq(pointer.start, (uintptr_t)virtual.address);
+    ck_assert_uint_eq(pointer.size, NUM_REGIONS * REGION_SIZE);
 }
 END_TEST
 

@@ -77,7 +77,6 @@ static void parse_word(const char *name, const char *value)
         {"vmm", &config.has_vmm},       {"gdr", &config.has_gdr},
         {"posix", &config.has_posix},   {"memops", &config.has_mem_ops},
         {"peers", &config.has_peers},   {"hostptr", &config.has_host_pointer},
-        {"run", &config.runs_at_once},
     };
 
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
@@ -96,6 +95,9 @@ static void parse_word(const char *name, const char *value)
         config.fabric = value[0] == 't'   ? FABRIC_REFUSED
                         : value[0] == 'y' ? FABRIC_YES
                                           : FABRIC_NO;
+    } else if (strcmp(name, "run") == 0) {
+        config.runs_at_once = value[0] == 'y';
+        config.runs_late    = value[0] == 'l';
     } else if (strcmp(name, "without") == 0) {
         snprintf(config.without, sizeof(config.without), "%s", value);
     } else if (strcmp(name, "fail") == 0) {
@@ -236,6 +238,16 @@ CUresult begin(const char *name, needs_t needs)
         pthread_mutex_unlock(&lock);
     }
     return result;
+}
+
+void state_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void state_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
 }
 
 CUresult done(CUresult result)

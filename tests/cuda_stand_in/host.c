@@ -100,9 +100,15 @@ ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr *address, void *host,
 static CUresult attribute_get(CUpointer_attribute attribute, CUdeviceptr address,
                               const mapping_t *mapping, void *value)
 {
-    bool is_host = (mapping != NULL) && (mapping->backing == NULL);
-    bool is_vmm  = (mapping != NULL) && (mapping->kind == MAPPING_VMM);
+    bool        is_host = (mapping != NULL) && (mapping->backing == NULL);
+    bool        is_vmm  = (mapping != NULL) && (mapping->kind == MAPPING_VMM);
+    CUdeviceptr start   = mapping == NULL ? 0 : mapping->address;
+    size_t      size    = mapping == NULL ? 0 : mapping->size;
 
+    if (is_vmm) {
+        /* As the driver has it: all of the range, mapped or not. */
+        range_of(address, &start, &size);
+    }
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         /* A virtual range belongs to no context. */
@@ -131,10 +137,10 @@ static CUresult attribute_get(CUpointer_attribute attribute, CUdeviceptr address
         *(int *)value = (mapping != NULL) && (mapping->kind == MAPPING_ALLOC);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)value = mapping == NULL ? 0 : mapping->address;
+        *(CUdeviceptr *)value = start;
         return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)value = mapping == NULL ? 0 : mapping->size;
+        *(size_t *)value = size;
         return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(int *)value = mapping != NULL;

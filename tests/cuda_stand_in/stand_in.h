@@ -7,7 +7,7 @@
  *
  *     devices=2,memory=256m,vmm=n,gdr=n,posix=n,fabric=try,memops=n,
  *     hostptr=n,peers=n,version=11040,without=cuMemMap,
- *     fail=cuMemCreate:3:2,run=n
+ *     fail=cuMemCreate:3:2,run=late
  *
  * devices   how many (1)            memory   of each, with k, m or g (256m)
  * vmm       virtual memory (y)      gdr      GPUDirect with it (y)
@@ -21,7 +21,8 @@
  * without   a function that this driver does not have
  * fail      the n-th call of a function (`any`: of all) gives that result
  * run       work on streams is done at once (y); n: when a test says so, or
- *           when somebody synchronizes
+ *           when somebody synchronizes; late: by a thread, one operation after
+ *           the other
  *
  * Memory of a device is a memory file. Its address as the driver gives it has
  * no access rights: a program that touches device memory dies, as it does with

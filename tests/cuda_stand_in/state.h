@@ -46,6 +46,7 @@ typedef struct config {
     bool     has_peers;
     int      version;
     bool     runs_at_once;
+    bool     runs_late;
     char     without[48];
 } config_t;
 
@@ -104,6 +105,10 @@ typedef enum needs {
 CUresult begin(const char *name, needs_t needs);
 CUresult done(CUresult result);
 
+/* The lock alone, for the thread that works late. */
+void state_lock(void);
+void state_unlock(void);
+
 #define BEGIN(_name, _needs) \
     do { \
         CUresult begin_result_ = begin(_name, _needs); \
@@ -130,6 +135,9 @@ void       mapping_remove(mapping_t *mapping);
  * device may not touch it. */
 char      *resolve(CUdeviceptr address, int device, bool is_written,
                    size_t *run_p);
+
+/* vmm.c: the reserved range that holds an address; unchanged where none does. */
+void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p);
 
 /* kernel.c: run a kernel's twin, with the lock held. */
 CUresult kernel_run(CUfunction function, const unsigned long long *arguments,

@@ -9,6 +9,8 @@
 
 #include "state.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +211,42 @@ unsigned stream_work(unsigned num)
     return num_done;
 }
 
+/* Works as long as there is something in the line; others may call meanwhile.
+ * What waits for them is looked at again and again. */
+static bool is_working;
+
+static void *work_late(void *unused)
+{
+    bool goes_on = true;
+
+    while (goes_on) {
+        sched_yield();
+        state_lock();
+        (void)work_once();
+        goes_on    = line != NULL;
+        is_working = goes_on;
+        state_unlock();
+    }
+    return unused;
+}
+
+static void start_late(void)
+{
+    pthread_attr_t detached;
+    pthread_t      thread;
+
+    if (!is_working) {
+        is_working = true;
+        if ((pthread_attr_init(&detached) != 0) ||
+            (pthread_attr_setdetachstate(&detached,
+                                         PTHREAD_CREATE_DETACHED) != 0) ||
+            (pthread_create(&thread, &detached, work_late, NULL) != 0)) {
+            abort();
+        }
+        pthread_attr_destroy(&detached);
+    }
+}
+
 static CUresult post(op_t wish)
 {
     op_t *op = malloc(sizeof(*op));
@@ -226,6 +264,8 @@ static CUresult post(op_t wish)
     line_end   = &op->next;
     if (config.runs_at_once) {
         stream_work(~0u);
+    } else if (config.runs_late) {
+        start_late();
     }
     return CUDA_SUCCESS;
 }

@@ -11,7 +11,16 @@
 #define MAX_RANGES  1024
 #define MAX_HANDLES 4096
 
-#ifndef STAND_IN_WITHOUT_VMM
+#ifdef STAND_IN_WITHOUT_VMM
+
+void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p)
+{
+    (void)address;
+    (void)start_p;
+    (void)size_p;
+}
+
+#else
 
 static struct {
     CUdeviceptr address;
@@ -19,6 +28,16 @@ static struct {
 } ranges[MAX_RANGES];
 
 static backing_t *handles[MAX_HANDLES]; /* number + 1 is the handle */
+
+void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p)
+{
+    for (unsigned i = 0; i < MAX_RANGES; i++) {
+        if (address - ranges[i].address < ranges[i].size) {
+            *start_p = ranges[i].address;
+            *size_p  = ranges[i].size;
+        }
+    }
+}
 
 static backing_t *find_handle(CUmemGenericAllocationHandle handle)
 {
