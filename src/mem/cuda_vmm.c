@@ -13,6 +13,7 @@
 #include "mem/cuda_status.h"
 
 #include <stdint.h>
+#include <unistd.h>
 
 /* Regions that are being made. */
 typedef struct vmm {
@@ -123,6 +124,9 @@ static void regions_release(const mem_regions_t     *regions,
     for (unsigned i = 0; i < num; i++) {
         const mem_region_t *region = &regions->regions[i];
 
+        if (region->fd >= 0) {
+            close(region->fd);
+        }
         mem_cuda_ignore(
             driver,
             driver->cuMemUnmap((CUdeviceptr)(uintptr_t)region->address,

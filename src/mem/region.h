@@ -27,7 +27,8 @@ typedef struct mem_piece {
 typedef struct mem_region {
     void           *address; /* in the reserved range                        */
     size_t          size;
-    int             fd;      /* memfd, sealed; -1 when the kind has none      */
+    int             fd;      /* memfd, sealed; virtual memory of a GPU: its
+                                handle, once it is shared; -1: none           */
     uint64_t        handle;  /* of the GPU's allocation; 0 when there is none */
     struct ucp_mem *memh;    /* NULL until registered                         */
 } mem_region_t;

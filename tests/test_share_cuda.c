@@ -1,0 +1,403 @@
+/* Sharing GPU memory between two processes. */
+#include <config.h>
+
+#include "base/config.h"
+#include "calls.h"
+#include "cuda_fixture.h"
+#include "mem/share_cuda.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NUM_REGIONS 2u
+#define REGION_SIZE ((size_t)2 << 20)
+
+/* By mem_share_cuda_way_t - 1. */
+static const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
+                                          &mem_kind_cuda_vmm};
+
+/* What the owner tells. */
+typedef struct offer {
+    mem_share_host_t host;
+    unsigned         num;
+    mem_share_cuda_t shares[NUM_REGIONS];
+} offer_t;
+
+static pid_t              owner;
+static int                from_owner, to_owner;
+static offer_t            offer;
+static mem_cuda_device_t *device;
+
+/* Byte i of all regions. */
+static char byte_of(size_t i)
+{
+    return (char)(i * 2654435761u >> 11);
+}
+
+static void read_all(int fd, void *bytes, size_t size)
+{
+    char *next = bytes;
+
+    while (size > 0) {
+        ssize_t length = read(fd, next, size);
+
+        ck_assert_int_gt(length, 0);
+        next += length;
+        size -= (size_t)length;
+    }
+}
+
+/* The owner's life: memory, an offer, and the end when it is told so. Exits
+ * with 0 when nothing was wrong. */
+static void be_owner(const mem_kind_t *kind, int in, int out)
+{
+    mem_regions_t regions;
+    char         *bytes = malloc(NUM_REGIONS * REGION_SIZE);
+    offer_t       mine;
+    char          end;
+
+    cuda_start("");
+    ck_assert_int_eq(mem_regions_init_kind(&regions, kind, 0, NUM_REGIONS,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    for (size_t i = 0; i < NUM_REGIONS * REGION_SIZE; i++) {
+        bytes[i] = byte_of(i);
+    }
+    cuda_write(regions.cuda->context, regions.address, bytes,
+               NUM_REGIONS * REGION_SIZE);
+    memset(&mine, 0, sizeof(mine));
+    mem_share_host_fill(&mine.host);
+    mine.num = regions.num_regions;
+    for (unsigned i = 0; i < mine.num; i++) {
+        ck_assert_int_eq(mem_share_cuda_fill(&regions, i, &mine.shares[i]),
+                         UCXPOOL_OK);
+    }
+    ck_assert_int_eq(write(out, &mine, sizeof(mine)), sizeof(mine));
+    /* One word changes one byte. */
+    while ((read(in, &end, 1) == 1) && (end == 'w')) {
+        cuda_write(regions.cuda->context, (char *)regions.address + 3, "!", 1);
+        ck_assert_int_eq(write(out, "w", 1), 1);
+    }
+    mem_regions_cleanup(&regions);
+    free(bytes);
+    _exit(0);
+}
+
+static void start_owner(const mem_kind_t *kind)
+{
+    int there[2], here[2];
+
+    ck_assert_int_eq(pipe2(there, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(here, O_CLOEXEC), 0);
+    /* Before this process uses CUDA. */
+    owner = fork();
+    ck_assert_int_ge(owner, 0);
+    if (owner == 0) {
+        close(there[1]);
+        close(here[0]);
+        be_owner(kind, there[0], here[1]);
+    }
+    close(there[0]);
+    close(here[1]);
+    to_owner   = there[1];
+    from_owner = here[0];
+    read_all(from_owner, &offer, sizeof(offer));
+    cuda_start("");
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+}
+
+static void end_owner(void)
+{
+    int status = -1;
+
+    close(to_owner);
+    ck_assert_int_eq(waitpid(owner, &status, 0), owner);
+    ck_assert_int_eq(status, 0);
+    close(from_owner);
+}
+
+static void end_all(void)
+{
+    mem_cuda_device_close(device);
+    end_owner();
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+/* The descriptor of a share in this process; -1 where it needs none. */
+static int fetch(const mem_share_cuda_t *share)
+{
+    int fd = -1;
+
+    if (share->way == MEM_SHARE_CUDA_FILE) {
+        ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, share, &fd),
+                         UCXPOOL_OK);
+    }
+    return fd;
+}
+
+static void drop(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static void check_bytes(const char *address, size_t size, size_t first)
+{
+    char *bytes = calloc(1, size);
+    bool  same  = true;
+
+    cuda_read(device->context, bytes, address, size);
+    for (size_t i = 0; i < size; i++) {
+        same = same && (bytes[i] == byte_of(first + i));
+    }
+    ck_assert(same);
+    free(bytes);
+}
+
+START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
+{
+    const void *addresses[NUM_REGIONS];
+    char        byte  = 0;
+    size_t      first = 0;
+
+    start_owner(kinds[_i]);
+    for (unsigned i = 0; i < offer.num; i++) {
+        int fd = fetch(&offer.shares[i]);
+
+        ck_assert_int_eq((int)offer.shares[i].way, _i + 1);
+        ck_assert_int_eq(memcmp(offer.shares[i].uuid, &device->uuid, 16), 0);
+        ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[i], fd,
+                                            &addresses[i]),
+                         UCXPOOL_OK);
+        drop(fd);
+        check_bytes(addresses[i], offer.shares[i].size, first);
+        first += offer.shares[i].size;
+    }
+    ck_assert_uint_eq(first, NUM_REGIONS * REGION_SIZE);
+    ck_assert_int_eq(write(to_owner, "w", 1), 1);
+    read_all(from_owner, &byte, 1);
+    cuda_read(device->context, &byte, (const char *)addresses[0] + 3, 1);
+    ck_assert_int_eq(byte, '!');
+    for (unsigned i = 0; i < offer.num; i++) {
+        mem_share_cuda_unmap(device, &offer.shares[i], addresses[i]);
+    }
+    end_all();
+}
+END_TEST
+
+START_TEST(more_than_there_is_is_refused)
+{
+    const void *address = NULL;
+    int         fd;
+
+    start_owner(kinds[_i]);
+    fd = fetch(&offer.shares[0]);
+    offer.shares[0].size *= 4;
+    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], fd, &address),
+                     0);
+    ck_assert_ptr_null(address);
+    offer.shares[0].size = 0;
+    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], fd, &address),
+                     UCXPOOL_ERR_PROTOCOL);
+    offer.shares[0].size = UINT64_MAX;
+    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], fd, &address),
+                     UCXPOOL_ERR_PROTOCOL);
+    drop(fd);
+    end_all();
+}
+END_TEST
+
+START_TEST(what_makes_no_sense_is_refused)
+{
+    mem_share_cuda_t share;
+    const void      *address = NULL;
+    int              fd;
+
+    start_owner(&mem_kind_cuda_vmm);
+    share     = offer.shares[0];
+    share.way = 3;
+    ck_assert_int_eq(mem_share_cuda_map(device, &share, 0, &address),
+                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
+                     UCXPOOL_ERR_PROTOCOL);
+    share = offer.shares[0];
+    ck_assert_int_eq(mem_share_cuda_map(device, &share, -1, &address),
+                     UCXPOOL_ERR_PROTOCOL);
+    share.fd = 1 << 20;
+    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
+                     UCXPOOL_ERR_PROTOCOL);
+    share.fd = -5;
+    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
+                     UCXPOOL_ERR_PROTOCOL);
+    /* Some bytes are no handle, and some file is no memory. */
+    share     = offer.shares[0];
+    share.way = MEM_SHARE_CUDA_IPC;
+    ck_assert_int_lt(mem_share_cuda_map(device, &share, -1, &address), 0);
+    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], to_owner,
+                                        &address),
+                     0);
+    ck_assert_ptr_null(address);
+    end_all();
+}
+END_TEST
+
+START_TEST(nothing_is_taken_from_a_process_that_has_ended)
+{
+    int fd = -1;
+
+    start_owner(&mem_kind_cuda_vmm);
+    end_all();
+    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &offer.shares[0], &fd),
+                     UCXPOOL_ERR_PEER_LOST);
+    ck_assert_int_eq(fd, -1);
+}
+END_TEST
+
+START_TEST(a_region_has_one_file_which_goes_with_it)
+{
+    mem_regions_t    regions;
+    mem_share_cuda_t share, again;
+    unsigned         num_fds = calls_num_fds();
+
+    cuda_start("");
+    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0,
+                                           NUM_REGIONS, REGION_SIZE,
+                                           BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_share_cuda_fill(&regions, 1, &share), UCXPOOL_OK);
+    ck_assert_int_ge(share.fd, 0);
+    ck_assert_int_eq(mem_share_cuda_fill(&regions, 1, &again), UCXPOOL_OK);
+    ck_assert_int_eq(memcmp(&share, &again, sizeof(share)), 0);
+    mem_regions_cleanup(&regions);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+    }
+}
+END_TEST
+
+START_TEST(pinned_memory_has_no_handle_of_a_gpu)
+{
+    mem_regions_t    regions;
+    mem_share_cuda_t share;
+
+    cuda_start("");
+    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_host, 0, 1,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_gpu_without_files_says_so)
+{
+    mem_regions_t    regions;
+    mem_share_cuda_t share;
+
+    cuda_start("posix=n");
+    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0, 1,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_failed_fill_is_told_and_works_again)
+{
+    mem_regions_t    regions;
+    mem_share_cuda_t share;
+    unsigned         num_failed = 0;
+
+    cuda_start("");
+    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], 0, 1,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        if (mem_share_cuda_fill(&regions, 0, &share) == UCXPOOL_OK) {
+            break;
+        }
+        num_failed++;
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    ck_assert_uint_ge(num_failed, 1);
+    mem_regions_cleanup(&regions);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(a_failed_map_leaves_nothing_and_works_again)
+{
+    const void *address    = NULL;
+    unsigned    num_failed = 0;
+    unsigned    live;
+    int         fd;
+
+    start_owner(kinds[_i]);
+    fd   = fetch(&offer.shares[0]);
+    live = stand_in.live();
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        if (mem_share_cuda_map(device, &offer.shares[0], fd, &address) ==
+            UCXPOOL_OK) {
+            break;
+        }
+        num_failed++;
+        ck_assert_ptr_null(address);
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    ck_assert_uint_ge(num_failed, 3);
+    check_bytes(address, 100, 0);
+    mem_share_cuda_unmap(device, &offer.shares[0], address);
+    ck_assert_uint_eq(stand_in.live(), live);
+    drop(fd);
+    end_all();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("share_cuda");
+    TCase   *tcase = tcase_create("share_cuda");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_loop_test(tcase,
+                        a_peer_reads_what_the_owner_has_and_what_it_writes_later,
+                        0, 2);
+    tcase_add_loop_test(tcase, more_than_there_is_is_refused, 0, 2);
+    tcase_add_test(tcase, what_makes_no_sense_is_refused);
+    tcase_add_test(tcase, nothing_is_taken_from_a_process_that_has_ended);
+    tcase_add_test(tcase, a_region_has_one_file_which_goes_with_it);
+    tcase_add_test(tcase, pinned_memory_has_no_handle_of_a_gpu);
+    if (!cuda_is_real()) {
+        tcase_add_test(tcase, a_gpu_without_files_says_so);
+        tcase_add_loop_test(tcase, a_failed_fill_is_told_and_works_again, 0, 2);
+        tcase_add_loop_test(tcase, a_failed_map_leaves_nothing_and_works_again,
+                            0, 2);
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
