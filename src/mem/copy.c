@@ -11,11 +11,19 @@
 
 /*
  * How far ahead memory is asked for: so many entries, and of each so many
- * lines; the processor sees by itself how a longer entry goes on. Measured by
- * tests/bench_pack: flat from 8 to 32 entries and from 2 to 8 lines.
+ * lines. Of a source the processor sees by itself how a longer entry goes on.
+ * Of a target it does not: each line that is written in full is first read, and
+ * lines that were not asked for are waited for one by one. Measured on an
+ * otherwise idle Xeon with 256 B entries: 3.7 GB/s with two lines asked for, as
+ * with none, and 9.3 with all four; with 1 KiB 6.9 and 11.6.
  */
-#define COPY_AHEAD 16
-#define COPY_LINES 2
+#define COPY_AHEAD        8
+#define COPY_SOURCE_LINES 4
+#define COPY_TARGET_LINES 16
+
+/* How far ahead in a long streamed entry: across the end of a page, where the
+ * processor by itself stops. */
+#define COPY_STREAM_AHEAD ((size_t)4096)
 
 #define COPY_LINE_SIZE ((size_t)64)
 
@@ -23,9 +31,16 @@
  * many of their lines are written in part. */
 #define COPY_STREAM_MIN 256
 
+/* Does an entry begin where another ends, or a few bytes of padding on? */
+static inline bool copy_follows(const void *address, size_t length,
+                                const void *next)
+{
+    return (uintptr_t)next - ((uintptr_t)address + length) < COPY_LINE_SIZE;
+}
+
 static inline void copy_prefetch_target(const mem_copy_t *copy)
 {
-    size_t size = base_min(copy->length, COPY_LINES * COPY_LINE_SIZE);
+    size_t size = base_min(copy->length, COPY_TARGET_LINES * COPY_LINE_SIZE);
 
     for (size_t i = 0; i < size; i += COPY_LINE_SIZE) {
         __builtin_prefetch((char *)copy->target + i, 1);
@@ -34,10 +49,29 @@ static inline void copy_prefetch_target(const mem_copy_t *copy)
 
 static inline void copy_prefetch_source(const mem_copy_t *copy)
 {
-    size_t size = base_min(copy->length, COPY_LINES * COPY_LINE_SIZE);
+    size_t size = base_min(copy->length, COPY_SOURCE_LINES * COPY_LINE_SIZE);
 
     for (size_t i = 0; i < size; i += COPY_LINE_SIZE) {
         __builtin_prefetch((const char *)copy->source + i, 0);
+    }
+}
+
+/*
+ * Ask for what an entry will touch. One side of a list is a block, whose
+ * entries follow each other: the processor sees that by itself.
+ */
+static inline void copy_prefetch(const mem_copy_t *copies, size_t i)
+{
+    const mem_copy_t *copy     = &copies[i];
+    const mem_copy_t *previous = copy - 1;
+
+    if ((i == 0) ||
+        !copy_follows(previous->source, previous->length, copy->source)) {
+        copy_prefetch_source(copy);
+    }
+    if ((i == 0) ||
+        !copy_follows(previous->target, previous->length, copy->target)) {
+        copy_prefetch_target(copy);
     }
 }
 
@@ -66,13 +100,11 @@ static inline void copy_one(char *target, const char *source, size_t length)
 void mem_copy_list(const mem_copy_t *copies, size_t num_copies)
 {
     for (size_t i = 0; i < base_min(num_copies, (size_t)COPY_AHEAD); i++) {
-        copy_prefetch_source(&copies[i]);
-        copy_prefetch_target(&copies[i]);
+        copy_prefetch(copies, i);
     }
     for (size_t i = 0; i < num_copies; i++) {
         if (i + COPY_AHEAD < num_copies) {
-            copy_prefetch_source(&copies[i + COPY_AHEAD]);
-            copy_prefetch_target(&copies[i + COPY_AHEAD]);
+            copy_prefetch(copies, i + COPY_AHEAD);
         }
         copy_one(copies[i].target, copies[i].source, copies[i].length);
     }
@@ -123,6 +155,9 @@ static inline void copy_stream(char *target, const char *source, size_t length)
     target += head;
     source += head;
     for (length -= head; length >= COPY_LINE_SIZE; length -= COPY_LINE_SIZE) {
+        if (length > COPY_STREAM_AHEAD) {
+            __builtin_prefetch(source + COPY_STREAM_AHEAD, 0);
+        }
         copy_line(target, source);
         target += COPY_LINE_SIZE;
         source += COPY_LINE_SIZE;
