@@ -10,7 +10,9 @@
 /* Records are seldom shorter; where they are, the columns fill first. */
 #define BATCH_RECORD_SIZE 32u
 #define BATCH_CHUNK_MIN   512u
-#define BATCH_CHUNK_MAX   (128u * 1024)
+#define BATCH_CHUNK_MAX   (256u * 1024)
+/* More, and chunks are short; with one, a batch is full when one bucket is. */
+#define BATCH_CHUNKS_PER_BUCKET 2u
 
 _Static_assert(sizeof(batch_entry_t) == 16, "it is a wire format");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -31,7 +33,7 @@ static size_t batch_chunk_size(const batch_shape_t *shape, size_t num_bytes)
 
 void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size)
 {
-    size_t   chunk_size = size / (4 * (size_t)num_buckets);
+    size_t chunk_size = size / (BATCH_CHUNKS_PER_BUCKET * (size_t)num_buckets);
     uint32_t num_chunks;
 
     if (chunk_size < BATCH_CHUNK_MIN) {
@@ -41,12 +43,11 @@ void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size)
         chunk_size = BATCH_CHUNK_MAX;
     }
     num_chunks           = (uint32_t)(size / chunk_size);
-    shape->num_buckets     = num_buckets;
+    shape->num_buckets   = num_buckets;
     shape->chunk_size    = chunk_size;
     shape->chunk_records = (uint32_t)(chunk_size / BATCH_RECORD_SIZE);
     shape->max_chunks    = num_chunks > 0 ? num_chunks : 1;
-    shape->arena_size =
-        shape->max_chunks * batch_chunk_size(shape, chunk_size);
+    shape->arena_size = shape->max_chunks * batch_chunk_size(shape, chunk_size);
 }
 
 batch_t *batch_create(const batch_shape_t *shape, char *arena)
@@ -109,7 +110,7 @@ void batch_reset(batch_t *batch, unsigned target)
 static int batch_open_chunk(batch_t *batch, uint32_t bucket, size_t length)
 {
     const batch_shape_t *shape = batch->shape;
-    size_t   size = length > shape->chunk_size ? length : shape->chunk_size;
+    size_t   size   = length > shape->chunk_size ? length : shape->chunk_size;
     char    *memory = batch->arena + batch->used;
     chunk_t *chunk  = &batch->chunks[batch->num_chunks];
 
@@ -128,7 +129,7 @@ static int batch_open_chunk(batch_t *batch, uint32_t bucket, size_t length)
     } else {
         batch->used += batch_chunk_size(shape, size);
     }
-    chunk->bucket   = bucket;
+    chunk->bucket      = bucket;
     chunk->num_records = 0;
     chunk->num_bytes   = 0;
     chunk->hashes      = (uint64_t *)memory;
@@ -185,12 +186,12 @@ size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p)
     for (size_t i = 0; i < n; i++, segment++) {
         const chunk_t *chunk = &batch->chunks[i];
 
-        batch->directory[i].bucket   = chunk->bucket;
+        batch->directory[i].bucket      = chunk->bucket;
         batch->directory[i].num_records = chunk->num_records;
         batch->directory[i].num_bytes   = chunk->num_bytes;
-        segment[0].address     = chunk->hashes;
-        segment[0].length      = chunk->num_records * sizeof(uint64_t);
-        segment[n].address     = chunk->ends;
+        segment[0].address              = chunk->hashes;
+        segment[0].length               = chunk->num_records * sizeof(uint64_t);
+        segment[n].address              = chunk->ends;
         segment[n].length      = (chunk->num_records - 1) * sizeof(uint32_t);
         segment[2 * n].address = chunk->bytes;
         segment[2 * n].length  = chunk->num_bytes;
@@ -242,7 +243,7 @@ int batch_parse(char *message, size_t length, uint32_t num_chunks,
                         length);
     }
     for (uint32_t i = 0; i < num_chunks; i++) {
-        chunks[i].bucket   = directory[i].bucket;
+        chunks[i].bucket      = directory[i].bucket;
         chunks[i].num_records = directory[i].num_records;
         chunks[i].num_bytes   = (size_t)directory[i].num_bytes;
         chunks[i].hashes      = (uint64_t *)at;

@@ -36,12 +36,12 @@ typedef struct batch_shape {
 } batch_shape_t;
 
 typedef struct batch {
-    struct batch        *next;   /* of a list of its holder */
+    struct batch        *next; /* of a list of its holder */
     void                *holder;
     const batch_shape_t *shape;
     unsigned             target; /* worker */
     char                *arena;
-    size_t               used; /* bytes of the arena */
+    size_t               used;  /* bytes of the arena */
     char                *large; /* memory of a record over the arena's size */
     uint32_t             num_chunks;
     size_t               num_records;

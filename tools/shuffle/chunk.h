@@ -29,7 +29,7 @@ typedef struct chunk {
 
 /* Records of one partition that follow each other. All 0: none yet. */
 typedef struct chunk_run {
-    uint32_t end;    /* index of the record behind the run */
+    uint32_t end; /* index of the record behind the run */
     uint32_t partition;
     size_t   offset; /* in the bytes of the chunk          */
     size_t   length;

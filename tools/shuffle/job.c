@@ -32,11 +32,10 @@ void job_choose_buckets(job_t *job)
 
 void job_batch_shape(const job_t *job, batch_shape_t *shape_p)
 {
-    uint32_t num_buckets =
-        ((job_num_slots(job) - 1) >> job->bucket_shift) + 1;
-    size_t all  = job->num_workers <= 4 ? JOB_BATCHES_FEW : JOB_BATCHES_MANY;
-    size_t most = all / (3 * (size_t)job->num_workers);
-    size_t size = JOB_BATCH_SIZE;
+    uint32_t num_buckets = ((job_num_slots(job) - 1) >> job->bucket_shift) + 1;
+    size_t   all  = job->num_workers <= 4 ? JOB_BATCHES_FEW : JOB_BATCHES_MANY;
+    size_t   most = all / (3 * (size_t)job->num_workers);
+    size_t   size = JOB_BATCH_SIZE;
 
     size = size > most ? most : size;
     size = size < JOB_BATCH_MIN ? JOB_BATCH_MIN : size;
