@@ -13,7 +13,8 @@
 #define POOL_RECV_SHARE 10
 #define POOL_USER_SHARE (100 - POOL_SEND_SHARE - POOL_RECV_SHARE)
 /* Beyond what the batches need: for packing. */
-#define POOL_SPARE (8 * MIB)
+#define POOL_SPARE      (8 * MIB)
+#define POOL_LARGE_PAGE (2 * MIB)
 
 #define POOL_TEXT(_number)  POOL_TEXT_(_number)
 #define POOL_TEXT_(_number) #_number
@@ -57,13 +58,22 @@ typedef struct pool_setting {
     const char *value;
 } pool_setting_t;
 
+/* In whole large pages: every worker maps the pool of every other, and 4 KiB at
+ * a time that takes longer than the transfer. */
+static size_t pool_size(size_t memory_size)
+{
+    size_t size = memory_size / POOL_USER_SHARE * 100 + POOL_SPARE;
+
+    return (size / POOL_LARGE_PAGE + 1) * POOL_LARGE_PAGE;
+}
+
 static int pool_config_size(ucxpool_config_t *config, size_t memory_size)
 {
     char comm_size[32];
 
-    /* Whole blocks of 1 MiB, in one region. */
+    /* Blocks of 1 MiB, in one region. */
     snprintf(comm_size, sizeof(comm_size), "%zum",
-             (memory_size / POOL_USER_SHARE * 100 + POOL_SPARE) / MIB + 1);
+             pool_size(memory_size) / MIB);
     if ((pool_config_default(config, "BLOCK_SIZE", "1m") != 0) ||
         (pool_config_default(config, "COMM_SIZE", comm_size) != 0)) {
         return -1;
