@@ -75,12 +75,23 @@ int __wrap_renameat(int from, const char *old, int to, const char *path)
                                       __real_renameat(from, old, to, path);
 }
 
+/* ThreadSanitizer's own calls come here too, before it is ready to watch. */
+#ifdef __has_attribute
+#if __has_attribute(disable_sanitizer_instrumentation)
+#define UNWATCHED __attribute__((disable_sanitizer_instrumentation))
+#endif
+#endif
+#ifndef UNWATCHED
+#define UNWATCHED
+#endif
+
 int __real_getrlimit(__rlimit_resource_t which, struct rlimit *limit_p);
 int __wrap_getrlimit(__rlimit_resource_t which, struct rlimit *limit_p);
 int __real_setrlimit(__rlimit_resource_t which, const struct rlimit *limit);
 int __wrap_setrlimit(__rlimit_resource_t which, const struct rlimit *limit);
 
-int __wrap_getrlimit(__rlimit_resource_t which, struct rlimit *limit_p)
+UNWATCHED int __wrap_getrlimit(__rlimit_resource_t which,
+                               struct rlimit *limit_p)
 {
     if (files_are_few) {
         *limit_p = (struct rlimit){20, 20};
@@ -89,7 +100,8 @@ int __wrap_getrlimit(__rlimit_resource_t which, struct rlimit *limit_p)
     return __real_getrlimit(which, limit_p);
 }
 
-int __wrap_setrlimit(__rlimit_resource_t which, const struct rlimit *limit)
+UNWATCHED int __wrap_setrlimit(__rlimit_resource_t which,
+                               const struct rlimit *limit)
 {
     if (files_are_few && (limit->rlim_cur > 20)) {
         errno = EPERM;
