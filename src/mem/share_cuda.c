@@ -108,6 +108,7 @@ static ucxpool_status_t fetch_error(const mem_share_host_t *host, int error)
                           "announced",
                           host->pid);
     }
+    /* A kernel before 5.6 says ENOSYS, which becomes "unsupported". */
     return base_error_errno(error,
                             "taking a descriptor of process %" PRIu32
                             " by pidfd_getfd (the rules on debugging may "
