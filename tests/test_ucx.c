@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include <ucp/api/ucp.h>
+#include <ucxpool/ucxpool.h>
 
 #include <check.h>
 #include <dlfcn.h>
@@ -36,6 +37,27 @@ START_TEST(the_loaded_ucx_lies_where_configure_was_told)
 }
 END_TEST
 
+/* UCX's shared memory would be left in /dev/shm by a process that is killed. */
+START_TEST(a_pool_makes_no_shared_memory_of_ucx)
+{
+    ucxpool_t *pool;
+    char       line[512];
+    FILE      *maps;
+
+    unsetenv("UCX_TLS");
+    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    maps = fopen("/proc/self/maps", "r");
+    ck_assert_ptr_nonnull(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        ck_assert_msg((strstr(line, "ucx_shm") == NULL) &&
+                          (strstr(line, "SYSV") == NULL),
+                      "%s", line);
+    }
+    fclose(maps);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("ucx");
@@ -45,6 +67,7 @@ int main(void)
 
     tcase_add_test(tcase, the_loaded_ucx_is_not_older_than_its_headers);
     tcase_add_test(tcase, the_loaded_ucx_lies_where_configure_was_told);
+    tcase_add_test(tcase, a_pool_makes_no_shared_memory_of_ucx);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -9,6 +9,7 @@
 #include "xfer/inbox.h"
 #include "xfer/pairing.h"
 #include "xfer/progress.h"
+#include "xfer/tune.h"
 #include "xfer/wire.h"
 #include "xfer/worker.h"
 
@@ -58,31 +59,6 @@ void *xfer_alloc(ucxpool_t *pool, size_t size)
     return malloc(size);
 }
 
-/*
- * From 1.16 on, UCX chooses its protocols by estimates. With its TCP segments
- * of 8 KiB these make it send everything long by copies of 8 KiB; with 64 KiB
- * it sends from where the bytes lie. That much a peer's receive buffer holds in
- * any case: UCX sends fragments of 64 KiB without a copy to it as it is.
- */
-static void tune(ucp_config_t *config)
-{
-    const char *transports = getenv("UCX_TLS");
-    unsigned    major, minor, release;
-
-    ucp_get_version(&major, &minor, &release);
-    if ((major == 1) && (minor < 16)) {
-        return;
-    }
-    /* Somebody knows better; or there is no TCP, and UCX would say that it does
-     * not know the setting. */
-    if ((getenv("UCX_TCP_TX_SEG_SIZE") != NULL) ||
-        (getenv("UCX_TCP_RX_SEG_SIZE") != NULL) ||
-        ((transports != NULL) && (strstr(transports, "tcp") == NULL))) {
-        return;
-    }
-    (void)ucp_config_modify(config, "TCP_TX_SEG_SIZE", "64k");
-}
-
 static ucxpool_status_t create_context(ucxpool_t *pool)
 {
     ucp_params_t params = {
@@ -102,7 +78,7 @@ static ucxpool_status_t create_context(ucxpool_t *pool)
                           "UCX_* variables of the environment)",
                           ucs_status_string(status));
     }
-    tune(config);
+    xfer_tune(config);
     status = ucp_init(&params, config, &pool->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
