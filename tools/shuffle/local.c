@@ -53,10 +53,14 @@ static int local_signals_init(local_t *local)
     return 0;
 }
 
-static void local_signals_cleanup(local_t *local)
+/* Once the files have their names it is too late for a signal: it could only
+ * end the summary, and make what is complete look as if it were not. */
+static void local_signals_cleanup(local_t *local, bool is_complete)
 {
     close(local->signal_fd);
-    sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
+    if (!is_complete) {
+        sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
+    }
 }
 
 static void local_fail(local_t *local)
@@ -223,7 +227,7 @@ int local_run(const job_t *job, result_t *results)
     }
     local_work(&local);
     result = local_end(&local);
-    local_signals_cleanup(&local);
+    local_signals_cleanup(&local, result == 0);
 err_crew_cleanup:
     crew_cleanup(&local.crew);
 err_free:
