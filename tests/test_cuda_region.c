@@ -251,6 +251,24 @@ START_TEST(no_memory_for_the_books_leaves_nothing)
 }
 END_TEST
 
+START_TEST(host_memory_that_the_system_refuses_leaves_nothing)
+{
+    static const calls_name_t calls[] = {CALLS_MEMFD_CREATE, CALLS_FTRUNCATE,
+                                         CALLS_FALLOCATE, CALLS_MMAP};
+    unsigned                  num_fds = calls_num_fds();
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        calls_fail(calls[i], 1, ENOMEM);
+        ck_assert_int_lt(init(&mem_kind_cuda_host), 0);
+        calls_reset();
+        ck_assert_uint_eq(stand_in.live(), 0);
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+    }
+    ck_assert_int_eq(init(&mem_kind_cuda_host), UCXPOOL_OK);
+    mem_regions_cleanup(&regions);
+}
+END_TEST
+
 START_TEST(too_much_tells_what_is_asked_and_what_is_free)
 {
     size_t           size        = cuda_is_real() ? (size_t)1 << 30 : 64 << 20;
@@ -546,6 +564,7 @@ static void add_stand_in_tests(TCase *tcase)
                         0, NUM_KINDS);
     tcase_add_loop_test(tcase, no_memory_for_the_books_leaves_nothing, 0,
                         NUM_KINDS);
+    tcase_add_test(tcase, host_memory_that_the_system_refuses_leaves_nothing);
     tcase_add_loop_test(tcase, a_stitch_that_fails_leaves_nothing_and_works_again,
                         1, NUM_KINDS);
     tcase_add_loop_test(tcase,
