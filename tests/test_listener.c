@@ -336,6 +336,26 @@ START_TEST(many_clients_get_in)
 }
 END_TEST
 
+/* A server would remember each client that it ever had. */
+START_TEST(nothing_is_remembered_of_a_client_that_is_gone)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair;
+
+    pair.a   = pool_with(NULL, "");
+    listener = listen_on(pair.a, "127.0.0.1:0");
+    for (int i = 0; i < 3; i++) {
+        pair.b = pool_with(NULL, "");
+        meet(&pair, listener, "127.0.0.1");
+        ucxpool_channel_close(pair.to_b);
+        ck_assert(base_list_is_empty(&pair.b->acquaintances));
+        ucxpool_destroy(pair.b);
+    }
+    ck_assert(base_list_is_empty(&pair.a->acquaintances));
+    ucxpool_destroy(pair.a);
+}
+END_TEST
+
 /* A connection that says nothing. */
 static int be_silent(uint16_t port)
 {
@@ -543,6 +563,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_port_in_use_is_named);
     tcase_add_test(tcase, a_dead_port_fails_the_channel_in_words);
     tcase_add_test(tcase, many_clients_get_in);
+    tcase_add_test(tcase, nothing_is_remembered_of_a_client_that_is_gone);
     tcase_add_test(tcase, silent_strangers_lock_nobody_out);
     tcase_add_test(tcase,
                    who_finds_too_many_waiting_is_told_and_may_come_again);

@@ -113,8 +113,8 @@ static ucxpool_status_t create_ep(ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
-/* A pool that we have had channels to. It is remembered when they are gone,
- * because both sides must number the next one alike. */
+/* A pool that we have had channels to, by its address. It is remembered when
+ * they are gone, because both sides must number the next one alike. */
 typedef struct acquaintance {
     base_list_t link;
     uint8_t     id[XFER_ID_SIZE];
@@ -150,9 +150,20 @@ void xfer_connect_cleanup(ucxpool_t *pool)
     }
 }
 
-/* Number the pair, make the endpoint, and begin the handshake. */
-static ucxpool_status_t meet(ucxpool_channel_t *channel, uint64_t pair,
-                             const void *worker_address)
+static ucxpool_status_t start(ucxpool_channel_t *channel,
+                              const void        *worker_address)
+{
+    ucxpool_status_t status = create_ep(channel, worker_address);
+
+    if (status == UCXPOOL_OK) {
+        xfer_hello_start(channel);
+    }
+    return status;
+}
+
+/* Both sides connect of themselves: their n-th channels are a pair. */
+static ucxpool_status_t start_next(ucxpool_channel_t *channel,
+                                   const void        *worker_address)
 {
     acquaintance_t  *other = get_acquaintance(channel->pool, channel->peer.id);
     ucxpool_status_t status;
@@ -160,15 +171,10 @@ static ucxpool_status_t meet(ucxpool_channel_t *channel, uint64_t pair,
     if (other == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
-    if (!channel->at_door) {
-        channel->pair = other->num_pairs;
-    } else if (pair != 0) {
-        channel->pair = pair;
-    }
-    status = create_ep(channel, worker_address);
+    channel->pair = other->num_pairs;
+    status        = start(channel, worker_address);
     if (status == UCXPOOL_OK) {
-        other->num_pairs += channel->at_door ? 0 : 1;
-        xfer_hello_start(channel);
+        other->num_pairs++;
     }
     return status;
 }
@@ -176,7 +182,8 @@ static ucxpool_status_t meet(ucxpool_channel_t *channel, uint64_t pair,
 ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
                                       const void *address, size_t length)
 {
-    xfer_blob_t   head;
+    xfer_blob_t      head;
+    const void      *worker;
     ucxpool_status_t status = check(address, length, &head);
 
     if (status != UCXPOOL_OK) {
@@ -185,7 +192,14 @@ ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
     memcpy(channel->peer.id, head.id, sizeof(channel->peer.id));
     memcpy(channel->peer.key, head.key, sizeof(channel->peer.key));
     channel->peer.am_id = head.am_id;
-    return meet(channel, head.pair, (const uint8_t *)address + sizeof(head));
+    worker              = (const uint8_t *)address + sizeof(head);
+    if (!channel->at_door) {
+        return start_next(channel, worker);
+    }
+    if (head.pair != 0) {
+        channel->pair = head.pair; /* who came to a listener has drawn it */
+    }
+    return start(channel, worker);
 }
 
 ucxpool_status_t xfer_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
