@@ -62,15 +62,14 @@ static inline void copy_prefetch_source(const mem_copy_t *copy)
  */
 static inline void copy_prefetch(const mem_copy_t *copies, size_t i)
 {
-    const mem_copy_t *copy     = &copies[i];
-    const mem_copy_t *previous = copy - 1;
+    const mem_copy_t *copy = &copies[i];
 
     if ((i == 0) ||
-        !copy_follows(previous->source, previous->length, copy->source)) {
+        !copy_follows(copy[-1].source, copy[-1].length, copy->source)) {
         copy_prefetch_source(copy);
     }
     if ((i == 0) ||
-        !copy_follows(previous->target, previous->length, copy->target)) {
+        !copy_follows(copy[-1].target, copy[-1].length, copy->target)) {
         copy_prefetch_target(copy);
     }
 }
