@@ -53,17 +53,6 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     xfer_request_reuse(request);
 }
 
-/* It ends already, but for UCX: once its time is over, only the endpoint's end
- * makes UCX stop. */
-static void hurry(ucxpool_request_t *request)
-{
-    if (xfer_request_is_late(request)) {
-        xfer_channel_fail(request->channel, request->recv.failing,
-                          "the peer did not send the rest of a receive in "
-                          "place over the ucx wire that had been ended");
-    }
-}
-
 /* Everything that came with the descriptor. */
 static void receive_eager(ucxpool_request_t *request,
                           ucxpool_message_t *message)
@@ -242,7 +231,9 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
     if (request->recv.failing != UCXPOOL_OK) {
-        hurry(request);
+        xfer_request_hurry(request, request->recv.failing,
+                           "the peer did not send the rest of a receive in "
+                           "place over the ucx wire that had been ended");
         return;
     }
     if (request->recv.receive != 0) {

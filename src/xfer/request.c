@@ -229,9 +229,12 @@ void xfer_request_linger(ucxpool_request_t *request)
     xfer_request_arm(request);
 }
 
-bool xfer_request_is_late(const ucxpool_request_t *request)
+void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
+                        const char *what)
 {
-    return base_clock_now() >= request->deadline;
+    if (base_clock_now() >= request->deadline) {
+        xfer_channel_fail(request->channel, status, "%s", what);
+    }
 }
 
 void xfer_request_wake(ucxpool_request_t *request)

@@ -155,8 +155,12 @@ void xfer_request_arm(ucxpool_request_t *request);
  */
 void xfer_request_linger(ucxpool_request_t *request);
 
-/* Is the time over? */
-bool xfer_request_is_late(const ucxpool_request_t *request);
+/*
+ * For one that lingers so: once its time is over, fail its channel with this
+ * status and these words, as only the endpoint's end makes UCX stop.
+ */
+void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
+                        const char *what);
 
 /* Let the request go on at the next progress. */
 void xfer_request_wake(ucxpool_request_t *request);

@@ -68,17 +68,6 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-/* It ends already, but for UCX: once its time is over, only the endpoint's end
- * makes UCX stop. */
-static void hurry(ucxpool_request_t *request)
-{
-    if (xfer_request_is_late(request)) {
-        xfer_channel_fail(request->channel, request->send.end,
-                          "the peer kept reading a send in place over the ucx "
-                          "wire that had been ended");
-    }
-}
-
 void xfer_send_accepted(ucxpool_channel_t *channel,
                         const proto_accept_t *accept)
 {
@@ -190,7 +179,9 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (request->send.ending) {
-        hurry(request);
+        xfer_request_hurry(request, request->send.end,
+                           "the peer kept reading a send in place over the ucx "
+                           "wire that had been ended");
         return;
     }
     if (request->send.step == XFER_SEND_RUNS) {
