@@ -1,5 +1,9 @@
-/* The UCX that is loaded is the one that was configured. */
+/* The UCX that is loaded is the one that was configured; and how it is tuned.
+ */
 #include <config.h>
+
+#include "xfer/pool.h"
+#include "xfer/tune.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>
@@ -9,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 START_TEST(the_loaded_ucx_is_not_older_than_its_headers)
 {
@@ -58,16 +63,144 @@ START_TEST(a_pool_makes_no_shared_memory_of_ucx)
 }
 END_TEST
 
-int main(void)
+static size_t max_am_header(void)
+{
+    ucp_worker_attr_t attr = {.field_mask =
+                                  UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
+    ucxpool_t        *pool;
+
+    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    ck_assert_int_eq(ucp_worker_query(pool->worker, &attr), UCS_OK);
+    ucxpool_destroy(pool);
+    return attr.max_am_header;
+}
+
+/* Of TCP alone, the longest header of an active message is what a segment
+ * holds. */
+START_TEST(tcp_has_segments_of_64_kib)
+{
+    setenv("UCX_TLS", "tcp", 1);
+    unsetenv("UCX_TCP_TX_SEG_SIZE");
+    unsetenv("UCX_TCP_RX_SEG_SIZE");
+    ck_assert_uint_gt(max_am_header(), 60 * 1024);
+    ck_assert_uint_le(max_am_header(), 64 * 1024);
+}
+END_TEST
+
+START_TEST(tcp_has_the_segments_that_the_environment_says)
+{
+    setenv("UCX_TLS", "tcp", 1);
+    setenv("UCX_TCP_TX_SEG_SIZE", "16k", 1);
+    ck_assert_uint_gt(max_am_header(), 12 * 1024);
+    ck_assert_uint_le(max_am_header(), 16 * 1024);
+}
+END_TEST
+
+/* What UCX would be told. */
+static void print_settings(void)
+{
+    ucp_config_t *config;
+
+    if (ucp_config_read(NULL, NULL, &config) == UCS_OK) {
+        xfer_tune(config);
+        ucp_config_print(config, stdout, NULL, UCS_CONFIG_PRINT_CONFIG);
+        ucp_config_release(config);
+    }
+}
+
+/* Does another process, started in this folder, tell UCX this line? UCX reads
+ * its files when it is loaded. */
+static bool tells(const char *folder, const char *wanted)
+{
+    char  program[512] = "";
+    char  command[1024];
+    char  line[512];
+    bool  found = false;
+    FILE *output;
+
+    ck_assert_int_gt(readlink("/proc/self/exe", program, sizeof(program) - 1),
+                     0);
+    snprintf(command, sizeof(command), "cd '%s' && exec '%s' settings", folder,
+             program);
+    output = popen(command, "r");
+    ck_assert_ptr_nonnull(output);
+    while (fgets(line, sizeof(line), output) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        found |= strcmp(line, wanted) == 0;
+    }
+    ck_assert_int_eq(pclose(output), 0);
+    return found;
+}
+
+START_TEST(a_file_of_ucx_decides_on_transports)
+{
+    char  folder[] = "/tmp/test_ucx_XXXXXX";
+    char  path[64];
+    FILE *file;
+
+    unsetenv("UCX_TLS");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert(tells(folder, "UCX_TLS=^posix,sysv"));
+    snprintf(path, sizeof(path), "%s/ucx.conf", folder);
+    file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("UCX_TLS=self,posix\n", file);
+    fclose(file);
+    ck_assert(tells(folder, "UCX_TLS=self,posix"));
+    ck_assert(!tells(folder, "TCP_TX_SEG_SIZE=64k"));
+    unlink(path);
+    rmdir(folder);
+}
+END_TEST
+
+static const struct {
+    const char *transports;
+    bool        is_tuned;
+} lists[] = {
+    {"all", true},   {"tcp,self", true}, {"^posix", true},
+    {"self", false}, {"^tcp", false},
+};
+#define NUM_LISTS ((int)(sizeof(lists) / sizeof(lists[0])))
+
+START_TEST(tcp_is_tuned_where_ucx_may_use_it)
+{
+    setenv("UCX_TLS", lists[_i].transports, 1);
+    unsetenv("UCX_TCP_TX_SEG_SIZE");
+    unsetenv("UCX_TCP_RX_SEG_SIZE");
+    ck_assert(tells("/", "TCP_TX_SEG_SIZE=64k") == lists[_i].is_tuned);
+}
+END_TEST
+
+/* From there on UCX chooses its protocols by estimates. */
+static bool is_ucx_116(void)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    return (major > 1) || (minor >= 16);
+}
+
+int main(int argc, char **argv)
 {
     Suite   *suite = suite_create("ucx");
     TCase   *tcase = tcase_create("ucx");
     SRunner *runner;
     int      num_failed;
 
+    if ((argc == 2) && (strcmp(argv[1], "settings") == 0)) {
+        print_settings();
+        return EXIT_SUCCESS;
+    }
     tcase_add_test(tcase, the_loaded_ucx_is_not_older_than_its_headers);
     tcase_add_test(tcase, the_loaded_ucx_lies_where_configure_was_told);
     tcase_add_test(tcase, a_pool_makes_no_shared_memory_of_ucx);
+    tcase_add_test(tcase, a_file_of_ucx_decides_on_transports);
+    if (is_ucx_116()) {
+        tcase_add_test(tcase, tcp_has_segments_of_64_kib);
+        tcase_add_test(tcase, tcp_has_the_segments_that_the_environment_says);
+        tcase_add_loop_test(tcase, tcp_is_tuned_where_ucx_may_use_it, 0,
+                            NUM_LISTS);
+    }
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
