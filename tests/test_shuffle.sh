@@ -471,12 +471,38 @@ part_killed_main() {
     leftovers
 }
 
+# Too late: the files have their names, and only the summary is missing, which
+# a full pipe holds up.
+part_interrupted_late() {
+    records 1000 >in.tbl
+    mkfifo pipe
+    exec 3<>pipe
+    dd if=/dev/zero of=pipe bs=4096 oflag=nonblock conv=notrunc 2>dd
+    grep -q 'temporarily unavailable' dd || failed "no full pipe: $(cat dd)"
+    env --default-signal=INT "$shuffle" -w 2 -p 2 -o out in.tbl \
+        >pipe 2>stderr 3>&- &
+    main=$!
+    timeout 60 sh -c '
+        until [ -e out/part-00000 ] && [ -e out/part-00001 ]; do
+            kill -0 "$1" || exit
+        done' sh $main || failed "no partitions: $(cat stderr)"
+    kill -INT $main
+    exec 4<pipe 3>&-
+    timeout 60 tr -d '\000' <&4 >stdout || failed 'the summary does not end'
+    exec 4<&-
+    wait $main 2>wait
+    status=$?
+    [ $status -eq 0 ] || failed "exit status $status: $(cat stderr)"
+    grep -q 'Checked: 1000 records' stdout || failed 'no summary'
+    same in.tbl
+}
+
 # -------------------------------------------------------------------------
 
 if [ $# -eq 0 ]; then
     set -- partitions many_files fields odd long small_blocks wires large \
         json bar usage inputs outputs full_disk killed_worker interrupted \
-        killed_main
+        interrupted_late killed_main
 fi
 for part in "$@"; do
     mkdir -p "$work/$part"
