@@ -3,6 +3,7 @@
  */
 #include <config.h>
 
+#include "common/output.h"
 #include "info/options.h"
 #include "info/parts.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PREFIX "UCXPOOL_"
 
@@ -60,20 +60,6 @@ static ucxpool_config_t *read_config(end_t *end_p)
     }
     complain("%s", ucxpool_error_detail());
     return NULL;
-}
-
-/*
- * UCX writes its warnings to the standard output. From here on they go to the
- * standard error, so that a program that reads ours can. NULL on failure.
- */
-static FILE *separate_output(void)
-{
-    int fd = dup(STDOUT_FILENO);
-
-    if ((fd < 0) || (dup2(STDERR_FILENO, STDOUT_FILENO) < 0)) {
-        return NULL;
-    }
-    return fdopen(fd, "w");
 }
 
 static void print_settings(const ucxpool_config_t *config,
@@ -166,9 +152,8 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv, &options, &end)) {
         return close_output(stdout, end);
     }
-    output = separate_output();
-    if (output == NULL) {
-        complain("cannot open the output: %s", strerror(errno));
+    if (output_take(&output) != 0) {
+        complain("cannot use the standard output: %s", strerror(errno));
         return END_FAILED;
     }
     return close_output(output, run(&options, output));

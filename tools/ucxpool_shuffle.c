@@ -3,6 +3,7 @@
  */
 #include <config.h>
 
+#include "tools/common/output.h"
 #include "tools/shuffle/complaint.h"
 #include "tools/shuffle/job.h"
 #include "tools/shuffle/launcher.h"
@@ -14,13 +15,11 @@
 #include "tools/shuffle/summary.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef enum status {
     STATUS_DONE   = 0,
@@ -64,28 +63,6 @@ static int main_init_job(const options_t *options, job_t *job)
     if (output_folder_open(&job->folder, options->folder) != 0) {
         inputs_cleanup(&job->inputs);
         return -1;
-    }
-    return 0;
-}
-
-/*
- * The standard output is for the summary alone. UCX logs there as well, through
- * the C library's stream: from now on that stream goes to standard error.
- */
-static int main_take_stdout(FILE **stream_p)
-{
-    int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-
-    *stream_p = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (*stream_p == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
-        return complain("cannot use the standard output: %s", strerror(errno));
-    }
-    /* Without a standard error there is nobody to read a log. */
-    if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
-        close(STDOUT_FILENO);
     }
     return 0;
 }
@@ -188,7 +165,8 @@ int main(int argc, char **argv)
     if (pool_check_settings() != 0) {
         return main_fail(STATUS_USAGE);
     }
-    if (main_take_stdout(&stream) != 0) {
+    if (output_take(&stream) != 0) {
+        complain("cannot use the standard output: %s", strerror(errno));
         return main_fail(STATUS_FAILED);
     }
     status = launcher_is_present() ? main_run_launched(&options, stream) :

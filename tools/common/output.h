@@ -1,0 +1,19 @@
+/*
+ * The standard output, for what a tool has to say alone. UCX logs there as
+ * well, through the C library's stream.
+ */
+#ifndef COMMON_OUTPUT_H
+#define COMMON_OUTPUT_H
+
+#include <stdio.h>
+
+/*
+ * Take the standard output away from the C library's stream, which goes to the
+ * standard error from now on. To be called before anything is printed. Returns
+ * 0; or -1, with errno.
+ *
+ * stream_p [out]  To print to instead, and to close.
+ */
+int output_take(FILE **stream_p);
+
+#endif
