@@ -106,9 +106,11 @@ has out '"memory_types": \["host"'
 has out '"works": true'
 
 echo 'what UCX has to say does not get in between'
-ends 0 env UCX_NO_SUCH_VARIABLE=1 "$info" -nj
-is_json
-has err 'UCX_NO_SUCH_VARIABLE'
+for option in -nj -j; do
+    ends 0 env UCX_LOG_LEVEL=info UCX_NO_SUCH_VARIABLE=1 "$info" $option
+    is_json
+    has err 'UCX_NO_SUCH_VARIABLE'
+done
 
 echo 'settings'
 ends 0 env UCXPOOL_DEPTH=7 "$info" -c

@@ -84,6 +84,15 @@ says err 'ucxpool_perf -l'
 run 0 $short -t any -s 64k --json
 says out '"side": "tag/none"'
 says out '"verified": true'
+# UCX logs to the standard output, which is the report's alone.
+for format in json csv; do
+    UCX_LOG_LEVEL=info UCX_NO_SUCH_VARIABLE=1 run 0 $short -s 64 -n 2 --$format
+    says err UCX_NO_SUCH_VARIABLE
+    ! grep -q UCX_NO_SUCH_VARIABLE "$dir/out" || fail "UCX's log in $format"
+    if [ $format = json ] && command -v python3 >/dev/null; then
+        python3 -m json.tool "$dir/out" >/dev/null || fail 'this is no JSON'
+    fi
+done
 run 0 $short -s 64 -n 2 --csv
 [ "$(awk -F, '{ print NF }' "$dir/out" | sort -u | wc -l)" -eq 1 ] ||
     fail 'lines of different length'

@@ -1,6 +1,7 @@
 /*
  * ucxpool_perf: the same transfer through the pool and through raw UCX.
  */
+#include "common/output.h"
 #include "perf/error.h"
 #include "perf/list.h"
 #include "perf/options.h"
@@ -18,6 +19,7 @@
 /* Everything that one run of the program does. */
 typedef struct run {
     options_t    options;
+    FILE        *output; /* the standard output */
     unsigned     num_jobs;
     job_t        jobs[MAX_RESULTS];
     const char  *tables[MAX_RESULTS]; /* of each job; NULL: a job by itself */
@@ -96,14 +98,14 @@ static void print_text(const run_t *run, unsigned index)
     const char *table = run->tables[index];
 
     if (table == NULL) {
-        report_text(&run->results[index], stdout);
+        report_text(&run->results[index], run->output);
     } else {
         if ((index == 0) || (strcmp(run->tables[index - 1], table) != 0)) {
-            report_table_begin(table, stdout);
+            report_table_begin(table, run->output);
         }
-        report_table_row(&run->results[index], stdout);
+        report_table_row(&run->results[index], run->output);
     }
-    fflush(stdout);
+    fflush(run->output);
 }
 
 /* In two processes here, or with one on another host (remote not NULL). */
@@ -143,7 +145,7 @@ static int serve(const run_t *run)
     if (pair_pin(run->options.cpus[1]) != 0) {
         return -1;
     }
-    return remote_serve(run->options.listen);
+    return remote_serve(run->options.listen, run->output);
 }
 
 typedef void (*report_t)(const job_result_t *results, unsigned num_results,
@@ -173,11 +175,11 @@ static int report_to_file(const run_t *run, report_t write, const char *path)
 static int report(const run_t *run)
 {
     if (run->options.format == FORMAT_JSON) {
-        report_json(run->results, run->num_jobs, stdout);
+        report_json(run->results, run->num_jobs, run->output);
     } else if (run->options.format == FORMAT_CSV) {
-        report_csv(run->results, run->num_jobs, stdout);
+        report_csv(run->results, run->num_jobs, run->output);
     }
-    if (fflush(stdout) != 0) {
+    if ((fflush(run->output) != 0) || ferror(run->output)) {
         return perf_error("standard output cannot be written");
     }
     if ((report_to_file(run, report_json, run->options.json_path) != 0) ||
@@ -201,6 +203,27 @@ static int run_and_report(run_t *run)
     return report(run);
 }
 
+/* The exit code. */
+static int run_with_output(run_t *run)
+{
+    int code;
+
+    if (output_take(&run->output) != 0) {
+        perf_error("cannot use the standard output: %s", strerror(errno));
+        return 1;
+    }
+    if (run->options.listen != NULL) {
+        code = serve(run) != 0;
+    } else {
+        code = add_jobs(run);
+        if (code < 0) {
+            code = run_and_report(run) != 0;
+        }
+    }
+    fclose(run->output);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     run_t *run = calloc(1, sizeof(*run));
@@ -218,13 +241,8 @@ int main(int argc, char **argv)
     if (run->options.list) {
         list_print();
         code = 0;
-    } else if (run->options.listen != NULL) {
-        code = serve(run) != 0;
     } else {
-        code = add_jobs(run);
-        if (code < 0) {
-            code = run_and_report(run) != 0;
-        }
+        code = run_with_output(run);
     }
     free(run);
     return code;

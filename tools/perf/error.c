@@ -12,7 +12,7 @@ int perf_error(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fflush(stdout);
+    fflush(NULL);
     fprintf(stderr, "ucxpool_perf: %s\n", text);
     return -1;
 }

@@ -144,7 +144,7 @@ static void complete_where(const char *where, char *text, size_t size)
     }
 }
 
-static int accept_client(remote_t *remote, const char *where)
+static int accept_client(remote_t *remote, const char *where, FILE *output)
 {
     ucxpool_listener_t *listener;
     ucxpool_status_t    status;
@@ -155,8 +155,9 @@ static int accept_client(remote_t *remote, const char *where)
         return fail(text);
     }
     text[strrchr(text, ':') - text] = '\0';
-    printf("listening on %s:%u\n", text, ucxpool_listener_port(listener));
-    fflush(stdout);
+    fprintf(output, "listening on %s:%u\n", text,
+            ucxpool_listener_port(listener));
+    fflush(output);
     while ((status = ucxpool_listener_accept(listener, &remote->channel)) ==
            UCXPOOL_INPROGRESS) {
         ucxpool_wait(remote->pool, UCXPOOL_FOREVER);
@@ -193,7 +194,7 @@ static int serve_jobs(remote_t *remote)
     }
 }
 
-int remote_serve(const char *where)
+int remote_serve(const char *where, FILE *output)
 {
     remote_t *remote;
     int       status;
@@ -201,7 +202,7 @@ int remote_serve(const char *where)
     if (remote_create(&remote) != 0) {
         return -1;
     }
-    status = accept_client(remote, where);
+    status = accept_client(remote, where, output);
     if (status == 0) {
         status = serve_jobs(remote);
     }

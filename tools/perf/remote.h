@@ -11,10 +11,17 @@
 
 #include <ucxpool/ucxpool.h>
 
+#include <stdio.h>
+
 typedef struct remote remote_t;
 
-/* where: "PORT" or "HOST:PORT". Serve the jobs of one client. */
-int remote_serve(const char *where);
+/*
+ * Serve the jobs of one client.
+ *
+ * where   "PORT" or "HOST:PORT".
+ * output  Gets the line that tells where the server listens.
+ */
+int remote_serve(const char *where, FILE *output);
 
 int  remote_connect(const char *where, remote_t **remote_p);
 int  remote_run(remote_t *remote, const job_t *job, job_result_t *result_p);
