@@ -116,6 +116,20 @@ run 0 $short --table both "10.213.7.2:$port"
 says out '| block get + put, one thread |'
 served 0
 
+# Rows of a table that want one host say that they cannot be had.
+serve 0
+run 0 $short --table map --json="$dir/json" --csv="$dir/csv" "10.213.7.2:$port"
+served 0
+[ "$(grep -c '| none: the wire map cannot be had .*PID' "$dir/out")" -eq 7 ] ||
+    fail 'not every row says so'
+[ "$(grep -c '"missing": "the wire map' "$dir/json")" -eq 7 ] ||
+    fail 'the JSON does not say what is missing'
+if command -v python3 >/dev/null; then
+    python3 -m json.tool "$dir/json" >/dev/null || fail 'this is no JSON'
+fi
+[ "$(wc -l <"$dir/csv")" -eq 1 ] || fail 'figures of what cannot be had'
+[ ! -s "$dir/err" ] || fail 'what is told in the table is no error'
+
 # The wire that wants one host is refused in words, by both.
 serve 0
 run 1 $short -t each -s 100 -n 10 --wire map "10.213.7.2:$port"

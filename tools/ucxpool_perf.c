@@ -48,6 +48,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.echo        = test->unit == TEST_UNIT_TRIP;
     job->work.outstanding = job->work.echo ? 1 : options->outstanding;
     job->max_rounds       = options->rounds;
+    job->may_miss         = table != NULL;
     job->time_ns          = (uint64_t)(options->seconds * 1e9);
     if (options->num_sides != 0) {
         job->num_sides = options->num_sides;

@@ -233,6 +233,16 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
     return status;
 }
 
+/* The stage was not set: because something is missing, or by an error, which
+ * was said. */
+static int miss(const job_t *job, const char *missing)
+{
+    if (missing[0] == '\0') {
+        return -1;
+    }
+    return job->may_miss ? 0 : perf_error("%s", missing);
+}
+
 int job_lead(const job_t *job, control_t *control, job_result_t *result_p)
 {
     stage_t stage;
@@ -242,8 +252,12 @@ int job_lead(const job_t *job, control_t *control, job_result_t *result_p)
     if (is_block(job)) {
         return block_measure(job, result_p);
     }
-    if (stage_init(&stage, job, control, true) != 0) {
-        return -1;
+    if (stage_init(&stage, job, control, true, result_p->missing) != 0) {
+        status                  = miss(job, result_p->missing);
+        result_p->job           = *job;
+        result_p->job.num_sides = 0;
+        result_p->done          = status == 0;
+        return status;
     }
     status         = measure_and_sum_up(&stage, job, result_p);
     result_p->done = status == 0;
@@ -253,14 +267,15 @@ int job_lead(const job_t *job, control_t *control, job_result_t *result_p)
 
 int job_follow(const job_t *job, control_t *control)
 {
+    char    missing[JOB_MISSING_SIZE] = "";
     stage_t stage;
     int     status;
 
     if (is_block(job)) {
         return 0;
     }
-    if (stage_init(&stage, job, control, false) != 0) {
-        return -1;
+    if (stage_init(&stage, job, control, false, missing) != 0) {
+        return miss(job, missing);
     }
     status = batch_follow(&stage);
     stage_cleanup(&stage);

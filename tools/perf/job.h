@@ -19,12 +19,17 @@
 #define JOB_MAX_SIDES 12
 #define JOB_NAME_SIZE 16
 
+/* Bytes of what is told of a job that cannot be done, its final 0 included. */
+#define JOB_MISSING_SIZE 200
+
 /* Goes from process to process as is. */
 typedef struct job {
     char     test[JOB_NAME_SIZE];
     work_t   work;
     uint32_t num_sides;
     uint32_t max_rounds;
+    uint32_t may_miss; /* what cannot be had is told, and no error            */
+    uint32_t unused;
     uint64_t time_ns; /* no new round after so long */
     side_t   sides[JOB_MAX_SIDES];
 } job_t;
@@ -58,6 +63,7 @@ typedef struct job_ratio {
 typedef struct job_result {
     job_t       job;
     bool        done;
+    char        missing[JOB_MISSING_SIZE]; /* why nothing was done, or ""     */
     uint32_t    num_rounds;
     uint32_t    num_ratios;
     job_side_t  sides[JOB_MAX_SIDES];

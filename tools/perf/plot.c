@@ -46,7 +46,8 @@ static double value_of(const job_result_t *result, unsigned side)
 /* Does this result belong in the picture? */
 static bool fits(const job_result_t *result, bool trips)
 {
-    return (test_find(result->job.test)->unit ==
+    return (result->job.num_sides != 0) &&
+           (test_find(result->job.test)->unit ==
             (trips ? TEST_UNIT_TRIP : TEST_UNIT_RATE));
 }
 

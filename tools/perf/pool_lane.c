@@ -30,6 +30,16 @@ static int set_size(ucxpool_config_t *config, size_t comm_size)
                : fail("COMM_SIZE");
 }
 
+/*
+ * Asked for the map wire, the pool would fail a channel that cannot have it.
+ * With either allowed both ends see which one it is, and take the map wire
+ * wherever they can.
+ */
+static const char *wire_setting(uint32_t mode)
+{
+    return side_mode_name(mode == MODE_MAP ? MODE_AUTO : mode);
+}
+
 int pool_lane_config(uint32_t mode, size_t comm_size,
                      ucxpool_config_t **config_p)
 {
@@ -39,7 +49,7 @@ int pool_lane_config(uint32_t mode, size_t comm_size,
         return fail("the settings of the pool");
     }
     if ((mode != MODE_AUTO) &&
-        (ucxpool_config_modify(config, "WIRE", side_mode_name(mode)) !=
+        (ucxpool_config_modify(config, "WIRE", wire_setting(mode)) !=
          UCXPOOL_OK)) {
         ucxpool_config_release(config);
         return fail("WIRE");
@@ -98,7 +108,7 @@ static int wait_both(pool_lane_t *lane, control_t *control)
     return result;
 }
 
-static int check_wire(const pool_lane_t *lane)
+static int check_wire(const pool_lane_t *lane, char *missing)
 {
     ucxpool_channel_attr_t attr;
     const char            *used;
@@ -107,13 +117,15 @@ static int check_wire(const pool_lane_t *lane)
     used = attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx";
     if ((lane->mode != MODE_AUTO) &&
         (strcmp(used, side_mode_name(lane->mode)) != 0)) {
-        return perf_error("the wire %s cannot be had between these two (%s)",
-                          side_mode_name(lane->mode), attr.wire_reason);
+        snprintf(missing, JOB_MISSING_SIZE,
+                 "the wire %s cannot be had between these two (%s)",
+                 side_mode_name(lane->mode), attr.wire_reason);
+        return -1;
     }
     return 0;
 }
 
-static int connect_pool(pool_lane_t *lane, control_t *control)
+static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
 {
     ucxpool_channel_params_t params = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
@@ -138,11 +150,11 @@ static int connect_pool(pool_lane_t *lane, control_t *control)
     if (status != UCXPOOL_OK) {
         return fail("no channel to the other process");
     }
-    return wait_both(lane, control) != 0 ? -1 : check_wire(lane);
+    return wait_both(lane, control) != 0 ? -1 : check_wire(lane, missing);
 }
 
 int pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
-                     pool_lane_t **lane_p)
+                     char *missing, pool_lane_t **lane_p)
 {
     pool_lane_t *lane = calloc(1, sizeof(*lane));
 
@@ -151,7 +163,7 @@ int pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
     }
     lane->mode = mode;
     if ((create_pool(lane, comm_size) != 0) ||
-        (connect_pool(lane, control) != 0)) {
+        (connect_pool(lane, control, missing) != 0)) {
         pool_lane_destroy(lane);
         return -1;
     }

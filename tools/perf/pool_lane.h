@@ -27,9 +27,14 @@ typedef struct pool_lane {
 int pool_lane_config(uint32_t mode, size_t comm_size,
                      ucxpool_config_t **config_p);
 
-/* Create a lane and connect it; both processes call this. */
+/*
+ * Create a lane and connect it; both processes call this.
+ *
+ * missing [out]  Where -1 is returned because these two cannot have the wire:
+ *                that, in JOB_MISSING_SIZE bytes.
+ */
 int  pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
-                      pool_lane_t **lane_p);
+                      char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
 /* Count from here: what comes before was warming up. */

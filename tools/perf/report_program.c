@@ -87,10 +87,16 @@ static void json_job(const job_result_t *result, FILE *stream)
     report_command(job, stream);
     fprintf(stream,
             "\", \"size\": %llu, \"count\": %llu, \"outstanding\": %u, "
-            "\"rounds\": %u,\n      \"sides\": [\n",
+            "\"rounds\": %u,\n      ",
             (unsigned long long)job->work.size,
             (unsigned long long)job->work.count, job->work.outstanding,
             result->num_rounds);
+    if (result->missing[0] != '\0') {
+        fprintf(stream, "\"missing\": ");
+        print_string(result->missing, stream);
+        fprintf(stream, ",\n      ");
+    }
+    fprintf(stream, "\"sides\": [\n");
     for (unsigned i = 0; i < job->num_sides; i++) {
         json_side(result, i, stream);
     }

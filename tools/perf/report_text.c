@@ -155,6 +155,11 @@ void report_table_row(const job_result_t *result, FILE *stream)
     char         work[REPORT_TEXT_SIZE];
     char         name[SIDE_NAME_SIZE];
 
+    if (result->missing[0] != '\0') {
+        fprintf(stream, "| %s, %s | none: %s | | | | | | |\n", job->test,
+                report_work(&job->work, work), result->missing);
+        return;
+    }
     if (job->sides[0].way == WAY_BLOCK) {
         double ns = result->sides[0].median * 1e9;
 

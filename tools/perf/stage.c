@@ -20,14 +20,14 @@ static size_t comm_size(const job_t *job, uint32_t mode)
 }
 
 static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
-                           bool is_sender)
+                           bool is_sender, char *missing)
 {
     side_t        side = job->sides[index];
     pool_lane_t **lane = &stage->pool_lanes[side.mode];
 
     if ((*lane == NULL) &&
         (pool_lane_create(side.mode, comm_size(job, side.mode), stage->control,
-                          lane) != 0)) {
+                          missing, lane) != 0)) {
         return -1;
     }
     return pool_end_create(*lane, side, &job->work, is_sender,
@@ -48,7 +48,7 @@ static int create_raw_end(stage_t *stage, const job_t *job, unsigned index,
 }
 
 int stage_init(stage_t *stage, const job_t *job, control_t *control,
-               bool is_sender)
+               bool is_sender, char *missing)
 {
     int status = 0;
 
@@ -57,7 +57,7 @@ int stage_init(stage_t *stage, const job_t *job, control_t *control,
     stage->num_sides = job->num_sides;
     for (unsigned i = 0; (i < job->num_sides) && (status == 0); i++) {
         status = side_is_pool(job->sides[i])
-                     ? create_pool_end(stage, job, i, is_sender)
+                     ? create_pool_end(stage, job, i, is_sender, missing)
                      : create_raw_end(stage, job, i, is_sender);
     }
     if (status != 0) {

@@ -19,9 +19,15 @@ typedef struct stage {
     end_t       *ends[JOB_MAX_SIDES];
 } stage_t;
 
-/* Both processes call these at the same time. */
+/*
+ * Both processes call these at the same time.
+ *
+ * missing [out]  What a side needs and these two cannot have, in
+ *                JOB_MISSING_SIZE bytes. With -1, and "" before: else the error
+ *                was said.
+ */
 int  stage_init(stage_t *stage, const job_t *job, control_t *control,
-                bool is_sender);
+                bool is_sender, char *missing);
 void stage_cleanup(stage_t *stage);
 
 /* Choose the end that is progressed while the control connection waits. */
