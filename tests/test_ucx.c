@@ -180,17 +180,13 @@ static bool is_ucx_116(void)
     return (major > 1) || (minor >= 16);
 }
 
-int main(int argc, char **argv)
+static int run_tests(void)
 {
     Suite   *suite = suite_create("ucx");
     TCase   *tcase = tcase_create("ucx");
     SRunner *runner;
     int      num_failed;
 
-    if ((argc == 2) && (strcmp(argv[1], "settings") == 0)) {
-        print_settings();
-        return EXIT_SUCCESS;
-    }
     tcase_add_test(tcase, the_loaded_ucx_is_not_older_than_its_headers);
     tcase_add_test(tcase, the_loaded_ucx_lies_where_configure_was_told);
     tcase_add_test(tcase, a_pool_makes_no_shared_memory_of_ucx);
@@ -207,4 +203,13 @@ int main(int argc, char **argv)
     num_failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    if ((argc == 2) && (strcmp(argv[1], "settings") == 0)) {
+        print_settings();
+        return EXIT_SUCCESS;
+    }
+    return run_tests();
 }
