@@ -14,10 +14,15 @@ typedef struct twin_mover {
 static void twin_copy(const twin_mover_t *mover, uint64_t stream,
                       uint64_t address, uint64_t size)
 {
-    if (size > 0) {
+    if ((size > 0) && (mover->gather || (address != COPY_TWIN_ZEROS))) {
         mover->move(mover->context, mover->gather ? stream : address,
                     mover->gather ? address : stream, size);
     }
+}
+
+static void twin_pad(const twin_mover_t *mover, uint64_t stream, uint64_t size)
+{
+    twin_copy(mover, stream, COPY_TWIN_ZEROS, size);
 }
 
 typedef struct twin_piece {
@@ -38,9 +43,17 @@ static twin_piece_t twin_entry(const void *list, mem_copy_form_t form,
     case MEM_COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
     default:
-        return (twin_piece_t){exact[i].address, exact[i].length,
-                              exact[i].offset};
+        return (twin_piece_t){
+            (exact[i].address != 0) ? exact[i].address : COPY_TWIN_ZEROS,
+            exact[i].length, exact[i].offset};
     }
+}
+
+/* Zeros are the same from any place on. */
+static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
+{
+    return entry->address +
+           ((entry->address != COPY_TWIN_ZEROS) ? skip : 0);
 }
 
 static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
@@ -50,7 +63,13 @@ static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
     uint64_t done  = 0;
 
     if (tile->count == 1) {
-        twin_copy(mover, tile->stream, tile->origin, tile->size);
+        uint64_t origin = ((form == MEM_COPY_EXACT) && (tile->origin == 0))
+                              ? COPY_TWIN_ZEROS
+                              : tile->origin;
+
+        done = tile->size - tile->padding;
+        twin_copy(mover, tile->stream, origin, done);
+        twin_pad(mover, tile->stream + done, tile->padding);
         return;
     }
     for (uint32_t i = 0; (i < tile->count) && (done < tile->size); i++) {
@@ -62,9 +81,11 @@ static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
                               ? tile->stream + entry.offset + skip
                               : tile->stream + done;
         uint64_t size   = base_min(entry.length - skip, left);
+        uint64_t padded = base_min(base_align_up(size, align), left);
 
-        twin_copy(mover, stream, entry.address + skip, size);
-        done += base_align_up(size, align);
+        twin_copy(mover, stream, twin_address(&entry, skip), size);
+        twin_pad(mover, stream + size, padded - size);
+        done += padded;
     }
 }
 
@@ -83,6 +104,10 @@ static void twin_memcpy(void *context, uint64_t target, uint64_t source,
                         uint64_t size)
 {
     (void)context;
+    if (source == COPY_TWIN_ZEROS) {
+        memset((void *)(uintptr_t)target, 0, size);
+        return;
+    }
     memcpy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, size);
 }
 

@@ -12,7 +12,10 @@
 void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
                mem_copy_form_t form, uint32_t length, bool gather);
 
-/* The same, with a function that moves the bytes in place of memcpy(). */
+/* The same, with a function that moves the bytes in place of memcpy(); from
+ * this source come zeros. */
+#define COPY_TWIN_ZEROS UINT64_MAX
+
 typedef void (*copy_twin_move_t)(void *context, uint64_t target,
                                  uint64_t source, uint64_t size);
 

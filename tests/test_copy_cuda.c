@@ -157,6 +157,7 @@ typedef struct layout {
     size_t lengths[NUM_PIECES];
     size_t stream[NUM_PIECES];  /* in the stream           */
     size_t size;                /* of the stream           */
+    size_t begin;               /* of it, in its memory    */
 } layout_t;
 
 static layout_t layout;
@@ -203,14 +204,16 @@ static void fill_entries(void *entries, mem_copy_form_t form)
     }
 }
 
-static mem_cuda_job_t *make_job(mem_copy_form_t form, size_t uniform)
+static mem_cuda_job_t *make_job_padded(mem_copy_form_t form, size_t uniform,
+                                       bool is_padded)
 {
     mem_cuda_job_t *job  = mem_cuda_job_get(copier);
     mem_copy_list_t list = {
         .form        = form,
         .num_entries = NUM_PIECES,
         .length      = (uint32_t)uniform,
-        .stream      = (uintptr_t)contiguous.address,
+        .stream      = (uintptr_t)contiguous.address + layout.begin,
+        .is_padded   = is_padded,
     };
 
     ck_assert_ptr_nonnull(job);
@@ -219,6 +222,11 @@ static mem_cuda_job_t *make_job(mem_copy_form_t form, size_t uniform)
     list.entries = job->entries;
     ck_assert(mem_cuda_job_add(copier, job, &list, layout.size));
     return job;
+}
+
+static mem_cuda_job_t *make_job(mem_copy_form_t form, size_t uniform)
+{
+    return make_job_padded(form, uniform, false);
 }
 
 /* Check writes a line to a file for each assertion: not one for each byte. */
@@ -232,16 +240,26 @@ static bool is_all(const char *bytes, size_t size, unsigned char value)
     return true;
 }
 
+/* Each piece, zeros up to the next, and as it was behind the last. */
 static void check_gathered(void)
 {
+    const char *stream = result + layout.begin;
+
     get(result, contiguous.address, SIZE);
     for (size_t i = 0; i < layout.num; i++) {
-        ck_assert_int_eq(memcmp(result + layout.stream[i],
+        size_t end  = layout.stream[i] + layout.lengths[i];
+        size_t next = (i + 1 < layout.num) ? layout.stream[i + 1]
+                                           : layout.size;
+
+        ck_assert_int_eq(memcmp(stream + layout.stream[i],
                                 pattern + layout.offsets[i],
                                 layout.lengths[i]),
                          0);
+        ck_assert(is_all(stream + end, next - end, 0));
     }
-    ck_assert(is_all(result + layout.size, SIZE - layout.size, 0xee));
+    ck_assert(is_all(result, layout.begin, 0xee));
+    ck_assert(is_all(stream + layout.size, SIZE - layout.begin - layout.size,
+                     0xee));
 }
 
 static const struct {
@@ -270,6 +288,71 @@ START_TEST(a_gather_copies_every_byte_and_no_other)
     init_memory(&mem_kind_cuda_vmm);
     gather(_i);
     check_gathered();
+}
+END_TEST
+
+START_TEST(a_stream_may_begin_at_any_byte)
+{
+    init_memory(&mem_kind_cuda_vmm);
+    for (layout.begin = 1; layout.begin < MEM_COPY_UNIT; layout.begin += 3) {
+        poison_stream();
+        gather(_i);
+        check_gathered();
+    }
+    layout.begin = 0;
+}
+END_TEST
+
+/* Where more of a message follows in the block, say. */
+START_TEST(a_gather_clears_the_padding_behind_the_last_piece_if_told)
+{
+    mem_cuda_job_t *job;
+
+    init_memory(&mem_kind_cuda_vmm);
+    for (size_t length = 1; length <= 2 * MEM_COPY_UNIT; length++) {
+        poison_stream();
+        job = make_job_padded(MEM_COPY_UNIFORM, length, true);
+        ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_UNIFORM,
+                                            (uint32_t)length, true),
+                         UCXPOOL_OK);
+        wait_for(job);
+        mem_cuda_job_put(copier, job);
+        layout.size = base_align_up(layout.size, (size_t)MEM_COPY_UNIT);
+        check_gathered();
+    }
+}
+END_TEST
+
+/* Half of the pieces are zeros, and lie side by side with the others. */
+START_TEST(a_list_that_says_where_pieces_lie_may_have_zeros_in_it)
+{
+    mem_cuda_job_t   *job = NULL;
+    mem_copy_exact_t *entries;
+
+    init_memory(&mem_kind_cuda_vmm);
+    job     = make_job(MEM_COPY_EXACT, 0);
+    entries = job->entries;
+    for (size_t i = 0; i < layout.num; i += 2) {
+        entries[i].address = 0;
+        memset(pattern + layout.offsets[i], 0, layout.lengths[i]);
+    }
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_EXACT, 0, true),
+                     UCXPOOL_OK);
+    wait_for(job);
+    check_gathered();
+
+    put(scattered.address, result, SIZE);
+    get(pattern, scattered.address, SIZE);
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_EXACT, 0, false),
+                     UCXPOOL_OK);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+    for (size_t i = 1; i < layout.num; i += 2) {
+        memcpy(pattern + layout.offsets[i], result + layout.stream[i],
+               layout.lengths[i]);
+    }
+    get(result, scattered.address, SIZE);
+    ck_assert_int_eq(memcmp(result, pattern, SIZE), 0);
 }
 END_TEST
 
@@ -813,6 +896,11 @@ static void add_tests(TCase *tcase)
 {
     tcase_add_loop_test(tcase, a_gather_copies_every_byte_and_no_other, 0,
                         NUM_WAYS);
+    tcase_add_loop_test(tcase, a_stream_may_begin_at_any_byte, 0, NUM_WAYS);
+    tcase_add_test(tcase,
+                   a_gather_clears_the_padding_behind_the_last_piece_if_told);
+    tcase_add_test(tcase,
+                   a_list_that_says_where_pieces_lie_may_have_zeros_in_it);
     tcase_add_loop_test(tcase, a_gather_takes_pinned_host_memory, 0, NUM_WAYS);
     tcase_add_loop_test(tcase, a_scatter_brings_every_byte_back_and_no_other, 0,
                         NUM_WAYS);

@@ -1,5 +1,5 @@
 /* The tiles that a list is cut into: by the kernel's twin, each byte of each
- * piece is copied once, and no other. */
+ * piece is copied, padding is cleared, and no other byte is written. */
 #include "copy_twin.h"
 
 #include "base/math.h"
@@ -33,6 +33,14 @@ static size_t next_length(uint32_t uniform)
                          : (size_t)random() % ((size_t)1 << (random() % 14));
 }
 
+/* Zeros in place of a piece of memory, here and there. */
+static void make_zeros(uint32_t num)
+{
+    for (uint32_t i = 0; i < num; i++) {
+        exact[i].address = (random() % 8 == 0) ? 0 : exact[i].address;
+    }
+}
+
 /*
  * Pieces one after the other in memory, with gaps, and in the stream: at the
  * next multiple of the unit, or (exact) anywhere behind the last.
@@ -63,7 +71,11 @@ static mem_copy_list_t make_list(mem_copy_form_t form, uint32_t uniform)
                         ? in_stream + (size_t)random() % 40
                         : base_align_up(in_stream, MEM_COPY_UNIT);
     }
+    if (form == MEM_COPY_EXACT) {
+        make_zeros(n);
+    }
     list.num_entries = n;
+    list.is_padded   = (form != MEM_COPY_EXACT) && (random() % 2 != 0);
     list.entries     = (form == MEM_COPY_UNIFORM)    ? (const void *)addresses
                        : (form == MEM_COPY_SEGMENTS) ? (const void *)segments
                                                      : (const void *)exact;
@@ -74,6 +86,30 @@ static void fill(uint8_t *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
         bytes[i] = (uint8_t)random();
+    }
+}
+
+/* One piece, with the padding behind it, as it is expected to be copied. */
+static void expect(const mem_copy_list_t *list, uint32_t i, bool gather)
+{
+    const uint8_t *in_memory = (const uint8_t *)(uintptr_t)exact[i].address;
+    size_t         length    = exact[i].length;
+    size_t         stride    = length;
+
+    if (!gather) {
+        if (in_memory != NULL) {
+            memcpy(expected + (in_memory - memory), stream + exact[i].offset,
+                   length);
+        }
+        return;
+    }
+    if ((list->form != MEM_COPY_EXACT) &&
+        ((i + 1 < list->num_entries) || list->is_padded)) {
+        stride = base_align_up(length, (size_t)MEM_COPY_UNIT);
+    }
+    memset(expected + exact[i].offset, 0, stride);
+    if (in_memory != NULL) {
+        memcpy(expected + exact[i].offset, in_memory, length);
     }
 }
 
@@ -91,11 +127,7 @@ static void compare(const mem_copy_list_t *list, uint32_t tile_size,
     memset(target, 0xcd, size);
     memset(expected, 0xcd, size);
     for (uint32_t i = 0; i < list->num_entries; i++) {
-        uint8_t *in_memory = (uint8_t *)(uintptr_t)exact[i].address;
-        uint8_t *to        = gather ? stream + exact[i].offset : in_memory;
-        uint8_t *from      = gather ? in_memory : stream + exact[i].offset;
-
-        memcpy(expected + (to - target), from, exact[i].length);
+        expect(list, i, gather);
     }
     copy_twin(num_tiles, tiles, list->entries, list->form, list->length,
               gather);
@@ -154,6 +186,26 @@ START_TEST(a_tile_within_one_piece_says_where_it_is)
 }
 END_TEST
 
+START_TEST(a_tile_of_one_piece_says_how_much_padding_it_has)
+{
+    mem_copy_segment_t two[2] = {{0x1000, 4100}, {0x9000, 5}};
+    mem_copy_list_t    list   = {.form        = MEM_COPY_SEGMENTS,
+                                 .entries     = two,
+                                 .num_entries = 2,
+                                 .stream      = 0x100000};
+
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, 4096), 2);
+    ck_assert_uint_eq(tiles[0].size, 4112);
+    ck_assert_uint_eq(tiles[0].padding, 12);
+    ck_assert_uint_eq(tiles[1].size, 5);
+    ck_assert_uint_eq(tiles[1].padding, 0);
+    list.is_padded = true;
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, 4096), 2);
+    ck_assert_uint_eq(tiles[1].size, 16);
+    ck_assert_uint_eq(tiles[1].padding, 11);
+}
+END_TEST
+
 START_TEST(a_list_without_bytes_takes_no_tile)
 {
     mem_copy_segment_t empty[3] = {{1, 0}, {2, 0}, {3, 0}};
@@ -186,6 +238,7 @@ int main(void)
                         6);
     tcase_add_test(tcase, no_tile_is_longer_than_asked);
     tcase_add_test(tcase, a_tile_within_one_piece_says_where_it_is);
+    tcase_add_test(tcase, a_tile_of_one_piece_says_how_much_padding_it_has);
     tcase_add_test(tcase, a_list_without_bytes_takes_no_tile);
     tcase_add_test(tcase, tiles_are_short_where_there_are_few_bytes);
     suite_add_tcase(suite, tcase);

@@ -8,7 +8,8 @@
  * the threads are busy alike whether a tile holds one piece or 256, and every
  * store is 16 bytes but at the ends of a piece. Sources that are not aligned
  * with their targets are read as aligned words and shifted. Nothing outside of
- * a piece is read or written.
+ * a piece is read; and nothing written but, by a gather, zeros to the padding
+ * behind it, as if they belonged to it.
  *
  * Written for clang without CUDA's headers: see scripts/make-ptx.
  */
@@ -34,13 +35,19 @@ struct words4 {
 /* The pieces that are being copied, and the first unit of each. */
 SHARED uint64_t ucxpool_copy_target[MEM_COPY_THREADS];
 SHARED uint64_t ucxpool_copy_source[MEM_COPY_THREADS];
-SHARED uint32_t ucxpool_copy_length[MEM_COPY_THREADS];
+SHARED uint32_t ucxpool_copy_length[MEM_COPY_THREADS]; /* with zeros behind */
+SHARED uint32_t ucxpool_copy_data[MEM_COPY_THREADS];   /* without           */
 SHARED uint32_t ucxpool_copy_unit[MEM_COPY_THREADS];
 SHARED uint32_t ucxpool_copy_sums[WARPS];
 
 DEVICE uint32_t thread_index()
 {
     return __nvvm_read_ptx_sreg_tid_x();
+}
+
+DEVICE uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return (a < b) ? a : b;
 }
 
 DEVICE void barrier()
@@ -152,7 +159,8 @@ DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
     }
 }
 
-/* 16 bytes from any address; only bytes in [first, last) are read. */
+/* 16 bytes from any address; only bytes in [first, last) are read, the others
+ * are 0. */
 DEVICE words4 load_unit(uint64_t address, uint64_t first, uint64_t last)
 {
     uint64_t base = address & ~(uint64_t)(UNIT - 1);
@@ -255,7 +263,8 @@ DEVICE flight load_flight(uint32_t unit, uint32_t i)
     f.first = (at < target) ? (uint32_t)(target - at) : 0;
     f.last = (at + UNIT > target + length) ? (uint32_t)(target + length - at)
                                            : UNIT;
-    f.bytes = load_unit(source + (at - target), source, source + length);
+    f.bytes = load_unit(source + (at - target), source,
+                        source + ucxpool_copy_data[i]);
     return f;
 }
 
@@ -295,19 +304,35 @@ struct piece {
     uint64_t stream; /* its offset there; with MEM_COPY_EXACT only */
 };
 
-DEVICE piece load_piece(const uint64_t *list, uint32_t form, uint32_t length,
-                        uint64_t index)
+/* A piece of a tile, from where the tile begins. */
+DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
+                        uint32_t form, uint32_t length, uint32_t index)
 {
-    piece p = {0, length, 0};
+    uint64_t entry = tile->first + index;
+    piece    p = {0, length, 0};
 
-    if (form == MEM_COPY_UNIFORM) {
-        p.address = load_entry(list + index);
+    if (tile->count == 1) {
+        p.address = tile->origin;
+        p.length = (index == 0) ? tile->size - tile->padding : 0;
         return p;
     }
-    load_entry(list + 2 * index, &p.address, &p.length);
+    if (index >= tile->count) {
+        p.length = 0;
+        return p;
+    }
+    if (form == MEM_COPY_UNIFORM) {
+        p.address = load_entry(list + entry);
+    } else {
+        load_entry(list + 2 * entry, &p.address, &p.length);
+    }
     if (form == MEM_COPY_EXACT) {
         p.stream = p.length >> 32;
         p.length = (uint32_t)p.length;
+    }
+    if (index == 0) {
+        p.address += (p.address != 0) ? tile->origin : 0;
+        p.length -= tile->origin;
+        p.stream += tile->origin;
     }
     return p;
 }
@@ -327,33 +352,23 @@ ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
     uint32_t        left = tile.size;
 
     for (uint32_t index = 0; index < tile.count; index += MEM_COPY_THREADS) {
-        uint32_t num_pieces = tile.count - index;
-        piece    p = {0, 0, 0};
+        piece p = load_piece(&tile, list, form, length, index + me);
 
-        if (num_pieces > MEM_COPY_THREADS) {
-            num_pieces = MEM_COPY_THREADS;
-        }
-        if (tile.count == 1) {
-            p.address = tile.origin;
-            p.length = (me == 0) ? tile.size : 0;
-        } else if (me < num_pieces) {
-            p = load_piece(list, form, length, tile.first + index + me);
-            if (index + me == 0) {
-                p.address += tile.origin;
-                p.length -= tile.origin;
-                p.stream += tile.origin;
-            }
-        }
-
-        /* Where the pieces lie in the tile; what is past its end is cut. */
-        uint32_t size = (p.length < left) ? (uint32_t)p.length : left;
+        /* Where the pieces lie in the tile, each with its padding; what is past
+         * the tile's end is cut. */
+        uint32_t data = (p.length < left) ? (uint32_t)p.length : left;
+        uint32_t size = (data + align - 1) & ~(align - 1);
         uint32_t total;
-        uint32_t start = sum_before((size + align - 1) & ~(align - 1), &total);
+        uint32_t start = sum_before(size, &total);
 
-        if (start >= left) {
-            size = 0;
-        } else if (size > left - start) {
-            size = left - start;
+        size = (start < left) ? smaller(size, left - start) : 0;
+        data = smaller(data, size);
+        size = gather ? size : data;
+        if ((form == MEM_COPY_EXACT) && (p.address == 0)) {
+            /* Zeros. Bounds of what may be read would wrap around at 0. */
+            size = gather ? size : 0;
+            data = 0;
+            p.address = UNIT;
         }
         if ((form != MEM_COPY_EXACT) || (tile.count == 1)) {
             p.stream = start;
@@ -361,22 +376,21 @@ ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         p.stream += tile.stream;
 
         uint64_t target = gather ? p.stream : p.address;
-        uint32_t units = (size > 0)
-                             ? ((uint32_t)(target % UNIT) + size + UNIT - 1) /
-                                   UNIT
-                             : 0;
+        uint32_t units = ((uint32_t)(target % UNIT) + size + UNIT - 1) / UNIT;
         uint32_t num_units;
 
         barrier();
         ucxpool_copy_target[me] = target;
         ucxpool_copy_source[me] = gather ? p.address : p.stream;
         ucxpool_copy_length[me] = size;
-        ucxpool_copy_unit[me] = sum_before(units, &num_units);
+        ucxpool_copy_data[me] = data;
+        ucxpool_copy_unit[me] = sum_before((size > 0) ? units : 0,
+                                           &num_units);
         barrier();
-        copy_units(num_units, num_pieces);
+        copy_units(num_units, smaller(MEM_COPY_THREADS, tile.count - index));
         barrier();
 
-        total = (total < left) ? total : left;
+        total = smaller(total, left);
         left -= total;
         if (form != MEM_COPY_EXACT) {
             tile.stream += total;

@@ -36,12 +36,13 @@ static mem_copy_segment_t tiles_piece(const mem_copy_list_t *list, size_t i)
     }
 }
 
-/* Bytes that a piece takes in the stream. The last one has no padding. */
+/* Bytes that a piece takes in the stream. */
 static uint64_t tiles_stride(const mem_copy_list_t *list, size_t i)
 {
     uint64_t length = tiles_piece(list, i).length;
 
-    if ((list->form == MEM_COPY_EXACT) || (i + 1 == list->num_entries)) {
+    if ((list->form == MEM_COPY_EXACT) ||
+        ((i + 1 == list->num_entries) && !list->is_padded)) {
         return length;
     }
     return base_align_up(length, MEM_COPY_UNIT);
@@ -54,14 +55,25 @@ typedef struct tiles_walk {
     uint64_t stream;
 } tiles_walk_t;
 
+/* The address of a place in a piece. Zeros are nowhere. */
+static uint64_t tiles_origin(const mem_copy_list_t *list, size_t i,
+                             uint64_t offset)
+{
+    uint64_t address = tiles_piece(list, i).address;
+
+    if ((list->form == MEM_COPY_EXACT) && (address == 0)) {
+        return 0;
+    }
+    return address + offset;
+}
+
 /* One tile from where the walk stands; the walk goes on to its end. */
 static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
                                   uint32_t tile_size)
 {
     mem_copy_tile_t tile = {
         .stream = at->stream, .origin = at->offset, .first = at->index};
-    mem_copy_segment_t first = tiles_piece(list, at->index);
-    uint64_t           data = first.length - base_min(first.length, at->offset);
+    uint64_t data = tiles_piece(list, at->index).length - at->offset;
     const mem_copy_exact_t *exact = list->entries;
 
     while ((at->index < list->num_entries) && (tile.size < tile_size)) {
@@ -84,8 +96,8 @@ static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
         }
     }
     if (tile.count == 1) {
-        tile.origin += first.address;
-        tile.size = (uint32_t)base_min(data, tile.size);
+        tile.origin  = tiles_origin(list, tile.first, tile.origin);
+        tile.padding = tile.size - (uint32_t)base_min(data, tile.size);
     }
     return tile;
 }

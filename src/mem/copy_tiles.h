@@ -11,13 +11,16 @@
  *     tiles     |       0       |       1       |     2      |
  *     stream    [ 0 | 1 ~~~~~~~~~~~~~~~~~~~~~~| 2 | 3 ~~~~~~~~~]
  *
- * A tile may begin in the middle of a piece. The list lies in pinned host
- * memory, which the kernel reads over PCIe, each entry once for each tile that
- * needs it; so short forms of it matter.
+ * Padding between pieces is cleared by a gather: what the stream's memory held
+ * before is no business of who reads it. A tile may begin in the middle of a
+ * piece, but not in padding. The list lies in pinned host memory, which the
+ * kernel reads over PCIe, each entry once for each tile that needs it; so short
+ * forms of it matter.
  */
 #ifndef MEM_COPY_TILES_H
 #define MEM_COPY_TILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,7 +36,8 @@ typedef enum mem_copy_form {
     MEM_COPY_UNIFORM,
     /* 16 bytes: mem_copy_segment_t, as a caller's segments are. */
     MEM_COPY_SEGMENTS,
-    /* 16 bytes: mem_copy_exact_t. Each says where it lies in the stream. */
+    /* 16 bytes: mem_copy_exact_t. Each says where it lies in the stream. What
+     * lies between two is left as it is: to clear it, add a piece of zeros. */
     MEM_COPY_EXACT
 } mem_copy_form_t;
 
@@ -43,7 +47,7 @@ typedef struct mem_copy_segment {
 } mem_copy_segment_t;
 
 typedef struct mem_copy_exact {
-    uint64_t address;
+    uint64_t address; /* 0: zeros, which a scatter leaves out */
     uint32_t length;
     uint32_t offset; /* in the stream */
 } mem_copy_exact_t;
@@ -57,10 +61,10 @@ typedef struct mem_copy_tile {
     uint64_t origin;
     uint32_t first; /* index of the first piece */
     uint32_t count; /* of pieces, those of length 0 included */
-    /* Bytes of the stream. Padding between pieces counts; what follows the
-     * last piece of the list does not. */
-    uint32_t size;
-    uint32_t reserved;
+    uint32_t size;  /* bytes of the stream, with padding */
+    /* So many of them, at the end, are padding, where there is only one piece.
+     * Where there are more, the kernel finds it by their lengths. */
+    uint32_t padding;
 } mem_copy_tile_t;
 
 /* What one launch copies. */
@@ -70,6 +74,9 @@ typedef struct mem_copy_list {
     uint32_t        num_entries;
     uint32_t        length; /* MEM_COPY_UNIFORM: of each piece, over 0 */
     uint64_t        stream; /* its address */
+    /* Is there padding behind the last piece, as there is behind the others?
+     * Not with MEM_COPY_EXACT. */
+    bool            is_padded;
 } mem_copy_list_t;
 
 #ifdef __cplusplus

@@ -52,6 +52,23 @@ CUresult copy_bytes(CUdeviceptr target, CUdeviceptr source, size_t size,
     return CUDA_SUCCESS;
 }
 
+static CUresult clear_bytes(CUdeviceptr target, size_t size, int device)
+{
+    while (size > 0) {
+        size_t run = size;
+        char  *to  = resolve(target, device, true, &run);
+
+        if (to == NULL) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        run = run < size ? run : size;
+        memset(to, 0, run);
+        target += run;
+        size -= run;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* What a launch may touch, and whether it did so. */
 typedef struct launch {
     int      device;
@@ -62,10 +79,13 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
 {
     launch_t *launch = context;
 
-    if (launch->result == CUDA_SUCCESS) {
-        launch->result = copy_bytes(target, source, size, launch->device,
-                                    false);
+    if (launch->result != CUDA_SUCCESS) {
+        return;
     }
+    launch->result = (source == COPY_TWIN_ZEROS)
+                         ? clear_bytes(target, size, launch->device)
+                         : copy_bytes(target, source, size, launch->device,
+                                      false);
 }
 
 /* ucxpool_copy(tiles, list, form, length, gather); what it reads itself lies in
