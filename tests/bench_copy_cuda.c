@@ -1,0 +1,236 @@
+/*
+ * How fast the copy kernel gathers and scatters on one GPU, next to its
+ * device-to-device copy: 256 MiB of the stream, pieces in random order, lists
+ * in pinned memory, launches back to back. GB/s of payload, medians.
+ *
+ *     uniform   one length, a list of addresses
+ *     segments  addresses and lengths
+ *     off by 1  the pieces are not aligned, the stream is
+ *
+ * usage: bench_copy_cuda [ROUNDS]
+ */
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/math.h"
+#include "mem/copy_cuda.h"
+#include "mem/region.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STREAM_SIZE ((size_t)256 << 20)
+#define ARENA_SIZE  ((size_t)512 << 20)
+#define NUM_JOBS    4u
+#define MAX_ROUNDS  99u
+#define SMALLEST    ((size_t)64)
+
+typedef struct work {
+    const char     *name;
+    mem_copy_form_t form;
+    size_t          length;
+    size_t          shift; /* of the pieces, against multiples of 16 */
+} work_t;
+
+static const work_t works[] = {
+    {"uniform", MEM_COPY_UNIFORM, 64, 0},
+    {"uniform", MEM_COPY_UNIFORM, 100, 0},
+    {"uniform", MEM_COPY_UNIFORM, 256, 0},
+    {"uniform", MEM_COPY_UNIFORM, 1024, 0},
+    {"uniform", MEM_COPY_UNIFORM, 4096, 0},
+    {"uniform", MEM_COPY_UNIFORM, 65536, 0},
+    {"uniform", MEM_COPY_UNIFORM, 1 << 20, 0},
+    {"segments", MEM_COPY_SEGMENTS, 100, 0},
+    {"segments", MEM_COPY_SEGMENTS, 256, 0},
+    {"segments", MEM_COPY_SEGMENTS, 1000, 0},
+    {"segments", MEM_COPY_SEGMENTS, 4096, 0},
+    {"uniform, off by 1", MEM_COPY_UNIFORM, 100, 1},
+    {"uniform, off by 1", MEM_COPY_UNIFORM, 256, 1},
+    {"uniform, off by 1", MEM_COPY_UNIFORM, 1024, 1},
+    {"uniform, off by 1", MEM_COPY_UNIFORM, 4096, 1},
+    {"uniform, off by 1", MEM_COPY_UNIFORM, 1 << 20, 1},
+};
+
+static mem_cuda_copier_t *copier;
+static mem_cuda_job_t    *jobs[NUM_JOBS];
+static mem_regions_t      arena, stream;
+static unsigned           num_rounds = 21;
+
+static void check(ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        fprintf(stderr, "%s: %s\n", ucxpool_status_string(status),
+                ucxpool_error_detail());
+        exit(EXIT_FAILURE);
+    }
+}
+
+static size_t next_random(size_t below)
+{
+    static uint64_t state = 42;
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(state >> 33) % below;
+}
+
+/* Where pieces lie, in random order. */
+static size_t make_addresses(const work_t *work, uint64_t *addresses)
+{
+    size_t stride = base_align_up(work->length, (size_t)MEM_COPY_UNIT);
+    size_t slot   = base_align_up(work->length + work->shift,
+                                  (size_t)MEM_COPY_UNIT);
+    size_t num    = base_min(STREAM_SIZE / stride, ARENA_SIZE / slot);
+
+    for (size_t i = 0; i < num; i++) {
+        size_t other = next_random(i + 1);
+
+        addresses[i]     = addresses[other];
+        addresses[other] = (uintptr_t)arena.address + i * slot + work->shift;
+    }
+    return num;
+}
+
+static void fill_job(const work_t *work, mem_cuda_job_t *job,
+                     const uint64_t *addresses, size_t num)
+{
+    uint64_t           *uniform  = job->entries;
+    mem_copy_segment_t *segments = job->entries;
+    mem_copy_list_t     list     = {
+                .form        = work->form,
+                .entries     = job->entries,
+                .num_entries = (uint32_t)num,
+                .length      = (uint32_t)work->length,
+                .stream      = (uintptr_t)stream.address,
+    };
+
+    for (size_t i = 0; i < num; i++) {
+        if (work->form == MEM_COPY_UNIFORM) {
+            uniform[i] = addresses[i];
+        } else {
+            segments[i] = (mem_copy_segment_t){addresses[i], work->length};
+        }
+    }
+    if (!mem_cuda_job_add(copier, job, &list, STREAM_SIZE)) {
+        fprintf(stderr, "no room for the tiles\n");
+        exit(EXIT_FAILURE);
+    }
+}
+
+static void start(const work_t *work, mem_cuda_job_t *job, bool is_gather)
+{
+    if (work == NULL) {
+        check(mem_cuda_job_start_long(copier, job, stream.address,
+                                      arena.address, STREAM_SIZE));
+        return;
+    }
+    check(mem_cuda_job_start(copier, job, work->form, (uint32_t)work->length,
+                             is_gather));
+}
+
+static int compare(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+
+    return (difference > 0) - (difference < 0);
+}
+
+/* GB/s of all jobs, which copy `payload` bytes each. */
+static double measure(const work_t *work, bool is_gather, size_t payload)
+{
+    double           rates[MAX_ROUNDS];
+    ucxpool_status_t status;
+
+    for (unsigned round = 0; round < num_rounds; round++) {
+        uint64_t begin = base_clock_now();
+
+        for (unsigned i = 0; i < NUM_JOBS; i++) {
+            start(work, jobs[i], is_gather);
+        }
+        for (unsigned i = 0; i < NUM_JOBS; i++) {
+            do {
+                status = mem_cuda_job_poll(copier, jobs[i]);
+            } while (status == UCXPOOL_INPROGRESS);
+            check(status);
+        }
+        rates[round] = (double)(payload * NUM_JOBS) /
+                       (double)(base_clock_now() - begin);
+    }
+    qsort(rates, num_rounds, sizeof(rates[0]), compare);
+    return rates[num_rounds / 2];
+}
+
+static void jobs_get(void)
+{
+    for (unsigned i = 0; i < NUM_JOBS; i++) {
+        jobs[i] = mem_cuda_job_get(copier);
+    }
+}
+
+static void jobs_put(void)
+{
+    for (unsigned i = 0; i < NUM_JOBS; i++) {
+        mem_cuda_job_put(copier, jobs[i]);
+    }
+}
+
+static void measure_work(const work_t *work, uint64_t *addresses, double copy)
+{
+    size_t num     = make_addresses(work, addresses);
+    size_t payload = num * work->length;
+    double gather, scatter;
+
+    jobs_get();
+    for (unsigned i = 0; i < NUM_JOBS; i++) {
+        fill_job(work, jobs[i], addresses, num);
+    }
+    gather  = measure(work, true, payload);
+    scatter = measure(work, false, payload);
+    jobs_put();
+    printf("%-18s %8zu B %9.0f %6.2f %9.0f %6.2f\n", work->name, work->length,
+           gather, gather / copy, scatter, scatter / copy);
+}
+
+int main(int argc, char **argv)
+{
+    size_t             max_pieces = STREAM_SIZE / SMALLEST;
+    uint64_t          *addresses  = malloc(max_pieces * sizeof(*addresses));
+    mem_cuda_device_t *device;
+    mem_cuda_kernels_t kernels;
+    double             copy;
+
+    const mem_cuda_copier_params_t params = {
+        .num_jobs     = NUM_JOBS,
+        .entries_size = max_pieces * sizeof(mem_copy_segment_t),
+        .max_tiles    = 8192,
+    };
+
+    if (argc > 1) {
+        num_rounds = (unsigned)strtoul(argv[1], NULL, 10);
+        num_rounds = base_max(1u, base_min(num_rounds, MAX_ROUNDS));
+    }
+    check(mem_cuda_device_open(0, &device));
+    check(mem_cuda_kernels_init(device, &kernels));
+    check(mem_cuda_copier_create(&kernels, &params, &copier));
+    check(mem_regions_init_kind(&arena, &mem_kind_cuda_alloc, 0, 1, ARENA_SIZE,
+                                BASE_SWITCH_NO));
+    check(mem_regions_init_kind(&stream, &mem_kind_cuda_alloc, 0, 1,
+                                STREAM_SIZE, BASE_SWITCH_NO));
+    jobs_get();
+    copy = measure(NULL, true, STREAM_SIZE);
+    jobs_put();
+    printf("%s, copy of %zu MiB: %.0f GB/s\n", device->name, STREAM_SIZE >> 20,
+           copy);
+    printf("%-18s %10s %9s %6s %9s %6s\n", "list", "pieces", "gather", "copies",
+           "scatter", "copies");
+    for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
+        measure_work(&works[i], addresses, copy);
+    }
+    mem_cuda_copier_destroy(copier);
+    mem_regions_cleanup(&stream);
+    mem_regions_cleanup(&arena);
+    mem_cuda_kernels_cleanup(&kernels);
+    mem_cuda_device_close(device);
+    free(addresses);
+    return EXIT_SUCCESS;
+}
