@@ -39,6 +39,9 @@ static ucxpool_status_t create_memory(ucxpool_t *pool,
     base_config_t *config = &pool->config;
     size_t         num_regions;
 
+    if (config->block_size == BASE_SIZE_AUTO) {
+        config->block_size = 4 * MIB;
+    }
     if (config->comm_size == BASE_SIZE_AUTO) {
         config->comm_size = auto_comm_size(config->block_size);
     }

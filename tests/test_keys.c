@@ -19,11 +19,12 @@ START_TEST(defaults_are_those_of_the_header)
     const base_config_t *values = base_config_values(config);
 
     ck_assert_uint_eq(values->comm_size, BASE_SIZE_AUTO);
-    ck_assert_uint_eq(values->block_size, 4 * MIB);
+    ck_assert_uint_eq(values->block_size, BASE_SIZE_AUTO);
     ck_assert_uint_eq(values->region_size, BASE_SIZE_AUTO);
     ck_assert_uint_eq(values->send_share, 25);
     ck_assert_uint_eq(values->recv_share, 25);
     ck_assert_int_eq(values->huge_pages, BASE_SWITCH_TRY);
+    ck_assert_int_eq(values->cuda_backing, BASE_BACKING_AUTO);
     ck_assert_int_eq(values->wire, BASE_WIRE_AUTO);
     ck_assert_uint_eq(values->frag_size, BASE_SIZE_AUTO);
     ck_assert_uint_eq(values->eager_size, 4 * KIB);
@@ -116,6 +117,7 @@ START_TEST(a_switch_goes_through_its_three_values)
     ck_assert_int_eq(values->huge_pages, BASE_SWITCH_YES);
     set("HUGE_PAGES", "TRY");
     ck_assert_int_eq(values->huge_pages, BASE_SWITCH_TRY);
+    ck_assert_int_eq(values->cuda_backing, BASE_BACKING_AUTO);
     assert_refused("LISTEN_WITHOUT_SECRET", "try");
     assert_refused("HUGE_PAGES", "perhaps");
 }
@@ -165,7 +167,7 @@ START_TEST(auto_and_inf_are_taken_only_where_they_mean_something)
     set("CLOSE_TIMEOUT", "inf");
     assert_refused("COMM_SIZE", "inf");
     assert_refused("INPLACE_MIN", "auto");
-    assert_refused("BLOCK_SIZE", "auto");
+    assert_refused("BLOCK_SIZE", "inf");
     assert_refused("HANDSHAKE_TIMEOUT", "inf");
 }
 END_TEST

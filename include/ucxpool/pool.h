@@ -39,7 +39,8 @@ struct ucp_ep;
 
 /* Where the blocks lie. */
 typedef enum ucxpool_memory_kind {
-    UCXPOOL_MEMORY_HOST = 0 /* memfd pages of this machine */
+    UCXPOOL_MEMORY_HOST = 0, /* memfd pages of this machine          */
+    UCXPOOL_MEMORY_CUDA = 1  /* memory of one GPU; see CUDA_BACKING  */
 } ucxpool_memory_kind_t;
 
 typedef enum ucxpool_params_field {
@@ -47,7 +48,8 @@ typedef enum ucxpool_params_field {
     UCXPOOL_PARAM_FIELD_CONTEXT     = 1u << 1,
     UCXPOOL_PARAM_FIELD_WORKER      = 1u << 2,
     UCXPOOL_PARAM_FIELD_MEMORY_KIND = 1u << 3,
-    UCXPOOL_PARAM_FIELD_NAME        = 1u << 4
+    UCXPOOL_PARAM_FIELD_NAME        = 1u << 4,
+    UCXPOOL_PARAM_FIELD_DEVICE      = 1u << 5
 } ucxpool_params_field_t;
 
 /* Only the fields named in field_mask are read. */
@@ -73,6 +75,13 @@ typedef struct ucxpool_params {
     ucxpool_memory_kind_t   memory_kind;
     /* Name for logs and statistics; at most 31 bytes are kept. */
     const char             *name;
+    /*
+     * UCXPOOL_MEMORY_CUDA: the GPU, as the CUDA driver counts them in this
+     * process. Default: that of the calling thread's current context, or 0
+     * where it has none. The pool uses the GPU's primary context, and leaves
+     * the thread's current one as it finds it.
+     */
+    int                     device;
 } ucxpool_params_t;
 
 /*

@@ -55,8 +55,23 @@ typedef void (*ucxpool_request_cb_t)(ucxpool_request_t *request,
 typedef enum ucxpool_request_params_field {
     UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK = 1u << 0,
     UCXPOOL_REQUEST_PARAM_FIELD_METADATA = 1u << 1,
-    UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT  = 1u << 2
+    UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT  = 1u << 2,
+    UCXPOOL_REQUEST_PARAM_FIELD_STREAM   = 1u << 3,
+    UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS = 1u << 4
 } ucxpool_request_params_field_t;
+
+/* What the segments of a request are, for pools of UCXPOOL_MEMORY_CUDA. */
+typedef enum ucxpool_segments_kind {
+    UCXPOOL_SEGMENTS_ANY  = 0, /* the CUDA driver is asked, once for each
+                                  allocation that the list leads to         */
+    UCXPOOL_SEGMENTS_CUDA = 1  /* all are such that the pool's GPU reaches
+                                  them: device, managed or pinned memory. The
+                                  caller answers for it: where it is not so,
+                                  the GPU's context breaks                   */
+} ucxpool_segments_kind_t;
+
+/* A stream that there is nothing to wait for in. */
+#define UCXPOOL_STREAM_READY ((void *)-1)
 
 /* Only the fields named in field_mask are read. */
 typedef struct ucxpool_request_params {
@@ -71,6 +86,17 @@ typedef struct ucxpool_request_params {
      * completed this many nanoseconds from now. Default: REQUEST_TIMEOUT.
      */
     uint64_t             timeout_ns;
+    /*
+     * For pools of UCXPOOL_MEMORY_CUDA: a CUstream (or cudaStream_t). The
+     * segments are read, or written, only after what is in that stream when
+     * the request is posted. Default: NULL, the legacy default stream, which
+     * itself comes after all streams of its context that were not made
+     * non-blocking. UCXPOOL_STREAM_READY: at once.
+     * When a request has ended, nothing reads or writes the segments any more,
+     * and kernels that are launched from then on see what was received.
+     */
+    void                   *stream;
+    ucxpool_segments_kind_t segments_kind;
 } ucxpool_request_params_t;
 
 /*

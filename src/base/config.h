@@ -31,6 +31,13 @@ typedef enum base_checksum {
     BASE_CHECKSUM_CRC32C
 } base_checksum_t;
 
+typedef enum base_backing {
+    BASE_BACKING_AUTO,
+    BASE_BACKING_ALLOC,
+    BASE_BACKING_VMM,
+    BASE_BACKING_HOST
+} base_backing_t;
+
 typedef enum base_switch {
     BASE_SWITCH_NO,
     BASE_SWITCH_YES,
@@ -40,11 +47,12 @@ typedef enum base_switch {
 typedef struct base_config {
     /* memory */
     size_t        comm_size;    /* COMM_SIZE: auto, or bytes of all blocks    */
-    size_t        block_size;   /* BLOCK_SIZE: 4m; power of two, 4k to 1g     */
+    size_t        block_size;   /* BLOCK_SIZE: auto; power of two, 4k to 1g   */
     size_t        region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE  */
     unsigned      send_share;   /* SEND_SHARE: 25, percent of the blocks      */
     unsigned      recv_share;   /* RECV_SHARE: 25, percent of the blocks      */
     base_switch_t huge_pages;   /* HUGE_PAGES: try                            */
+    base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host      */
 
     /* transfer */
     base_wire_t     wire;          /* WIRE: auto, map, ucx                    */

@@ -27,7 +27,8 @@ static ucxpool_status_t check_comm_size(const base_config_t *config)
         return UCXPOOL_OK;
     }
     base_format_size(config->comm_size, comm);
-    if (config->comm_size / 2 < config->block_size) {
+    if ((config->block_size != BASE_SIZE_AUTO) &&
+        (config->comm_size / 2 < config->block_size)) {
         base_format_size(config->block_size, other);
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "COMM_SIZE=%s is less than two blocks of "
@@ -50,6 +51,7 @@ static ucxpool_status_t check_region_size(const base_config_t *config)
     char region[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
 
     if ((config->region_size == BASE_SIZE_AUTO) ||
+        (config->block_size == BASE_SIZE_AUTO) ||
         ((config->region_size != 0) &&
          (config->region_size % config->block_size == 0))) {
         return UCXPOOL_OK;
@@ -67,6 +69,7 @@ static ucxpool_status_t check_frag_size(const base_config_t *config)
     char frag[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
 
     if ((config->frag_size == BASE_SIZE_AUTO) ||
+        (config->block_size == BASE_SIZE_AUTO) ||
         (config->frag_size <= config->block_size)) {
         return UCXPOOL_OK;
     }

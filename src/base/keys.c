@@ -17,6 +17,11 @@ static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_UCX]  = "ucx",
                                          NULL};
 
+static const char *const backing_words[] = {
+    [BASE_BACKING_AUTO] = "auto", [BASE_BACKING_ALLOC] = "alloc",
+    [BASE_BACKING_VMM] = "vmm",   [BASE_BACKING_HOST] = "host",
+    NULL};
+
 static const char *const checksum_words[] = {
     [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
 
@@ -57,8 +62,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Memory of all blocks together. It is taken and registered when the "
          "pool is created. auto takes 500m, or a 32nd of the machine's memory "
          "where that is less."),
-    SIZE("BLOCK_SIZE", block_size, "4m", BASE_KEY_POW2, 4 * KIB, GIB,
-         "Size of one block, the unit in which memory is handed out."),
+    SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
+         4 * KIB, GIB,
+         "Size of one block, the unit in which memory is handed out. auto "
+         "takes 4m; on a GPU 32m, or less where COMM_SIZE is small."),
     SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,
          BASE_KEY_NO_MAX,
          "Size of one region: one physical allocation with one registration. "
@@ -71,6 +78,11 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SWITCH("HUGE_PAGES", huge_pages, "try",
            "Huge pages for the blocks. y fails where there are none; try "
            "goes on with ordinary pages."),
+    WORD("CUDA_BACKING", cuda_backing, "auto", backing_words,
+         "What the blocks of a pool on a GPU are. alloc: one allocation of "
+         "cuMemAlloc. vmm: virtual memory, a region for each block, so that "
+         "scattered ones can be mapped side by side. host: pinned host "
+         "memory. auto: what this UCX and this GPU can do most with."),
 
     WORD("WIRE", wire, "auto", wire_words,
          "What carries the bytes. map: a peer of the same host and user reads "
@@ -129,6 +141,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
 /* clang-format on */
 
 static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_backing_t) == sizeof(unsigned),
+              "words are unsigned");
 static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_switch_t) == sizeof(unsigned),
