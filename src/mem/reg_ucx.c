@@ -16,6 +16,26 @@ uint64_t mem_reg_ucx_count(void)
     return atomic_load_explicit(&num_registrations, memory_order_relaxed);
 }
 
+ucxpool_status_t mem_ucx_facts_get(ucp_context_h    context,
+                                   mem_ucx_facts_t *facts_p)
+{
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    ucs_status_t       status;
+    unsigned           release;
+
+    status = ucp_context_query(context, &attr);
+    if (status != UCS_OK) {
+        return base_error(mem_ucx_status(status),
+                          "UCX does not tell which memory it knows: %s; try "
+                          "another UCX",
+                          ucs_status_string(status));
+    }
+    facts_p->has_cuda =
+        (attr.memory_types & (UINT64_C(1) << UCS_MEMORY_TYPE_CUDA)) != 0;
+    ucp_get_version(&facts_p->major, &facts_p->minor, &release);
+    return UCXPOOL_OK;
+}
+
 /* UCX said no: in its words, and what to change. */
 static ucxpool_status_t region_error(ucs_status_t status,
                                      const mem_regions_t *regions,

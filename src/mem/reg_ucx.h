@@ -1,6 +1,6 @@
 /*
  * Registration of regions with UCX: one ucp_mem_map per region, verified,
- * counted, never repeated.
+ * counted, never repeated. And what UCX can do with memory of a GPU.
  */
 #ifndef MEM_REG_UCX_H
 #define MEM_REG_UCX_H
@@ -23,6 +23,16 @@ ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
 
 /* Deregister what is registered. Nothing may be in flight on it. */
 void mem_dereg_ucx_regions(mem_regions_t *regions, struct ucp_context *context);
+
+/* What UCX can do with memory of a GPU depends on these. */
+typedef struct mem_ucx_facts {
+    bool     has_cuda; /* it was built with CUDA, and may use it              */
+    unsigned major, minor; /* of its version                                  */
+} mem_ucx_facts_t;
+
+/* UCX refused to tell: as mem_ucx_status() translates. */
+ucxpool_status_t mem_ucx_facts_get(struct ucp_context *context,
+                                   mem_ucx_facts_t    *facts_p);
 
 /* Calls of ucp_mem_map made by this process since it started. */
 uint64_t mem_reg_ucx_count(void);

@@ -1,0 +1,57 @@
+/*
+ * The choice of what the blocks of a pool on a GPU are: memory of cuMemAlloc,
+ * virtual memory, or pinned host memory.
+ *
+ * Memory of cuMemAlloc is shared by every UCX that knows CUDA, and by the
+ * driver's own handles. Virtual memory can be stitched, but a peer has to take
+ * its handle as a file from this process, and UCX does that from 1.22 on; a UCX
+ * without CUDA never sees the memory, whatever it is.
+ */
+#ifndef MEM_CUDA_BACKING_H
+#define MEM_CUDA_BACKING_H
+
+#include "mem/cuda_device.h"
+#include "mem/reg_ucx.h"
+#include "mem/region.h"
+
+#include <stdbool.h>
+
+#define MEM_CUDA_BACKING_REASON_SIZE 160
+
+typedef struct mem_cuda_backing {
+    const mem_kind_t *kind;
+    /* UCX may be given addresses of such memory. If not, what goes by UCX goes
+     * through pinned host blocks. */
+    bool ucx_takes_it;
+    /* A sentence for people: what, why, and what follows. */
+    char reason[MEM_CUDA_BACKING_REASON_SIZE];
+} mem_cuda_backing_t;
+
+/* What the choice depends on beside the device. */
+typedef struct mem_cuda_surroundings {
+    mem_ucx_facts_t ucx;
+    bool            has_getfd;    /* pidfd_getfd() works here                 */
+    int             ptrace_scope; /* kernel.yama.ptrace_scope; 0 without Yama */
+} mem_cuda_surroundings_t;
+
+/*
+ * Choose for a device and a UCX context.
+ *
+ * wanted  The setting CUDA_BACKING, a base_backing_t.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  virtual memory is asked for, and the device or its
+ *                          driver has none
+ * others                   UCX does not answer: as mem_ucx_status() translates
+ */
+ucxpool_status_t mem_cuda_backing_choose(const mem_cuda_device_t *device,
+                                         struct ucp_context      *context,
+                                         int                      wanted,
+                                         mem_cuda_backing_t      *backing_p);
+
+/* The same when all is known: the choice itself. */
+ucxpool_status_t mem_cuda_backing_decide(const mem_cuda_device_t       *device,
+                                         const mem_cuda_surroundings_t *around,
+                                         int                            wanted,
+                                         mem_cuda_backing_t *backing_p);
+
+#endif

@@ -1,0 +1,346 @@
+/* The choice of what the blocks of a pool on a GPU are. */
+#include <config.h>
+
+#include "base/config.h"
+#include "cuda_fixture.h"
+#include "mem/cuda_backing.h"
+
+#include <ucp/api/ucp.h>
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+/* What the system and UCX answer; NULL: there is no such file. */
+static const char  *scope_file;
+static int          getfd_error;
+static int          pidfd_error;
+static ucs_status_t query_status;
+static bool         ucx_has_cuda;
+
+static mem_cuda_device_t      *device;
+static mem_cuda_backing_t      backing;
+static mem_cuda_surroundings_t around;
+
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+long  __real_syscall(long number, long a, long b, long c, long d, long e,
+                     long f);
+long  __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                     long f);
+ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
+                                      ucp_context_attr_t *attr);
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+    if (strstr(path, "ptrace_scope") == NULL) {
+        return __real_fopen(path, mode);
+    }
+    if (scope_file == NULL) {
+        errno = ENOENT;
+        return NULL;
+    }
+    return fmemopen((void *)(uintptr_t)scope_file, strlen(scope_file), "r");
+}
+
+long __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                    long f)
+{
+    if ((number == SYS_pidfd_open) && (pidfd_error != 0)) {
+        errno = pidfd_error;
+        return -1;
+    }
+    if (number == SYS_pidfd_getfd) {
+        errno = getfd_error;
+        /* The tool that watches a test may not know the call. */
+        return getfd_error != 0 ? -1
+                                : __real_syscall(SYS_dup, b, 0, 0, 0, 0, 0);
+    }
+    return __real_syscall(number, a, b, c, d, e, f);
+}
+
+ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
+                                      ucp_context_attr_t *attr)
+{
+    ck_assert_uint_eq(attr->field_mask, UCP_ATTR_FIELD_MEMORY_TYPES);
+    attr->memory_types = UINT64_C(1) << UCS_MEMORY_TYPE_HOST;
+    if (ucx_has_cuda) {
+        attr->memory_types |= UINT64_C(1) << UCS_MEMORY_TYPE_CUDA;
+    }
+    return query_status;
+}
+
+static void open_device(const char *configuration)
+{
+    cuda_start(configuration);
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+}
+
+static void setup(void)
+{
+    memset(&backing, 0, sizeof(backing));
+    around = (mem_cuda_surroundings_t){.has_getfd = true};
+}
+
+static void teardown(void)
+{
+    mem_cuda_device_close(device);
+    device = NULL;
+}
+
+static void set_ucx(bool has_cuda, unsigned major, unsigned minor)
+{
+    around.ucx = (mem_ucx_facts_t){
+        .has_cuda = has_cuda, .major = major, .minor = minor};
+}
+
+/* It is a sentence, and not cut. */
+static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
+                         const char *words)
+{
+    ck_assert_int_eq(mem_cuda_backing_decide(device, &around, wanted, &backing),
+                     UCXPOOL_OK);
+    ck_assert_str_eq(backing.kind->name, kind->name);
+    ck_assert_int_eq(backing.ucx_takes_it, ucx_takes_it);
+    ck_assert_uint_lt(strlen(backing.reason), sizeof(backing.reason) - 1);
+    ck_assert_msg(strstr(backing.reason, words) != NULL, "%s", backing.reason);
+    ck_assert_int_eq(strstr(backing.reason, "pinned blocks") == NULL,
+                     ucx_takes_it);
+}
+
+START_TEST(a_ucx_that_shares_virtual_memory_gets_it)
+{
+    open_device("");
+    set_ucx(true, 1, 22);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, true,
+                 "vmm, since peers can map it");
+    set_ucx(true, 2, 0);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, true, "vmm");
+}
+END_TEST
+
+START_TEST(a_ucx_that_does_not_share_virtual_memory_gets_allocations)
+{
+    open_device("");
+    for (unsigned minor = 13; minor < 22; minor++) {
+        set_ucx(true, 1, minor);
+        check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
+                     "shares no virtual memory, 1.22 does");
+    }
+}
+END_TEST
+
+START_TEST(a_ucx_without_cuda_never_sees_the_memory)
+{
+    open_device("");
+    set_ucx(false, 1, 13);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, false,
+                 "UCX 1.13 has no CUDA: peers of other hosts go through pinned "
+                 "blocks");
+    check_choice(BASE_BACKING_ALLOC, &mem_kind_cuda_alloc, false,
+                 "alloc, by CUDA_BACKING; UCX 1.13 has no CUDA");
+    set_ucx(false, 1, 22);
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false, "UCX 1.22");
+}
+END_TEST
+
+START_TEST(what_is_forced_is_taken)
+{
+    open_device("");
+    set_ucx(true, 1, 22);
+    check_choice(BASE_BACKING_ALLOC, &mem_kind_cuda_alloc, true,
+                 "alloc, by CUDA_BACKING");
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
+                 "vmm, by CUDA_BACKING");
+    check_choice(BASE_BACKING_HOST, &mem_kind_cuda_host, true,
+                 "pinned host memory, by CUDA_BACKING");
+}
+END_TEST
+
+START_TEST(pinned_host_memory_is_for_every_ucx)
+{
+    open_device("");
+    set_ucx(false, 1, 13);
+    check_choice(BASE_BACKING_HOST, &mem_kind_cuda_host, true, "pinned");
+}
+END_TEST
+
+START_TEST(forced_virtual_memory_tells_what_it_costs)
+{
+    open_device("");
+    set_ucx(true, 1, 18);
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
+                 "vmm, by CUDA_BACKING, though UCX 1.18 shares no virtual "
+                 "memory");
+}
+END_TEST
+
+START_TEST(handles_that_peers_may_not_take_make_it_allocations)
+{
+    open_device("");
+    around.ptrace_scope = 1;
+    set_ucx(true, 1, 22);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
+                 "alloc, since peers may not take its handles "
+                 "(yama.ptrace_scope=1)");
+    set_ucx(false, 1, 23);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
+                 "ptrace_scope=1");
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
+                 "though peers may not");
+}
+END_TEST
+
+START_TEST(a_system_without_pidfd_getfd_makes_it_allocations)
+{
+    open_device("");
+    around.has_getfd = false;
+    set_ucx(false, 1, 13);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
+                 "no pidfd_getfd");
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
+                 "though peers cannot");
+}
+END_TEST
+
+START_TEST(a_gpu_without_handles_that_are_files_gets_allocations)
+{
+    open_device("posix=n");
+    set_ucx(true, 1, 22);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
+                 "has no handles for peers");
+    set_ucx(false, 1, 13);
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
+                 "though virtual memory has no handles for peers");
+}
+END_TEST
+
+static void check_no_vmm(const char *why, const char *advice)
+{
+    set_ucx(true, 1, 22);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true, why);
+    backing.kind = NULL;
+    ck_assert_int_eq(mem_cuda_backing_decide(device, &around, BASE_BACKING_VMM,
+                                             &backing),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_null(backing.kind);
+    ck_assert_msg((strstr(ucxpool_error_detail(), why) != NULL) &&
+                      (strstr(ucxpool_error_detail(), advice) != NULL),
+                  "%s", ucxpool_error_detail());
+}
+
+START_TEST(a_gpu_without_virtual_memory_is_told_when_it_is_asked_for)
+{
+    open_device("vmm=n");
+    check_no_vmm("this GPU has no virtual memory",
+                 "set UCXPOOL_CUDA_BACKING=auto or alloc");
+}
+END_TEST
+
+START_TEST(a_driver_without_virtual_memory_is_told_with_its_version)
+{
+    open_device("without=cuMemSetAccess,version=11040");
+    check_no_vmm("the driver (CUDA 11.4) has no virtual memory functions",
+                 "or install a newer driver");
+}
+END_TEST
+
+static ucxpool_status_t choose(int wanted)
+{
+    return mem_cuda_backing_choose(device, NULL, wanted, &backing);
+}
+
+/* Version and abilities of the UCX that is loaded. */
+START_TEST(the_surroundings_are_asked)
+{
+    open_device("");
+    scope_file = NULL;
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
+    ck_assert(!backing.ucx_takes_it);
+
+    scope_file = "0\n";
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
+
+    scope_file = "no number";
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
+
+    scope_file = "2\n";
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_alloc);
+    ck_assert_ptr_nonnull(strstr(backing.reason, "ptrace_scope=2"));
+
+    ucx_has_cuda = true;
+    ck_assert_int_eq(choose(BASE_BACKING_ALLOC), UCXPOOL_OK);
+    ck_assert(backing.ucx_takes_it);
+}
+END_TEST
+
+START_TEST(a_filter_that_forbids_pidfd_getfd_is_seen)
+{
+    open_device("");
+    getfd_error = EPERM;
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_alloc);
+    getfd_error = 0;
+    pidfd_error = ENOSYS;
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
+    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_alloc);
+}
+END_TEST
+
+START_TEST(a_ucx_that_does_not_answer_is_an_error)
+{
+    open_device("");
+    query_status = UCS_ERR_IO_ERROR;
+    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_ERR_IO);
+    ck_assert_ptr_null(backing.kind);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
+                                 ucs_status_string(UCS_ERR_IO_ERROR)));
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("cuda_backing");
+    TCase   *tcase = tcase_create("cuda_backing");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_ucx_that_shares_virtual_memory_gets_it);
+    tcase_add_test(tcase,
+                   a_ucx_that_does_not_share_virtual_memory_gets_allocations);
+    tcase_add_test(tcase, a_ucx_without_cuda_never_sees_the_memory);
+    tcase_add_test(tcase, what_is_forced_is_taken);
+    tcase_add_test(tcase, pinned_host_memory_is_for_every_ucx);
+    tcase_add_test(tcase, forced_virtual_memory_tells_what_it_costs);
+    tcase_add_test(tcase, handles_that_peers_may_not_take_make_it_allocations);
+    tcase_add_test(tcase, a_system_without_pidfd_getfd_makes_it_allocations);
+    tcase_add_test(tcase, a_ucx_that_does_not_answer_is_an_error);
+    if (!cuda_is_real()) {
+        tcase_add_test(tcase, the_surroundings_are_asked);
+        tcase_add_test(tcase, a_filter_that_forbids_pidfd_getfd_is_seen);
+        tcase_add_test(tcase,
+                       a_gpu_without_handles_that_are_files_gets_allocations);
+        tcase_add_test(tcase,
+                       a_gpu_without_virtual_memory_is_told_when_it_is_asked_for);
+        tcase_add_test(tcase,
+                       a_driver_without_virtual_memory_is_told_with_its_version);
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
