@@ -48,6 +48,12 @@ static ucxpool_status_t region_error(ucs_status_t status,
                       ucs_status_string(status), advice);
 }
 
+static bool is_cuda(const mem_regions_t *regions)
+{
+    return (regions->kind == &mem_kind_cuda_alloc) ||
+           (regions->kind == &mem_kind_cuda_vmm);
+}
+
 /* The handle covers the region. */
 static ucxpool_status_t verify_range(const mem_regions_t *regions,
                                      unsigned index)
@@ -123,7 +129,8 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
         .address     = region->address,
         .length      = region->size,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .memory_type = is_cuda(regions) ? UCS_MEMORY_TYPE_CUDA
+                                        : UCS_MEMORY_TYPE_HOST,
     };
     ucp_mem_h        memh;
     ucs_status_t     ucs_status;
@@ -134,8 +141,11 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
     ucs_status = ucp_mem_map(context, &params, &memh);
     if (ucs_status != UCS_OK) {
         return region_error(ucs_status, regions, index, "registering",
-                            "lower UCXPOOL_COMM_SIZE, or raise the limit of "
-                            "locked memory (ulimit -l)");
+                            is_cuda(regions)
+                                ? "lower UCXPOOL_COMM_SIZE, or set "
+                                  "UCXPOOL_CUDA_BACKING=host"
+                                : "lower UCXPOOL_COMM_SIZE, or raise the limit "
+                                  "of locked memory (ulimit -l)");
     }
     region->memh = memh;
     status       = verify_range(regions, index);
@@ -153,11 +163,36 @@ err_deregister:
     return status;
 }
 
+/* A UCX without CUDA takes a GPU's addresses for the host's, and reads them. */
+static ucxpool_status_t check_kind(const mem_regions_t *regions,
+                                   ucp_context_h        context)
+{
+    mem_ucx_facts_t  facts;
+    ucxpool_status_t status;
+
+    if (!is_cuda(regions)) {
+        return UCXPOOL_OK;
+    }
+    status = mem_ucx_facts_get(context, &facts);
+    if ((status == UCXPOOL_OK) && !facts.has_cuda) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "memory of a GPU with a UCX (%u.%u) that knows no "
+                          "CUDA: use another UCX, look at UCX_TLS, or set "
+                          "UCXPOOL_CUDA_BACKING=host",
+                          facts.major, facts.minor);
+    }
+    return status;
+}
+
 ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
-                                     ucp_context_h context)
+                                     ucp_context_h  context)
 {
     ucxpool_status_t status;
 
+    status = check_kind(regions, context);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     for (unsigned i = 0; i < regions->num_regions; i++) {
         status = region_register(regions, i, context);
         if (status != UCXPOOL_OK) {

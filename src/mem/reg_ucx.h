@@ -12,8 +12,11 @@ struct ucp_context;
 /*
  * Register every region. The handle of each is stored in its memh. Verified:
  * the handle covers the region (ucp_mem_query) and packs an rkey.
- * After an error no region is registered.
+ * After an error no region is registered. Memory of a GPU is registered as
+ * such.
  *
+ * UCXPOOL_ERR_UNSUPPORTED  memory of a GPU, and UCX knows no CUDA; or UCX said
+ *                          so
  * UCXPOOL_ERR_IO  what UCX registered is not the region, or no transport took
  *                 it
  * others          UCX refused: as mem_ucx_status() translates

@@ -1,0 +1,207 @@
+/* Registration of a GPU's memory with UCX: a UCX is played that has CUDA. */
+#include <config.h>
+
+#include "base/config.h"
+#include "cuda_fixture.h"
+#include "mem/reg_ucx.h"
+
+#include <ucp/api/ucp.h>
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_REGIONS 3u
+#define REGION_SIZE ((size_t)2 << 20)
+
+typedef struct handle {
+    void  *address;
+    size_t length;
+} handle_t;
+
+static const mem_kind_t *const kinds[] = {
+    &mem_kind_cuda_alloc, &mem_kind_cuda_vmm, &mem_kind_cuda_host};
+
+static ucs_memory_type_t expected_type;
+static bool              ucx_has_cuda;
+static unsigned          fail_nth; /* call of ucp_mem_map; 0: none */
+static unsigned          num_maps;
+static int               num_live;
+static mem_regions_t     regions;
+
+ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
+                                      ucp_context_attr_t *attr);
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
+                                const ucp_mem_map_params_t *params,
+                                ucp_mem_h                  *memh);
+ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
+ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
+ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
+                                  void **buffer, size_t *size);
+void         __wrap_ucp_rkey_buffer_release(void *buffer);
+
+ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
+                                      ucp_context_attr_t *attr)
+{
+    attr->memory_types = UINT64_C(1) << UCS_MEMORY_TYPE_HOST;
+    if (ucx_has_cuda) {
+        attr->memory_types |= UINT64_C(1) << UCS_MEMORY_TYPE_CUDA;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h               context,
+                                const ucp_mem_map_params_t *params,
+                                ucp_mem_h                  *memh)
+{
+    handle_t *handle;
+
+    ck_assert(params->field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE);
+    ck_assert_int_eq(params->memory_type, expected_type);
+    if (++num_maps == fail_nth) {
+        return UCS_ERR_IO_ERROR;
+    }
+    handle          = malloc(sizeof(*handle));
+    handle->address = params->address;
+    handle->length  = params->length;
+    *memh           = (ucp_mem_h)handle;
+    num_live++;
+    return UCS_OK;
+}
+
+ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+{
+    num_live--;
+    free(memh);
+    return UCS_OK;
+}
+
+ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
+{
+    const handle_t *handle = (const handle_t *)memh;
+
+    attr->address = handle->address;
+    attr->length  = handle->length;
+    return UCS_OK;
+}
+
+ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
+                                  void **buffer, size_t *size)
+{
+    *buffer = malloc(1);
+    *size   = 1;
+    return UCS_OK;
+}
+
+void __wrap_ucp_rkey_buffer_release(void *buffer)
+{
+    free(buffer);
+}
+
+static void setup(void)
+{
+    cuda_start("");
+    ucx_has_cuda = true;
+    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0,
+                                           NUM_REGIONS, REGION_SIZE,
+                                           BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    expected_type = UCS_MEMORY_TYPE_CUDA;
+}
+
+static void teardown(void)
+{
+    mem_regions_cleanup(&regions);
+    ck_assert_int_eq(num_live, 0);
+}
+
+static void check_detail(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+START_TEST(each_kind_is_registered_as_what_it_is)
+{
+    mem_regions_cleanup(&regions);
+    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], 0, NUM_REGIONS,
+                                           REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    expected_type = kinds[_i] == &mem_kind_cuda_host ? UCS_MEMORY_TYPE_HOST
+                                                     : UCS_MEMORY_TYPE_CUDA;
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_OK);
+    ck_assert_int_eq(num_live, (int)regions.num_regions);
+    for (unsigned i = 0; i < regions.num_regions; i++) {
+        const handle_t *handle = (handle_t *)regions.regions[i].memh;
+
+        ck_assert_ptr_eq(handle->address, regions.regions[i].address);
+        ck_assert_uint_eq(handle->length, regions.regions[i].size);
+    }
+    mem_dereg_ucx_regions(&regions, NULL);
+}
+END_TEST
+
+START_TEST(a_ucx_without_cuda_is_not_given_a_gpus_address)
+{
+    ucx_has_cuda = false;
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("knows no CUDA");
+    check_detail("UCXPOOL_CUDA_BACKING=host");
+    ck_assert_uint_eq(num_maps, 0);
+}
+END_TEST
+
+START_TEST(a_ucx_without_cuda_takes_pinned_host_memory)
+{
+    mem_regions_cleanup(&regions);
+    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_host, 0,
+                                           NUM_REGIONS, REGION_SIZE,
+                                           BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ucx_has_cuda  = false;
+    expected_type = UCS_MEMORY_TYPE_HOST;
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, NULL);
+}
+END_TEST
+
+START_TEST(a_refusal_leaves_nothing_and_works_again)
+{
+    for (fail_nth = 1; fail_nth <= NUM_REGIONS; fail_nth++) {
+        num_maps = 0;
+        ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_ERR_IO);
+        check_detail("lower UCXPOOL_COMM_SIZE, or set "
+                     "UCXPOOL_CUDA_BACKING=host");
+        ck_assert_int_eq(num_live, 0);
+    }
+    fail_nth = 0;
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("cuda_reg");
+    TCase   *tcase = tcase_create("cuda_reg");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, each_kind_is_registered_as_what_it_is, 0,
+                        (int)(sizeof(kinds) / sizeof(kinds[0])));
+    tcase_add_test(tcase, a_ucx_without_cuda_is_not_given_a_gpus_address);
+    tcase_add_test(tcase, a_ucx_without_cuda_takes_pinned_host_memory);
+    tcase_add_test(tcase, a_refusal_leaves_nothing_and_works_again);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
