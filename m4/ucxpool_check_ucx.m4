@@ -27,7 +27,8 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
       UCX_LIBS=
       LIBS="$LIBS -Wl,-rpath,$ucx_dir/lib"
       LIBS="$LIBS -Wl,--push-state,--no-as-needed"
-      LIBS="$LIBS,$ucx_dir/lib/libucp.so,$ucx_dir/lib/libucs.so,--pop-state"
+      LIBS="$LIBS,$ucx_dir/lib/libucp.so,$ucx_dir/lib/libuct.so"
+      LIBS="$LIBS,$ucx_dir/lib/libucs.so,--pop-state"
       AC_SUBST([UCX_CFLAGS])
       AC_SUBST([UCX_LIBS])])
   AC_SUBST([UCX_DIR], [${ucx_dir:-/}])

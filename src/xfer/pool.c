@@ -78,7 +78,7 @@ static ucxpool_status_t create_context(ucxpool_t *pool)
                           "UCX_* variables of the environment)",
                           ucs_status_string(status));
     }
-    xfer_tune(config);
+    xfer_tune(config, false);
     status = ucp_init(&params, config, &pool->context);
     ucp_config_release(config);
     if (status != UCS_OK) {

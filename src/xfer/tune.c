@@ -89,7 +89,7 @@ static void tune_transports(ucp_config_t *config, const char *transports)
     }
 }
 
-void xfer_tune(ucp_config_t *config)
+void xfer_tune(ucp_config_t *config, bool for_gpu)
 {
     char *transports = read_setting(config, "UCX_TLS");
 
@@ -97,5 +97,8 @@ void xfer_tune(ucp_config_t *config)
         tune_tcp(config, transports);
         tune_transports(config, transports);
         free(transports);
+    }
+    if (for_gpu) {
+        xfer_tune_gpu(config);
     }
 }

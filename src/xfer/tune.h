@@ -8,6 +8,12 @@
 
 #include <ucp/api/ucp.h>
 
-void xfer_tune(ucp_config_t *config);
+#include <stdbool.h>
+
+/* for_gpu: the pool's blocks are memory of a GPU. */
+void xfer_tune(ucp_config_t *config, bool for_gpu);
+
+/* The part for such pools. */
+void xfer_tune_gpu(ucp_config_t *config);
 
 #endif

@@ -1,0 +1,246 @@
+/* Settings of UCX that the pool changes. UCX's components are played. */
+#include <config.h>
+
+#include "xfer/tune.h"
+
+#include <uct/api/uct.h>
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The components, by their number from 1. */
+static const char *const names[] = {"", "tcp", "cuda_cpy", "cuda_ipc"};
+
+#define NUM_COMPONENTS 3u
+
+static char         modified[1024]; /* "NAME=value " for each */
+static unsigned     num_devices;
+static bool         has_setting;
+static ucs_status_t list_status, query_status, read_status;
+static int          num_live; /* lists and settings that are not released */
+
+ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
+                                      const char *value);
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor,
+                            unsigned *release);
+ucs_status_t __wrap_uct_query_components(uct_component_h **list,
+                                         unsigned *num);
+void         __wrap_uct_release_component_list(uct_component_h *list);
+ucs_status_t __wrap_uct_component_query(uct_component_h component,
+                                        uct_component_attr_t *attr);
+ucs_status_t __wrap_uct_md_config_read(uct_component_h component,
+                                       const char *prefix, const char *file,
+                                       uct_md_config_t **config_p);
+void         __wrap_uct_config_release(void *config);
+ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
+                                   size_t max);
+
+ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
+                                      const char *value)
+{
+    size_t length = strlen(modified);
+
+    snprintf(modified + length, sizeof(modified) - length, "%s=%s ", name,
+             value);
+    return UCS_OK;
+}
+
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor,
+                            unsigned *release)
+{
+    *major   = 1;
+    *minor   = 22;
+    *release = 0;
+}
+
+ucs_status_t __wrap_uct_query_components(uct_component_h **list,
+                                         unsigned *num)
+{
+    if (list_status != UCS_OK) {
+        return list_status;
+    }
+    *list = calloc(NUM_COMPONENTS, sizeof(**list));
+    *num  = NUM_COMPONENTS;
+    for (uintptr_t i = 0; i < NUM_COMPONENTS; i++) {
+        (*list)[i] = (uct_component_h)(i + 1);
+    }
+    num_live++;
+    return UCS_OK;
+}
+
+void __wrap_uct_release_component_list(uct_component_h *list)
+{
+    free(list);
+    num_live--;
+}
+
+ucs_status_t __wrap_uct_component_query(uct_component_h component,
+                                        uct_component_attr_t *attr)
+{
+    snprintf(attr->name, sizeof(attr->name), "%s",
+             names[(uintptr_t)component]);
+    attr->md_resource_count = num_devices;
+    return query_status;
+}
+
+ucs_status_t __wrap_uct_md_config_read(uct_component_h component,
+                                       const char *prefix, const char *file,
+                                       uct_md_config_t **config_p)
+{
+    if (read_status != UCS_OK) {
+        return read_status;
+    }
+    *config_p = malloc(1);
+    num_live++;
+    return UCS_OK;
+}
+
+void __wrap_uct_config_release(void *config)
+{
+    free(config);
+    num_live--;
+}
+
+ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
+                                   size_t max)
+{
+    ck_assert_str_eq(name, "REG_WHOLE_ALLOC");
+    snprintf(value, max, "auto");
+    return has_setting ? UCS_OK : UCS_ERR_INVALID_PARAM;
+}
+
+static void setup(void)
+{
+    static const char *const variables[] = {
+        "UCX_TLS", "UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE",
+        "UCX_CUDA_COPY_REG_WHOLE_ALLOC", "UCX_RNDV_FRAG_ALLOC_COUNT"};
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        unsetenv(variables[i]);
+    }
+    num_devices = 1;
+    has_setting = true;
+}
+
+static void check_whole(bool is_set)
+{
+    modified[0] = '\0';
+    xfer_tune(NULL, true);
+    ck_assert_msg((strstr(modified, "CUDA_COPY_REG_WHOLE_ALLOC=off ") !=
+                   NULL) == is_set,
+                  "%s", modified);
+    ck_assert_int_eq(num_live, 0);
+}
+
+START_TEST(a_pool_on_a_gpu_bounds_what_ucx_registers_and_takes)
+{
+    check_whole(true);
+    ck_assert_ptr_nonnull(
+        strstr(modified, "RNDV_FRAG_ALLOC_COUNT=host:128,cuda:8 "));
+}
+END_TEST
+
+START_TEST(a_pool_of_host_memory_leaves_them_alone)
+{
+    xfer_tune(NULL, false);
+    ck_assert_ptr_null(strstr(modified, "CUDA"));
+    ck_assert_ptr_null(strstr(modified, "FRAG_ALLOC"));
+}
+END_TEST
+
+START_TEST(both_kinds_have_the_other_settings)
+{
+    char host[sizeof(modified)];
+
+    xfer_tune(NULL, false);
+    snprintf(host, sizeof(host), "%s", modified);
+    modified[0] = '\0';
+    xfer_tune(NULL, true);
+    ck_assert_str_ne(host, "");
+    ck_assert_int_eq(strncmp(modified, host, strlen(host)), 0);
+}
+END_TEST
+
+START_TEST(a_setting_that_ucx_does_not_have_is_not_made)
+{
+    has_setting = false;
+    check_whole(false);
+}
+END_TEST
+
+START_TEST(a_ucx_that_finds_no_gpu_gets_no_setting_of_cuda)
+{
+    num_devices = 0;
+    check_whole(false);
+}
+END_TEST
+
+START_TEST(what_ucx_does_not_tell_is_not_set)
+{
+    list_status = UCS_ERR_NO_MEMORY;
+    check_whole(false);
+    list_status  = UCS_OK;
+    query_status = UCS_ERR_IO_ERROR;
+    check_whole(false);
+    query_status = UCS_OK;
+    read_status  = UCS_ERR_NO_MEMORY;
+    check_whole(false);
+    read_status = UCS_OK;
+    check_whole(true);
+}
+END_TEST
+
+START_TEST(the_environment_knows_better)
+{
+    setenv("UCX_CUDA_COPY_REG_WHOLE_ALLOC", "on", 1);
+    setenv("UCX_RNDV_FRAG_ALLOC_COUNT", "cuda:64", 1);
+    check_whole(false);
+    ck_assert_ptr_null(strstr(modified, "FRAG_ALLOC"));
+}
+END_TEST
+
+START_TEST(transports_without_cuda_get_no_setting_of_it)
+{
+    static const struct {
+        const char *transports;
+        bool        is_set;
+    } cases[] = {
+        {"tcp,self", false},        {"rc,cuda", true},
+        {"tcp,cuda_copy", true},    {"all", true},
+        {"^cuda_ipc", true},        {"^tcp,cuda", false},
+        {"\\tcp,\\cuda_copy", true}, {"tcp,cuda_ipc", false},
+        {"", false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        setenv("UCX_TLS", cases[i].transports, 1);
+        check_whole(cases[i].is_set);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("tune");
+    TCase   *tcase = tcase_create("tune");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, a_pool_on_a_gpu_bounds_what_ucx_registers_and_takes);
+    tcase_add_test(tcase, a_pool_of_host_memory_leaves_them_alone);
+    tcase_add_test(tcase, both_kinds_have_the_other_settings);
+    tcase_add_test(tcase, a_setting_that_ucx_does_not_have_is_not_made);
+    tcase_add_test(tcase, a_ucx_that_finds_no_gpu_gets_no_setting_of_cuda);
+    tcase_add_test(tcase, what_ucx_does_not_tell_is_not_set);
+    tcase_add_test(tcase, the_environment_knows_better);
+    tcase_add_test(tcase, transports_without_cuda_get_no_setting_of_it);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
