@@ -1,0 +1,130 @@
+/* What NVIDIA's management library says of a GPU. */
+#include <config.h>
+
+#include "mem/nvml.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUS_ID "0000:01:00.0"
+#define MIB    (UINT64_C(1) << 20)
+
+static mem_nvml_facts_t facts;
+static int (*num_live)(void);
+
+static void setup(void)
+{
+    void *library = dlopen(NVML_STAND_IN_PATH, RTLD_NOW | RTLD_LOCAL);
+    void *function;
+
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    function = dlsym(library, "nvml_stand_in_live");
+    ck_assert_ptr_nonnull(function);
+    memcpy(&num_live, &function, sizeof(num_live));
+    setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
+    unsetenv("NVML_STAND_IN");
+    memset(&facts, 'x', sizeof(facts));
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(num_live(), 0);
+}
+
+static void check_unknown(const char *words)
+{
+    mem_nvml_query(BUS_ID, &facts);
+    ck_assert_uint_eq(facts.bar1_size, 0);
+    ck_assert_uint_eq(facts.bar1_used, 0);
+    ck_assert_uint_eq(facts.bar1_free, 0);
+    ck_assert_msg(strstr(facts.reason, words) != NULL, "%s", facts.reason);
+}
+
+START_TEST(the_window_and_the_version_of_the_driver_are_told)
+{
+    setenv("NVML_STAND_IN", "bar1=268435456,used=67108864,driver=1.2.3", 1);
+    mem_nvml_query(BUS_ID, &facts);
+    ck_assert_uint_eq(facts.bar1_size, 256 * MIB);
+    ck_assert_uint_eq(facts.bar1_used, 64 * MIB);
+    ck_assert_uint_eq(facts.bar1_free, 192 * MIB);
+    ck_assert_str_eq(facts.driver_version, "1.2.3");
+    ck_assert_str_eq(facts.reason, "");
+}
+END_TEST
+
+START_TEST(no_library_is_no_error)
+{
+    setenv(MEM_NVML_LIBRARY_VARIABLE, "/nonexistent/libnvidia-ml.so.1", 1);
+    check_unknown("/nonexistent/libnvidia-ml.so.1");
+    ck_assert_str_eq(facts.driver_version, "");
+}
+END_TEST
+
+START_TEST(another_library_is_no_error)
+{
+    setenv(MEM_NVML_LIBRARY_VARIABLE, "libm.so.6", 1);
+    check_unknown("libm.so.6 has no nvmlInit_v2");
+}
+END_TEST
+
+START_TEST(a_library_that_does_not_start_is_no_error)
+{
+    setenv("NVML_STAND_IN", "fail=nvmlInit_v2:9", 1);
+    check_unknown("nvmlInit: Driver Not Loaded (9)");
+    ck_assert_str_eq(facts.driver_version, "");
+}
+END_TEST
+
+START_TEST(a_gpu_without_a_window_is_no_error)
+{
+    setenv("NVML_STAND_IN", "fail=nvmlDeviceGetBAR1MemoryInfo:3", 1);
+    check_unknown("nvmlDeviceGetBAR1MemoryInfo: Not Supported (3)");
+    ck_assert_str_eq(facts.driver_version, "580.1");
+    setenv("NVML_STAND_IN", "bar1=0,used=0", 1);
+    check_unknown("this GPU has no BAR1");
+}
+END_TEST
+
+START_TEST(a_gpu_that_is_not_there_is_no_error)
+{
+    mem_nvml_query("0001:01:00.0", &facts);
+    ck_assert_uint_eq(facts.bar1_size, 0);
+    ck_assert_ptr_nonnull(strstr(facts.reason, "Not Found (6)"));
+    setenv("NVML_STAND_IN", "fail=nvmlDeviceGetHandleByPciBusId_v2:999", 1);
+    check_unknown("an error without a name (999)");
+}
+END_TEST
+
+START_TEST(a_version_that_is_not_told_is_empty)
+{
+    setenv("NVML_STAND_IN", "fail=nvmlSystemGetDriverVersion:7", 1);
+    mem_nvml_query(BUS_ID, &facts);
+    ck_assert_str_eq(facts.driver_version, "");
+    ck_assert_uint_eq(facts.bar1_size, 256 * MIB);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("nvml");
+    TCase   *tcase = tcase_create("nvml");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, the_window_and_the_version_of_the_driver_are_told);
+    tcase_add_test(tcase, no_library_is_no_error);
+    tcase_add_test(tcase, another_library_is_no_error);
+    tcase_add_test(tcase, a_library_that_does_not_start_is_no_error);
+    tcase_add_test(tcase, a_gpu_without_a_window_is_no_error);
+    tcase_add_test(tcase, a_gpu_that_is_not_there_is_no_error);
+    tcase_add_test(tcase, a_version_that_is_not_told_is_empty);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
