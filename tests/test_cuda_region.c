@@ -309,6 +309,24 @@ START_TEST(without_a_driver_a_gpu_is_unsupported)
 }
 END_TEST
 
+START_TEST(a_description_makes_no_context)
+{
+    mem_cuda_device_t device;
+
+    ck_assert_int_eq(mem_cuda_device_describe(1, &device), UCXPOOL_OK);
+    ck_assert_int_eq(device.ordinal, 1);
+    ck_assert_ptr_null(device.context);
+    ck_assert_str_eq(device.bus_id, "0000:02:00.0");
+    ck_assert_int_eq(device.compute_major, 9);
+    ck_assert(device.has_ipc);
+    ck_assert(device.has_gpudirect);
+    ck_assert(device.has_dmabuf);
+    ck_assert_uint_eq(stand_in.live(), 0);
+    ck_assert_int_eq(mem_cuda_device_describe(2, &device),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
 START_TEST(host_memory_asks_no_driver)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
@@ -572,6 +590,7 @@ static void add_stand_in_tests(TCase *tcase)
                         0, NUM_KINDS);
     tcase_add_test(tcase,
                    virtual_memory_is_one_allocation_per_region_and_one_call_for_rights);
+    tcase_add_test(tcase, a_description_makes_no_context);
     tcase_add_test(tcase, a_gpu_without_virtual_memory_is_told);
     tcase_add_test(tcase, an_old_driver_gives_one_allocation);
     tcase_add_test(tcase, virtual_memory_asks_only_for_what_the_gpu_can);

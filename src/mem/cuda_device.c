@@ -6,6 +6,7 @@
 #include "mem/cuda_status.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* From CUDA 11.7 on, streams can write words on every device; before, it needs
  * a switch in the kernel's module, and an attribute tells. */
@@ -40,6 +41,17 @@ static ucxpool_status_t attribute_get(const mem_cuda_device_t *device,
     return UCXPOOL_OK;
 }
 
+/* What a driver does not know, it does not have. */
+static bool attribute_is_set(const mem_cuda_device_t *device,
+                             CUdevice_attribute       attribute)
+{
+    int value = 0;
+
+    return (device->driver->cuDeviceGetAttribute(
+                &value, attribute, device->device) == CUDA_SUCCESS) &&
+           (value != 0);
+}
+
 static ucxpool_status_t switches_get(mem_cuda_device_t *device)
 {
     const struct {
@@ -69,14 +81,37 @@ static ucxpool_status_t switches_get(mem_cuda_device_t *device)
     if (device->driver->version >= MEM_OPS_VERSION) {
         device->has_mem_ops = device->driver->has_mem_ops;
     }
-    /* A driver that does not know this attribute has no such handles. */
-    value = 0;
     device->has_fabric_handles =
         device->has_vmm &&
-        (device->driver->cuDeviceGetAttribute(
-             &value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-             device->device) == CUDA_SUCCESS) &&
-        (value != 0);
+        attribute_is_set(device,
+                         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
+    device->has_gpudirect =
+        attribute_is_set(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
+    device->has_dmabuf =
+        attribute_is_set(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+    /* Devices that share the processor's memory have no handles for it. */
+    device->has_ipc =
+        attribute_is_set(device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) &&
+        !attribute_is_set(device, CU_DEVICE_ATTRIBUTE_INTEGRATED);
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t numbers_get(mem_cuda_device_t *device)
+{
+    ucxpool_status_t status;
+
+    status = attribute_get(device,
+                           CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                           &device->compute_major);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = attribute_get(device,
+                           CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                           &device->compute_minor);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     return attribute_get(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                          &device->num_processors);
 }
@@ -122,6 +157,32 @@ static ucxpool_status_t context_retain(mem_cuda_device_t *device)
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t mem_cuda_device_describe(int                ordinal,
+                                          mem_cuda_device_t *device)
+{
+    ucxpool_status_t status;
+
+    memset(device, 0, sizeof(*device));
+    device->ordinal = ordinal;
+    status          = mem_cuda_driver_get(&device->driver);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (device->driver->cuDeviceGet(&device->device, ordinal) !=
+        CUDA_SUCCESS) {
+        return no_such_device(device->driver, ordinal);
+    }
+    status = identity_get(device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = switches_get(device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    return numbers_get(device);
+}
+
 ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
 {
     mem_cuda_device_t *device = calloc(1, sizeof(*device));
@@ -131,21 +192,7 @@ ucxpool_status_t mem_cuda_device_open(int ordinal, mem_cuda_device_t **device_p)
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for GPU %d",
                           ordinal);
     }
-    device->ordinal = ordinal;
-    status          = mem_cuda_driver_get(&device->driver);
-    if (status != UCXPOOL_OK) {
-        goto err_free_device;
-    }
-    if (device->driver->cuDeviceGet(&device->device, ordinal) !=
-        CUDA_SUCCESS) {
-        status = no_such_device(device->driver, ordinal);
-        goto err_free_device;
-    }
-    status = identity_get(device);
-    if (status != UCXPOOL_OK) {
-        goto err_free_device;
-    }
-    status = switches_get(device);
+    status = mem_cuda_device_describe(ordinal, device);
     if (status != UCXPOOL_OK) {
         goto err_free_device;
     }

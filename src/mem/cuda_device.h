@@ -26,7 +26,21 @@ typedef struct mem_cuda_device {
                                                     not be permitted          */
     bool                     has_gpudirect_vmm;  /* a NIC reaches VMM memory  */
     bool                     has_mem_ops; /* a stream can write a word        */
+    /* For people. */
+    int  compute_major, compute_minor;
+    bool has_ipc;       /* cuMemAlloc's memory has handles for peers         */
+    bool has_gpudirect; /* a NIC reaches cuMemAlloc's memory                 */
+    bool has_dmabuf;    /* by files that any driver of the kernel knows      */
 } mem_cuda_device_t;
+
+/*
+ * What a device is and can do. No context is made, so that there is nothing to
+ * enter and nothing to close.
+ *
+ * Errors are those of mem_cuda_device_open().
+ */
+ucxpool_status_t mem_cuda_device_describe(int                ordinal,
+                                          mem_cuda_device_t *device);
 
 /*
  * Load the driver where that has not been done, and retain the device's primary
