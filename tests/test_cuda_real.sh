@@ -22,7 +22,7 @@ if [ ! -x "$top_builddir/tests/test_cuda_driver" ]; then
 fi
 status=0
 for test in test_cuda_driver test_cuda_region test_cuda_pointer \
-    test_cuda_backing test_copy_cuda test_share_cuda; do
+    test_cuda_backing test_device test_copy_cuda test_share_cuda; do
     result=0
     TEST_CUDA=real $under "$top_builddir/tests/$test" || result=$?
     case $result in

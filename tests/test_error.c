@@ -166,6 +166,18 @@ START_TEST(an_error_logs_one_line_at_warn)
 }
 END_TEST
 
+START_TEST(an_error_of_who_only_asks_is_recorded_and_logged_lower)
+{
+    ck_assert_int_eq(base_error_log_at(BASE_LOG_DEBUG), BASE_LOG_WARN);
+    base_error(UCXPOOL_ERR_IO, "it is not there");
+    ck_assert_str_eq(caught_text(), "");
+    ck_assert_str_eq(ucxpool_error_detail(), "it is not there");
+    ck_assert_int_eq(base_error_log_at(BASE_LOG_WARN), BASE_LOG_DEBUG);
+    base_error(UCXPOOL_ERR_IO, "it broke");
+    ck_assert_ptr_nonnull(strstr(caught_text(), "WARN: it broke\n"));
+}
+END_TEST
+
 START_TEST(a_level_that_is_off_writes_nothing)
 {
     base_log_set_level(BASE_LOG_ERROR);
@@ -244,6 +256,8 @@ int main(void)
     tcase_add_test(tcase, errno_survives_an_error);
     tcase_add_test(tcase, each_thread_has_a_last_error_of_its_own);
     tcase_add_test(tcase, an_error_logs_one_line_at_warn);
+    tcase_add_test(tcase,
+                   an_error_of_who_only_asks_is_recorded_and_logged_lower);
     tcase_add_test(tcase, a_level_that_is_off_writes_nothing);
     tcase_add_test(tcase, arguments_of_a_level_that_is_off_are_not_evaluated);
     tcase_add_test(tcase, a_log_line_is_one_line_and_names_its_level);

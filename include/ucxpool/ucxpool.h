@@ -29,13 +29,14 @@
  *
  * Headers: status.h errors, config.h settings, pool.h create and progress,
  * memory.h blocks and registered buffers, channel.h peers, transfer.h send and
- * receive, stats.h counters.
+ * receive, stats.h counters, device.h GPUs.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
 
 #include <ucxpool/channel.h>
 #include <ucxpool/config.h>
+#include <ucxpool/device.h>
 #include <ucxpool/memory.h>
 #include <ucxpool/pool.h>
 #include <ucxpool/stats.h>

@@ -10,11 +10,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char last_error[BASE_ERROR_SIZE];
+static _Thread_local char             last_error[BASE_ERROR_SIZE];
+static _Thread_local base_log_level_t log_level = BASE_LOG_WARN;
 
 const char *ucxpool_error_detail(void)
 {
     return last_error;
+}
+
+base_log_level_t base_error_log_at(base_log_level_t level)
+{
+    base_log_level_t before = log_level;
+
+    log_level = level;
+    return before;
 }
 
 /* The text is made aside first: its arguments may be the last error itself. */
@@ -22,7 +31,7 @@ static void set_last_error(char *text)
 {
     base_text_clean(text);
     memcpy(last_error, text, strlen(text) + 1);
-    base_log(BASE_LOG_WARN, "%s", last_error);
+    base_log(log_level, "%s", last_error);
 }
 
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)

@@ -18,8 +18,11 @@
 /* The longest of the reasons below is much shorter. */
 #define WHY_SIZE 128
 
-static bool ucx_shares_vmm(const mem_ucx_facts_t *ucx)
+bool mem_cuda_ucx_shares_vmm(const mem_ucx_facts_t *ucx)
 {
+    if (!ucx->has_cuda) {
+        return false;
+    }
     return (ucx->major > UCX_VMM_MAJOR) ||
            ((ucx->major == UCX_VMM_MAJOR) && (ucx->minor >= UCX_VMM_MINOR));
 }
@@ -61,7 +64,7 @@ static bool is_vmm_shared(const mem_cuda_device_t       *device,
                  around->ptrace_scope);
         return false;
     }
-    if (around->ucx.has_cuda && !ucx_shares_vmm(&around->ucx)) {
+    if (around->ucx.has_cuda && !mem_cuda_ucx_shares_vmm(&around->ucx)) {
         snprintf(
             why, WHY_SIZE, "UCX %u.%u shares no virtual memory, %d.%d does",
             around->ucx.major, around->ucx.minor, UCX_VMM_MAJOR, UCX_VMM_MINOR);
@@ -182,6 +185,12 @@ static int ptrace_scope(void)
     return scope;
 }
 
+void mem_cuda_surroundings_get(mem_cuda_surroundings_t *around_p)
+{
+    around_p->has_getfd    = has_getfd();
+    around_p->ptrace_scope = ptrace_scope();
+}
+
 ucxpool_status_t mem_cuda_backing_choose(const mem_cuda_device_t *device,
                                          struct ucp_context      *context,
                                          int                      wanted,
@@ -190,11 +199,10 @@ ucxpool_status_t mem_cuda_backing_choose(const mem_cuda_device_t *device,
     mem_cuda_surroundings_t around;
     ucxpool_status_t        status;
 
+    mem_cuda_surroundings_get(&around);
     status = mem_ucx_facts_get(context, &around.ucx);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    around.has_getfd    = has_getfd();
-    around.ptrace_scope = ptrace_scope();
     return mem_cuda_backing_decide(device, &around, wanted, backing_p);
 }

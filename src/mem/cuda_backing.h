@@ -48,6 +48,12 @@ ucxpool_status_t mem_cuda_backing_choose(const mem_cuda_device_t *device,
                                          int                      wanted,
                                          mem_cuda_backing_t      *backing_p);
 
+/* All of it but what UCX tells. */
+void mem_cuda_surroundings_get(mem_cuda_surroundings_t *around_p);
+
+/* Does UCX share virtual memory with peers of the same host? */
+bool mem_cuda_ucx_shares_vmm(const mem_ucx_facts_t *ucx);
+
 /* The same when all is known: the choice itself. */
 ucxpool_status_t mem_cuda_backing_decide(const mem_cuda_device_t       *device,
                                          const mem_cuda_surroundings_t *around,

@@ -36,6 +36,28 @@ ucxpool_status_t mem_ucx_facts_get(ucp_context_h    context,
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t mem_ucx_facts_probe(mem_ucx_facts_t *facts_p)
+{
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = UCP_FEATURE_AM | UCP_FEATURE_RMA,
+    };
+    ucp_context_h    context;
+    ucs_status_t     ucs_status;
+    ucxpool_status_t status;
+
+    ucs_status = ucp_init(&params, NULL, &context);
+    if (ucs_status != UCS_OK) {
+        return base_error(mem_ucx_status(ucs_status),
+                          "UCX could not be started: %s (look at UCX_TLS and "
+                          "UCX_NET_DEVICES)",
+                          ucs_status_string(ucs_status));
+    }
+    status = mem_ucx_facts_get(context, facts_p);
+    ucp_cleanup(context);
+    return status;
+}
+
 /* UCX said no: in its words, and what to change. */
 static ucxpool_status_t region_error(ucs_status_t status,
                                      const mem_regions_t *regions,

@@ -37,6 +37,9 @@ typedef struct mem_ucx_facts {
 ucxpool_status_t mem_ucx_facts_get(struct ucp_context *context,
                                    mem_ucx_facts_t    *facts_p);
 
+/* The same for who has no context: one is made for a moment. */
+ucxpool_status_t mem_ucx_facts_probe(mem_ucx_facts_t *facts_p);
+
 /* Calls of ucp_mem_map made by this process since it started. */
 uint64_t mem_reg_ucx_count(void);
 

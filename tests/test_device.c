@@ -1,0 +1,363 @@
+/* The public questions about GPUs. */
+#include <config.h>
+
+#include "base/error.h"
+#include "cuda_fixture.h"
+#include "mem/nvml.h"
+
+#include <ucp/api/ucp.h>
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ALL_FIELDS \
+    (UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE | UCXPOOL_DEVICE_ATTR_FIELD_BAR1 | \
+     UCXPOOL_DEVICE_ATTR_FIELD_BACKING)
+
+#define ALL_ABILITIES \
+    (UCXPOOL_DEVICE_IPC | UCXPOOL_DEVICE_VMM | UCXPOOL_DEVICE_POSIX_HANDLES | \
+     UCXPOOL_DEVICE_FABRIC_HANDLES | UCXPOOL_DEVICE_GPUDIRECT | \
+     UCXPOOL_DEVICE_GPUDIRECT_VMM | UCXPOOL_DEVICE_DMABUF | \
+     UCXPOOL_DEVICE_MEM_OPS)
+
+static ucxpool_device_attr_t attr;
+static unsigned              num_inits; /* of UCX */
+
+ucs_status_t __real_ucp_init_version(unsigned major, unsigned minor,
+                                     const ucp_params_t *params,
+                                     const ucp_config_t *config,
+                                     ucp_context_h      *context_p);
+ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
+                                     const ucp_params_t *params,
+                                     const ucp_config_t *config,
+                                     ucp_context_h      *context_p);
+
+ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
+                                     const ucp_params_t *params,
+                                     const ucp_config_t *config,
+                                     ucp_context_h      *context_p)
+{
+    num_inits++;
+    return __real_ucp_init_version(major, minor, params, config, context_p);
+}
+
+static void start(const char *configuration)
+{
+    cuda_start(configuration);
+    setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
+    memset(&attr, 'x', sizeof(attr));
+    attr.field_mask = 0;
+    num_inits       = 0;
+}
+
+static ucxpool_status_t query(int device, uint64_t fields)
+{
+    attr.field_mask = fields;
+    return ucxpool_device_query(device, NULL, &attr);
+}
+
+static void check_text(const char *text, const char *words)
+{
+    ck_assert_msg(strstr(text, words) != NULL, "%s", text);
+}
+
+START_TEST(gpus_are_counted)
+{
+    start("devices=3");
+    ck_assert_int_eq(ucxpool_device_count(), 3);
+}
+END_TEST
+
+/* What goes to the standard error meanwhile. */
+static size_t count_quietly(int *num_p)
+{
+    char   text[4096];
+    FILE  *file  = tmpfile();
+    int    saved = dup(STDERR_FILENO);
+    size_t length;
+
+    ck_assert_ptr_nonnull(file);
+    dup2(fileno(file), STDERR_FILENO);
+    *num_p = ucxpool_device_count();
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    length = fread(text, 1, sizeof(text), file);
+    fclose(file);
+    return length;
+}
+
+START_TEST(no_driver_is_no_gpu_and_nothing_to_be_logged)
+{
+    int num = -1;
+
+    start("");
+    setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
+    ck_assert_uint_eq(count_quietly(&num), 0);
+    ck_assert_int_eq(num, 0);
+    check_text(ucxpool_error_detail(), "no CUDA driver");
+    ck_assert_int_eq(base_error_log_at(BASE_LOG_WARN), BASE_LOG_WARN);
+    ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_UNSUPPORTED);
+}
+END_TEST
+
+START_TEST(a_machine_without_gpus_has_none)
+{
+    start("devices=0");
+    ck_assert_int_eq(ucxpool_device_count(), 0);
+    check_text(ucxpool_error_detail(), "CUDA_ERROR_NO_DEVICE");
+}
+END_TEST
+
+START_TEST(gpus_that_cannot_be_counted_are_none)
+{
+    start("");
+    stand_in.fail_call("cuDeviceGetCount", 1, CUDA_ERROR_UNKNOWN);
+    ck_assert_int_eq(ucxpool_device_count(), 0);
+    check_text(ucxpool_error_detail(), "cuDeviceGetCount");
+    ck_assert_int_eq(ucxpool_device_count(), 1);
+}
+END_TEST
+
+START_TEST(a_gpu_is_described)
+{
+    start("devices=2,memory=512m,fabric=y,version=12040");
+    ck_assert_int_eq(query(1, 0), UCXPOOL_OK);
+    ck_assert_str_eq(attr.name, "Stand-in GPU");
+    ck_assert_str_eq(attr.bus_id, "0000:02:00.0");
+    ck_assert_str_eq(attr.uuid, "GPU-7374616e-642d-696e-2047-505500000002");
+    ck_assert_uint_eq(attr.memory_size, UINT64_C(512) << 20);
+    ck_assert_int_eq(attr.cuda_version, 12040);
+    ck_assert_int_eq(attr.compute_major, 9);
+    ck_assert_int_eq(attr.compute_minor, 0);
+    ck_assert_int_eq(attr.num_processors, 4);
+    ck_assert_uint_eq(attr.abilities, ALL_ABILITIES);
+}
+END_TEST
+
+START_TEST(what_a_gpu_lacks_is_not_among_its_abilities)
+{
+    start("vmm=n,gdr=n,memops=n,version=11040");
+    ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
+    ck_assert_uint_eq(attr.abilities, UCXPOOL_DEVICE_IPC);
+}
+END_TEST
+
+START_TEST(what_takes_time_is_told_only_when_it_is_asked_for)
+{
+    start("");
+    ck_assert_int_eq(query(0, 0), UCXPOOL_OK);
+    ck_assert_uint_eq(stand_in.count("cuDevicePrimaryCtxRetain"), 0);
+    ck_assert_uint_eq(num_inits, 0);
+    ck_assert_uint_eq(attr.memory_free, 0);
+    ck_assert_uint_eq(attr.bar1_size, 0);
+    ck_assert_str_eq(attr.bar1_reason, "");
+    ck_assert_str_eq(attr.driver_version, "");
+    ck_assert_int_eq(attr.backing, UCXPOOL_CUDA_BACKING_NONE);
+    ck_assert_str_eq(attr.backing_reason, "");
+}
+END_TEST
+
+START_TEST(free_memory_is_told_and_nothing_is_left)
+{
+    start("memory=512m");
+    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(attr.memory_free, UINT64_C(512) << 20);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(bar1_is_told)
+{
+    start("");
+    setenv("NVML_STAND_IN", "bar1=268435456,used=1048576,driver=580.9", 1);
+    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BAR1), UCXPOOL_OK);
+    ck_assert_uint_eq(attr.bar1_size, UINT64_C(256) << 20);
+    ck_assert_uint_eq(attr.bar1_used, UINT64_C(1) << 20);
+    ck_assert_uint_eq(attr.bar1_free, UINT64_C(255) << 20);
+    ck_assert_str_eq(attr.bar1_reason, "");
+    ck_assert_str_eq(attr.driver_version, "580.9");
+}
+END_TEST
+
+START_TEST(a_gpu_without_bar1_has_a_reason_and_no_error)
+{
+    start("");
+    setenv("NVML_STAND_IN", "bar1=0,used=0", 1);
+    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BAR1), UCXPOOL_OK);
+    ck_assert_uint_eq(attr.bar1_size, 0);
+    ck_assert_str_eq(attr.bar1_reason, "this GPU has no BAR1");
+}
+END_TEST
+
+static void check_backing(const char *setting, ucxpool_cuda_backing_t backing,
+                          const char *words)
+{
+    ucxpool_config_t *config;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "CUDA_BACKING", setting),
+                     UCXPOOL_OK);
+    attr.field_mask = UCXPOOL_DEVICE_ATTR_FIELD_BACKING;
+    ck_assert_int_eq(ucxpool_device_query(0, config, &attr), UCXPOOL_OK);
+    ck_assert_int_eq(attr.backing, backing);
+    check_text(attr.backing_reason, words);
+    ucxpool_config_release(config);
+}
+
+START_TEST(the_backing_is_that_of_the_settings)
+{
+    start("");
+    check_backing("alloc", UCXPOOL_CUDA_BACKING_ALLOC, "by CUDA_BACKING");
+    check_backing("vmm", UCXPOOL_CUDA_BACKING_VMM, "by CUDA_BACKING");
+    check_backing("host", UCXPOOL_CUDA_BACKING_HOST, "pinned host memory");
+}
+END_TEST
+
+START_TEST(without_settings_the_environment_counts)
+{
+    start("");
+    setenv("UCXPOOL_CUDA_BACKING", "host", 1);
+    ck_assert_int_eq(query(0, UCXPOOL_DEVICE_ATTR_FIELD_BACKING), UCXPOOL_OK);
+    ck_assert_int_eq(attr.backing, UCXPOOL_CUDA_BACKING_HOST);
+    setenv("UCXPOOL_CUDA_BACKING", "nonsense", 1);
+    ck_assert_int_eq(query(0, 0), UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(a_backing_that_cannot_be_is_none_and_has_a_reason)
+{
+    start("vmm=n");
+    check_backing("vmm", UCXPOOL_CUDA_BACKING_NONE,
+                  "this GPU has no virtual memory");
+    check_backing("auto", UCXPOOL_CUDA_BACKING_ALLOC,
+                  "this GPU has no virtual memory");
+}
+END_TEST
+
+START_TEST(a_ucx_that_does_not_start_is_a_reason)
+{
+    start("");
+    setenv("UCX_TLS", "no_such_transport", 1);
+    setenv("UCX_LOG_LEVEL", "fatal", 1);
+    check_backing("auto", UCXPOOL_CUDA_BACKING_NONE, "UCX_TLS");
+}
+END_TEST
+
+START_TEST(a_gpu_that_does_not_exist_is_an_error)
+{
+    start("devices=2");
+    ck_assert_int_eq(query(2, 0), UCXPOOL_ERR_INVALID_PARAM);
+    check_text(ucxpool_error_detail(), "this process has 2");
+    ck_assert_int_eq(query(-1, 0), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(a_failed_call_leaves_nothing_and_the_next_query_works)
+{
+    unsigned num_failed = 0;
+
+    start("");
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        (void)query(0, UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE);
+        if (!stand_in.has_failed()) {
+            break;
+        }
+        num_failed++;
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_uint_eq(stand_in.live(), 0);
+        ck_assert_int_eq(query(0, ALL_FIELDS), UCXPOOL_OK);
+    }
+    ck_assert_uint_ge(num_failed, 10);
+}
+END_TEST
+
+START_TEST(the_threads_context_is_left_as_it_is)
+{
+    const mem_cuda_driver_t *driver;
+    CUcontext                context, current;
+
+    start("devices=2");
+    ck_assert_int_eq(mem_cuda_driver_get(&driver), UCXPOOL_OK);
+    ck_assert_int_eq(driver->cuDevicePrimaryCtxRetain(&context, 1), 0);
+    ck_assert_int_eq(driver->cuCtxPushCurrent(context), 0);
+    ck_assert_int_eq(query(0, ALL_FIELDS), UCXPOOL_OK);
+    ck_assert_int_eq(driver->cuCtxGetCurrent(&current), 0);
+    ck_assert_ptr_eq(current, context);
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&current), 0);
+    ck_assert_int_eq(driver->cuDevicePrimaryCtxRelease(1), 0);
+}
+END_TEST
+
+/* On the real driver: everything is told, whatever it is. */
+START_TEST(every_gpu_of_this_machine_answers)
+{
+    int num;
+
+    cuda_start("");
+    num = ucxpool_device_count();
+    ck_assert_int_ge(num, 1);
+    for (int i = 0; i < num; i++) {
+        ck_assert_int_eq(query(i, ALL_FIELDS), UCXPOOL_OK);
+        ck_assert_str_ne(attr.name, "");
+        ck_assert_uint_gt(attr.memory_size, 0);
+        ck_assert_uint_le(attr.memory_free, attr.memory_size);
+        ck_assert_int_ge(attr.compute_major, 1);
+        ck_assert_int_ne(attr.backing, UCXPOOL_CUDA_BACKING_NONE);
+        ck_assert((attr.bar1_size != 0) || (attr.bar1_reason[0] != '\0'));
+    }
+}
+END_TEST
+
+static void add_stand_in_tests(TCase *tcase)
+{
+    tcase_add_test(tcase, gpus_are_counted);
+    tcase_add_test(tcase, no_driver_is_no_gpu_and_nothing_to_be_logged);
+    tcase_add_test(tcase, a_machine_without_gpus_has_none);
+    tcase_add_test(tcase, gpus_that_cannot_be_counted_are_none);
+    tcase_add_test(tcase, a_gpu_is_described);
+    tcase_add_test(tcase, what_a_gpu_lacks_is_not_among_its_abilities);
+    tcase_add_test(tcase, what_takes_time_is_told_only_when_it_is_asked_for);
+    tcase_add_test(tcase, free_memory_is_told_and_nothing_is_left);
+    tcase_add_test(tcase, bar1_is_told);
+    tcase_add_test(tcase, a_gpu_without_bar1_has_a_reason_and_no_error);
+    tcase_add_test(tcase, the_backing_is_that_of_the_settings);
+    tcase_add_test(tcase, without_settings_the_environment_counts);
+    tcase_add_test(tcase, a_backing_that_cannot_be_is_none_and_has_a_reason);
+    tcase_add_test(tcase, a_ucx_that_does_not_start_is_a_reason);
+    tcase_add_test(tcase, a_gpu_that_does_not_exist_is_an_error);
+    tcase_add_test(tcase,
+                   a_failed_call_leaves_nothing_and_the_next_query_works);
+    tcase_add_test(tcase, the_threads_context_is_left_as_it_is);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("device");
+    TCase   *tcase = tcase_create("device");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, every_gpu_of_this_machine_answers);
+    if (!cuda_is_real()) {
+        add_stand_in_tests(tcase);
+    }
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
