@@ -153,7 +153,8 @@ static void fill_backing(const mem_cuda_device_t *device, int wanted,
         attr->backing = backing_of(backing.kind);
     }
     snprintf(attr->backing_reason, sizeof(attr->backing_reason), "%s",
-             status == UCXPOOL_OK ? backing.reason : ucxpool_error_detail());
+             status == UCXPOOL_OK ? mem_cuda_backing_why(&backing)
+                                  : ucxpool_error_detail());
 }
 
 static ucxpool_status_t wanted_backing(const ucxpool_config_t *config,

@@ -215,7 +215,7 @@ START_TEST(the_backing_is_that_of_the_settings)
     start("");
     check_backing("alloc", UCXPOOL_CUDA_BACKING_ALLOC, "by CUDA_BACKING");
     check_backing("vmm", UCXPOOL_CUDA_BACKING_VMM, "by CUDA_BACKING");
-    check_backing("host", UCXPOOL_CUDA_BACKING_HOST, "pinned host memory");
+    check_backing("host", UCXPOOL_CUDA_BACKING_HOST, "by CUDA_BACKING");
 }
 END_TEST
 

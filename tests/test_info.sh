@@ -98,12 +98,64 @@ has out '^  memory available +[0-9.]+[kmgt]$'
 has out '^Settings: all at their defaults'
 has_not out '^The pool$'
 
+has out '^GPUs$'
+has out '^  number +[0-9]+'
+
 echo 'the report for programs'
 ends 0 "$info" -nj
 is_empty err
 is_json
 has out '"memory_types": \["host"'
 has out '"works": true'
+
+echo 'GPUs'
+stand_in=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
+nvml=$top_builddir/tests/nvml_stand_in/.libs/libnvml.so
+ends 0 env UCXPOOL_CUDA_DRIVER=/nonexistent "$info" -n
+is_empty err
+has out '^  number +0 \(no CUDA driver: /nonexistent.*use host memory\)$'
+if [ -f "$stand_in" ] && [ -f "$nvml" ]; then
+    gpus="env UCXPOOL_CUDA_DRIVER=$stand_in UCXPOOL_NVML_LIBRARY=$nvml"
+    ends 0 $gpus CUDA_STAND_IN=devices=2,fabric=y "$info" -n
+    is_empty err
+    has out '^  number +2$'
+    has out '^  GPU 1$'
+    has out '^    name +Stand-in GPU$'
+    has out '^    bus id +0000:02:00.0$'
+    has out '^    uuid +GPU-'
+    has out '^    driver +580.1$'
+    has out '^    cuda +12.4$'
+    has out '^    compute capability +9.0$'
+    has out '^    memory +256m$'
+    has out '^    memory free +256m$'
+    has out '^    virtual memory +yes$'
+    has out '^    handles +CUDA IPC, POSIX file, fabric$'
+    has out '^    gpudirect +allocations, virtual memory$'
+    has out '^    memory operations +yes$'
+    has out '^    bar1 +256m$'
+    has out '^    bar1 free +'
+    has out '^    ucx sends from it +(yes|no)$'
+    has out '^    blocks +(vmm|alloc) \(since '
+    ends 0 $gpus CUDA_STAND_IN=devices=2 "$info" -nj
+    is_json
+    has out '"gpu_1": \{$'
+    has out '"handles": \["CUDA IPC", "POSIX file"\]'
+    has out '"bar1": 268435456'
+    has out '"blocks": \{"value": "(vmm|alloc)", "why": "since '
+    ends 0 $gpus NVML_STAND_IN=bar1=0,used=0 UCXPOOL_CUDA_BACKING=host \
+        "$info" -n
+    has out '^    bar1 +unknown \(this GPU has no BAR1\)$'
+    has out '^    blocks +host \(by CUDA_BACKING\)$'
+    ends 1 $gpus CUDA_STAND_IN=vmm=n UCXPOOL_CUDA_BACKING=vmm "$info" -n
+    has err 'no pool is possible on GPU 0: .*no virtual memory'
+    has out '^    handles +CUDA IPC$'
+    has out '^    blocks +none \(.*set UCXPOOL_CUDA_BACKING='
+    ends 0 $gpus CUDA_STAND_IN=fail=cuDevicePrimaryCtxRetain:1:2 "$info" -n
+    has out '^    memory free +unknown \(there is no room for a context\)$'
+    ends 1 $gpus CUDA_STAND_IN=fail=cuDeviceGetName:1:999 "$info" -nj
+    is_json
+    has err 'GPU 0 does not answer: cuDeviceGetName'
+fi
 
 echo 'what UCX has to say does not get in between'
 for option in -nj -j; do

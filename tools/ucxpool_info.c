@@ -92,6 +92,9 @@ static end_t print_report(const ucxpool_config_t *config,
         end = END_FAILED;
     }
     info_machine_report(&report);
+    if (!info_gpu_report(&report, config)) {
+        end = END_FAILED;
+    }
     if (!options->no_pool) {
         if (!info_pool_report(&report, config, settings, options->self_test)) {
             end = END_FAILED;

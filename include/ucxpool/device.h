@@ -91,7 +91,7 @@ typedef struct ucxpool_device_attr {
     char                   bar1_reason[160];
     char                   driver_version[32]; /* "580.159.03"; "": not known */
 
-    /* BACKING: what ucxpool_create() would take, and why, in a sentence. */
+    /* BACKING: what ucxpool_create() would take, why, and what follows. */
     ucxpool_cuda_backing_t backing;
     char                   backing_reason[256];
     uint32_t               ucx_abilities; /* set of ucxpool_device_ucx_t      */

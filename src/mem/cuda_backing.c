@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -88,6 +89,11 @@ static void set(mem_cuda_backing_t *backing, const mem_kind_t *kind,
     }
     snprintf(backing->reason, sizeof(backing->reason), "%s%s%s", what, why,
              tail);
+}
+
+const char *mem_cuda_backing_why(const mem_cuda_backing_t *backing)
+{
+    return strchr(backing->reason, ',') + 2;
 }
 
 static void choose_best(const mem_cuda_device_t       *device,

@@ -27,6 +27,9 @@ typedef struct mem_cuda_backing {
     char reason[MEM_CUDA_BACKING_REASON_SIZE];
 } mem_cuda_backing_t;
 
+/* The reason without what it is the reason of. */
+const char *mem_cuda_backing_why(const mem_cuda_backing_t *backing);
+
 /* What the choice depends on beside the device. */
 typedef struct mem_cuda_surroundings {
     mem_ucx_facts_t ucx;

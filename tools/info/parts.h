@@ -17,6 +17,13 @@ bool info_ucx_report(report_t *report);
 void info_machine_report(report_t *report);
 
 /*
+ * The GPUs, and what the blocks of a pool on each would be. False when one does
+ * not answer, or no pool is possible on it; the reason is told and reported.
+ * That there is none is neither.
+ */
+bool info_gpu_report(report_t *report, const ucxpool_config_t *config);
+
+/*
  * What a pool with these settings looks like, and why: one is created, looked
  * at and destroyed. False when it cannot be; the reason is told and reported.
  *
