@@ -17,7 +17,7 @@ static const char *const names[] = {"", "tcp", "cuda_cpy", "cuda_ipc"};
 
 static char         modified[1024]; /* "NAME=value " for each */
 static unsigned     num_devices;
-static bool         has_setting;
+static const char  *setting; /* its value; NULL: there is none */
 static ucs_status_t list_status, query_status, read_status;
 static int          num_live; /* lists and settings that are not released */
 
@@ -107,27 +107,39 @@ ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
                                    size_t max)
 {
     ck_assert_str_eq(name, "REG_WHOLE_ALLOC");
-    snprintf(value, max, "auto");
-    return has_setting ? UCS_OK : UCS_ERR_INVALID_PARAM;
+    if (setting == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    snprintf(value, max, "%s", setting);
+    return UCS_OK;
 }
 
 static void setup(void)
 {
     static const char *const variables[] = {
         "UCX_TLS", "UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE",
-        "UCX_CUDA_COPY_REG_WHOLE_ALLOC", "UCX_RNDV_FRAG_ALLOC_COUNT"};
+        "UCX_RNDV_FRAG_ALLOC_COUNT"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         unsetenv(variables[i]);
     }
     num_devices = 1;
-    has_setting = true;
+    setting     = "auto";
+}
+
+static void tune(bool for_gpu)
+{
+    ucp_config_t *config;
+
+    modified[0] = '\0';
+    ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
+    xfer_tune(config, for_gpu);
+    ucp_config_release(config);
 }
 
 static void check_whole(bool is_set)
 {
-    modified[0] = '\0';
-    xfer_tune(NULL, true);
+    tune(true);
     ck_assert_msg((strstr(modified, "CUDA_COPY_REG_WHOLE_ALLOC=off ") !=
                    NULL) == is_set,
                   "%s", modified);
@@ -144,7 +156,7 @@ END_TEST
 
 START_TEST(a_pool_of_host_memory_leaves_them_alone)
 {
-    xfer_tune(NULL, false);
+    tune(false);
     ck_assert_ptr_null(strstr(modified, "CUDA"));
     ck_assert_ptr_null(strstr(modified, "FRAG_ALLOC"));
 }
@@ -154,10 +166,9 @@ START_TEST(both_kinds_have_the_other_settings)
 {
     char host[sizeof(modified)];
 
-    xfer_tune(NULL, false);
+    tune(false);
     snprintf(host, sizeof(host), "%s", modified);
-    modified[0] = '\0';
-    xfer_tune(NULL, true);
+    tune(true);
     ck_assert_str_ne(host, "");
     ck_assert_int_eq(strncmp(modified, host, strlen(host)), 0);
 }
@@ -165,7 +176,7 @@ END_TEST
 
 START_TEST(a_setting_that_ucx_does_not_have_is_not_made)
 {
-    has_setting = false;
+    setting = NULL;
     check_whole(false);
 }
 END_TEST
@@ -192,9 +203,9 @@ START_TEST(what_ucx_does_not_tell_is_not_set)
 }
 END_TEST
 
-START_TEST(the_environment_knows_better)
+START_TEST(who_has_set_it_knows_better)
 {
-    setenv("UCX_CUDA_COPY_REG_WHOLE_ALLOC", "on", 1);
+    setting = "on";
     setenv("UCX_RNDV_FRAG_ALLOC_COUNT", "cuda:64", 1);
     check_whole(false);
     ck_assert_ptr_null(strstr(modified, "FRAG_ALLOC"));
@@ -211,7 +222,6 @@ START_TEST(transports_without_cuda_get_no_setting_of_it)
         {"tcp,cuda_copy", true},    {"all", true},
         {"^cuda_ipc", true},        {"^tcp,cuda", false},
         {"\\tcp,\\cuda_copy", true}, {"tcp,cuda_ipc", false},
-        {"", false},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -235,7 +245,7 @@ int main(void)
     tcase_add_test(tcase, a_setting_that_ucx_does_not_have_is_not_made);
     tcase_add_test(tcase, a_ucx_that_finds_no_gpu_gets_no_setting_of_cuda);
     tcase_add_test(tcase, what_ucx_does_not_tell_is_not_set);
-    tcase_add_test(tcase, the_environment_knows_better);
+    tcase_add_test(tcase, who_has_set_it_knows_better);
     tcase_add_test(tcase, transports_without_cuda_get_no_setting_of_it);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -20,9 +20,7 @@ static const char *find_value(char *text, const char *name)
     return NULL;
 }
 
-/* What a setting is by now, from the environment or a ucx.conf; NULL if there
- * is none of that name, or no memory. The caller frees it. */
-static char *read_setting(const ucp_config_t *config, const char *name)
+char *xfer_tune_read(const ucp_config_t *config, const char *name)
 {
     char       *text  = NULL;
     const char *value = NULL;
@@ -91,14 +89,15 @@ static void tune_transports(ucp_config_t *config, const char *transports)
 
 void xfer_tune(ucp_config_t *config, bool for_gpu)
 {
-    char *transports = read_setting(config, "UCX_TLS");
+    char *transports = xfer_tune_read(config, "UCX_TLS");
 
-    if (transports != NULL) {
-        tune_tcp(config, transports);
-        tune_transports(config, transports);
-        free(transports);
+    if (transports == NULL) {
+        return;
     }
+    tune_tcp(config, transports);
+    tune_transports(config, transports);
     if (for_gpu) {
-        xfer_tune_gpu(config);
+        xfer_tune_gpu(config, transports);
     }
+    free(transports);
 }

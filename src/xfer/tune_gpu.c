@@ -16,7 +16,8 @@
 #define COMPONENT "cuda_cpy"
 #define PREFIX    "CUDA_COPY_"
 
-static bool has_setting(uct_component_h component, const char *setting)
+/* It has the setting, which nobody has set. */
+static bool is_auto(uct_component_h component, const char *setting)
 {
     uct_md_config_t *config;
     char             value[64];
@@ -28,7 +29,7 @@ static bool has_setting(uct_component_h component, const char *setting)
     }
     status = uct_config_get(config, setting, value, sizeof(value));
     uct_config_release(config);
-    return status == UCS_OK;
+    return (status == UCS_OK) && (strcmp(value, "auto") == 0);
 }
 
 /* UCX reads the settings of a component only where that finds a device. */
@@ -42,8 +43,8 @@ static bool is_wanted(uct_component_h component)
            (strcmp(attr.name, COMPONENT) == 0) && (attr.md_resource_count > 0);
 }
 
-/* Does UCX copy GPU memory here, and can that be told so? */
-static bool ucx_has_setting(const char *setting)
+/* Does UCX copy GPU memory here, and is that left to it? */
+static bool is_setting_auto(const char *setting)
 {
     uct_component_h *components;
     unsigned         num_components;
@@ -53,7 +54,7 @@ static bool ucx_has_setting(const char *setting)
         return false;
     }
     for (unsigned i = 0; (i < num_components) && !found; i++) {
-        found = is_wanted(components[i]) && has_setting(components[i], setting);
+        found = is_wanted(components[i]) && is_auto(components[i], setting);
     }
     uct_release_component_list(components);
     return found;
@@ -75,15 +76,11 @@ static bool names(const char *list, const char *name)
 }
 
 /* Transports that were chosen without CUDA's have no use for its settings. */
-static bool is_cuda_chosen(void)
+static bool is_cuda_chosen(const char *transports)
 {
-    const char *transports = getenv("UCX_TLS");
-    bool        is_named;
+    bool is_named = names(transports, "cuda") ||
+                    names(transports, "cuda_copy");
 
-    if (transports == NULL) {
-        return true;
-    }
-    is_named = names(transports, "cuda") || names(transports, "cuda_copy");
     return transports[0] == '^' ? !is_named
                                 : is_named || names(transports, "all");
 }
@@ -94,10 +91,9 @@ static bool is_cuda_chosen(void)
  * and more than a small BAR holds. It makes an exception for one such GPU, and
  * misspells its name.
  */
-static void tune_registration(ucp_config_t *config)
+static void tune_registration(ucp_config_t *config, const char *transports)
 {
-    if ((getenv("UCX_CUDA_COPY_REG_WHOLE_ALLOC") == NULL) && is_cuda_chosen() &&
-        ucx_has_setting("REG_WHOLE_ALLOC")) {
+    if (is_cuda_chosen(transports) && is_setting_auto("REG_WHOLE_ALLOC")) {
         (void)ucp_config_modify(config, PREFIX "REG_WHOLE_ALLOC", "off");
     }
 }
@@ -106,14 +102,17 @@ static void tune_registration(ucp_config_t *config)
  * time out of the GPU's memory, for ever. */
 static void tune_staging(ucp_config_t *config)
 {
-    if (getenv("UCX_RNDV_FRAG_ALLOC_COUNT") == NULL) {
+    char *value = xfer_tune_read(config, "UCX_RNDV_FRAG_ALLOC_COUNT");
+
+    if ((value != NULL) && (strcmp(value, "host:128,cuda:128") == 0)) {
         (void)ucp_config_modify(config, "RNDV_FRAG_ALLOC_COUNT",
                                 "host:128,cuda:8");
     }
+    free(value);
 }
 
-void xfer_tune_gpu(ucp_config_t *config)
+void xfer_tune_gpu(ucp_config_t *config, const char *transports)
 {
-    tune_registration(config);
+    tune_registration(config, transports);
     tune_staging(config);
 }
