@@ -10,10 +10,12 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 /* What the system and UCX answer; NULL: there is no such file. */
 static const char  *scope_file;
@@ -50,15 +52,14 @@ FILE *__wrap_fopen(const char *path, const char *mode)
 long __wrap_syscall(long number, long a, long b, long c, long d, long e,
                     long f)
 {
-    if ((number == SYS_pidfd_open) && (pidfd_error != 0)) {
+    /* The tool that watches a test may know neither. */
+    if (number == SYS_pidfd_open) {
         errno = pidfd_error;
-        return -1;
+        return pidfd_error != 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
     if (number == SYS_pidfd_getfd) {
         errno = getfd_error;
-        /* The tool that watches a test may not know the call. */
-        return getfd_error != 0 ? -1
-                                : __real_syscall(SYS_dup, b, 0, 0, 0, 0, 0);
+        return getfd_error != 0 ? -1 : dup((int)b);
     }
     return __real_syscall(number, a, b, c, d, e, f);
 }
