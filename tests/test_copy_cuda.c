@@ -540,117 +540,8 @@ START_TEST(senseless_parameters_are_refused)
 }
 END_TEST
 
-static CUstream make_stream(CUcontext context)
-{
-    CUstream stream = NULL;
-
-    ck_assert_int_eq(driver->cuCtxPushCurrent(context), CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                     CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
-    return stream;
-}
-
-static void copy_in_stream(CUcontext context, CUstream stream, void *target,
-                           const void *source, size_t size)
-{
-    ck_assert_int_eq(driver->cuCtxPushCurrent(context), CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
-                                           (CUdeviceptr)(uintptr_t)source, size,
-                                           stream),
-                     CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
-}
-
-static void end_stream(CUcontext context, CUstream stream)
-{
-    ck_assert_int_eq(driver->cuCtxPushCurrent(context), CUDA_SUCCESS);
-    ck_assert_int_eq(driver->cuStreamSynchronize(stream), CUDA_SUCCESS);
-    if (stream != NULL) {
-        ck_assert_int_eq(driver->cuStreamDestroy(stream), CUDA_SUCCESS);
-    }
-    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
-}
-
 /* The caller's stream writes what is gathered, in long steps, and reads what
  * has been gathered. 0: a stream of its own; 1: the default stream. */
-START_TEST(a_copy_comes_after_and_before_what_the_callers_stream_does)
-{
-    mem_regions_t   other;
-    mem_cuda_job_t *job;
-    CUstream        stream;
-    char           *newer = malloc(SIZE);
-
-    if (!cuda_is_real()) {
-        restart("run=n");
-    }
-    init_memory(&mem_kind_cuda_alloc);
-    ck_assert_int_eq(mem_regions_init_kind(&other, &mem_kind_cuda_host, 0, 1,
-                                           SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
-    stream = _i == 0 ? make_stream(device->context) : NULL;
-    job    = make_job(MEM_COPY_SEGMENTS, 0);
-    fill_random(newer, SIZE);
-    memcpy(other.address, newer, SIZE);
-
-    for (int i = 0; i < 20; i++) {
-        copy_in_stream(device->context, stream, scattered.address,
-                       other.address, SIZE);
-    }
-    ck_assert_int_eq(mem_cuda_copier_after(copier, stream), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_copier_before(copier, stream), UCXPOOL_OK);
-    copy_in_stream(device->context, stream, scattered.address,
-                   contiguous.address, SIZE);
-    end_stream(device->context, stream);
-    wait_for(job);
-    mem_cuda_job_put(copier, job);
-
-    memcpy(pattern, newer, SIZE);
-    check_gathered();
-    get(newer, scattered.address, SIZE);
-    ck_assert_int_eq(memcmp(newer, result, SIZE), 0);
-    free(newer);
-    mem_regions_cleanup(&other);
-}
-END_TEST
-
-START_TEST(a_copy_comes_after_a_stream_of_another_gpu)
-{
-    mem_regions_t   other;
-    mem_cuda_job_t *job;
-    CUcontext       context = NULL;
-    CUstream        stream;
-    char           *newer = malloc(SIZE);
-
-    restart("devices=2,run=n");
-    init_memory(&mem_kind_cuda_host);
-    ck_assert_int_eq(mem_regions_init_kind(&other, &mem_kind_cuda_host, 1, 1,
-                                           SIZE, BASE_SWITCH_NO),
-                     UCXPOOL_OK);
-    context = other.cuda->context;
-    stream  = make_stream(context);
-    job     = make_job(MEM_COPY_SEGMENTS, 0);
-    fill_random(newer, SIZE);
-    memcpy(other.address, newer, SIZE);
-    copy_in_stream(context, stream, scattered.address, other.address, SIZE);
-    ck_assert_int_eq(mem_cuda_copier_after(copier, stream), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_copier_before(copier, stream), UCXPOOL_OK);
-    wait_for(job);
-    mem_cuda_job_put(copier, job);
-    end_stream(context, stream);
-    memcpy(pattern, newer, SIZE);
-    check_gathered();
-    free(newer);
-    mem_regions_cleanup(&other);
-}
-END_TEST
-
 START_TEST(jobs_are_done_while_the_host_goes_on)
 {
     restart("run=late");
@@ -869,29 +760,6 @@ START_TEST(a_failed_start_is_told_and_the_job_can_be_started_again)
 }
 END_TEST
 
-START_TEST(an_order_that_fails_is_told)
-{
-    unsigned live = stand_in.live();
-    CUstream stream = make_stream(device->context);
-
-    for (unsigned n = 1;; n++) {
-        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (mem_cuda_copier_after(copier, stream) == UCXPOOL_OK) {
-            break;
-        }
-    }
-    for (unsigned n = 1;; n++) {
-        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (mem_cuda_copier_before(copier, stream) == UCXPOOL_OK) {
-            break;
-        }
-    }
-    stand_in.fail_call(NULL, 0, 0);
-    end_stream(device->context, stream);
-    ck_assert_uint_eq(stand_in.live(), live);
-}
-END_TEST
-
 static void add_tests(TCase *tcase)
 {
     tcase_add_loop_test(tcase, a_gather_copies_every_byte_and_no_other, 0,
@@ -911,14 +779,10 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, there_are_as_many_jobs_as_were_asked_for);
     tcase_add_test(tcase, tiles_without_room_are_not_added);
     tcase_add_test(tcase, senseless_parameters_are_refused);
-    tcase_add_loop_test(tcase,
-                        a_copy_comes_after_and_before_what_the_callers_stream_does,
-                        0, 2);
 }
 
 static void add_stand_in_tests(TCase *tcase)
 {
-    tcase_add_test(tcase, a_copy_comes_after_a_stream_of_another_gpu);
     tcase_add_test(tcase, jobs_are_done_while_the_host_goes_on);
     tcase_add_test(tcase, a_job_is_not_done_before_it_is_done);
     tcase_add_test(tcase, a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
@@ -926,7 +790,6 @@ static void add_stand_in_tests(TCase *tcase)
     tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
     tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);
     tcase_add_test(tcase, a_failed_start_is_told_and_the_job_can_be_started_again);
-    tcase_add_test(tcase, an_order_that_fails_is_told);
 }
 
 int main(void)

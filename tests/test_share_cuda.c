@@ -188,8 +188,7 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
 
         ck_assert_int_eq((int)offer.shares[i].way, _i + 1);
         ck_assert_int_eq(memcmp(offer.shares[i].uuid, &device->uuid, 16), 0);
-        ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[i], fd,
-                                            &addresses[i]),
+        ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[i], &fd, 1, &addresses[i]),
                          UCXPOOL_OK);
         drop(fd);
         check_bytes(addresses[i], offer.shares[i].size, first);
@@ -201,7 +200,7 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
     cuda_read(device->context, &byte, (const char *)addresses[0] + 3, 1);
     ck_assert_int_eq(byte, '!');
     for (unsigned i = 0; i < offer.num; i++) {
-        mem_share_cuda_unmap(device, &offer.shares[i], addresses[i]);
+        mem_share_cuda_unmap(device, &offer.shares[i], 1, addresses[i]);
     }
     end_all();
 }
@@ -215,14 +214,14 @@ START_TEST(more_than_there_is_is_refused)
     start_owner(kinds[_i]);
     fd = fetch(&offer.shares[0]);
     offer.shares[0].size *= 4;
-    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], fd, &address),
+    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
                      0);
     ck_assert_ptr_null(address);
     offer.shares[0].size = 0;
-    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], fd, &address),
+    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
     offer.shares[0].size = UINT64_MAX;
-    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], fd, &address),
+    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
     drop(fd);
     end_all();
@@ -239,12 +238,12 @@ START_TEST(what_makes_no_sense_is_refused)
     start_owner(&mem_kind_cuda_vmm);
     share     = offer.shares[0];
     share.way = 3;
-    ck_assert_int_eq(mem_share_cuda_map(device, &share, 0, &address),
+    ck_assert_int_eq(mem_share_cuda_map(device, &share, &(int){0}, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
     ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     share = offer.shares[0];
-    ck_assert_int_eq(mem_share_cuda_map(device, &share, -1, &address),
+    ck_assert_int_eq(mem_share_cuda_map(device, &share, &(int){-1}, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
     share.fd = 1 << 20;
     status   = mem_share_cuda_fetch(&offer.host, &share, &fd);
@@ -256,9 +255,8 @@ START_TEST(what_makes_no_sense_is_refused)
     /* Some bytes are no handle, and some file is no memory. */
     share     = offer.shares[0];
     share.way = MEM_SHARE_CUDA_IPC;
-    ck_assert_int_lt(mem_share_cuda_map(device, &share, -1, &address), 0);
-    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], to_owner,
-                                        &address),
+    ck_assert_int_lt(mem_share_cuda_map(device, &share, &(int){-1}, 1, &address), 0);
+    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], &(int){to_owner}, 1, &address),
                      0);
     ck_assert_ptr_null(address);
     end_all();
@@ -365,7 +363,7 @@ START_TEST(a_failed_map_leaves_nothing_and_works_again)
     live = stand_in.live();
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (mem_share_cuda_map(device, &offer.shares[0], fd, &address) ==
+        if (mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address) ==
             UCXPOOL_OK) {
             break;
         }
@@ -377,7 +375,7 @@ START_TEST(a_failed_map_leaves_nothing_and_works_again)
     stand_in.fail_call(NULL, 0, 0);
     ck_assert_uint_ge(num_failed, 3);
     check_bytes(address, 100, 0);
-    mem_share_cuda_unmap(device, &offer.shares[0], address);
+    mem_share_cuda_unmap(device, &offer.shares[0], 1, address);
     ck_assert_uint_eq(stand_in.live(), live);
     drop(fd);
     end_all();

@@ -71,11 +71,11 @@ static CUresult word_write(const mem_cuda_copier_t *copier,
     CUdeviceptr              address = (CUdeviceptr)(uintptr_t)job->word;
 
     if (copier->device->has_mem_ops) {
-        return driver->cuStreamWriteValue32(copier->stream, address,
+        return driver->cuStreamWriteValue32(job->stream, address,
                                             job->number,
                                             CU_STREAM_WRITE_VALUE_DEFAULT);
     }
-    return driver->cuMemsetD32Async(address, job->number, 1, copier->stream);
+    return driver->cuMemsetD32Async(address, job->number, 1, job->stream);
 }
 
 static CUresult launch(const mem_cuda_copier_t *copier,
@@ -93,7 +93,7 @@ static CUresult launch(const mem_cuda_copier_t *copier,
     }
     return copier->device->driver->cuLaunchKernel(
         copier->kernel, (unsigned)job->num_tiles, 1, 1, MEM_COPY_THREADS, 1, 1,
-        0, copier->stream, params, NULL);
+        0, job->stream, params, NULL);
 }
 
 static ucxpool_status_t begin(mem_cuda_copier_t *copier, mem_cuda_job_t *job)
@@ -102,6 +102,8 @@ static ucxpool_status_t begin(mem_cuda_copier_t *copier, mem_cuda_job_t *job)
     /* Not the number that stands in the word: the last job's. */
     job->number++;
     job->num_polls = 0;
+    job->stream    = copier->streams[copier->next_stream];
+    copier->next_stream = (copier->next_stream + 1) % MEM_CUDA_NUM_STREAMS;
     return mem_cuda_device_enter(copier->device);
 }
 
@@ -117,7 +119,7 @@ static ucxpool_status_t finish(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
     }
     if (result != CUDA_SUCCESS) {
         /* Something may be under way that no word will tell of. */
-        mem_cuda_ignore(driver, driver->cuStreamSynchronize(copier->stream),
+        mem_cuda_ignore(driver, driver->cuStreamSynchronize(job->stream),
                         "cuStreamSynchronize");
     }
     mem_cuda_device_leave(copier->device);
@@ -151,12 +153,13 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
     }
     result = copier->device->driver->cuMemcpyAsync(
         (CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source, length,
-        copier->stream);
+        job->stream);
     return finish(copier, job, result, "cuMemcpyAsync");
 }
 
 /* A word that does not come: is the GPU still well? */
-static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier)
+static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier,
+                                     const mem_cuda_job_t    *job)
 {
     ucxpool_status_t status;
     CUresult         result;
@@ -165,7 +168,7 @@ static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = copier->device->driver->cuStreamQuery(copier->stream);
+    result = copier->device->driver->cuStreamQuery(job->stream);
     mem_cuda_device_leave(copier->device);
     if ((result == CUDA_SUCCESS) || (result == CUDA_ERROR_NOT_READY)) {
         return UCXPOOL_INPROGRESS;
@@ -184,7 +187,7 @@ ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
     if (__atomic_load_n(job->word, __ATOMIC_ACQUIRE) == job->number) {
         status = UCXPOOL_OK;
     } else if (++job->num_polls % POLLS_PER_QUERY == 0) {
-        status = stream_query(copier);
+        status = stream_query(copier, job);
     }
     job->is_started = status == UCXPOOL_INPROGRESS;
     return status;

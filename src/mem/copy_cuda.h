@@ -2,11 +2,11 @@
  * The copy engine of a GPU: launches of the copy kernel (copy_tiles.h), or of
  * the GPU's own engine for what is long and contiguous.
  *
- * A copier has a stream of its own and some jobs. A job has room in pinned
+ * A copier has streams of its own and some jobs. A job has room in pinned
  * memory for the list and the tiles of one launch, which the kernel reads there
- * while the host fills another job; and a word: the stream writes a number
+ * while the host fills another job; and a word: its stream writes a number
  * there when the job is done, and the host looks at that. No call of the driver
- * is made for it.
+ * is made for it. Jobs end in any order.
  *
  *     get -> fill entries -> add, add -> start -> poll ... poll -> put
  *
@@ -23,10 +23,13 @@ typedef struct mem_cuda_copier mem_cuda_copier_t;
 typedef struct mem_cuda_job {
     /* For the caller to fill, before add; not after start until it is done. */
     void *entries;
+    /* Pinned memory for what the GPU does not reach; likewise. */
+    char *bounce;
     /* The copier's own. */
     mem_copy_tile_t     *tiles;
     size_t               num_tiles;
     struct mem_cuda_job *next;
+    CUstream             stream;    /* that it was started in                */
     uint32_t            *word;      /* is `number` when the job is done       */
     uint32_t             number;
     uint32_t             num_polls; /* since it was started                   */
@@ -37,12 +40,14 @@ typedef struct mem_cuda_copier_params {
     unsigned num_jobs;     /* that may be under way at one time               */
     size_t   entries_size; /* bytes of a job's list                           */
     size_t   max_tiles;    /* of a job                                        */
+    size_t   bounce_size;  /* of a job; may be 0                              */
 } mem_cuda_copier_params_t;
 
 /*
  * kernels  Outlive the copier, as does their device.
  *
- * UCXPOOL_ERR_INVALID_PARAM  no parameter may be 0, or beyond all memory
+ * UCXPOOL_ERR_INVALID_PARAM  a parameter is 0 that may not, or beyond all
+ *                            memory
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t mem_cuda_copier_create(const mem_cuda_kernels_t       *kernels,
@@ -71,7 +76,7 @@ bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
                       const mem_copy_list_t *list, uint64_t stream_size);
 
 /*
- * Let the kernel do the job, after everything that was started before.
+ * Let the kernel do the job.
  *
  * form, length  Of all lists that were added.
  * is_gather     From the pieces to the streams; else the other way.
@@ -88,7 +93,7 @@ ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
 
 /*
  * Let the GPU's copy engine copy one piece: the fastest way for a long one
- * between GPUs. Errors and order as for start.
+ * between GPUs. Errors as for start.
  */
 ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
                                          mem_cuda_job_t *job, void *target,
@@ -103,20 +108,5 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
  */
 ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
                                    mem_cuda_job_t    *job);
-
-/*
- * Order with a stream of the caller's (NULL: the legacy default stream).
- *
- * after   What is started from now on comes after what is in that stream now.
- *         It may be one of another GPU.
- * before  What comes into that stream from now on comes after what has been
- *         started.
- *
- * UCXPOOL_ERR_IO and others  that is no stream, or the driver failed otherwise
- */
-ucxpool_status_t mem_cuda_copier_after(mem_cuda_copier_t *copier,
-                                       CUstream           stream);
-ucxpool_status_t mem_cuda_copier_before(mem_cuda_copier_t *copier,
-                                        CUstream           stream);
 
 #endif

@@ -20,42 +20,52 @@ ucxpool_status_t mem_cuda_copier_error(const mem_cuda_copier_t *copier,
                           call, copier->device->ordinal, copier->device->name);
 }
 
-static ucxpool_status_t stream_create(mem_cuda_copier_t *copier)
+static void streams_destroy(mem_cuda_copier_t *copier, unsigned num)
+{
+    const mem_cuda_driver_t *driver = copier->device->driver;
+
+    for (unsigned i = 0; i < num; i++) {
+        mem_cuda_ignore(driver, driver->cuStreamDestroy(copier->streams[i]),
+                        "cuStreamDestroy");
+    }
+}
+
+static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
     CUresult                 result;
 
-    result = driver->cuStreamCreate(&copier->stream, CU_STREAM_NON_BLOCKING);
-    if (result != CUDA_SUCCESS) {
-        return mem_cuda_copier_error(copier, result, "cuStreamCreate");
-    }
-    result = driver->cuEventCreate(&copier->event, CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS) {
-        mem_cuda_ignore(driver, driver->cuStreamDestroy(copier->stream),
-                        "cuStreamDestroy");
-        return mem_cuda_copier_error(copier, result, "cuEventCreate");
+    for (unsigned i = 0; i < MEM_CUDA_NUM_STREAMS; i++) {
+        result = driver->cuStreamCreate(&copier->streams[i],
+                                        CU_STREAM_NON_BLOCKING);
+        if (result != CUDA_SUCCESS) {
+            streams_destroy(copier, i);
+            return mem_cuda_copier_error(copier, result, "cuStreamCreate");
+        }
     }
     return UCXPOOL_OK;
 }
 
-static void stream_destroy(mem_cuda_copier_t *copier)
+static void streams_wait(const mem_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
 
-    mem_cuda_ignore(driver, driver->cuEventDestroy(copier->event),
-                    "cuEventDestroy");
-    mem_cuda_ignore(driver, driver->cuStreamDestroy(copier->stream),
-                    "cuStreamDestroy");
+    for (unsigned i = 0; i < MEM_CUDA_NUM_STREAMS; i++) {
+        mem_cuda_ignore(driver, driver->cuStreamSynchronize(copier->streams[i]),
+                        "cuStreamSynchronize");
+    }
 }
 
-/* Bytes of pinned memory for the word, the tiles and the list of one job. */
+/* Bytes of pinned memory of one job: for the word, the tiles, the list and
+ * what bounces. */
 static bool job_size(const mem_cuda_copier_params_t *params, size_t *size_p)
 {
     size_t size;
 
     if (!base_mul(params->max_tiles, sizeof(mem_copy_tile_t), &size) ||
         !base_add(size, params->entries_size, &size) ||
-        !base_add(size, 3 * LINE_SIZE, &size)) {
+        !base_add(size, params->bounce_size, &size) ||
+        !base_add(size, 4 * LINE_SIZE, &size)) {
         return false;
     }
     *size_p = size & ~(LINE_SIZE - 1);
@@ -80,6 +90,7 @@ static ucxpool_status_t pinned_take(mem_cuda_copier_t *copier, size_t size)
 static void jobs_init(mem_cuda_copier_t *copier, size_t size)
 {
     size_t tiles_size = copier->max_tiles * sizeof(mem_copy_tile_t);
+    size_t list_size  = base_align_up(copier->entries_size, LINE_SIZE);
     char  *next       = copier->pinned + copier->num_jobs * LINE_SIZE;
 
     tiles_size = base_align_up(tiles_size, LINE_SIZE);
@@ -90,6 +101,7 @@ static void jobs_init(mem_cuda_copier_t *copier, size_t size)
         job->word    = (uint32_t *)(void *)(copier->pinned + i * LINE_SIZE);
         job->tiles   = (mem_copy_tile_t *)(void *)next;
         job->entries = next + tiles_size;
+        job->bounce  = next + tiles_size + list_size;
         next += size - LINE_SIZE;
         mem_cuda_job_put(copier, job);
     }
@@ -100,13 +112,13 @@ static ucxpool_status_t copier_init(mem_cuda_copier_t *copier, size_t size)
 {
     ucxpool_status_t status;
 
-    status = stream_create(copier);
+    status = streams_create(copier);
     if (status != UCXPOOL_OK) {
         return status;
     }
     status = pinned_take(copier, size * copier->num_jobs);
     if (status != UCXPOOL_OK) {
-        stream_destroy(copier);
+        streams_destroy(copier, MEM_CUDA_NUM_STREAMS);
         return status;
     }
     jobs_init(copier, size);
@@ -196,9 +208,8 @@ void mem_cuda_copier_destroy(mem_cuda_copier_t *copier)
     }
     driver = copier->device->driver;
     if (mem_cuda_device_enter(copier->device) == UCXPOOL_OK) {
-        mem_cuda_ignore(driver, driver->cuStreamSynchronize(copier->stream),
-                        "cuStreamSynchronize");
-        stream_destroy(copier);
+        streams_wait(copier);
+        streams_destroy(copier, MEM_CUDA_NUM_STREAMS);
         mem_cuda_ignore(driver, driver->cuMemFreeHost(copier->pinned),
                         "cuMemFreeHost");
         mem_cuda_device_leave(copier->device);

@@ -6,12 +6,16 @@
 
 #include "mem/copy_cuda.h"
 
+/* Jobs take turns: while the last thread blocks of one launch come to their end
+ * and its word is written, the next one has begun. */
+#define MEM_CUDA_NUM_STREAMS 2u
+
 struct mem_cuda_copier {
     const mem_cuda_device_t *device;
     CUfunction               kernel;
-    CUstream                 stream;
-    CUevent                  event;  /* orders this stream and others         */
-    char                    *pinned; /* words, then each job's tiles and list */
+    CUstream                 streams[MEM_CUDA_NUM_STREAMS];
+    unsigned                 next_stream; /* of the next job */
+    char                    *pinned; /* words, then what each job has */
     size_t                   entries_size;
     size_t                   max_tiles;
     mem_cuda_job_t          *free_jobs;

@@ -67,6 +67,44 @@ static uint64_t tiles_origin(const mem_copy_list_t *list, size_t i,
     return address + offset;
 }
 
+/* Pieces of one length need no walk. */
+static void tiles_pass_uniform(const mem_copy_list_t *list, tiles_walk_t *at,
+                               uint32_t tile_size, mem_copy_tile_t *tile)
+{
+    uint64_t stride = base_align_up((uint64_t)list->length, MEM_COPY_UNIT);
+    uint64_t total  = list->num_entries * stride;
+    uint64_t begin  = at->stream - list->stream;
+    uint64_t end;
+
+    if (!list->is_padded) {
+        total -= stride - list->length;
+    }
+    end         = base_min(begin + tile_size, total);
+    tile->size  = (uint32_t)(end - begin);
+    tile->count = (uint32_t)((end + stride - 1) / stride) - at->index;
+    at->stream += tile->size;
+    at->index  = (end == total) ? list->num_entries : (uint32_t)(end / stride);
+    at->offset = (end == total) ? 0 : end % stride;
+}
+
+static void tiles_pass(const mem_copy_list_t *list, tiles_walk_t *at,
+                       uint32_t tile_size, mem_copy_tile_t *tile)
+{
+    while ((at->index < list->num_entries) && (tile->size < tile_size)) {
+        uint64_t rest = tiles_stride(list, at->index) - at->offset;
+        uint64_t part = base_min(rest, tile_size - tile->size);
+
+        tile->size += (uint32_t)part;
+        tile->count++;
+        at->stream += part;
+        at->offset += part;
+        if (part == rest) {
+            at->index++;
+            at->offset = 0;
+        }
+    }
+}
+
 /* One tile from where the walk stands; the walk goes on to its end. */
 static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
                                   uint32_t tile_size)
@@ -76,18 +114,10 @@ static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
     uint64_t data = tiles_piece(list, at->index).length - at->offset;
     const mem_copy_exact_t *exact = list->entries;
 
-    while ((at->index < list->num_entries) && (tile.size < tile_size)) {
-        uint64_t rest = tiles_stride(list, at->index) - at->offset;
-        uint64_t part = base_min(rest, tile_size - tile.size);
-
-        tile.size += (uint32_t)part;
-        tile.count++;
-        at->stream += part;
-        at->offset += part;
-        if (part == rest) {
-            at->index++;
-            at->offset = 0;
-        }
+    if (list->form == MEM_COPY_UNIFORM) {
+        tiles_pass_uniform(list, at, tile_size, &tile);
+    } else {
+        tiles_pass(list, at, tile_size, &tile);
     }
     if (list->form == MEM_COPY_EXACT) {
         tile.stream = list->stream;

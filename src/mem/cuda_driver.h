@@ -54,6 +54,8 @@
     _call(cuCtxPushCurrent, "cuCtxPushCurrent_v2", true, (CUcontext context)) \
     _call(cuCtxPopCurrent, "cuCtxPopCurrent_v2", true, (CUcontext *context)) \
     _call(cuCtxGetCurrent, "cuCtxGetCurrent", true, (CUcontext *context)) \
+    _call(cuCtxGetDevice, "cuCtxGetDevice", true, (CUdevice *device)) \
+    _call(cuCtxSynchronize, "cuCtxSynchronize", true, (void)) \
     _call(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", true, \
           (CUcontext peer, unsigned flags)) \
     \

@@ -56,10 +56,13 @@ ucxpool_status_t mem_share_cuda_fetch(const mem_share_host_t *host,
                                       const mem_share_cuda_t *share, int *fd_p);
 
 /*
- * Map a peer's region so that kernels of the device can read it.
+ * Map a peer's regions, all of one size, side by side, so that kernels of the
+ * device can read them.
  *
- * fd  The region's descriptor in this process, for MEM_SHARE_CUDA_FILE; may be
- *     closed afterwards.
+ * share        Of one of them; with MEM_SHARE_CUDA_IPC there is one.
+ * fds          MEM_SHARE_CUDA_FILE: the regions' descriptors in this process,
+ *              which may be closed afterwards.
+ * num_regions  1 or more.
  *
  * UCXPOOL_ERR_PROTOCOL    what is announced makes no sense, or is smaller than
  *                         announced
@@ -68,11 +71,13 @@ ucxpool_status_t mem_share_cuda_fetch(const mem_share_host_t *host,
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
-                                    const mem_share_cuda_t *share, int fd,
+                                    const mem_share_cuda_t  *share,
+                                    const int *fds, unsigned num_regions,
                                     const void **address_p);
 /* No kernel may be reading there. */
 void             mem_share_cuda_unmap(const mem_cuda_device_t *device,
-                                      const mem_share_cuda_t  *share,
-                                      const void              *address);
+                                      const mem_share_cuda_t *share,
+                                      unsigned num_regions,
+                                      const void *address);
 
 #endif

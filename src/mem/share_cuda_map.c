@@ -9,11 +9,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One region that is being mapped. Between enter and leave. */
+/* Regions that are being mapped. Between enter and leave. */
 typedef struct attempt {
     const mem_cuda_device_t *device;
     const mem_share_cuda_t  *share;
+    const int               *fds;
+    unsigned                 num_regions;
 } attempt_t;
+
+static size_t range_size(const attempt_t *attempt)
+{
+    return attempt->num_regions * (size_t)attempt->share->size;
+}
 
 static ucxpool_status_t map_error(const attempt_t *attempt, CUresult result,
                                   const char *call)
@@ -76,77 +83,98 @@ static ucxpool_status_t ipc_map(const attempt_t *attempt,
     return UCXPOOL_OK;
 }
 
-/* The driver maps an allocation only as a whole: another size than announced is
- * refused by it. */
-static CUresult handle_map(const attempt_t             *attempt,
-                           CUmemGenericAllocationHandle handle,
-                           CUdeviceptr address, const char **call_p)
+/* Let the device read the range, and nothing more. The driver takes some time
+ * for each call. */
+static CUresult rights_set(const attempt_t *attempt, CUdeviceptr address)
 {
-    const mem_cuda_driver_t *driver = attempt->device->driver;
-    size_t                   size   = (size_t)attempt->share->size;
-    CUmemAccessDesc          desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
-    CUresult                 result;
+    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
 
     desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     desc.location.id   = attempt->device->device;
-    *call_p            = "cuMemMap";
-    result             = driver->cuMemMap(address, size, 0, handle, 0);
+    return attempt->device->driver->cuMemSetAccess(
+        address, range_size(attempt), &desc, 1);
+}
+
+/* The driver maps an allocation only as a whole: another size than announced is
+ * refused by it. */
+static CUresult region_map(const attempt_t *attempt, unsigned index,
+                           CUdeviceptr address, const char **call_p)
+{
+    const mem_cuda_driver_t     *driver = attempt->device->driver;
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult                     result;
+
+    *call_p = "cuMemImportFromShareableHandle";
+    result  = driver->cuMemImportFromShareableHandle(
+        &handle, (void *)(intptr_t)attempt->fds[index],
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    *call_p = "cuMemSetAccess";
-    result  = driver->cuMemSetAccess(address, size, &desc, 1);
-    if (result != CUDA_SUCCESS) {
-        mem_cuda_ignore(driver, driver->cuMemUnmap(address, size),
-                        "cuMemUnmap");
-    }
+    *call_p = "cuMemMap";
+    result  = driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle,
+                               0);
+    /* The mapping keeps the memory. */
+    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
     return result;
 }
 
-/* Where the peer's memory is to be seen; its rights are for reading only. */
-static ucxpool_status_t file_map(const attempt_t *attempt, int fd,
-                                 CUdeviceptr *address_p)
+/* Each mapping of its own is unmapped by itself. */
+static void regions_unmap(const attempt_t *attempt, unsigned num_regions,
+                          CUdeviceptr address)
 {
-    const mem_cuda_driver_t     *driver = attempt->device->driver;
-    size_t                       size   = (size_t)attempt->share->size;
-    CUmemGenericAllocationHandle handle = 0;
-    const char                  *call = "cuMemImportFromShareableHandle";
-    CUresult                     result;
+    const mem_cuda_driver_t *driver = attempt->device->driver;
+    size_t                   size   = (size_t)attempt->share->size;
 
-    result = driver->cuMemImportFromShareableHandle(
-        &handle, (void *)(intptr_t)fd,
-        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    for (unsigned i = 0; i < num_regions; i++) {
+        mem_cuda_ignore(driver, driver->cuMemUnmap(address + i * size, size),
+                        "cuMemUnmap");
+    }
+}
+
+/* Where the peer's memory is to be seen, side by side. */
+static ucxpool_status_t files_map(const attempt_t *attempt,
+                                  CUdeviceptr     *address_p)
+{
+    const mem_cuda_driver_t *driver = attempt->device->driver;
+    size_t                   size   = (size_t)attempt->share->size;
+    const char              *call   = "cuMemAddressReserve";
+    unsigned                 num    = 0;
+    CUresult                 result;
+
+    result = driver->cuMemAddressReserve(address_p, range_size(attempt), 0, 0,
+                                         0);
     if (result != CUDA_SUCCESS) {
         return map_error(attempt, result, call);
     }
-    call   = "cuMemAddressReserve";
-    result = driver->cuMemAddressReserve(address_p, size, 0, 0, 0);
-    if (result != CUDA_SUCCESS) {
-        goto err_release;
+    while ((num < attempt->num_regions) && (result == CUDA_SUCCESS)) {
+        result = region_map(attempt, num, *address_p + num * size, &call);
+        num += (result == CUDA_SUCCESS) ? 1 : 0;
     }
-    result = handle_map(attempt, handle, *address_p, &call);
-    if (result != CUDA_SUCCESS) {
-        goto err_free_range;
+    if (result == CUDA_SUCCESS) {
+        call   = "cuMemSetAccess";
+        result = rights_set(attempt, *address_p);
     }
-    /* The mapping keeps the memory. */
-    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
+    if (result != CUDA_SUCCESS) {
+        goto err_unmap;
+    }
     return UCXPOOL_OK;
 
-err_free_range:
-    mem_cuda_range_free(driver, *address_p, size);
-err_release:
-    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
+err_unmap:
+    regions_unmap(attempt, num, *address_p);
+    mem_cuda_range_free(driver, *address_p, range_size(attempt));
     return map_error(attempt, result, call);
 }
 
-static ucxpool_status_t share_check(const attempt_t *attempt, int fd)
+static ucxpool_status_t share_check(const attempt_t *attempt)
 {
     const mem_share_cuda_t *share = attempt->share;
 
-    if ((share->size == 0) || (share->size > PTRDIFF_MAX)) {
+    if ((share->size == 0) || (attempt->num_regions == 0) ||
+        (share->size > PTRDIFF_MAX / attempt->num_regions)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer announced a region of %" PRIu64 " bytes",
-                          share->size);
+                          "a peer announced %u regions of %" PRIu64 " bytes",
+                          attempt->num_regions, share->size);
     }
     if ((share->way != MEM_SHARE_CUDA_IPC) &&
         (share->way != MEM_SHARE_CUDA_FILE)) {
@@ -155,11 +183,18 @@ static ucxpool_status_t share_check(const attempt_t *attempt, int fd)
                           share->way);
     }
     if (share->way == MEM_SHARE_CUDA_IPC) {
-        return UCXPOOL_OK;
+        return attempt->num_regions == 1
+                   ? UCXPOOL_OK
+                   : base_error(UCXPOOL_ERR_PROTOCOL,
+                                "a peer announced %u regions by one handle",
+                                attempt->num_regions);
     }
-    if (fd < 0) {
-        return base_error(UCXPOOL_ERR_PROTOCOL,
-                          "a peer's region of GPU memory without descriptor");
+    for (unsigned i = 0; i < attempt->num_regions; i++) {
+        if (attempt->fds[i] < 0) {
+            return base_error(UCXPOOL_ERR_PROTOCOL,
+                              "a peer's region of GPU memory without "
+                              "descriptor");
+        }
     }
     if (!attempt->device->has_vmm) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
@@ -171,14 +206,15 @@ static ucxpool_status_t share_check(const attempt_t *attempt, int fd)
 }
 
 ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
-                                    const mem_share_cuda_t *share, int fd,
+                                    const mem_share_cuda_t  *share,
+                                    const int *fds, unsigned num_regions,
                                     const void **address_p)
 {
-    const attempt_t  attempt = {device, share};
+    const attempt_t  attempt = {device, share, fds, num_regions};
     CUdeviceptr      address = 0;
     ucxpool_status_t status;
 
-    status = share_check(&attempt, fd);
+    status = share_check(&attempt);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -186,9 +222,8 @@ ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = share->way == MEM_SHARE_CUDA_IPC
-                 ? ipc_map(&attempt, &address)
-                 : file_map(&attempt, fd, &address);
+    status = share->way == MEM_SHARE_CUDA_IPC ? ipc_map(&attempt, &address)
+                                              : files_map(&attempt, &address);
     mem_cuda_device_leave(device);
     if (status == UCXPOOL_OK) {
         *address_p = (const void *)(uintptr_t)address;
@@ -197,10 +232,11 @@ ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
 }
 
 void mem_share_cuda_unmap(const mem_cuda_device_t *device,
-                          const mem_share_cuda_t *share, const void *address)
+                          const mem_share_cuda_t *share, unsigned num_regions,
+                          const void *address)
 {
-    const mem_cuda_driver_t *driver = device->driver;
-    CUdeviceptr              there  = (CUdeviceptr)(uintptr_t)address;
+    const attempt_t attempt = {device, share, NULL, num_regions};
+    CUdeviceptr     there   = (CUdeviceptr)(uintptr_t)address;
 
     if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
         return;
@@ -208,9 +244,8 @@ void mem_share_cuda_unmap(const mem_cuda_device_t *device,
     if (share->way == MEM_SHARE_CUDA_IPC) {
         ipc_close(device, there);
     } else {
-        mem_cuda_ignore(driver, driver->cuMemUnmap(there, (size_t)share->size),
-                        "cuMemUnmap");
-        mem_cuda_range_free(driver, there, (size_t)share->size);
+        regions_unmap(&attempt, num_regions, there);
+        mem_cuda_range_free(device->driver, there, range_size(&attempt));
     }
     mem_cuda_device_leave(device);
 }

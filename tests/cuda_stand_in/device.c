@@ -254,6 +254,13 @@ ENTRY(cuCtxGetCurrent, CUcontext *context)
     return done(CUDA_SUCCESS);
 }
 
+ENTRY(cuCtxGetDevice, CUdevice *device)
+{
+    BEGIN("cuCtxGetDevice", NEEDS_CONTEXT);
+    *device = current_context()->device;
+    return done(CUDA_SUCCESS);
+}
+
 ENTRY(cuCtxSetCurrent, CUcontext context)
 {
     BEGIN("cuCtxSetCurrent", NEEDS_INIT);

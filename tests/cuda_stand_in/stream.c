@@ -321,6 +321,13 @@ ENTRY(cuStreamSynchronize, CUstream stream)
     return done(stream->context->sticky);
 }
 
+ENTRY(cuCtxSynchronize, void)
+{
+    BEGIN("cuCtxSynchronize", NEEDS_CONTEXT);
+    stream_work(~0u);
+    return done(current_context()->sticky);
+}
+
 ENTRY(cuStreamQuery, CUstream stream)
 {
     BEGIN("cuStreamQuery", NEEDS_CONTEXT);
