@@ -5,88 +5,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "mem/reg_ucx.h"
+#include "xfer/memory.h"
 #include "xfer/pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define MIB ((size_t)1024 * 1024)
-
-/* What UCXPOOL_COMM_SIZE=auto means: 500 MiB, less where memory is small. */
-static size_t auto_comm_size(size_t block_size)
-{
-    size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) *
-                    (size_t)sysconf(_SC_PAGESIZE);
-    size_t size = base_min(500 * MIB, memory / 32);
-
-    return base_max(size & ~(block_size - 1), 4 * block_size);
-}
-
-/* Few regions make few registrations; one that is too large may not be had. */
-static size_t auto_region_size(size_t comm_size, size_t block_size)
-{
-    size_t size = base_max(64 * MIB, block_size);
-
-    return base_min(size, base_align_up(comm_size, block_size));
-}
-
-static ucxpool_status_t create_memory(ucxpool_t *pool,
-                                      ucxpool_memory_kind_t kind)
-{
-    base_config_t *config = &pool->config;
-    size_t         num_regions;
-
-    if (config->block_size == BASE_SIZE_AUTO) {
-        config->block_size = 4 * MIB;
-    }
-    if (config->comm_size == BASE_SIZE_AUTO) {
-        config->comm_size = auto_comm_size(config->block_size);
-    }
-    if (config->comm_size > SIZE_MAX / 4) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_COMM_SIZE is without limit: give a size, "
-                          "for example 500m");
-    }
-    if (config->region_size == BASE_SIZE_AUTO) {
-        config->region_size = auto_region_size(config->comm_size,
-                                               config->block_size);
-    }
-    num_regions = config->comm_size / config->region_size;
-    if (num_regions == 0) {
-        num_regions = 1;
-    }
-    if (num_regions > UINT16_MAX) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "UCXPOOL_COMM_SIZE=%zu is %zu regions of "
-                          "UCXPOOL_REGION_SIZE=%zu: make regions larger",
-                          config->comm_size, num_regions, config->region_size);
-    }
-    return mem_regions_init(&pool->regions, kind, (unsigned)num_regions,
-                            config->region_size, (int)config->huge_pages);
-}
-
-static ucxpool_status_t create_blocks(ucxpool_t *pool)
-{
-    block_pool_params_t params = {
-        .regions    = &pool->regions,
-        .block_size = pool->config.block_size,
-        .send_share = pool->config.send_share,
-        .recv_share = pool->config.recv_share,
-    };
-    ucxpool_status_t status = block_pool_create(&params, &pool->blocks);
-
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    status = block_comm_create(pool->blocks, &pool->comm);
-    if (status != UCXPOOL_OK) {
-        block_pool_destroy(pool->blocks);
-    }
-    return status;
-}
 
 static ucxpool_status_t read_config(ucxpool_t *pool,
                                     const ucxpool_params_t *params)
@@ -152,39 +75,25 @@ static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
     ucxpool_status_t status;
 
     status = xfer_pool_init_ucx(
-        pool, (fields & UCXPOOL_PARAM_FIELD_CONTEXT) ? params->context : NULL,
+        pool, xfer_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
+        (fields & UCXPOOL_PARAM_FIELD_CONTEXT) ? params->context : NULL,
         (fields & UCXPOOL_PARAM_FIELD_WORKER) ? params->worker : NULL);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = create_memory(pool, (fields & UCXPOOL_PARAM_FIELD_MEMORY_KIND)
-                                     ? params->memory_kind
-                                     : UCXPOOL_MEMORY_HOST);
+    status = xfer_memory_init(pool, params);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_ucx;
     }
-    status = mem_reg_ucx_regions(&pool->regions, pool->context);
-    if (status != UCXPOOL_OK) {
-        goto err_cleanup_regions;
-    }
-    pool->stats.registrations = pool->regions.num_regions;
-    status                    = create_blocks(pool);
-    if (status != UCXPOOL_OK) {
-        goto err_deregister;
-    }
     status = xfer_pool_init(pool);
     if (status != UCXPOOL_OK) {
-        goto err_destroy_blocks;
+        goto err_cleanup_memory;
     }
     return UCXPOOL_OK;
 
-err_destroy_blocks:
-    block_comm_destroy(pool->comm);
-    block_pool_destroy(pool->blocks);
-err_deregister:
-    mem_dereg_ucx_regions(&pool->regions, pool->context);
-err_cleanup_regions:
-    mem_regions_cleanup(&pool->regions);
+err_cleanup_memory:
+    xfer_memory_deregister(pool);
+    xfer_memory_cleanup(pool);
 err_cleanup_ucx:
     xfer_pool_cleanup_ucx(pool);
     return status;
@@ -266,11 +175,9 @@ err_free_pool:
 static void finish_destroy(ucxpool_t *pool)
 {
     xfer_pool_cleanup(pool);
-    block_comm_destroy(pool->comm);
-    block_pool_destroy(pool->blocks);
-    mem_dereg_ucx_regions(&pool->regions, pool->context);
+    xfer_memory_deregister(pool);
     xfer_pool_cleanup_ucx(pool);
-    mem_regions_cleanup(&pool->regions);
+    xfer_memory_cleanup(pool);
     cleanup_lock(pool);
     free(pool);
 }
@@ -369,5 +276,10 @@ void ucxpool_comm_free(ucxpool_t *pool, void *address)
 
 ucxpool_status_t ucxpool_check(ucxpool_t *pool)
 {
-    return block_pool_check(pool->blocks);
+    ucxpool_status_t status = block_pool_check(pool->blocks);
+
+    if ((status == UCXPOOL_OK) && (pool->ucx_blocks != pool->blocks)) {
+        status = block_pool_check(pool->ucx_blocks);
+    }
+    return status;
 }

@@ -82,12 +82,11 @@ static void work_create(work_t *work)
     if (work->is_one) {
         work_join(work);
     }
-    if (pack_lengths_count(work->segments, work->num_segments, &work->num_runs,
+    if (pack_lengths_count(work->segments, work->num_segments, work->runs,
+                           work->num_segments, &work->num_runs,
                            &work->totals) != UCXPOOL_OK) {
         exit(EXIT_FAILURE);
     }
-    pack_lengths_fill(work->segments, work->num_segments, work->runs,
-                      work->num_runs);
 }
 
 static void work_destroy(work_t *work)

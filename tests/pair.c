@@ -42,21 +42,43 @@ static void modify(ucxpool_config_t *config, const char *settings)
     }
 }
 
-ucxpool_t *pair_pool(const char *settings)
+static ucxpool_t *make_pool(ucxpool_params_t *params, const char *defaults,
+                            const char *settings)
 {
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
     ucxpool_config_t *config;
     ucxpool_t        *pool;
 
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    modify(config, "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m "
-                   "HUGE_PAGES=n LOG_LEVEL=error CLOSE_TIMEOUT=200ms");
+    modify(config, "HUGE_PAGES=n LOG_LEVEL=error CLOSE_TIMEOUT=200ms");
+    modify(config, defaults);
     modify(config, (settings == NULL) ? "" : settings);
-    params.config = config;
-    ck_assert_msg(ucxpool_create(&params, &pool) == UCXPOOL_OK, "%s",
+    params->field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
+    params->config = config;
+    ck_assert_msg(ucxpool_create(params, &pool) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
     ucxpool_config_release(config);
     return pool;
+}
+
+ucxpool_t *pair_pool(const char *settings)
+{
+    ucxpool_params_t params = {.field_mask = 0};
+
+    return make_pool(&params,
+                     "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m", settings);
+}
+
+ucxpool_t *pair_pool_on(int device, const char *settings)
+{
+    ucxpool_params_t params = {
+        .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                       UCXPOOL_PARAM_FIELD_DEVICE,
+        .memory_kind = UCXPOOL_MEMORY_CUDA,
+        .device      = device,
+    };
+
+    return make_pool(&params, "BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=32m",
+                     settings);
 }
 
 static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)

@@ -20,6 +20,8 @@ typedef struct pair {
 
 /* "KEY=value KEY=value"; small pools unless the settings say otherwise. */
 ucxpool_t *pair_pool(const char *settings);
+/* On a GPU. */
+ucxpool_t *pair_pool_on(int device, const char *settings);
 
 void pair_init(pair_t *pair, const char *settings_a, const char *settings_b);
 /* The same with a pool a that is there already; with both pools there. */

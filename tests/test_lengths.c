@@ -38,10 +38,10 @@ START_TEST(equal_neighbours_become_one_run)
         segments[i] = segment(lengths[i]);
     }
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(segments, 6, &num_runs, &totals));
+                     pack_lengths_count(segments, 6, runs, 3, &num_runs,
+                                        &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 6, 1124, 1124);
-    pack_lengths_fill(segments, 6, runs, 3);
     ck_assert_uint_eq(256, runs[0].length);
     ck_assert_uint_eq(4, runs[0].count);
     ck_assert_uint_eq(100, runs[1].length);
@@ -57,7 +57,7 @@ START_TEST(no_segments_are_no_runs)
     size_t        num_runs;
 
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(NULL, 0, &num_runs, &totals));
+                     pack_lengths_count(NULL, 0, NULL, 0, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(NULL, 0, &totals));
@@ -89,7 +89,8 @@ START_TEST(empty_segments_need_no_address)
     size_t            num_runs;
 
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(segments, 3, &num_runs, &totals));
+                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
+                                        &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 3, 1, 1);
 }
@@ -102,7 +103,8 @@ START_TEST(a_length_without_an_address_is_refused_by_number)
     size_t            num_runs;
 
     ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_count(segments, 3, &num_runs, &totals));
+                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
+                                        &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
 }
 END_TEST
@@ -115,11 +117,13 @@ START_TEST(lengths_that_overflow_are_refused_by_number)
     size_t        num_runs;
 
     ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_count(segments, 3, &num_runs, &totals));
+                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
+                                        &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
     segments[0].length = SIZE_MAX;
     ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_count(segments, 3, &num_runs, &totals));
+                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
+                                        &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0 "));
 }
 END_TEST

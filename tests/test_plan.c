@@ -64,9 +64,9 @@ static void model_make_lengths(void)
         list[i].length   = model.lengths[i];
     }
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(list, model.num_lengths,
-                                        &model.num_runs, &model.totals));
-    pack_lengths_fill(list, model.num_lengths, model.runs, model.num_runs);
+                     pack_lengths_count(list, model.num_lengths, model.runs,
+                                        MAX_SEGMENTS, &model.num_runs,
+                                        &model.totals));
 }
 
 /* Memory for the lengths, or cut anew and with something left over. */
@@ -314,8 +314,8 @@ START_TEST(segments_over_4_gib_are_found)
     uint64_t          data;
 
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(segments, 3, &num_runs, &totals));
-    pack_lengths_fill(segments, 3, runs, num_runs);
+                     pack_lengths_count(segments, 3, runs, 3, &num_runs,
+                                        &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
     pack_plan_init(&plan, runs, num_runs, &totals, segments, 3);

@@ -215,6 +215,8 @@ static char *print(const char *name, ucxpool_stats_format_t format)
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "16m"),
                      UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "BLOCK_SIZE", "4m"),
+                     UCXPOOL_OK);
     params.config = config;
     ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_OK);
     ucxpool_stats_print(pool, stream, format);

@@ -21,6 +21,8 @@ static const char  *setting; /* its value; NULL: there is none */
 static ucs_status_t list_status, query_status, read_status;
 static int          num_live; /* lists and settings that are not released */
 
+/* UCX's own libraries call them too. */
+#pragma GCC visibility push(default)
 ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
                                       const char *value);
 void __wrap_ucp_get_version(unsigned *major, unsigned *minor,
@@ -36,6 +38,7 @@ ucs_status_t __wrap_uct_md_config_read(uct_component_h component,
 void         __wrap_uct_config_release(void *config);
 ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
                                    size_t max);
+#pragma GCC visibility pop
 
 ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
                                       const char *value)

@@ -62,7 +62,7 @@ static void connect_pools(two_t *two)
     two_check(ucxpool_channel_wait(two->channel, TEN_SECONDS) == UCXPOOL_OK);
 }
 
-void two_init(two_t *two, const char *settings)
+static void be_two(two_t *two)
 {
     int sockets[2];
 
@@ -76,7 +76,19 @@ void two_init(two_t *two, const char *settings)
     in_child      = two->is_child;
     two->talk     = sockets[two->is_child];
     close(sockets[!two->is_child]);
+}
+
+void two_init(two_t *two, const char *settings)
+{
+    be_two(two);
     two->pool = pair_pool(settings);
+    connect_pools(two);
+}
+
+void two_init_on(two_t *two, const char *settings, int parents, int childs)
+{
+    be_two(two);
+    two->pool = pair_pool_on(two->is_child ? childs : parents, settings);
     connect_pools(two);
 }
 

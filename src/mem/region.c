@@ -99,6 +99,12 @@ ucxpool_status_t mem_regions_init(mem_regions_t *regions,
                                  region_size, huge_pages);
 }
 
+bool mem_regions_are_on_gpu(const mem_regions_t *regions)
+{
+    return (regions->kind == &mem_kind_cuda_alloc) ||
+           (regions->kind == &mem_kind_cuda_vmm);
+}
+
 void mem_regions_cleanup(mem_regions_t *regions)
 {
     if (regions->kind != NULL) {

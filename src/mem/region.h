@@ -104,6 +104,8 @@ ucxpool_status_t mem_regions_init_kind(mem_regions_t    *regions,
                                        const mem_kind_t *kind, int device,
                                        unsigned num_regions, size_t region_size,
                                        int huge_pages);
+/* Does the processor not reach them? */
+bool             mem_regions_are_on_gpu(const mem_regions_t *regions);
 /* May be called twice. */
 void             mem_regions_cleanup(mem_regions_t *regions);
 

@@ -32,18 +32,17 @@ typedef struct pack_totals {
 } pack_totals_t;
 
 /*
- * Count the runs of a segment list and add them up.
+ * Count the runs of a segment list and add them up. The first max_runs of them
+ * are written to `runs`, so that one look at the list is enough where these are
+ * all.
  *
  * UCXPOOL_ERR_INVALID_PARAM  a NULL address with a length, or lengths that
  *                            overflow; the detail names the segment
  */
 ucxpool_status_t pack_lengths_count(const ucxpool_segment_t *segments,
-                                    size_t num_segments, size_t *num_runs_p,
+                                    size_t num_segments, pack_run_t *runs,
+                                    size_t max_runs, size_t *num_runs_p,
                                     pack_totals_t *totals_p);
-
-/* Write the runs of a segment list; `runs` has room for num_runs. */
-void pack_lengths_fill(const ucxpool_segment_t *segments, size_t num_segments,
-                       pack_run_t *runs, size_t num_runs);
 
 /*
  * Check and add up runs that a peer sent (unaligned memory is fine).

@@ -16,6 +16,7 @@ static inline uint64_t run_payload(const pack_run_t *run, uint64_t index,
 static void plan_rewind(pack_plan_t *plan)
 {
     memset(&plan->at, 0, sizeof(plan->at));
+    plan->before = plan->at;
 }
 
 void pack_plan_init(pack_plan_t *plan, const pack_run_t *runs, size_t num_runs,
@@ -81,9 +82,17 @@ static void plan_advance(pack_plan_t *plan, uint64_t length)
     plan_advance_memory(plan, payload_size);
 }
 
+/*
+ * Ranges come nearly in order, but for some that overtake others on their way:
+ * so the walk can go back to where the last one began, too.
+ */
 void pack_walk_seek(pack_plan_t *plan, uint64_t offset)
 {
-    if (offset < plan->at.offset) {
+    if (offset >= plan->at.offset) {
+        plan->before = plan->at;
+    } else if (offset >= plan->before.offset) {
+        plan->at = plan->before;
+    } else {
         plan_rewind(plan);
     }
     plan_advance(plan, offset - plan->at.offset);

@@ -15,21 +15,24 @@
 #include "mem/copy.h"
 #include "pack/lengths.h"
 
+/* A place in both lists. */
+typedef struct pack_place {
+    uint64_t offset;         /* in the stream                                */
+    size_t   run;
+    uint64_t index;          /* of the segment in its run                    */
+    uint64_t segment_offset; /* in that stream segment                       */
+    size_t   memory;         /* index in segments                            */
+    uint64_t memory_offset;  /* in that segment                              */
+} pack_place_t;
+
 typedef struct pack_plan {
     const pack_run_t        *runs;
     size_t                   num_runs;
     const ucxpool_segment_t *segments; /* memory, in order                    */
     size_t                   num_segments;
     pack_totals_t            totals;
-    /* the walk: see plan.c */
-    struct {
-        uint64_t offset;         /* in the stream                             */
-        size_t   run;
-        uint64_t index;          /* of the segment in its run                 */
-        uint64_t segment_offset; /* in that stream segment                    */
-        size_t   memory;         /* index in segments                         */
-        uint64_t memory_offset;  /* in that segment                           */
-    } at;
+    pack_place_t             at;     /* the walk's, see walk.h               */
+    pack_place_t             before; /* where the range before began         */
 } pack_plan_t;
 
 /*

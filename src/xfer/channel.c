@@ -7,6 +7,7 @@
 #include "xfer/control.h"
 #include "xfer/connect.h"
 #include "xfer/inbox.h"
+#include "xfer/mapping.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -108,21 +109,6 @@ err_free_channel:
     return status;
 }
 
-static void unmap_peer(ucxpool_channel_t *channel)
-{
-    xfer_peer_t *peer = &channel->peer;
-
-    for (uint32_t i = 0; i < peer->num_regions; i++) {
-        mem_share_unmap(peer->regions[i], peer->region_sizes[i]);
-    }
-    free(peer->regions);
-    free(peer->region_sizes);
-    peer->regions      = NULL;
-    peer->region_sizes = NULL;
-    peer->num_regions  = 0;
-    xfer_watch_stop(channel);
-}
-
 void xfer_channel_get(ucxpool_channel_t *channel)
 {
     channel->refs++;
@@ -136,7 +122,8 @@ void xfer_channel_put(ucxpool_channel_t *channel)
     channel->pool->table[channel->number] = NULL;
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
-    unmap_peer(channel);
+    xfer_mapping_close(channel);
+    xfer_watch_stop(channel);
     xfer_ring_cleanup(&channel->ring);
     free(channel);
 }
@@ -153,6 +140,13 @@ ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head)
         return NULL;
     }
     return channel;
+}
+
+block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel)
+{
+    const ucxpool_t *pool = channel->pool;
+
+    return (channel->wire == &xfer_wire_ucx) ? pool->ucx_blocks : pool->blocks;
 }
 
 bool xfer_channel_is_live(const ucxpool_channel_t *channel)

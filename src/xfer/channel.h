@@ -7,6 +7,7 @@
 #ifndef XFER_CHANNEL_H
 #define XFER_CHANNEL_H
 
+#include "mem/share_cuda.h"
 #include "xfer/pool.h"
 #include "xfer/ring.h"
 
@@ -44,6 +45,8 @@ typedef struct xfer_peer {
     const uint8_t  **regions;   /* mapped, for reading                        */
     uint64_t        *region_sizes;
     uint32_t         num_regions;
+    mem_share_cuda_t gpu;       /* of a GPU: how they were shared; then they lie
+                                   side by side                              */
     int              watch_fd;  /* readable when its process has ended; or -1 */
     mem_share_host_t host;      /* without pidfd: looked for now and then     */
     uint64_t         next_look; /* BASE_CLOCK_FOREVER: not                    */
@@ -122,6 +125,9 @@ void xfer_channel_put(ucxpool_channel_t *channel);
 
 /* By the numbers in a message's head; NULL when they name none. */
 ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head);
+
+/* The blocks that serve its wire. */
+block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel);
 
 bool xfer_channel_is_live(const ucxpool_channel_t *channel);
 

@@ -12,15 +12,25 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window);
 
 /*
- * Gather (unless in place) and hand the next fragment to the wire.
+ * Lay out the next fragment, and begin to gather it unless it goes in place.
  *
- * UCXPOOL_OK         it is on its way; send.all_sent tells whether it was the
- *                    last
+ * UCXPOOL_OK         it is among the unsent ones; send.all_posted tells whether
+ *                    it was the last
  * UCXPOOL_INPROGRESS the window is full, or no block is free (the request then
  *                    stands among the waiters)
- * UCXPOOL_ERR_BUSY   the wire has no room now
+ * UCXPOOL_ERR_BUSY   the GPU has too much to do now
+ * others             the GPU failed
  */
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request);
+
+/*
+ * Hand what has been gathered to the wire, in order.
+ *
+ * UCXPOOL_OK          there is nothing more to hand over now
+ * UCXPOOL_ERR_BUSY    the wire has no room now
+ * others              the channel has failed
+ */
+ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more: give back where it lay. */
 void xfer_fragment_free(xfer_piece_t *piece);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/control.h"
+#include "xfer/mapping.h"
 #include "xfer/pairing.h"
 #include "xfer/request.h"
 #include "xfer/watch.h"
@@ -15,34 +16,6 @@
 
 /* Warnings about strangers go to the log once in this time. */
 #define WARN_NS UINT64_C(1000000000)
-
-static bool offers_map(const ucxpool_channel_t *channel)
-{
-    return (channel->ring.mine != NULL) &&
-           (channel->pool->regions.num_regions < PROTO_FILES_MAX);
-}
-
-/* What the peer needs for mapping our memory: regions, then the ring. */
-static ucxpool_status_t fill_files(ucxpool_channel_t *channel,
-                                   mem_share_file_t *files)
-{
-    const mem_regions_t *regions = &channel->pool->regions;
-    mem_share_file_t     file;
-    ucxpool_status_t     status;
-
-    for (unsigned i = 0; i <= regions->num_regions; i++) {
-        status = mem_share_file_fill(i < regions->num_regions ?
-                                         regions->regions[i].fd :
-                                         channel->ring.fd,
-                                     &file);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-        /* In a message nothing is aligned. */
-        memcpy(&files[i], &file, sizeof(file));
-    }
-    return UCXPOOL_OK;
-}
 
 static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
                        uint32_t num_files)
@@ -67,20 +40,17 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     hello->max_runs     = pool->config.max_segments;
     hello->credits      = pool->config.credits;
     hello->max_metadata = (uint32_t)pool->config.max_metadata;
-    hello->memory_kind  = UCXPOOL_MEMORY_HOST;
+    hello->memory_kind  = xfer_mapping_kind(pool);
     hello->num_files    = num_files;
     mem_share_host_fill(&hello->host);
 }
 
 static void send_hello(ucxpool_channel_t *channel)
 {
-    uint32_t num_files = 0;
-    void    *files;
+    uint32_t       num_files = xfer_mapping_num_files(channel);
+    void          *files;
     proto_fixed_t *fixed;
 
-    if (offers_map(channel)) {
-        num_files = channel->pool->regions.num_regions + 1;
-    }
     fixed = xfer_control_begin(channel, PROTO_HELLO,
                                num_files * sizeof(mem_share_file_t),
                                XFER_BY_UCX, &files);
@@ -89,47 +59,10 @@ static void send_hello(ucxpool_channel_t *channel)
     }
     fill_hello(channel, &fixed->hello, num_files);
     if (num_files != 0) {
-        fill_files(channel, files);
+        xfer_mapping_fill(channel, files);
     }
     channel->handshake |= XFER_HELLO_SENT;
     xfer_control_end(channel);
-}
-
-/* Map the peer's regions and ring; the reason of a failure is in we_reason. */
-static bool map_files(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                      const mem_share_file_t *files)
-{
-    xfer_peer_t *peer        = &channel->peer;
-    uint32_t     num_regions = hello->num_files - 1;
-    const void  *address;
-
-    peer->regions      = calloc(hello->num_files, sizeof(peer->regions[0]));
-    peer->region_sizes = calloc(hello->num_files, sizeof(uint64_t));
-    if ((peer->regions == NULL) || (peer->region_sizes == NULL)) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason), "no memory");
-        return false;
-    }
-    for (uint32_t i = 0; i < num_regions; i++) {
-        if (mem_share_map(&hello->host, &files[i], &address, peer->we_reason,
-                          sizeof(peer->we_reason)) != UCXPOOL_OK) {
-            return false;
-        }
-        peer->regions[i]      = address;
-        peer->region_sizes[i] = files[i].size;
-        peer->num_regions     = i + 1;
-    }
-    if (files[num_regions].size != sizeof(xfer_ring_page_t)) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
-                 "its ring has another size");
-        return false;
-    }
-    if (mem_share_map(&hello->host, &files[num_regions], &address,
-                      peer->we_reason,
-                      sizeof(peer->we_reason)) != UCXPOOL_OK) {
-        return false;
-    }
-    xfer_ring_attach(&channel->ring, address);
-    return true;
 }
 
 /* Try the `map` wire, as far as this side is concerned. */
@@ -148,6 +81,9 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                  "it does not offer its memory");
         return false;
     }
+    if (!xfer_mapping_fits(channel, hello)) {
+        return false;
+    }
     if (!mem_share_host_fits(&hello->host, peer->we_reason,
                              sizeof(peer->we_reason))) {
         return false;
@@ -157,7 +93,7 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                  "its process cannot be watched");
         return false;
     }
-    return map_files(channel, hello, files);
+    return xfer_mapping_open(channel, hello, files);
 }
 
 static void send_ready(ucxpool_channel_t *channel)
@@ -184,7 +120,8 @@ static bool choose_wire(ucxpool_channel_t *channel)
     if (map) {
         channel->wire = &xfer_wire_map;
         snprintf(channel->wire_reason, sizeof(channel->wire_reason),
-                 "same host and user, each side reads the other's blocks");
+                 "same host and user, each side%s reads the other's blocks",
+                 (channel->pool->engine != NULL) ? "'s GPU" : "");
         return true;
     }
     snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s",

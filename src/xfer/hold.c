@@ -4,7 +4,8 @@
 
 static unsigned num_slices(const ucxpool_request_t *request)
 {
-    uint64_t block_size = block_pool_block_size(request->pool->blocks);
+    uint64_t block_size =
+        block_pool_block_size(xfer_channel_blocks(request->channel));
 
     return (unsigned)base_min(block_size / request->send.frag_size,
                               (uint64_t)SLICES_MAX);
@@ -58,8 +59,8 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
     }
     hold = new_hold(request);
     if ((hold == NULL) ||
-        (block_pool_get(request->pool->blocks, UCXPOOL_SHARE_SEND,
-                        &hold->block) != UCXPOOL_OK)) {
+        (block_pool_get(xfer_channel_blocks(request->channel),
+                        UCXPOOL_SHARE_SEND, &hold->block) != UCXPOOL_OK)) {
         return false;
     }
     hold->free_slices = all_free(request);
@@ -69,27 +70,27 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
 
 void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
 {
-    xfer_hold_t *held = &request->send.holds[hold];
-    ucxpool_t   *pool = request->pool;
+    xfer_hold_t  *held   = &request->send.holds[hold];
+    block_pool_t *blocks = xfer_channel_blocks(request->channel);
 
     held->free_slices |= UINT64_C(1) << slice;
     if (held->free_slices != all_free(request)) {
         return;
     }
     if (xfer_request_has_ended(request)) {
-        block_pool_release(pool->blocks, UCXPOOL_SHARE_SEND, held->block);
+        block_pool_release(blocks, UCXPOOL_SHARE_SEND, held->block);
         held->block = XFER_NO_BLOCK;
-    } else if (!base_list_is_empty(&pool->waiters)) {
+    } else if (!base_list_is_empty(&request->pool->waiters)) {
         /* Others wait: a block is kept no longer than it is in use, so that
          * every send gets one in turn. */
-        block_pool_put(pool->blocks, UCXPOOL_SHARE_SEND, held->block);
+        block_pool_put(blocks, UCXPOOL_SHARE_SEND, held->block);
         held->block = XFER_NO_BLOCK;
     }
 }
 
 void xfer_hold_release_all(ucxpool_request_t *request)
 {
-    block_pool_t *blocks = request->pool->blocks;
+    block_pool_t *blocks = xfer_channel_blocks(request->channel);
 
     for (unsigned i = 0; i < request->send.num_holds; i++) {
         xfer_hold_t *hold = &request->send.holds[i];

@@ -13,6 +13,8 @@
 
 /* Messages read from one ring before the others have their turn. */
 #define ROUND_MAX 64u
+/* The same on a GPU, where one may take as long as a launch. */
+#define GPU_ROUND_MAX 1u
 
 /* Rounds after which everything that stood in a ring has been read; the peer
  * may still be writing. */
@@ -268,6 +270,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 
 unsigned xfer_inbox_progress(ucxpool_t *pool)
 {
+    unsigned           max = (pool->engine != NULL) ? GPU_ROUND_MAX : ROUND_MAX;
     unsigned           count = 0;
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
@@ -275,7 +278,7 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
         if (xfer_channel_is_readable(channel)) {
-            count += read_ring(channel, ROUND_MAX);
+            count += read_ring(channel, max);
         }
     }
     return count;

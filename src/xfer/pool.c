@@ -4,9 +4,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/ucx_status.h"
+#include "xfer/arrival.h"
 #include "xfer/connect.h"
 #include "xfer/control.h"
+#include "xfer/engine.h"
 #include "xfer/inbox.h"
+#include "xfer/landing.h"
 #include "xfer/pairing.h"
 #include "xfer/progress.h"
 #include "xfer/tune.h"
@@ -26,10 +29,12 @@
 void xfer_lock(ucxpool_t *pool)
 {
     pthread_mutex_lock(&pool->lock);
+    xfer_engine_enter(pool->engine);
 }
 
 void xfer_unlock(ucxpool_t *pool)
 {
+    xfer_engine_leave(pool->engine);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -59,7 +64,7 @@ void *xfer_alloc(ucxpool_t *pool, size_t size)
     return malloc(size);
 }
 
-static ucxpool_status_t create_context(ucxpool_t *pool)
+static ucxpool_status_t create_context(ucxpool_t *pool, bool for_gpu)
 {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
@@ -78,7 +83,7 @@ static ucxpool_status_t create_context(ucxpool_t *pool)
                           "UCX_* variables of the environment)",
                           ucs_status_string(status));
     }
-    xfer_tune(config, false);
+    xfer_tune(config, for_gpu);
     status = ucp_init(&params, config, &pool->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
@@ -130,8 +135,8 @@ static bool has_rdma_device(void)
     return found;
 }
 
-ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, ucp_context_h context,
-                                    ucp_worker_h worker)
+ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
+                                    ucp_context_h context, ucp_worker_h worker)
 {
     ucxpool_status_t status;
 
@@ -140,7 +145,7 @@ ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, ucp_context_h context,
     pool->needs_registration = has_rdma_device();
     pool->linger_ns          = LINGER_NS;
     if (context == NULL) {
-        status = create_context(pool);
+        status = create_context(pool, for_gpu);
         if (status != UCXPOOL_OK) {
             return status;
         }
@@ -185,7 +190,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->stalled,       &pool->landings,      &pool->landing_waiters,
         &pool->completed,     &pool->deadlines,     &pool->free_requests,
         &pool->free_controls, &pool->free_landings, &pool->requests,
-        &pool->acquaintances,
+        &pool->acquaintances, &pool->arrivals,      &pool->free_arrivals,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -356,7 +361,8 @@ void xfer_pool_cleanup(ucxpool_t *pool)
     xfer_pairing_destroy_all(pool);
     xfer_channel_destroy_all(pool);
     xfer_request_destroy_all(pool);
-    xfer_wire_ucx_destroy_all(pool);
+    xfer_arrival_destroy_all(pool);
+    xfer_landing_destroy_all(pool);
     xfer_control_destroy_all(pool);
     xfer_connect_cleanup(pool);
     free(pool->table);

@@ -42,9 +42,14 @@ struct ucxpool {
                                    that wait sleep on leader_woke            */
     uint64_t        num_wakes;  /* of leaders                                */
 
-    mem_regions_t regions;
-    block_pool_t *blocks;
-    block_comm_t *comm;
+    mem_regions_t       regions;
+    block_pool_t       *blocks;
+    block_comm_t       *comm;
+    struct xfer_engine *engine; /* NULL: host memory */
+    /* Where UCX does not know the GPU's memory: pinned blocks for its wire.
+     * Elsewhere the same blocks. */
+    mem_regions_t       pinned_regions;
+    block_pool_t       *ucx_blocks;
 
     ucp_context_h context;
     ucp_worker_h  worker;
@@ -88,6 +93,7 @@ struct ucxpool {
     base_list_t waiters;
     base_list_t stalled;         /* no room in their wire; tried again       */
     base_list_t landings;        /* fragments that UCX is writing            */
+    base_list_t arrivals;        /* bytes that the GPU puts in their place   */
     base_list_t landing_waiters; /* fragments that wait for a receive block */
     base_list_t completed;
     base_list_t deadlines;
@@ -96,6 +102,7 @@ struct ucxpool {
     base_list_t free_requests;
     base_list_t free_controls;
     base_list_t free_landings;
+    base_list_t free_arrivals;
     base_list_t requests; /* every request that a caller may hold            */
 
     unsigned num_operations; /* of UCX, that will call back */
@@ -110,10 +117,11 @@ struct ucxpool {
 /*
  * Start and stop the transfers of a pool whose memory stands: UCX context and
  * worker (unless borrowed), handlers, event descriptor. xfer_pool_init_ucx()
- * comes first, because memory is registered with its context.
+ * comes first, because memory is registered with its context. for_gpu: the
+ * pool's blocks will be memory of a GPU.
  */
-ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, ucp_context_h context,
-                                    ucp_worker_h worker);
+ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
+                                    ucp_context_h context, ucp_worker_h worker);
 void             xfer_pool_cleanup_ucx(ucxpool_t *pool);
 ucxpool_status_t xfer_pool_init(ucxpool_t *pool);
 void             xfer_pool_cleanup(ucxpool_t *pool);

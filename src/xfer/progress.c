@@ -2,9 +2,12 @@
  * The pool's round of progress.
  */
 #include "base/clock.h"
+#include "xfer/arrival.h"
 #include "xfer/connect.h"
+#include "xfer/engine.h"
 #include "xfer/hello.h"
 #include "xfer/inbox.h"
+#include "xfer/landing.h"
 #include "xfer/progress.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -139,6 +142,8 @@ unsigned xfer_progress(ucxpool_t *pool)
 
     pool->progress_count++;
     count += xfer_inbox_progress(pool);
+    count += xfer_engine_progress(pool);
+    count += xfer_arrival_progress(pool);
     if ((pool->num_mapped != pool->num_channels) || (pool->num_mapped == 0) ||
         (pool->progress_count % UCX_EVERY == 0)) {
         count += progress_ucx(pool);
@@ -148,7 +153,7 @@ unsigned xfer_progress(ucxpool_t *pool)
         count += progress_events(pool);
         count += xfer_connect_progress(pool);
     }
-    count += xfer_wire_ucx_progress(pool);
+    count += xfer_landing_progress(pool);
     count += xfer_send_wake_waiters(pool);
     count += progress_runnable(pool);
     count += progress_deadlines(pool);

@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "pack/crc32c.h"
+#include "xfer/arrival.h"
 #include "xfer/control.h"
+#include "xfer/landing.h"
 #include "xfer/wire.h"
 
 #include <stdio.h>
@@ -40,7 +42,8 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {
     put_number(request);
-    xfer_wire_ucx_forget(request);
+    xfer_arrival_forget(request);
+    xfer_landing_forget(request);
     if (request->recv.in_place != 0) {
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
@@ -51,23 +54,6 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
     xfer_request_end(request, status, detail);
     xfer_request_reuse(request);
-}
-
-/* Everything that came with the descriptor. */
-static void receive_eager(ucxpool_request_t *request,
-                          ucxpool_message_t *message)
-{
-    ucxpool_traffic_t *received =
-        &request->pool->stats.received[UCXPOOL_MODE_EAGER];
-
-    pack_plan_init(&request->plan, message->runs, message->desc.num_runs,
-                   &message->totals, request->segments,
-                   request->num_segments);
-    pack_scatter(&request->plan, 0, message->totals.stream_size,
-                 message->stream);
-    received->bytes += message->totals.payload_size;
-    received->fragments++;
-    end(request, UCXPOOL_OK, NULL);
 }
 
 static void send_accept(ucxpool_request_t *request)
@@ -109,6 +95,53 @@ static void refuse_no_memory(ucxpool_request_t *request,
                           UCXPOOL_ERR_NO_MEMORY, "the receiver has no memory");
     }
     end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the message");
+}
+
+static void end_eager(ucxpool_request_t *request)
+{
+    ucxpool_traffic_t *received =
+        &request->pool->stats.received[UCXPOOL_MODE_EAGER];
+
+    received->bytes += request->totals.payload_size;
+    received->fragments++;
+    end(request, UCXPOOL_OK, NULL);
+}
+
+/* The GPU has them in their place. */
+static void scattered_eager(ucxpool_request_t  *request,
+                            const proto_data_t *data, ucxpool_status_t status,
+                            void *arg)
+{
+    (void)data;
+    (void)arg;
+    if (status == UCXPOOL_OK) {
+        end_eager(request);
+    }
+}
+
+/* Everything that came with the descriptor. */
+static void receive_eager(ucxpool_request_t *request,
+                          ucxpool_message_t *message)
+{
+    const proto_data_t data = {.length = message->totals.stream_size};
+
+    if (take_runs(request, message) != UCXPOOL_OK) {
+        refuse_no_memory(request, message);
+        return;
+    }
+    pack_plan_init(&request->plan, request->runs, request->num_runs,
+                   &message->totals, request->segments, request->num_segments);
+    if (request->has_gpu_segments && (data.length != 0)) {
+        xfer_arrival_start(request,
+                           &(xfer_arrival_params_t){.data  = &data,
+                                                    .bytes = message->stream,
+                                                    .must_copy = true,
+                                                    .done = scattered_eager});
+        return;
+    }
+    pack_scatter(&request->plan, 0, message->totals.stream_size,
+                 message->stream);
+    end_eager(request);
 }
 
 static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
@@ -212,13 +245,31 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
     received->fragments++;
     request->recv.received += data->length;
     request->recv.num_seen++;
-    request->recv.next = data->offset + data->length;
     if ((request->recv.num_seen == request->recv.num_all) &&
         xfer_recv_check_whole(request)) {
         xfer_control_done(request->channel, request->recv.message, UCXPOOL_OK,
                           NULL);
         end(request, UCXPOOL_OK, NULL);
     }
+}
+
+void xfer_recv_take(ucxpool_request_t *request, const proto_data_t *data,
+                    const void *bytes, ucxpool_mode_t mode)
+{
+    if (xfer_recv_scatter(request, data, bytes)) {
+        xfer_recv_count(request, data, mode);
+    } else {
+        xfer_recv_stop_corrupt(request);
+    }
+}
+
+void xfer_recv_let_go(ucxpool_request_t *request)
+{
+    if ((request->recv.failing != UCXPOOL_OK) &&
+        (request->recv.in_place == 0)) {
+        xfer_request_end(request, request->recv.failing, request->detail);
+    }
+    xfer_request_reuse(request);
 }
 
 void xfer_recv_stop_corrupt(ucxpool_request_t *request)

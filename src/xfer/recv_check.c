@@ -11,10 +11,22 @@
  * fragment's end before we do. */
 #define PENDING_MAX (4 * XFER_PIECES_MAX)
 
-/* The longest fragment that we can take in: one that fits in a block. */
+/* A GPU reads a peer's memory best in long pieces, and needs no block for it.
+ */
+#define MAP_FRAG_SIZE ((uint64_t)128 << 20)
+
+/* The longest fragment that we can take in: one that fits in a block, where it
+ * needs one. */
 uint64_t xfer_recv_frag_size(const ucxpool_request_t *request)
 {
-    return block_pool_block_size(request->pool->blocks);
+    uint64_t block_size = block_pool_block_size(
+        xfer_channel_blocks(request->channel));
+
+    if ((request->pool->engine != NULL) &&
+        (request->channel->wire == &xfer_wire_map)) {
+        return base_max(block_size, MAP_FRAG_SIZE);
+    }
+    return block_size;
 }
 
 static bool lies_inside(const ucxpool_request_t *request,
@@ -34,7 +46,7 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
     const xfer_recv_t *recv = &request->recv;
 
-    return (data->index == recv->num_seen) && (data->offset >= recv->next) &&
+    return (data->index == recv->num_begun) && (data->offset >= recv->next) &&
            (data->offset - recv->next < PACK_ALIGNMENT);
 }
 
@@ -65,6 +77,7 @@ static void count_begun(xfer_recv_t *recv, const proto_data_t *data)
     recv->begun += data->length;
     recv->num_begun++;
     recv->max_index = base_max(recv->max_index, data->index);
+    recv->next      = data->offset + data->length;
     if (data->flags & PROTO_DATA_LAST) {
         recv->num_all = data->index + 1;
     }

@@ -15,6 +15,7 @@ static void init_links(ucxpool_request_t *request)
     base_list_init(&request->run_link);
     base_list_init(&request->done_link);
     base_list_init(&request->deadline_link);
+    base_list_init(&request->mark_link);
 }
 
 static ucxpool_request_t *request_get(ucxpool_t *pool)
@@ -107,6 +108,8 @@ static void reset(ucxpool_request_t *request, xfer_request_kind_t kind)
     request->tag             = 0;
     request->mask            = 0;
     request->capacity        = 0;
+    request->has_host_segments = false;
+    request->has_gpu_segments  = false;
     request->num_runs        = 0;
     request->metadata_length = 0;
     request->detail[0]       = '\0';
@@ -115,6 +118,7 @@ static void reset(ucxpool_request_t *request, xfer_request_kind_t kind)
     if (kind == XFER_SEND) {
         /* The pieces are filled when they are used. */
         memset(&request->send, 0, offsetof(xfer_send_t, pieces));
+        base_list_init(&request->send.unsent);
     } else {
         memset(&request->recv, 0, sizeof(request->recv));
     }
@@ -204,8 +208,12 @@ void xfer_request_discard(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    request->channel = NULL;
-    base_list_add_tail(&request->pool->free_requests, &request->link);
+    request->channel     = NULL;
+    request->user_ref    = false;
+    request->called_back = true;
+    __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
+    /* Its mark may not have been reached. */
+    xfer_request_reuse(request);
     if (channel != NULL) {
         xfer_channel_put(channel);
     }
@@ -235,6 +243,33 @@ void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
     if (base_clock_now() >= request->deadline) {
         xfer_channel_fail(request->channel, status, "%s", what);
     }
+}
+
+ucxpool_status_t xfer_request_mark(ucxpool_request_t *request, void *stream)
+{
+    xfer_engine_t   *engine = request->pool->engine;
+    ucxpool_status_t status;
+
+    if ((engine == NULL) || (stream == UCXPOOL_STREAM_READY)) {
+        return UCXPOOL_OK;
+    }
+    status = mem_cuda_mark_set(engine->marks, stream, &request->mark);
+    if (status == UCXPOOL_OK) {
+        base_list_add_tail(&engine->marked, &request->mark_link);
+    }
+    return status;
+}
+
+void xfer_request_unmark(ucxpool_request_t *request)
+{
+    mem_cuda_mark_put(request->pool->engine->marks, request->mark);
+    request->mark = NULL;
+    base_list_del(&request->mark_link);
+    if (!xfer_request_has_ended(request) && (request->kind == XFER_SEND) &&
+        (request->send.step == XFER_SEND_FRAGMENTS)) {
+        xfer_request_wake(request);
+    }
+    xfer_request_reuse(request);
 }
 
 void xfer_request_wake(ucxpool_request_t *request)
@@ -302,6 +337,9 @@ void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
 
 static bool lingers(const ucxpool_request_t *request)
 {
+    if (request->mark != NULL) {
+        return true;
+    }
     if (request->kind == XFER_SEND) {
         return (request->send.busy != 0) || (request->send.message != 0);
     }

@@ -11,6 +11,7 @@
 
 #include "pack/plan.h"
 #include "xfer/channel.h"
+#include "xfer/engine.h"
 
 /* Most fragments of one request in flight, and blocks it holds for them. */
 #define XFER_PIECES_MAX 64u
@@ -31,9 +32,11 @@ typedef struct xfer_hold {
     uint64_t free_slices;
 } xfer_hold_t;
 
-/* One fragment in flight. */
+/* One fragment: being gathered, or in flight. */
 typedef struct xfer_piece {
     ucxpool_request_t   *request;
+    base_list_t          link;     /* the request's unsent ones, or none     */
+    xfer_copy_t          copy;     /* the gather, on a GPU                   */
     const void          *bytes;    /* where it lies                          */
     bool                 in_place; /* in the caller's memory                 */
     block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none  */
@@ -59,6 +62,7 @@ typedef struct xfer_send {
     bool             ending;    /* ends when UCX has let go of the memory    */
     ucxpool_status_t end;       /* how, if ending                            */
     uint64_t         longest;   /* segment                                   */
+    uint64_t         inplace_min; /* shorter ones are packed                 */
     uint64_t         message;   /* our number of it; 0: none                 */
     uint64_t         receive;   /* the receiver's number                     */
     uint64_t         sequence;
@@ -68,8 +72,10 @@ typedef struct xfer_send {
     uint32_t         runs_sent;
     uint32_t         index;     /* of the next fragment                      */
     uint32_t         window;
-    bool             all_sent;
-    uint64_t         busy;      /* bit i: pieces[i] is in flight             */
+    bool             all_posted; /* all of the stream has its piece          */
+    uint64_t         inplace_size; /* of the longest fragment in place       */
+    base_list_t      unsent;    /* pieces the wire has not got yet, in order */
+    uint64_t         busy;      /* bit i: pieces[i] is in use                */
     unsigned         num_holds;
     xfer_hold_t      holds[XFER_HOLDS_MAX];
     xfer_piece_t     pieces[XFER_PIECES_MAX];
@@ -98,6 +104,10 @@ struct ucxpool_request {
     base_list_t         done_link; /* completed                              */
     base_list_t         all_link;
     base_list_t         deadline_link;
+    base_list_t         mark_link; /* the engine's marked ones               */
+    mem_cuda_mark_t    *mark;      /* in the caller's stream; NULL: reached  */
+    bool                has_host_segments; /* that a GPU does not reach      */
+    bool                has_gpu_segments;  /* that it does                   */
     ucxpool_t          *pool;
     ucxpool_channel_t  *channel;   /* a reference, or NULL                   */
     bool                any_channel; /* posted without one                   */
@@ -161,6 +171,15 @@ void xfer_request_linger(ucxpool_request_t *request);
  */
 void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
                         const char *what);
+
+/*
+ * Let the request wait for what is in its caller's stream.
+ *
+ * As mem_cuda_mark_set().
+ */
+ucxpool_status_t xfer_request_mark(ucxpool_request_t *request, void *stream);
+/* The stream has come so far. */
+void             xfer_request_unmark(ucxpool_request_t *request);
 
 /* Let the request go on at the next progress. */
 void xfer_request_wake(ucxpool_request_t *request);

@@ -73,7 +73,8 @@ static bool is_eager(const ucxpool_request_t *request)
 {
     uint64_t limit = request->pool->config.eager_size;
 
-    return (request->totals.payload_size <= limit) &&
+    return !request->has_gpu_segments &&
+           (request->totals.payload_size <= limit) &&
            (request->totals.stream_size + runs_size(request) +
                 request->metadata_length <=
             PROTO_DATA_MAX);
@@ -230,15 +231,38 @@ static step_result_t step_accept(ucxpool_request_t *request)
 
 static step_result_t step_fragments(ucxpool_request_t *request)
 {
-    ucxpool_status_t status = UCXPOOL_OK;
+    xfer_send_t     *send = &request->send;
+    ucxpool_status_t status;
 
-    while (!request->send.all_sent) {
+    if (request->mark != NULL) {
+        return STEP_WAIT;
+    }
+    for (;;) {
+        status = xfer_fragment_flush(request);
+        if (status == UCXPOOL_ERR_BUSY) {
+            return STEP_STALL;
+        }
+        if ((status != UCXPOOL_OK) || send->all_posted) {
+            break;
+        }
         status = xfer_fragment_post(request);
+        if (status == UCXPOOL_INPROGRESS) {
+            return STEP_WAIT;
+        }
+        if (status == UCXPOOL_ERR_BUSY) {
+            return STEP_STALL;
+        }
         if (status != UCXPOOL_OK) {
-            return (status == UCXPOOL_ERR_BUSY) ? STEP_STALL : STEP_WAIT;
+            xfer_send_stop(request, status, ucxpool_error_detail());
+            return STEP_END;
+        }
+        if (request->pool->engine != NULL) {
+            /* One copy at a time: to fill its list and launch it takes so long
+             * that others have ended meanwhile, and can go to the wire. */
+            return STEP_STALL;
         }
     }
-    return STEP_NEXT;
+    return base_list_is_empty(&send->unsent) ? STEP_NEXT : STEP_WAIT;
 }
 
 static step_result_t step_done(ucxpool_request_t *request)

@@ -21,14 +21,16 @@ static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
     return request;
 }
 
-/* Must the request wait for operations of UCX on the caller's own memory? */
-static bool is_in_place_by_ucx(const ucxpool_request_t *request)
+/* Is the caller's own memory still being read: by operations of UCX, or by
+ * copies on the GPU? */
+static bool is_being_read(const ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
         const xfer_piece_t *piece = &request->send.pieces[i];
 
         if ((request->send.busy & (UINT64_C(1) << i)) &&
-            (piece->ucx != NULL) && piece->in_place) {
+            (((piece->ucx != NULL) && piece->in_place) ||
+             (piece->copy.job != NULL))) {
             return true;
         }
     }
@@ -51,14 +53,14 @@ static void send_cancel(ucxpool_request_t *request)
 }
 
 /*
- * End the request, or do so when UCX has stopped reading the caller's memory:
+ * End the request, or do so when nothing reads the caller's memory any more:
  * until then the caller must neither change it, or the receiver would take the
  * new bytes for the message, nor free it.
  */
 static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {
-    if (!is_in_place_by_ucx(request)) {
+    if (!is_being_read(request)) {
         xfer_request_end(request, status, detail);
     } else if (!request->send.ending) {
         request->send.ending = true;
@@ -103,7 +105,8 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     if ((channel->wire != &xfer_wire_map) || (request == NULL) ||
         (piece >= XFER_PIECES_MAX) ||
         !(request->send.busy & (UINT64_C(1) << piece)) ||
-        (request->send.pieces[piece].ucx != NULL)) {
+        (request->send.pieces[piece].ucx != NULL) ||
+        (request->send.pieces[piece].copy.job != NULL)) {
         return;
     }
     xfer_send_piece_done(&request->send.pieces[piece]);
@@ -115,8 +118,9 @@ void xfer_send_piece_done(xfer_piece_t *piece)
 
     request->send.busy &= ~(UINT64_C(1)
                             << (unsigned)(piece - request->send.pieces));
+    base_list_del(&piece->link);
     xfer_fragment_free(piece);
-    if (request->send.ending && !is_in_place_by_ucx(request)) {
+    if (request->send.ending && !is_being_read(request)) {
         xfer_request_end(request, request->send.end, request->detail);
     }
     if (!xfer_request_has_ended(request)) {
@@ -131,9 +135,12 @@ void xfer_send_forget(ucxpool_request_t *request)
     for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
         xfer_piece_t *piece = &request->send.pieces[i];
 
-        /* UCX itself says when it is through with a piece. */
-        if ((request->send.busy & (UINT64_C(1) << i)) && (piece->ucx == NULL)) {
+        /* UCX itself says when it is through with a piece, and so does the
+         * GPU. */
+        if ((request->send.busy & (UINT64_C(1) << i)) && (piece->ucx == NULL) &&
+            (piece->copy.job == NULL)) {
             request->send.busy &= ~(UINT64_C(1) << i);
+            base_list_del(&piece->link);
             xfer_fragment_free(piece);
         }
     }

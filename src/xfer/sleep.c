@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "mem/ucx_status.h"
 #include "xfer/connect.h"
+#include "xfer/engine.h"
 #include "xfer/progress.h"
 #include "xfer/wire.h"
 
@@ -129,7 +130,6 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     ucs_status_t status;
 
     *num_moved_p = 0;
-
     if (pool->worker_fd < 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
@@ -164,7 +164,8 @@ static uint64_t next_moment(ucxpool_t *pool)
 {
     uint64_t           moment = base_min(
         base_min(pool->next_deadline, pool->next_hello),
-        xfer_connect_deadline(pool));
+        base_min(xfer_connect_deadline(pool),
+                 xfer_engine_deadline(pool->engine)));
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {

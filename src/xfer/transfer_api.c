@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 #include "xfer/message.h"
+#include "xfer/places.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
 
@@ -16,6 +17,16 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
     return longest;
 }
 
+/* A copy on a GPU takes longer than a fragment of its own; but where there are
+ * others to be packed, short ones go with them. */
+static uint64_t inplace_min(const ucxpool_request_t *request)
+{
+    if ((request->pool->engine != NULL) && (request->num_segments == 1)) {
+        return 1;
+    }
+    return request->pool->config.inplace_min;
+}
+
 /* Does any segment lie in comm memory, and is worth a fragment? */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
@@ -23,13 +34,13 @@ static bool has_comm_memory(const ucxpool_request_t *request)
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
-    if (request->send.longest < pool->config.inplace_min) {
+    if (request->send.longest < request->send.inplace_min) {
         return false;
     }
     for (size_t i = 0; i < request->num_segments; i++) {
         const ucxpool_segment_t *segment = &request->segments[i];
 
-        if ((segment->length >= pool->config.inplace_min) &&
+        if ((segment->length >= request->send.inplace_min) &&
             block_comm_find(pool->comm, segment->address, segment->length,
                             &where, &buffer)) {
             return true;
@@ -38,14 +49,21 @@ static bool has_comm_memory(const ucxpool_request_t *request)
     return false;
 }
 
+/* As many runs as there is room for are written, too. */
+static ucxpool_status_t count_runs(ucxpool_request_t *request)
+{
+    return pack_lengths_count(request->segments, request->num_segments,
+                              request->runs, request->runs_size,
+                              &request->num_runs, &request->totals);
+}
+
 /* Lengths as runs, and what there is to be sent in place. */
 static ucxpool_status_t plan_send(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;
     ucxpool_status_t status;
 
-    status = pack_lengths_count(request->segments, request->num_segments,
-                                &request->num_runs, &request->totals);
+    status = count_runs(request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -55,16 +73,20 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
                           "UCXPOOL_MAX_SEGMENTS=%zu",
                           request->num_runs, pool->config.max_segments);
     }
-    status = xfer_request_reserve_runs(request, request->num_runs);
-    if (status != UCXPOOL_OK) {
-        return status;
+    if (request->num_runs > request->runs_size) {
+        status = xfer_request_reserve_runs(request, request->num_runs);
+        if (status == UCXPOOL_OK) {
+            status = count_runs(request);
+        }
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
     }
-    pack_lengths_fill(request->segments, request->num_segments, request->runs,
-                      request->num_runs);
     pack_plan_init(&request->plan, request->runs, request->num_runs,
                    &request->totals, request->segments, request->num_segments);
-    request->send.longest  = longest_segment(request);
-    request->send.in_place = has_comm_memory(request);
+    request->send.longest     = longest_segment(request);
+    request->send.inplace_min = inplace_min(request);
+    request->send.in_place    = has_comm_memory(request);
     return UCXPOOL_OK;
 }
 
@@ -100,6 +122,9 @@ static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
     status = plan_send(request);
     if (status == UCXPOOL_OK) {
         status = xfer_send_check_limits(request);
+    }
+    if (status == UCXPOOL_OK) {
+        status = xfer_places_look(request, params);
     }
     if (status != UCXPOOL_OK) {
         xfer_request_discard(request);
@@ -174,6 +199,9 @@ static ucxpool_status_t create_recv(ucxpool_t               *pool,
         return status;
     }
     status = add_capacity(request);
+    if (status == UCXPOOL_OK) {
+        status = xfer_places_look(request, params);
+    }
     if (status != UCXPOOL_OK) {
         xfer_request_discard(request);
         return status;

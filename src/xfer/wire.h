@@ -14,8 +14,8 @@ typedef struct xfer_wire {
     /* Takes bytes from any memory, where none needs registration. */
     bool           any_memory;
 
-    /* Best fragment for this wire, where FRAG_SIZE is auto. */
-    uint64_t (*frag_size)(const ucxpool_channel_t *channel);
+    /* Best fragment of a send, where FRAG_SIZE is auto. */
+    uint64_t (*frag_size)(const ucxpool_request_t *request);
 
     /*
      * Hand a fragment to the wire: piece->data is filled.
@@ -38,12 +38,5 @@ ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
                                 const proto_data_t *data, void *payload,
                                 size_t length,
                                 const ucp_am_recv_param_t *param);
-
-/* Fragments that waited for a receive block. */
-unsigned xfer_wire_ucx_progress(ucxpool_t *pool);
-/* The request has ended: its fragments are not wanted any more, and receive
- * blocks that UCX still writes to go to quarantine. */
-void xfer_wire_ucx_forget(ucxpool_request_t *request);
-void xfer_wire_ucx_destroy_all(ucxpool_t *pool);
 
 #endif

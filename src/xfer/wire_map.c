@@ -3,18 +3,59 @@
  * straight out of them; only the place of a fragment is told, through the ring.
  */
 #include "base/error.h"
+#include "xfer/arrival.h"
 #include "xfer/control.h"
 #include "xfer/recv.h"
 #include "xfer/wire.h"
+
+#include <string.h>
 
 /* What is in flight (DEPTH of them) stays in the processors' caches between the
  * two copies. */
 #define FRAG_SIZE (256u * 1024u)
 
-static uint64_t map_frag_size(const ucxpool_channel_t *channel)
+/* Between GPUs a launch costs some microseconds, in which the link moves some
+ * hundred KiB; and several must be under way, so that gathering one does not
+ * wait for another to be read. */
+#define GPU_FRAG_SIZE ((uint64_t)16 << 20)
+#define GPU_FRAG_MIN  ((uint64_t)1 << 20)
+#define GPU_FRAGS     4u
+
+/* A message is cut at least so often, so that the processors' work on lists
+ * goes on while the link is busy. */
+#define GPU_CUTS 16u
+
+/* The copy engine wants long ones, and has nothing else to wait for. */
+#define GPU_LONG_SIZE ((uint64_t)32 << 20)
+#define GPU_LONG_MIN  GPU_FRAG_SIZE
+
+/* Two processes that share a GPU have it by turns, and a turn takes longer to
+ * come than a fragment to copy: let it be worth it. */
+static bool shares_gpu(const ucxpool_channel_t *channel)
 {
-    (void)channel;
-    return FRAG_SIZE;
+    return memcmp(channel->peer.gpu.uuid, &channel->pool->engine->device->uuid,
+                  sizeof(channel->peer.gpu.uuid)) == 0;
+}
+
+static uint64_t gpu_frag_size(const ucxpool_request_t *request)
+{
+    const ucxpool_t      *pool = request->pool;
+    ucxpool_share_stats_t share;
+    uint64_t              size;
+
+    block_pool_stats(pool->blocks, UCXPOOL_SHARE_SEND, &share);
+    size = share.total * block_pool_block_size(pool->blocks);
+    if ((request->send.longest >= GPU_LONG_MIN) ||
+        shares_gpu(request->channel)) {
+        return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
+    }
+    size = base_min(size / GPU_FRAGS, request->totals.stream_size / GPU_CUTS);
+    return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
+}
+
+static uint64_t map_frag_size(const ucxpool_request_t *request)
+{
+    return (request->pool->engine != NULL) ? gpu_frag_size(request) : FRAG_SIZE;
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
@@ -57,6 +98,10 @@ static const uint8_t *locate(const ucxpool_channel_t *channel,
         return NULL;
     }
     size = peer->region_sizes[data->region];
+    if (peer->gpu.way != 0) {
+        /* They lie side by side, and a fragment may go over several. */
+        size *= peer->num_regions - data->region;
+    }
     if ((data->region_offset > size) ||
         (data->length > size - data->region_offset)) {
         return NULL;
@@ -64,26 +109,13 @@ static const uint8_t *locate(const ucxpool_channel_t *channel,
     return peer->regions[data->region] + data->region_offset;
 }
 
-void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
+/* The fragment has been copied, rightly or not. */
+static void finish(ucxpool_request_t *request, const proto_data_t *data,
+                   bool is_intact)
 {
-    ucxpool_request_t *request = xfer_recv_find(channel, data);
-    const uint8_t     *bytes   = locate(channel, data);
+    ucxpool_channel_t *channel = request->channel;
     ucxpool_mode_t     mode;
-    bool               is_intact;
 
-    if (request == NULL) {
-        /* The receive has ended, and DONE was sent: that freed the piece. */
-        return;
-    }
-    if (bytes == NULL) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
-                          "the peer sent a fragment outside of its regions");
-        return;
-    }
-    if (!xfer_recv_check(request, data)) {
-        return;
-    }
-    is_intact = xfer_recv_scatter(request, data, bytes);
     if (xfer_ring_is_revoked(&channel->ring, data->message)) {
         xfer_recv_stop(request, UCXPOOL_ERR_CANCELED,
                        "the sender canceled the message");
@@ -100,6 +132,43 @@ void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
     mode = (data->flags & PROTO_DATA_INPLACE) ? UCXPOOL_MODE_MAP_INPLACE
                                               : UCXPOOL_MODE_MAP_PACKED;
     xfer_recv_count(request, data, mode);
+}
+
+/* Our GPU has read the fragment. */
+static void read_by_gpu(ucxpool_request_t *request, const proto_data_t *data,
+                        ucxpool_status_t status, void *arg)
+{
+    (void)arg;
+    if (status == UCXPOOL_OK) {
+        finish(request, data, true);
+    }
+}
+
+void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
+{
+    ucxpool_request_t *request = xfer_recv_find(channel, data);
+    const uint8_t     *bytes   = locate(channel, data);
+
+    if (request == NULL) {
+        /* The receive has ended, and DONE was sent: that freed the piece. */
+        return;
+    }
+    if (bytes == NULL) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent a fragment outside of its regions");
+        return;
+    }
+    if (!xfer_recv_check(request, data)) {
+        return;
+    }
+    if (channel->pool->engine != NULL) {
+        xfer_arrival_start(request,
+                           &(xfer_arrival_params_t){.data  = data,
+                                                    .bytes = bytes,
+                                                    .done  = read_by_gpu});
+    } else {
+        finish(request, data, xfer_recv_scatter(request, data, bytes));
+    }
 }
 
 const xfer_wire_t xfer_wire_map = {

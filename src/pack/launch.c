@@ -1,0 +1,214 @@
+#include "pack/launch.h"
+
+#include "pack/pairs.h"
+#include "pack/walk.h"
+
+/* So many segments of one length are worth a list of 8 bytes each, though the
+ * launch then ends with the run. */
+#define UNIFORM_MIN 4096u
+
+/* A launch's sizes are numbers of 32 bits. */
+#define LENGTH_MAX ((uint64_t)1 << 30)
+
+/* What is being filled. */
+typedef struct filling {
+    pack_plan_t *plan;
+    uint64_t     length; /* of the range                 */
+    uint64_t     done;   /* bytes of it                  */
+    size_t       room;   /* for entries of 16 bytes      */
+    uint32_t     num;    /* entries filled               */
+} filling_t;
+
+/* Both lists stand at the start of a segment, or as far in one of the same
+ * length: memory is cut as the stream is. */
+static bool is_cut_alike(const pack_plan_t *plan)
+{
+    return (plan->at.segment_offset == plan->at.memory_offset) &&
+           (plan->segments[plan->at.memory].length ==
+            plan->runs[plan->at.run].length);
+}
+
+/* Leave runs and memory that have no bytes left. */
+static void settle(pack_plan_t *plan)
+{
+    while ((plan->at.run < plan->num_runs) &&
+           ((plan->at.index == plan->runs[plan->at.run].count) ||
+            (plan->runs[plan->at.run].length == 0))) {
+        plan->at.run++;
+        plan->at.index = 0;
+    }
+    while ((plan->at.memory < plan->num_segments) &&
+           (plan->segments[plan->at.memory].length == 0)) {
+        plan->at.memory++;
+    }
+}
+
+/* Segments of the walk's run that lie whole in the range; the last one's
+ * padding may lie behind it. */
+static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
+{
+    uint64_t count = (filling->length - filling->done) / pack_run_stride(run);
+
+    if (filling->length - filling->done - count * pack_run_stride(run) >=
+        run->length) {
+        count++;
+    }
+    return base_min(count, run->count - filling->plan->at.index);
+}
+
+/* Segments that are looked at together. */
+#define STEP 8u
+
+/* The addresses of the first segments that have this length; returns how
+ * many. */
+static uint64_t take_addresses(const ucxpool_segment_t *segments,
+                               uint64_t count, uint64_t length,
+                               uint64_t *addresses)
+{
+    uint64_t n = 0;
+
+    while (n + STEP <= count) {
+        const pack_pair_t lengths = {length, length};
+        pack_pair_t       differs = {0, 0};
+
+        pack_pairs_prefetch(&segments[n]);
+        for (uint64_t i = n; i < n + STEP; i += 2) {
+            pack_pair_t a = pack_pair(&segments[i]);
+            pack_pair_t b = pack_pair(&segments[i + 1]);
+
+            *(pack_pair_here_t *)&addresses[i] = (pack_pair_t){a[0], b[0]};
+            differs |= (pack_pair_t){a[1], b[1]} ^ lengths;
+        }
+        if ((differs[0] | differs[1]) != 0) {
+            break;
+        }
+        n += STEP;
+    }
+    while ((n < count) && (segments[n].length == length)) {
+        addresses[n] = (uintptr_t)segments[n].address;
+        n++;
+    }
+    return n;
+}
+
+/* Addresses alone, where many segments have one length. */
+static bool fill_uniform(filling_t *filling, uint64_t *addresses)
+{
+    pack_plan_t             *plan     = filling->plan;
+    const pack_run_t        *run      = &plan->runs[plan->at.run];
+    const ucxpool_segment_t *segments = &plan->segments[plan->at.memory];
+    uint64_t                 count, n;
+
+    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0) ||
+        (run->length > LENGTH_MAX)) {
+        return false;
+    }
+    count = base_min(count_whole(filling, run), (uint64_t)filling->room * 2);
+    count = base_min(count, plan->num_segments - plan->at.memory);
+    n = take_addresses(segments, count, run->length, addresses);
+    if ((n == 0) || ((n < UNIFORM_MIN) &&
+                     (n * pack_run_stride(run) < filling->length))) {
+        return false;
+    }
+    filling->num  = (uint32_t)n;
+    filling->done = base_min(n * pack_run_stride(run), filling->length);
+    plan->at.offset += filling->done;
+    plan->at.index += n;
+    plan->at.memory += n;
+    settle(plan);
+    return true;
+}
+
+/* One segment, or what is left of it, with the padding behind it. */
+static mem_copy_segment_t next_segment(filling_t *filling)
+{
+    pack_plan_t       *plan   = filling->plan;
+    const pack_run_t  *run    = &plan->runs[plan->at.run];
+    uint64_t           left   = filling->length - filling->done;
+    uint64_t           data   = run->length - plan->at.segment_offset;
+    uint64_t           stride = pack_run_stride(run) - plan->at.segment_offset;
+    mem_copy_segment_t entry  = {(uintptr_t)pack_walk_address(plan),
+                                 base_min(data, left)};
+
+    stride = base_min(stride, left);
+    filling->done += stride;
+    plan->at.offset += stride;
+    if (entry.length < data) {
+        plan->at.segment_offset += stride;
+        plan->at.memory_offset += stride;
+        return entry;
+    }
+    plan->at.segment_offset = 0;
+    plan->at.memory_offset  = 0;
+    plan->at.index++;
+    plan->at.memory++;
+    settle(plan);
+    return entry;
+}
+
+/* Addresses and lengths, where memory is cut as the stream is. */
+static bool fill_segments(filling_t *filling, mem_copy_segment_t *entries)
+{
+    if (filling->plan->at.segment_offset % PACK_ALIGNMENT != 0) {
+        return false; /* the list would place the next one wrongly */
+    }
+    while ((filling->done < filling->length) &&
+           (filling->num < filling->room) && is_cut_alike(filling->plan)) {
+        entries[filling->num++] = next_segment(filling);
+    }
+    return filling->num != 0;
+}
+
+/* Any cut at all: each entry says where it lies in the stream. Padding is
+ * zeros, which a scatter has no use for. */
+static void fill_exact(filling_t *filling, mem_copy_exact_t *entries,
+                       bool is_gather)
+{
+    pack_plan_t  *plan   = filling->plan;
+    uint64_t      start  = plan->at.offset;
+    uint64_t      length = filling->length;
+    pack_extent_t extent;
+
+    while ((filling->done < length) && (filling->num < filling->room)) {
+        pack_plan_extent(plan, start + filling->done, length - filling->done,
+                         &extent);
+        if ((extent.address != NULL) || is_gather) {
+            entries[filling->num++] = (mem_copy_exact_t){
+                .address = (uintptr_t)extent.address,
+                .length  = (uint32_t)extent.length,
+                .offset  = (uint32_t)filling->done,
+            };
+        }
+        filling->done += extent.length;
+    }
+}
+
+void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                      bool is_gather, void *entries, size_t entries_size,
+                      pack_launch_t *launch_p)
+{
+    filling_t filling = {.plan = plan};
+
+    length         = pack_walk_clip(plan, offset, length);
+    filling.length = base_min(length, LENGTH_MAX);
+    filling.room   = entries_size / sizeof(mem_copy_segment_t);
+    pack_walk_seek(plan, offset);
+    launch_p->list = (mem_copy_list_t){.entries = entries};
+    if (filling.length == 0) {
+        launch_p->covered = 0;
+        return;
+    }
+    settle(plan);
+    launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
+    if (fill_uniform(&filling, entries)) {
+        launch_p->list.form = MEM_COPY_UNIFORM;
+    } else if (fill_segments(&filling, entries)) {
+        launch_p->list.form = MEM_COPY_SEGMENTS;
+    } else {
+        fill_exact(&filling, entries, is_gather);
+        launch_p->list.form = MEM_COPY_EXACT;
+    }
+    launch_p->list.num_entries = filling.num;
+    launch_p->list.is_padded   = filling.done % PACK_ALIGNMENT == 0;
+    launch_p->covered          = filling.done;
+}

@@ -1,0 +1,26 @@
+/*
+ * A range of the stream as the list of one launch of a GPU's copy kernel
+ * (mem/copy_tiles.h).
+ */
+#ifndef PACK_LAUNCH_H
+#define PACK_LAUNCH_H
+
+#include "mem/copy_tiles.h"
+#include "pack/plan.h"
+
+typedef struct pack_launch {
+    mem_copy_list_t list;    /* its stream is for the caller to fill         */
+    uint64_t        covered; /* bytes of the stream, from the range's start  */
+} pack_launch_t;
+
+/*
+ * Fill a list with the plan's memory behind [offset, offset + length) of the
+ * stream, as far as there is room for entries: at least one fits. offset is a
+ * multiple of PACK_ALIGNMENT, and so is the end of what was covered, unless it
+ * is the range's.
+ */
+void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
+                      bool is_gather, void *entries, size_t entries_size,
+                      pack_launch_t *launch_p);
+
+#endif

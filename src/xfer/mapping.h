@@ -1,0 +1,35 @@
+/*
+ * What a HELLO says of a pool's memory, and the peer's memory mapped here.
+ *
+ *     host    region 0 | region 1 | ... | ring
+ *     GPU     how (3 entries) | region 0 | region 1 | ... | ring
+ *
+ * Each entry is a mem_share_file_t. Of a GPU, "how" is one mem_share_cuda_t for
+ * all regions, and of a region's entry its size counts, and its descriptor
+ * where the regions are files.
+ */
+#ifndef XFER_MAPPING_H
+#define XFER_MAPPING_H
+
+#include "xfer/channel.h"
+
+/* What the pool says it is, for those who want to map it. */
+ucxpool_memory_kind_t xfer_mapping_kind(const ucxpool_t *pool);
+
+/* Entries of the HELLO; 0: the pool's memory is not offered. */
+uint32_t xfer_mapping_num_files(const ucxpool_channel_t *channel);
+
+/* Fill them; what cannot be asked is left as 0, and then fits no peer. Nothing
+ * is aligned in a message. */
+void xfer_mapping_fill(ucxpool_channel_t *channel, void *files);
+
+/* Can memory of the peer's kind be read here at all? If not, the reason is in
+ * channel->peer.we_reason. */
+bool xfer_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello);
+
+/* Map the peer's regions and ring; the reason of a failure is likewise. */
+bool xfer_mapping_open(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                       const mem_share_file_t *files);
+void xfer_mapping_close(ucxpool_channel_t *channel);
+
+#endif

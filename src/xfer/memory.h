@@ -1,0 +1,28 @@
+/*
+ * The memory of a pool: how much, of what kind, in which regions and blocks;
+ * and on a GPU the engine that copies to it.
+ */
+#ifndef XFER_MEMORY_H
+#define XFER_MEMORY_H
+
+#include "xfer/pool.h"
+
+/*
+ * Take the memory, register it, cut it into blocks. The pool's settings and its
+ * UCX context stand; sizes that are `auto` become numbers. After an error
+ * nothing is left.
+ *
+ * As ucxpool_create().
+ */
+ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
+                                  const ucxpool_params_t *params);
+
+/* In two steps, because UCX goes between them: with blocks it has registered,
+ * but no worker may use any more; then the memory itself. */
+void xfer_memory_deregister(ucxpool_t *pool);
+void xfer_memory_cleanup(ucxpool_t *pool);
+
+/* Which memory the caller wants. */
+ucxpool_memory_kind_t xfer_memory_kind(const ucxpool_params_t *params);
+
+#endif

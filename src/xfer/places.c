@@ -1,0 +1,76 @@
+#include "xfer/places.h"
+
+#include "base/error.h"
+#include "mem/cuda_pointer.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static_assert((sizeof(ucxpool_segment_t) == sizeof(mem_copy_segment_t)) &&
+                  (offsetof(ucxpool_segment_t, length) ==
+                   offsetof(mem_copy_segment_t, length)),
+              "a caller's segments are a list as the copy kernel reads it");
+
+/* Memory that only some GPU reaches: is it ours? */
+static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
+{
+    if ((other == -1) || (other == device->ordinal)) {
+        return UCXPOOL_OK;
+    }
+    if (other == -2) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the segments lie on several GPUs: send those of "
+                          "each GPU through a pool on it (this one is on GPU "
+                          "%d)",
+                          device->ordinal);
+    }
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "the segments lie on GPU %d, and the pool is on GPU %d: "
+                      "send them through a pool on their GPU",
+                      other, device->ordinal);
+}
+
+static ucxpool_status_t look(ucxpool_request_t *request, unsigned *places_p)
+{
+    const xfer_engine_t *engine = request->pool->engine;
+    mem_cuda_places_t    places;
+    ucxpool_status_t     status;
+
+    status = mem_cuda_places_query(
+        engine->device->driver, (const mem_copy_segment_t *)request->segments,
+        request->num_segments, &places);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    *places_p = places.places;
+    return check_device(engine->device, places.device);
+}
+
+ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
+                                  const ucxpool_request_params_t *params)
+{
+    uint64_t         fields = (params == NULL) ? 0 : params->field_mask;
+    unsigned         places = MEM_CUDA_DEVICE;
+    void            *stream = NULL;
+    ucxpool_status_t status;
+
+    if (request->pool->engine == NULL) {
+        return UCXPOOL_OK;
+    }
+    if (!(fields & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS) ||
+        (params->segments_kind != UCXPOOL_SEGMENTS_CUDA)) {
+        status = look(request, &places);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    request->has_host_segments = (places & MEM_CUDA_PAGEABLE) != 0;
+    if (fields & UCXPOOL_REQUEST_PARAM_FIELD_STREAM) {
+        stream = params->stream;
+    }
+    request->has_gpu_segments = (places & ~(unsigned)MEM_CUDA_PAGEABLE) != 0;
+    if (!request->has_gpu_segments) {
+        return UCXPOOL_OK; /* nothing that a stream could be busy with */
+    }
+    return xfer_request_mark(request, stream);
+}

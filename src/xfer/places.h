@@ -1,0 +1,21 @@
+/*
+ * What the segments of a request are, for a pool on a GPU.
+ */
+#ifndef XFER_PLACES_H
+#define XFER_PLACES_H
+
+#include "xfer/request.h"
+
+/*
+ * Look at the segments as they are posted, and set a mark in the caller's
+ * stream. Does nothing in a pool of host memory.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  a segment lies on a GPU that the pool's does not
+ *                          reach
+ * UCXPOOL_ERR_LIMIT        too many requests wait for their streams
+ * UCXPOOL_ERR_IO           the driver failed, or there is no such stream
+ */
+ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
+                                  const ucxpool_request_params_t *params);
+
+#endif

@@ -1,0 +1,201 @@
+/*
+ * Pools on a GPU in two processes: the wires as they are used, with CUDA's IPC
+ * handles and with virtual memory's.
+ */
+#include <config.h>
+
+#include "cuda_fixture.h"
+#include "mem/cuda_device.h"
+#include "pair.h"
+#include "two.h"
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG      UINT64_C(42)
+#define ALL_BITS UINT64_MAX
+
+static const char *const kinds[] = {
+    "CUDA_BACKING=alloc WIRE=map",
+    "CUDA_BACKING=vmm WIRE=map",
+    "CUDA_BACKING=alloc WIRE=ucx",
+    "CUDA_BACKING=host WIRE=ucx",
+};
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+static two_t              two;
+static mem_cuda_device_t *device;
+
+/* The child takes the last GPU there is. */
+static void start(const char *settings)
+{
+    const char *last = getenv("TEST_CUDA_DEVICES");
+    int childs       = (last == NULL) ? 0 : atoi(last) - 1;
+
+    if (!cuda_is_real()) {
+        setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_STAND_IN_PATH, 1);
+    }
+    two_init_on(&two, settings, 0, childs);
+    two_check(mem_cuda_device_open(two.is_child ? childs : 0, &device) ==
+              UCXPOOL_OK);
+}
+
+static void stop(void)
+{
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    mem_cuda_device_close(device);
+    two_cleanup(&two);
+}
+
+static uint8_t *gpu_alloc(size_t size)
+{
+    CUdeviceptr address;
+
+    two_check(mem_cuda_device_enter(device) == UCXPOOL_OK);
+    two_check(device->driver->cuMemAlloc(&address, size) == CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+    return (uint8_t *)(uintptr_t)address;
+}
+
+static void gpu_free(void *address)
+{
+    two_check(mem_cuda_device_enter(device) == UCXPOOL_OK);
+    two_check(device->driver->cuMemFree((CUdeviceptr)(uintptr_t)address) ==
+              CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+}
+
+/* What both processes know without telling. */
+static void fill(uint8_t *bytes, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++) {
+        seed     = seed * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+static void finish(ucxpool_request_t *request)
+{
+    two_check(ucxpool_request_wait(request, UINT64_C(20000000000)) ==
+              UCXPOOL_OK);
+    ucxpool_request_free(request);
+}
+
+/* One message of segments of `length` bytes, with a gap of `gap` between. */
+static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
+                     uint8_t *memory)
+{
+    size_t             count    = (size + length - 1) / length;
+    ucxpool_segment_t *segments = calloc(count, sizeof(*segments));
+    size_t             room     = count * (length + gap);
+    uint8_t           *bytes    = malloc(room);
+    uint8_t           *expected = malloc(room);
+    ucxpool_request_t *request;
+
+    fill(expected, room, seed);
+    for (size_t i = 0; i < count; i++) {
+        segments[i].address = memory + i * (length + gap);
+        segments[i].length  = (i + 1 < count) ? length
+                                              : size - (count - 1) * length;
+    }
+    if (two.is_child) {
+        memset(bytes, 0xfe, room);
+        cuda_write(device->context, memory, bytes, room);
+        two_check(ucxpool_recv_buffers(two.pool, two.channel, segments, count,
+                                       TAG, ALL_BITS, NULL,
+                                       &request) == UCXPOOL_OK);
+        finish(request);
+        cuda_read(device->context, bytes, memory, room);
+        for (size_t i = 0; i < count; i++) {
+            size_t at = i * (length + gap);
+
+            two_check(memcmp(bytes + at, expected + at, segments[i].length) ==
+                      0);
+            for (size_t j = segments[i].length; j < length + gap; j++) {
+                two_check(bytes[at + j] == 0xfe);
+            }
+        }
+    } else {
+        cuda_write(device->context, memory, expected, room);
+        two_check(ucxpool_send_buffers(two.channel, segments, count, TAG, NULL,
+                                       &request) == UCXPOOL_OK);
+        finish(request);
+    }
+    free(segments);
+    free(bytes);
+    free(expected);
+}
+
+START_TEST(buffers_of_all_kinds_arrive)
+{
+    static const struct {
+        size_t size, length, gap;
+    } shapes[] = {
+        {1, 1, 0},           {4096, 4096, 0},     {100000, 7, 1},
+        {1000000, 64, 64},   {3000000, 256, 3},   {20000000, 4096, 16},
+        {30000000, 30000000, 0}, {20000000, 1000001, 5},
+    };
+    uint8_t *memory;
+
+    start(kinds[_i]);
+    memory = gpu_alloc((size_t)64 << 20);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        transfer(shapes[i].size, shapes[i].length, shapes[i].gap,
+                 (unsigned)i + 1, memory);
+    }
+    gpu_free(memory);
+    stop();
+}
+END_TEST
+
+START_TEST(comm_memory_goes_in_place_where_it_can)
+{
+    const size_t    size = (size_t)12 << 20;
+    ucxpool_stats_t stats;
+    void           *memory;
+
+    start(kinds[_i]);
+    two_check(ucxpool_comm_alloc(two.pool, size, &memory) == UCXPOOL_OK);
+    transfer(size, size, 0, 5, memory);
+    ucxpool_stats_get(two.pool, &stats);
+    if (strstr(kinds[_i], "map") != NULL) {
+        const ucxpool_traffic_t *traffic =
+            two.is_child ? stats.received : stats.sent;
+
+        two_check(traffic[UCXPOOL_MODE_MAP_INPLACE].bytes == size);
+    }
+    ucxpool_comm_free(two.pool, memory);
+    stop();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_two");
+    TCase *tcase = tcase_create("stand-in or real");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, buffers_of_all_kinds_arrive, 0, NUM_KINDS);
+    /* Pinned host memory is nothing that these tests can fill. */
+    tcase_add_loop_test(tcase, comm_memory_goes_in_place_where_it_can, 0,
+                        NUM_KINDS - 1);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
