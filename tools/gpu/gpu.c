@@ -1,0 +1,206 @@
+#include <config.h>
+
+#include "gpu/gpu.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PAGE ((size_t)2 << 20)
+
+int gpu_fail(gpu_t *gpu, CUresult result, const char *format, ...)
+{
+    char    what[256];
+    char    words[160];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    gpu_driver_words(&gpu->driver, result, words, sizeof(words));
+    snprintf(gpu->error, sizeof(gpu->error), "GPU %d: %s: %s", gpu->ordinal,
+             what, words);
+    return -1;
+}
+
+static int find_device(gpu_t *gpu)
+{
+    int      num = 0;
+    CUresult result;
+
+    result = gpu->driver.cuDeviceGetCount(&num);
+    if (result != CUDA_SUCCESS) {
+        return gpu_fail(gpu, result, "cuDeviceGetCount");
+    }
+    if ((gpu->ordinal < 0) || (gpu->ordinal >= num)) {
+        snprintf(gpu->error, sizeof(gpu->error),
+                 "GPU %d does not exist: this process has %d, counted from 0 "
+                 "(CUDA_VISIBLE_DEVICES chooses which)",
+                 gpu->ordinal, num);
+        return -1;
+    }
+    result = gpu->driver.cuDeviceGet(&gpu->device, gpu->ordinal);
+    if (result != CUDA_SUCCESS) {
+        return gpu_fail(gpu, result, "cuDeviceGet");
+    }
+    result = gpu->driver.cuDeviceGetName(gpu->name, sizeof(gpu->name),
+                                         gpu->device);
+    return result == CUDA_SUCCESS ? 0
+                                  : gpu_fail(gpu, result, "cuDeviceGetName");
+}
+
+int gpu_open(gpu_t *gpu, int ordinal)
+{
+    CUresult result;
+
+    memset(gpu, 0, sizeof(*gpu));
+    gpu->ordinal = ordinal;
+    if ((gpu_driver_load(&gpu->driver, gpu->error, sizeof(gpu->error)) != 0) ||
+        (find_device(gpu) != 0)) {
+        return -1;
+    }
+    result = gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device);
+    if (result != CUDA_SUCCESS) {
+        gpu->context = NULL;
+        return gpu_fail(gpu, result, "it gives no context");
+    }
+    result = gpu->driver.cuCtxSetCurrent(gpu->context);
+    if (result != CUDA_SUCCESS) {
+        gpu_fail(gpu, result, "cuCtxSetCurrent");
+        goto err_release_context;
+    }
+    result = gpu->driver.cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS) {
+        gpu_fail(gpu, result, "cuStreamCreate");
+        goto err_leave_context;
+    }
+    return 0;
+
+err_leave_context:
+    gpu->driver.cuCtxSetCurrent(NULL);
+err_release_context:
+    gpu->driver.cuDevicePrimaryCtxRelease(gpu->device);
+    gpu->context = NULL;
+    return -1;
+}
+
+void gpu_close(gpu_t *gpu)
+{
+    if (gpu->context != NULL) {
+        gpu->driver.cuStreamDestroy(gpu->stream);
+        gpu->driver.cuCtxSetCurrent(NULL);
+        gpu->driver.cuDevicePrimaryCtxRelease(gpu->device);
+        gpu->context = NULL;
+    }
+}
+
+int gpu_alloc(gpu_t *gpu, size_t size, void **address_p)
+{
+    size_t      whole = (size + PAGE - 1) / PAGE * PAGE;
+    size_t      left  = 0;
+    size_t      total = 0;
+    CUdeviceptr address;
+    CUresult    result;
+
+    result = gpu->driver.cuMemAlloc(&address, whole);
+    if (result != CUDA_SUCCESS) {
+        gpu->driver.cuMemGetInfo(&left, &total);
+        return gpu_fail(gpu, result, "no %zu bytes of its memory (%zu of %zu "
+                                     "are free)",
+                        whole, left, total);
+    }
+    *address_p = (void *)(size_t)address;
+    return 0;
+}
+
+void gpu_free(gpu_t *gpu, void *address)
+{
+    if (address != NULL) {
+        gpu->driver.cuMemFree(gpu_address(address));
+    }
+}
+
+int gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p)
+{
+    CUresult result = gpu->driver.cuMemHostAlloc(address_p, size,
+                                                 CU_MEMHOSTALLOC_PORTABLE);
+
+    if (result != CUDA_SUCCESS) {
+        return gpu_fail(gpu, result, "no %zu bytes of pinned host memory",
+                        size);
+    }
+    return 0;
+}
+
+void gpu_host_free(gpu_t *gpu, void *address)
+{
+    if (address != NULL) {
+        gpu->driver.cuMemFreeHost(address);
+    }
+}
+
+int gpu_wait(gpu_t *gpu, CUstream stream)
+{
+    CUresult result = gpu->driver.cuStreamSynchronize(stream);
+
+    return result == CUDA_SUCCESS
+               ? 0
+               : gpu_fail(gpu, result, "its work failed");
+}
+
+int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size)
+{
+    CUresult result;
+
+    result = gpu->driver.cuMemcpyAsync(gpu_address(target),
+                                       gpu_address(source), size, gpu->stream);
+    if (result != CUDA_SUCCESS) {
+        return gpu_fail(gpu, result, "a copy of %zu bytes", size);
+    }
+    return gpu_wait(gpu, gpu->stream);
+}
+
+int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size)
+{
+    CUresult result;
+
+    result = gpu->driver.cuMemsetD8Async(gpu_address(target), byte, size,
+                                         gpu->stream);
+    if (result != CUDA_SUCCESS) {
+        return gpu_fail(gpu, result, "filling %zu bytes", size);
+    }
+    return gpu_wait(gpu, gpu->stream);
+}
+
+int gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p)
+{
+    CUresult result = gpu->driver.cuIpcGetMemHandle(handle_p,
+                                                    gpu_address(address));
+
+    return result == CUDA_SUCCESS
+               ? 0
+               : gpu_fail(gpu, result, "its memory cannot be shared with "
+                                       "another process");
+}
+
+int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
+{
+    CUdeviceptr address;
+    CUresult    result;
+
+    result = gpu->driver.cuIpcOpenMemHandle(
+        &address, *handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS) {
+        return gpu_fail(gpu, result, "the memory of another process cannot be "
+                                     "mapped");
+    }
+    *address_p = (void *)(size_t)address;
+    return 0;
+}
+
+void gpu_unmap(gpu_t *gpu, void *address)
+{
+    if (address != NULL) {
+        gpu->driver.cuIpcCloseMemHandle(gpu_address(address));
+    }
+}
