@@ -2,6 +2,7 @@
  * ucxpool_perf: the same transfer through the pool and through raw UCX.
  */
 #include "common/output.h"
+#include "perf/devices.h"
 #include "perf/error.h"
 #include "perf/list.h"
 #include "perf/options.h"
@@ -28,11 +29,43 @@ typedef struct run {
 
 static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
 {
+    const uint32_t *ways = work_is_on_gpu(&job->work) ? test->gpu_ways
+                                                      : test->raw_ways;
+
     job->sides[job->num_sides++] = (side_t){test->pool_way, pool_mode};
-    for (unsigned i = 0; test->raw_ways[i] != WAY_LAST; i++) {
-        job->sides[job->num_sides++] = (side_t){test->raw_ways[i], MODE_PEER};
-        job->sides[job->num_sides++] = (side_t){test->raw_ways[i], MODE_NONE};
+    for (unsigned i = 0; ways[i] != WAY_LAST; i++) {
+        side_t side = {ways[i], MODE_PEER};
+
+        if (side_is_copy(side)) {
+            side.mode                    = MODE_COPY;
+            job->sides[job->num_sides++] = side;
+            continue;
+        }
+        job->sides[job->num_sides++] = side;
+        side.mode                    = MODE_NONE;
+        job->sides[job->num_sides++] = side;
     }
+}
+
+/* Why a job is none; what options_parse() has checked is not looked at. */
+static void say_why_insane(const job_t *job)
+{
+    if (job->work.echo && (job->work.count != 1)) {
+        perf_error("%s sends one buffer there and back: leave out -n",
+                   job->test);
+        return;
+    }
+    if (job->work.mixed && (job->work.size < 8)) {
+        perf_error("mixed wants buffers of up to 8 bytes or more: raise -s");
+        return;
+    }
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work)) {
+            perf_error("--sides: copies are a GPU's: give --device");
+            return;
+        }
+    }
+    perf_error("-s, -n and -O together ask for too much memory");
 }
 
 static int add_job(run_t *run, const test_t *test, uint64_t size,
@@ -47,6 +80,9 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.count       = count != 0 ? count : test->count;
     job->work.echo        = test->unit == TEST_UNIT_TRIP;
     job->work.outstanding = job->work.echo ? 1 : options->outstanding;
+    job->work.mixed       = test->is_mixed;
+    job->work.misaligned  = test->misaligned;
+    memcpy(job->work.devices, options->devices, sizeof(options->devices));
     job->max_rounds       = options->rounds;
     job->may_miss         = table != NULL;
     job->time_ns          = (uint64_t)(options->seconds * 1e9);
@@ -57,7 +93,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
         add_sides(job, test, pool_mode);
     }
     if (!job_is_sane(job)) {
-        perf_error("-s, -n and -O together ask for too much memory");
+        say_why_insane(job);
         return 2;
     }
     run->tables[run->num_jobs++] = table;
@@ -76,8 +112,10 @@ static int add_jobs(run_t *run)
                        options->size, options->count, options->pool_mode, NULL);
     }
     for (unsigned i = 0; (row = test_row_at(i)) != NULL; i++) {
-        if ((strcmp(options->table, "all") == 0) ||
-            (strcmp(options->table, row->table) == 0)) {
+        if (strcmp(options->table, "all") == 0
+                ? test_table_is_on_gpu(row->table) ==
+                      (options->devices[0] != WORK_HOST)
+                : strcmp(options->table, row->table) == 0) {
             add_job(run, test_find(row->test), row->size, row->count,
                     row->pool_mode, row->table);
         }
@@ -195,6 +233,11 @@ static int report(const run_t *run)
 static int run_and_report(run_t *run)
 {
     if ((run->options.plot != NULL) && (plot_check() != 0)) {
+        return -1;
+    }
+    if ((run->options.devices[0] != WORK_HOST) &&
+        (run->options.connect == NULL) &&
+        (devices_check(run->options.devices) != 0)) {
         return -1;
     }
     if ((run->options.connect != NULL ? run_remote(run)

@@ -51,8 +51,10 @@ int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
 
     if (verify) {
         order.seed = pattern_seed();
-        buffers_poison(&end->buffers);
-        buffers_fill(&end->buffers, order.seed);
+        if ((buffers_poison(&end->buffers) != 0) ||
+            (buffers_fill(&end->buffers, order.seed) != 0)) {
+            return -1;
+        }
     }
     if ((control_send(stage->control, &order, sizeof(order)) != 0) ||
         (receive_report(stage->control, end) != 0) ||
@@ -74,12 +76,13 @@ static int follow_one(stage_t *stage, const batch_order_t *order)
     batch_report_t report = {0};
     end_t         *end;
 
-    if ((order->side >= stage->num_sides) || (order->num_messages == 0)) {
+    if ((order->side >= stage->num_sides) ||
+        !stage_has(stage, order->side) || (order->num_messages == 0)) {
         return perf_error("the other process asks for nonsense");
     }
     end = stage_enter(stage, order->side);
-    if (order->verify) {
-        buffers_poison(&end->buffers);
+    if (order->verify && (buffers_poison(&end->buffers) != 0)) {
+        return -1;
     }
     if ((exchange_expect(end, order->num_messages) != 0) ||
         (control_send(stage->control, &report, sizeof(report)) != 0) ||

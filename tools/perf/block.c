@@ -56,6 +56,7 @@ int block_measure(const job_t *job, job_result_t *result_p)
         return -1;
     }
     params.config = config;
+    pool_lane_set_device(&params, job->work.devices[0]);
     status        = ucxpool_create(&params, &pool);
     ucxpool_config_release(config);
     if (status != UCXPOOL_OK) {

@@ -2,40 +2,48 @@
 #include "perf/error.h"
 #include "perf/pattern.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#define CACHE_LINE 64u
-#define PAGE       4096u
+#define PAGE 4096u
 
-/* Bytes of a reply that is only a word. */
-#define REPLY_WORD 8u
+/* What a target holds before. */
+#define POISON 0xa5u
 
 static size_t round_up(size_t n, size_t unit)
 {
     return (n + unit - 1) / unit * unit;
 }
 
-/* From the start of one scattered buffer to that of its neighbour. */
-static size_t scattered_stride(const work_t *work)
+/* From the start of one scattered buffer to that of its neighbour. Both ends
+ * lay out in the same way, so a misaligned buffer has room at either. */
+static size_t segment_stride(const work_t *work, size_t index)
 {
-    return round_up(work->size, CACHE_LINE) + CACHE_LINE;
+    return round_up(work_length(work, index) + work->misaligned, WORK_LINE) +
+           WORK_LINE;
 }
 
-static size_t slot_stride(const work_t *work, bool scattered)
+static size_t slot_size(const work_t *work, bool is_scattered)
 {
-    if (scattered && (work->count > 1)) {
-        return round_up(scattered_stride(work) * work->count, PAGE);
+    size_t size = 0;
+
+    if (!is_scattered || (work->count == 1)) {
+        return round_up(work_bytes(work) + work->misaligned, PAGE);
     }
-    return round_up(work_bytes(work), PAGE);
+    if (!work->mixed) {
+        return round_up(segment_stride(work, 0) * work->count, PAGE);
+    }
+    for (size_t i = 0; i < work->count; i++) {
+        size += segment_stride(work, i);
+    }
+    return round_up(size, PAGE);
 }
 
-size_t buffers_arena_size(const work_t *work, bool scattered)
+size_t buffers_arena_size(const work_t *work, bool is_scattered)
 {
-    return slot_stride(work, scattered) * work->outstanding;
+    return slot_size(work, is_scattered) * work->outstanding *
+           (work->echo ? 2 : 1);
 }
 
 /* Fisher and Yates. The order is the same in every run. */
@@ -54,130 +62,202 @@ static void shuffle(ucxpool_segment_t *segments, size_t num_segments)
     }
 }
 
-static void lay_out(buffers_t *buffers, const work_t *work, bool scattered)
+static void lay_out(buffers_t *buffers, const work_t *work)
 {
-    size_t stride = slot_stride(work, scattered);
-
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-        char              *start    = (char *)buffers->arena + slot * stride;
+        char              *next = (char *)buffers->arena +
+                                  slot * buffers->slot_size + buffers->shift;
 
         if (buffers->num_segments == 1) {
-            segments[0].address = start;
-            segments[0].length  = work_bytes(work);
+            segments[0].address = next;
+            segments[0].length  = buffers->size;
             continue;
         }
         for (size_t i = 0; i < work->count; i++) {
-            segments[i].address = start + i * scattered_stride(work);
-            segments[i].length  = work->size;
+            segments[i].address = next;
+            segments[i].length  = work_length(work, i);
+            next += segment_stride(work, i);
         }
         shuffle(segments, work->count);
     }
 }
 
-static int arena_create(buffers_t *buffers)
+int buffers_init(buffers_t *buffers, const buffers_params_t *params)
 {
-    buffers->arena = mmap(NULL, buffers->arena_size, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (buffers->arena == MAP_FAILED) {
-        buffers->arena = NULL;
-        return perf_error("no memory for %zu bytes of buffers (%s): lower -s, "
-                          "-n or -O",
-                          buffers->arena_size, strerror(errno));
-    }
-    buffers->own_arena = true;
-    return 0;
-}
+    const work_t *work = &params->work;
 
-int buffers_init(buffers_t *buffers, const work_t *work, bool scattered,
-                 void *arena)
-{
     memset(buffers, 0, sizeof(*buffers));
+    buffers->memory       = params->memory;
     buffers->num_slots    = work->outstanding;
-    buffers->num_segments = scattered ? work->count : 1;
-    buffers->arena        = arena;
-    buffers->arena_size   = buffers_arena_size(work, scattered);
-    buffers->reply_size   = work->echo ? work_bytes(work) : REPLY_WORD;
+    buffers->num_segments = params->is_scattered ? work->count : 1;
+    buffers->size         = work_bytes(work);
+    buffers->slot_size    = slot_size(work, params->is_scattered);
+    buffers->shift        = params->is_sender ? work->misaligned : 0;
+    buffers->is_echo      = work->echo != 0;
+    buffers->arena        = params->arena;
+    buffers->arena_size   = buffers_arena_size(work, params->is_scattered);
     buffers->segments     = calloc(buffers->num_slots * buffers->num_segments,
                                    sizeof(*buffers->segments));
-    buffers->replies      = calloc(buffers->num_slots, buffers->reply_size);
-    if ((buffers->segments == NULL) || (buffers->replies == NULL)) {
-        buffers_cleanup(buffers);
+    if (buffers->segments == NULL) {
         return perf_error("out of memory for the list of buffers: lower -n");
     }
-    if ((arena == NULL) && (arena_create(buffers) != 0)) {
-        buffers_cleanup(buffers);
-        return -1;
+    if (buffers->arena == NULL) {
+        if (memory_alloc(buffers->memory, buffers->arena_size,
+                         &buffers->arena) != 0) {
+            buffers_cleanup(buffers);
+            return -1;
+        }
+        buffers->own_arena = true;
     }
-    lay_out(buffers, work, scattered);
+    lay_out(buffers, work);
     return 0;
 }
 
 void buffers_cleanup(buffers_t *buffers)
 {
     if (buffers->own_arena) {
-        munmap(buffers->arena, buffers->arena_size);
+        memory_free(buffers->memory, buffers->arena, buffers->arena_size);
     }
     free(buffers->segments);
-    free(buffers->replies);
     memset(buffers, 0, sizeof(*buffers));
 }
 
-void buffers_poison(buffers_t *buffers)
+void *buffers_reply(buffers_t *buffers, unsigned slot)
 {
-    memset(buffers->arena, 0xa5, buffers->arena_size);
-    memset(buffers->replies, 0x5a, buffers->num_slots * buffers->reply_size);
-}
-
-void buffers_fill(buffers_t *buffers, uint64_t seed)
-{
-    pattern_t pattern;
-
-    for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
-        ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-
-        pattern_init(&pattern, seed + slot * 2);
-        for (size_t i = 0; i < buffers->num_segments; i++) {
-            pattern_fill(&pattern, segments[i].address, segments[i].length);
-        }
+    if (!buffers->is_echo) {
+        return &buffers->words[slot];
     }
+    return (char *)buffers->arena +
+           (buffers->num_slots + slot) * buffers->slot_size;
 }
 
-int buffers_verify(const buffers_t *buffers, uint64_t seed, char *text,
-                   size_t text_size)
+size_t buffers_reply_size(const buffers_t *buffers)
 {
+    return buffers->is_echo ? buffers->size : sizeof(buffers->words[0]);
+}
+
+int buffers_poison(buffers_t *buffers)
+{
+    memset(buffers->words, 0x5a, sizeof(buffers->words));
+    return memory_poison(buffers->memory, buffers->arena, buffers->arena_size,
+                         POISON);
+}
+
+/* Where an address of a slot is to be seen. */
+static char *seen(const buffers_t *buffers, unsigned slot, void *host,
+                  const void *address)
+{
+    const char *start =
+        (const char *)buffers->arena + slot * buffers->slot_size;
+
+    return (char *)host + ((const char *)address - start);
+}
+
+static int fill_slot(buffers_t *buffers, unsigned slot, uint64_t seed)
+{
+    ucxpool_segment_t *segments = buffers_segments(buffers, slot);
+    char     *start = (char *)buffers->arena + slot * buffers->slot_size;
+    void     *host;
     pattern_t pattern;
-    size_t    length;
 
+    if (memory_look(buffers->memory, start, buffers->slot_size, false,
+                    &host) != 0) {
+        return -1;
+    }
+    pattern_init(&pattern, seed + slot * 2);
+    for (size_t i = 0; i < buffers->num_segments; i++) {
+        pattern_fill(&pattern, seen(buffers, slot, host, segments[i].address),
+                     segments[i].length);
+    }
+    return memory_store(buffers->memory, start, buffers->slot_size);
+}
+
+int buffers_fill(buffers_t *buffers, uint64_t seed)
+{
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
-        ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-
-        pattern_init(&pattern, seed + slot * 2);
-        for (size_t i = 0; i < buffers->num_segments; i++) {
-            length = pattern_compare(&pattern, segments[i].address,
-                                     segments[i].length);
-            if (length != segments[i].length) {
-                snprintf(text, text_size,
-                         "message %u, buffer %zu differs from byte %zu on",
-                         slot, i, length);
-                return -1;
-            }
+        if (fill_slot(buffers, slot, seed) != 0) {
+            return -1;
         }
     }
     return 0;
 }
 
-int buffers_verify_replies(const buffers_t *buffers, uint64_t seed, char *text,
+/* The bytes behind a scattered buffer, up to the next one: nobody may have
+ * touched them. */
+static bool gap_is_whole(const char *end)
+{
+    for (size_t i = 0; i < WORK_LINE; i++) {
+        if ((unsigned char)end[i] != POISON) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int verify_slot(buffers_t *buffers, unsigned slot, void *host,
+                       uint64_t seed, char *text, size_t text_size)
+{
+    ucxpool_segment_t *segments = buffers_segments(buffers, slot);
+    pattern_t          pattern;
+    size_t             length;
+
+    pattern_init(&pattern, seed + slot * 2);
+    for (size_t i = 0; i < buffers->num_segments; i++) {
+        const char *at = seen(buffers, slot, host, segments[i].address);
+
+        length = pattern_compare(&pattern, at, segments[i].length);
+        if (length != segments[i].length) {
+            snprintf(text, text_size,
+                     "message %u, buffer %zu differs from byte %zu on", slot,
+                     i, length);
+            return -1;
+        }
+        if ((buffers->num_segments != 1) && !gap_is_whole(at + length)) {
+            snprintf(text, text_size,
+                     "message %u: bytes behind buffer %zu were overwritten",
+                     slot, i);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int buffers_verify(buffers_t *buffers, uint64_t seed, char *text,
+                   size_t text_size)
+{
+    for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
+        void *host;
+
+        if (memory_look(buffers->memory,
+                        (char *)buffers->arena + slot * buffers->slot_size,
+                        buffers->slot_size, true, &host) != 0) {
+            snprintf(text, text_size, "message %u cannot be read", slot);
+            return -1;
+        }
+        if (verify_slot(buffers, slot, host, seed, text, text_size) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int buffers_verify_replies(buffers_t *buffers, uint64_t seed, char *text,
                            size_t text_size)
 {
-    pattern_t pattern;
-    size_t    length;
-
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
+        pattern_t pattern;
+        size_t    length;
+        void     *host;
+
+        if (memory_look(buffers->memory, buffers_reply(buffers, slot),
+                        buffers->size, true, &host) != 0) {
+            snprintf(text, text_size, "reply %u cannot be read", slot);
+            return -1;
+        }
         pattern_init(&pattern, seed + slot * 2);
-        length = pattern_compare(&pattern, buffers_reply(buffers, slot),
-                                 buffers->reply_size);
-        if (length != buffers->reply_size) {
+        length = pattern_compare(&pattern, host, buffers->size);
+        if (length != buffers->size) {
             snprintf(text, text_size, "reply %u differs from byte %zu on", slot,
                      length);
             return -1;

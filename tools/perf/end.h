@@ -29,7 +29,8 @@ typedef struct end_slot {
     uint64_t posted_at;
     uint64_t num_left;    /* receiver: messages of the batch still to come    */
     size_t   num_arrived; /* parts of a message                               */
-    unsigned pending;     /* operations that UCX or the pool has not ended    */
+    size_t   num_bytes;   /* of these parts                                   */
+    unsigned pending;     /* operations that have not ended                   */
     bool     busy;        /* sender: on the way                               */
     bool     arrived;     /* receiver: all bytes are there, not yet answered  */
     bool     replied;     /* sender: the answer is there                      */
@@ -45,7 +46,17 @@ struct end {
     end_slot_t       slots[WORK_MAX_OUTSTANDING];
 };
 
-void end_init(end_t *end, const end_ops_t *ops, side_t side, const work_t *work,
-              bool is_sender);
+/* What an end is made for. */
+typedef struct end_params {
+    side_t    side;
+    work_t    work; /* the side's part of it                                  */
+    bool      is_sender;
+    memory_t *memory; /* of its buffers; borrowed                             */
+} end_params_t;
+
+void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);
+
+/* Lay out its buffers, as the way has them. arena: as for buffers_init(). */
+int end_init_buffers(end_t *end, const end_params_t *params, void *arena);
 
 #endif

@@ -33,7 +33,8 @@ bool job_is_sane(const job_t *job)
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (!side_is_sane(job->sides[i]) ||
-            ((job->sides[i].way == WAY_BLOCK) && !is_block(job))) {
+            ((job->sides[i].way == WAY_BLOCK) && !is_block(job)) ||
+            (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work))) {
             return false;
         }
     }
@@ -90,12 +91,21 @@ static int verify(stage_t *stage, const job_t *job)
     double seconds;
 
     for (unsigned side = 0; side < job->num_sides; side++) {
-        if (batch_lead(stage, side, job->work.outstanding, true, NULL,
-                       &seconds) != 0) {
+        if (stage_has(stage, side) &&
+            (batch_lead(stage, side, job->work.outstanding, true, NULL,
+                        &seconds) != 0)) {
             return -1;
         }
     }
     return 0;
+}
+
+/* What a side of which only a part was timed takes for all. */
+static double whole_of_part(const job_t *job, unsigned side)
+{
+    work_t part = side_work(job->sides[side], &job->work);
+
+    return (double)work_bytes(&job->work) / (double)work_bytes(&part);
 }
 
 static int measure_round(stage_t *stage, const job_t *job, unsigned round,
@@ -107,10 +117,14 @@ static int measure_round(stage_t *stage, const job_t *job, unsigned round,
         unsigned   side    = (round + i) % job->num_sides;
         measure_t *measure = &measures[side];
 
+        if (!stage_has(stage, side)) {
+            continue;
+        }
         if ((batch_lead(stage, side, measure->num_messages, false,
                         &measure->trips, &seconds) != 0) ||
             (samples_add(&measure->batches,
-                         seconds / (double)measure->num_messages) != 0)) {
+                         whole_of_part(job, side) * seconds /
+                             (double)measure->num_messages) != 0)) {
             return -1;
         }
     }
@@ -124,7 +138,8 @@ static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
     unsigned round;
 
     for (unsigned side = 0; side < job->num_sides; side++) {
-        if (calibrate(stage, job, side, &measures[side].num_messages) != 0) {
+        if (stage_has(stage, side) &&
+            (calibrate(stage, job, side, &measures[side].num_messages) != 0)) {
             return -1;
         }
     }
@@ -163,7 +178,12 @@ static int add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
     return 0;
 }
 
-/* Of each mode, the side whose ratio is worst for us is the one that counts. */
+static bool is_alike(side_t a, side_t b)
+{
+    return (a.mode == b.mode) && (side_group(a) == side_group(b));
+}
+
+/* Of those that are alike the one whose ratio is worst for us counts. */
 static void mark_best(job_result_t *result)
 {
     for (unsigned i = 0; i < result->num_ratios; i++) {
@@ -171,8 +191,8 @@ static void mark_best(job_result_t *result)
 
         ratio->is_best = true;
         for (unsigned k = 0; k < result->num_ratios; k++) {
-            if ((result->job.sides[result->ratios[k].raw].mode ==
-                 result->job.sides[ratio->raw].mode) &&
+            if (is_alike(result->job.sides[result->ratios[k].raw],
+                         result->job.sides[ratio->raw]) &&
                 (result->ratios[k].median < ratio->median)) {
                 ratio->is_best = false;
             }
@@ -190,6 +210,7 @@ static int add_ratios(job_result_t *result, measure_t *measures)
     }
     for (unsigned i = 1; i < job->num_sides; i++) {
         if (!side_is_pool(job->sides[i]) &&
+            (measures[i].batches.num != 0) &&
             (add_ratio(result, measures, 0, i) != 0)) {
             return -1;
         }
@@ -198,16 +219,20 @@ static int add_ratios(job_result_t *result, measure_t *measures)
     return 0;
 }
 
-static void add_side(job_side_t *at, side_t side, measure_t *measure)
+static void add_side(job_side_t *at, const job_t *job, unsigned index,
+                     measure_t *measure)
 {
-    at->side         = side;
+    double whole = whole_of_part(job, index);
+
+    at->side         = job->sides[index];
+    at->num_moved    = side_work(at->side, &job->work).count;
     at->median       = samples_quantile(&measure->batches, 0.5);
     at->p05          = samples_quantile(&measure->batches, 0.05);
     at->p95          = samples_quantile(&measure->batches, 0.95);
-    at->trip_p50     = samples_quantile(&measure->trips, 0.5);
-    at->trip_p99     = samples_quantile(&measure->trips, 0.99);
+    at->trip_p50     = whole * samples_quantile(&measure->trips, 0.5);
+    at->trip_p99     = whole * samples_quantile(&measure->trips, 0.99);
     at->num_messages = measure->num_messages;
-    at->verified     = true;
+    at->verified     = measure->batches.num != 0;
 }
 
 static int measure_and_sum_up(stage_t *stage, const job_t *job,
@@ -221,9 +246,10 @@ static int measure_and_sum_up(stage_t *stage, const job_t *job,
         (measure_all(stage, job, measures, &result->num_rounds) == 0) &&
         (verify(stage, job) == 0) && (add_ratios(result, measures) == 0)) {
         for (unsigned i = 0; i < job->num_sides; i++) {
-            add_side(&result->sides[i], job->sides[i], &measures[i]);
-            stage_describe(stage, &result->sides[i]);
+            add_side(&result->sides[i], job, i, &measures[i]);
+            stage_describe(stage, i, &result->sides[i]);
         }
+        memcpy(result->gpus, stage->gpus, sizeof(result->gpus));
         status = batch_end(stage);
     }
     for (unsigned i = 0; i < job->num_sides; i++) {

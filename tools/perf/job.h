@@ -22,6 +22,10 @@
 /* Bytes of what is told of a job that cannot be done, its final 0 included. */
 #define JOB_MISSING_SIZE 200
 
+/* Bytes of the longest reason and name of a GPU, their final 0 included. */
+#define JOB_REASON_SIZE 120
+#define JOB_GPU_SIZE    64
+
 /* Goes from process to process as is. */
 typedef struct job {
     char     test[JOB_NAME_SIZE];
@@ -44,17 +48,19 @@ typedef struct job_side {
     double   trip_p99;
     uint64_t num_messages; /* of a batch                                      */
     bool     verified;
+    char     missing[JOB_REASON_SIZE]; /* not "": it cannot be done, and why  */
+    uint64_t num_moved; /* buffers of a message that it moves                 */
     char     wire[8];           /* of a pool's side: what was used            */
     char     wire_reason[120];  /* and why                                    */
     uint64_t registrations;     /* after the start                            */
     double   allocations;       /* heap allocations per message               */
 } job_side_t;
 
-/* The pool against a side of raw UCX: how many times as fast it is. */
+/* The pool against another side: how many times as fast it is. */
 typedef struct job_ratio {
     uint32_t pool; /* indices of sides */
     uint32_t raw;
-    bool     is_best; /* the fastest of its mode */
+    bool     is_best; /* the fastest of its group and mode */
     double   median;
     double   p05;
     double   p95;
@@ -66,6 +72,7 @@ typedef struct job_result {
     char        missing[JOB_MISSING_SIZE]; /* why nothing was done, or ""     */
     uint32_t    num_rounds;
     uint32_t    num_ratios;
+    char        gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or ""  */
     job_side_t  sides[JOB_MAX_SIDES];
     job_ratio_t ratios[JOB_MAX_SIDES];
 } job_result_t;

@@ -51,62 +51,7 @@ void lane_progress(lane_t *lane, end_t *end)
     }
 }
 
-int lane_reply(lane_t *lane, end_t *end, unsigned index)
-{
-    end_slot_t         *slot   = &end->slots[index];
-    lane_header_t      *header = &lane->reply_headers[index];
-    ucp_request_param_t param;
-    void               *data = NULL;
-    size_t              length = 0;
-
-    /* The last reply of this slot has arrived, else there were no new message;
-     * UCX may still have to notice. */
-    while ((slot->pending != 0) && !end->failed) {
-        lane_progress(lane, end);
-    }
-    if (end->work.echo) {
-        data   = buffers_segments(&end->buffers, index)[0].address;
-        length = end->buffers.reply_size;
-    }
-    header->slot       = index;
-    header->index      = 0;
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                         UCP_OP_ATTR_FIELD_USER_DATA |
-                         UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.cb.send      = lane_send_done;
-    param.user_data    = slot;
-    param.memory_type  = UCS_MEMORY_TYPE_HOST;
-    return lane_post(lane, slot,
-                     ucp_am_send_nbx(lane->ep, LANE_AM_REPLY, header,
-                                     sizeof(*header), data, length, &param));
-}
-
-static ucs_status_t reply_arrived(void *arg, const void *header,
-                                  size_t header_length, void *data,
-                                  size_t length,
-                                  const ucp_am_recv_param_t *param)
-{
-    lane_t       *lane = arg;
-    end_t        *end  = lane->active;
-    lane_header_t at   = {0, 0};
-
-    /* UCX does not align what arrives. */
-    if (header_length == sizeof(at)) {
-        memcpy(&at, header, sizeof(at));
-    }
-    if ((header_length != sizeof(at)) || (at.slot >= end->work.outstanding) ||
-        (length > end->buffers.reply_size) ||
-        (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-        lane_fail(end, UCS_ERR_INVALID_PARAM, "an unexpected reply");
-        return UCS_OK;
-    }
-    if (length != 0) {
-        memcpy(buffers_reply(&end->buffers, at.slot), data, length);
-    }
-    end->slots[at.slot].replied = true;
-    return UCS_OK;
-}
-
+/* UCX does not align headers. */
 static ucs_status_t data_arrived(void *arg, const void *header,
                                  size_t header_length, void *data,
                                  size_t length,
@@ -120,6 +65,23 @@ static ucs_status_t data_arrived(void *arg, const void *header,
     }
     memcpy(&at, header, sizeof(at));
     return am_arrived(lane, &at, data, length, param);
+}
+
+static ucs_status_t reply_arrived(void *arg, const void *header,
+                                  size_t header_length, void *data,
+                                  size_t length,
+                                  const ucp_am_recv_param_t *param)
+{
+    lane_t       *lane = arg;
+    lane_header_t at   = {UINT32_MAX, 0};
+
+    if (lane->active == NULL) {
+        return UCS_OK;
+    }
+    if (header_length == sizeof(at)) {
+        memcpy(&at, header, sizeof(at));
+    }
+    return lane_reply_arrived(lane, at.slot, data, length, param);
 }
 
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
@@ -156,6 +118,25 @@ static int create_context(lane_t *lane)
                           "UCX_NET_DEVICES",
                           ucs_status_string(status));
     }
+    return 0;
+}
+
+int lane_is_for_gpu(bool *is_for_gpu_p)
+{
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    lane_t             lane;
+    ucs_status_t       status;
+
+    if (create_context(&lane) != 0) {
+        return -1;
+    }
+    status = ucp_context_query(lane.context, &attr);
+    ucp_cleanup(lane.context);
+    if (status != UCS_OK) {
+        return perf_error("UCX does not tell what memory it knows: %s",
+                          ucs_status_string(status));
+    }
+    *is_for_gpu_p = (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
     return 0;
 }
 
@@ -248,14 +229,17 @@ static int connect_lane(lane_t *lane, control_t *control)
     return result;
 }
 
-int lane_create(uint32_t mode, control_t *control, lane_t **lane_p)
+int lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
+                lane_t **lane_p)
 {
     lane_t *lane = calloc(1, sizeof(*lane));
 
     if (lane == NULL) {
         return perf_error("out of memory for a lane");
     }
-    lane->mode = mode;
+    lane->mode        = mode;
+    lane->memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA
+                                  : UCS_MEMORY_TYPE_HOST;
     if (create_context(lane) != 0) {
         goto err_free_lane;
     }
@@ -315,9 +299,10 @@ int lane_memory_create(lane_t *lane, size_t length, ucp_mem_h *memh_p,
                       UCP_MEM_MAP_PARAM_FIELD_LENGTH |
                       UCP_MEM_MAP_PARAM_FIELD_FLAGS |
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .address     = *address_p,
         .length      = length,
-        .flags       = UCP_MEM_MAP_ALLOCATE,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .flags       = *address_p == NULL ? UCP_MEM_MAP_ALLOCATE : 0,
+        .memory_type = lane->memory_type,
     };
     ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
     ucs_status_t   status;

@@ -17,24 +17,27 @@ typedef struct lane_header {
 } lane_header_t;
 
 typedef struct lane {
-    uint32_t      mode; /* MODE_PEER or MODE_NONE */
-    ucp_context_h context;
-    ucp_worker_h  worker;
-    ucp_ep_h      ep;
-    end_t        *active;  /* the end that messages are for */
-    bool          closing; /* errors are no news any more   */
-    bool          failed;
+    uint32_t          mode;        /* MODE_PEER or MODE_NONE                 */
+    ucs_memory_type_t memory_type; /* of all buffers                         */
+    ucp_context_h     context;
+    ucp_worker_h      worker;
+    ucp_ep_h          ep;
+    end_t            *active;      /* the end that messages are for          */
+    bool              closing;     /* errors are no news any more            */
+    bool              failed;
     /* Headers of replies: UCX 1.13 reads them until the send has ended. */
-    lane_header_t reply_headers[WORK_MAX_OUTSTANDING];
+    lane_header_t     reply_headers[WORK_MAX_OUTSTANDING];
 } lane_t;
 
 /* Create a lane and connect it; both processes call this. */
-int  lane_create(uint32_t mode, control_t *control, lane_t **lane_p);
+int  lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
+                 lane_t **lane_p);
 
 /* Close in good order: both processes call this. */
 void lane_destroy(lane_t *lane);
 
-/* Memory from ucp_mem_map(): UCX's own choice of allocation. */
+/* Memory from ucp_mem_map().
+ * address_p [inout]  What is registered; NULL: UCX allocates as it likes. */
 int  lane_memory_create(lane_t *lane, size_t length, ucp_mem_h *memh_p,
                         void **address_p);
 void lane_memory_destroy(lane_t *lane, ucp_mem_h memh);
@@ -47,9 +50,18 @@ int  lane_post(lane_t *lane, end_slot_t *slot, ucs_status_ptr_t post);
 void lane_send_done(void *request, ucs_status_t status, void *user_data);
 void lane_fail(end_t *end, ucs_status_t status, const char *what);
 
-/* The same for any way: the answer, and progress. */
+/* The same for any way: the answer by an active message, and progress. */
 int  lane_reply(lane_t *lane, end_t *end, unsigned slot);
 void lane_progress(lane_t *lane, end_t *end);
+
+/* Handler of answers. */
+ucs_status_t lane_reply_arrived(lane_t *lane, unsigned slot, void *data,
+                                size_t                     length,
+                                const ucp_am_recv_param_t *param);
+
+/* Does the UCX at hand know of a GPU's memory? Else it would take a GPU's
+ * pointers for host memory. -1: UCX does not start, which was said. */
+int lane_is_for_gpu(bool *is_for_gpu_p);
 
 /* Handler of data messages, to be set by the way that uses them. */
 ucs_status_t am_arrived(lane_t *lane, const lane_header_t *header, void *data,

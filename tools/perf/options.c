@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "perf/options.h"
+#include "perf/devices.h"
 #include "perf/error.h"
 
 #include <ucxpool/version.h>
@@ -22,7 +23,8 @@ enum {
     OPTION_JSON,
     OPTION_CSV,
     OPTION_PLOT,
-    OPTION_LIST
+    OPTION_LIST,
+    OPTION_DEVICE
 };
 
 static const char short_options[] = "t:s:n:O:r:T:l:qhV";
@@ -35,6 +37,7 @@ static const struct option long_options[] = {
     {"outstanding", required_argument, NULL, 'O'},
     {"rounds", required_argument, NULL, 'r'},
     {"time", required_argument, NULL, 'T'},
+    {"device", required_argument, NULL, OPTION_DEVICE},
     {"wire", required_argument, NULL, OPTION_WIRE},
     {"sides", required_argument, NULL, OPTION_SIDES},
     {"cpus", required_argument, NULL, OPTION_CPUS},
@@ -51,7 +54,7 @@ static const struct option long_options[] = {
 
 static const char help[] =
     "usage: ucxpool_perf [-t TEST] [-s SIZE] [-n COUNT] [options]\n"
-    "       ucxpool_perf --table map|ucx|both|all [options]\n"
+    "       ucxpool_perf --table map|ucx|both|cuda|cuda-ucx|all [options]\n"
     "       ucxpool_perf -l PORT               on one host, and on the other\n"
     "       ucxpool_perf [options] HOST:PORT\n"
     "\n"
@@ -61,12 +64,16 @@ static const char help[] =
     "  -t, --test TEST       what to do (--list tells; default: each);\n"
     "                        all: every table\n"
     "      --table TABLE     make a table of the project's targets: map, ucx,\n"
-    "                        both or all\n"
+    "                        both; cuda, cuda-ucx with a GPU's memory; or all\n"
     "  -s, --size SIZE       bytes of a buffer, as 256, 4k, 64m\n"
     "  -n, --count COUNT     buffers of a message\n"
     "  -O, --outstanding NUM messages in flight (default: 2)\n"
     "  -r, --rounds NUM      rounds at most (default: 40)\n"
     "  -T, --time SECONDS    begin no round after that (default: 10)\n"
+    "      --device cuda[:N[,M]]\n"
+    "                        buffers in the memory of GPU N (default: 0) for\n"
+    "                        both processes, or N at the sender, M at the\n"
+    "                        receiver\n"
     "      --wire WIRE       the pool's wire: auto, map, ucx (default: auto)\n"
     "      --sides LIST      sides to compare, as am-each/peer,iov/none; the\n"
     "                        first one is what the others are compared with\n"
@@ -200,7 +207,8 @@ static int set_test(options_t *options, const char *name)
 
 static int set_table(options_t *options, const char *name)
 {
-    static const char *const names[] = {"map", "ucx", "both", "all"};
+    static const char *const names[] = {"map",  "ucx",      "both",
+                                        "cuda", "cuda-ucx", "all"};
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(names[i], name) == 0) {
@@ -208,7 +216,7 @@ static int set_table(options_t *options, const char *name)
             return 0;
         }
     }
-    return wrong("--table", name, "give map, ucx, both or all");
+    return wrong("--table", name, "give map, ucx, both, cuda, cuda-ucx or all");
 }
 
 static void print_version(void)
@@ -260,6 +268,12 @@ static int set_sides(options_t *options, int option, const char *value)
                    ? 0
                    : wrong("--sides", value,
                            "give names from --list, with commas between");
+    case OPTION_DEVICE:
+        return devices_parse(value, options->devices) == 0
+                   ? 0
+                   : wrong("--device", value,
+                           "give cuda, cuda:N for a GPU that both processes "
+                           "use, or cuda:N,M for one each");
     case OPTION_CPUS:
         return parse_cpus(value, options->cpus) == 0
                    ? 0
@@ -326,6 +340,13 @@ static int check(const options_t *options)
                    "leave out -t, -s, -n, --sides and --wire");
         return 2;
     }
+    if ((options->table != NULL) && (options->devices[0] != WORK_HOST) &&
+        (strcmp(options->table, "all") != 0) &&
+        !test_table_is_on_gpu(options->table)) {
+        perf_error("--table %s is about host memory: leave out --device",
+                   options->table);
+        return 2;
+    }
     if ((options->listen != NULL) && (options->connect != NULL)) {
         perf_error("give -l PORT on one host and HOST:PORT on the other");
         return 2;
@@ -343,6 +364,8 @@ int options_parse(options_t *options, int argc, char **argv)
     options->rounds      = 40;
     options->seconds     = 10;
     options->pool_mode   = MODE_AUTO;
+    options->devices[0]  = WORK_HOST;
+    options->devices[1]  = WORK_HOST;
     options->cpus[0]     = -1;
     options->cpus[1]     = -1;
     while ((option = getopt_long(argc, argv, short_options, long_options,
@@ -360,5 +383,11 @@ int options_parse(options_t *options, int argc, char **argv)
                    argv[optind]);
         return 2;
     }
-    return check(options);
+    code = check(options);
+    if ((options->table != NULL) && test_table_is_on_gpu(options->table) &&
+        (options->devices[0] == WORK_HOST)) {
+        options->devices[0] = 0;
+        options->devices[1] = 0;
+    }
+    return code;
 }

@@ -16,7 +16,8 @@ typedef enum options_format {
 
 typedef struct options {
     const char      *test;  /* NULL where a table was asked for               */
-    const char      *table; /* "map", "ucx", "both", "all", or NULL           */
+    const char      *table; /* one of test_row_t, "all", or NULL              */
+    int32_t          devices[2]; /* as in work_t                              */
     uint64_t         size;  /* 0: as the test has it                          */
     uint64_t         count; /* 0: as the test has it                          */
     unsigned         outstanding;

@@ -63,19 +63,32 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
 
     if (ended_well(slot, request, status)) {
         ucxpool_request_query(request, &attr);
-        slot->arrived = attr.length == work_bytes(&slot->end->work);
+        slot->arrived = attr.length == slot->end->buffers.size;
         if (!slot->arrived) {
             fail(slot->end, "a message", "of a wrong size");
         }
     }
 }
 
+/*
+ * No work of the GPU's is on its way when a message is posted. is_data: the
+ * segments are buffers, of which the caller knows that they lie in the GPU's
+ * memory; else they may be a word in host memory.
+ */
 static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
-                        ucxpool_request_cb_t callback)
+                        ucxpool_request_cb_t callback, bool is_data)
 {
     params->field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params->callback     = callback;
     params->callback_arg = slot;
+    if (work_is_on_gpu(&slot->end->work)) {
+        params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
+        params->stream      = UCXPOOL_STREAM_READY;
+        if (is_data) {
+            params->field_mask   |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
+            params->segments_kind = UCXPOOL_SEGMENTS_CUDA;
+        }
+    }
     slot->pending++;
 }
 
@@ -95,15 +108,15 @@ static int pool_send(end_t *end, unsigned index)
     end_slot_t              *slot = &end->slots[index];
     ucxpool_request_params_t params;
 
-    fill_params(&params, slot, reply_arrived);
+    fill_params(&params, slot, reply_arrived, end->work.echo);
     if (posted(slot, ucxpool_recv_buffer(lane->pool, lane->channel,
                                          buffers_reply(&end->buffers, index),
-                                         end->buffers.reply_size,
+                                         buffers_reply_size(&end->buffers),
                                          TAG_REPLY | index, UINT64_MAX,
                                          &params, NULL)) != 0) {
         return -1;
     }
-    fill_params(&params, slot, sent);
+    fill_params(&params, slot, sent, true);
     return posted(slot,
                   ucxpool_send_buffers(lane->channel,
                                        buffers_segments(&end->buffers, index),
@@ -117,7 +130,7 @@ static int pool_expect(end_t *end, unsigned index)
     end_slot_t              *slot = &end->slots[index];
     ucxpool_request_params_t params;
 
-    fill_params(&params, slot, data_arrived);
+    fill_params(&params, slot, data_arrived, true);
     return posted(slot,
                   ucxpool_recv_buffers(lane->pool, lane->channel,
                                        buffers_segments(&end->buffers, index),
@@ -136,9 +149,9 @@ static int pool_reply(end_t *end, unsigned index)
     if (end->work.echo) {
         data = buffers_segments(&end->buffers, index)[0].address;
     }
-    fill_params(&params, slot, sent);
+    fill_params(&params, slot, sent, end->work.echo);
     return posted(slot, ucxpool_send_buffer(lane->channel, data,
-                                            end->buffers.reply_size,
+                                            buffers_reply_size(&end->buffers),
                                             TAG_REPLY | index, &params, NULL));
 }
 
@@ -173,16 +186,17 @@ size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
     return comm ? buffers_arena_size(work, true) : 0;
 }
 
-int pool_end_create(pool_lane_t *lane, side_t side, const work_t *work,
-                    bool is_sender, end_t **end_p)
+int pool_end_create(pool_lane_t *lane, const end_params_t *params,
+                    end_t **end_p)
 {
-    size_t      comm_size = pool_end_comm_size(side, work, is_sender);
+    size_t      comm_size = pool_end_comm_size(params->side, &params->work,
+                                               params->is_sender);
     pool_end_t *pool_end  = calloc(1, sizeof(*pool_end));
 
     if (pool_end == NULL) {
         return perf_error("out of memory for a side");
     }
-    end_init(&pool_end->end, &pool_ops, side, work, is_sender);
+    end_init(&pool_end->end, &pool_ops, params);
     pool_end->lane = lane;
     if ((comm_size != 0) &&
         (ucxpool_comm_alloc(lane->pool, comm_size, &pool_end->comm) !=
@@ -190,8 +204,7 @@ int pool_end_create(pool_lane_t *lane, side_t side, const work_t *work,
         fail(&pool_end->end, "no memory of the pool", ucxpool_error_detail());
         goto err_destroy_end;
     }
-    if (buffers_init(&pool_end->end.buffers, work, true, pool_end->comm) !=
-        0) {
+    if (end_init_buffers(&pool_end->end, params, pool_end->comm) != 0) {
         goto err_destroy_end;
     }
     *end_p = &pool_end->end;

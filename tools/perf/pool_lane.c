@@ -62,6 +62,16 @@ int pool_lane_config(uint32_t mode, size_t comm_size,
     return 0;
 }
 
+void pool_lane_set_device(ucxpool_params_t *params, int device)
+{
+    if (device != WORK_HOST) {
+        params->field_mask |= UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                              UCXPOOL_PARAM_FIELD_DEVICE;
+        params->memory_kind = UCXPOOL_MEMORY_CUDA;
+        params->device      = device;
+    }
+}
+
 static int create_pool(pool_lane_t *lane, size_t comm_size)
 {
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
@@ -73,6 +83,7 @@ static int create_pool(pool_lane_t *lane, size_t comm_size)
     if (pool_lane_config(lane->mode, comm_size, &config) != 0) {
         return -1;
     }
+    pool_lane_set_device(&params, lane->device);
     params.config = config;
     status        = ucxpool_create(&params, &lane->pool);
     ucxpool_config_release(config);
@@ -153,15 +164,16 @@ static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
     return wait_both(lane, control) != 0 ? -1 : check_wire(lane, missing);
 }
 
-int pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
-                     char *missing, pool_lane_t **lane_p)
+int pool_lane_create(uint32_t mode, int device, size_t comm_size,
+                     control_t *control, char *missing, pool_lane_t **lane_p)
 {
     pool_lane_t *lane = calloc(1, sizeof(*lane));
 
     if (lane == NULL) {
         return perf_error("out of memory for a lane");
     }
-    lane->mode = mode;
+    lane->mode   = mode;
+    lane->device = device;
     if ((create_pool(lane, comm_size) != 0) ||
         (connect_pool(lane, control, missing) != 0)) {
         pool_lane_destroy(lane);

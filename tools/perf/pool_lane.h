@@ -12,10 +12,11 @@
 #include <ucxpool/ucxpool.h>
 
 typedef struct pool_lane {
-    uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX */
+    uint32_t           mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX             */
+    int                device; /* of its blocks; WORK_HOST: host memory       */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    ucxpool_stats_t    before; /* at the last mark */
+    ucxpool_stats_t    before; /* at the last mark                           */
 } pool_lane_t;
 
 /*
@@ -27,14 +28,17 @@ typedef struct pool_lane {
 int pool_lane_config(uint32_t mode, size_t comm_size,
                      ucxpool_config_t **config_p);
 
+/* Have the blocks in a GPU's memory; WORK_HOST: nothing to be done. */
+void pool_lane_set_device(ucxpool_params_t *params, int device);
+
 /*
  * Create a lane and connect it; both processes call this.
  *
  * missing [out]  Where -1 is returned because these two cannot have the wire:
  *                that, in JOB_MISSING_SIZE bytes.
  */
-int  pool_lane_create(uint32_t mode, size_t comm_size, control_t *control,
-                      char *missing, pool_lane_t **lane_p);
+int  pool_lane_create(uint32_t mode, int device, size_t comm_size,
+                      control_t *control, char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
 /* Count from here: what comes before was warming up. */
@@ -44,8 +48,8 @@ void pool_lane_mark(pool_lane_t *lane);
 void pool_lane_describe(const pool_lane_t *lane, job_side_t *side);
 
 /* Create an end for a side of the pool. It borrows the lane. */
-int pool_end_create(pool_lane_t *lane, side_t side, const work_t *work,
-                    bool is_sender, end_t **end_p);
+int pool_end_create(pool_lane_t *lane, const end_params_t *params,
+                    end_t **end_p);
 
 /* Bytes of ucxpool_comm_alloc() memory that such an end takes. */
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender);

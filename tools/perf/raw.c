@@ -24,14 +24,10 @@ void raw_destroy(end_t *end)
     if (raw->memh != NULL) {
         lane_memory_destroy(raw->lane, raw->memh);
     }
+    memory_free(raw->memory, raw->arena, 0);
     free(raw->headers);
     free(raw->iov);
     free(raw);
-}
-
-static bool way_is_scattered(uint32_t way)
-{
-    return (way == WAY_AM_EACH) || (way == WAY_IOV);
 }
 
 static bool way_is_registered(uint32_t way)
@@ -81,31 +77,44 @@ static int create_iov(raw_t *raw)
     return 0;
 }
 
-int raw_create(lane_t *lane, side_t side, const work_t *work, bool is_sender,
-               end_t **end_p)
+/* Memory that UCX registers once, before anything is sent. In host memory UCX
+ * chooses what it is, a GPU's is given. */
+static int register_memory(raw_t *raw, const end_params_t *params,
+                           void **arena_p)
 {
-    bool   scattered = way_is_scattered(side.way);
-    void  *arena     = NULL;
-    raw_t *raw       = calloc(1, sizeof(*raw));
+    size_t size = buffers_arena_size(&params->work,
+                                     side_is_scattered(params->side));
+
+    if (memory_is_on_gpu(raw->memory) &&
+        (memory_alloc(raw->memory, size, &raw->arena) != 0)) {
+        return -1;
+    }
+    *arena_p = raw->arena;
+    return lane_memory_create(raw->lane, size, &raw->memh, arena_p);
+}
+
+int raw_create(lane_t *lane, const end_params_t *params, end_t **end_p)
+{
+    uint32_t way   = params->side.way;
+    void    *arena = NULL;
+    raw_t   *raw   = calloc(1, sizeof(*raw));
 
     if (raw == NULL) {
         return perf_error("out of memory for a side");
     }
-    end_init(&raw->end, way_is_am(side.way) ? &raw_am_ops : &raw_tag_ops, side,
-             work, is_sender);
-    raw->lane = lane;
-    if (way_is_registered(side.way) &&
-        (lane_memory_create(lane, buffers_arena_size(work, scattered),
-                            &raw->memh, &arena) != 0)) {
+    end_init(&raw->end, way_is_am(way) ? &raw_am_ops : &raw_tag_ops, params);
+    raw->lane   = lane;
+    raw->memory = params->memory;
+    if (way_is_registered(way) && (register_memory(raw, params, &arena) != 0)) {
         goto err_destroy;
     }
-    if (buffers_init(&raw->end.buffers, work, scattered, arena) != 0) {
+    if (end_init_buffers(&raw->end, params, arena) != 0) {
         goto err_destroy;
     }
-    if (way_is_am(side.way) && (create_headers(raw) != 0)) {
+    if (way_is_am(way) && (create_headers(raw) != 0)) {
         goto err_destroy;
     }
-    if ((side.way == WAY_IOV) && (create_iov(raw) != 0)) {
+    if ((way == WAY_IOV) && (create_iov(raw) != 0)) {
         goto err_destroy;
     }
     *end_p = &raw->end;

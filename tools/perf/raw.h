@@ -9,19 +9,20 @@
 typedef struct raw {
     end_t          end; /* first: an end_t * is a raw_t *                     */
     lane_t        *lane;
+    memory_t      *memory;
     ucp_mem_h      memh;    /* NULL: memory of no registration                */
+    void          *arena;   /* of a GPU, that is registered; or NULL          */
     lane_header_t *headers; /* of active messages, slot by slot               */
     ucp_dt_iov_t  *iov;     /* slot by slot                                   */
 } raw_t;
 
 /* Create an end for a side of raw UCX. It borrows the lane. */
-int raw_create(lane_t *lane, side_t side, const work_t *work, bool is_sender,
-               end_t **end_p);
+int raw_create(lane_t *lane, const end_params_t *params, end_t **end_p);
 
 extern const end_ops_t raw_am_ops;
 extern const end_ops_t raw_tag_ops;
 
-/* For the tables of functions above. */
+/* For the tables of functions above. raw_reply: by active message. */
 int  raw_reply(end_t *end, unsigned slot);
 void raw_progress(end_t *end);
 void raw_destroy(end_t *end);

@@ -3,8 +3,6 @@
  */
 #include "perf/raw.h"
 
-#include <string.h>
-
 /* Messages of one slot that UCX may hold before we let it progress: more only
  * makes its queues long. */
 #define WINDOW 64u
@@ -19,7 +17,7 @@ static int send_buffer(raw_t *raw, end_slot_t *slot, size_t at)
                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.cb.send      = lane_send_done;
     param.user_data    = slot;
-    param.memory_type  = UCS_MEMORY_TYPE_HOST;
+    param.memory_type  = raw->lane->memory_type;
     if (raw->memh != NULL) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh          = raw->memh;
@@ -91,7 +89,7 @@ static ucs_status_t fetch(raw_t *raw, end_slot_t *slot, void *data,
                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.cb.recv_am   = fetched;
     param.user_data    = slot;
-    param.memory_type  = UCS_MEMORY_TYPE_HOST;
+    param.memory_type  = raw->lane->memory_type;
     if (raw->memh != NULL) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh          = raw->memh;
@@ -123,7 +121,11 @@ ucs_status_t am_arrived(lane_t *lane, const lane_header_t *header, void *data,
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) {
         return fetch((raw_t *)end, &end->slots[header->slot], data, segment);
     }
-    memcpy(segment->address, data, length);
+    if (memory_put(end->buffers.memory, segment->address, data, length) !=
+        0) {
+        end->failed = true;
+        return UCS_OK;
+    }
     count_arrived(&end->slots[header->slot]);
     return UCS_OK;
 }

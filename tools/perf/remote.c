@@ -11,7 +11,7 @@
 #define TAG        UINT64_C(0)
 
 /* What a client says first. */
-static const char greeting[32] = "ucxpool_perf 2";
+static const char greeting[32] = "ucxpool_perf 3";
 
 struct remote {
     ucxpool_t         *pool;

@@ -7,9 +7,12 @@ static const char *const way_names[WAY_LAST] = {
     [WAY_AM_EACH]        = "am-each",
     [WAY_AM]             = "am",
     [WAY_AM_MEMH]        = "am-memh",
+    [WAY_TAG_EACH]       = "tag-each",
     [WAY_TAG]            = "tag",
     [WAY_TAG_MEMH]       = "tag-memh",
     [WAY_IOV]            = "iov",
+    [WAY_COPY_EACH]      = "copy-each",
+    [WAY_COPY]           = "copy",
     [WAY_POOL]           = "pool",
     [WAY_POOL_COMM]      = "pool-comm",
     [WAY_POOL_COMM_SEND] = "pool-comm-send",
@@ -23,6 +26,7 @@ static const struct {
 } modes[MODE_LAST] = {
     [MODE_PEER] = {"peer", "raw UCX with failure handling"},
     [MODE_NONE] = {"none", "raw UCX without failure handling"},
+    [MODE_COPY] = {"copy", "copies of the GPU"},
     [MODE_AUTO] = {"auto", "the pool"},
     [MODE_MAP]  = {"map", "the pool, map wire"},
     [MODE_UCX]  = {"ucx", "the pool, ucx wire"},
@@ -30,8 +34,8 @@ static const struct {
 
 const char *side_name(side_t side, char name[SIDE_NAME_SIZE])
 {
-    if (side.way == WAY_BLOCK) {
-        snprintf(name, SIDE_NAME_SIZE, "%s", way_names[WAY_BLOCK]);
+    if ((side.way == WAY_BLOCK) || side_is_copy(side)) {
+        snprintf(name, SIDE_NAME_SIZE, "%s", way_names[side.way]);
     } else {
         snprintf(name, SIDE_NAME_SIZE, "%s/%s", way_names[side.way],
                  modes[side.mode].name);
@@ -54,12 +58,62 @@ bool side_is_pool(side_t side)
     return side.way >= WAY_POOL;
 }
 
+bool side_is_copy(side_t side)
+{
+    return (side.way == WAY_COPY_EACH) || (side.way == WAY_COPY);
+}
+
+bool side_is_raw(side_t side)
+{
+    return side.way < WAY_COPY_EACH;
+}
+
+side_group_t side_group(side_t side)
+{
+    switch (side.way) {
+    case WAY_AM_EACH:
+    case WAY_TAG_EACH:
+        return SIDE_EACH;
+    case WAY_IOV:
+        return SIDE_LIST;
+    case WAY_COPY_EACH:
+        return SIDE_COPY_EACH;
+    case WAY_COPY:
+        return SIDE_COPY;
+    default:
+        return side_is_pool(side) ? SIDE_POOL : SIDE_WHOLE;
+    }
+}
+
+bool side_is_scattered(side_t side)
+{
+    side_group_t group = side_group(side);
+
+    return (group != SIDE_WHOLE) && (group != SIDE_COPY);
+}
+
+work_t side_work(side_t side, const work_t *work)
+{
+    side_group_t group = side_group(side);
+    work_t       part  = *work;
+
+    if (work_is_on_gpu(work) && (part.count > SIDE_MAX_CALLS) &&
+        ((group == SIDE_EACH) || (group == SIDE_COPY_EACH))) {
+        part.count = SIDE_MAX_CALLS;
+    }
+    return part;
+}
+
 bool side_is_sane(side_t side)
 {
     if ((side.way >= WAY_LAST) || (side.mode >= MODE_LAST)) {
         return false;
     }
-    return side_is_pool(side) == (side.mode >= MODE_AUTO);
+    if (side_is_pool(side)) {
+        return side.mode >= MODE_AUTO;
+    }
+    return side_is_copy(side) == (side.mode == MODE_COPY) &&
+           (side.mode < MODE_AUTO);
 }
 
 int side_parse(const char *name, side_t *side_p)

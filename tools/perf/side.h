@@ -3,10 +3,13 @@
  *
  *     am-each/peer    one active message per buffer, failure handling on
  *     tag-memh/none   a tag message from and to registered memory, without it
+ *     copy            the GPU's copy engine, nothing else
  *     pool/map        the pool, over its map wire
  */
 #ifndef PERF_SIDE_H
 #define PERF_SIDE_H
+
+#include "perf/work.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +19,13 @@ typedef enum way {
     WAY_AM_EACH,  /* one active message per buffer                            */
     WAY_AM,       /* one active message, contiguous memory                    */
     WAY_AM_MEMH,  /* the same with a memory handle on both sides              */
+    WAY_TAG_EACH, /* one tag message per buffer                               */
     WAY_TAG,      /* one tag message, contiguous memory                       */
     WAY_TAG_MEMH, /* the same with a memory handle on both sides              */
     WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides          */
+    /* cuMemcpyAsync() into the receiver's memory, by its CUDA IPC handle */
+    WAY_COPY_EACH, /* once per buffer                                         */
+    WAY_COPY,      /* once, contiguous memory: the link's limit               */
     /* the pool */
     WAY_POOL,           /* any memory on both sides                           */
     WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides          */
@@ -31,6 +38,7 @@ typedef enum way {
 typedef enum mode {
     MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER)   */
     MODE_NONE, /* raw UCX, failure handling off                               */
+    MODE_COPY, /* copies of the GPU, of which there is one mode               */
     MODE_AUTO, /* the pool, over the wire that it chooses                     */
     MODE_MAP,  /* the pool, over the map wire                                 */
     MODE_UCX,  /* the pool, over the ucx wire                                 */
@@ -56,6 +64,34 @@ const char *side_mode_name(uint32_t mode);
 int side_parse(const char *name, side_t *side_p);
 
 bool side_is_pool(side_t side);
+bool side_is_raw(side_t side);
+bool side_is_copy(side_t side);
+
+/* Sides that do the same thing by other means: of a group and mode, the fastest
+ * is what the pool is compared with. */
+typedef enum side_group {
+    SIDE_EACH,      /* one message per buffer                                 */
+    SIDE_LIST,      /* one message of a list                                  */
+    SIDE_WHOLE,     /* one message of contiguous memory                       */
+    SIDE_COPY_EACH, /* one copy per buffer                                    */
+    SIDE_COPY,      /* one copy of contiguous memory                          */
+    SIDE_POOL,
+    SIDE_GROUP_LAST
+} side_group_t;
+
+side_group_t side_group(side_t side);
+
+/* Does it send scattered buffers? */
+bool side_is_scattered(side_t side);
+
+/*
+ * The part of a work that a side does. With many small buffers in a GPU's
+ * memory a call for each of them takes seconds, so that such a side moves the
+ * first SIDE_MAX_CALLS of a message; its times are told for a whole one.
+ */
+work_t side_work(side_t side, const work_t *work);
+
+#define SIDE_MAX_CALLS 16384u
 
 bool side_is_sane(side_t side);
 

@@ -1,6 +1,9 @@
 #include "perf/stage.h"
+#include "perf/copy_end.h"
+#include "perf/error.h"
 #include "perf/raw.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* All that the sides of one mode want of their pool, at the end that wants
@@ -19,46 +22,130 @@ static size_t comm_size(const job_t *job, uint32_t mode)
     return sender > receiver ? sender : receiver;
 }
 
+/* What the processes tell each other about their GPUs. */
+typedef struct introduction {
+    uint32_t is_ucx_for_gpu;
+    char     gpu[JOB_GPU_SIZE];
+} introduction_t;
+
 static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
-                           bool is_sender, char *missing)
+                           const end_params_t *params, char *missing)
 {
-    side_t        side = job->sides[index];
-    pool_lane_t **lane = &stage->pool_lanes[side.mode];
+    uint32_t      mode = params->side.mode;
+    pool_lane_t **lane = &stage->pool_lanes[mode];
 
     if ((*lane == NULL) &&
-        (pool_lane_create(side.mode, comm_size(job, side.mode), stage->control,
-                          missing, lane) != 0)) {
+        (pool_lane_create(mode, stage->memory.device, comm_size(job, mode),
+                          stage->control, missing, lane) != 0)) {
         return -1;
     }
-    return pool_end_create(*lane, side, &job->work, is_sender,
-                           &stage->ends[index]);
+    return pool_end_create(*lane, params, &stage->ends[index]);
 }
 
-static int create_raw_end(stage_t *stage, const job_t *job, unsigned index,
-                          bool is_sender)
+static int create_raw_end(stage_t *stage, unsigned index,
+                          const end_params_t *params)
 {
-    side_t   side = job->sides[index];
-    lane_t **lane = &stage->lanes[side.mode];
+    uint32_t mode = params->side.mode;
+    lane_t **lane = &stage->lanes[mode];
 
-    if ((*lane == NULL) && (lane_create(side.mode, stage->control, lane) !=
-                            0)) {
+    if (stage->missing[index][0] != '\0') {
+        return 0;
+    }
+    if ((*lane == NULL) &&
+        (lane_create(mode, memory_is_on_gpu(&stage->memory), stage->control,
+                     lane) != 0)) {
         return -1;
     }
-    return raw_create(*lane, side, &job->work, is_sender, &stage->ends[index]);
+    return raw_create(*lane, params, &stage->ends[index]);
+}
+
+static int create_end(stage_t *stage, const job_t *job, unsigned index,
+                      bool is_sender, char *missing)
+{
+    side_t       side   = job->sides[index];
+    end_params_t params = {
+        .side      = side,
+        .work      = side_work(side, &job->work),
+        .is_sender = is_sender,
+        .memory    = &stage->memory,
+    };
+
+    if (side_is_pool(side)) {
+        return create_pool_end(stage, job, index, &params, missing);
+    }
+    if (side_is_copy(side)) {
+        return copy_end_create(stage->control, &params, &stage->ends[index],
+                               stage->missing[index]);
+    }
+    return create_raw_end(stage, index, &params);
+}
+
+static bool has_raw(const job_t *job)
+{
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (side_is_raw(job->sides[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The reason why raw UCX is missing, or "". */
+static void judge_ucx(stage_t *stage, const job_t *job,
+                      const introduction_t introductions[2])
+{
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (side_is_raw(job->sides[i]) && !(introductions[0].is_ucx_for_gpu &&
+                                            introductions[1].is_ucx_for_gpu)) {
+            snprintf(stage->missing[i], sizeof(stage->missing[i]),
+                     "UCX %s knows of no GPU's memory%s",
+                     ucp_get_version_string(),
+                     introductions[0].is_ucx_for_gpu ==
+                             introductions[1].is_ucx_for_gpu
+                         ? ""
+                         : ", or that of the other process");
+        }
+    }
+}
+
+/* Both name their GPUs, and agree on what cannot be done. */
+static int introduce(stage_t *stage, const job_t *job, bool is_sender)
+{
+    introduction_t  introductions[2] = {0};
+    introduction_t *mine             = &introductions[is_sender ? 0 : 1];
+    introduction_t *theirs           = &introductions[is_sender ? 1 : 0];
+    bool            is_for_gpu       = false;
+
+    if (has_raw(job) && (lane_is_for_gpu(&is_for_gpu) != 0)) {
+        return -1;
+    }
+    mine->is_ucx_for_gpu = is_for_gpu;
+    snprintf(mine->gpu, sizeof(mine->gpu), "%s", stage->memory.gpu.name);
+    if ((control_send(stage->control, mine, sizeof(*mine)) != 0) ||
+        (control_recv(stage->control, theirs, sizeof(*theirs)) != 0)) {
+        return -1;
+    }
+    theirs->gpu[sizeof(theirs->gpu) - 1] = '\0';
+    memcpy(stage->gpus[0], introductions[0].gpu, JOB_GPU_SIZE);
+    memcpy(stage->gpus[1], introductions[1].gpu, JOB_GPU_SIZE);
+    judge_ucx(stage, job, introductions);
+    return 0;
 }
 
 int stage_init(stage_t *stage, const job_t *job, control_t *control,
                bool is_sender, char *missing)
 {
-    int status = 0;
+    int status;
 
     memset(stage, 0, sizeof(*stage));
     stage->control   = control;
     stage->num_sides = job->num_sides;
+    status = memory_init(&stage->memory, job->work.devices[is_sender ? 0 : 1]);
+    if ((status == 0) && work_is_on_gpu(&job->work)) {
+        status = introduce(stage, job, is_sender);
+    }
     for (unsigned i = 0; (i < job->num_sides) && (status == 0); i++) {
-        status = side_is_pool(job->sides[i])
-                     ? create_pool_end(stage, job, i, is_sender, missing)
-                     : create_raw_end(stage, job, i, is_sender);
+        status = create_end(stage, job, i, is_sender, missing);
     }
     if (status != 0) {
         stage_cleanup(stage);
@@ -91,8 +178,9 @@ void stage_mark(stage_t *stage)
     }
 }
 
-void stage_describe(const stage_t *stage, job_side_t *side)
+void stage_describe(const stage_t *stage, unsigned index, job_side_t *side)
 {
+    memcpy(side->missing, stage->missing[index], sizeof(side->missing));
     if (stage->pool_lanes[side->side.mode] != NULL) {
         pool_lane_describe(stage->pool_lanes[side->side.mode], side);
     }
@@ -110,5 +198,6 @@ void stage_cleanup(stage_t *stage)
         lane_destroy(stage->lanes[mode]);
         pool_lane_destroy(stage->pool_lanes[mode]);
     }
+    memory_cleanup(&stage->memory);
     memset(stage, 0, sizeof(*stage));
 }

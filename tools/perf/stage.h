@@ -1,5 +1,9 @@
 /*
  * The stage: lanes and ends of all sides of a job, in one process.
+ *
+ * With buffers in a GPU's memory a side may be missing, at both processes: raw
+ * UCX where the UCX at hand knows of no GPU, copies where the two GPUs cannot
+ * reach each other.
  */
 #ifndef PERF_STAGE_H
 #define PERF_STAGE_H
@@ -16,7 +20,10 @@ typedef struct stage {
     unsigned     num_sides;
     lane_t      *lanes[MODE_LAST];      /* of raw UCX */
     pool_lane_t *pool_lanes[MODE_LAST]; /* of the pool */
-    end_t       *ends[JOB_MAX_SIDES];
+    end_t       *ends[JOB_MAX_SIDES]; /* NULL: the side is missing */
+    char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
+    memory_t     memory;  /* of the buffers */
+    char         gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
 } stage_t;
 
 /*
@@ -30,6 +37,11 @@ int  stage_init(stage_t *stage, const job_t *job, control_t *control,
                 bool is_sender, char *missing);
 void stage_cleanup(stage_t *stage);
 
+static inline bool stage_has(const stage_t *stage, unsigned side)
+{
+    return stage->ends[side] != NULL;
+}
+
 /* Choose the end that is progressed while the control connection waits. */
 end_t *stage_enter(stage_t *stage, unsigned side);
 
@@ -37,6 +49,6 @@ end_t *stage_enter(stage_t *stage, unsigned side);
 void stage_mark(stage_t *stage);
 
 /* Tell what the side's lane knows. */
-void stage_describe(const stage_t *stage, job_side_t *side);
+void stage_describe(const stage_t *stage, unsigned index, job_side_t *side);
 
 #endif

@@ -7,7 +7,7 @@
 #include "perf/side.h"
 #include "perf/work.h"
 
-#define TEST_MAX_WAYS 3
+#define TEST_MAX_WAYS 7
 
 typedef enum test_unit {
     TEST_UNIT_RATE,  /* GB/s of a stream of messages          */
@@ -25,6 +25,10 @@ typedef struct test {
     /* Each in both modes; the fastest of a mode is what the pool is measured
      * against. Ends with WAY_LAST. */
     uint32_t    raw_ways[TEST_MAX_WAYS];
+    /* The same, for buffers in a GPU's memory. */
+    uint32_t    gpu_ways[TEST_MAX_WAYS];
+    bool        is_mixed;   /* lengths, see work_length() */
+    uint32_t    misaligned; /* bytes, see work_t          */
 } test_t;
 
 /* NULL when there is none of that name. */
@@ -36,7 +40,7 @@ const test_t *test_at(unsigned index);
 /* What -t, -s, -n and --wire together ask for, as a table of the issue has it:
  * a line of ucxpool_perf's own command. */
 typedef struct test_row {
-    const char *table; /* "map", "ucx" or "both" */
+    const char *table; /* "map", "ucx", "both"; "cuda", "cuda-ucx" */
     const char *test;
     uint64_t    size;
     uint64_t    count;
@@ -44,5 +48,8 @@ typedef struct test_row {
 } test_row_t;
 
 const test_row_t *test_row_at(unsigned index);
+
+/* Is it a table of buffers in a GPU's memory? */
+bool test_table_is_on_gpu(const char *table);
 
 #endif

@@ -20,6 +20,14 @@
 /* Bounds of what a peer on another host may ask us to allocate. */
 #define WORK_MAX_BUFFERS ((uint64_t)1 << 24)
 #define WORK_MAX_BYTES   ((uint64_t)1 << 36)
+#define WORK_MAX_DEVICE  1023
+
+/* Bytes of a cache line: buffers start at the begin of one, unless they are
+ * misaligned. */
+#define WORK_LINE 64u
+
+/* A device of host memory. */
+#define WORK_HOST (-1)
 
 /* Goes from process to process as is: both run the same program. */
 typedef struct work {
@@ -27,22 +35,29 @@ typedef struct work {
     uint64_t count;       /* buffers of a message, 1 or more                  */
     uint32_t outstanding; /* messages in flight, 1 or more                    */
     uint32_t echo;        /* the reply is the whole message, not a word       */
+    uint32_t mixed;       /* lengths as work_length() has them, up to `size`  */
+    uint32_t misaligned;  /* bytes from a line's begin to a sender's buffer   */
+    int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
+                             the receiver lie; both WORK_HOST: in host memory */
 } work_t;
 
-static inline uint64_t work_bytes(const work_t *work)
+/*
+ * Bytes of a buffer, from 0. Mixed lengths are those of the columns of batches
+ * of records, of 64 rows or twice as many and so on: a bitmap, then values of
+ * 1, 2 and 4 bytes, offsets of strings, and values of 8 bytes, the longest of
+ * which have `size` bytes.
+ */
+uint64_t work_length(const work_t *work, uint64_t index);
+
+/* Bytes of a message. */
+uint64_t work_bytes(const work_t *work);
+
+static inline bool work_is_on_gpu(const work_t *work)
 {
-    return work->size * work->count;
+    return work->devices[0] != WORK_HOST;
 }
 
 /* True when all products fit and nothing is absurd. */
-static inline bool work_is_sane(const work_t *work)
-{
-    return (work->size >= 1) && (work->size <= WORK_MAX_BYTES) &&
-           (work->count >= 1) && (work->count <= WORK_MAX_BUFFERS) &&
-           (work->size <= WORK_MAX_BYTES / work->count) &&
-           (work->outstanding >= 1) &&
-           (work->outstanding <= WORK_MAX_OUTSTANDING) &&
-           (work_bytes(work) <= WORK_MAX_BYTES / work->outstanding);
-}
+bool work_is_sane(const work_t *work);
 
 #endif
