@@ -134,15 +134,27 @@ static void tell_progress(const run_t *run, unsigned index)
 
 static void print_text(const run_t *run, unsigned index)
 {
-    const char *table = run->tables[index];
+    const job_result_t *result = &run->results[index];
+    const char         *table  = run->tables[index];
+    bool                begins =
+        (table != NULL) &&
+        ((index == 0) || (strcmp(run->tables[index - 1], table) != 0));
 
     if (table == NULL) {
-        report_text(&run->results[index], run->output);
+        report_text(result, run->output);
+    } else if (test_table_is_on_gpu(table)) {
+        if (begins) {
+            report_gpu_begin(table, result, run->output);
+        }
+        report_gpu_row(result, run->output);
+        if (index + 1 == run->num_jobs) {
+            report_gpu_end(run->results, run->num_jobs, run->output);
+        }
     } else {
-        if ((index == 0) || (strcmp(run->tables[index - 1], table) != 0)) {
+        if (begins) {
             report_table_begin(table, run->output);
         }
-        report_table_row(&run->results[index], run->output);
+        report_table_row(result, run->output);
     }
     fflush(run->output);
 }

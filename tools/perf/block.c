@@ -70,6 +70,7 @@ int block_measure(const job_t *job, job_result_t *result_p)
     result_p->done       = result == 0;
     side->side           = job->sides[0];
     side->num_messages   = NUM_PAIRS;
+    side->num_moved      = job->work.count;
     side->median         = samples_quantile(&samples, 0.5);
     side->p05            = samples_quantile(&samples, 0.05);
     side->p95            = samples_quantile(&samples, 0.95);

@@ -5,23 +5,38 @@
 #include <stdio.h>
 #include <string.h>
 
+static void print_ways(const uint32_t *ways)
+{
+    char   name[SIDE_NAME_SIZE];
+    side_t side;
+
+    for (unsigned i = 0; ways[i] != WAY_LAST; i++) {
+        side.way  = ways[i];
+        side.mode = MODE_COPY;
+        if (side_is_copy(side)) {
+            printf(" %s", side_name(side, name));
+            continue;
+        }
+        for (side.mode = MODE_PEER; side.mode <= MODE_NONE; side.mode++) {
+            printf(" %s", side_name(side, name));
+        }
+    }
+    printf("\n");
+}
+
 static void print_test(const test_t *test)
 {
     char   name[SIDE_NAME_SIZE];
     side_t side = {test->pool_way, MODE_AUTO};
 
-    printf("  %-10s %s\n             -s %llu -n %llu; sides: ", test->name,
-           test->title, (unsigned long long)test->size,
-           (unsigned long long)test->count);
-    side_name(side, name);
-    printf("%s", name);
-    for (unsigned i = 0; test->raw_ways[i] != WAY_LAST; i++) {
-        for (side.mode = MODE_PEER; side.mode <= MODE_NONE; side.mode++) {
-            side.way = test->raw_ways[i];
-            printf(" %s", side_name(side, name));
-        }
+    printf("  %-13s %s\n                -s %llu -n %llu; sides: %s",
+           test->name, test->title, (unsigned long long)test->size,
+           (unsigned long long)test->count, side_name(side, name));
+    print_ways(test->raw_ways);
+    if (test->gpu_ways[0] != WAY_LAST) {
+        printf("                with --device: %s", name);
+        print_ways(test->gpu_ways);
     }
-    printf("\n");
 }
 
 void list_print(void)
@@ -34,18 +49,23 @@ void list_print(void)
         print_test(test);
     }
     printf("\nsides (--sides): WAY/MODE\n\n"
-           "  am-each, am, am-memh, tag, tag-memh, iov   raw UCX: /peer with "
+           "  am-each, am, am-memh, tag-each, tag, tag-memh, iov\n"
+           "                                             raw UCX: /peer with "
            "failure handling,\n"
            "                                             /none without\n"
+           "  copy-each, copy                            with --device: "
+           "cuMemcpyAsync()\n"
            "  pool, pool-comm, pool-comm-send, pool-comm-recv\n"
            "                                             the pool: /auto, "
            "/map, /ucx name the wire\n"
            "\ntables (--table), and the command of each row:\n\n");
     for (unsigned i = 0; (row = test_row_at(i)) != NULL; i++) {
-        printf("  %-5s ucxpool_perf -t %s", row->table, row->test);
+        printf("  %-8s ucxpool_perf -t %s", row->table, row->test);
         if (strcmp(row->test, "block") != 0) {
-            printf(" -s %llu -n %llu --wire %s", (unsigned long long)row->size,
+            printf(" -s %llu -n %llu%s --wire %s",
+                   (unsigned long long)row->size,
                    (unsigned long long)row->count,
+                   test_table_is_on_gpu(row->table) ? " --device cuda" : "",
                    side_mode_name(row->pool_mode));
         }
         printf("\n");

@@ -32,7 +32,16 @@ static void print_path(const char *path, FILE *stream)
 
 static unsigned color_of(uint32_t mode)
 {
-    return mode == MODE_PEER ? 1 : mode == MODE_NONE ? 2 : 0;
+    switch (mode) {
+    case MODE_PEER:
+        return 1;
+    case MODE_NONE:
+        return 2;
+    case MODE_COPY:
+        return 3;
+    default:
+        return 0;
+    }
 }
 
 static double value_of(const job_result_t *result, unsigned side)
@@ -51,6 +60,21 @@ static bool fits(const job_result_t *result, bool trips)
             (trips ? TEST_UNIT_TRIP : TEST_UNIT_RATE));
 }
 
+static bool is_drawn(const job_result_t *result, unsigned side)
+{
+    return result->sides[side].missing[0] == '\0';
+}
+
+static unsigned num_drawn(const job_result_t *result)
+{
+    unsigned num = 0;
+
+    for (unsigned i = 0; i < result->job.num_sides; i++) {
+        num += is_drawn(result, i) ? 1 : 0;
+    }
+    return num;
+}
+
 /* One data block: x, value, colour, label below; returns the next free x. */
 static unsigned print_data(const job_result_t *results, unsigned num_results,
                            bool trips, FILE *stream)
@@ -62,6 +86,9 @@ static unsigned print_data(const job_result_t *results, unsigned num_results,
     for (unsigned i = 0; i < num_results; i++) {
         for (unsigned k = 0;
              fits(&results[i], trips) && (k < results[i].job.num_sides); k++) {
+            if (!is_drawn(&results[i], k)) {
+                continue;
+            }
             fprintf(stream, "%u %.4g %u \"%s\"\n", x++,
                     value_of(&results[i], k),
                     color_of(results[i].job.sides[k].mode),
@@ -89,9 +116,22 @@ static void print_group_titles(const job_result_t *results,
                 "set label \"%s\\n%s\" at %.1f, graph 1.07 center "
                 "noenhanced\n",
                 job->test, report_work(&job->work, work),
-                x + (job->num_sides - 1) / 2.0);
-        x += job->num_sides + 1;
+                x + (num_drawn(&results[i]) - 1) / 2.0);
+        x += num_drawn(&results[i]) + 1;
     }
+}
+
+static bool has_copies(const job_result_t *results, unsigned num_results)
+{
+    for (unsigned i = 0; i < num_results; i++) {
+        for (unsigned k = 0; k < results[i].job.num_sides; k++) {
+            if (side_is_copy(results[i].job.sides[k]) &&
+                is_drawn(&results[i], k)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static void print_script(const job_result_t *results, unsigned num_results,
@@ -112,7 +152,7 @@ static void print_script(const job_result_t *results, unsigned num_results,
             "set xrange [-1:%u]\nset yrange [0:*]\n"
             "set offsets 0,0,graph 0.08,0\nset tmargin 6\nset rmargin 4\n"
             "set key outside bottom left vertical\n"
-            "array c[3] = [0x1b7837, 0xb2182b, 0x7f8fa6]\n",
+            "array c[4] = [0x1b7837, 0xb2182b, 0x7f8fa6, 0xd9a441]\n",
             trips ? "microseconds, there and back (less is better)"
                   : "GB/s (more is better)",
             width);
@@ -126,7 +166,10 @@ static void print_script(const job_result_t *results, unsigned num_results,
             "on', \\\n"
             "  NaN with boxes lc rgb c[2] title 'raw UCX with failure "
             "handling', \\\n"
-            "  NaN with boxes lc rgb c[3] title 'raw UCX without it'\n");
+            "  NaN with boxes lc rgb c[3] title 'raw UCX without it'%s\n",
+            has_copies(results, num_results)
+                ? ", \\\n  NaN with boxes lc rgb c[4] title 'copies of the GPU'"
+                : "");
 }
 
 int plot_draw(const job_result_t *results, unsigned num_results,

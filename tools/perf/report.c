@@ -1,4 +1,5 @@
 #include "perf/report.h"
+#include "perf/devices.h"
 #include "perf/target.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ const char *report_size(uint64_t size, char text[REPORT_TEXT_SIZE])
     return text;
 }
 
-static void with_commas(uint64_t n, char text[REPORT_TEXT_SIZE])
+const char *report_number(uint64_t n, char text[REPORT_TEXT_SIZE])
 {
     char     digits[REPORT_TEXT_SIZE / 2];
     unsigned length = (unsigned)snprintf(digits, sizeof(digits), "%llu",
@@ -31,6 +32,7 @@ static void with_commas(uint64_t n, char text[REPORT_TEXT_SIZE])
         text[at++] = digits[i];
     }
     text[at] = '\0';
+    return text;
 }
 
 const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
@@ -39,28 +41,35 @@ const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE])
     char size[REPORT_TEXT_SIZE];
 
     report_size(work->size, size);
-    if (work->count == 1) {
+    if ((work->count == 1) && !work->mixed) {
         snprintf(text, REPORT_TEXT_SIZE, "%.40s", size);
     } else {
-        with_commas(work->count, count);
-        snprintf(text, REPORT_TEXT_SIZE, "%.30s x %.30s", count, size);
+        report_number(work->count, count);
+        snprintf(text, REPORT_TEXT_SIZE, "%.20s x %s%.20s", count,
+                 work->mixed ? "up to " : "", size);
     }
     return text;
 }
 
 void report_command(const job_t *job, FILE *stream)
 {
+    char device[DEVICES_TEXT_SIZE];
+
     fprintf(stream, "ucxpool_perf -t %s", job->test);
     if (strcmp(job->test, "block") == 0) {
         return;
     }
     fprintf(stream, " -s %llu -n %llu", (unsigned long long)job->work.size,
             (unsigned long long)job->work.count);
+    if (work_is_on_gpu(&job->work)) {
+        fprintf(stream, " --device %s", devices_text(&job->work, device));
+    }
     if (side_is_pool(job->sides[0])) {
         fprintf(stream, " --wire %s", side_mode_name(job->sides[0].mode));
     }
 }
 
+/* The wire that the pool used, as a mode. */
 static uint32_t used_mode(const job_side_t *side)
 {
     if (strcmp(side->wire, "map") == 0) {
@@ -73,10 +82,8 @@ void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
                       report_ratio_t *ratio_p)
 {
     const job_t    *job = &result->job;
-    const target_t *target =
-        target_find(job->test, job->work.size, job->work.count,
-                    used_mode(&result->sides[ratio->pool]),
-                    job->sides[ratio->raw].mode);
+    const target_t *target = target_find(
+        job, used_mode(&result->sides[ratio->pool]), job->sides[ratio->raw]);
 
     memset(ratio_p, 0, sizeof(*ratio_p));
     ratio_p->value   = ratio->median;
@@ -98,4 +105,20 @@ void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
                         : ratio_p->value >= target->ratio) {
         ratio_p->verdict = "met";
     }
+}
+
+double report_rate_target(const job_result_t *result, const char **verdict_p)
+{
+    const job_side_t *pool   = &result->sides[0];
+    double            target = 0;
+
+    *verdict_p = "";
+    if (side_is_pool(pool->side) && (pool->missing[0] == '\0')) {
+        target = target_rate(result, used_mode(pool));
+    }
+    if (target != 0) {
+        *verdict_p = job_rate(&result->job, pool->median) >= target ? "met"
+                                                                    : "missed";
+    }
+    return target;
 }

@@ -15,6 +15,13 @@ void report_text(const job_result_t *result, FILE *stream);
 void report_table_begin(const char *table, FILE *stream);
 void report_table_row(const job_result_t *result, FILE *stream);
 
+/* The same of a table of buffers in a GPU's memory; end: what is missing. */
+void report_gpu_begin(const char *table, const job_result_t *result,
+                      FILE *stream);
+void report_gpu_row(const job_result_t *result, FILE *stream);
+void report_gpu_end(const job_result_t *results, unsigned num_results,
+                    FILE *stream);
+
 /* All jobs as one object, or as lines with a heading. */
 void report_json(const job_result_t *results, unsigned num_results,
                  FILE *stream);
@@ -35,10 +42,16 @@ typedef struct report_ratio {
 void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
                       report_ratio_t *ratio_p);
 
+/* GB/s that the pool has at least; 0: none. Verdict as above. */
+double report_rate_target(const job_result_t *result, const char **verdict_p);
+
 #define REPORT_TEXT_SIZE 64
 
 /* "64 MiB", "256 B" */
 const char *report_size(uint64_t size, char text[REPORT_TEXT_SIZE]);
+
+/* "65,536" */
+const char *report_number(uint64_t n, char text[REPORT_TEXT_SIZE]);
 
 /* "65,536 x 256 B" */
 const char *report_work(const work_t *work, char text[REPORT_TEXT_SIZE]);

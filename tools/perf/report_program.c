@@ -1,6 +1,7 @@
 /*
  * For programs: JSON and CSV.
  */
+#include "perf/devices.h"
 #include "perf/report.h"
 
 #include <ucxpool/version.h>
@@ -31,6 +32,15 @@ static void json_side(const job_result_t *result, unsigned index, FILE *stream)
     const job_side_t *side = &result->sides[index];
     char              name[SIDE_NAME_SIZE];
 
+    if (side->missing[0] != '\0') {
+        fprintf(stream,
+                "        {\"side\": \"%s\", \"mode\": \"%s\", \"verified\": "
+                "false, \"missing\": ",
+                side_name(side->side, name), side_mode_title(side->side.mode));
+        print_string(side->missing, stream);
+        fprintf(stream, "}%s\n", index + 1 < result->job.num_sides ? "," : "");
+        return;
+    }
     fprintf(stream,
             "        {\"side\": \"%s\", \"mode\": \"%s\", \"verified\": %s, "
             "\"batch_messages\": %llu, \"seconds\": %.9g, "
@@ -44,6 +54,10 @@ static void json_side(const job_result_t *result, unsigned index, FILE *stream)
         fprintf(stream, ", \"gb_per_s\": %.6g",
                 job_rate(&result->job, side->median));
     }
+    if (side->num_moved < result->job.work.count) {
+        fprintf(stream, ", \"buffers_moved\": %llu",
+                (unsigned long long)side->num_moved);
+    }
     if (side->wire[0] != '\0') {
         fprintf(stream, ", \"wire\": \"%s\", \"wire_reason\": ", side->wire);
         print_string(side->wire_reason, stream);
@@ -53,6 +67,29 @@ static void json_side(const job_result_t *result, unsigned index, FILE *stream)
                 (unsigned long long)side->registrations, side->allocations);
     }
     fprintf(stream, "}%s\n", index + 1 < result->job.num_sides ? "," : "");
+}
+
+/* The device and its names; nothing for host memory. */
+static void json_gpus(const job_result_t *result, FILE *stream)
+{
+    const job_t *job = &result->job;
+    char         device[DEVICES_TEXT_SIZE];
+    const char  *verdict;
+    double       target = report_rate_target(result, &verdict);
+
+    if (!work_is_on_gpu(&job->work)) {
+        return;
+    }
+    fprintf(stream, ", \"device\": \"%s\", \"gpus\": [",
+            devices_text(&job->work, device));
+    print_string(result->gpus[0], stream);
+    fprintf(stream, ", ");
+    print_string(result->gpus[1], stream);
+    fprintf(stream, "]");
+    if (target != 0) {
+        fprintf(stream, ", \"target_gb_per_s\": %g, \"verdict\": \"%s\"",
+                target, verdict);
+    }
 }
 
 static void json_ratio(const job_result_t *result, unsigned index,
@@ -87,10 +124,12 @@ static void json_job(const job_result_t *result, FILE *stream)
     report_command(job, stream);
     fprintf(stream,
             "\", \"size\": %llu, \"count\": %llu, \"outstanding\": %u, "
-            "\"rounds\": %u,\n      ",
+            "\"bytes\": %llu, \"rounds\": %u",
             (unsigned long long)job->work.size,
             (unsigned long long)job->work.count, job->work.outstanding,
-            result->num_rounds);
+            (unsigned long long)work_bytes(&job->work), result->num_rounds);
+    json_gpus(result, stream);
+    fprintf(stream, ",\n      ");
     if (result->missing[0] != '\0') {
         fprintf(stream, "\"missing\": ");
         print_string(result->missing, stream);
@@ -139,14 +178,33 @@ static const job_ratio_t *ratio_of(const job_result_t *result, unsigned side)
     return NULL;
 }
 
+static void csv_ratio(const job_result_t *result, const job_ratio_t *ratio,
+                      FILE *stream)
+{
+    report_ratio_t at;
+
+    if (ratio == NULL) {
+        fprintf(stream, ",,,,,");
+        return;
+    }
+    report_ratio_get(result, ratio, &at);
+    fprintf(stream, ",%.6g,%.6g,%.6g,", at.value, at.low, at.high);
+    if (at.target != 0) {
+        fprintf(stream, "%g", at.target);
+    }
+    fprintf(stream, ",%s", at.verdict);
+}
+
 static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_t       *job   = &result->job;
     const job_side_t  *side  = &result->sides[index];
     const job_ratio_t *ratio = ratio_of(result, index);
     char               name[SIDE_NAME_SIZE];
-    report_ratio_t     at;
 
+    if (side->missing[0] != '\0') {
+        return;
+    }
     fprintf(stream, "%s,%llu,%llu,%u,%u,%s,%s,%.9g,%.9g,%.9g,%.9g,%.9g,",
             job->test, (unsigned long long)job->work.size,
             (unsigned long long)job->work.count, job->work.outstanding,
@@ -156,16 +214,13 @@ static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
     if (side->side.way != WAY_BLOCK) {
         fprintf(stream, "%.6g", job_rate(job, side->median));
     }
-    if (ratio == NULL) {
-        fprintf(stream, ",,,,,\n");
-        return;
+    csv_ratio(result, ratio, stream);
+    if (work_is_on_gpu(&job->work)) {
+        fprintf(stream, ",%d,%d\n", job->work.devices[0],
+                job->work.devices[1]);
+    } else {
+        fprintf(stream, ",,\n");
     }
-    report_ratio_get(result, ratio, &at);
-    fprintf(stream, ",%.6g,%.6g,%.6g,", at.value, at.low, at.high);
-    if (at.target != 0) {
-        fprintf(stream, "%g", at.target);
-    }
-    fprintf(stream, ",%s\n", at.verdict);
 }
 
 void report_csv(const job_result_t *results, unsigned num_results,
@@ -174,7 +229,7 @@ void report_csv(const job_result_t *results, unsigned num_results,
     fprintf(stream, "test,size,count,outstanding,rounds,side,wire,seconds,"
                     "seconds_p05,seconds_p95,message_seconds_p50,"
                     "message_seconds_p99,gb_per_s,pool_ratio,ratio_p05,"
-                    "ratio_p95,target,verdict\n");
+                    "ratio_p95,target,verdict,sender_gpu,receiver_gpu\n");
     for (unsigned i = 0; i < num_results; i++) {
         for (unsigned k = 0; k < results[i].job.num_sides; k++) {
             csv_side(&results[i], k, stream);

@@ -1,6 +1,7 @@
 /*
  * For readers: a job in full, and the tables of targets.
  */
+#include "perf/devices.h"
 #include "perf/report.h"
 #include "perf/target.h"
 
@@ -13,7 +14,9 @@ static void print_side(const job_result_t *result, unsigned index,
     char              name[SIDE_NAME_SIZE];
 
     fprintf(stream, "  %-18s ", side_name(side->side, name));
-    if (side->side.way == WAY_BLOCK) {
+    if (side->missing[0] != '\0') {
+        fprintf(stream, "missing: %s\n", side->missing);
+    } else if (side->side.way == WAY_BLOCK) {
         fprintf(stream, "%9.1f %9.1f %9.1f  ns\n", side->median * 1e9,
                 side->p05 * 1e9, side->p95 * 1e9);
     } else if (result->job.work.echo) {
@@ -67,6 +70,20 @@ static void print_pool(const job_side_t *side, FILE *stream)
     }
 }
 
+static void print_rate_target(const job_result_t *result, FILE *stream)
+{
+    const char *verdict;
+    char        name[SIDE_NAME_SIZE];
+    double      target = report_rate_target(result, &verdict);
+
+    if (target != 0) {
+        fprintf(stream, "  %s has %.3g GB/s; at least %g: %s\n",
+                side_name(result->sides[0].side, name),
+                job_rate(&result->job, result->sides[0].median), target,
+                verdict);
+    }
+}
+
 static void print_heading(const job_result_t *result, FILE *stream)
 {
     if (result->sides[0].side.way == WAY_BLOCK) {
@@ -78,6 +95,38 @@ static void print_heading(const job_result_t *result, FILE *stream)
     } else {
         fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "GB/s",
                 "5%", "95%", "one p50 us", "one p99 us");
+    }
+}
+
+/* Where the buffers lie, and what was not done with all of them. */
+static void print_gpus(const job_result_t *result, FILE *stream)
+{
+    const job_t *job = &result->job;
+    char         device[DEVICES_TEXT_SIZE];
+    char         number[REPORT_TEXT_SIZE];
+    char         name[SIDE_NAME_SIZE];
+
+    if (!work_is_on_gpu(&job->work)) {
+        return;
+    }
+    fprintf(stream, "  in the memory of %s", devices_text(&job->work, device));
+    if (result->gpus[0][0] != '\0') {
+        fprintf(stream, ": %s%s%s", result->gpus[0],
+                job->work.devices[0] == job->work.devices[1] ? "" : ", ",
+                job->work.devices[0] == job->work.devices[1]
+                    ? ""
+                    : result->gpus[1]);
+    }
+    fprintf(stream, "\n");
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        const job_side_t *side = &result->sides[i];
+
+        if ((side->missing[0] == '\0') &&
+            (side->num_moved < job->work.count)) {
+            fprintf(stream, "  %s: of each message the first %s buffers\n",
+                    side_name(side->side, name),
+                    report_number(side->num_moved, number));
+        }
     }
 }
 
@@ -93,6 +142,7 @@ void report_text(const job_result_t *result, FILE *stream)
                 report_work(&job->work, work), job->work.outstanding,
                 result->num_rounds);
     }
+    print_gpus(result, stream);
     fprintf(stream, "\n");
     print_heading(result, stream);
     for (unsigned i = 0; i < job->num_sides; i++) {
@@ -102,6 +152,7 @@ void report_text(const job_result_t *result, FILE *stream)
     for (unsigned i = 0; i < result->num_ratios; i++) {
         print_ratio(result, &result->ratios[i], stream);
     }
+    print_rate_target(result, stream);
     for (unsigned i = 0; i < job->num_sides; i++) {
         print_pool(&result->sides[i], stream);
     }
