@@ -100,6 +100,12 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     return -1;
 }
 
+/* Rows of a GPU's table are made smaller where it has little memory. */
+static uint64_t at_most(uint64_t row, uint64_t option)
+{
+    return (option != 0) && (option < row) ? option : row;
+}
+
 static int add_jobs(run_t *run)
 {
     const options_t  *options = &run->options;
@@ -116,8 +122,10 @@ static int add_jobs(run_t *run)
                 ? test_table_is_on_gpu(row->table) ==
                       (options->devices[0] != WORK_HOST)
                 : strcmp(options->table, row->table) == 0) {
-            add_job(run, test_find(row->test), row->size, row->count,
-                    row->pool_mode, row->table);
+            add_job(run, test_find(row->test),
+                    at_most(row->size, options->size),
+                    at_most(row->count, options->count), row->pool_mode,
+                    row->table);
         }
     }
     return -1;

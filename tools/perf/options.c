@@ -3,11 +3,10 @@
 #include "perf/options.h"
 #include "perf/devices.h"
 #include "perf/error.h"
+#include "perf/number.h"
 
 #include <ucxpool/version.h>
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
@@ -98,46 +97,6 @@ static int wrong(const char *option, const char *value, const char *right)
     return 2;
 }
 
-/* A number with a suffix k, m or g. */
-static int parse_size(const char *text, uint64_t max, uint64_t *size_p)
-{
-    static const char suffixes[] = "kmg";
-    const char       *suffix;
-    char             *end;
-    uint64_t          size;
-    unsigned          shift = 0;
-
-    errno = 0;
-    size  = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || (errno != 0)) {
-        return -1;
-    }
-    if (*end != '\0') {
-        suffix = strchr(suffixes, tolower((unsigned char)*end));
-        if ((suffix == NULL) || (end[1] != '\0')) {
-            return -1;
-        }
-        shift = 10 * (unsigned)(suffix - suffixes + 1);
-    }
-    if ((size == 0) || (size > max >> shift)) {
-        return -1;
-    }
-    *size_p = size << shift;
-    return 0;
-}
-
-static int parse_seconds(const char *text, double *seconds_p)
-{
-    char *end;
-
-    *seconds_p = strtod(text, &end);
-    if ((end == text) || (*end != '\0') || !(*seconds_p > 0) ||
-        (*seconds_p > 1e6)) {
-        return -1;
-    }
-    return 0;
-}
-
 static int parse_cpus(const char *text, int cpus[2])
 {
     char extra;
@@ -181,17 +140,6 @@ static int parse_sides(const char *text, options_t *options)
     return options->num_sides == 0 ? -1 : 0;
 }
 
-static int parse_number(const char *text, uint64_t max, unsigned *number_p)
-{
-    uint64_t number;
-
-    if (parse_size(text, max, &number) != 0) {
-        return -1;
-    }
-    *number_p = (unsigned)number;
-    return 0;
-}
-
 static int set_test(options_t *options, const char *name)
 {
     if (strcmp(name, "all") == 0) {
@@ -230,25 +178,25 @@ static int set_work(options_t *options, int option, const char *value)
 {
     switch (option) {
     case 's':
-        return parse_size(value, WORK_MAX_BYTES, &options->size) == 0
+        return number_parse_size(value, WORK_MAX_BYTES, &options->size) == 0
                    ? 0
                    : wrong("-s", value,
                            "give bytes, 1 to 64g, as 256, 4k, 64m");
     case 'n':
-        return parse_size(value, WORK_MAX_BUFFERS, &options->count) == 0
+        return number_parse_size(value, WORK_MAX_BUFFERS, &options->count) == 0
                    ? 0
                    : wrong("-n", value, "give a number, 1 to 16m");
     case 'O':
-        return parse_number(value, WORK_MAX_OUTSTANDING,
+        return number_parse(value, WORK_MAX_OUTSTANDING,
                             &options->outstanding) == 0
                    ? 0
                    : wrong("-O", value, "give a number, 1 to 64");
     case 'r':
-        return parse_number(value, 1000000, &options->rounds) == 0
+        return number_parse(value, 1000000, &options->rounds) == 0
                    ? 0
                    : wrong("-r", value, "give a number, 1 to 1000000");
     case 'T':
-        return parse_seconds(value, &options->seconds) == 0
+        return number_parse_seconds(value, &options->seconds) == 0
                    ? 0
                    : wrong("-T", value, "give seconds, as 10 or 0.5");
     default:
@@ -330,26 +278,49 @@ static int set_option(options_t *options, int option, const char *value)
     return code == 0 ? -1 : code;
 }
 
-static int check(const options_t *options)
+/* Is it a table of buffers in a GPU's memory? */
+static bool table_is_on_gpu(const options_t *options)
 {
-    if ((options->table != NULL) &&
-        ((options->test != NULL) || (options->size != 0) ||
-         (options->count != 0) || (options->num_sides != 0) ||
-         (options->pool_mode != MODE_AUTO))) {
+    return strcmp(options->table, "all") == 0
+               ? options->devices[0] != WORK_HOST
+               : test_table_is_on_gpu(options->table);
+}
+
+static int check_table(const options_t *options)
+{
+    bool is_on_gpu = table_is_on_gpu(options);
+
+    if ((options->test != NULL) || (options->num_sides != 0) ||
+        (options->pool_mode != MODE_AUTO) ||
+        (!is_on_gpu && ((options->size != 0) || (options->count != 0)))) {
         perf_error("a table has tests, sizes, sides and wires of its own: "
-                   "leave out -t, -s, -n, --sides and --wire");
+                   "leave out -t, --sides, --wire, and -s and -n where it is "
+                   "not about a GPU's memory");
         return 2;
     }
-    if ((options->table != NULL) && (options->devices[0] != WORK_HOST) &&
-        (strcmp(options->table, "all") != 0) &&
-        !test_table_is_on_gpu(options->table)) {
+    if (!is_on_gpu && (options->devices[0] != WORK_HOST)) {
         perf_error("--table %s is about host memory: leave out --device",
                    options->table);
         return 2;
     }
+    return -1;
+}
+
+static int check(options_t *options)
+{
     if ((options->listen != NULL) && (options->connect != NULL)) {
         perf_error("give -l PORT on one host and HOST:PORT on the other");
         return 2;
+    }
+    if (options->table == NULL) {
+        return -1;
+    }
+    if (check_table(options) >= 0) {
+        return 2;
+    }
+    if (table_is_on_gpu(options) && (options->devices[0] == WORK_HOST)) {
+        options->devices[0] = 0;
+        options->devices[1] = 0;
     }
     return -1;
 }
@@ -383,11 +354,5 @@ int options_parse(options_t *options, int argc, char **argv)
                    argv[optind]);
         return 2;
     }
-    code = check(options);
-    if ((options->table != NULL) && test_table_is_on_gpu(options->table) &&
-        (options->devices[0] == WORK_HOST)) {
-        options->devices[0] = 0;
-        options->devices[1] = 0;
-    }
-    return code;
+    return check(options);
 }

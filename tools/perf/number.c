@@ -1,0 +1,56 @@
+#include "perf/number.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int number_parse_size(const char *text, uint64_t max, uint64_t *size_p)
+{
+    static const char suffixes[] = "kmg";
+    const char       *suffix;
+    char             *end;
+    uint64_t          size;
+    unsigned          shift = 0;
+
+    errno = 0;
+    size  = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || (errno != 0)) {
+        return -1;
+    }
+    if (*end != '\0') {
+        suffix = strchr(suffixes, tolower((unsigned char)*end));
+        if ((suffix == NULL) || (end[1] != '\0')) {
+            return -1;
+        }
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+    }
+    if ((size == 0) || (size > max >> shift)) {
+        return -1;
+    }
+    *size_p = size << shift;
+    return 0;
+}
+
+int number_parse_seconds(const char *text, double *seconds_p)
+{
+    char *end;
+
+    *seconds_p = strtod(text, &end);
+    if ((end == text) || (*end != '\0') || !(*seconds_p > 0) ||
+        (*seconds_p > 1e6)) {
+        return -1;
+    }
+    return 0;
+}
+
+int number_parse(const char *text, uint64_t max, unsigned *number_p)
+{
+    uint64_t number;
+
+    if (number_parse_size(text, max, &number) != 0) {
+        return -1;
+    }
+    *number_p = (unsigned)number;
+    return 0;
+}
