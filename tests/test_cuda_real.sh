@@ -36,4 +36,5 @@ for test in test_cuda_driver test_cuda_region test_cuda_pointer \
         ;;
     esac
 done
+TEST_CUDA=real sh "$top_srcdir/tests/test_perf_cuda.sh" || status=1
 exit $status

@@ -1,0 +1,190 @@
+#!/bin/sh
+# ucxpool_perf with buffers in a GPU's memory: small runs of every test, both
+# tables, and errors. On the stand-in driver, or with TEST_CUDA=real on that of
+# this machine.
+set -eu
+
+perf=$top_builddir/tools/ucxpool_perf
+library=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export UCX_LOG_LEVEL=error UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=2m
+short='-q -r 1 -T 0.1'
+small='devices=2,memory=512m'
+
+if [ "${TEST_CUDA-}" = real ]; then
+    unset UCXPOOL_CUDA_DRIVER CUDA_STAND_IN
+elif [ -e "$library" ]; then
+    export UCXPOOL_CUDA_DRIVER="$library" CUDA_STAND_IN="$small"
+else
+    echo 'Check is not installed, so there is no stand-in driver'
+    exit 77
+fi
+
+fail() {
+    echo "$1"
+    for file in "$dir"/out "$dir"/err; do
+        if [ -s "$file" ]; then
+            head -n 20 "$file"
+        fi
+    done
+    exit 1
+}
+
+# run CODE ARGUMENT... - the tool ends with that exit code.
+run() {
+    expected=$1
+    shift
+    code=0
+    timeout 120 "$perf" "$@" >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" -eq "$expected" ] ||
+        fail "ucxpool_perf $*: exit code $code, $expected expected"
+}
+
+# says STREAM WORDS - what the last run printed there has these words.
+says() {
+    grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
+}
+
+# Does this machine have the GPU, or the two?
+has() {
+    "$perf" $short -s 64 -n 2 --sides copy --device "$1" >"$dir/out" \
+        2>"$dir/err"
+}
+
+if ! has cuda; then
+    if [ "${TEST_CUDA-}" = real ]; then
+        echo 'no CUDA driver, or no GPU'
+        exit 77
+    fi
+    fail 'no copy on the stand-in'
+fi
+
+# Every side moves every byte; sizes are odd on purpose.
+two=cuda
+if has cuda:0,1; then
+    two=cuda:0,1
+    run 0 $short -s 64 -n 2 --sides copy --device cuda:1,0
+fi
+for device in cuda "$two"; do
+    run 0 $short -t each -s 1001 -n 77 --device $device --wire map
+    says out 'every byte verified'
+    says out "in the memory of cuda:"
+    says out 'pool/map is'
+    says out 'registrations after the start 0'
+    says out 'copy-each'
+    run 0 $short -t pingpong -s 4k --device $device --wire map
+    says out 'times as long as copy'
+done
+for wire in map ucx; do
+    run 0 $short -t mixed -s 100k -n 100 -O 3 --device "$two" --wire $wire
+    says out '100 x up to 100 KiB'
+    run 0 $short -t comm -s 1m --device "$two" --wire $wire
+done
+run 0 $short -t misaligned -s 100 -n 33 --device "$two"
+run 0 $short -t any -s 300001 --device "$two"
+run 0 $short -t pingpong-comm -s 4k --device "$two"
+run 0 $short -t comm-send -s 300001 --device "$two"
+run 0 $short -t comm-recv -s 300001 --device "$two"
+run 0 $short -t block --device cuda:0
+
+# Where a call for each buffer would take long, a part is moved.
+run 0 $short -s 64 -n 20000 --sides copy-each,copy --device cuda
+says out 'copy-each: of each message the first 16,384 buffers'
+
+# A table: no times are asserted, only that each line is there.
+run 0 $short --table cuda -s 64k -n 50
+says out '| work (cuda) | the pool |'
+says out '| mixed, 50 x up to 64 KiB |'
+says out '| pingpong-comm, 4 KiB |'
+says out 'Two processes on GPU 0'
+[ "$(grep -c '^| .* GB/s\|^| .* us' "$dir/out")" -eq 11 ] ||
+    fail 'the table has not 11 lines'
+run 0 $short --table cuda-ucx -s 64k -n 50 --device cuda:0 --json
+says out '"device": "cuda:0"'
+says out '"gpus": ["'
+says out '--device cuda:0 --wire ucx'
+says out '"mode": "copies of the GPU", "verified": true'
+
+# Two programs, as on two hosts.
+"$perf" -l 0 >"$dir/server" 2>&1 &
+server=$!
+while ! grep -q listening "$dir/server"; do
+    kill -0 $server || fail 'no server'
+done
+where=$(sed -n 's/^listening on //p' "$dir/server")
+run 0 $short -t each -s 100 -n 33 --device cuda "$where"
+says out 'pool/auto is'
+wait $server || fail "the server failed: $(cat "$dir/server")"
+
+# What UCX cannot do is missing, and told.
+if [ "${TEST_CUDA-}" != real ]; then
+    run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer,am-each/none
+    says out "tag/peer           missing: UCX"
+    says out "knows of no GPU's memory"
+    run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer --csv
+    [ "$(awk -F, '{ print NF }' "$dir/out" | sort -u | wc -l)" -eq 1 ] ||
+        fail 'lines of different length'
+    run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer --json
+    says out '"missing": "UCX'
+    run 0 $short --table cuda -s 64 -n 2
+    says out "Empty columns of UCX: UCX"
+    # 217: no access to the peer.
+    export CUDA_STAND_IN="$small,fail=cuIpcOpenMemHandle:1:217"
+    run 0 $short -s 64 -n 2 --device cuda:0,1 --sides copy
+    says out 'missing: GPU'
+    says out 'cannot be mapped'
+    export CUDA_STAND_IN="$small"
+fi
+if command -v gnuplot >/dev/null; then
+    run 0 $short -s 64 -n 2 --device cuda --sides copy,tag/peer \
+        --plot "$dir/x.svg"
+    grep -q 'copies of the GPU' "$dir/x.svg" || fail 'no copies in the picture'
+fi
+
+# Wrong usage, in words.
+for device in gpu cuda: cuda:x cuda:0, cuda:0,1,2 cuda:-1 cuda0 cuda:99999 \
+    cuda:0,y ''; do
+    run 2 --device "$device"
+    says err 'cuda:N,M for one each'
+done
+run 2 --sides copy
+says err 'give --device'
+run 2 --table map --device cuda
+says err 'host memory'
+run 2 --table cuda -t each
+run 2 --table cuda --wire ucx
+run 2 -t pingpong -n 2 --device cuda
+says err 'leave out -n'
+run 2 -t mixed -s 4
+says err 'raise -s'
+
+# No driver, no device, no memory: one sentence, and no more.
+run 1 $short --device cuda:77 --sides copy
+says err 'GPU 77 does not exist'
+[ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more than one sentence'
+UCXPOOL_CUDA_DRIVER=/nonexistent/libcuda.so.1 run 1 $short --device cuda
+says err 'no CUDA driver'
+[ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more than one sentence'
+UCXPOOL_CUDA_DRIVER=libm.so.6 run 1 $short --device cuda
+says err 'libm.so.6 has no cuInit'
+if [ "${TEST_CUDA-}" != real ]; then
+    CUDA_STAND_IN=devices=0 run 1 $short --device cuda
+    says err 'CUDA_ERROR_NO_DEVICE'
+    CUDA_STAND_IN=memory=16m run 1 $short -s 64m -n 1 --device cuda \
+        --sides copy
+    says err 'lower -s, -n or -O'
+    # Whatever call fails, the program says so and ends.
+    for n in 1 2 3 4 5 6 7 8 9 10 11 12 14 16 18 20 24 28 32 40; do
+        code=0
+        CUDA_STAND_IN="$small,fail=any:$n:2" timeout 120 "$perf" $short \
+            -s 1000 -n 7 --device cuda --sides copy,copy-each \
+            >"$dir/out" 2>"$dir/err" || code=$?
+        case $code in
+        0) ;;
+        1) says err 'ucxpool_perf: ' ;;
+        *) fail "call $n fails: exit code $code" ;;
+        esac
+    done
+fi
+echo 'all runs ended as they should'
