@@ -59,6 +59,16 @@ run 0 $short -t any -s 300001
 says out 'am/peer'
 run 0 $short -t pingpong
 says out 'times as long as am/none'
+# Answers that repeat the message, eager and by rendezvous.
+run 0 $short -t pingpong -s 300k --sides tag/peer,am/peer,tag/none,am/none
+run 0 $short -t pingpong --sides tag/peer,tag-memh/none,am-memh/none
+run 0 $short -t pingpong-comm -s 4k
+says out 'pool-comm/auto takes'
+run 0 $short -t mixed -s 20k -n 100 --wire map
+says out '100 x up to 20 KiB'
+run 0 $short -t mixed -s 8 -n 7
+run 0 $short -t misaligned -s 100 -n 33
+run 0 $short -s 1001 -n 77 -O 3 --sides tag-each/peer,tag-each/none
 run 0 $short -t block
 says out 'at most 50 ns'
 run 0 $short -s 1 -n 1 -O 1 --sides am/none,iov/none
@@ -143,6 +153,10 @@ run 2 --table nonsense
 run 2 --table map -s 4
 run 2 -l 0 localhost:1
 run 2 --nonsense
+run 2 -t pingpong -n 2
+says err 'leave out -n'
+run 2 -t mixed -s 4
+says err 'raise -s'
 run 2 -s 64g -n 16m
 says err 'too much memory'
 
