@@ -98,8 +98,8 @@ says out '| work (cuda) | the pool |'
 says out '| mixed, 50 x up to 64 KiB |'
 says out '| pingpong-comm, 4 KiB |'
 says out 'Two processes on GPU 0'
-[ "$(grep -c '^| .* GB/s\|^| .* us' "$dir/out")" -eq 11 ] ||
-    fail 'the table has not 11 lines'
+[ "$(grep -c '^| .* GB/s\|^| .* us' "$dir/out")" -eq 12 ] ||
+    fail 'the table has not 12 lines'
 run 0 $short --table cuda-ucx -s 64k -n 50 --device cuda:0 --json
 says out '"device": "cuda:0"'
 says out '"gpus": ["'

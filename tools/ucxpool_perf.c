@@ -82,6 +82,7 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.outstanding = job->work.echo ? 1 : options->outstanding;
     job->work.mixed       = test->is_mixed;
     job->work.misaligned  = test->misaligned;
+    job->send_size        = test->send_size;
     memcpy(job->work.devices, options->devices, sizeof(options->devices));
     job->max_rounds       = options->rounds;
     job->may_miss         = table != NULL;

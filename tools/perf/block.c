@@ -44,15 +44,17 @@ static int measure_rounds(ucxpool_t *pool, const job_t *job,
 
 int block_measure(const job_t *job, job_result_t *result_p)
 {
-    job_side_t       *side    = &result_p->sides[0];
-    samples_t         samples = {0};
-    ucxpool_params_t  params  = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
-    ucxpool_config_t *config;
-    ucxpool_t        *pool;
-    ucxpool_status_t  status;
-    int               result;
+    const pool_lane_params_t pool_params = {.mode = MODE_AUTO};
+    ucxpool_params_t         params      = {.field_mask =
+                                                UCXPOOL_PARAM_FIELD_CONFIG};
+    job_side_t              *side        = &result_p->sides[0];
+    samples_t                samples     = {0};
+    ucxpool_config_t        *config;
+    ucxpool_t               *pool;
+    ucxpool_status_t         status;
+    int                      result;
 
-    if (pool_lane_config(MODE_AUTO, 0, &config) != 0) {
+    if (pool_lane_config(&pool_params, &config) != 0) {
         return -1;
     }
     params.config = config;

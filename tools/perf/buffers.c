@@ -93,7 +93,9 @@ int buffers_init(buffers_t *buffers, const buffers_params_t *params)
     buffers->num_segments = params->is_scattered ? work->count : 1;
     buffers->size         = work_bytes(work);
     buffers->slot_size    = slot_size(work, params->is_scattered);
-    buffers->shift        = params->is_sender ? work->misaligned : 0;
+    if (params->is_sender && params->is_scattered) {
+        buffers->shift = work->misaligned;
+    }
     buffers->is_echo      = work->echo != 0;
     buffers->arena        = params->arena;
     buffers->arena_size   = buffers_arena_size(work, params->is_scattered);

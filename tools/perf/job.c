@@ -28,7 +28,8 @@ bool job_is_sane(const job_t *job)
 {
     if ((memchr(job->test, '\0', sizeof(job->test)) == NULL) ||
         (test_find(job->test) == NULL) || !work_is_sane(&job->work) ||
-        (job->num_sides == 0) || (job->num_sides > JOB_MAX_SIDES)) {
+        (job->num_sides == 0) || (job->num_sides > JOB_MAX_SIDES) ||
+        (job->send_size > WORK_MAX_BYTES)) {
         return false;
     }
     for (unsigned i = 0; i < job->num_sides; i++) {

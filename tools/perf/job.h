@@ -34,7 +34,9 @@ typedef struct job {
     uint32_t max_rounds;
     uint32_t may_miss; /* what cannot be had is told, and no error            */
     uint32_t unused;
-    uint64_t time_ns; /* no new round after so long */
+    uint64_t time_ns;   /* no new round after so long                         */
+    uint64_t send_size; /* of a pool's blocks for what is sent; 0: the
+                           default                                            */
     side_t   sides[JOB_MAX_SIDES];
 } job_t;
 

@@ -7,24 +7,33 @@
 
 #define CONNECT_NS (UINT64_C(20) * 1000000000u)
 
-/* Half of a pool is the caller's (SEND_SHARE, RECV_SHARE); this much is so by
- * default. */
-#define DEFAULT_USER_SIZE ((size_t)240 << 20)
+#define MIB ((size_t)1 << 20)
+
+/* Half of a pool is the caller's, a quarter for what is sent (SEND_SHARE,
+ * RECV_SHARE). A pool has DEFAULT_SIZE where the machine is not small; in any
+ * pool the caller has at least SMALL_SIZE. */
+#define DEFAULT_SIZE (500 * MIB)
+#define SMALL_SIZE   (8 * MIB)
 
 static int fail(const char *what)
 {
     return perf_error("%s: %s", what, ucxpool_error_detail());
 }
 
-static int set_size(ucxpool_config_t *config, size_t comm_size)
+static int set_size(ucxpool_config_t *config, const pool_lane_params_t *params)
 {
-    char value[32];
+    size_t size = 2 * params->comm_size + 64 * MIB;
+    char   value[32];
 
-    if ((comm_size <= DEFAULT_USER_SIZE) ||
-        (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
+    if (params->send_size != 0) {
+        size = 4 * params->send_size;
+    } else if ((params->comm_size <= SMALL_SIZE) ||
+               (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
         return 0;
+    } else if (size < DEFAULT_SIZE) {
+        size = DEFAULT_SIZE;
     }
-    snprintf(value, sizeof(value), "%zum", (comm_size >> 19) + 64);
+    snprintf(value, sizeof(value), "%zum", size / MIB);
     return ucxpool_config_modify(config, "COMM_SIZE", value) == UCXPOOL_OK
                ? 0
                : fail("COMM_SIZE");
@@ -40,21 +49,21 @@ static const char *wire_setting(uint32_t mode)
     return side_mode_name(mode == MODE_MAP ? MODE_AUTO : mode);
 }
 
-int pool_lane_config(uint32_t mode, size_t comm_size,
-                     ucxpool_config_t **config_p)
+int pool_lane_config(const pool_lane_params_t *params,
+                     ucxpool_config_t        **config_p)
 {
     ucxpool_config_t *config;
 
     if (ucxpool_config_read(&config) != UCXPOOL_OK) {
         return fail("the settings of the pool");
     }
-    if ((mode != MODE_AUTO) &&
-        (ucxpool_config_modify(config, "WIRE", wire_setting(mode)) !=
+    if ((params->mode != MODE_AUTO) &&
+        (ucxpool_config_modify(config, "WIRE", wire_setting(params->mode)) !=
          UCXPOOL_OK)) {
         ucxpool_config_release(config);
         return fail("WIRE");
     }
-    if (set_size(config, comm_size) != 0) {
+    if (set_size(config, params) != 0) {
         ucxpool_config_release(config);
         return -1;
     }
@@ -72,7 +81,8 @@ void pool_lane_set_device(ucxpool_params_t *params, int device)
     }
 }
 
-static int create_pool(pool_lane_t *lane, size_t comm_size)
+static int create_pool(pool_lane_t              *lane,
+                       const pool_lane_params_t *lane_params)
 {
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                               UCXPOOL_PARAM_FIELD_NAME,
@@ -80,10 +90,10 @@ static int create_pool(pool_lane_t *lane, size_t comm_size)
     ucxpool_config_t *config;
     ucxpool_status_t  status;
 
-    if (pool_lane_config(lane->mode, comm_size, &config) != 0) {
+    if (pool_lane_config(lane_params, &config) != 0) {
         return -1;
     }
-    pool_lane_set_device(&params, lane->device);
+    pool_lane_set_device(&params, lane_params->device);
     params.config = config;
     status        = ucxpool_create(&params, &lane->pool);
     ucxpool_config_release(config);
@@ -164,17 +174,16 @@ static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
     return wait_both(lane, control) != 0 ? -1 : check_wire(lane, missing);
 }
 
-int pool_lane_create(uint32_t mode, int device, size_t comm_size,
-                     control_t *control, char *missing, pool_lane_t **lane_p)
+int pool_lane_create(const pool_lane_params_t *params, control_t *control,
+                     char *missing, pool_lane_t **lane_p)
 {
     pool_lane_t *lane = calloc(1, sizeof(*lane));
 
     if (lane == NULL) {
         return perf_error("out of memory for a lane");
     }
-    lane->mode   = mode;
-    lane->device = device;
-    if ((create_pool(lane, comm_size) != 0) ||
+    lane->mode = params->mode;
+    if ((create_pool(lane, params) != 0) ||
         (connect_pool(lane, control, missing) != 0)) {
         pool_lane_destroy(lane);
         return -1;

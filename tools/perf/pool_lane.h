@@ -12,21 +12,25 @@
 #include <ucxpool/ucxpool.h>
 
 typedef struct pool_lane {
-    uint32_t           mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX             */
-    int                device; /* of its blocks; WORK_HOST: host memory       */
+    uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX              */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    ucxpool_stats_t    before; /* at the last mark                           */
+    ucxpool_stats_t    before; /* at the last mark                          */
 } pool_lane_t;
 
-/*
- * Make settings from the environment.
- *
- * comm_size  Bytes of ucxpool_comm_alloc() memory that will be asked for; the
- *            pool is made larger than its default where they need it.
- */
-int pool_lane_config(uint32_t mode, size_t comm_size,
-                     ucxpool_config_t **config_p);
+/* What pools are made for. */
+typedef struct pool_lane_params {
+    uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX                       */
+    int      device; /* of the blocks; WORK_HOST: host memory                 */
+    /* Bytes of ucxpool_comm_alloc() memory that will be asked for; the pool is
+     * made larger than its default where they need it. */
+    size_t   comm_size;
+    size_t   send_size; /* of all blocks for what is sent; 0: the default     */
+} pool_lane_params_t;
+
+/* Make settings from the environment. */
+int pool_lane_config(const pool_lane_params_t *params,
+                     ucxpool_config_t        **config_p);
 
 /* Have the blocks in a GPU's memory; WORK_HOST: nothing to be done. */
 void pool_lane_set_device(ucxpool_params_t *params, int device);
@@ -37,8 +41,8 @@ void pool_lane_set_device(ucxpool_params_t *params, int device);
  * missing [out]  Where -1 is returned because these two cannot have the wire:
  *                that, in JOB_MISSING_SIZE bytes.
  */
-int  pool_lane_create(uint32_t mode, int device, size_t comm_size,
-                      control_t *control, char *missing, pool_lane_t **lane_p);
+int  pool_lane_create(const pool_lane_params_t *params, control_t *control,
+                      char *missing, pool_lane_t **lane_p);
 void pool_lane_destroy(pool_lane_t *lane);
 
 /* Count from here: what comes before was warming up. */

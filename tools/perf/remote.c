@@ -93,17 +93,18 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
 
 static int remote_create(remote_t **remote_p)
 {
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
-                                              UCXPOOL_PARAM_FIELD_NAME,
-                                .name       = "perf-control"};
-    remote_t         *remote = calloc(1, sizeof(*remote));
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
+    const pool_lane_params_t pool_params = {.mode = MODE_AUTO};
+    ucxpool_params_t         params      = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME,
+        .name       = "perf-control"};
+    remote_t                *remote = calloc(1, sizeof(*remote));
+    ucxpool_config_t        *config;
+    ucxpool_status_t         status;
 
     if (remote == NULL) {
         return perf_error("out of memory for a connection");
     }
-    if (pool_lane_config(MODE_AUTO, 0, &config) != 0) {
+    if (pool_lane_config(&pool_params, &config) != 0) {
         free(remote);
         return -1;
     }

@@ -31,12 +31,17 @@ typedef struct introduction {
 static int create_pool_end(stage_t *stage, const job_t *job, unsigned index,
                            const end_params_t *params, char *missing)
 {
-    uint32_t      mode = params->side.mode;
-    pool_lane_t **lane = &stage->pool_lanes[mode];
+    uint32_t           mode = params->side.mode;
+    pool_lane_t      **lane = &stage->pool_lanes[mode];
+    pool_lane_params_t pool = {
+        .mode      = mode,
+        .device    = stage->memory.device,
+        .comm_size = comm_size(job, mode),
+        .send_size = job->send_size,
+    };
 
     if ((*lane == NULL) &&
-        (pool_lane_create(mode, stage->memory.device, comm_size(job, mode),
-                          stage->control, missing, lane) != 0)) {
+        (pool_lane_create(&pool, stage->control, missing, lane) != 0)) {
         return -1;
     }
     return pool_end_create(*lane, params, &stage->ends[index]);

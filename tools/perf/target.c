@@ -68,6 +68,8 @@ static const struct {
     {PLACE_TWO_GPUS, "mixed", 8 << 20, 1170, MODE_MAP, 300, SIDE_POOL, NOTHING},
     {PLACE_TWO_GPUS, "misaligned", 4096, 131072, MODE_MAP, 200, SIDE_POOL,
      NOTHING},
+    {PLACE_TWO_GPUS, "few-blocks", 4096, 131072, MODE_MAP, 240, SIDE_POOL,
+     NOTHING},
     {PLACE_TWO_GPUS, "any", SIZE_1G, 1, MODE_MAP, 0, SIDE_WHOLE,
      {0.9, 0, false}},
     {PLACE_TWO_GPUS, "comm", SIZE_1G, 1, MODE_MAP, 0, SIDE_WHOLE,

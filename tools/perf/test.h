@@ -29,6 +29,7 @@ typedef struct test {
     uint32_t    gpu_ways[TEST_MAX_WAYS];
     bool        is_mixed;   /* lengths, see work_length() */
     uint32_t    misaligned; /* bytes, see work_t          */
+    uint64_t    send_size;  /* bytes, see job_t           */
 } test_t;
 
 /* NULL when there is none of that name. */

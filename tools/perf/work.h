@@ -36,7 +36,8 @@ typedef struct work {
     uint32_t outstanding; /* messages in flight, 1 or more                    */
     uint32_t echo;        /* the reply is the whole message, not a word       */
     uint32_t mixed;       /* lengths as work_length() has them, up to `size`  */
-    uint32_t misaligned;  /* bytes from a line's begin to a sender's buffer   */
+    uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
+                             of the sender's                                  */
     int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
                              the receiver lie; both WORK_HOST: in host memory */
 } work_t;
