@@ -129,6 +129,10 @@ if [ "${TEST_CUDA-}" != real ]; then
     says out '"missing": "UCX'
     run 0 $short --table cuda -s 64 -n 2
     says out "Empty columns of UCX: UCX"
+    # A GPU that takes its time.
+    export CUDA_STAND_IN="$small,run=late"
+    run 0 $short -t each -s 1001 -n 33 --device cuda:0,1
+    run 0 $short -t pingpong -s 4k --device cuda:0,1
     # 217: no access to the peer.
     export CUDA_STAND_IN="$small,fail=cuIpcOpenMemHandle:1:217"
     run 0 $short -s 64 -n 2 --device cuda:0,1 --sides copy
