@@ -115,24 +115,13 @@ static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                      ucx_takes_it);
 }
 
-START_TEST(a_ucx_that_shares_virtual_memory_gets_it)
+START_TEST(a_ucx_with_cuda_gets_allocations)
 {
     open_device("");
-    set_ucx(true, 1, 22);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, true,
-                 "vmm, since peers can map it");
-    set_ucx(true, 2, 0);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, true, "vmm");
-}
-END_TEST
-
-START_TEST(a_ucx_that_does_not_share_virtual_memory_gets_allocations)
-{
-    open_device("");
-    for (unsigned minor = 13; minor < 22; minor++) {
+    for (unsigned minor = 13; minor < 24; minor++) {
         set_ucx(true, 1, minor);
         check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
-                     "shares no virtual memory, 1.22 does");
+                     "alloc, since every UCX with CUDA shares it");
     }
 }
 END_TEST
@@ -186,13 +175,10 @@ START_TEST(handles_that_peers_may_not_take_make_it_allocations)
 {
     open_device("");
     around.ptrace_scope = 1;
-    set_ucx(true, 1, 22);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
-                 "alloc, since peers may not take its handles "
-                 "(yama.ptrace_scope=1)");
     set_ucx(false, 1, 23);
     check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
-                 "ptrace_scope=1");
+                 "alloc, since peers may not take its handles "
+                 "(yama.ptrace_scope=1)");
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
                  "though peers may not");
 }
@@ -213,10 +199,9 @@ END_TEST
 START_TEST(a_gpu_without_handles_that_are_files_gets_allocations)
 {
     open_device("posix=n");
-    set_ucx(true, 1, 22);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
-                 "has no handles for peers");
     set_ucx(false, 1, 13);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
+                 "has no handles for peers");
     check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
                  "though virtual memory has no handles for peers");
 }
@@ -224,8 +209,9 @@ END_TEST
 
 static void check_no_vmm(const char *why, const char *advice)
 {
+    set_ucx(false, 1, 13);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false, why);
     set_ucx(true, 1, 22);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true, why);
     backing.kind = NULL;
     ck_assert_int_eq(mem_cuda_backing_decide(device, &around, BASE_BACKING_VMM,
                                              &backing),
@@ -320,9 +306,7 @@ int main(void)
         return 77;
     }
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_ucx_that_shares_virtual_memory_gets_it);
-    tcase_add_test(tcase,
-                   a_ucx_that_does_not_share_virtual_memory_gets_allocations);
+    tcase_add_test(tcase, a_ucx_with_cuda_gets_allocations);
     tcase_add_test(tcase, a_ucx_without_cuda_never_sees_the_memory);
     tcase_add_test(tcase, what_is_forced_is_taken);
     tcase_add_test(tcase, pinned_host_memory_is_for_every_ucx);

@@ -4,8 +4,10 @@
  *
  * Memory of cuMemAlloc is shared by every UCX that knows CUDA, and by the
  * driver's own handles. Virtual memory can be stitched, but a peer has to take
- * its handle as a file from this process, and UCX does that from 1.22 on; a UCX
- * without CUDA never sees the memory, whatever it is.
+ * its handle as a file from this process. UCX can do that from 1.22 on, if it
+ * was built so, which nothing but a transfer tells: so beside such a UCX it is
+ * taken only when asked for. A UCX without CUDA never sees the memory, whatever
+ * it is.
  */
 #ifndef MEM_CUDA_BACKING_H
 #define MEM_CUDA_BACKING_H
