@@ -11,9 +11,9 @@
 static size_t exchange_memory_size(const exchange_params_t *params)
 {
     return EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1) *
-               memory_round(params->shape->arena_size) +
+               store_round(params->shape->arena_size) +
            exchange_num_arrivals(params) *
-               memory_round(exchange_arrival_size(params->shape));
+               store_round(exchange_arrival_size(params->shape));
 }
 
 static int exchange_init(exchange_t *exchange)
@@ -21,7 +21,7 @@ static int exchange_init(exchange_t *exchange)
     size_t size = exchange_memory_size(&exchange->params);
 
     if ((pool_create(exchange->params.self, size, &exchange->pool) != 0) ||
-        (memory_init(&exchange->memory, exchange->pool, size) != 0)) {
+        (store_init(&exchange->memory, exchange->pool, size) != 0)) {
         return -1;
     }
     exchange->peers =
@@ -88,7 +88,7 @@ void exchange_destroy(exchange_t *exchange)
      * which asks for the batches back. */
     ucxpool_destroy(exchange->pool);
     if (!exchange->memory.is_registered) {
-        memory_cleanup(&exchange->memory);
+        store_cleanup(&exchange->memory);
     }
     exchange_free(exchange);
 }

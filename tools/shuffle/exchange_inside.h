@@ -5,7 +5,7 @@
 #define SHUFFLE_EXCHANGE_INSIDE_H
 
 #include "tools/shuffle/exchange.h"
-#include "tools/shuffle/memory.h"
+#include "tools/shuffle/store.h"
 
 /* One being filled, two under way. */
 #define EXCHANGE_BATCHES_PER_PEER 3u
@@ -43,7 +43,7 @@ struct exchange {
     ucxpool_t        *pool;
     void             *address;
     size_t            address_length;
-    memory_t          memory; /* of batches and arrivals */
+    store_t           memory; /* of batches and arrivals */
     exchange_peer_t  *peers;
     arrival_t        *arrivals[EXCHANGE_ARRIVALS_MAX];
     arrival_t        *idle;

@@ -29,7 +29,7 @@ int exchange_arrivals_init(exchange_t *exchange)
     exchange->ready_end = &exchange->ready;
     exchange->notes_end = &exchange->notes;
     for (unsigned i = 0; i < exchange_num_arrivals(&exchange->params); i++) {
-        arrival = arrival_create(memory_take(&exchange->memory, size), size,
+        arrival = arrival_create(store_take(&exchange->memory, size), size,
                                  shape->max_chunks);
         if (arrival == NULL) {
             return -1;

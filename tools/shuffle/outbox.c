@@ -16,7 +16,7 @@ int exchange_peer_init(exchange_t *exchange, unsigned index)
     peer->exchange = exchange;
     for (unsigned i = 0; i < EXCHANGE_BATCHES_PER_PEER; i++) {
         batch = batch_create(shape,
-                             memory_take(&exchange->memory, shape->arena_size));
+                             store_take(&exchange->memory, shape->arena_size));
         if (batch == NULL) {
             return -1;
         }

@@ -3,9 +3,9 @@
 #include "tools/shuffle/worker.h"
 #include "tools/shuffle/complaint.h"
 #include "tools/shuffle/field.h"
-#include "tools/shuffle/memory.h"
 #include "tools/shuffle/splitter.h"
 #include "tools/shuffle/stopwatch.h"
+#include "tools/shuffle/store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -256,7 +256,7 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
         return -1;
     }
     worker->own_arena =
-        aligned_alloc(64, memory_round(worker->shape.arena_size));
+        aligned_alloc(64, store_round(worker->shape.arena_size));
     worker->open = calloc(job->num_workers, sizeof(*worker->open));
     if ((worker->own_arena == NULL) || (worker->open == NULL)) {
         return complain("out of memory for %zu bytes of batches",
