@@ -9,7 +9,7 @@
 #define NUM_PARTITIONS 3u
 
 static batch_shape_t shape;
-static char         *arena;
+static char         *memory;
 static batch_t      *batch;
 static char         *message;
 static size_t        message_length;
@@ -18,8 +18,8 @@ static chunk_t       chunks[64];
 static void setup(void)
 {
     batch_shape_init(&shape, NUM_PARTITIONS, 16384);
-    arena = aligned_alloc(16, shape.arena_size);
-    batch = batch_create(&shape, arena);
+    memory = aligned_alloc(16, batch_memory_size(&shape));
+    batch  = batch_create(&shape, memory, NULL);
     ck_assert_ptr_nonnull(batch);
     ck_assert_uint_le(shape.max_chunks, 64);
     batch_reset(batch, 1);
@@ -28,7 +28,7 @@ static void setup(void)
 static void teardown(void)
 {
     batch_destroy(batch);
-    free(arena);
+    free(memory);
     free(message);
 }
 
@@ -104,6 +104,57 @@ START_TEST(what_is_sent_is_what_arrives)
     ck_assert(tally_is_equal(&sent, &received));
     ck_assert_uint_eq(received.records, 4);
     ck_assert_uint_eq(received.bytes, 11);
+}
+END_TEST
+
+START_TEST(a_batch_with_a_mirror_is_sent_from_there)
+{
+    char   *mirror = aligned_alloc(16, batch_memory_size(&shape));
+    batch_t *other = batch;
+    tally_t received = {0};
+
+    batch = batch_create(&shape, memory, mirror);
+    batch_reset(batch, 1);
+    fill();
+    /* The directory is made with the segments. */
+    batch_segments(batch, &(const ucxpool_segment_t *){NULL});
+    ck_assert(!batch_is_large(batch));
+    memcpy(mirror, memory, batch_extent(batch));
+    memset(batch->arena, 0, batch->used);
+    transmit();
+    ck_assert_int_eq(
+        batch_parse(message, message_length, batch->num_chunks, chunks), 0);
+    for (uint32_t i = 0; i < batch->num_chunks; i++) {
+        ck_assert_int_eq(count_runs(&chunks[i], &received), 1);
+    }
+    ck_assert_uint_eq(received.records, 4);
+    ck_assert_uint_eq(received.bytes, 11);
+    batch_destroy(batch);
+    free(mirror);
+    batch = other;
+}
+END_TEST
+
+START_TEST(a_large_record_is_sent_from_where_it_was_built)
+{
+    size_t   length = 4 * shape.arena_size;
+    char    *record = malloc(length);
+    char    *mirror = aligned_alloc(16, batch_memory_size(&shape));
+    batch_t *other  = batch;
+
+    memset(record, 'x', length);
+    record[length - 1] = '\n';
+    batch              = batch_create(&shape, memory, mirror);
+    batch_reset(batch, 1);
+    ck_assert_int_eq(append(1, record, length), 1);
+    ck_assert(batch_is_large(batch));
+    transmit();
+    ck_assert_int_eq(batch_parse(message, message_length, 1, chunks), 0);
+    ck_assert_int_eq(memcmp(chunks[0].bytes, record, length), 0);
+    batch_destroy(batch);
+    free(mirror);
+    free(record);
+    batch = other;
 }
 END_TEST
 
@@ -293,6 +344,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_is_sent_is_what_arrives);
     tcase_add_test(tcase, columns_of_a_received_message_are_aligned);
+    tcase_add_test(tcase, a_batch_with_a_mirror_is_sent_from_there);
+    tcase_add_test(tcase, a_large_record_is_sent_from_where_it_was_built);
     tcase_add_test(tcase, a_full_batch_takes_no_more);
     tcase_add_test(tcase, an_empty_batch_takes_a_record_of_any_length);
     tcase_add_test(tcase, a_message_of_the_wrong_length_is_refused);

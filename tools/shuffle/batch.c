@@ -50,7 +50,17 @@ void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size)
     shape->arena_size = shape->max_chunks * batch_chunk_size(shape, chunk_size);
 }
 
-batch_t *batch_create(const batch_shape_t *shape, char *arena)
+static size_t batch_directory_size(const batch_shape_t *shape)
+{
+    return shape->max_chunks * sizeof(batch_entry_t);
+}
+
+size_t batch_memory_size(const batch_shape_t *shape)
+{
+    return batch_directory_size(shape) + shape->arena_size;
+}
+
+batch_t *batch_create(const batch_shape_t *shape, char *memory, char *mirror)
 {
     batch_t *batch = calloc(1, sizeof(*batch));
 
@@ -58,16 +68,17 @@ batch_t *batch_create(const batch_shape_t *shape, char *arena)
         goto err;
     }
     batch->shape     = shape;
-    batch->arena     = arena;
+    batch->memory    = memory;
+    batch->mirror    = mirror != NULL ? mirror : memory;
+    batch->directory = (batch_entry_t *)memory;
+    batch->arena     = memory + batch_directory_size(shape);
     batch->chunks    = calloc(shape->max_chunks, sizeof(*batch->chunks));
     batch->sizes     = calloc(shape->max_chunks, sizeof(*batch->sizes));
     batch->open      = calloc(shape->num_buckets, sizeof(*batch->open));
-    batch->directory = calloc(shape->max_chunks, sizeof(*batch->directory));
     batch->segments =
         calloc(1 + 3 * (size_t)shape->max_chunks, sizeof(*batch->segments));
     if ((batch->chunks == NULL) || (batch->sizes == NULL) ||
-        (batch->open == NULL) || (batch->directory == NULL) ||
-        (batch->segments == NULL)) {
+        (batch->open == NULL) || (batch->segments == NULL)) {
         goto err;
     }
     return batch;
@@ -85,7 +96,6 @@ void batch_destroy(batch_t *batch)
         free(batch->chunks);
         free(batch->sizes);
         free(batch->open);
-        free(batch->directory);
         free(batch->segments);
         free(batch);
     }
@@ -175,12 +185,30 @@ size_t batch_message_size(const batch_t *batch)
            batch->num_bytes;
 }
 
+bool batch_is_large(const batch_t *batch)
+{
+    return batch->large != NULL;
+}
+
+size_t batch_extent(const batch_t *batch)
+{
+    return batch_directory_size(batch->shape) + batch->used;
+}
+
+/* Where something is sent from. */
+static void *batch_place(const batch_t *batch, const void *address)
+{
+    return batch_is_large(batch) ?
+               (void *)address :
+               batch->mirror + ((const char *)address - batch->memory);
+}
+
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p)
 {
     size_t             n       = batch->num_chunks;
     ucxpool_segment_t *segment = batch->segments;
 
-    segment[0].address = batch->directory;
+    segment[0].address = batch_place(batch, batch->directory);
     segment[0].length  = n * sizeof(*batch->directory);
     segment++;
     for (size_t i = 0; i < n; i++, segment++) {
@@ -189,11 +217,11 @@ size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p)
         batch->directory[i].bucket      = chunk->bucket;
         batch->directory[i].num_records = chunk->num_records;
         batch->directory[i].num_bytes   = chunk->num_bytes;
-        segment[0].address              = chunk->hashes;
+        segment[0].address              = batch_place(batch, chunk->hashes);
         segment[0].length               = chunk->num_records * sizeof(uint64_t);
-        segment[n].address              = chunk->ends;
+        segment[n].address              = batch_place(batch, chunk->ends);
         segment[n].length      = (chunk->num_records - 1) * sizeof(uint32_t);
-        segment[2 * n].address = chunk->bytes;
+        segment[2 * n].address = batch_place(batch, chunk->bytes);
         segment[2 * n].length  = chunk->num_bytes;
     }
     *segments_p = batch->segments;

@@ -7,10 +7,14 @@
  * In this order every column is aligned when the message is received into one
  * buffer.
  *
- * The chunks are cut from the front of one piece of memory, the arena:
+ * All of it lies in one piece of memory, the directory and then the arena, from
+ * the front of which chunks are cut:
  *
- *     arena  [ hashes ends bytes ][ hashes ends bytes ]....free....
- *             chunk of bucket 2    chunk of bucket 0
+ *     memory  [ directory | hashes ends bytes ][ hashes ends bytes ]...free...
+ *                          chunk of bucket 2    chunk of bucket 0
+ *
+ * The memory may have a mirror, a place of the same size to which who sends the
+ * batch copies it; the segments of the message then are those of the mirror.
  */
 #ifndef SHUFFLE_BATCH_H
 #define SHUFFLE_BATCH_H
@@ -18,6 +22,8 @@
 #include "tools/shuffle/chunk.h"
 
 #include <ucxpool/transfer.h>
+
+#include <stdbool.h>
 
 /* Goes over the wire: little-endian, as the hosts are. */
 typedef struct batch_entry {
@@ -40,6 +46,8 @@ typedef struct batch {
     void                *holder;
     const batch_shape_t *shape;
     unsigned             target; /* worker */
+    char                *memory;
+    char                *mirror; /* of the memory, or the memory itself */
     char                *arena;
     size_t               used;  /* bytes of the arena */
     char                *large; /* memory of a record over the arena's size */
@@ -49,7 +57,7 @@ typedef struct batch {
     chunk_t             *chunks; /* max_chunks */
     size_t              *sizes;  /* room for bytes in each chunk            */
     uint32_t            *open;   /* by bucket: 1 + index of its open chunk */
-    batch_entry_t       *directory;
+    batch_entry_t       *directory; /* at the front of the memory */
     ucxpool_segment_t   *segments;
 } batch_t;
 
@@ -58,9 +66,13 @@ typedef struct batch {
  */
 void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size);
 
-/* arena: arena_size bytes, borrowed, aligned to 16. NULL without memory, with a
- * complaint. */
-batch_t *batch_create(const batch_shape_t *shape, char *arena);
+/* Bytes of memory that a batch needs. A message that was received into one
+ * buffer needs no more, but for a record over the arena's size. */
+size_t batch_memory_size(const batch_shape_t *shape);
+
+/* memory, mirror: batch_memory_size() bytes, borrowed, aligned to 16; mirror is
+ * NULL for none. NULL without memory, with a complaint. */
+batch_t *batch_create(const batch_shape_t *shape, char *memory, char *mirror);
 void     batch_destroy(batch_t *batch);
 
 /* Make it empty again. */
@@ -76,6 +88,13 @@ int batch_append(batch_t *batch, uint32_t bucket, uint64_t hash,
 /* The batch as a message; the segments belong to the batch. */
 size_t batch_message_size(const batch_t *batch);
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p);
+
+/* A record over the arena's size has memory of its own, and no mirror: the
+ * whole message is where it was built. */
+bool batch_is_large(const batch_t *batch);
+
+/* Bytes at the front of the memory that the segments lie in. */
+size_t batch_extent(const batch_t *batch);
 
 /*
  * Find the chunks of a message that was received into one buffer. chunks has

@@ -10,10 +10,11 @@
 
 static size_t exchange_memory_size(const exchange_params_t *params)
 {
-    return EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1) *
-               store_round(params->shape->arena_size) +
-           exchange_num_arrivals(params) *
-               store_round(exchange_arrival_size(params->shape));
+    size_t num_batches =
+        EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1);
+
+    return (num_batches + exchange_num_arrivals(params)) *
+           store_round(batch_memory_size(params->shape));
 }
 
 static int exchange_init(exchange_t *exchange)

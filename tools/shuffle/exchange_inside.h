@@ -73,7 +73,6 @@ int exchange_peer_init(exchange_t *exchange, unsigned index);
 
 /* inbox.c: the arrivals. Return -1 with a complaint. */
 unsigned exchange_num_arrivals(const exchange_params_t *params);
-size_t   exchange_arrival_size(const batch_shape_t *shape);
 int      exchange_arrivals_init(exchange_t *exchange);
 /* Start to receive what has come. */
 void exchange_take(exchange_t *exchange);

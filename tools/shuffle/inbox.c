@@ -15,15 +15,10 @@ unsigned exchange_num_arrivals(const exchange_params_t *params)
     return n > EXCHANGE_ARRIVALS_MAX ? EXCHANGE_ARRIVALS_MAX : n;
 }
 
-size_t exchange_arrival_size(const batch_shape_t *shape)
-{
-    return shape->arena_size + shape->max_chunks * sizeof(batch_entry_t);
-}
-
 int exchange_arrivals_init(exchange_t *exchange)
 {
     const batch_shape_t *shape = exchange->params.shape;
-    size_t               size  = exchange_arrival_size(shape);
+    size_t               size  = batch_memory_size(shape);
     arrival_t           *arrival;
 
     exchange->ready_end = &exchange->ready;

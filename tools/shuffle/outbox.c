@@ -16,7 +16,9 @@ int exchange_peer_init(exchange_t *exchange, unsigned index)
     peer->exchange = exchange;
     for (unsigned i = 0; i < EXCHANGE_BATCHES_PER_PEER; i++) {
         batch = batch_create(shape,
-                             store_take(&exchange->memory, shape->arena_size));
+                             store_take(&exchange->memory,
+                                         batch_memory_size(shape)),
+                             NULL);
         if (batch == NULL) {
             return -1;
         }

@@ -23,7 +23,7 @@ typedef struct worker {
     const job_t    *job;
     exchange_t     *exchange;
     batch_shape_t   shape;
-    char           *own_arena;
+    char           *own_memory;
     batch_t        *own;   /* for the worker's own partitions      */
     batch_t       **open;  /* by target: being filled, or NULL     */
     splitter_t      splitter;
@@ -255,14 +255,14 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
                       WORKER_BUFFER_SIZE) != 0) {
         return -1;
     }
-    worker->own_arena =
-        aligned_alloc(64, store_round(worker->shape.arena_size));
+    worker->own_memory =
+        aligned_alloc(64, store_round(batch_memory_size(&worker->shape)));
     worker->open = calloc(job->num_workers, sizeof(*worker->open));
-    if ((worker->own_arena == NULL) || (worker->open == NULL)) {
+    if ((worker->own_memory == NULL) || (worker->open == NULL)) {
         return complain("out of memory for %zu bytes of batches",
-                        worker->shape.arena_size);
+                        batch_memory_size(&worker->shape));
     }
-    worker->own = batch_create(&worker->shape, worker->own_arena);
+    worker->own = batch_create(&worker->shape, worker->own_memory, NULL);
     if (worker->own == NULL) {
         return -1;
     }
@@ -274,7 +274,7 @@ static void worker_cleanup(worker_t *worker)
     output_cleanup(&worker->output);
     batch_destroy(worker->own);
     free(worker->open);
-    free(worker->own_arena);
+    free(worker->own_memory);
     splitter_cleanup(&worker->splitter);
 }
 
