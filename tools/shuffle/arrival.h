@@ -12,7 +12,7 @@
 
 typedef struct arrival {
     struct arrival *next;
-    void           *context; /* of its holder                           */
+    void           *context; /* of who receives it                      */
     unsigned        source;  /* worker                                  */
     char           *buffer;  /* borrowed                                */
     size_t          capacity;

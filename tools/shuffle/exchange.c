@@ -63,9 +63,7 @@ static void exchange_free(exchange_t *exchange)
     while ((note = exchange_note_get(exchange)) != NULL) {
         free(note);
     }
-    for (unsigned i = 0; i < EXCHANGE_ARRIVALS_MAX; i++) {
-        arrival_destroy(exchange->arrivals[i]);
-    }
+    shelf_cleanup(&exchange->own_shelf);
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         for (unsigned j = 0; j < EXCHANGE_BATCHES_PER_PEER; j++) {
             if (exchange->peers != NULL) {

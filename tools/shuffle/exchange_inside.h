@@ -5,6 +5,7 @@
 #define SHUFFLE_EXCHANGE_INSIDE_H
 
 #include "tools/shuffle/exchange.h"
+#include "tools/shuffle/shelf.h"
 #include "tools/shuffle/store.h"
 
 /* One being filled, two under way. */
@@ -45,8 +46,8 @@ struct exchange {
     size_t            address_length;
     store_t           memory; /* of batches and arrivals */
     exchange_peer_t  *peers;
-    arrival_t        *arrivals[EXCHANGE_ARRIVALS_MAX];
-    arrival_t        *idle;
+    shelf_t           own_shelf;
+    shelf_t          *shelf; /* from which arrivals are taken */
     arrival_t        *ready;
     arrival_t       **ready_end;
     unsigned          num_receiving;

@@ -18,30 +18,14 @@ unsigned exchange_num_arrivals(const exchange_params_t *params)
 int exchange_arrivals_init(exchange_t *exchange)
 {
     const batch_shape_t *shape = exchange->params.shape;
-    size_t               size  = batch_memory_size(shape);
-    arrival_t           *arrival;
+    unsigned             num   = exchange_num_arrivals(&exchange->params);
+    size_t               size  = store_round(batch_memory_size(shape));
 
     exchange->ready_end = &exchange->ready;
     exchange->notes_end = &exchange->notes;
-    for (unsigned i = 0; i < exchange_num_arrivals(&exchange->params); i++) {
-        arrival = arrival_create(store_take(&exchange->memory, size), size,
-                                 shape->max_chunks);
-        if (arrival == NULL) {
-            return -1;
-        }
-        arrival->context      = exchange;
-        arrival->next         = exchange->idle;
-        exchange->idle        = arrival;
-        exchange->arrivals[i] = arrival;
-    }
-    return 0;
-}
-
-static void exchange_arrival_idle(exchange_t *exchange, arrival_t *arrival)
-{
-    arrival_reset(arrival);
-    arrival->next  = exchange->idle;
-    exchange->idle = arrival;
+    exchange->shelf     = &exchange->own_shelf;
+    return shelf_init(exchange->shelf, shape,
+                      store_take(&exchange->memory, num * size), num);
 }
 
 static void exchange_batch_received(ucxpool_request_t *request,
@@ -54,7 +38,7 @@ static void exchange_batch_received(ucxpool_request_t *request,
     if (status != UCXPOOL_OK) {
         exchange_fail_request(exchange, request, arrival->source,
                               "cannot receive from");
-        exchange_arrival_idle(exchange, arrival);
+        shelf_give(exchange->shelf, arrival);
         return;
     }
     exchange->times.batches_received++;
@@ -70,7 +54,7 @@ static void exchange_take_batch(exchange_t *exchange,
                                 const ucxpool_message_attr_t *attr,
                                 const exchange_header_t *header)
 {
-    arrival_t               *arrival = exchange->idle;
+    arrival_t               *arrival = shelf_look(exchange->shelf);
     ucxpool_request_params_t params  = {0};
     ucxpool_segment_t        segment;
     ucxpool_status_t         status;
@@ -84,7 +68,8 @@ static void exchange_take_batch(exchange_t *exchange,
         ucxpool_message_refuse(message, complaint_text());
         return;
     }
-    exchange->idle      = arrival->next;
+    shelf_take(exchange->shelf);
+    arrival->context    = exchange;
     segment.address     = memory;
     segment.length      = attr->length;
     params.field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
@@ -97,7 +82,7 @@ static void exchange_take_batch(exchange_t *exchange,
         exchange_fail(exchange, status, header->source, "cannot receive from",
                       ucxpool_error_detail());
         ucxpool_message_refuse(message, "the receiver failed");
-        exchange_arrival_idle(exchange, arrival);
+        shelf_give(exchange->shelf, arrival);
     }
 }
 
@@ -166,7 +151,7 @@ void exchange_take(exchange_t *exchange)
     exchange_header_t      header;
 
     /* Without an idle arrival messages wait with their senders. */
-    while ((exchange->idle != NULL) && !exchange->failed &&
+    while ((shelf_look(exchange->shelf) != NULL) && !exchange->failed &&
            (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) ==
             UCXPOOL_OK)) {
         ucxpool_message_query(message, &attr);
@@ -202,7 +187,7 @@ arrival_t *exchange_arrival_get(exchange_t *exchange)
 void exchange_arrival_release(exchange_t *exchange, arrival_t *arrival)
 {
     exchange->num_taken--;
-    exchange_arrival_idle(exchange, arrival);
+    shelf_give(exchange->shelf, arrival);
 }
 
 exchange_note_t *exchange_note_get(exchange_t *exchange)
