@@ -6,6 +6,7 @@
 #include "tools/shuffle/splitter.h"
 #include "tools/shuffle/stopwatch.h"
 #include "tools/shuffle/store.h"
+#include "tools/shuffle/writer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,64 +28,9 @@ typedef struct worker {
     batch_t        *own;   /* for the worker's own partitions      */
     batch_t       **open;  /* by target: being filled, or NULL     */
     splitter_t      splitter;
-    output_t        output;
+    writer_t        writer;
     tally_t         in;
-    tally_t         out;
 } worker_t;
-
-/* --- what arrives ------------------------------------------------------- */
-
-static int worker_write(worker_t *worker, const chunk_t *chunk)
-{
-    const job_t *job = worker->job;
-    chunk_run_t  run = {0};
-    int          result;
-
-    while ((result = chunk_next_run(chunk, job->num_partitions, &run,
-                                    &worker->out)) > 0) {
-        if (job_worker(job, run.partition) != worker->params.index) {
-            return complain("worker %u got records of partition %u, which is "
-                            "not its own",
-                            worker->params.index, run.partition);
-        }
-        if (output_append(&worker->output, run.partition,
-                          chunk->bytes + run.offset, run.length) != 0) {
-            return -1;
-        }
-    }
-    progress_add(&worker->params.progress->bytes_written, chunk->num_bytes);
-    return result;
-}
-
-static int worker_write_chunks(worker_t *worker, const chunk_t *chunks,
-                               uint32_t num_chunks)
-{
-    for (uint32_t i = 0; i < num_chunks; i++) {
-        if (worker_write(worker, &chunks[i]) != 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static int worker_write_arrivals(worker_t *worker)
-{
-    arrival_t *arrival;
-    int        result;
-
-    while ((arrival = exchange_arrival_get(worker->exchange)) != NULL) {
-        result = arrival_parse(arrival);
-        if (result == 0) {
-            result = worker_write_chunks(worker, arrival->chunks,
-                                         arrival->num_chunks);
-        }
-        exchange_arrival_release(worker->exchange, arrival);
-        if (result != 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
 
 /* One look at everything that is not reading. */
 static int worker_turn(worker_t *worker)
@@ -98,7 +44,7 @@ static int worker_turn(worker_t *worker)
     if (exchange_progress(worker->exchange) != 0) {
         return -1;
     }
-    return worker_write_arrivals(worker);
+    return writer_take_arrivals(&worker->writer, worker->exchange);
 }
 
 static int worker_wait(worker_t *worker)
@@ -141,7 +87,7 @@ static int worker_flush(worker_t *worker, unsigned target)
         return 0;
     }
     if (target == worker->params.index) {
-        return worker_write_chunks(worker, batch->chunks, batch->num_chunks);
+        return writer_take_batch(&worker->writer, batch);
     }
     return exchange_post(worker->exchange, batch);
 }
@@ -240,7 +186,6 @@ static int worker_read(worker_t *worker)
 static int worker_init(worker_t *worker, const worker_params_t *params)
 {
     const job_t *job = params->job;
-    output_set_t set = job_partitions(job, params->index);
 
     memset(worker, 0, sizeof(*worker));
     worker->params   = *params;
@@ -266,12 +211,12 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
     if (worker->own == NULL) {
         return -1;
     }
-    return output_init(&worker->output, &job->folder, &set);
+    return writer_init(&worker->writer, job, params->index, params->progress);
 }
 
 static void worker_cleanup(worker_t *worker)
 {
-    output_cleanup(&worker->output);
+    writer_cleanup(&worker->writer);
     batch_destroy(worker->own);
     free(worker->open);
     free(worker->own_memory);
@@ -331,7 +276,7 @@ static void worker_report(const worker_t *worker, result_t *result)
     getrusage(RUSAGE_SELF, &usage);
     result->max_resident = (uint64_t)usage.ru_maxrss * 1024;
     result->in        = worker->in;
-    result->out       = worker->out;
+    result->out       = worker->writer.out;
     result->num_added = worker->splitter.num_added;
     if (worker->exchange == NULL) {
         return;
@@ -354,7 +299,7 @@ int worker_run(const worker_params_t *params, result_t *result_p)
 
     memset(result_p, 0, sizeof(*result_p));
     if ((worker_init(&worker, params) == 0) && (worker_read(&worker) == 0) &&
-        (worker_drain(&worker) == 0) && (output_finish(&worker.output) == 0)) {
+        (worker_drain(&worker) == 0) && (writer_finish(&worker.writer) == 0)) {
         stopwatch_stop(&result_p->whole, &start);
         worker_report(&worker, result_p);
         result = 0;

@@ -1,0 +1,35 @@
+/*
+ * The writer of a worker: what belongs to its partitions is counted from the
+ * bytes themselves, checked, and appended to the files.
+ */
+#ifndef SHUFFLE_WRITER_H
+#define SHUFFLE_WRITER_H
+
+#include "tools/shuffle/exchange.h"
+#include "tools/shuffle/job.h"
+#include "tools/shuffle/progress.h"
+
+typedef struct writer {
+    const job_t *job;
+    unsigned     index; /* of the worker */
+    progress_t  *progress;
+    output_t     output;
+    tally_t      out; /* what was written */
+} writer_t;
+
+/* All return -1 with a complaint. */
+
+int  writer_init(writer_t *writer, const job_t *job, unsigned index,
+                 progress_t *progress);
+void writer_cleanup(writer_t *writer);
+
+/* A batch of the worker's own. It may be filled again then. */
+int writer_take_batch(writer_t *writer, batch_t *batch);
+
+/* All batches that are here. */
+int writer_take_arrivals(writer_t *writer, exchange_t *exchange);
+
+/* No more comes: everything is in the files then. */
+int writer_finish(writer_t *writer);
+
+#endif
