@@ -60,10 +60,18 @@ int arrival_prepare(arrival_t *arrival, unsigned source, size_t length,
     return 0;
 }
 
-int arrival_parse(arrival_t *arrival)
+bool arrival_is_large(const arrival_t *arrival)
 {
-    char *message = arrival->large != NULL ? arrival->large : arrival->buffer;
+    return arrival->large != NULL;
+}
 
+char *arrival_message(const arrival_t *arrival)
+{
+    return arrival->large != NULL ? arrival->large : arrival->buffer;
+}
+
+int arrival_parse(arrival_t *arrival, char *message)
+{
     if (batch_parse(message, arrival->length, arrival->num_chunks,
                     arrival->chunks) != 0) {
         return complain("from worker %u: %s", arrival->source,

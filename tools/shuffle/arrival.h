@@ -14,7 +14,7 @@ typedef struct arrival {
     struct arrival *next;
     void           *context; /* of who receives it                      */
     unsigned        source;  /* worker                                  */
-    char           *buffer;  /* borrowed                                */
+    char           *buffer; /* borrowed; may be of a GPU               */
     size_t          capacity;
     char           *large; /* memory of a message over the capacity     */
     size_t          length;
@@ -34,8 +34,15 @@ void       arrival_destroy(arrival_t *arrival);
 int arrival_prepare(arrival_t *arrival, unsigned source, size_t length,
                     uint32_t num_chunks, char **memory_p);
 
-/* The message is there: find its chunks. Returns -1 with a complaint. */
-int arrival_parse(arrival_t *arrival);
+/* It needs memory of its own, of the host's. */
+bool arrival_is_large(const arrival_t *arrival);
+
+/* Where the message is. */
+char *arrival_message(const arrival_t *arrival);
+
+/* Find the chunks of the message, which is there, or has been copied elsewhere.
+ * Returns -1 with a complaint. */
+int arrival_parse(arrival_t *arrival, char *message);
 
 /* Done with it: give back memory that only this message needed. */
 void arrival_reset(arrival_t *arrival);

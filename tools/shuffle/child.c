@@ -14,6 +14,7 @@
 typedef struct child {
     child_params_t params;
     board_place_t *place;
+    vault_t       *vault;
     exchange_t    *exchange;
     bool           told_to_end;
 } child_t;
@@ -104,7 +105,8 @@ static int child_connect(child_t *child)
 static int child_meet(child_t *child, const batch_shape_t *shape)
 {
     exchange_params_t params = {child->params.index,
-                                child->params.job->num_workers, shape};
+                                child->params.job->num_workers, shape,
+                                child->vault};
     const void       *address;
     size_t            length;
 
@@ -133,6 +135,7 @@ static int child_work(child_t *child)
     params.job           = child->params.job;
     params.index         = child->params.index;
     params.exchange      = child->exchange;
+    params.vault         = child->vault;
     params.progress      = &child->place->progress;
     params.interrupt     = child_interrupt;
     params.interrupt_arg = child;
@@ -181,12 +184,15 @@ static void child_fail(child_t *child)
 int child_main(const child_params_t *params)
 {
     batch_shape_t shape;
-    child_t       child = {*params, &params->board[params->index], NULL, false};
-    int           result = 0;
+    child_t       child = {0};
+    int           result;
 
+    child.params = *params;
+    child.place  = &params->board[params->index];
     child_init_signals(params->parent);
     job_batch_shape(params->job, &shape);
-    if (params->job->num_workers > 1) {
+    result = job_make_vault(params->job, params->index, &shape, &child.vault);
+    if ((result == 0) && (params->job->num_workers > 1)) {
         result = child_meet(&child, &shape);
     }
     if ((result != 0) || (child_work(&child) != 0) ||
@@ -195,5 +201,6 @@ int child_main(const child_params_t *params)
         result = -1;
     }
     exchange_destroy(child.exchange);
+    vault_destroy(child.vault);
     return result == 0 ? 0 : 1;
 }

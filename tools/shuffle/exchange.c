@@ -12,17 +12,35 @@ static size_t exchange_memory_size(const exchange_params_t *params)
 {
     size_t num_batches =
         EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1);
+    size_t num_arrivals =
+        params->vault == NULL ? exchange_num_arrivals(params) : 0;
 
-    return (num_batches + exchange_num_arrivals(params)) *
+    return (num_batches + num_arrivals) *
            store_round(batch_memory_size(params->shape));
+}
+
+static int exchange_init_memory(exchange_t *exchange)
+{
+    size_t size = exchange_memory_size(&exchange->params);
+
+    if (exchange->params.vault == NULL) {
+        return store_init(&exchange->memory, exchange->pool, NULL, size);
+    }
+    return store_init_pinned(&exchange->memory, exchange->device, size) == 0 ?
+               store_init(&exchange->mirrors, exchange->pool,
+                          exchange->device, size) :
+               -1;
 }
 
 static int exchange_init(exchange_t *exchange)
 {
-    size_t size = exchange_memory_size(&exchange->params);
-
-    if ((pool_create(exchange->params.self, size, &exchange->pool) != 0) ||
-        (store_init(&exchange->memory, exchange->pool, size) != 0)) {
+    if (exchange->params.vault != NULL) {
+        exchange->device = vault_device(exchange->params.vault);
+    }
+    if ((pool_create(exchange->params.self, exchange->device,
+                     exchange_memory_size(&exchange->params),
+                     &exchange->pool) != 0) ||
+        (exchange_init_memory(exchange) != 0)) {
         return -1;
     }
     exchange->peers =
@@ -86,7 +104,14 @@ void exchange_destroy(exchange_t *exchange)
     /* Registered memory may still be read by a peer: it goes with the pool,
      * which asks for the batches back. */
     ucxpool_destroy(exchange->pool);
-    if (!exchange->memory.is_registered) {
+    /* After a failure a batch may be on its way to its mirror. */
+    if (exchange->device != NULL) {
+        device_wait_in(exchange->device);
+    }
+    if (exchange->mirrors.origin != STORE_OF_POOL) {
+        store_cleanup(&exchange->mirrors);
+    }
+    if (exchange->memory.origin != STORE_OF_POOL) {
         store_cleanup(&exchange->memory);
     }
     exchange_free(exchange);
@@ -138,6 +163,19 @@ void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
                           (status == UCXPOOL_ERR_CANCELED);
     complain("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
              detail);
+}
+
+void exchange_params_on_device(const exchange_t *exchange, void *stream,
+                               bool is_large, ucxpool_request_params_t *params)
+{
+    if (exchange->device == NULL) {
+        return;
+    }
+    params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM |
+                          UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
+    params->stream        = stream;
+    params->segments_kind = is_large ? UCXPOOL_SEGMENTS_ANY :
+                                       UCXPOOL_SEGMENTS_CUDA;
 }
 
 void exchange_fail_request(exchange_t *exchange,
@@ -202,7 +240,7 @@ bool exchange_is_over(const exchange_t *exchange)
     const exchange_peer_t *peer;
 
     if ((exchange->notes_pending > 0) || (exchange->num_receiving > 0) ||
-        (exchange->num_taken > 0) || (exchange->ready != NULL)) {
+        (exchange->ready != NULL)) {
         return false;
     }
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {

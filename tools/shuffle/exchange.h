@@ -10,6 +10,9 @@
  * nobody else. A worker that cannot send goes on receiving, so nobody waits in
  * a circle.
  *
+ * With a vault, batches are built in pinned memory, copied to the GPU and sent
+ * from there; arrivals are places of the vault.
+ *
  * At the end every worker tells every other how many batches it sent.
  *
  * Functions that return an int return -1 with a complaint.
@@ -20,6 +23,7 @@
 #include "tools/shuffle/arrival.h"
 #include "tools/shuffle/batch.h"
 #include "tools/shuffle/stopwatch.h"
+#include "tools/shuffle/vault.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -32,6 +36,7 @@ typedef struct exchange_params {
     unsigned             self;
     unsigned             num_workers;
     const batch_shape_t *shape; /* outlives the exchange */
+    vault_t             *vault; /* the same; NULL for none */
 } exchange_params_t;
 
 typedef struct exchange_times {
@@ -70,12 +75,13 @@ int exchange_progress(exchange_t *exchange);
 /* Sleep until something may move, or the time is over. */
 void exchange_wait(exchange_t *exchange, int timeout_ms);
 
-/* The next batch that is here, or NULL. */
+/* The next batch that is here, or NULL. It is to be released, or held in the
+ * vault. */
 arrival_t *exchange_arrival_get(exchange_t *exchange);
 void exchange_arrival_release(exchange_t *exchange, arrival_t *arrival);
 
-/* All that was sent has gone, and all others have ended and all of theirs is
- * released. */
+/* All that was sent has gone, and all others have ended and all of theirs was
+ * got. */
 bool exchange_is_over(const exchange_t *exchange);
 
 /*

@@ -44,14 +44,15 @@ struct exchange {
     ucxpool_t        *pool;
     void             *address;
     size_t            address_length;
-    store_t           memory; /* of batches and arrivals */
+    device_t         *device;  /* NULL: none                  */
+    store_t           memory;  /* of batches and arrivals     */
+    store_t           mirrors; /* of batches, on the device   */
     exchange_peer_t  *peers;
     shelf_t           own_shelf;
     shelf_t          *shelf; /* from which arrivals are taken */
     arrival_t        *ready;
     arrival_t       **ready_end;
     unsigned          num_receiving;
-    unsigned          num_taken; /* arrivals that the caller has */
     exchange_note_t  *notes;
     exchange_note_t **notes_end;
     unsigned          notes_pending;
@@ -68,6 +69,11 @@ void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
                    unsigned peer, const char *what, const char *detail);
 void exchange_fail_request(exchange_t *exchange, ucxpool_request_t *request,
                            unsigned peer, const char *what);
+
+/* For a pool of GPU memory: what the segments are, and the stream after whose
+ * work they are used. Those of a large batch are in host memory. */
+void exchange_params_on_device(const exchange_t *exchange, void *stream,
+                               bool is_large, ucxpool_request_params_t *params);
 
 /* outbox.c: the batches for one peer. Returns -1 with a complaint. */
 int exchange_peer_init(exchange_t *exchange, unsigned index);

@@ -23,7 +23,11 @@ int exchange_arrivals_init(exchange_t *exchange)
 
     exchange->ready_end = &exchange->ready;
     exchange->notes_end = &exchange->notes;
-    exchange->shelf     = &exchange->own_shelf;
+    if (exchange->params.vault != NULL) {
+        exchange->shelf = vault_shelf(exchange->params.vault);
+        return 0;
+    }
+    exchange->shelf = &exchange->own_shelf;
     return shelf_init(exchange->shelf, shape,
                       store_take(&exchange->memory, num * size), num);
 }
@@ -72,7 +76,9 @@ static void exchange_take_batch(exchange_t *exchange,
     arrival->context    = exchange;
     segment.address     = memory;
     segment.length      = attr->length;
-    params.field_mask   = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
+    exchange_params_on_device(exchange, UCXPOOL_STREAM_READY,
+                              arrival_is_large(arrival), &params);
+    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params.callback     = exchange_batch_received;
     params.callback_arg = arrival;
     exchange->num_receiving++;
@@ -180,13 +186,11 @@ arrival_t *exchange_arrival_get(exchange_t *exchange)
     if (exchange->ready == NULL) {
         exchange->ready_end = &exchange->ready;
     }
-    exchange->num_taken++;
     return arrival;
 }
 
 void exchange_arrival_release(exchange_t *exchange, arrival_t *arrival)
 {
-    exchange->num_taken--;
     shelf_give(exchange->shelf, arrival);
 }
 

@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/job.h"
+#include "tools/shuffle/complaint.h"
 
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
@@ -40,4 +41,37 @@ void job_batch_shape(const job_t *job, batch_shape_t *shape_p)
     size = size > most ? most : size;
     size = size < JOB_BATCH_MIN ? JOB_BATCH_MIN : size;
     batch_shape_init(shape_p, num_buckets, size);
+}
+
+int job_check_gpu_memory(const job_t *job)
+{
+    batch_shape_t shape;
+    size_t        least;
+
+    job_batch_shape(job, &shape);
+    least = vault_least_size(&shape);
+    if ((job->gpu_memory == 0) || (job->gpu_memory >= least)) {
+        return 0;
+    }
+    return complain("--device-memory: %zu bytes are too few for the batches of "
+                    "a worker: give %zum or more",
+                    job->gpu_memory, least / MIB + 1);
+}
+
+int job_make_vault(const job_t *job, unsigned turn, const batch_shape_t *shape,
+                   vault_t **vault_p)
+{
+    vault_params_t params = {0};
+
+    *vault_p = NULL;
+    if (!job->on_gpu) {
+        return 0;
+    }
+    params.gpu         = job->gpu;
+    params.turn        = turn;
+    params.num_workers = job->num_workers;
+    params.shape       = shape;
+    params.most        = job->gpu_memory;
+    params.num_bytes   = job->inputs.size;
+    return vault_create(&params, vault_p);
 }

@@ -7,6 +7,7 @@
 #include "tools/shuffle/batch.h"
 #include "tools/shuffle/input.h"
 #include "tools/shuffle/output.h"
+#include "tools/shuffle/vault.h"
 
 #include <stdbool.h>
 
@@ -16,6 +17,9 @@ typedef struct job {
     unsigned        bucket_shift; /* 2^n partitions of a worker are a bucket */
     unsigned        field;
     bool            compare_memcpy;
+    bool            on_gpu;
+    int             gpu;        /* -1: dealt out in turn */
+    size_t          gpu_memory; /* 0: chosen             */
     inputs_t        inputs;
     output_folder_t folder;
 } job_t;
@@ -44,5 +48,19 @@ void job_choose_buckets(job_t *job);
 
 /* The shape of all batches: it bounds the memory of a worker. */
 void job_batch_shape(const job_t *job, batch_shape_t *shape_p);
+
+/* Whether gpu_memory is enough. Returns -1 with a complaint. */
+int job_check_gpu_memory(const job_t *job);
+
+/*
+ * Make the vault of a worker, where the job wants one; otherwise it is NULL. To
+ * be called in the worker's own process.
+ *
+ * turn  Which one it is on this host.
+ *
+ * Returns -1 with a complaint.
+ */
+int job_make_vault(const job_t *job, unsigned turn, const batch_shape_t *shape,
+                   vault_t **vault_p);
 
 #endif

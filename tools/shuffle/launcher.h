@@ -13,6 +13,7 @@
 typedef struct launcher {
     unsigned rank;
     unsigned num_ranks;
+    unsigned local_rank; /* among those on this host */
     void    *inside;
 } launcher_t;
 

@@ -21,6 +21,21 @@ static int launcher_complain(const char *what, pmix_status_t status)
                     PMIx_Error_string(status));
 }
 
+/* Where the launcher does not tell, by the rank: right where the ranks of a
+ * host follow each other. */
+static unsigned launcher_local_rank(const pmix_proc_t *self)
+{
+    pmix_value_t *value;
+    unsigned      rank;
+
+    if (PMIx_Get(self, PMIX_LOCAL_RANK, NULL, 0, &value) != PMIX_SUCCESS) {
+        return self->rank;
+    }
+    rank = value->data.uint16;
+    PMIX_VALUE_RELEASE(value);
+    return rank;
+}
+
 int launcher_init(launcher_t *launcher)
 {
     pmix_proc_t  *self = malloc(sizeof(*self));
@@ -48,9 +63,10 @@ int launcher_init(launcher_t *launcher)
         launcher_complain("count", status);
         goto err_finalize;
     }
-    launcher->rank      = self->rank;
-    launcher->num_ranks = value->data.uint32;
-    launcher->inside    = self;
+    launcher->rank       = self->rank;
+    launcher->num_ranks  = value->data.uint32;
+    launcher->local_rank = launcher_local_rank(self);
+    launcher->inside     = self;
     PMIX_VALUE_RELEASE(value);
     return 0;
 

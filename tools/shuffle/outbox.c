@@ -11,14 +11,17 @@ int exchange_peer_init(exchange_t *exchange, unsigned index)
 {
     const batch_shape_t *shape = exchange->params.shape;
     exchange_peer_t     *peer  = &exchange->peers[index];
+    size_t               size  = batch_memory_size(shape);
+    char                *mirror = NULL;
     batch_t             *batch;
 
     peer->exchange = exchange;
     for (unsigned i = 0; i < EXCHANGE_BATCHES_PER_PEER; i++) {
-        batch = batch_create(shape,
-                             store_take(&exchange->memory,
-                                         batch_memory_size(shape)),
-                             NULL);
+        if (exchange->device != NULL) {
+            mirror = store_take(&exchange->mirrors, size);
+        }
+        batch = batch_create(shape, store_take(&exchange->memory, size),
+                             mirror);
         if (batch == NULL) {
             return -1;
         }
@@ -30,23 +33,18 @@ int exchange_peer_init(exchange_t *exchange, unsigned index)
     return 0;
 }
 
-static ucxpool_status_t exchange_send(exchange_t *exchange, unsigned target,
-                                      const exchange_header_t *header,
-                                      size_t header_size,
-                                      const ucxpool_segment_t *segments,
-                                      size_t num_segments,
-                                      ucxpool_request_cb_t callback, void *arg)
+static void exchange_send_params(const exchange_header_t *header,
+                                 size_t header_size,
+                                 ucxpool_request_cb_t callback, void *arg,
+                                 ucxpool_request_params_t *params)
 {
-    ucxpool_request_params_t params = {0};
-
-    params.field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
-                        UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
-    params.callback        = callback;
-    params.callback_arg    = arg;
-    params.metadata        = header;
-    params.metadata_length = header_size;
-    return ucxpool_send_buffers(exchange->peers[target].channel, segments,
-                                num_segments, header->kind, &params, NULL);
+    memset(params, 0, sizeof(*params));
+    params->field_mask = UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                         UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
+    params->callback        = callback;
+    params->callback_arg    = arg;
+    params->metadata        = header;
+    params->metadata_length = header_size;
 }
 
 batch_t *exchange_batch_get(exchange_t *exchange, unsigned target)
@@ -76,22 +74,57 @@ static void exchange_batch_sent(ucxpool_request_t *request,
     peer->idle  = batch;
 }
 
-int exchange_post(exchange_t *exchange, batch_t *batch)
+/* The segments of a batch, where they are sent from. What is copied there is
+ * waited for by the library, in the device's stream. */
+static size_t exchange_segments(exchange_t *exchange, batch_t *batch,
+                                const ucxpool_segment_t **segments_p)
 {
-    exchange_peer_t         *peer   = batch->holder;
+    size_t num = batch_segments(batch, segments_p);
+
+    if ((exchange->device != NULL) && !batch_is_large(batch) &&
+        (device_copy_in(exchange->device, batch->mirror, batch->memory,
+                        batch_extent(batch)) != 0)) {
+        exchange_fail(exchange, UCXPOOL_ERR_IO, batch->target,
+                      "cannot send to", complaint_text());
+    }
+    return num;
+}
+
+static ucxpool_status_t exchange_send_batch(exchange_t *exchange,
+                                            batch_t *batch)
+{
     exchange_header_t        header = {EXCHANGE_BATCH, exchange->params.self,
                                        batch->num_chunks};
-    stopwatch_t              start  = stopwatch_start();
     const ucxpool_segment_t *segments;
-    size_t                   num_segments = batch_segments(batch, &segments);
-    ucxpool_status_t         status;
+    ucxpool_request_params_t params;
+    void                    *stream = UCXPOOL_STREAM_READY;
+    size_t                   num;
+
+    num = exchange_segments(exchange, batch, &segments);
+    if (exchange->failed) {
+        return UCXPOOL_ERR_IO;
+    }
+    if ((exchange->device != NULL) && !batch_is_large(batch)) {
+        stream = device_stream_in(exchange->device);
+    }
+    exchange_send_params(&header, sizeof(header), exchange_batch_sent, batch,
+                         &params);
+    exchange_params_on_device(exchange, stream, batch_is_large(batch), &params);
+    return ucxpool_send_buffers(exchange->peers[batch->target].channel,
+                                segments, num, EXCHANGE_BATCH, &params, NULL);
+}
+
+int exchange_post(exchange_t *exchange, batch_t *batch)
+{
+    exchange_peer_t *peer  = batch->holder;
+    stopwatch_t      start = stopwatch_start();
+    ucxpool_status_t status;
 
     peer->pending++;
     peer->batches_sent++;
     exchange->times.batches_sent++;
     exchange->times.bytes_sent += batch_message_size(batch);
-    status = exchange_send(exchange, batch->target, &header, sizeof(header),
-                           segments, num_segments, exchange_batch_sent, batch);
+    status = exchange_send_batch(exchange, batch);
     stopwatch_stop(&exchange->times.transfer, &start);
     if (status != UCXPOOL_OK) {
         peer->pending--;
@@ -117,11 +150,14 @@ static void exchange_note_sent(ucxpool_request_t *request,
 static int exchange_send_small(exchange_t *exchange, unsigned target,
                                const exchange_header_t *header, size_t size)
 {
-    ucxpool_status_t status;
+    ucxpool_request_params_t params;
+    ucxpool_status_t         status;
 
+    exchange_send_params(header, size, exchange_note_sent,
+                         &exchange->peers[target], &params);
     exchange->notes_pending++;
-    status = exchange_send(exchange, target, header, size, NULL, 0,
-                           exchange_note_sent, &exchange->peers[target]);
+    status = ucxpool_send_buffers(exchange->peers[target].channel, NULL, 0,
+                                  header->kind, &params, NULL);
     if (status != UCXPOOL_OK) {
         exchange->notes_pending--;
         exchange_fail(exchange, status, target, "cannot send to",

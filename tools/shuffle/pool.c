@@ -3,6 +3,7 @@
 #include "tools/shuffle/pool.h"
 #include "tools/shuffle/complaint.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -83,14 +84,25 @@ static int pool_config_size(ucxpool_config_t *config, size_t memory_size)
                0;
 }
 
-static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
+/* Regions are the library's choice there: they need not be one for each pool
+ * to be mapped fast. */
+static int pool_config_device_size(ucxpool_config_t *config, size_t memory_size)
+{
+    char comm_size[32];
+
+    snprintf(comm_size, sizeof(comm_size), "%zum",
+             pool_size(memory_size) / MIB);
+    return (pool_config_default(config, "BLOCK_SIZE", "2m") == 0) ?
+               pool_config_default(config, "COMM_SIZE", comm_size) :
+               -1;
+}
+
+static int pool_config_fit(ucxpool_config_t *config, bool is_on_device,
+                           size_t memory_size)
 {
     static const pool_setting_t settings[] = {
         {"SEND_SHARE", POOL_TEXT(POOL_SEND_SHARE)},
         {"RECV_SHARE", POOL_TEXT(POOL_RECV_SHARE)},
-        /* The columns of hashes and ends are short: packing them costs less
-         * than an operation for each. */
-        {"INPLACE_MIN", "32k"},
         /* What fails is said once, by the main process. */
         {"LOG_LEVEL", "error"},
         /* After a failure a worker must not keep the others waiting. */
@@ -103,33 +115,55 @@ static int pool_config_fit(ucxpool_config_t *config, size_t memory_size)
             return -1;
         }
     }
+    /* The columns of hashes and ends are short: for a processor, packing them
+     * costs less than an operation for each. */
+    if (!is_on_device &&
+        (pool_config_default(config, "INPLACE_MIN", "32k") != 0)) {
+        return -1;
+    }
     /* Another block size has a best size of its own. */
-    return getenv("UCXPOOL_BLOCK_SIZE") == NULL ?
-               pool_config_size(config, memory_size) :
-               0;
+    if (getenv("UCXPOOL_BLOCK_SIZE") != NULL) {
+        return 0;
+    }
+    return is_on_device ? pool_config_device_size(config, memory_size) :
+                          pool_config_size(config, memory_size);
 }
 
-int pool_create(unsigned worker, size_t memory_size, ucxpool_t **pool_p)
+static int pool_make(unsigned worker, const ucxpool_config_t *config,
+                     const device_t *device, ucxpool_t **pool_p)
 {
-    ucxpool_params_t  params = {0};
+    ucxpool_params_t params = {0};
+    char             name[32];
+
+    snprintf(name, sizeof(name), "worker-%u", worker);
+    params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
+    params.config     = config;
+    params.name       = name;
+    if (device != NULL) {
+        params.field_mask |= UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                             UCXPOOL_PARAM_FIELD_DEVICE;
+        params.memory_kind = UCXPOOL_MEMORY_CUDA;
+        params.device      = device_number(device);
+    }
+    if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
+        return complain("cannot create the pool of worker %u: %s", worker,
+                        ucxpool_error_detail());
+    }
+    return 0;
+}
+
+int pool_create(unsigned worker, const device_t *device, size_t memory_size,
+                ucxpool_t **pool_p)
+{
     ucxpool_config_t *config;
-    char              name[32];
     int               result;
 
     if (pool_config_read(&config) != 0) {
         return -1;
     }
-    result = pool_config_fit(config, memory_size);
+    result = pool_config_fit(config, device != NULL, memory_size);
     if (result == 0) {
-        snprintf(name, sizeof(name), "worker-%u", worker);
-        params.field_mask =
-            UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME;
-        params.config = config;
-        params.name   = name;
-        if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
-            result = complain("cannot create the pool of worker %u: %s",
-                              worker, ucxpool_error_detail());
-        }
+        result = pool_make(worker, config, device, pool_p);
     }
     ucxpool_config_release(config);
     return result;

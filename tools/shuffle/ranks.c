@@ -40,6 +40,7 @@ typedef struct ranks {
     const job_t *job;
     launcher_t  *launcher;
     result_t    *results;
+    vault_t     *vault;
     exchange_t  *exchange;
     progress_t   progress;
 } ranks_t;
@@ -138,7 +139,8 @@ static int ranks_connect_one(ranks_t *ranks, unsigned rank)
 static int ranks_meet(ranks_t *ranks, const batch_shape_t *shape)
 {
     exchange_params_t params = {ranks->launcher->rank,
-                                ranks->launcher->num_ranks, shape};
+                                ranks->launcher->num_ranks, shape,
+                                ranks->vault};
 
     if ((exchange_create(&params, &ranks->exchange) != 0) ||
         (ranks_show(ranks) != 0)) {
@@ -160,6 +162,7 @@ static int ranks_work(ranks_t *ranks, result_t *result)
     params.job       = ranks->job;
     params.index     = ranks->launcher->rank;
     params.exchange  = ranks->exchange;
+    params.vault     = ranks->vault;
     params.progress  = &ranks->progress;
     params.interrupt = ranks_interrupt;
     return worker_run(&params, result);
@@ -319,14 +322,15 @@ int ranks_run(const job_t *job, launcher_t *launcher, result_t *results)
     ranks_t       ranks = {0};
     result_t     *own   = &results[launcher->rank];
     batch_shape_t shape;
-    int           result = 0;
+    int           result;
 
     ranks.job      = job;
     ranks.launcher = launcher;
     ranks.results  = results;
     ranks_signals_init();
     job_batch_shape(job, &shape);
-    if (launcher->num_ranks > 1) {
+    result = job_make_vault(job, launcher->local_rank, &shape, &ranks.vault);
+    if ((result == 0) && (launcher->num_ranks > 1)) {
         result = ranks_meet(&ranks, &shape);
     }
     if ((result != 0) || (ranks_work(&ranks, own) != 0) ||
@@ -336,5 +340,6 @@ int ranks_run(const job_t *job, launcher_t *launcher, result_t *results)
         result = ranks_signal != 0 ? ranks_signal : -1;
     }
     exchange_destroy(ranks.exchange);
+    vault_destroy(ranks.vault);
     return result;
 }

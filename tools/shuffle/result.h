@@ -18,6 +18,8 @@ typedef struct result {
     unsigned         num_map; /* peers by wire */
     unsigned         num_ucx;
     ucxpool_stats_t  stats;
+    vault_stats_t    vault; /* size 0: there was none */
+    uint64_t         early; /* see writer.h           */
 } result_t;
 
 #endif

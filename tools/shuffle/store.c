@@ -4,7 +4,9 @@
 #include "tools/shuffle/complaint.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STORE_ALIGNMENT 64u
 
@@ -23,21 +25,13 @@ static bool store_fits(ucxpool_t *pool, size_t size)
     return user->free >= (size + stats.block_size - 1) / stats.block_size;
 }
 
-int store_init(store_t *store, ucxpool_t *pool, size_t size)
+int store_init_plain(store_t *store, size_t size)
 {
-    void *address = NULL;
-
-    store->pool = pool;
-    store->size = store_round(size);
-    store->used = 0;
-    store->is_registered =
-        store_fits(pool, store->size) &&
-        (ucxpool_comm_alloc(pool, store->size, &address) == UCXPOOL_OK);
-    if (!store->is_registered) {
-        address = aligned_alloc(STORE_ALIGNMENT, store->size);
-    }
-    store->address = address;
-    if (address == NULL) {
+    memset(store, 0, sizeof(*store));
+    store->size    = store_round(size);
+    store->origin  = STORE_OF_PROCESS;
+    store->address = aligned_alloc(STORE_ALIGNMENT, store->size);
+    if (store->address == NULL) {
         return complain("out of memory for %zu bytes of batches: use fewer "
                         "workers (-w) or partitions (-p)",
                         store->size);
@@ -45,12 +39,57 @@ int store_init(store_t *store, ucxpool_t *pool, size_t size)
     return 0;
 }
 
+int store_init(store_t *store, ucxpool_t *pool, device_t *device,
+               size_t size)
+{
+    void *address;
+
+    memset(store, 0, sizeof(*store));
+    store->pool   = pool;
+    store->device = device;
+    store->size   = store_round(size);
+    if (store_fits(pool, store->size) &&
+        (ucxpool_comm_alloc(pool, store->size, &address) == UCXPOOL_OK)) {
+        store->origin  = STORE_OF_POOL;
+        store->address = address;
+        return 0;
+    }
+    if (device == NULL) {
+        return store_init_plain(store, size);
+    }
+    store->origin = STORE_OF_DEVICE;
+    return device_alloc(device, store->size, &store->address);
+}
+
+int store_init_pinned(store_t *store, device_t *device, size_t size)
+{
+    memset(store, 0, sizeof(*store));
+    store->origin = STORE_PINNED;
+    store->device = device;
+    store->size   = store_round(size);
+    return device_pin(device, store->size, &store->address);
+}
+
 void store_cleanup(store_t *store)
 {
-    if (store->is_registered) {
+    if (store->address == NULL) {
+        return;
+    }
+    switch (store->origin) {
+    case STORE_OF_NOBODY:
+        break;
+    case STORE_OF_POOL:
         ucxpool_comm_free(store->pool, store->address);
-    } else {
+        break;
+    case STORE_OF_PROCESS:
         free(store->address);
+        break;
+    case STORE_OF_DEVICE:
+        device_free(store->device, store->address);
+        break;
+    case STORE_PINNED:
+        device_unpin(store->device, store->address);
+        break;
     }
     store->address = NULL;
 }

@@ -24,7 +24,7 @@ typedef struct worker {
     const job_t    *job;
     exchange_t     *exchange;
     batch_shape_t   shape;
-    char           *own_memory;
+    store_t         own_memory;
     batch_t        *own;   /* for the worker's own partitions      */
     batch_t       **open;  /* by target: being filled, or NULL     */
     splitter_t      splitter;
@@ -51,6 +51,19 @@ static int worker_wait(worker_t *worker)
 {
     exchange_wait(worker->exchange, WORKER_WAIT_MS);
     return worker_turn(worker);
+}
+
+/* Write all that is held. It may be much, and others wait for answers. */
+static int worker_write_held(worker_t *worker)
+{
+    int result;
+
+    while ((result = writer_write_held(&worker->writer)) > 0) {
+        if (worker_turn(worker) != 0) {
+            return -1;
+        }
+    }
+    return result;
 }
 
 /* --- what is read ------------------------------------------------------- */
@@ -87,7 +100,11 @@ static int worker_flush(worker_t *worker, unsigned target)
         return 0;
     }
     if (target == worker->params.index) {
-        return writer_take_batch(&worker->writer, batch);
+        /* What is too large to be held comes after what is: in the order in
+         * which a lone worker without a vault writes it. */
+        return batch_is_large(batch) && (worker_write_held(worker) != 0) ?
+                   -1 :
+                   writer_take_batch(&worker->writer, batch);
     }
     return exchange_post(worker->exchange, batch);
 }
@@ -183,6 +200,30 @@ static int worker_read(worker_t *worker)
 
 /* --- all of it ---------------------------------------------------------- */
 
+/* What is held in a vault is copied there from pinned memory. */
+static int worker_init_own(worker_t *worker)
+{
+    size_t size   = batch_memory_size(&worker->shape);
+    int    result = worker->params.vault != NULL ?
+                        store_init_pinned(&worker->own_memory,
+                                          vault_device(worker->params.vault),
+                                          size) :
+                        store_init_plain(&worker->own_memory, size);
+
+    if (result != 0) {
+        return -1;
+    }
+    worker->open = calloc(worker->job->num_workers, sizeof(*worker->open));
+    if (worker->open == NULL) {
+        return complain("out of memory for %u workers",
+                        worker->job->num_workers);
+    }
+    worker->own =
+        batch_create(&worker->shape, store_take(&worker->own_memory, size),
+                     NULL);
+    return worker->own != NULL ? 0 : -1;
+}
+
 static int worker_init(worker_t *worker, const worker_params_t *params)
 {
     const job_t *job = params->job;
@@ -200,18 +241,10 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
                       WORKER_BUFFER_SIZE) != 0) {
         return -1;
     }
-    worker->own_memory =
-        aligned_alloc(64, store_round(batch_memory_size(&worker->shape)));
-    worker->open = calloc(job->num_workers, sizeof(*worker->open));
-    if ((worker->own_memory == NULL) || (worker->open == NULL)) {
-        return complain("out of memory for %zu bytes of batches",
-                        batch_memory_size(&worker->shape));
-    }
-    worker->own = batch_create(&worker->shape, worker->own_memory, NULL);
-    if (worker->own == NULL) {
-        return -1;
-    }
-    return writer_init(&worker->writer, job, params->index, params->progress);
+    return worker_init_own(worker) == 0 ?
+               writer_init(&worker->writer, job, params->index,
+                           params->progress, params->vault) :
+               -1;
 }
 
 static void worker_cleanup(worker_t *worker)
@@ -219,7 +252,7 @@ static void worker_cleanup(worker_t *worker)
     writer_cleanup(&worker->writer);
     batch_destroy(worker->own);
     free(worker->open);
-    free(worker->own_memory);
+    store_cleanup(&worker->own_memory);
     splitter_cleanup(&worker->splitter);
 }
 
@@ -278,6 +311,10 @@ static void worker_report(const worker_t *worker, result_t *result)
     result->in        = worker->in;
     result->out       = worker->writer.out;
     result->num_added = worker->splitter.num_added;
+    result->early     = worker->writer.early;
+    if (worker->params.vault != NULL) {
+        vault_stats_get(worker->params.vault, &result->vault);
+    }
     if (worker->exchange == NULL) {
         return;
     }
@@ -299,7 +336,8 @@ int worker_run(const worker_params_t *params, result_t *result_p)
 
     memset(result_p, 0, sizeof(*result_p));
     if ((worker_init(&worker, params) == 0) && (worker_read(&worker) == 0) &&
-        (worker_drain(&worker) == 0) && (writer_finish(&worker.writer) == 0)) {
+        (worker_drain(&worker) == 0) && (worker_write_held(&worker) == 0) &&
+        (writer_finish(&worker.writer) == 0)) {
         stopwatch_stop(&result_p->whole, &start);
         worker_report(&worker, result_p);
         result = 0;

@@ -6,7 +6,8 @@
  *                                               | full
  *               own batch <---------------------+-----> exchange
  *                   |                                       |
- *                   +--> count, check, append to file <-- arrival
+ *                   +----------> vault, or <----------- arrival
+ *                          count, check, append to file
  *
  * One loop, one thread: after each span it looks at what has arrived; while it
  * has no batch left for a target it does nothing else.
@@ -22,6 +23,7 @@ typedef struct worker_params {
     const job_t *job;
     unsigned     index;
     exchange_t  *exchange; /* NULL for a lone worker */
+    vault_t     *vault;    /* NULL for none          */
     progress_t  *progress;
     /* Asked often. -1 with a complaint: end now. */
     int (*interrupt)(void *arg);
