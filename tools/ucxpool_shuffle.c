@@ -55,7 +55,13 @@ static int main_init_job(const options_t *options, job_t *job)
                               job->num_workers;
     job->field          = options->field;
     job->compare_memcpy = options->compare_memcpy;
+    job->on_gpu         = options->on_gpu;
+    job->gpu            = options->gpu;
+    job->gpu_memory     = options->gpu_memory;
     job_choose_buckets(job);
+    if (job_check_gpu_memory(job) != 0) {
+        return -1;
+    }
     if (inputs_init(&job->inputs, options->files, options->num_files,
                     options->delimiter) != 0) {
         return -1;

@@ -15,10 +15,13 @@
 
 #define OPTIONS_MAX_WORKERS 256u
 #define OPTIONS_MAX_FIELD   1000000u
+#define OPTIONS_MAX_GPU     1023u
 
 enum {
     OPTION_JSON = 256,
-    OPTION_MEMCPY
+    OPTION_MEMCPY,
+    OPTION_DEVICE,
+    OPTION_DEVICE_MEMORY
 };
 
 static const struct option options_long[] = {
@@ -27,6 +30,8 @@ static const struct option options_long[] = {
     {"delimiter", required_argument, NULL, 'd'},
     {"field", required_argument, NULL, 'k'},
     {"output", required_argument, NULL, 'o'},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"device-memory", required_argument, NULL, OPTION_DEVICE_MEMORY},
     {"json", no_argument, NULL, OPTION_JSON},
     {"memcpy", no_argument, NULL, OPTION_MEMCPY},
     {"help", no_argument, NULL, 'h'},
@@ -36,7 +41,8 @@ static const struct option options_long[] = {
 
 static const char options_help[] =
     "usage: ucxpool_shuffle [-w WORKERS] [-p PARTITIONS] [-d DELIMITER]\n"
-    "                       [-k FIELD] [--json] -o DIR FILE...\n"
+    "                       [-k FIELD] [--device=cuda[:N]]\n"
+    "                       [--json] -o DIR FILE...\n"
     "\n"
     "Partition the records (lines) of files by a key field. Workers exchange\n"
     "the records through libucxpool; records with equal keys end in the same\n"
@@ -50,6 +56,11 @@ static const char options_help[] =
     "                       .passwd .group ':', .txt .log blank)\n"
     "  -k, --field=N        number of the key field, from 1 (default: 1)\n"
     "  -o, --output=DIR     output folder, empty or to be created\n"
+    "      --device=cuda    hold the partitions in GPU memory, exchanged from\n"
+    "                       GPU to GPU; the workers take the GPUs in turn\n"
+    "                       (cuda:N: all take GPU N, counted from 0)\n"
+    "      --device-memory=SIZE  hold at most SIZE per worker (default: its\n"
+    "                       share of half of what is free)\n"
     "      --json           print the summary as JSON\n"
     "      --memcpy         also time a plain copy of the bytes transferred\n"
     "  -h, --help           print this help\n"
@@ -87,6 +98,55 @@ static int options_delimiter(options_t *options, const char *text)
     return 0;
 }
 
+/* cuda, or cuda:N. */
+static int options_device(options_t *options, const char *text)
+{
+    char         *end    = NULL;
+    unsigned long number = 0;
+
+    options->on_gpu = true;
+    options->gpu    = -1;
+    if (strcmp(text, "cuda") == 0) {
+        return 0;
+    }
+    if (strncmp(text, "cuda:", 5) == 0) {
+        errno  = 0;
+        number = strtoul(text + 5, &end, 10);
+    }
+    if ((end == NULL) || (text[5] < '0') || (text[5] > '9') ||
+        (*end != '\0') || (errno != 0) || (number > OPTIONS_MAX_GPU)) {
+        return complain("--device '%s': must be cuda, or cuda:N with a number "
+                        "from 0 to %u",
+                        text, OPTIONS_MAX_GPU);
+    }
+    options->gpu = (int)number;
+    return 0;
+}
+
+/* Bytes, with k, m or g behind the number. */
+static int options_size(const char *name, const char *text, size_t *size_p)
+{
+    static const char  units[] = "kmg";
+    char              *end;
+    const char        *unit;
+    unsigned           shift = 0;
+    unsigned long long number;
+
+    errno  = 0;
+    number = strtoull(text, &end, 10);
+    unit   = *end != '\0' ? strchr(units, *end) : NULL;
+    if (unit != NULL) {
+        shift = 10 * (unsigned)(unit - units + 1);
+        end++;
+    }
+    if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') ||
+        (errno != 0) || (number == 0) || (number > SIZE_MAX >> shift)) {
+        return complain("%s '%s': must be a size, as 512m or 4g", name, text);
+    }
+    *size_p = (size_t)number << shift;
+    return 0;
+}
+
 /* One option. Returns -1 with a complaint. */
 static int options_take(options_t *options, int option, char **argv)
 {
@@ -105,6 +165,10 @@ static int options_take(options_t *options, int option, char **argv)
     case 'o':
         options->folder = optarg;
         return 0;
+    case OPTION_DEVICE:
+        return options_device(options, optarg);
+    case OPTION_DEVICE_MEMORY:
+        return options_size("--device-memory", optarg, &options->gpu_memory);
     case OPTION_JSON:
         options->json = true;
         return 0;
@@ -123,6 +187,9 @@ static int options_check(const options_t *options)
 {
     if ((options->folder == NULL) || (options->folder[0] == '\0')) {
         return complain("name an output folder with -o");
+    }
+    if ((options->gpu_memory != 0) && !options->on_gpu) {
+        return complain("--device-memory is for use with --device=cuda");
     }
     if (options->num_files == 0) {
         return complain("name at least one input file");

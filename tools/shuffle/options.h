@@ -16,6 +16,9 @@ typedef struct options {
     const char  *folder;
     bool         json;
     bool         compare_memcpy;
+    bool         on_gpu;
+    int          gpu;        /* -1: not given */
+    size_t       gpu_memory; /* 0: not given  */
     char *const *files;
     size_t       num_files;
 } options_t;
