@@ -106,6 +106,19 @@ static void summary_text_transfer(const summary_t *summary,
     summary_text_modes(summary, stream);
 }
 
+static void summary_text_gpu(const result_t *sum, FILE *stream)
+{
+    if (sum->vault.size == 0) {
+        return;
+    }
+    fprintf(stream,
+            "In GPU memory: %.1f MB held, %.1f MB at the most, of %.1f MB; "
+            "%.1f MB written before the end to make room\n",
+            summary_megabytes(sum->vault.held),
+            summary_megabytes(sum->vault.held_max),
+            summary_megabytes(sum->vault.size), summary_megabytes(sum->early));
+}
+
 void summary_print_text(const summary_t *summary, FILE *stream)
 {
     const job_t *job = summary->job;
@@ -130,6 +143,7 @@ void summary_print_text(const summary_t *summary, FILE *stream)
                 "\n", sum.num_added);
     }
     summary_text_transfer(summary, &sum, stream);
+    summary_text_gpu(&sum, stream);
     summary_text_workers(summary, stream);
 }
 
@@ -200,6 +214,20 @@ static void summary_json_traffic(const char *name,
     fputc('}', stream);
 }
 
+static void summary_json_gpu(const result_t *result, FILE *stream)
+{
+    if (result->vault.size == 0) {
+        fprintf(stream, "\"gpu\": null, ");
+        return;
+    }
+    fprintf(stream,
+            "\"gpu\": {\"number\": %" PRId32 ", \"bytes\": %" PRIu64
+            ", \"held_bytes\": %" PRIu64 ", \"max_held_bytes\": %" PRIu64
+            ", \"early_bytes\": %" PRIu64 "}, ",
+            result->vault.gpu, result->vault.size, result->vault.held,
+            result->vault.held_max, result->early);
+}
+
 static void summary_json_worker(const result_t *result, unsigned index,
                                 FILE *stream)
 {
@@ -214,6 +242,7 @@ static void summary_json_worker(const result_t *result, unsigned index,
             "\"max_resident_bytes\": %" PRIu64 ", ",
             summary_seconds(result->whole.wall_ns),
             summary_seconds(result->whole.cpu_ns), result->max_resident);
+    summary_json_gpu(result, stream);
     summary_json_transfer(result, stream);
     fprintf(stream, ", \"wire\": \"%s\", ", summary_wire(result));
     summary_json_traffic("sent", stats->sent, stream);

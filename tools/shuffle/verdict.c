@@ -26,6 +26,10 @@ void verdict_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
         sum_p->num_added += results[i].num_added;
         stopwatch_add(&sum_p->whole, &results[i].whole);
         stopwatch_add(&sum_p->copy, &results[i].copy);
+        sum_p->vault.size += results[i].vault.size;
+        sum_p->vault.held += results[i].vault.held;
+        sum_p->vault.held_max += results[i].vault.held_max;
+        sum_p->early += results[i].early;
         sum_p->num_map += results[i].num_map;
         sum_p->num_ucx += results[i].num_ucx;
         sum_p->stats.registrations_after_start +=

@@ -1,0 +1,367 @@
+/* The vault: batches in the memory of a GPU, in order and whole. */
+#include "cuda_fixture.h"
+
+#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/store.h"
+#include "tools/shuffle/vault.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_BUCKETS 3u
+#define MIB         ((size_t)1 << 20)
+
+static batch_shape_t  shape;
+static vault_params_t params;
+static vault_t       *vault;
+static store_t        memory; /* of the batch */
+static batch_t       *batch;
+
+static void setup(void)
+{
+    cuda_start("");
+    batch_shape_init(&shape, NUM_BUCKETS, 64 * 1024);
+    memset(&params, 0, sizeof(params));
+    params.gpu         = -1;
+    params.num_workers = 1;
+    params.shape       = &shape;
+    params.num_bytes   = 64 * MIB;
+    vault              = NULL;
+    batch              = NULL;
+}
+
+static int open_vault(void)
+{
+    size_t size = batch_memory_size(&shape);
+
+    if ((vault_create(&params, &vault) != 0) ||
+        (store_init_pinned(&memory, vault_device(vault), size) != 0)) {
+        return -1;
+    }
+    batch = batch_create(&shape, store_take(&memory, size), NULL);
+    ck_assert_ptr_nonnull(batch);
+    return 0;
+}
+
+static void close_vault(void)
+{
+    batch_destroy(batch);
+    if (vault != NULL) {
+        store_cleanup(&memory);
+    }
+    vault_destroy(vault);
+    vault = NULL;
+    batch = NULL;
+    memset(&memory, 0, sizeof(memory));
+}
+
+static void teardown(void)
+{
+    close_vault();
+}
+
+/* A record that tells its number, and is as long as that makes it. */
+static size_t make_record(unsigned number, char *record, size_t size)
+{
+    int length = snprintf(record, size, "%u|%.*s\n", number,
+                          (int)(number * 31 % 90),
+                          "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
+                          "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz");
+
+    return (size_t)length;
+}
+
+/* A batch of some records, from that number on. */
+static void fill_batch(unsigned first, unsigned num)
+{
+    char record[128];
+
+    batch_reset(batch, 0);
+    for (unsigned i = first; i < first + num; i++) {
+        ck_assert_int_eq(batch_append(batch, i % NUM_BUCKETS, i, record,
+                                      make_record(i, record, sizeof(record))),
+                         1);
+    }
+}
+
+static int hold(unsigned first, unsigned num)
+{
+    fill_batch(first, num);
+    return vault_hold_batch(vault, batch);
+}
+
+/* Each record is the one that its hash numbers. */
+static void check_chunk(const chunk_t *chunk, unsigned *num_p)
+{
+    char   record[128];
+    size_t start = 0;
+    size_t end;
+
+    for (uint32_t i = 0; i < chunk->num_records; i++, (*num_p)++) {
+        end = i + 1 < chunk->num_records ? chunk->ends[i] : chunk->num_bytes;
+        ck_assert_uint_eq(chunk->hashes[i] % NUM_BUCKETS, chunk->bucket);
+        ck_assert_uint_eq(make_record((unsigned)chunk->hashes[i], record,
+                                      sizeof(record)),
+                          end - start);
+        ck_assert_mem_eq(chunk->bytes + start, record, end - start);
+        start = end;
+    }
+}
+
+/* Bring one out; its lowest number and how many there are. */
+static int bring(unsigned *first_p, unsigned *num_p)
+{
+    arrival_t *arrival;
+    int        result = vault_bring(vault, &arrival);
+
+    *num_p   = 0;
+    *first_p = UINT32_MAX;
+    if (result <= 0) {
+        return result;
+    }
+    for (uint32_t i = 0; i < arrival->num_chunks; i++) {
+        check_chunk(&arrival->chunks[i], num_p);
+        if (arrival->chunks[i].hashes[0] < *first_p) {
+            *first_p = (unsigned)arrival->chunks[i].hashes[0];
+        }
+    }
+    shelf_give(vault_shelf(vault), arrival);
+    return result;
+}
+
+static void expect(unsigned expected_first, unsigned expected_num)
+{
+    unsigned first;
+    unsigned num;
+
+    ck_assert_msg(bring(&first, &num) == 1, "%s", complaint_text());
+    ck_assert_uint_eq(first, expected_first);
+    ck_assert_uint_eq(num, expected_num);
+}
+
+static void expect_nothing(void)
+{
+    unsigned first;
+    unsigned num;
+
+    ck_assert_int_eq(bring(&first, &num), 0);
+}
+
+START_TEST(what_is_held_comes_out_oldest_first)
+{
+    vault_stats_t stats;
+
+    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
+    expect_nothing();
+    for (unsigned i = 0; i < 5; i++) {
+        ck_assert_int_eq(hold(1000 * i, 20 * (i + 1)), 0);
+    }
+    expect(0, 20);
+    expect(1000, 40);
+    ck_assert_int_eq(hold(5000, 7), 0);
+    expect(2000, 60);
+    expect(3000, 80);
+    expect(4000, 100);
+    expect(5000, 7);
+    expect_nothing();
+    ck_assert_int_eq(hold(6000, 1), 0);
+    expect(6000, 1);
+    expect_nothing();
+    vault_stats_get(vault, &stats);
+    ck_assert_uint_gt(stats.held, stats.held_max);
+    ck_assert_uint_ge(stats.size, stats.held_max);
+}
+END_TEST
+
+/* The stages are filled while others are read: nothing may mix. */
+START_TEST(copies_that_take_their_time_are_waited_for)
+{
+    if (cuda_is_real()) {
+        return;
+    }
+    stand_in.configure("run=late");
+    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 8; i++) {
+            ck_assert_int_eq(hold(1000 * i, 200), 0);
+        }
+        for (unsigned i = 0; i < 8; i++) {
+            expect(1000 * i, 200);
+        }
+        expect_nothing();
+    }
+}
+END_TEST
+
+START_TEST(few_places_left_is_full)
+{
+    unsigned num = 0;
+
+    params.most = vault_least_size(&shape);
+    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
+    ck_assert(!vault_is_full(vault));
+    while (!vault_is_full(vault)) {
+        ck_assert_int_eq(hold(1000 * num++, 10), 0);
+    }
+    ck_assert_uint_gt(num, 1);
+    ck_assert_uint_gt(vault_oldest_size(vault), 0);
+    /* Oldest first also then. */
+    expect(0, 10);
+    ck_assert(!vault_is_full(vault));
+    ck_assert_int_eq(hold(1000 * num, 10), 0);
+    expect(1000, 10);
+}
+END_TEST
+
+START_TEST(a_vault_is_no_larger_than_the_input_needs)
+{
+    vault_stats_t small;
+    vault_stats_t large;
+
+    params.num_bytes = 100;
+    ck_assert_int_eq(open_vault(), 0);
+    vault_stats_get(vault, &small);
+    close_vault();
+    params.num_bytes = 1000 * MIB;
+    ck_assert_int_eq(open_vault(), 0);
+    vault_stats_get(vault, &large);
+    ck_assert_uint_lt(small.size, 4 * MIB);
+    ck_assert_uint_gt(large.size, 32 * MIB);
+    close_vault();
+    params.most = 8 * MIB;
+    ck_assert_int_eq(open_vault(), 0);
+    vault_stats_get(vault, &large);
+    ck_assert_uint_le(large.size, 8 * MIB);
+}
+END_TEST
+
+START_TEST(a_gpu_that_has_less_gives_less)
+{
+    vault_stats_t stats;
+
+    if (cuda_is_real()) {
+        return;
+    }
+    stand_in.configure("memory=24m");
+    params.most = 64 * MIB;
+    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
+    vault_stats_get(vault, &stats);
+    ck_assert_uint_le(stats.size, 24 * MIB);
+    ck_assert_int_eq(hold(0, 10), 0);
+    expect(0, 10);
+}
+END_TEST
+
+START_TEST(a_gpu_that_is_too_full_is_an_error)
+{
+    if (cuda_is_real()) {
+        return;
+    }
+    stand_in.configure("memory=64k");
+    ck_assert_int_eq(open_vault(), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "65536 of 65536 are free"));
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "fewer workers"));
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(workers_take_the_gpus_in_turn)
+{
+    vault_stats_t stats;
+
+    if (cuda_is_real()) {
+        return;
+    }
+    stand_in.configure("devices=3");
+    for (unsigned turn = 0; turn < 7; turn++) {
+        params.turn = turn;
+        ck_assert_int_eq(open_vault(), 0);
+        vault_stats_get(vault, &stats);
+        ck_assert_int_eq(stats.gpu, (int)(turn % 3));
+        close_vault();
+    }
+    params.gpu = 2;
+    ck_assert_int_eq(open_vault(), 0);
+    ck_assert_int_eq(device_number(vault_device(vault)), 2);
+    close_vault();
+    params.gpu = 3;
+    ck_assert_int_eq(open_vault(), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "GPU 3 does not exist"));
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+/* Hold two, bring two. */
+static int use_vault(void)
+{
+    unsigned first;
+    unsigned num;
+
+    if ((open_vault() != 0) || (hold(0, 10) != 0) || (hold(1000, 20) != 0) ||
+        (bring(&first, &num) != 1) || (num != 10) ||
+        (bring(&first, &num) != 1) || (num != 20)) {
+        return -1;
+    }
+    return 0;
+}
+
+START_TEST(a_call_that_fails_is_an_error_and_leaves_nothing)
+{
+    unsigned num_failed = 0;
+    int      result;
+
+    if (cuda_is_real()) {
+        return;
+    }
+    params.most = vault_least_size(&shape);
+    for (unsigned n = 1;; n++) {
+        complain("nothing");
+        stand_in.fail_call(NULL, n, 999);
+        result = use_vault();
+        close_vault();
+        ck_assert_uint_eq(stand_in.live(), 0);
+        if (!stand_in.has_failed()) {
+            ck_assert_msg(result == 0, "%s", complaint_text());
+            break;
+        }
+        /* That its words could not be asked for is no failure. */
+        if (result != 0) {
+            num_failed++;
+            ck_assert_str_ne(complaint_text(), "nothing");
+        }
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_msg(use_vault() == 0, "%u: %s", n, complaint_text());
+        close_vault();
+    }
+    ck_assert_uint_gt(num_failed, 15);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("shuffle vault");
+    TCase   *tcase = tcase_create("vault");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, what_is_held_comes_out_oldest_first);
+    tcase_add_test(tcase, copies_that_take_their_time_are_waited_for);
+    tcase_add_test(tcase, few_places_left_is_full);
+    tcase_add_test(tcase, a_vault_is_no_larger_than_the_input_needs);
+    tcase_add_test(tcase, a_gpu_that_has_less_gives_less);
+    tcase_add_test(tcase, a_gpu_that_is_too_full_is_an_error);
+    tcase_add_test(tcase, workers_take_the_gpus_in_turn);
+    tcase_add_test(tcase, a_call_that_fails_is_an_error_and_leaves_nothing);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
