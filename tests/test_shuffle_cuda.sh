@@ -1,0 +1,328 @@
+#!/bin/sh
+# ucxpool_shuffle --device=cuda: the partitions are the same as without it, and
+# what can go wrong with a GPU is said. On the stand-in for the CUDA driver, or
+# with TEST_CUDA=real on the driver of this machine.
+#
+# usage: test_shuffle_cuda.sh [PART...]
+set -u
+LC_ALL=C
+export LC_ALL
+
+: "${top_builddir:=$(pwd)}" "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}"
+top_builddir=$(cd "$top_builddir" && pwd)
+top_srcdir=$(cd "$top_srcdir" && pwd)
+shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
+stand_in=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+num_failed=0
+part=
+
+failed() {
+    echo "FAIL: $part: $*"
+    num_failed=$((num_failed + 1))
+}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+if [ "${TEST_CUDA:-}" = real ]; then
+    is_real=yes
+    unset UCXPOOL_CUDA_DRIVER
+    echo 'a|b' >probe.tbl
+    "$shuffle" -w 1 --device=cuda -o probe probe.tbl >/dev/null 2>stderr ||
+        skip "$(cat stderr)"
+else
+    is_real=no
+    [ -e "$stand_in" ] || skip "the stand-in is not built: Check is missing"
+    UCXPOOL_CUDA_DRIVER=$stand_in
+    export UCXPOOL_CUDA_DRIVER
+fi
+
+# passes ARG... - the run must succeed; its output folder is out.
+passes() {
+    rm -rf out
+    timeout 120 "$shuffle" -o out "$@" >stdout 2>stderr
+    status=$?
+    if [ $status -ne 0 ]; then
+        failed "ucxpool_shuffle $*: exit status $status: $(cat stderr)"
+        return 1
+    fi
+    if [ -s stderr ]; then
+        failed "ucxpool_shuffle $*: said on stderr: $(cat stderr)"
+    fi
+}
+
+# fails STATUS TEXT ARG... - the run must fail with that status and say TEXT
+# once; nothing may be left.
+fails() {
+    expected=$1
+    text=$2
+    shift 2
+    rm -rf out
+    timeout 120 "$shuffle" -o out "$@" >stdout 2>stderr
+    status=$?
+    [ $status -eq "$expected" ] ||
+        failed "ucxpool_shuffle $*: exit status $status, not $expected"
+    [ "$(grep -c -e "$text" stderr)" -eq 1 ] ||
+        failed "ucxpool_shuffle $*: does not say '$text' once: $(cat stderr)"
+    [ ! -e out ] || failed "ucxpool_shuffle $*: the output folder is left"
+}
+
+# same ARG... - with a GPU the partitions are those without it, byte for byte.
+# Where several workers send, the order of records is not kept, so they are
+# sorted first.
+same() {
+    passes "$@" || return
+    rm -rf expected
+    mv out expected
+    passes --device=cuda --json "$@" || return
+    [ "$(ls out)" = "$(ls expected)" ] || failed "$*: other files"
+    for file in expected/*; do
+        name=${file#expected/}
+        case "$*" in
+        *'-w 1 '*) ;;
+        *)
+            sort -o "$file" "$file"
+            sort -o "out/$name" "out/$name"
+            ;;
+        esac
+        cmp -s "$file" "out/$name" || failed "$*: $name differs"
+    done
+    grep -q '"gpu": {"number": ' stdout || failed "$*: not on a GPU"
+    [ "$(sum early_bytes)" -eq 0 ] || failed "$*: written early, with room"
+}
+
+# sum KEY - of that number, over all workers.
+sum() {
+    grep -o "\"$1\": [0-9]*" stdout | awk '{ n += $2 } END { print n + 0 }'
+}
+
+# records N - N records of different lengths and 1000 keys.
+records() {
+    awk -v n="$1" 'BEGIN {
+        x = "abcdefghijklmnopqrstuvwxyz0123456789"
+        for (i = 0; i < n; i++) {
+            key = i * 7919 % 1000
+            print key "|" i "|" substr(x x x, 1, i * 31 % 100) "|"
+        }
+    }'
+}
+
+# --- right ---------------------------------------------------------------
+
+part_same() {
+    records 30000 >in.tbl
+    for w in 1 2 3 5; do
+        for p in 1 8 100; do
+            same -w $w -p $p in.tbl
+        done
+    done
+}
+
+part_wires() {
+    records 30000 >in.tbl
+    for wire in map ucx; do
+        for backing in alloc vmm host; do
+            # Blocks in host memory are not mapped from GPU to GPU.
+            [ $wire.$backing != map.host ] || continue
+            UCXPOOL_WIRE=$wire UCXPOOL_CUDA_BACKING=$backing
+            export UCXPOOL_WIRE UCXPOOL_CUDA_BACKING
+            same -w 2 -p 8 in.tbl
+            same -w 3 -p 8 in.tbl
+            grep -q "\"wire\": \"$wire\"" stdout ||
+                failed "$backing: the wire is not $wire: $(cat stdout)"
+        done
+    done
+}
+
+# What is done on streams takes its time.
+part_late() {
+    [ $is_real = no ] || return 0
+    records 30000 >in.tbl
+    CUDA_STAND_IN=run=late
+    export CUDA_STAND_IN
+    for w in 1 2 3; do
+        same -w $w -p 8 in.tbl
+    done
+}
+
+part_odd() {
+    : >empty.tbl
+    printf 'a|b\n' >one.tbl
+    printf 'a\000b|\000\n\000|\n\000\n\nc|d' >odd.tbl
+    records 5000 | sed 's/^[0-9]*/k/' >onekey.tbl
+    # Longer than a batch: such a record goes by way of the host.
+    { records 100
+      for n in 300000 3000000 20000000; do
+          printf 'k%s|' $n
+          head -c $n /dev/zero | tr '\000' x
+          echo '|'
+      done
+      records 100; } >long.tbl
+    for w in 1 2 3; do
+        same -w $w -p 3 empty.tbl
+        same -w $w -p 3 one.tbl
+        same -w $w -p 3 odd.tbl one.tbl empty.tbl
+        same -w $w -p 4 onekey.tbl
+        same -w $w -p 5 long.tbl
+    done
+}
+
+# More than the bound is written earlier.
+part_bound() {
+    for n in 1 2 3 4 5 6 7 8; do
+        records 100000
+    done >in.tbl
+    for w in 1 2 3; do
+        passes -w $w -p 6 in.tbl || continue
+        cat out/part-* | sort >expected
+        passes -w $w -p 6 --device=cuda --device-memory=12m --json in.tbl ||
+            continue
+        cat out/part-* | sort | cmp -s - expected || failed "-w $w: differs"
+        [ "$(sum early_bytes)" -gt 0 ] || failed "-w $w: no bound is felt"
+        [ "$(sum max_held_bytes)" -le $((w * 12 << 20)) ] ||
+            failed "-w $w: more is held than was allowed"
+        [ "$(sum held_bytes)" -ge "$(wc -c <in.tbl)" ] ||
+            failed "-w $w: not everything was on the GPU"
+    done
+    passes -w 2 --device=cuda --device-memory=12m in.tbl
+    grep -q 'In GPU memory: .* written before the end to make room' stdout ||
+        failed "the summary does not tell: $(cat stdout)"
+}
+
+part_devices() {
+    [ $is_real = no ] || return 0
+    records 10000 >in.tbl
+    CUDA_STAND_IN=devices=2
+    export CUDA_STAND_IN
+    same -w 3 -p 6 in.tbl
+    [ "$(grep -o '"number": [0-9]*' stdout | tr -d '\n')" = \
+        '"number": 0"number": 1"number": 0' ] ||
+        failed "the GPUs are not dealt out in turn: $(cat stdout)"
+    passes -w 2 -p 6 --device=cuda:1 --json in.tbl
+    [ "$(grep -o '"number": [0-9]*' stdout | tr -d '\n')" = \
+        '"number": 1"number": 1' ] || failed "not GPU 1: $(cat stdout)"
+}
+
+# GPUs that do not reach each other, and drivers that cannot do everything.
+part_lesser() {
+    [ $is_real = no ] || return 0
+    records 30000 >in.tbl
+    for lesser in devices=2,peers=n vmm=n posix=n version=11040,memops=n; do
+        CUDA_STAND_IN=$lesser
+        export CUDA_STAND_IN
+        same -w 2 -p 6 in.tbl
+    done
+    UCXPOOL_CUDA_DRIVER=${stand_in%/*}/libold_stand_in.so
+    CUDA_STAND_IN=version=11040
+    export UCXPOOL_CUDA_DRIVER CUDA_STAND_IN
+    same -w 2 -p 6 in.tbl
+}
+
+# Under a launcher the GPUs are dealt out among the workers of a host.
+part_mpirun() {
+    if ! mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
+        [ -n "${SANITIZER_CFLAGS:-}" ]; then
+        echo "$part: no Open MPI, or built with a sanitizer"
+        return
+    fi
+    records 30000 >in.tbl
+    sort in.tbl >expected
+    [ $is_real = yes ] || export CUDA_STAND_IN=devices=2
+    # As any user, and on however few processors.
+    timeout -k 5 120 mpirun --allow-run-as-root --oversubscribe -n 3 \
+        "$shuffle" -p 6 --device=cuda --json -o out in.tbl >stdout 2>stderr ||
+        failed "exit status $?: $(cat stderr)"
+    cat out/part-* | sort | cmp -s - expected || failed "other records"
+    [ $is_real = yes ] ||
+        [ "$(grep -o '"number": [0-9]*' stdout | tr -d '\n')" = \
+            '"number": 0"number": 1"number": 0' ] ||
+        failed "the GPUs are not dealt out in turn: $(cat stdout)"
+}
+
+# The other test's parts, with a GPU.
+part_others() {
+    printf '#!/bin/sh\nexec %s --device=cuda "$@"\n' "$shuffle" >on_gpu
+    chmod +x on_gpu
+    SHUFFLE=$PWD/on_gpu UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=2m \
+        sh "$top_srcdir/tests/test_shuffle.sh" fields json outputs \
+        killed_worker interrupted killed_main || failed "see above"
+}
+
+# --- wrong ---------------------------------------------------------------
+
+part_usage() {
+    records 10 >in.tbl
+    for device in gpu cuda: cuda:x cuda:1x cuda:-1 cuda:9999 cuda:99999999999 \
+        cudax ''; do
+        fails 2 'must be cuda, or cuda:N' --device="$device" in.tbl
+    done
+    for size in 0 x 12x 12mm -1m 99999999999999999999 18446744073709551615k; do
+        fails 2 'must be a size' --device=cuda --device-memory=$size in.tbl
+    done
+    fails 2 'for use with --device' --device-memory=12m in.tbl
+    fails 1 'too few for the batches' --device=cuda --device-memory=64k in.tbl
+}
+
+part_no_gpu() {
+    records 10 >in.tbl
+    for w in 1 3; do
+        UCXPOOL_CUDA_DRIVER=/none fails 1 'no CUDA driver: .*/none' -w $w \
+            --device=cuda in.tbl
+        fails 1 'GPU 77 does not exist' -w $w --device=cuda:77 in.tbl
+        [ $is_real = no ] || continue
+        CUDA_STAND_IN=devices=0 fails 1 NO_DEVICE -w $w --device=cuda in.tbl
+        CUDA_STAND_IN=memory=64k fails 1 'are free.*fewer workers' -w $w \
+            --device=cuda in.tbl
+    done
+    # Who asks for no GPU needs no driver.
+    UCXPOOL_CUDA_DRIVER=/none passes -w 2 in.tbl
+}
+
+# Whatever the driver refuses, the run ends with an error or goes on well.
+part_driver_fails() {
+    [ $is_real = no ] || return 0
+    records 30000 >in.tbl
+    cp in.tbl expected && sort -o expected expected
+    for call in cuMemAlloc cuMemHostAlloc cuStreamCreate cuMemcpyAsync \
+        cuStreamSynchronize cuDevicePrimaryCtxRetain; do
+        for n in 1 2 3; do
+            rm -rf out
+            CUDA_STAND_IN=fail=$call:$n:700 timeout 120 "$shuffle" -w 2 -p 4 \
+                --device=cuda -o out in.tbl >stdout 2>stderr
+            status=$?
+            if [ $status -eq 0 ]; then
+                cat out/part-* | sort | cmp -s - expected ||
+                    failed "$call $n: other records"
+            elif [ $status -ne 1 ]; then
+                failed "$call $n: exit status $status: $(cat stderr)"
+            elif ! grep -q '^ucxpool_shuffle: .*ILLEGAL_ADDRESS' stderr; then
+                failed "$call $n: not said: $(cat stderr)"
+            elif [ -e out ]; then
+                failed "$call $n: something is left"
+            fi
+        done
+    done
+}
+
+# -------------------------------------------------------------------------
+
+if [ $# -eq 0 ]; then
+    set -- same wires late odd bound devices lesser mpirun others usage no_gpu \
+        driver_fails
+fi
+for part in "$@"; do
+    mkdir -p "$work/$part"
+    cd "$work/$part" || exit 1
+    # In a process of its own: it may change the environment.
+    (num_failed=0; "part_$part"; exit $((num_failed > 0))) ||
+        num_failed=$((num_failed + 1))
+    cd / && rm -rf "${work:?}/$part"
+done
+echo "$# parts, $num_failed failed"
+[ "$num_failed" -eq 0 ]
