@@ -22,7 +22,8 @@ if [ ! -x "$top_builddir/tests/test_cuda_driver" ]; then
 fi
 status=0
 for test in test_cuda_driver test_cuda_region test_cuda_pointer \
-    test_cuda_backing test_device test_copy_cuda test_share_cuda; do
+    test_cuda_backing test_device test_copy_cuda test_share_cuda \
+    test_shuffle_vault; do
     result=0
     TEST_CUDA=real $under "$top_builddir/tests/$test" || result=$?
     case $result in
@@ -36,5 +37,7 @@ for test in test_cuda_driver test_cuda_region test_cuda_pointer \
         ;;
     esac
 done
-TEST_CUDA=real sh "$top_srcdir/tests/test_perf_cuda.sh" || status=1
+for tool in perf shuffle; do
+    TEST_CUDA=real sh "$top_srcdir/tests/test_${tool}_cuda.sh" || status=1
+done
 exit $status
