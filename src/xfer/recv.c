@@ -80,11 +80,15 @@ static ucxpool_status_t take_runs(ucxpool_request_t *request,
     ucxpool_status_t status;
 
     status = xfer_request_reserve_runs(request, num_runs);
-    if (status == UCXPOOL_OK) {
-        memcpy(request->runs, message->runs, num_runs * sizeof(pack_run_t));
-        request->num_runs = num_runs;
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    return status;
+    /* An empty message has none, and no place for them either. */
+    if (num_runs > 0) {
+        memcpy(request->runs, message->runs, num_runs * sizeof(pack_run_t));
+    }
+    request->num_runs = num_runs;
+    return UCXPOOL_OK;
 }
 
 static void refuse_no_memory(ucxpool_request_t *request,
