@@ -162,10 +162,24 @@ static int child_stay(child_t *child)
     }
 }
 
+/* The main process removes everything too, unless it is not there any more. As
+ * long as it is, the folder is its business: another worker may be about to
+ * create its files, and would fail for want of it. */
+static void child_discard(const child_t *child)
+{
+    output_folder_t folder = child->params.job->folder;
+    output_set_t    set    = job_partitions(child->params.job,
+                                            child->params.index);
+
+    if (getppid() == child->params.parent) {
+        folder.created = false;
+    }
+    output_discard(&folder, &set);
+}
+
 static void child_fail(child_t *child)
 {
     board_place_t *place = child->place;
-    output_set_t   set = job_partitions(child->params.job, child->params.index);
 
     place->is_consequence =
         child->told_to_end ||
@@ -176,8 +190,7 @@ static void child_fail(child_t *child)
         place->is_consequence = false;
         strcpy(place->complaint, complaint_text());
     }
-    /* The main process does it too, unless it is not there any more. */
-    output_discard(&child->params.job->folder, &set);
+    child_discard(child);
     child_say(child, BOARD_FAILED);
 }
 
