@@ -1,9 +1,22 @@
 #!/bin/sh
 # The tests of the CUDA parts on the driver of this machine, where there is one.
 #
+# usage: test_cuda_real.sh [--list | TEST...]
+#
+# TEST_CUDA        other than real: on the stand-in instead
 # TEST_CUDA_UNDER  memcheck, racecheck or synccheck: run them under this tool of
 #                  compute-sanitizer
 set -eu
+
+tests='test_cuda_driver test_cuda_region test_cuda_pointer test_cuda_backing
+    test_device test_copy_cuda test_share_cuda test_gpu_transfer test_gpu_two
+    test_shuffle_vault test_perf_cuda.sh test_shuffle_cuda.sh'
+if [ "${1-}" = --list ]; then
+    printf '%s\n' $tests
+    exit
+fi
+[ $# -gt 0 ] || set -- $tests
+export TEST_CUDA="${TEST_CUDA-real}"
 
 # Calls that the driver refuses are what some tests are about.
 under=
@@ -21,11 +34,12 @@ if [ ! -x "$top_builddir/tests/test_cuda_driver" ]; then
     exit 77
 fi
 status=0
-for test in test_cuda_driver test_cuda_region test_cuda_pointer \
-    test_cuda_backing test_device test_copy_cuda test_share_cuda \
-    test_shuffle_vault; do
+for test in "$@"; do
     result=0
-    TEST_CUDA=real $under "$top_builddir/tests/$test" || result=$?
+    case $test in
+    *.sh) sh "$top_srcdir/tests/$test" ;;
+    *) $under "$top_builddir/tests/$test" ;;
+    esac || result=$?
     case $result in
     0) ;;
     77)
@@ -36,8 +50,5 @@ for test in test_cuda_driver test_cuda_region test_cuda_pointer \
         status=1
         ;;
     esac
-done
-for tool in perf shuffle; do
-    TEST_CUDA=real sh "$top_srcdir/tests/test_${tool}_cuda.sh" || status=1
 done
 exit $status
