@@ -1,0 +1,198 @@
+# What ./run-gpu-tests measures, and the page that it writes. To be sourced by
+# bash, behind gpu-steps.sh, with $seconds, $quick and $records.
+
+# tell WHAT WORDS - one line of the machine's description, if there are words.
+tell() {
+    [ -z "$2" ] || printf -- '- %s: %s\n' "$1" "$2"
+}
+
+# The links of the GPUs, as NVIDIA's tool knows them: how many each has and how
+# fast one is.
+links() {
+    command -v nvidia-smi >/dev/null || return 0
+    nvidia-smi nvlink --status 2>/dev/null | awk '
+        /^GPU/ { gpu = $2 }
+        /GB\/s/ { n[gpu]++; rate = $(NF - 1) }
+        END {
+            for (gpu in n) {
+                print "GPU " gpu " " n[gpu] " NVLinks of " rate " GB/s"
+            }
+        }' | sort | paste -s -d ,
+}
+
+# How each GPU reaches each other one, and its processors.
+topology() {
+    command -v nvidia-smi >/dev/null || return 0
+    nvidia-smi topo -m 2>/dev/null | sed 's/\x1b\[[0-9;]*m//g' |
+        sed -n '/^$/q; s/^/    /p'
+}
+
+# The revision of the sources, where that can be known.
+revision() {
+    if [ -f "$build/revision" ]; then
+        cat "$build/revision"
+    else
+        git -C "$top" describe --always --dirty 2>/dev/null ||
+            echo "unknown (no git)"
+    fi
+}
+
+describe_machine() {
+    local report
+    report=$(gpu_report)
+    tell GPUs "$(values name <<<"$report" | sort | uniq -c |
+        sed 's/^ *\([0-9]*\) /\1 x /' | paste -s -d ,)"
+    tell 'GPU memory' "$(values memory <<<"$report" | head -n 1 |
+        awk '{ printf "%.4g GiB each", $1 / 1073741824 }')"
+    tell driver "$(values driver <<<"$report" | head -n 1), CUDA $(values \
+        cuda <<<"$report" | head -n 1)"
+    tell links "$(links)"
+    tell UCX "$(for build in "${builds[@]}"; do
+        use "$build"
+        echo "${label#UCX }"
+    done | paste -s -d ,)"
+    tell CPU "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |
+        head -n 1), $(nproc) processors, $(awk '/^MemTotal/ {
+            printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)"
+    tell kernel "$(uname -r)"
+    tell 'load average at the start' "$(cut -d' ' -f1-3 /proc/loadavg)"
+    tell libucxpool "$(revision)"
+    tell date "$(date -u +%Y-%m-%d)"
+}
+
+# --- measuring ----------------------------------------------------------
+
+# table NAME DEVICE - a table of ucxpool_perf's, for the page and for programs.
+table() {
+    local name="$label: $1, $2"
+    local -a options=(-T "$seconds")
+    if [ $quick = yes ]; then
+        options=(-r 1 -T 0.1 -s 64k -n 50)
+    fi
+    try "$name" 900 "$build/tools/ucxpool_perf" -q --table "$1" --device "$2" \
+        "${options[@]}" \
+        --json="$out/perf-${label#UCX }-$1-$(tr -cs 'a-z0-9\n' _ <<<"$2").json"
+}
+
+# What the shuffle partitions: made once.
+make_records() {
+    local count=2000000
+    [ $quick = no ] || count=20000
+    awk -v n=$count 'BEGIN {
+        for (i = 0; i < n; i++) {
+            printf "%d|%d|%s|\n", i * 7919 % 150001, i,
+                substr("abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz" \
+                    "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
+                    1 + i % 13, 60 + i * 31 % 31)
+        }
+    }'
+}
+
+# shuffle NAME OPTION... - two workers, eight partitions, to memory. The tool
+# itself compares what it read with what it wrote.
+shuffle() {
+    local name=$1
+    shift
+    rm -rf "$scratch/out"
+    try "$label: shuffle, $name" 300 sh -c '
+        name=$1; shift; "$@" >"$name"' shuffle "$out/shuffle-${label#UCX }-$(
+            tr -cs 'a-z0-9\n' _ <<<"$name").json" \
+        "$build/tools/ucxpool_shuffle" -w 2 -p 8 -d '|' --json "$@" \
+        -o "$scratch/out" "$scratch/records"
+    rm -rf "$scratch/out"
+}
+
+measure() {
+    local device run
+    local -a devices=(cuda:0,1 cuda:0)
+    [ "$gpus" -ge 2 ] || devices=(cuda:0)
+    for device in "${devices[@]}"; do
+        table cuda $device
+        table cuda-ucx $device
+    done
+    if [ "$build" = "${builds[0]}" ] && [ $stand_in = no ]; then
+        try 'the copy kernel on one GPU' 120 "$build/tests/bench_copy_cuda"
+    fi
+    scratch=$(mktemp -d "$(test -w /dev/shm && echo /dev/shm ||
+        echo /tmp)/run-gpu-tests.XXXXXX") || return 1
+    trap 'rm -rf "$scratch"' EXIT
+    if [ -n "$records" ]; then
+        cp "$records" "$scratch/records"
+    else
+        make_records >"$scratch/records"
+    fi
+    for run in 1 2 3; do
+        [ $quick = no ] || [ $run -eq 1 ] || continue
+        shuffle "host, run $run"
+        shuffle "gpu, run $run" --device=cuda
+    done
+    rm -rf "$scratch"
+}
+
+# --- the page -----------------------------------------------------------
+
+# printed NAME - what that step printed, if it ended well.
+printed() {
+    if grep -q "^ok .* s  $1\$" "$out/summary.txt"; then
+        cat "$(log_of "$1")"
+    else
+        echo "Not measured, see summary.txt: $1."
+    fi
+}
+
+# number KEY FILE - the first of that key.
+number() {
+    grep -o "\"$1\": [0-9.]*" "$2" | head -n 1 | cut -d ' ' -f 2
+}
+
+shuffle_rows() {
+    local file name
+    for file in "$out/shuffle-${label#UCX }"-*.json; do
+        [ -s "$file" ] || continue
+        name=${file##*-}
+        name=${name%.json}
+        awk -v name="${name//_/ }" -v all="$(number seconds "$file")" \
+            -v bytes="$(number bytes "$file")" -v moved="$(grep -o \
+            '"transfer": {[^}]*}' "$file" | head -n 1 >"$out/.transfer"
+                number bytes_received "$out/.transfer")" \
+            -v transfer="$(number seconds "$out/.transfer")" 'BEGIN {
+            printf "| %s | %.1f MB | %.3f s | %.2f GB/s | %.1f MB | %.3f s |\n",
+                name, bytes / 1e6, all, bytes / all / 1e9, moved / 1e6,
+                transfer / 2
+        }'
+    done
+    rm -f "$out/.transfer"
+}
+
+page() {
+    local device name
+    echo '# libucxpool on GPUs'
+    printf '\nMade by `./run-gpu-tests`.\n\n## The machine\n\n'
+    cat "$out/machine.md"
+    if [ -n "$(topology)" ]; then
+        echo ''
+        topology
+    fi
+    printf '\n## The steps\n\n'
+    sed 's/^/    /' "$out/summary.txt"
+    wants benchmarks || return 0
+    for build in "${builds[@]}"; do
+        use "$build"
+        printf '\n## %s\n' "$label"
+        for device in cuda:0,1 cuda:0; do
+            [ "$gpus" -ge 2 ] || [ $device = cuda:0 ] || continue
+            for name in cuda cuda-ucx; do
+                printf '\n### `--table %s --device %s`\n' $name $device
+                printed "$label: $name, $device"
+            done
+        done
+        printf '\n### ucxpool_shuffle, two workers, eight partitions\n\n'
+        echo '| partitions held by | input | time | rate | moved | in |'
+        echo '|---|---|---|---|---|---|'
+        shuffle_rows
+    done
+    if [ $stand_in = no ]; then
+        printf '\n## The copy kernel, on one GPU\n\n'
+        printed 'the copy kernel on one GPU' | sed 's/^/    /'
+    fi
+}

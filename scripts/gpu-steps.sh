@@ -1,0 +1,140 @@
+# The steps of ./run-gpu-tests: how each is bounded, logged and told of, and
+# what a build is to them. To be sourced by bash, behind setup.sh, with $out,
+# $logs, $deadline and $driver.
+
+steps=0
+failed=0
+
+# record HOW NAME SECONDS [WORDS] - the end of a step: shown, and kept for the
+# summary.
+record() {
+    steps=$((steps + 1))
+    [ "$1" != FAILED ] || failed=$((failed + 1))
+    printf '%-7s %5d s%s\n' "$1" "$3" "${4:+  ($4)}"
+    printf '%-7s %5d s  %s%s\n' "$1" "$3" "$2" "${4:+ ($4)}" \
+        >>"$out/summary.txt"
+}
+
+# skip NAME WHY - a step that cannot be.
+skip() {
+    printf '  %-54s ' "$1"
+    record skipped "$1" 0 "$2"
+}
+
+# log_of NAME - where a step's output goes.
+log_of() {
+    printf '%s/%s.log' "$logs" "$(printf '%s' "${1##*/}" |
+        tr -cs 'A-Za-z0-9.-' '_')"
+}
+
+# try NAME LIMIT COMMAND... - a step: at most LIMIT seconds, and none past the
+# deadline. Exit status 77 means that it has nothing to do here, for the reason
+# in its last line. Returns 0 only if it ended well.
+try() {
+    local name=$1 time=$2 log start status is_cut=no how words
+    shift 2
+    log=$(log_of "$name")
+    if [ $((deadline - SECONDS)) -lt "$time" ]; then
+        time=$((deadline - SECONDS))
+        is_cut=yes
+    fi
+    if [ "$time" -lt 3 ]; then
+        skip "$name" 'no time is left'
+        return 1
+    fi
+    printf '  %-54s ' "$name"
+    start=$SECONDS
+    timeout -k 10 "$time" "$@" >"$log" 2>&1 </dev/null
+    status=$?
+    how=FAILED
+    words="exit status $status"
+    case $status in
+    0)
+        how=ok
+        words=''
+        ;;
+    77)
+        how=skipped
+        words=$(tail -n 1 "$log")
+        ;;
+    124 | 137)
+        words="ended after $time s"
+        if [ $is_cut = yes ]; then
+            how=skipped
+            words="cut off by --limit after $time s"
+        fi
+        ;;
+    esac
+    record $how "$name" $((SECONDS - start)) "$words"
+    if [ $how = FAILED ]; then
+        say "    $*"
+        say "    the end of $log:"
+        tail -n 25 "$log" | sed 's/^/    | /'
+    fi
+    return $status
+}
+
+# summarize - how all steps ended; the end of the program.
+summarize() {
+    local how
+    say ''
+    for how in FAILED skipped; do
+        grep "^$how " "$out/summary.txt" | sed 's/^/  /'
+    done
+    say "$steps steps: $(grep -c '^ok ' "$out/summary.txt") ok," \
+        "$failed failed, $(grep -c '^skipped ' "$out/summary.txt") skipped"
+    [ "$failed" -eq 0 ] && [ "$steps" -gt 0 ]
+}
+
+# use BUILD - from here on its programs run, with the libraries packed with
+# them, where they are.
+use() {
+    build=$1
+    unset LD_LIBRARY_PATH UCX_MODULE_DIR
+    if [ -d "$build/lib" ]; then
+        export LD_LIBRARY_PATH=$build/lib UCX_MODULE_DIR=$build/lib/ucx
+    fi
+    label="UCX $("$build/tools/ucxpool_perf" --version |
+        sed -n 's/^UCX //p')"
+    [ "$label" != 'UCX ' ] || die "$build/tools/ucxpool_perf does not run"
+    env_tests=(top_srcdir="$top" top_builddir="$build" TEST_CUDA="$driver"
+        CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER-3}")
+}
+
+# The library of the present build, for who loads it.
+library() {
+    local path
+    for path in "$build"/lib/libucxpool.so.? "$build"/.libs/libucxpool.so; do
+        if [ -e "$path" ]; then
+            echo "$path"
+            return
+        fi
+    done
+}
+
+# gpu_report - what ucxpool_info says of the GPUs, as JSON.
+gpu_report() {
+    "$build/tools/ucxpool_info" --no-pool --json |
+        sed -n '/^  "gpus": {/,/^  }/p'
+}
+
+# values KEY - of that key in the report on stdin: texts or numbers, one a line.
+values() {
+    sed -n "s/^ *\"$1\": //p" | sed 's/,$//; s/^"\(.*\)"$/\1/'
+}
+
+count_gpus() {
+    local number
+    number=$(gpu_report | values number | head -n 1)
+    case $number in
+    '' | *[!0-9]*) echo 0 ;;
+    *) echo "$number" ;;
+    esac
+}
+
+# Why there is none, in the words of the library.
+why_no_gpu() {
+    "$build/tools/ucxpool_info" --no-pool | sed -n '/^GPUs/,/^$/{
+        s/^ *number  *//p
+    }'
+}
