@@ -43,6 +43,28 @@ static void settle(pack_plan_t *plan)
     }
 }
 
+/*
+ * Pass `count` segments of the walk's run with all of their memory, which is
+ * `size` bytes of the stream. A range that a stranger chose may end in the last
+ * one's padding: there the walk then stands.
+ */
+static void pass_whole(pack_plan_t *plan, uint64_t count, uint64_t size)
+{
+    uint64_t stride = pack_run_stride(&plan->runs[plan->at.run]);
+    uint64_t place  = plan->at.segment_offset + size;
+
+    plan->at.offset += size;
+    plan->at.index += count;
+    plan->at.segment_offset = 0;
+    if (place < count * stride) {
+        plan->at.index--;
+        plan->at.segment_offset = place - (count - 1) * stride;
+    }
+    plan->at.memory += count;
+    plan->at.memory_offset = 0;
+    settle(plan);
+}
+
 /* Segments of the walk's run that lie whole in the range; the last one's
  * padding may lie behind it. */
 static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
@@ -112,10 +134,7 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
     }
     filling->num  = (uint32_t)n;
     filling->done = base_min(n * pack_run_stride(run), filling->length);
-    plan->at.offset += filling->done;
-    plan->at.index += n;
-    plan->at.memory += n;
-    settle(plan);
+    pass_whole(plan, n, filling->done);
     return true;
 }
 
@@ -132,17 +151,13 @@ static mem_copy_segment_t next_segment(filling_t *filling)
 
     stride = base_min(stride, left);
     filling->done += stride;
-    plan->at.offset += stride;
     if (entry.length < data) {
+        plan->at.offset += stride;
         plan->at.segment_offset += stride;
         plan->at.memory_offset += stride;
         return entry;
     }
-    plan->at.segment_offset = 0;
-    plan->at.memory_offset  = 0;
-    plan->at.index++;
-    plan->at.memory++;
-    settle(plan);
+    pass_whole(plan, 1, stride);
     return entry;
 }
 

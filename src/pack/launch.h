@@ -15,9 +15,9 @@ typedef struct pack_launch {
 
 /*
  * Fill a list with the plan's memory behind [offset, offset + length) of the
- * stream, as far as there is room for entries: at least one fits. offset is a
- * multiple of PACK_ALIGNMENT, and so is the end of what was covered, unless it
- * is the range's.
+ * stream, as far as there is room for entries: at least one fits. A gather
+ * clears the padding in what was covered, if its offset is a multiple of
+ * PACK_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
  */
 void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
                       bool is_gather, void *entries, size_t entries_size,

@@ -1,0 +1,395 @@
+/* Marks in callers' streams. */
+#include <config.h>
+
+#include "cuda_fixture.h"
+#include "mem/cuda_marks.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_MARKS 3u
+
+/* Work waits until the test lets it go on, with and without stream memory
+ * operations. */
+static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040",
+                                   "run=n,without=cuStreamWriteValue32"};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+static mem_cuda_device_t       *device;
+static const mem_cuda_driver_t *driver;
+static mem_cuda_marks_t        *marks;
+static CUdeviceptr              memory;
+
+static void enter(void)
+{
+    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+}
+
+static void leave(void)
+{
+    mem_cuda_device_leave(device);
+}
+
+static void start(const char *configuration)
+{
+    cuda_start(configuration);
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    driver = device->driver;
+    ck_assert_int_eq(mem_cuda_marks_create(device, NUM_MARKS, &marks),
+                     UCXPOOL_OK);
+    enter();
+    ck_assert_int_eq(driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
+    leave();
+}
+
+static void stop(void)
+{
+    mem_cuda_marks_destroy(marks);
+    enter();
+    ck_assert_int_eq(driver->cuMemFree(memory), CUDA_SUCCESS);
+    leave();
+    mem_cuda_device_close(device);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+static CUstream stream_create(void)
+{
+    CUstream stream;
+
+    enter();
+    ck_assert_int_eq(driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                     CUDA_SUCCESS);
+    leave();
+    return stream;
+}
+
+static void stream_destroy(CUstream stream)
+{
+    enter();
+    ck_assert_int_eq(driver->cuStreamDestroy(stream), CUDA_SUCCESS);
+    leave();
+}
+
+/* Something to be done by a stream. */
+static void post_work(CUstream stream)
+{
+    enter();
+    ck_assert_int_eq(driver->cuMemsetD32Async(memory, 7, 1, stream),
+                     CUDA_SUCCESS);
+    leave();
+}
+
+static mem_cuda_mark_t *set(CUstream stream)
+{
+    mem_cuda_mark_t *mark = NULL;
+
+    ck_assert_msg(mem_cuda_mark_set(marks, stream, &mark) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ck_assert_ptr_nonnull(mark);
+    return mark;
+}
+
+/* All that is in all streams. */
+static void let_all_work(void)
+{
+    enter();
+    ck_assert_int_eq(driver->cuCtxSynchronize(), CUDA_SUCCESS);
+    leave();
+}
+
+static void put(mem_cuda_mark_t *mark)
+{
+    ck_assert(mem_cuda_mark_is_reached(mark));
+    mem_cuda_mark_put(marks, mark);
+}
+
+START_TEST(a_mark_is_reached_when_the_stream_has_come_there)
+{
+    mem_cuda_mark_t *mark;
+    CUstream         stream;
+
+    start(ways[_i]);
+    stream = stream_create();
+    for (int round = 0; round < 5; round++) {
+        post_work(stream);
+        mark = set(stream);
+        ck_assert(cuda_is_real() || !mem_cuda_mark_is_reached(mark));
+        if (!cuda_is_real()) {
+            ck_assert_uint_eq(stand_in.step(1), 1); /* the work */
+            ck_assert(!mem_cuda_mark_is_reached(mark));
+            ck_assert_uint_eq(stand_in.step(1), 1); /* the mark */
+            ck_assert(mem_cuda_mark_is_reached(mark));
+        }
+        let_all_work();
+        put(mark);
+    }
+    stream_destroy(stream);
+    stop();
+}
+END_TEST
+
+START_TEST(a_mark_without_a_stream_stands_in_the_legacy_one)
+{
+    mem_cuda_mark_t *mark;
+    CUstream         stream;
+
+    start(ways[_i]);
+    enter();
+    /* Blocking: the legacy stream waits for it. */
+    ck_assert_int_eq(driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+    leave();
+    post_work(stream);
+    mark = set(NULL);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.step(1), 1);
+        ck_assert(!mem_cuda_mark_is_reached(mark));
+        ck_assert_uint_eq(stand_in.step(1), 1);
+        ck_assert(mem_cuda_mark_is_reached(mark));
+    }
+    let_all_work();
+    put(mark);
+    stream_destroy(stream);
+    stop();
+}
+END_TEST
+
+START_TEST(a_stream_that_stands_still_keeps_its_own_mark_only)
+{
+    uint32_t        *gate;
+    mem_cuda_mark_t *still, *others;
+    CUstream         standing, going;
+    void            *pinned;
+
+    start("");
+    if (!device->has_mem_ops) {
+        stop();
+        return;
+    }
+    standing = stream_create();
+    going    = stream_create();
+    enter();
+    ck_assert_int_eq(driver->cuMemHostAlloc(&pinned, sizeof(*gate),
+                                            CU_MEMHOSTALLOC_PORTABLE |
+                                                CU_MEMHOSTALLOC_DEVICEMAP),
+                     CUDA_SUCCESS);
+    gate  = pinned;
+    *gate = 0;
+    ck_assert_int_eq(driver->cuStreamWaitValue32(
+                         standing, (CUdeviceptr)(uintptr_t)pinned, 1,
+                         CU_STREAM_WAIT_VALUE_EQ),
+                     CUDA_SUCCESS);
+    leave();
+    still = set(standing);
+    for (int i = 0; i < 10; i++) {
+        others = set(going);
+        enter();
+        ck_assert_int_eq(driver->cuStreamSynchronize(going), CUDA_SUCCESS);
+        leave();
+        put(others);
+        ck_assert(!mem_cuda_mark_is_reached(still));
+    }
+    __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+    let_all_work();
+    put(still);
+    enter();
+    ck_assert_int_eq(driver->cuMemFreeHost(pinned), CUDA_SUCCESS);
+    leave();
+    stream_destroy(standing);
+    stream_destroy(going);
+    stop();
+}
+END_TEST
+
+START_TEST(no_more_marks_are_set_than_there_are)
+{
+    mem_cuda_mark_t *all[NUM_MARKS];
+    mem_cuda_mark_t *more = NULL;
+
+    start(ways[_i]);
+    for (int round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < NUM_MARKS; i++) {
+            all[i] = set(NULL);
+            for (unsigned j = 0; j < i; j++) {
+                ck_assert_ptr_ne(all[i], all[j]);
+            }
+        }
+        ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &more),
+                         UCXPOOL_ERR_LIMIT);
+        ck_assert_ptr_null(more);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
+                                     "UCXPOOL_STREAM_READY"));
+        let_all_work();
+        for (unsigned i = 0; i < NUM_MARKS; i++) {
+            put(all[i]);
+        }
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(a_mark_used_again_is_not_reached_by_what_was_before)
+{
+    mem_cuda_mark_t *first, *second;
+
+    start(ways[_i]);
+    first = set(NULL);
+    let_all_work();
+    put(first);
+    second = set(NULL);
+    ck_assert(cuda_is_real() || !mem_cuda_mark_is_reached(second));
+    let_all_work();
+    put(second);
+    stop();
+}
+END_TEST
+
+START_TEST(a_mark_that_could_not_be_set_is_there_again)
+{
+    static const char *const names[] = {
+        "cuStreamWriteValue32", "cuMemsetD32Async", "cuMemsetD32Async"};
+    mem_cuda_mark_t *all[NUM_MARKS];
+    mem_cuda_mark_t *mark = NULL;
+
+    start(ways[_i]);
+    for (unsigned n = 1; n <= NUM_MARKS + 1; n++) {
+        stand_in.fail_call(names[_i], 1, CUDA_ERROR_INVALID_HANDLE);
+        ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &mark),
+                         UCXPOOL_ERR_IO);
+        ck_assert_ptr_null(mark);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
+    }
+    stand_in.fail_call("cuCtxPushCurrent", 1, CUDA_ERROR_INVALID_CONTEXT);
+    ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &mark), UCXPOOL_ERR_IO);
+    stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+    for (unsigned i = 0; i < NUM_MARKS; i++) {
+        all[i] = set(NULL);
+    }
+    let_all_work();
+    for (unsigned i = 0; i < NUM_MARKS; i++) {
+        put(all[i]);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(setting_and_reaching_marks_asks_the_driver_nothing_else)
+{
+    mem_cuda_mark_t *mark;
+
+    start(_i == 0 ? "" : "memops=n,version=11040");
+    stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+    for (int i = 0; i < 20; i++) {
+        mark = set(NULL);
+        put(mark);
+    }
+    ck_assert_uint_eq(stand_in.count(_i == 0 ? "cuStreamWriteValue32"
+                                             : "cuMemsetD32Async"),
+                      20);
+    ck_assert_uint_eq(stand_in.count("cuCtxPushCurrent"), 20);
+    ck_assert_uint_eq(stand_in.count("cuCtxPopCurrent"), 20);
+    ck_assert_uint_eq(stand_in.count(NULL), 60);
+    stop();
+}
+END_TEST
+
+START_TEST(marks_are_made_whole_or_not_at_all)
+{
+    mem_cuda_marks_t *others = NULL;
+    ucxpool_status_t  status;
+    unsigned          live;
+    unsigned          n = 0;
+
+    start("");
+    live = stand_in.live();
+    do {
+        stand_in.fail_call(NULL, ++n, CUDA_ERROR_OUT_OF_MEMORY);
+        status = mem_cuda_marks_create(device, 5, &others);
+        if (status != UCXPOOL_OK) {
+            ck_assert(stand_in.has_failed());
+            ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+            ck_assert_ptr_null(others);
+            ck_assert_str_ne(ucxpool_error_detail(), "");
+            ck_assert_uint_eq(stand_in.live(), live);
+        }
+        /* A pop that fails leaves a context behind. */
+    } while ((status != UCXPOOL_OK) && (n < 10));
+    stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ck_assert_uint_gt(n, 2);
+    mem_cuda_marks_destroy(others);
+    ck_assert_uint_eq(stand_in.live(), live);
+    mem_cuda_marks_destroy(NULL);
+    stop();
+}
+END_TEST
+
+START_TEST(what_still_waits_is_waited_for_before_the_words_go)
+{
+    CUstream stream;
+
+    start(ways[_i]);
+    stream = stream_create();
+    for (unsigned i = 0; i < NUM_MARKS; i++) {
+        post_work(stream);
+        (void)set(stream);
+    }
+    mem_cuda_marks_destroy(marks);
+    marks = NULL;
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.step(1), 0); /* all is done */
+    }
+    stream_destroy(stream);
+    stop();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("cuda_marks");
+    TCase *both  = tcase_create("stand-in or real");
+    TCase *ours  = tcase_create("stand-in");
+
+    tcase_add_loop_test(both, a_mark_is_reached_when_the_stream_has_come_there,
+                        0, NUM_WAYS);
+    tcase_add_loop_test(both, a_mark_without_a_stream_stands_in_the_legacy_one,
+                        0, NUM_WAYS);
+    tcase_add_test(both, a_stream_that_stands_still_keeps_its_own_mark_only);
+    tcase_add_loop_test(both, no_more_marks_are_set_than_there_are, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(both, a_mark_used_again_is_not_reached_by_what_was_before,
+                        0, NUM_WAYS);
+    tcase_add_loop_test(both, what_still_waits_is_waited_for_before_the_words_go,
+                        0, NUM_WAYS);
+    suite_add_tcase(suite, both);
+    if (!cuda_is_real()) {
+        tcase_add_loop_test(ours, a_mark_that_could_not_be_set_is_there_again,
+                            0, NUM_WAYS);
+        tcase_add_loop_test(
+            ours, setting_and_reaching_marks_asks_the_driver_nothing_else, 0,
+            2);
+        tcase_add_test(ours, marks_are_made_whole_or_not_at_all);
+    }
+    suite_add_tcase(suite, ours);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,424 @@
+/*
+ * Lists for launches of the copy kernel: cut into tiles and copied by the
+ * kernel's twin they give what a model says, which knows for each byte of the
+ * stream where it lies.
+ */
+#include "base/math.h"
+#include "copy_twin.h"
+#include "pack/launch.h"
+#include "rounds.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SEGMENTS ((size_t)20000)
+#define ARENA_SIZE   ((size_t)4 << 20)
+#define MAX_TILES    ((size_t)1 << 18)
+#define POISON       0x5a
+
+/* A list of segments on each side, and the model of their stream. */
+typedef struct model {
+    uint64_t          random;
+    size_t            num_lengths;
+    size_t            lengths[MAX_SEGMENTS];
+    size_t            num_runs;
+    pack_run_t        runs[MAX_SEGMENTS];
+    pack_totals_t     totals;
+    size_t            num_segments;
+    ucxpool_segment_t segments[MAX_SEGMENTS];
+    pack_plan_t       plan;
+    char              arena[ARENA_SIZE];
+    size_t            stream_size;
+    char             *stream[ARENA_SIZE]; /* NULL where there is padding */
+    char              block[ARENA_SIZE + 64];
+    char              expected[ARENA_SIZE + 64];
+    char              copy[ARENA_SIZE]; /* what the arena should be */
+    _Alignas(16) char entries[ARENA_SIZE];
+    mem_copy_tile_t   tiles[MAX_TILES];
+    unsigned          num_forms[MEM_COPY_EXACT + 1]; /* that were seen */
+} model_t;
+
+static model_t model;
+
+static size_t random_below(size_t limit)
+{
+    model.random = model.random * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(model.random >> 33) % limit;
+}
+
+static size_t random_length(void)
+{
+    static const size_t lengths[] = {0, 1, 7, 16, 17, 32, 48, 100, 160};
+
+    if (random_below(3) == 0) {
+        return random_below(200);
+    }
+    return lengths[random_below(sizeof(lengths) / sizeof(lengths[0]))];
+}
+
+/* Runs of one length: short ones, and such as are worth a list of their own. */
+static void make_lengths(bool has_long_runs)
+{
+    size_t num_groups = 1 + random_below(8);
+
+    model.num_lengths = 0;
+    for (size_t i = 0; i < num_groups; i++) {
+        size_t length = random_length();
+        size_t count  = 1 + random_below(40);
+
+        if (has_long_runs && (random_below(3) == 0)) {
+            count  = 4000 + random_below(3000);
+            length = base_min(length, (size_t)33);
+        }
+        count = base_min(count, MAX_SEGMENTS / 2 - model.num_lengths);
+        for (size_t j = 0; j < count; j++) {
+            model.lengths[model.num_lengths++] = length;
+        }
+    }
+}
+
+/* Who sends: its own segments. Who receives: any cut, more than enough. */
+static void make_memory(bool is_cut_alike)
+{
+    size_t left  = 0;
+    char  *place = model.arena;
+
+    for (size_t i = 0; i < model.num_lengths; i++) {
+        left += model.lengths[i];
+    }
+    model.num_segments = 0;
+    while (is_cut_alike ? (model.num_segments < model.num_lengths)
+                        : (left > 0)) {
+        size_t i      = model.num_segments++;
+        size_t length = is_cut_alike ? model.lengths[i] : random_length();
+
+        if (i + 1 == MAX_SEGMENTS) {
+            length = left;
+        }
+        place += random_below(3) == 0 ? random_below(40) : 0;
+        model.segments[i] =
+            (ucxpool_segment_t){(length == 0) ? NULL : place, length};
+        place += length;
+        left -= base_min(left, length);
+    }
+    ck_assert(place <= model.arena + ARENA_SIZE);
+}
+
+static void shuffle_memory(void)
+{
+    for (size_t i = 0; i < model.num_segments; i++) {
+        size_t other = random_below(model.num_segments);
+        void  *address;
+
+        /* Those of one length only: nothing else would fit. */
+        if (model.segments[i].length == model.segments[other].length) {
+            address                       = model.segments[i].address;
+            model.segments[i].address     = model.segments[other].address;
+            model.segments[other].address = address;
+        }
+    }
+}
+
+static void make_stream(void)
+{
+    size_t segment = 0, offset = 0, n = 0, end = 0;
+
+    for (size_t i = 0; i < model.num_lengths; i++) {
+        for (; (model.lengths[i] != 0) && (n % PACK_ALIGNMENT != 0); n++) {
+            model.stream[n] = NULL;
+        }
+        for (size_t j = 0; j < model.lengths[i]; j++) {
+            while (offset == model.segments[segment].length) {
+                segment++;
+                offset = 0;
+            }
+            model.stream[n++] =
+                (char *)model.segments[segment].address + offset++;
+            end = n;
+        }
+    }
+    model.stream_size = end;
+}
+
+static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
+{
+    ucxpool_segment_t *list = malloc(MAX_SEGMENTS * sizeof(*list));
+
+    model.random = seed * 4 + has_long_runs * 2 + is_cut_alike;
+    for (size_t i = 0; i < ARENA_SIZE; i++) {
+        model.arena[i] = (char)(i * 31 + i / 251);
+    }
+    memcpy(model.copy, model.arena, ARENA_SIZE);
+    make_lengths(has_long_runs);
+    make_memory(is_cut_alike);
+    shuffle_memory();
+    for (size_t i = 0; i < model.num_lengths; i++) {
+        list[i] = (ucxpool_segment_t){model.arena, model.lengths[i]};
+    }
+    ck_assert_int_eq(pack_lengths_count(list, model.num_lengths, model.runs,
+                                        MAX_SEGMENTS, &model.num_runs,
+                                        &model.totals),
+                     UCXPOOL_OK);
+    free(list);
+    make_stream();
+    ck_assert_uint_eq(model.stream_size, model.totals.stream_size);
+    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
+                   model.segments, model.num_segments);
+}
+
+/* Room for one entry, for some, for all. */
+static size_t random_room(void)
+{
+    switch (random_below(3)) {
+    case 0:
+        return sizeof(mem_copy_segment_t) * (1 + random_below(4));
+    case 1:
+        return sizeof(mem_copy_segment_t) * (1 + random_below(300));
+    default:
+        return sizeof(model.entries);
+    }
+}
+
+static size_t size_of_entry(mem_copy_form_t form)
+{
+    return (form == MEM_COPY_UNIFORM) ? sizeof(uint64_t)
+                                      : sizeof(mem_copy_segment_t);
+}
+
+/* Let the kernel's twin do what the list says. */
+static void copy(const pack_launch_t *launch, bool is_gather)
+{
+    uint32_t tile_size = (uint32_t)(MEM_COPY_UNIT * (1 + random_below(300)));
+    size_t   num       = mem_copy_tiles_cut(&launch->list, tile_size,
+                                            model.tiles, MAX_TILES);
+
+    ck_assert_uint_le(num, MAX_TILES);
+    copy_twin(num, model.tiles, model.entries, launch->list.form,
+              launch->list.length, is_gather);
+}
+
+/* Returns how much of the range one launch covered. */
+static size_t launch(size_t offset, size_t length, bool is_gather)
+{
+    size_t        room = random_room();
+    size_t        clip = base_min(length, model.stream_size - offset);
+    pack_launch_t launch;
+
+    memset(model.entries, 0xff, base_min(room + 64, sizeof(model.entries)));
+    pack_launch_fill(&model.plan, offset, length, is_gather, model.entries,
+                     room, &launch);
+    ck_assert_uint_gt(launch.covered, 0);
+    ck_assert_uint_le(launch.covered, clip);
+    ck_assert((launch.covered % PACK_ALIGNMENT == 0) ||
+              (launch.covered == clip) ||
+              (launch.list.form == MEM_COPY_EXACT));
+    ck_assert_uint_le(launch.list.num_entries * size_of_entry(launch.list.form),
+                      room);
+    model.num_forms[launch.list.form]++;
+    memset(model.block, POISON, launch.covered + 64);
+    launch.list.stream = (uintptr_t)model.block;
+    if (!is_gather) {
+        for (size_t i = 0; i < launch.covered; i++) {
+            model.block[i] = (char)random_below(256);
+            if (model.stream[offset + i] != NULL) {
+                model.copy[model.stream[offset + i] - model.arena] =
+                    model.block[i];
+            }
+        }
+        copy(&launch, false);
+        return launch.covered;
+    }
+    memset(model.expected, POISON, launch.covered + 64);
+    for (size_t i = 0; i < launch.covered; i++) {
+        const char *byte  = model.stream[offset + i];
+        model.expected[i] = (byte == NULL) ? 0 : *byte;
+    }
+    copy(&launch, true);
+    if (memcmp(model.block, model.expected, launch.covered + 64) != 0) {
+        ck_abort_msg("gather of [%zu, +%zu) by form %d differs", offset,
+                     (size_t)launch.covered, (int)launch.list.form);
+    }
+    return launch.covered;
+}
+
+static size_t whole_units(size_t length)
+{
+    return length & ~(size_t)(PACK_ALIGNMENT - 1);
+}
+
+/* The whole stream, in ranges as fragments are, each in as many launches as it
+ * takes. */
+static void copy_all(bool is_gather)
+{
+    size_t range = PACK_ALIGNMENT * (1 + random_below(40000));
+    size_t end, offset = 0;
+
+    while (offset < model.stream_size) {
+        end = base_min(offset + range, model.stream_size);
+        while (offset < end) {
+            offset += launch(offset, end - offset, is_gather);
+        }
+    }
+}
+
+static void check_arena(void)
+{
+    ck_assert(memcmp(model.copy, model.arena, ARENA_SIZE) == 0);
+}
+
+/* Which of the shapes: long runs or not, memory cut alike or not. */
+#define NUM_SHAPES 4
+
+START_TEST(a_stream_is_gathered_and_scattered_whole)
+{
+    for (unsigned i = 0; i < rounds(60); i++) {
+        make(i, (_i & 1) != 0, (_i & 2) != 0);
+        copy_all(true);
+        check_arena();
+        copy_all(false);
+        check_arena();
+    }
+    ck_assert_uint_gt(model.num_forms[(_i & 2) ? MEM_COPY_SEGMENTS
+                                               : MEM_COPY_EXACT],
+                      0);
+    if (_i == 3) {
+        ck_assert_uint_gt(model.num_forms[MEM_COPY_UNIFORM], 0);
+    }
+}
+END_TEST
+
+START_TEST(a_range_may_begin_and_end_anywhere)
+{
+    size_t offset, length;
+
+    for (unsigned i = 0; i < rounds(60); i++) {
+        make(i + 1000, (_i & 1) != 0, (_i & 2) != 0);
+        for (int j = 0; (j < 100) && (model.stream_size > 0); j++) {
+            offset = whole_units(random_below(model.stream_size));
+            length = 1 + random_below(20000);
+            if (offset + length < model.stream_size) {
+                length = base_align_up(length, PACK_ALIGNMENT);
+            }
+            launch(offset, length, j % 2 == 0);
+        }
+        check_arena();
+    }
+}
+END_TEST
+
+/* What a peer says of its fragments need not be what honest ones say. */
+START_TEST(a_scatter_of_any_range_stays_within_it)
+{
+    for (unsigned i = 0; i < rounds(60); i++) {
+        make(i + 2000, (_i & 1) != 0, (_i & 2) != 0);
+        for (int j = 0; (j < 100) && (model.stream_size > 0); j++) {
+            launch(random_below(model.stream_size), 1 + random_below(9000),
+                   false);
+        }
+        check_arena();
+    }
+}
+END_TEST
+
+/* One length in one list of a plan that is cut as the stream is. */
+static void make_uniform(size_t count, size_t length)
+{
+    model.random      = count;
+    model.num_lengths = count;
+    for (size_t i = 0; i < count; i++) {
+        model.lengths[i] = length;
+    }
+    model.num_segments = 0;
+    make_memory(true);
+    make_stream();
+    model.runs[0] = (pack_run_t){length, count};
+    ck_assert_int_eq(pack_lengths_check(model.runs, 1, &model.totals),
+                     UCXPOOL_OK);
+    pack_plan_init(&model.plan, model.runs, 1, &model.totals, model.segments,
+                   model.num_segments);
+}
+
+START_TEST(many_segments_of_one_length_take_8_bytes_each)
+{
+    pack_launch_t launch;
+
+    make_uniform(5000, 100);
+    pack_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
+                     sizeof(model.entries), &launch);
+    ck_assert_int_eq(launch.list.form, MEM_COPY_UNIFORM);
+    ck_assert_uint_eq(launch.list.num_entries, 5000);
+    ck_assert_uint_eq(launch.list.length, 100);
+    ck_assert_uint_eq(launch.covered, model.stream_size);
+    /* Half of the room that entries of 16 bytes would take is enough. */
+    pack_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
+                     5000 * sizeof(uint64_t), &launch);
+    ck_assert_uint_eq(launch.covered, model.stream_size);
+}
+END_TEST
+
+START_TEST(nothing_is_a_list_without_entries)
+{
+    pack_launch_t launch;
+
+    make_uniform(3, 100);
+    pack_launch_fill(&model.plan, model.stream_size, 100, true, model.entries,
+                     sizeof(model.entries), &launch);
+    ck_assert_uint_eq(launch.covered, 0);
+    ck_assert_uint_eq(launch.list.num_entries, 0);
+    pack_launch_fill(&model.plan, 0, 0, true, model.entries,
+                     sizeof(model.entries), &launch);
+    ck_assert_uint_eq(launch.covered, 0);
+}
+END_TEST
+
+/* Memory is never touched here, so it need not be there. */
+START_TEST(one_launch_takes_no_more_than_its_numbers_hold)
+{
+    ucxpool_segment_t segment = {(void *)(uintptr_t)0x100000000u,
+                                 (size_t)10 << 30};
+    uint64_t          offset  = 0;
+    unsigned          count   = 0;
+    pack_launch_t     launch;
+    pack_run_t        run = {segment.length, 1};
+
+    ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
+    pack_plan_init(&model.plan, &run, 1, &model.totals, &segment, 1);
+    while (offset < segment.length) {
+        pack_launch_fill(&model.plan, offset, segment.length - offset, true,
+                         model.entries, 64, &launch);
+        ck_assert_uint_le(launch.covered, UINT32_MAX);
+        ck_assert_uint_eq(((mem_copy_segment_t *)(void *)model.entries)->address,
+                          0x100000000u + offset);
+        offset += launch.covered;
+        count++;
+    }
+    ck_assert_uint_eq(offset, segment.length);
+    ck_assert_uint_le(count, 16);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("launch");
+    TCase   *tcase = tcase_create("launch");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, a_stream_is_gathered_and_scattered_whole, 0,
+                        NUM_SHAPES);
+    tcase_add_loop_test(tcase, a_range_may_begin_and_end_anywhere, 0,
+                        NUM_SHAPES);
+    tcase_add_loop_test(tcase, a_scatter_of_any_range_stays_within_it, 0,
+                        NUM_SHAPES);
+    tcase_add_test(tcase, many_segments_of_one_length_take_8_bytes_each);
+    tcase_add_test(tcase, nothing_is_a_list_without_entries);
+    tcase_add_test(tcase, one_launch_takes_no_more_than_its_numbers_hold);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
