@@ -172,8 +172,11 @@ START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
         address_in(allocated.address, NUM_REGIONS * REGION_SIZE - 1),
         (uint64_t)1 << 40};
 
-    ck_assert_uint_eq(places_of(&segment, 1).places,
-                      MEM_CUDA_DEVICE | MEM_CUDA_PAGEABLE);
+    mem_cuda_places_t places;
+
+    ck_assert_int_eq(mem_cuda_places_query(driver, &segment, 1, &places),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0"));
 }
 END_TEST
 

@@ -119,7 +119,9 @@ typedef struct ucxpool_request_params {
  * After any end the caller's memory is the caller's again.
  *
  * Returned at once, with no request made:
- * UCXPOOL_ERR_INVALID_PARAM  lengths overflow, a NULL address with a length
+ * UCXPOOL_ERR_INVALID_PARAM  lengths overflow, a NULL address with a length; in
+ *                            a pool on a GPU: memory that is not there
+ * UCXPOOL_ERR_UNSUPPORTED    a segment lies on another GPU than the pool
  * UCXPOOL_ERR_LIMIT          more metadata or more differing segment lengths
  *                            than MAX_METADATA, MAX_SEGMENTS
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended

@@ -1,9 +1,13 @@
 #include <config.h>
 
 #include "mem/cuda_pointer.h"
+#include "base/error.h"
 #include "mem/cuda_status.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 /* Allocations that are remembered while a list is gone through. */
 #define NUM_REMEMBERED 8u
@@ -42,9 +46,13 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
     return UCXPOOL_OK;
 }
 
+/* No page is smaller. */
+#define PAGE_MASK (~(uint64_t)4095)
+
 /* A list that is gone through. */
 typedef struct walk {
     const mem_cuda_driver_t *driver;
+    uint64_t                 page; /* of the host, that is there             */
     mem_cuda_pointer_t       remembered[NUM_REMEMBERED];
     unsigned                 next; /* to be forgotten */
     mem_cuda_places_t        places;
@@ -75,6 +83,28 @@ static void walk_add(walk_t *walk, const mem_cuda_pointer_t *pointer)
     }
 }
 
+/*
+ * What the driver does not know may be nothing at all: memory that was freed,
+ * say. The kernel is asked to read a byte, because reading it here would end
+ * the process. Where such questions are forbidden, the caller is believed.
+ */
+static bool walk_is_there(walk_t *walk, uint64_t address)
+{
+    char         byte;
+    struct iovec here  = {&byte, 1};
+    struct iovec there = {(void *)(uintptr_t)address, 1};
+
+    if ((address & PAGE_MASK) == walk->page) {
+        return true;
+    }
+    if ((process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1) &&
+        (errno == EFAULT)) {
+        return false;
+    }
+    walk->page = address & PAGE_MASK;
+    return true;
+}
+
 static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
 {
     mem_cuda_pointer_t pointer;
@@ -85,8 +115,37 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
     }
     walk->places.num_questions++;
     status = mem_cuda_pointer_query(walk->driver, address, &pointer);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if ((pointer.place == MEM_CUDA_PAGEABLE) &&
+        !walk_is_there(walk, address)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    walk_add(walk, &pointer);
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t walk_segment(walk_t                   *walk,
+                                     const mem_copy_segment_t *segment,
+                                     size_t                    index)
+{
+    ucxpool_status_t status;
+
+    if (segment->length == 0) {
+        return UCXPOOL_OK;
+    }
+    status = walk_address(walk, segment->address);
     if (status == UCXPOOL_OK) {
-        walk_add(walk, &pointer);
+        status = walk_address(walk, segment->address + segment->length - 1);
+    }
+    if (status == UCXPOOL_ERR_INVALID_PARAM) {
+        return base_error(status,
+                          "segment %zu, %llu bytes at 0x%llx, is memory "
+                          "neither of the host nor of a GPU: has it been "
+                          "freed?",
+                          index, (unsigned long long)segment->length,
+                          (unsigned long long)segment->address);
     }
     return status;
 }
@@ -96,20 +155,12 @@ ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
                                        size_t                    num_segments,
                                        mem_cuda_places_t        *places_p)
 {
-    walk_t           walk = {.driver = driver, .places = {.device = -1}};
+    walk_t           walk = {
+              .driver = driver, .page = UINT64_MAX, .places = {.device = -1}};
     ucxpool_status_t status;
 
     for (size_t i = 0; i < num_segments; i++) {
-        const mem_copy_segment_t *segment = &segments[i];
-
-        if (segment->length == 0) {
-            continue;
-        }
-        status = walk_address(&walk, segment->address);
-        if (status == UCXPOOL_OK) {
-            status = walk_address(&walk,
-                                  segment->address + segment->length - 1);
-        }
+        status = walk_segment(&walk, &segments[i], i);
         if (status != UCXPOOL_OK) {
             return status;
         }

@@ -45,6 +45,9 @@ typedef struct mem_cuda_places {
 /*
  * Of the first and the last byte of each segment; segments without bytes are
  * left out.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  there is no memory; the detail tells which segment
+ * UCXPOOL_ERR_IO             the driver failed
  */
 ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
                                        const mem_copy_segment_t *segments,

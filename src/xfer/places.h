@@ -10,10 +10,11 @@
  * Look at the segments as they are posted, and set a mark in the caller's
  * stream. Does nothing in a pool of host memory.
  *
- * UCXPOOL_ERR_UNSUPPORTED  a segment lies on a GPU that the pool's does not
- *                          reach
- * UCXPOOL_ERR_LIMIT        too many requests wait for their streams
- * UCXPOOL_ERR_IO           the driver failed, or there is no such stream
+ * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU that the pool's does not
+ *                            reach
+ * UCXPOOL_ERR_INVALID_PARAM  a segment's memory is not there
+ * UCXPOOL_ERR_LIMIT          too many requests wait for their streams
+ * UCXPOOL_ERR_IO             the driver failed, or there is no such stream
  */
 ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
                                   const ucxpool_request_params_t *params);

@@ -1,0 +1,410 @@
+#include <config.h>
+
+#include "gpu.h"
+
+#include "base/config.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+mem_cuda_device_t *gpu;
+
+/* Regions of a range: several, or it would be one allocation. */
+#define REGION_SIZE ((size_t)2 << 20)
+
+static void enter(void)
+{
+    ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
+}
+
+static void leave(CUresult result)
+{
+    mem_cuda_device_leave(gpu);
+    ck_assert_int_eq(result, CUDA_SUCCESS);
+}
+
+void gpu_start(const char *configuration)
+{
+    cuda_start(configuration);
+    ck_assert_msg(mem_cuda_device_open(0, &gpu) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+}
+
+void gpu_stop(void)
+{
+    mem_cuda_device_close(gpu);
+    gpu = NULL;
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+bool gpu_step(void)
+{
+    return !cuda_is_real() && (stand_in.step(1) != 0);
+}
+
+ucxpool_status_t gpu_finish(pair_t *pair, ucxpool_request_t *request)
+{
+    gpu_until(pair, pair_ended(request));
+    return pair_finish(pair, request);
+}
+
+void gpu_connect(pair_t *pair, const char *settings_a, const char *settings_b)
+{
+    pair->a = pair_pool_on(0, settings_a);
+    pair->b = pair_pool_on(0, settings_b);
+    pair_connect(pair);
+}
+
+void gpu_disconnect(pair_t *pair)
+{
+    gpu_until(pair, pair_is_whole(pair->a) && pair_is_whole(pair->b));
+    pair_check_blocks(pair);
+    pair_cleanup(pair);
+}
+
+void *gpu_alloc(size_t size)
+{
+    CUdeviceptr address = 0;
+
+    enter();
+    leave(gpu->driver->cuMemAlloc(&address, size));
+    return (void *)(uintptr_t)address;
+}
+
+void gpu_free(void *address)
+{
+    enter();
+    leave(gpu->driver->cuMemFree((CUdeviceptr)(uintptr_t)address));
+}
+
+void *gpu_pinned(size_t size)
+{
+    void *address = NULL;
+
+    enter();
+    leave(gpu->driver->cuMemHostAlloc(&address, size,
+                                      CU_MEMHOSTALLOC_PORTABLE |
+                                          CU_MEMHOSTALLOC_DEVICEMAP));
+    return address;
+}
+
+void gpu_pinned_free(void *address)
+{
+    enter();
+    leave(gpu->driver->cuMemFreeHost(address));
+}
+
+void gpu_write(const void *target, const void *source, size_t size)
+{
+    cuda_write(gpu->context, target, source, size);
+}
+
+void gpu_read(void *target, const void *source, size_t size)
+{
+    cuda_read(gpu->context, target, source, size);
+}
+
+void gpu_copy(CUstream stream, void *target, const void *source, size_t size)
+{
+    enter();
+    leave(gpu->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
+                                     (CUdeviceptr)(uintptr_t)source, size,
+                                     stream));
+}
+
+CUstream gpu_stream(unsigned flags)
+{
+    CUstream stream = NULL;
+
+    enter();
+    leave(gpu->driver->cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+void gpu_stream_destroy(CUstream stream)
+{
+    enter();
+    leave(gpu->driver->cuStreamDestroy(stream));
+}
+
+void gpu_gate_init(gpu_gate_t *gate)
+{
+    gate->word  = gpu_pinned(sizeof(*gate->word));
+    *gate->word = 0;
+}
+
+void gpu_gate_cleanup(gpu_gate_t *gate)
+{
+    gpu_pinned_free(gate->word);
+}
+
+void gpu_gate_wait(const gpu_gate_t *gate, CUstream stream)
+{
+    enter();
+    leave(gpu->driver->cuStreamWaitValue32(
+        stream, (CUdeviceptr)(uintptr_t)gate->word, 1,
+        CU_STREAM_WAIT_VALUE_EQ));
+}
+
+void gpu_gate_open(gpu_gate_t *gate)
+{
+    __atomic_store_n(gate->word, 1, __ATOMIC_RELEASE);
+    gpu_step();
+}
+
+/* Not in the library's table of functions: nothing there needs it. */
+static void *managed_alloc(size_t size)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t, unsigned);
+    CUdeviceptr address = 0;
+    void       *library = dlopen("libcuda.so.1", RTLD_NOW);
+    void       *symbol;
+
+    ck_assert_ptr_nonnull(library);
+    symbol = dlsym(library, "cuMemAllocManaged");
+    ck_assert_ptr_nonnull(symbol);
+    memcpy(&alloc, &symbol, sizeof(alloc));
+    enter();
+    leave(alloc(&address, size, 1));
+    return (void *)(uintptr_t)address;
+}
+
+static void range_init(gpu_memory_t *memory)
+{
+    unsigned num = (unsigned)((memory->size + REGION_SIZE - 1) / REGION_SIZE);
+
+    if (gpu->has_vmm) {
+        ck_assert_int_eq(mem_regions_init_kind(&memory->range,
+                                               &mem_kind_cuda_vmm, 0, num,
+                                               REGION_SIZE, BASE_SWITCH_NO),
+                         UCXPOOL_OK);
+        memory->areas[GPU_RANGE] = memory->range.address;
+    } else {
+        memory->areas[GPU_RANGE] = gpu_alloc(memory->size);
+    }
+}
+
+void gpu_memory_init(gpu_memory_t *memory, ucxpool_t *pool, size_t size)
+{
+    void *comm;
+
+    memset(memory, 0, sizeof(*memory));
+    memory->pool                  = pool;
+    memory->size                  = size;
+    memory->areas[GPU_PAGEABLE]   = malloc(size);
+    memory->areas[GPU_PINNED]     = gpu_pinned(size);
+    memory->areas[GPU_DEVICE]     = gpu_alloc(size);
+    memory->areas[GPU_DEVICE_TOO] = gpu_alloc(size);
+    memory->areas[GPU_MANAGED]    = cuda_is_real() ? managed_alloc(size)
+                                                   : gpu_alloc(size);
+    range_init(memory);
+    if (pool != NULL) {
+        ck_assert_msg(ucxpool_comm_alloc(pool, size, &comm) == UCXPOOL_OK,
+                      "%s", ucxpool_error_detail());
+        memory->areas[GPU_COMM] = comm;
+    }
+    for (int i = 0; i < GPU_PLACES; i++) {
+        memory->expected[i] = malloc(size);
+    }
+}
+
+void gpu_memory_cleanup(gpu_memory_t *memory)
+{
+    free(memory->areas[GPU_PAGEABLE]);
+    gpu_pinned_free(memory->areas[GPU_PINNED]);
+    gpu_free(memory->areas[GPU_DEVICE]);
+    gpu_free(memory->areas[GPU_DEVICE_TOO]);
+    gpu_free(memory->areas[GPU_MANAGED]);
+    if (memory->range.address != NULL) {
+        mem_regions_cleanup(&memory->range);
+    } else {
+        gpu_free(memory->areas[GPU_RANGE]);
+    }
+    if (memory->pool != NULL) {
+        ucxpool_comm_free(memory->pool, memory->areas[GPU_COMM]);
+    }
+    for (int i = 0; i < GPU_PLACES; i++) {
+        free(memory->expected[i]);
+    }
+}
+
+static int random_place(const gpu_memory_t *memory, unsigned places)
+{
+    int place;
+
+    do {
+        place = rand() % GPU_PLACES;
+    } while (!(places & (1u << place)) || (memory->areas[place] == NULL));
+    return place;
+}
+
+/* Most are short, some long, some have nothing. */
+static size_t random_length(size_t left)
+{
+    size_t length = (size_t)rand() % 300;
+
+    if (rand() % 4 == 0) {
+        length = (size_t)rand() % 20000;
+    } else if (rand() % 40 == 0) {
+        length = (size_t)rand() % 700000;
+    }
+    return (length < left) ? length : left;
+}
+
+size_t gpu_cut(gpu_memory_t *memory, unsigned places, size_t length,
+               ucxpool_segment_t *segments, size_t max)
+{
+    size_t left = length;
+    size_t num  = 0;
+
+    memset(memory->used, 0, sizeof(memory->used));
+    while (left > 0) {
+        int    place = random_place(memory, places);
+        size_t at    = memory->used[place] + (size_t)rand() % 40;
+        size_t piece = (num + 1 < max) ? random_length(left) : left;
+
+        if (at + piece > memory->size) {
+            /* It is full: let it have what goes in. */
+            ck_assert_uint_lt(num + 1, max);
+            piece = (memory->size > at) ? memory->size - at : 0;
+        }
+        segments[num++] = (ucxpool_segment_t){
+            (piece == 0) ? NULL : memory->areas[place] + at, piece};
+        memory->used[place] = at + piece;
+        left -= piece;
+    }
+    return num;
+}
+
+/* Where a segment's bytes are in what is expected. */
+static uint8_t *expected_of(const gpu_memory_t      *memory,
+                            const ucxpool_segment_t *segment)
+{
+    const uint8_t *address = segment->address;
+
+    for (int i = 0; i < GPU_PLACES; i++) {
+        uintptr_t offset = (uintptr_t)address - (uintptr_t)memory->areas[i];
+
+        if ((memory->areas[i] != NULL) && (offset < memory->size)) {
+            return memory->expected[i] + offset;
+        }
+    }
+    ck_abort_msg("a segment that lies nowhere");
+    return NULL;
+}
+
+static bool is_host_place(int place)
+{
+    return (place == GPU_PAGEABLE) || (place == GPU_PINNED);
+}
+
+/* Bytes of an area that the test has to do with: the segments, and some behind
+ * them. */
+static size_t area_size(const gpu_memory_t *memory, int i)
+{
+    size_t size = memory->used[i] + 64;
+
+    return (size < memory->size) ? size : memory->size;
+}
+
+static void area_write(gpu_memory_t *memory, int i)
+{
+    size_t size = area_size(memory, i);
+
+    if (memory->areas[i] == NULL) {
+        return;
+    }
+    if (is_host_place(i)) {
+        memcpy(memory->areas[i], memory->expected[i], size);
+    } else {
+        gpu_write(memory->areas[i], memory->expected[i], size);
+    }
+}
+
+/* Quick, for there is much of it. */
+static void fill_random(uint8_t *bytes, size_t size)
+{
+    uint64_t state = (uint64_t)rand() + 1;
+
+    for (size_t i = 0; i < size; i++) {
+        if (i % 8 == 0) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        bytes[i] = (uint8_t)(state >> (i % 8 * 8));
+    }
+}
+
+void gpu_fill(gpu_memory_t *memory, const ucxpool_segment_t *segments,
+              size_t num_segments, uint8_t *message)
+{
+    for (int i = 0; i < GPU_PLACES; i++) {
+        fill_random(memory->expected[i], area_size(memory, i));
+        area_write(memory, i);
+    }
+    for (size_t i = 0; i < num_segments; i++) {
+        if (segments[i].length != 0) {
+            memcpy(message, expected_of(memory, &segments[i]),
+                   segments[i].length);
+            message += segments[i].length;
+        }
+    }
+}
+
+void gpu_poison(gpu_memory_t *memory)
+{
+    for (int i = 0; i < GPU_PLACES; i++) {
+        pair_poison(memory->expected[i], area_size(memory, i));
+        area_write(memory, i);
+    }
+}
+
+static void require_same(const uint8_t *found, const uint8_t *expected,
+                         size_t size, int place)
+{
+    size_t i = 0;
+
+    if (memcmp(found, expected, size) == 0) {
+        return;
+    }
+    while (found[i] == expected[i]) {
+        i++;
+    }
+    ck_abort_msg("byte %zu of place %d is %d, and not %d", i, place, found[i],
+                 expected[i]);
+}
+
+void gpu_check(gpu_memory_t *memory, const ucxpool_segment_t *segments,
+               size_t num_segments, const uint8_t *message, size_t length)
+{
+    uint8_t *found = malloc(memory->size);
+
+    for (size_t i = 0; (i < num_segments) && (length > 0); i++) {
+        size_t n = (segments[i].length < length) ? segments[i].length : length;
+
+        if (n != 0) {
+            memcpy(expected_of(memory, &segments[i]), message, n);
+            message += n;
+            length -= n;
+        }
+    }
+    for (int i = 0; i < GPU_PLACES; i++) {
+        const uint8_t *area = found;
+
+        if (memory->areas[i] == NULL) {
+            continue;
+        }
+        if (is_host_place(i)) {
+            area = memory->areas[i];
+        } else {
+            gpu_read(found, memory->areas[i], area_size(memory, i));
+        }
+        require_same(area, memory->expected[i], area_size(memory, i), i);
+    }
+    free(found);
+}

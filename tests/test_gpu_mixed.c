@@ -1,0 +1,439 @@
+/*
+ * Messages of pools on a GPU whose segments lie in memory of several kinds, and
+ * such that they must not lie in.
+ */
+#include <config.h>
+
+#include "gpu.h"
+#include "slow.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define TAG          UINT64_C(42)
+#define ALL_BITS     UINT64_MAX
+#define MAX_SEGMENTS ((size_t)40000)
+#define AREA         ((size_t)4 << 20)
+#define ALL_PLACES   ((1u << GPU_PLACES) - 1)
+#define NUM_ROUNDS   (slow_is() ? 1u : 5u)
+#define HOST_PLACES  (1u << GPU_PAGEABLE)
+#define GPU_REACHES  (ALL_PLACES & ~HOST_PLACES)
+
+/* Pools of one process cannot open each other's IPC handles: there the map wire
+ * wants virtual memory. */
+static const char *const kinds[] = {
+    "CUDA_BACKING=vmm WIRE=map",
+    "CUDA_BACKING=vmm WIRE=ucx",
+    "CUDA_BACKING=alloc WIRE=ucx",
+    "CUDA_BACKING=host WIRE=ucx",
+    "CUDA_BACKING=vmm WIRE=map FRAG_SIZE=64k INPLACE_MIN=1k",
+    "CUDA_BACKING=vmm WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=1k",
+};
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+/* How the stand-in works. */
+static const char *const ways[] = {"", "run=n", "run=late",
+                                   "memops=n,version=11040"};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+/* On a real GPU there is one way. */
+static int num_ways(void)
+{
+    return cuda_is_real() ? 1 : NUM_WAYS;
+}
+
+static pair_t            pair;
+static gpu_memory_t      source, target;
+static ucxpool_segment_t from[MAX_SEGMENTS], to[MAX_SEGMENTS];
+
+static void start(const char *configuration, const char *settings)
+{
+    gpu_start(configuration);
+    gpu_connect(&pair, settings, settings);
+    gpu_memory_init(&source, pair.a, AREA);
+    gpu_memory_init(&target, pair.b, AREA);
+}
+
+static void stop(void)
+{
+    gpu_memory_cleanup(&source);
+    gpu_memory_cleanup(&target);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+
+/* One message; the receiver may have more room than it needs. */
+static void pass(size_t length, size_t room, unsigned from_places,
+                 unsigned to_places, const ucxpool_request_params_t *params)
+{
+    size_t num_from = gpu_cut(&source, from_places, length, from, MAX_SEGMENTS);
+    size_t num_to   = gpu_cut(&target, to_places, room, to, MAX_SEGMENTS);
+    uint8_t           *message = malloc(length + 1);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    gpu_fill(&source, from, num_from, message);
+    gpu_poison(&target);
+    ck_assert_msg(ucxpool_recv_buffers(pair.b, pair.to_a, to, num_to, TAG,
+                                       ALL_BITS, params, &recv) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_msg(ucxpool_send_buffers(pair.to_b, from, num_from, TAG, params,
+                                       &send) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    gpu_check(&target, to, num_to, message, length);
+    free(message);
+}
+
+/* One that is not too long for its places. */
+static size_t some_length(void)
+{
+    switch (rand() % 3) {
+    case 0:
+        return (size_t)rand() % 10000;
+    case 1:
+        return (size_t)rand() % 300000;
+    default:
+        return (size_t)rand() % 4000000;
+    }
+}
+
+START_TEST(segments_of_all_kinds_mix_on_both_sides)
+{
+    start(ways[_i / NUM_KINDS], kinds[_i % NUM_KINDS]);
+    srand((unsigned)_i);
+    for (unsigned i = 0; i < NUM_ROUNDS; i++) {
+        size_t length = some_length();
+
+        pass(length, length + (size_t)rand() % 5000, ALL_PLACES, ALL_PLACES,
+             NULL);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(each_kind_goes_to_each_other)
+{
+    start("", kinds[_i]);
+    srand((unsigned)_i);
+    for (int i = 0; i < GPU_PLACES * GPU_PLACES; i++) {
+        unsigned from_places = 1u << (i / GPU_PLACES);
+        unsigned to_places   = 1u << (i % GPU_PLACES);
+
+        pass(1 + (size_t)rand() % 9000, 9001, from_places, to_places, NULL);
+        if (!slow_is()) {
+            pass(700000, 700000, from_places, to_places, NULL);
+        }
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(who_says_that_the_gpu_reaches_all_is_not_asked)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS |
+                      UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+        .segments_kind = UCXPOOL_SEGMENTS_CUDA,
+        .stream        = UCXPOOL_STREAM_READY,
+    };
+
+    start("", kinds[_i]);
+    srand((unsigned)_i);
+    for (unsigned i = 0; i < NUM_ROUNDS; i++) {
+        if (!cuda_is_real()) {
+            stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+        }
+        pass(300000, 300000, GPU_REACHES, GPU_REACHES, &params);
+        if (!cuda_is_real()) {
+            ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 0);
+            ck_assert_uint_gt(stand_in.count("cuLaunchKernel"), 0);
+        }
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(a_list_in_one_allocation_takes_one_question)
+{
+    start("", kinds[0]);
+    stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+    pass(1000000, 1000000, 1u << GPU_DEVICE, 1u << GPU_DEVICE, NULL);
+    ck_assert_uint_eq(stand_in.count("cuPointerGetAttributes"), 2);
+    stop();
+}
+END_TEST
+
+/* Messages with a host pool: which way, how many bytes. */
+typedef struct crossing {
+    bool   is_from_gpu;
+    size_t length;
+} crossing_t;
+
+static const crossing_t crossings[] = {
+    {false, 0},      {true, 0},      {false, 100},     {true, 100},
+    {false, 4000},   {true, 4000},   {false, 3000000}, {true, 3000000},
+    {false, 300000}, {true, 300000},
+};
+#define NUM_CROSSINGS (sizeof(crossings) / sizeof(crossings[0]))
+
+static void cross(const crossing_t *crossing, uint8_t *device)
+{
+    size_t             length  = crossing->length;
+    bool               is_from = crossing->is_from_gpu;
+    uint8_t           *bytes   = malloc(length + 1);
+    uint8_t           *host    = malloc(length + 1);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(bytes, length + 1);
+    pair_poison(host, length + 1);
+    gpu_write(device, is_from ? bytes : host, length + 1);
+    if (!is_from) {
+        memcpy(host, bytes, length + 1);
+    }
+    ck_assert_int_eq(ucxpool_send_buffer(is_from ? pair.to_b : pair.to_a,
+                                         is_from ? device : host, length, TAG,
+                                         NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(is_from ? pair.b : pair.a, NULL,
+                                         is_from ? host : device, length, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    if (!is_from) {
+        gpu_read(host, device, length + 1);
+    }
+    ck_assert(memcmp(host, bytes, length) == 0);
+    ck_assert_uint_eq(host[length], 0xfe);
+    free(bytes);
+    free(host);
+}
+
+START_TEST(a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx)
+{
+    static const char *const backings[] = {"CUDA_BACKING=vmm",
+                                           "CUDA_BACKING=alloc",
+                                           "CUDA_BACKING=host"};
+    uint8_t               *device;
+    ucxpool_channel_attr_t attr;
+
+    gpu_start(ways[_i / 3]);
+    pair.a = pair_pool_on(0, backings[_i % 3]);
+    pair.b = pair_pool("COMM_SIZE=4m");
+    pair_connect(&pair);
+    ucxpool_channel_query(pair.to_b, &attr);
+    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
+    ck_assert_msg(strstr(attr.wire_reason, "host memory") != NULL, "%s",
+                  attr.wire_reason);
+    ucxpool_channel_query(pair.to_a, &attr);
+    ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
+    device = gpu_alloc(3000001);
+    for (size_t i = 0; i < NUM_CROSSINGS; i++) {
+        cross(&crossings[i], device);
+    }
+    gpu_free(device);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+END_TEST
+
+/* What a send and a receive of these segments answer at once. */
+static void require_refusal(const ucxpool_segment_t *segments, size_t num,
+                            ucxpool_status_t status, const char *words)
+{
+    ucxpool_request_t *request = NULL;
+
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL,
+                                          &request),
+                     status);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.a, pair.to_b, segments, num, TAG,
+                                          ALL_BITS, NULL, &request),
+                     status);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+    ck_assert_ptr_null(request);
+}
+
+/* A message that was probed is the caller's still when it could not be
+ * received there. */
+static void require_refusal_of_probed(const ucxpool_segment_t *segments,
+                                      size_t num, ucxpool_status_t status)
+{
+    char               byte    = 'x';
+    ucxpool_message_t *message = NULL;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, "y", 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    gpu_until(&pair, ucxpool_probe(pair.a, NULL, TAG, ALL_BITS, &message) ==
+                         UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_message_recv(message, segments, num, NULL, &recv),
+                     status);
+    ck_assert_int_eq(ucxpool_message_recv(message,
+                                          &(ucxpool_segment_t){&byte, 1}, 1,
+                                          NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(byte, 'y');
+}
+
+START_TEST(segments_on_another_gpu_are_refused_with_its_number)
+{
+    mem_cuda_device_t *other;
+    CUdeviceptr        there;
+    ucxpool_segment_t  both[2];
+
+    gpu_start("devices=2");
+    if (cuda_num_devices() < 2) {
+        gpu_stop();
+        return;
+    }
+    gpu_connect(&pair, kinds[_i], kinds[_i]);
+    ck_assert_int_eq(mem_cuda_device_open(1, &other), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_device_enter(other), UCXPOOL_OK);
+    ck_assert_int_eq(other->driver->cuMemAlloc(&there, 1000), CUDA_SUCCESS);
+    mem_cuda_device_leave(other);
+    both[0] = (ucxpool_segment_t){(void *)(uintptr_t)there, 1000};
+    both[1] = (ucxpool_segment_t){gpu_alloc(1000), 1000};
+    require_refusal(both, 1, UCXPOOL_ERR_UNSUPPORTED, "GPU 1");
+    require_refusal(both, 2, UCXPOOL_ERR_UNSUPPORTED, "several GPUs");
+    require_refusal_of_probed(both, 1, UCXPOOL_ERR_UNSUPPORTED);
+    gpu_disconnect(&pair);
+    gpu_free(both[1].address);
+    ck_assert_int_eq(mem_cuda_device_enter(other), UCXPOOL_OK);
+    ck_assert_int_eq(other->driver->cuMemFree(there), CUDA_SUCCESS);
+    mem_cuda_device_leave(other);
+    mem_cuda_device_close(other);
+    gpu_stop();
+}
+END_TEST
+
+START_TEST(memory_that_is_not_there_is_refused)
+{
+    ucxpool_segment_t segments[3];
+    char              good[100];
+    void             *page;
+
+    gpu_start("");
+    gpu_connect(&pair, kinds[_i], kinds[_i]);
+    segments[0] = (ucxpool_segment_t){good, sizeof(good)};
+    segments[1] = (ucxpool_segment_t){good, 0};
+    /* A GPU's memory that has been freed. */
+    segments[2] = (ucxpool_segment_t){gpu_alloc(100000), 100000};
+    gpu_free(segments[2].address);
+    require_refusal(&segments[2], 1, UCXPOOL_ERR_INVALID_PARAM, "segment 0");
+    require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
+    require_refusal_of_probed(segments, 3, UCXPOOL_ERR_INVALID_PARAM);
+    /* Memory of the host that has been given back. */
+    page = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    segments[2] = (ucxpool_segment_t){page, 8192};
+    munmap((char *)page + 4096, 4096);
+    require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
+    munmap(page, 4096);
+    /* What never was anything. */
+    segments[2] = (ucxpool_segment_t){(void *)(uintptr_t)0x10, 100};
+    require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+END_TEST
+
+START_TEST(twenty_more_messages_take_nothing_new_from_the_driver)
+{
+    static const char *const calls[] = {
+        "cuMemAlloc",   "cuMemCreate",      "cuMemHostAlloc",
+        "cuEventQuery", "cuEventCreate",    "cuStreamCreate",
+        "cuMemFree",    "cuStreamQuery",    "cuStreamSynchronize",
+        "cuMemMap",     "cuMemHostRegister", "cuModuleLoadData"};
+    ucxpool_stats_t before, after;
+    unsigned        count[sizeof(calls) / sizeof(calls[0])] = {0};
+    size_t          num_from, num_to;
+
+    start("", kinds[_i]);
+    num_from = gpu_cut(&source, GPU_REACHES, 3000000, from, MAX_SEGMENTS);
+    num_to   = gpu_cut(&target, GPU_REACHES, 3000000, to, MAX_SEGMENTS);
+    for (int i = 0; i < 40; i++) {
+        ucxpool_request_t *send, *recv;
+
+        if (i == 20) {
+            stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+            ucxpool_stats_get(pair.b, &before);
+        }
+        ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, to, num_to,
+                                              TAG, ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, from, num_from, TAG,
+                                              NULL, &send),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    }
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        count[i] = stand_in.count(calls[i]);
+        ck_assert_msg(count[i] == 0, "%s: %u calls", calls[i], count[i]);
+    }
+    ucxpool_stats_get(pair.b, &after);
+    ck_assert_uint_eq(after.registrations, before.registrations);
+    ck_assert_uint_eq(after.registrations_after_start, 0);
+    /* Host memory that UCX hands over has to be copied. */
+    if (strstr(kinds[_i], "=host") == NULL) {
+        ck_assert_uint_eq(after.allocations, before.allocations);
+    }
+    stop();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_mixed");
+    TCase *both  = tcase_create("stand-in or real");
+    TCase *ours  = tcase_create("stand-in");
+
+    tcase_set_timeout(both, 200);
+    tcase_set_timeout(ours, 200);
+    tcase_add_loop_test(both, segments_of_all_kinds_mix_on_both_sides, 0,
+                        NUM_KINDS * num_ways());
+    tcase_add_loop_test(both, each_kind_goes_to_each_other, 0, NUM_KINDS);
+    tcase_add_loop_test(both, who_says_that_the_gpu_reaches_all_is_not_asked, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(both, a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx,
+                        0, 3 * num_ways());
+    tcase_add_loop_test(both, segments_on_another_gpu_are_refused_with_its_number,
+                        0, NUM_KINDS);
+    tcase_add_loop_test(both, memory_that_is_not_there_is_refused, 0,
+                        NUM_KINDS);
+    suite_add_tcase(suite, both);
+    if (!cuda_is_real()) {
+        tcase_add_test(ours, a_list_in_one_allocation_takes_one_question);
+        tcase_add_loop_test(
+            ours, twenty_more_messages_take_nothing_new_from_the_driver, 0,
+            NUM_KINDS);
+    }
+    suite_add_tcase(suite, ours);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
