@@ -1,0 +1,450 @@
+/* The order between transfers of a pool on a GPU and its callers' streams. */
+#include <config.h>
+
+#include "gpu.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG      UINT64_C(42)
+#define ALL_BITS UINT64_MAX
+#define LARGE    ((size_t)3 << 20)
+/* What would be done by then if nothing waited. */
+#define ROUNDS   300
+/* As the engine has it. */
+#define NUM_MARKS 4096u
+
+static const char *const kinds[] = {
+    "CUDA_BACKING=vmm WIRE=map",
+    "CUDA_BACKING=vmm WIRE=ucx",
+    "CUDA_BACKING=alloc WIRE=ucx",
+    "CUDA_BACKING=host WIRE=ucx",
+};
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+/* A short message and a long one over each wire. */
+static const size_t sizes[] = {100, LARGE};
+#define NUM_CASES (2 * NUM_KINDS)
+
+static pair_t     pair;
+static gpu_gate_t gate;
+static CUstream   stream;
+static uint8_t   *bytes, *found;    /* host           */
+static uint8_t   *source, *target;  /* device         */
+static uint8_t   *staged;           /* pinned         */
+static size_t     size;
+
+static const char *settings;
+
+static void start(const char *configuration, int i, unsigned flags)
+{
+    settings = kinds[i / 2];
+    size     = sizes[i % 2];
+    gpu_start(configuration);
+    gpu_connect(&pair, settings, settings);
+    stream = gpu_stream(flags);
+    bytes  = malloc(size);
+    found  = malloc(size);
+    source = gpu_alloc(size);
+    target = gpu_alloc(size);
+    staged = gpu_pinned(size);
+    gpu_gate_init(&gate);
+    pair_fill(bytes, size);
+    pair_poison(found, size);
+    pair_poison(staged, size);
+    gpu_write(source, found, size);
+    gpu_write(target, found, size);
+}
+
+static void stop(void)
+{
+    gpu_disconnect(&pair);
+    gpu_gate_cleanup(&gate);
+    gpu_stream_destroy(stream);
+    gpu_pinned_free(staged);
+    gpu_free(source);
+    gpu_free(target);
+    free(bytes);
+    free(found);
+    gpu_stop();
+}
+
+static ucxpool_request_params_t params_of(void *value)
+{
+    return (ucxpool_request_params_t){
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM, .stream = value};
+}
+
+static ucxpool_request_t *post_send(const void *memory, uint64_t tag,
+                                    const ucxpool_request_params_t *params)
+{
+    ucxpool_request_t *send;
+
+    ck_assert_msg(ucxpool_send_buffer(pair.to_b, memory, size, tag, params,
+                                      &send) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return send;
+}
+
+static ucxpool_request_t *post_recv(void *memory, uint64_t tag,
+                                    const ucxpool_request_params_t *params)
+{
+    ucxpool_request_t *recv;
+
+    ck_assert_msg(ucxpool_recv_buffer(pair.b, pair.to_a, memory, size, tag,
+                                      ALL_BITS, params, &recv) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return recv;
+}
+
+static void go_round(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        pair_progress(&pair);
+        gpu_step();
+    }
+}
+
+static void finish(ucxpool_request_t *request)
+{
+    ck_assert_int_eq(gpu_finish(&pair, request), UCXPOOL_OK);
+}
+
+static void require_arrived(void)
+{
+    gpu_read(found, target, size);
+    ck_assert(memcmp(found, bytes, size) == 0);
+}
+
+/* Gates are words that streams wait for: where a driver has none, a stand-in
+ * that is stepped by hand shows the same. */
+START_TEST(a_send_is_read_when_its_stream_is_there)
+{
+    ucxpool_request_params_t params;
+    ucxpool_request_t       *send, *recv;
+
+    start("", _i, CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    memcpy(staged, bytes, size);
+    gpu_gate_wait(&gate, stream);
+    gpu_copy(stream, source, staged, size);
+    recv = post_recv(target, TAG, NULL);
+    send = post_send(source, TAG, &params);
+    go_round();
+    ck_assert(!pair_ended(send));
+    ck_assert(!pair_ended(recv));
+    gpu_gate_open(&gate);
+    finish(send);
+    finish(recv);
+    require_arrived();
+    stop();
+}
+END_TEST
+
+START_TEST(a_receive_writes_when_its_stream_is_there)
+{
+    ucxpool_request_params_t params;
+    ucxpool_request_t       *send, *recv;
+
+    start("", _i, CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    gpu_write(source, bytes, size);
+    memset(staged, 1, size);
+    gpu_gate_wait(&gate, stream);
+    gpu_copy(stream, staged, target, size);
+    send = post_send(source, TAG, NULL);
+    recv = post_recv(target, TAG, &params);
+    go_round();
+    ck_assert(!pair_ended(recv));
+    gpu_gate_open(&gate);
+    finish(send);
+    finish(recv);
+    require_arrived();
+    /* What the stream was to read, it has read before. */
+    for (size_t i = 0; i < size; i++) {
+        ck_assert_uint_eq(staged[i], 0xfe);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(a_receive_of_what_has_arrived_waits_for_its_stream_too)
+{
+    ucxpool_request_params_t params;
+    ucxpool_message_t       *message = NULL;
+    ucxpool_request_t       *send, *recv;
+
+    start("", _i, CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    send   = post_send(bytes, TAG, NULL); /* host memory: eager if short */
+    gpu_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                         UCXPOOL_OK);
+    memset(staged, 1, size);
+    gpu_gate_wait(&gate, stream);
+    gpu_copy(stream, staged, target, size);
+    ck_assert_int_eq(ucxpool_message_recv(message,
+                                          &(ucxpool_segment_t){target, size}, 1,
+                                          &params, &recv),
+                     UCXPOOL_OK);
+    go_round();
+    ck_assert(!pair_ended(recv));
+    gpu_gate_open(&gate);
+    finish(send);
+    finish(recv);
+    require_arrived();
+    for (size_t i = 0; i < size; i++) {
+        ck_assert_uint_eq(staged[i], 0xfe);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(without_a_stream_the_legacy_one_is_meant)
+{
+    ucxpool_request_t *send, *recv;
+
+    /* The legacy stream waits for those that block. */
+    start("", _i, 0);
+    memcpy(staged, bytes, size);
+    gpu_gate_wait(&gate, stream);
+    gpu_copy(stream, source, staged, size);
+    send = post_send(source, TAG, NULL);
+    recv = post_recv(target, TAG, NULL);
+    go_round();
+    ck_assert(!pair_ended(send));
+    ck_assert(!pair_ended(recv));
+    gpu_gate_open(&gate);
+    finish(send);
+    finish(recv);
+    require_arrived();
+    stop();
+}
+END_TEST
+
+START_TEST(memory_that_is_ready_waits_for_nothing)
+{
+    const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
+    ucxpool_request_t             *send, *recv;
+
+    start("", _i, 0);
+    gpu_write(source, bytes, size);
+    gpu_gate_wait(&gate, stream); /* and the legacy stream behind it */
+    recv = post_recv(target, TAG, &ready);
+    send = post_send(source, TAG, &ready);
+    finish(send);
+    finish(recv);
+    gpu_gate_open(&gate);
+    require_arrived();
+    stop();
+}
+END_TEST
+
+START_TEST(a_stream_that_stands_still_holds_up_nobody_else)
+{
+    const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
+    ucxpool_request_params_t       params, others;
+    ucxpool_request_t *held_send, *held_recv, *send, *recv, *second;
+    CUstream           other;
+    uint8_t           *second_target;
+
+    start("", _i, CU_STREAM_NON_BLOCKING);
+    other         = gpu_stream(CU_STREAM_NON_BLOCKING);
+    second_target = gpu_alloc(size);
+    params        = params_of(stream);
+    others        = params_of(other);
+    gpu_write(source, bytes, size);
+    gpu_gate_wait(&gate, stream);
+    held_recv = post_recv(second_target, TAG, &params);
+    held_send = post_send(source, TAG, &params);
+    second    = post_send(source, TAG + 2, &ready); /* nobody receives it yet */
+    for (int i = 0; i < 5; i++) {
+        recv = post_recv(target, TAG + 1, &others);
+        send = post_send(source, TAG + 1, &others);
+        finish(send);
+        finish(recv);
+        ck_assert(!pair_ended(held_send));
+        ck_assert(!pair_ended(held_recv));
+    }
+    recv = post_recv(target, TAG + 2, &ready);
+    finish(second);
+    finish(recv);
+    gpu_gate_open(&gate);
+    finish(held_send);
+    finish(held_recv);
+    require_arrived();
+    gpu_free(second_target);
+    gpu_stream_destroy(other);
+    stop();
+}
+END_TEST
+
+START_TEST(host_segments_have_no_stream_to_wait_for)
+{
+    ucxpool_request_params_t params;
+    ucxpool_request_t       *send, *recv;
+
+    start("", _i, CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    gpu_gate_wait(&gate, stream);
+    recv = post_recv(found, TAG, &params);
+    send = post_send(bytes, TAG, &params);
+    finish(send);
+    finish(recv);
+    ck_assert(memcmp(found, bytes, size) == 0);
+    gpu_gate_open(&gate);
+    stop();
+}
+END_TEST
+
+START_TEST(no_more_requests_wait_for_streams_than_there_are_marks)
+{
+    static ucxpool_request_t *recvs[NUM_MARKS];
+    ucxpool_request_params_t  params;
+    ucxpool_request_t        *more = NULL;
+
+    start("", _i, CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    gpu_gate_wait(&gate, stream);
+    for (unsigned i = 0; i < NUM_MARKS; i++) {
+        recvs[i] = post_recv(target, TAG + i, &params);
+    }
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
+                                         ALL_BITS, &params, &more),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
+                                 "UCXPOOL_STREAM_READY"));
+    ck_assert_ptr_null(more);
+    for (unsigned i = 0; i < NUM_MARKS; i++) {
+        ucxpool_request_cancel(recvs[i]);
+        ck_assert_int_eq(ucxpool_request_test(recvs[i]), UCXPOOL_ERR_CANCELED);
+        ucxpool_request_free(recvs[i]);
+    }
+    gpu_gate_open(&gate);
+    go_round();
+    more = post_recv(target, TAG, &params);
+    gpu_write(source, bytes, size);
+    finish(post_send(source, TAG, NULL));
+    finish(more);
+    require_arrived();
+    stop();
+}
+END_TEST
+
+/* One operation of a stream after the other, with words that copies write where
+ * streams write none. */
+START_TEST(what_a_stream_does_and_what_a_transfer_does_come_in_order)
+{
+    static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040"};
+    ucxpool_request_params_t params;
+    ucxpool_request_t       *send, *recv;
+
+    start(ways[_i / NUM_CASES], _i % NUM_CASES, CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    memcpy(staged, bytes, size);
+    gpu_copy(stream, source, staged, size);
+    recv = post_recv(target, TAG, &params);
+    send = post_send(source, TAG, &params);
+    for (int i = 0; i < ROUNDS; i++) {
+        pair_progress(&pair); /* and nothing is done on the GPU */
+    }
+    ck_assert(!pair_ended(send));
+    ck_assert(!pair_ended(recv));
+    /* The copy, and two marks. */
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(stand_in.step(1), 1);
+        for (int j = 0; j < ROUNDS; j++) {
+            pair_progress(&pair);
+        }
+        ck_assert(!pair_ended(send));
+        ck_assert(!pair_ended(recv));
+    }
+    finish(send);
+    finish(recv);
+    require_arrived();
+    stop();
+}
+END_TEST
+
+START_TEST(a_mark_that_cannot_be_set_is_an_error_at_once)
+{
+    static const char *const names[] = {"cuStreamWriteValue32",
+                                        "cuMemsetD32Async"};
+    ucxpool_request_params_t params;
+    ucxpool_request_t       *request = NULL;
+    int                      way     = _i / NUM_CASES;
+
+    start(way == 0 ? "" : "memops=n,version=11040", _i % NUM_CASES,
+          CU_STREAM_NON_BLOCKING);
+    params = params_of(stream);
+    stand_in.fail_call(names[way], 1, CUDA_ERROR_INVALID_HANDLE);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, size, TAG, &params,
+                                         &request),
+                     UCXPOOL_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
+    stand_in.fail_call(names[way], 1, CUDA_ERROR_INVALID_HANDLE);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
+                                         ALL_BITS, &params, &request),
+                     UCXPOOL_ERR_IO);
+    ck_assert_ptr_null(request);
+    gpu_write(source, bytes, size);
+    request = post_recv(target, TAG, &params);
+    finish(post_send(source, TAG, &params));
+    finish(request);
+    require_arrived();
+    stop();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_stream");
+    TCase *both  = tcase_create("stand-in or real");
+    TCase *ours  = tcase_create("stand-in");
+
+    tcase_set_timeout(both, 120);
+    tcase_set_timeout(ours, 120);
+    tcase_add_loop_test(both, a_send_is_read_when_its_stream_is_there, 0,
+                        NUM_CASES);
+    tcase_add_loop_test(both, a_receive_writes_when_its_stream_is_there, 0,
+                        NUM_CASES);
+    tcase_add_loop_test(
+        both, a_receive_of_what_has_arrived_waits_for_its_stream_too, 0,
+        NUM_CASES);
+    tcase_add_loop_test(both, without_a_stream_the_legacy_one_is_meant, 0,
+                        NUM_CASES);
+    tcase_add_loop_test(both, memory_that_is_ready_waits_for_nothing, 0,
+                        NUM_CASES);
+    tcase_add_loop_test(both, a_stream_that_stands_still_holds_up_nobody_else,
+                        0, NUM_CASES);
+    tcase_add_loop_test(both, host_segments_have_no_stream_to_wait_for, 0,
+                        NUM_CASES);
+    tcase_add_loop_test(both,
+                        no_more_requests_wait_for_streams_than_there_are_marks,
+                        0, 2);
+    suite_add_tcase(suite, both);
+    if (!cuda_is_real()) {
+        tcase_add_loop_test(
+            ours, what_a_stream_does_and_what_a_transfer_does_come_in_order, 0,
+            2 * NUM_CASES);
+        tcase_add_loop_test(ours, a_mark_that_cannot_be_set_is_an_error_at_once,
+                            0, 2 * NUM_CASES);
+    }
+    suite_add_tcase(suite, ours);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
