@@ -159,7 +159,7 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
 
 /* A word that does not come: is the GPU still well? */
 static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier,
-                                     const mem_cuda_job_t    *job)
+                                     CUstream                 stream)
 {
     ucxpool_status_t status;
     CUresult         result;
@@ -168,7 +168,7 @@ static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = copier->device->driver->cuStreamQuery(job->stream);
+    result = copier->device->driver->cuStreamQuery(stream);
     mem_cuda_device_leave(copier->device);
     if ((result == CUDA_SUCCESS) || (result == CUDA_ERROR_NOT_READY)) {
         return UCXPOOL_INPROGRESS;
@@ -187,8 +187,15 @@ ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
     if (__atomic_load_n(job->word, __ATOMIC_ACQUIRE) == job->number) {
         status = UCXPOOL_OK;
     } else if (++job->num_polls % POLLS_PER_QUERY == 0) {
-        status = stream_query(copier, job);
+        status = stream_query(copier, job->stream);
     }
     job->is_started = status == UCXPOOL_INPROGRESS;
     return status;
+}
+
+ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier)
+{
+    ucxpool_status_t status = stream_query(copier, copier->streams[0]);
+
+    return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

@@ -109,4 +109,11 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
 ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
                                    mem_cuda_job_t    *job);
 
+/*
+ * Is the GPU well? For who waits for another stream than the copier's.
+ *
+ * Errors as for poll.
+ */
+ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier);
+
 #endif

@@ -55,6 +55,7 @@ typedef struct xfer_engine {
     mem_cuda_marks_t   *marks;
     base_list_t         copies;
     base_list_t         marked;  /* requests, by their mark_link            */
+    uint32_t            num_looks; /* at marks that were not reached         */
     unsigned            num_failed; /* enters that found no context          */
 } xfer_engine_t;
 

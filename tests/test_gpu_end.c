@@ -1,0 +1,594 @@
+/*
+ * Transfers on a GPU that end early: cut short at every step of processor and
+ * GPU, and by a GPU that fails. After its end a request's memory is the
+ * caller's, who uses it at once.
+ */
+#include <config.h>
+
+#include "gpu.h"
+#include "slow.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG        UINT64_C(0x77)
+#define ALL_BITS   UINT64_MAX
+#define LENGTH     ((size_t)300000)
+#define PIECE      ((size_t)1000)
+#define AFTERWARDS 0x55
+#define SMALL      " BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=32m FRAG_SIZE=64k" \
+                   " DEPTH=2 INPLACE_MIN=4k"
+
+static const char *const kinds[] = {
+    "CUDA_BACKING=vmm WIRE=map" SMALL,
+    "CUDA_BACKING=vmm WIRE=ucx" SMALL,
+    "CUDA_BACKING=alloc WIRE=ucx" SMALL,
+    "CUDA_BACKING=host WIRE=ucx" SMALL,
+};
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+/* What is done to a transfer, by which side, and where its bytes lie. */
+typedef struct plan {
+    bool is_by_sender;
+    bool is_comm;  /* the source; else device memory */
+    bool is_host;  /* the target; else device memory */
+    bool is_waiting; /* for a stream that does not come */
+} plan_t;
+
+#define NUM_PLANS 16
+
+static plan_t get_plan(int i)
+{
+    return (plan_t){(i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0};
+}
+
+static pair_t             pair;
+static uint8_t           *source, *target;   /* as the pools know them     */
+static uint8_t           *in_source, *in_target; /* and as we write to them */
+static uint8_t           *copy;
+static ucxpool_segment_t  pieces[LENGTH / PIECE];
+static ucxpool_request_t *send, *recv;
+static bool               send_ended, recv_ended;
+
+/* Nothing of it goes by a stream, in which something may stand. */
+static uint8_t *inside(uint8_t *address)
+{
+    uint8_t *bytes = stand_in.bytes((uintptr_t)address, LENGTH);
+
+    return (bytes == NULL) ? address : bytes;
+}
+
+static void make_memory(const plan_t *plan)
+{
+    void *memory;
+
+    if (plan->is_comm) {
+        ck_assert_int_eq(ucxpool_comm_alloc(pair.a, LENGTH, &memory),
+                         UCXPOOL_OK);
+        source = memory;
+    } else {
+        source = gpu_alloc(LENGTH);
+    }
+    target = plan->is_host ? malloc(LENGTH) : gpu_alloc(LENGTH);
+    copy   = malloc(LENGTH);
+    for (size_t i = 0; i < LENGTH / PIECE; i++) {
+        pieces[i] = (ucxpool_segment_t){target + i * PIECE, PIECE};
+    }
+}
+
+static void free_memory(const plan_t *plan)
+{
+    if (plan->is_comm) {
+        ucxpool_comm_free(pair.a, source);
+    } else {
+        gpu_free(source);
+    }
+    if (plan->is_host) {
+        free(target);
+    } else {
+        gpu_free(target);
+    }
+    free(copy);
+}
+
+static void connect_all(const char *settings)
+{
+    gpu_connect(&pair, settings, settings);
+    /* Whatever UCX does comes to its end, however slow the machine is. */
+}
+
+static void post(const plan_t *plan)
+{
+    const ucxpool_request_params_t ready = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+        .stream     = UCXPOOL_STREAM_READY,
+    };
+    const ucxpool_request_params_t *params = plan->is_waiting ? NULL : &ready;
+
+    in_source = inside(source);
+    in_target = inside(target);
+    pair_fill(in_source, LENGTH);
+    memcpy(copy, in_source, LENGTH);
+    pair_poison(in_target, LENGTH);
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, pieces,
+                                          LENGTH / PIECE, TAG, ALL_BITS, params,
+                                          &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, params,
+                                         &send),
+                     UCXPOOL_OK);
+    send_ended = false;
+    recv_ended = false;
+}
+
+/* What has ended is the caller's again, who uses it at once. */
+static bool look(void)
+{
+    if (!send_ended && pair_ended(send)) {
+        send_ended = true;
+        memset(in_source, AFTERWARDS, LENGTH);
+    }
+    if (!recv_ended && pair_ended(recv)) {
+        recv_ended = true;
+        if (ucxpool_request_test(recv) == UCXPOOL_OK) {
+            ck_assert(memcmp(in_target, copy, LENGTH) == 0);
+        }
+        memset(in_target, AFTERWARDS, LENGTH);
+    }
+    return send_ended && recv_ended;
+}
+
+static void check_is_afterwards(void)
+{
+    for (size_t i = 0; i < LENGTH; i++) {
+        ck_assert_uint_eq(in_target[i], AFTERWARDS);
+    }
+}
+
+/* Processors and the GPU take turns. */
+static void take_steps(unsigned num)
+{
+    for (unsigned i = 0; i < num; i++) {
+        if (i % 3 == 2) {
+            gpu_step();
+        } else {
+            ucxpool_progress((i % 3 == 0) ? pair.a : pair.b);
+        }
+        look();
+    }
+}
+
+static bool is_settled(ucxpool_t *pool)
+{
+    ucxpool_stats_t        stats;
+    ucxpool_share_stats_t *share = stats.blocks;
+
+    ucxpool_stats_get(pool, &stats);
+    return (share[UCXPOOL_SHARE_SEND].free ==
+            share[UCXPOOL_SHARE_SEND].total) &&
+           (share[UCXPOOL_SHARE_RECV].free ==
+            share[UCXPOOL_SHARE_RECV].total) &&
+           (share[UCXPOOL_SHARE_USER].quarantined == 0);
+}
+
+static void settle(void)
+{
+    gpu_until(&pair, is_settled(pair.a) && is_settled(pair.b));
+    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+}
+
+static bool is_open(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state == UCXPOOL_CHANNEL_OPEN;
+}
+
+/* One more message passes, whole. */
+static void check_channel(const plan_t *plan)
+{
+    ck_assert(is_open(pair.to_a) && is_open(pair.to_b));
+    post(plan);
+    gpu_until(&pair, look());
+    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_OK);
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+}
+
+/* Returns whether the transfer was still under way when it was cut short. */
+static bool cancel_after(const plan_t *plan, unsigned num_steps)
+{
+    ucxpool_status_t sent, received;
+
+    post(plan);
+    take_steps(num_steps);
+    ucxpool_request_cancel(plan->is_by_sender ? send : recv);
+    for (unsigned i = 0; (i < 60) && !look(); i++) {
+        take_steps(3);
+    }
+    if (!look()) {
+        /* The two had not met yet. */
+        ucxpool_request_cancel(plan->is_by_sender ? recv : send);
+    }
+    gpu_until(&pair, look());
+    sent     = ucxpool_request_test(send);
+    received = ucxpool_request_test(recv);
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    if (received != UCXPOOL_OK) {
+        ck_assert_int_ne(sent, UCXPOOL_OK);
+    }
+    settle();
+    check_is_afterwards();
+    return sent != UCXPOOL_OK;
+}
+
+START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
+{
+    const plan_t plan      = get_plan(_i % NUM_PLANS);
+    unsigned     num_steps = 0;
+
+    gpu_start("run=n");
+    connect_all(kinds[_i / NUM_PLANS]);
+    make_memory(&plan);
+    while (cancel_after(&plan, num_steps)) {
+        if (num_steps % 8 == 0) {
+            check_channel(&plan);
+        }
+        num_steps += slow_is() ? 17 : 1 + (unsigned)rand() % 4;
+    }
+    ck_assert_uint_gt(num_steps, 10);
+    free_memory(&plan);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+END_TEST
+
+/* How a channel ends under a transfer. */
+typedef enum end {
+    END_CLOSE,
+    END_DESTROY,
+    NUM_ENDS
+} end_t;
+
+static void end_channel(const plan_t *plan, end_t end)
+{
+    ucxpool_t **pool = plan->is_by_sender ? &pair.a : &pair.b;
+
+    if (end == END_DESTROY) {
+        ucxpool_destroy(*pool);
+        *pool = NULL;
+        return;
+    }
+    ucxpool_channel_close(plan->is_by_sender ? pair.to_b : pair.to_a);
+}
+
+/* Requests of a pool that has been destroyed are gone with it. */
+static bool is_over(void)
+{
+    if (pair.a == NULL) {
+        return pair_ended(recv);
+    }
+    if (pair.b == NULL) {
+        return pair_ended(send);
+    }
+    return look();
+}
+
+static bool is_whole(ucxpool_t *pool)
+{
+    return (pool == NULL) || is_settled(pool);
+}
+
+static void free_requests(void)
+{
+    if (pair.a != NULL) {
+        ucxpool_request_free(send);
+    }
+    if (pair.b != NULL) {
+        ucxpool_request_free(recv);
+    }
+}
+
+/* Returns whether something was under way still. */
+static bool end_after(int i, end_t end, unsigned num_steps)
+{
+    plan_t plan = get_plan(i % NUM_PLANS);
+    bool   was_under_way;
+
+    /* Comm memory is destroyed with its pool, whatever the test wants. */
+    plan.is_comm &= (end != END_DESTROY) || !plan.is_by_sender;
+    gpu_start("run=n");
+    connect_all(kinds[i / NUM_PLANS]);
+    make_memory(&plan);
+    post(&plan);
+    take_steps(num_steps);
+    was_under_way = !look();
+    end_channel(&plan, end);
+    gpu_until(&pair, is_over());
+    /* Nothing of the GPU's writes there later. */
+    if ((pair.a != NULL) && (pair.b != NULL)) {
+        look();
+    } else {
+        memset(in_target, AFTERWARDS, LENGTH);
+    }
+    free_requests();
+    gpu_until(&pair, is_whole(pair.a) && is_whole(pair.b));
+    while (gpu_step()) {
+    }
+    check_is_afterwards();
+    free_memory(&plan);
+    if (pair.a != NULL) {
+        ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    }
+    if (pair.b != NULL) {
+        ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+    gpu_stop();
+    return was_under_way;
+}
+
+START_TEST(a_channel_that_ends_at_any_step_leaves_nothing)
+{
+    const end_t end = (end_t)(_i % NUM_ENDS);
+
+    for (unsigned n = 0; end_after(_i / NUM_ENDS, end, n); n += 5) {
+        if (slow_is()) {
+            n += 40;
+        }
+    }
+}
+END_TEST
+
+static const ucxpool_request_params_t soon = {
+    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+    .timeout_ns = 1000000,
+};
+
+START_TEST(a_deadline_passes_while_a_stream_is_waited_for)
+{
+    const plan_t plan = {.is_waiting = true};
+    bool         is_by_sender = (_i & 1) != 0;
+
+    gpu_start("run=n");
+    connect_all(kinds[_i / 2]);
+    make_memory(&plan);
+    in_source = inside(source);
+    in_target = inside(target);
+    pair_poison(in_target, LENGTH);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
+                                         ALL_BITS, is_by_sender ? NULL : &soon,
+                                         &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
+                                         is_by_sender ? &soon : NULL, &send),
+                     UCXPOOL_OK);
+    send_ended = recv_ended = true; /* nobody looks */
+    /* The GPU does nothing meanwhile. */
+    pair_until(&pair, pair_ended(send) && pair_ended(recv));
+    ck_assert_int_eq(ucxpool_request_test(is_by_sender ? send : recv),
+                     UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_ne(ucxpool_request_test(is_by_sender ? recv : send),
+                     UCXPOOL_OK);
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    memset(in_target, AFTERWARDS, LENGTH);
+    while (gpu_step()) {
+        pair_progress(&pair);
+    }
+    settle();
+    check_is_afterwards();
+    check_channel(&plan);
+    free_memory(&plan);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+END_TEST
+
+static const char *const calls[] = {"cuLaunchKernel",       "cuMemcpyAsync",
+                                    "cuStreamWriteValue32", "cuCtxPushCurrent",
+                                    "cuPointerGetAttributes"};
+#define NUM_CALLS ((int)(sizeof(calls) / sizeof(calls[0])))
+
+static bool has_detail(const ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+
+    ucxpool_request_query(request, &attr);
+    return (attr.status == UCXPOOL_ERR_IO) && (attr.detail[0] != '\0');
+}
+
+/* Both requests, unless they were refused when they were posted. */
+static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
+{
+    const ucxpool_segment_t whole = {target, LENGTH};
+    ucxpool_status_t        status;
+    bool                    has_failed;
+
+    in_source = inside(source);
+    in_target = inside(target);
+    send      = NULL;
+    pair_fill(in_source, LENGTH);
+    memcpy(copy, in_source, LENGTH);
+    stand_in.fail_call(name, n, CUDA_ERROR_LAUNCH_FAILED);
+    status = ucxpool_recv_buffers(pair.b, pair.to_a, &whole, 1, TAG, ALL_BITS,
+                                  NULL, &recv);
+    if (status == UCXPOOL_OK) {
+        status = ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL,
+                                     &send);
+        if (status != UCXPOOL_OK) {
+            ucxpool_request_cancel(recv);
+            ucxpool_request_free(recv);
+        }
+    }
+    if (status != UCXPOOL_OK) {
+        ck_assert_int_eq(status, UCXPOOL_ERR_IO);
+        ck_assert(stand_in.has_failed());
+        *failed_p = true;
+        return false;
+    }
+    gpu_until(&pair, pair_ended(send) && pair_ended(recv));
+    has_failed = stand_in.has_failed() != 0;
+    *failed_p  = has_failed;
+    if (ucxpool_request_test(recv) == UCXPOOL_OK) {
+        ck_assert(memcmp(in_target, copy, LENGTH) == 0);
+        ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_OK);
+    } else {
+        ck_assert(has_failed);
+        ck_assert(has_detail(send) || has_detail(recv));
+        ck_assert_int_ne(ucxpool_request_test(send), UCXPOOL_OK);
+    }
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    return true;
+}
+
+START_TEST(a_call_that_fails_ends_its_request_and_no_other)
+{
+    const char  *name = calls[_i % NUM_CALLS];
+    const plan_t plan = get_plan((_i / NUM_CALLS % 2) * 2);
+    bool         has_failed;
+    unsigned     n = 0;
+
+    gpu_start("");
+    connect_all(kinds[_i / NUM_CALLS / 2]);
+    make_memory(&plan);
+    do {
+        (void)pass_with_failure(name, ++n, &has_failed);
+        stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+        settle();
+        check_channel(&plan);
+    } while (has_failed && (n < 60));
+    free_memory(&plan);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+END_TEST
+
+START_TEST(a_gpu_that_has_failed_ends_all_requests)
+{
+    const ucxpool_request_params_t reckless = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS |
+                      UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+        .segments_kind = UCXPOOL_SEGMENTS_CUDA,
+        .stream        = UCXPOOL_STREAM_READY,
+    };
+    const plan_t       plan = {.is_waiting = (_i & 1) != 0};
+    static ucxpool_segment_t bad_pieces[LENGTH / PIECE];
+    ucxpool_request_t *bad;
+    uint8_t           *freed;
+
+    gpu_start("run=n");
+    connect_all(kinds[_i / 2]);
+    make_memory(&plan);
+    freed = gpu_alloc(LENGTH);
+    gpu_free(freed);
+    post(&plan);
+    /* In pieces, for one would go by a copy, which the driver checks. */
+    for (size_t i = 0; i < LENGTH / PIECE; i++) {
+        bad_pieces[i] = (ucxpool_segment_t){freed + i * PIECE, PIECE - 1};
+    }
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, bad_pieces, LENGTH / PIECE,
+                                          TAG + 1, &reckless, &bad),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH,
+                                         TAG + 1, ALL_BITS, &reckless, NULL),
+                     UCXPOOL_OK);
+    gpu_until(&pair, pair_ended(bad));
+    ck_assert(has_detail(bad));
+    gpu_until(&pair, pair_ended(send) && pair_ended(recv));
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    ucxpool_request_free(bad);
+    pair_cleanup(&pair);
+    stand_in.configure("");
+    free(copy);
+}
+END_TEST
+
+START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
+{
+    const plan_t             plan = {.is_waiting = true};
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM};
+    CUcontext  context;
+    gpu_gate_t gate;
+    CUstream   stream;
+
+    gpu_start("");
+    connect_all(kinds[_i]);
+    make_memory(&plan);
+    stream        = gpu_stream(CU_STREAM_NON_BLOCKING);
+    params.stream = stream;
+    gpu_gate_init(&gate);
+    gpu_gate_wait(&gate, stream);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
+                                         ALL_BITS, &params, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
+                                         &params, &send),
+                     UCXPOOL_OK);
+    /* Somebody else's kernel goes astray, and takes the context with it. */
+    ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
+    context = gpu->context;
+    (void)gpu->driver->cuMemsetD32Async(0x1000, 1, 1, CU_STREAM_PER_THREAD);
+    ck_assert_int_ne(gpu->driver->cuStreamQuery(CU_STREAM_PER_THREAD),
+                     CUDA_SUCCESS);
+    (void)gpu->driver->cuCtxPopCurrent(&context);
+    pair_until(&pair, pair_ended(send) && pair_ended(recv));
+    ck_assert(has_detail(send) || has_detail(recv));
+    ck_assert_int_ne(ucxpool_request_test(send), UCXPOOL_OK);
+    ck_assert_int_ne(ucxpool_request_test(recv), UCXPOOL_OK);
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    gpu_gate_open(&gate);
+    pair_cleanup(&pair);
+    stand_in.configure("");
+    free(copy);
+}
+END_TEST
+
+/* Each test is a case of its own, so that CK_RUN_CASE can name it. */
+#define ADD(_suite, _test, _end) \
+    do { \
+        TCase *tcase_ = tcase_create(#_test); \
+        tcase_set_timeout(tcase_, 200); \
+        tcase_add_loop_test(tcase_, _test, 0, _end); \
+        suite_add_tcase(_suite, tcase_); \
+    } while (0)
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_end");
+
+    ADD(suite, a_cancel_at_any_step_leaves_memory_and_blocks_alone,
+        NUM_KINDS * NUM_PLANS);
+    ADD(suite, a_channel_that_ends_at_any_step_leaves_nothing,
+        NUM_KINDS * NUM_PLANS * NUM_ENDS);
+    ADD(suite, a_deadline_passes_while_a_stream_is_waited_for, NUM_KINDS * 2);
+    ADD(suite, a_call_that_fails_ends_its_request_and_no_other,
+        NUM_KINDS * NUM_CALLS * 2);
+    ADD(suite, a_gpu_that_has_failed_ends_all_requests, NUM_KINDS * 2);
+    ADD(suite, a_gpu_that_has_failed_comes_to_no_mark, NUM_KINDS);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (cuda_is_real()) {
+        return 77; /* the GPU is stepped by hand, and made to fail */
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
