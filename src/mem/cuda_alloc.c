@@ -86,8 +86,8 @@ static ucxpool_status_t alloc_stitch(const mem_regions_t *regions,
 {
     return base_error(UCXPOOL_ERR_NO_BLOCKS,
                       "%zu pieces of memory from cuMemAlloc cannot be mapped "
-                      "side by side: free other buffers, or use virtual "
-                      "memory",
+                      "side by side: free other buffers, or set "
+                      "UCXPOOL_CUDA_BACKING=vmm",
                       num_pieces);
 }
 

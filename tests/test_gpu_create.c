@@ -1,0 +1,543 @@
+/* Pools on a GPU: made whole or not at all, and what they are made of. */
+#include <config.h>
+
+#include "gpu.h"
+#include "slow.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+static const char small[] = "BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=8m "
+                            "HUGE_PAGES=n LOG_LEVEL=none CLOSE_TIMEOUT=50ms";
+
+static const char *const backings[] = {"alloc", "vmm", "host"};
+#define NUM_BACKINGS 3
+
+static ucxpool_t *pool;
+
+/* Params without a device where it is -1. */
+static ucxpool_status_t create_on(int device, const char *settings)
+{
+    char              text[400];
+    char             *rest = text;
+    char             *key;
+    ucxpool_params_t  params = {
+         .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                       UCXPOOL_PARAM_FIELD_CONFIG,
+         .memory_kind = UCXPOOL_MEMORY_CUDA,
+    };
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    snprintf(text, sizeof(text), "%s %s", small, settings);
+    while ((key = strtok_r(rest, " ", &rest)) != NULL) {
+        char *value = strchr(key, '=');
+
+        *value++ = '\0';
+        ck_assert_msg(ucxpool_config_modify(config, key, value) == UCXPOOL_OK,
+                      "%s", ucxpool_error_detail());
+    }
+    params.config = config;
+    if (device >= 0) {
+        params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
+        params.device = device;
+    }
+    pool   = NULL;
+    status = ucxpool_create(&params, &pool);
+    ucxpool_config_release(config);
+    if (status != UCXPOOL_OK) {
+        ck_assert_ptr_null(pool);
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+    }
+    return status;
+}
+
+static void create(const char *settings)
+{
+    ck_assert_msg(create_on(0, settings) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+}
+
+static void require_nothing_left(void)
+{
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+static void destroy(void)
+{
+    ucxpool_destroy(pool);
+    require_nothing_left();
+}
+
+static void require_words(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+static const char *backing_setting(int i)
+{
+    static char text[40];
+
+    snprintf(text, sizeof(text), "CUDA_BACKING=%s", backings[i]);
+    return text;
+}
+
+START_TEST(a_pool_of_each_backing_comes_and_goes)
+{
+    ucxpool_stats_t stats;
+
+    cuda_start("");
+    for (int i = 0; i < 3; i++) {
+        create(backing_setting(_i));
+        ucxpool_stats_get(pool, &stats);
+        ck_assert_uint_eq(stats.block_size, 2 * MIB);
+        ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+        ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
+                      ucxpool_error_detail());
+        destroy();
+    }
+}
+END_TEST
+
+START_TEST(a_gpu_that_is_not_there_is_an_error)
+{
+    char words[40];
+    int  num;
+
+    cuda_start("devices=2");
+    num = cuda_num_devices();
+    snprintf(words, sizeof(words), "GPU %d does not exist", num);
+    ck_assert_int_eq(create_on(num, ""), UCXPOOL_ERR_INVALID_PARAM);
+    require_words(words);
+    require_nothing_left();
+    create("");
+    destroy();
+}
+END_TEST
+
+START_TEST(a_negative_number_is_no_gpu)
+{
+    ucxpool_params_t params = {
+        .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                       UCXPOOL_PARAM_FIELD_DEVICE,
+        .memory_kind = UCXPOOL_MEMORY_CUDA,
+        .device      = -1,
+    };
+
+    cuda_start("");
+    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_ERR_INVALID_PARAM);
+    require_nothing_left();
+}
+END_TEST
+
+START_TEST(without_a_driver_there_are_no_pools_on_a_gpu)
+{
+    setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
+    ck_assert_int_eq(create_on(_i, ""), UCXPOOL_ERR_UNSUPPORTED);
+    require_words("/nonexistent/libcuda.so.1");
+    /* Once it is there, so are they. */
+    cuda_start("");
+    create("");
+    destroy();
+}
+END_TEST
+
+START_TEST(without_virtual_memory_blocks_are_allocated)
+{
+    static const char *const without[] = {"vmm=n", "without=cuMemMap",
+                                          "version=11040,vmm=n"};
+
+    cuda_start(without[_i]);
+    create("");
+    ck_assert_uint_gt(stand_in.count("cuMemAlloc"), 0);
+    ck_assert_uint_eq(stand_in.count("cuMemCreate"), 0);
+    destroy();
+    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    require_words("CUDA_BACKING");
+    require_nothing_left();
+}
+END_TEST
+
+START_TEST(an_old_driver_gets_pools_too)
+{
+    setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
+    create("");
+    ucxpool_destroy(pool);
+    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"),
+                     UCXPOOL_ERR_UNSUPPORTED);
+}
+END_TEST
+
+START_TEST(too_little_memory_is_told_with_numbers)
+{
+    static const char *const asked[] = {"104857600", "104857600", NULL};
+
+    cuda_start("memory=64m");
+    if (asked[_i] == NULL) {
+        return; /* pinned memory is the host's */
+    }
+    stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        char settings[100];
+
+        snprintf(settings, sizeof(settings), "COMM_SIZE=100m %s",
+                 backing_setting(_i));
+        ck_assert_int_eq(create_on(0, settings), UCXPOOL_ERR_NO_MEMORY);
+        require_words(asked[_i]);
+        require_words("free");
+        require_words("UCXPOOL_COMM_SIZE");
+        require_nothing_left();
+    }
+    create(backing_setting(_i));
+    destroy();
+}
+END_TEST
+
+START_TEST(checksums_are_for_host_memory)
+{
+    cuda_start("");
+    ck_assert_int_eq(create_on(0, "CHECKSUM=crc32c"), UCXPOOL_ERR_UNSUPPORTED);
+    require_words("CHECKSUM");
+    require_nothing_left();
+    create("CHECKSUM=none");
+    destroy();
+}
+END_TEST
+
+/* What is taken for the life of the process, by the driver's table or by UCX,
+ * is taken by then. */
+static void warm_up(int i)
+{
+    create(backing_setting(i));
+    destroy();
+}
+
+/* A driver that is asked for what it may not have says so by an error. */
+START_TEST(a_call_that_fails_leaves_nothing_behind)
+{
+    static const CUresult results[] = {CUDA_ERROR_OUT_OF_MEMORY,
+                                       CUDA_ERROR_NOT_SUPPORTED,
+                                       CUDA_ERROR_UNKNOWN};
+    int              backing = _i % NUM_BACKINGS;
+    CUresult         result  = results[_i / NUM_BACKINGS];
+    unsigned         n       = 0;
+    unsigned         stride  = slow_is() ? 7 : 1;
+    ucxpool_status_t status;
+    bool             has_failed;
+
+    cuda_start("");
+    warm_up(backing);
+    do {
+        n += stride;
+        stand_in.fail_call(NULL, n, (int)result);
+        status     = create_on(0, backing_setting(backing));
+        has_failed = stand_in.has_failed() != 0;
+        stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+        if (status == UCXPOOL_OK) {
+            ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+            ucxpool_destroy(pool);
+        } else {
+            ck_assert_msg(has_failed, "call %u: %s", n, ucxpool_error_detail());
+        }
+        ck_assert_msg(stand_in.live() == 0, "call %u: %u things are left", n,
+                      stand_in.live());
+        if (n % 20 == 0) {
+            warm_up(backing);
+        }
+    } while (has_failed);
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ck_assert_uint_gt(n, 10);
+    warm_up(backing);
+}
+END_TEST
+
+/* The same at the other end of a pool's life: destroy returns nothing. */
+START_TEST(a_release_that_fails_is_no_crash)
+{
+    /* What could not be released is the driver's affair, and stays: so there is
+     * one of each in a process. */
+    cuda_start("");
+    create(backing_setting(_i % NUM_BACKINGS));
+    stand_in.fail_call(NULL, 1 + 2 * (unsigned)(_i / NUM_BACKINGS),
+                       CUDA_ERROR_UNKNOWN);
+    ucxpool_destroy(pool);
+    ck_assert(stand_in.has_failed());
+}
+END_TEST
+
+static CUcontext current(const mem_cuda_driver_t *driver)
+{
+    CUcontext context = NULL;
+
+    ck_assert_int_eq(driver->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return context;
+}
+
+/* What a caller has made current stays so. */
+static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
+{
+    pair_t             pair;
+    ucxpool_request_t *send, *recv;
+    uint8_t           *memory;
+    void              *comm;
+
+    ck_assert_ptr_eq(current(driver), expected);
+    create("");
+    ck_assert_ptr_eq(current(driver), expected);
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 100, &comm), UCXPOOL_OK);
+    ck_assert_ptr_eq(current(driver), expected);
+    ucxpool_comm_free(pool, comm);
+    ck_assert_int_eq(ucxpool_self_test(pool), UCXPOOL_OK);
+    ck_assert_ptr_eq(current(driver), expected);
+    ucxpool_destroy(pool);
+    ck_assert_ptr_eq(current(driver), expected);
+    ck_assert_int_lt(create_on(99, ""), 0);
+    ck_assert_int_lt(create_on(0, "COMM_SIZE=100g"), 0);
+    ck_assert_ptr_eq(current(driver), expected);
+    gpu_connect(&pair, NULL, NULL);
+    memory = gpu_alloc(4 * MIB);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1,
+                                         NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_ptr_eq(current(driver), expected);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, memory + 2 * MIB, 2 * MIB,
+                                         1, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_ptr_eq(current(driver), expected);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_ptr_eq(current(driver), expected);
+    gpu_free(memory);
+    gpu_disconnect(&pair);
+    ck_assert_ptr_eq(current(driver), expected);
+}
+
+START_TEST(the_callers_context_stays_as_it_is)
+{
+    const mem_cuda_driver_t *driver;
+    mem_cuda_device_t       *last;
+    CUcontext                context;
+
+    gpu_start("devices=2");
+    driver = gpu->driver;
+    require_current(driver, NULL);
+    ck_assert_int_eq(mem_cuda_device_open(cuda_num_devices() - 1, &last),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(driver->cuCtxPushCurrent(last->context), CUDA_SUCCESS);
+    require_current(driver, last->context);
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    mem_cuda_device_close(last);
+    gpu_stop();
+}
+END_TEST
+
+/* The GPU that a pool's comm memory lies on. */
+static int device_of_pool(void)
+{
+    mem_cuda_device_t  *device;
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    int                 ordinal  = -1;
+    void               *values[] = {&ordinal};
+    void               *comm;
+
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 100, &comm), UCXPOOL_OK);
+    ck_assert_int_eq(device->driver->cuPointerGetAttributes(
+                         1, wanted, values, (CUdeviceptr)(uintptr_t)comm),
+                     CUDA_SUCCESS);
+    ucxpool_comm_free(pool, comm);
+    mem_cuda_device_close(device);
+    return ordinal;
+}
+
+START_TEST(without_a_number_the_current_contexts_gpu_is_taken)
+{
+    const mem_cuda_driver_t *driver;
+    mem_cuda_device_t       *last;
+    CUcontext                context;
+    int                      ordinal;
+
+    gpu_start("devices=3");
+    driver  = gpu->driver;
+    ordinal = cuda_num_devices() - 1;
+    ck_assert_int_eq(create_on(-1, ""), UCXPOOL_OK);
+    ck_assert_int_eq(device_of_pool(), 0);
+    ucxpool_destroy(pool);
+    ck_assert_int_eq(mem_cuda_device_open(ordinal, &last), UCXPOOL_OK);
+    ck_assert_int_eq(driver->cuCtxPushCurrent(last->context), CUDA_SUCCESS);
+    ck_assert_int_eq(create_on(-1, ""), UCXPOOL_OK);
+    ck_assert_int_eq(device_of_pool(), ordinal);
+    ucxpool_destroy(pool);
+    ck_assert_int_eq(driver->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    mem_cuda_device_close(last);
+    gpu_stop();
+}
+END_TEST
+
+/* Leave every second block of the caller's free, none beside another. */
+static unsigned scatter_free_blocks(ucxpool_block_t *blocks, unsigned max)
+{
+    unsigned num = 0, kept = 0;
+
+    while ((num < max) &&
+           (ucxpool_block_get(pool, &blocks[num]) == UCXPOOL_OK)) {
+        num++;
+    }
+    for (unsigned i = 0; i < num; i++) {
+        if (blocks[i].index % 2 == 0) {
+            ucxpool_block_put(pool, &blocks[i]);
+        } else {
+            blocks[kept++] = blocks[i];
+        }
+    }
+    return kept;
+}
+
+static void put_blocks(const ucxpool_block_t *blocks, unsigned num)
+{
+    for (unsigned i = 0; i < num; i++) {
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+}
+
+static const char many[] = "COMM_SIZE=32m SEND_SHARE=10 RECV_SHARE=10";
+
+START_TEST(scattered_blocks_become_one_buffer_by_virtual_memory)
+{
+    static ucxpool_block_t blocks[64];
+    char                   settings[100];
+    uint8_t               *bytes = malloc(6 * MIB);
+    uint8_t               *found = malloc(6 * MIB);
+    unsigned               num;
+    void                  *memory;
+
+    gpu_start("");
+    snprintf(settings, sizeof(settings), "%s CUDA_BACKING=%s", many,
+             (_i == 0) ? "vmm" : "host");
+    create(settings);
+    for (int i = 0; i < 3; i++) {
+        num = scatter_free_blocks(blocks, 64);
+        ck_assert_msg(ucxpool_comm_alloc(pool, 6 * MIB, &memory) == UCXPOOL_OK,
+                      "%s", ucxpool_error_detail());
+        pair_fill(bytes, 6 * MIB);
+        gpu_write(memory, bytes, 6 * MIB);
+        gpu_read(found, memory, 6 * MIB);
+        ck_assert(memcmp(bytes, found, 6 * MIB) == 0);
+        ucxpool_comm_free(pool, memory);
+        put_blocks(blocks, num);
+        ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    }
+    ucxpool_destroy(pool);
+    free(bytes);
+    free(found);
+    gpu_stop();
+}
+END_TEST
+
+START_TEST(allocated_blocks_that_are_scattered_are_no_buffer)
+{
+    static ucxpool_block_t blocks[64];
+    char                   settings[100];
+    unsigned               num;
+    void                  *memory = NULL;
+
+    gpu_start("");
+    snprintf(settings, sizeof(settings), "%s CUDA_BACKING=alloc", many);
+    create(settings);
+    num = scatter_free_blocks(blocks, 64);
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 6 * MIB, &memory),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    require_words("CUDA_BACKING=vmm");
+    ck_assert_ptr_null(memory);
+    ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    put_blocks(blocks, num);
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 6 * MIB, &memory), UCXPOOL_OK);
+    ucxpool_comm_free(pool, memory);
+    ucxpool_destroy(pool);
+    gpu_stop();
+}
+END_TEST
+
+START_TEST(a_context_that_was_destroyed_is_an_error_and_no_crash)
+{
+    pair_t             pair;
+    uint8_t           *memory;
+    ucxpool_request_t *request = NULL;
+    ucxpool_status_t   status;
+
+    gpu_start("");
+    gpu_connect(&pair, backing_setting(_i), backing_setting(_i));
+    memory = gpu_alloc(4 * MIB);
+    stand_in.reset_context(0);
+    status = ucxpool_send_buffer(pair.to_b, memory, 4 * MIB, 1, NULL, &request);
+    ck_assert_int_ne(status, UCXPOOL_OK);
+    ck_assert_str_ne(ucxpool_error_detail(), "");
+    for (int i = 0; i < 100; i++) {
+        pair_progress(&pair);
+    }
+    pair_cleanup(&pair);
+    mem_cuda_device_close(gpu);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_create");
+    TCase *both  = tcase_create("stand-in or real");
+    TCase *ours  = tcase_create("stand-in");
+
+    tcase_set_timeout(both, 200);
+    tcase_set_timeout(ours, 300);
+    tcase_add_loop_test(both, a_pool_of_each_backing_comes_and_goes, 0,
+                        NUM_BACKINGS);
+    tcase_add_test(both, a_gpu_that_is_not_there_is_an_error);
+    tcase_add_test(both, a_negative_number_is_no_gpu);
+    tcase_add_test(both, checksums_are_for_host_memory);
+    tcase_add_test(both, the_callers_context_stays_as_it_is);
+    tcase_add_test(both, without_a_number_the_current_contexts_gpu_is_taken);
+    tcase_add_loop_test(both,
+                        scattered_blocks_become_one_buffer_by_virtual_memory, 0,
+                        2);
+    tcase_add_test(both, allocated_blocks_that_are_scattered_are_no_buffer);
+    suite_add_tcase(suite, both);
+    if (!cuda_is_real()) {
+        tcase_add_test(ours, without_a_driver_there_are_no_pools_on_a_gpu);
+        tcase_add_loop_test(ours, without_virtual_memory_blocks_are_allocated,
+                            0, 3);
+        tcase_add_test(ours, an_old_driver_gets_pools_too);
+        tcase_add_loop_test(ours, too_little_memory_is_told_with_numbers, 0,
+                            NUM_BACKINGS);
+        tcase_add_loop_test(ours, a_call_that_fails_leaves_nothing_behind, 0,
+                            3 * NUM_BACKINGS);
+        tcase_add_loop_test(ours, a_release_that_fails_is_no_crash, 0,
+                            5 * NUM_BACKINGS);
+        tcase_add_loop_test(
+            ours, a_context_that_was_destroyed_is_an_error_and_no_crash, 0,
+            NUM_BACKINGS);
+    }
+    suite_add_tcase(suite, ours);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
