@@ -1,0 +1,278 @@
+/* What is left of transfers between two GPUs' pools when one process ends, at
+ * any moment. */
+#include <config.h>
+
+#include "base/clock.h"
+#include "cuda_fixture.h"
+#include "gpu.h"
+#include "pair.h"
+#include "slow.h"
+#include "two.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   ((size_t)4 << 20)
+#define PIECE    ((size_t)4096)
+#define LANES    4
+
+/* How long requests may go on when the peer's process has ended. */
+#define SECOND UINT64_C(1000000000)
+
+static const char *const kinds[] = {
+    "CUDA_BACKING=alloc WIRE=map FRAG_SIZE=256k",
+    "CUDA_BACKING=vmm WIRE=map FRAG_SIZE=256k",
+    "CUDA_BACKING=alloc WIRE=ucx FRAG_SIZE=256k",
+    "CUDA_BACKING=host WIRE=ucx FRAG_SIZE=256k",
+};
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+/* What the survivor does: it sends, it receives, or both. */
+typedef enum role {
+    ROLE_SENDS,
+    ROLE_RECEIVES,
+    ROLE_BOTH,
+    NUM_ROLES
+} role_t;
+
+/* Messages under way at one time, packed and in place. */
+typedef struct lane {
+    uint8_t           *source;
+    uint8_t           *target;
+    bool               is_comm;
+    ucxpool_segment_t  pieces[LENGTH / PIECE];
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+} lane_t;
+
+static two_t  two;
+static lane_t lanes[LANES];
+
+/* The child takes the last GPU there is. */
+static void start(const char *settings)
+{
+    const char *last   = getenv("TEST_CUDA_DEVICES");
+    int         childs = (last == NULL) ? 0 : atoi(last) - 1;
+
+    if (!cuda_is_real()) {
+        setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_STAND_IN_PATH, 1);
+    }
+    two_init_on(&two, settings, 0, childs);
+    two_check(mem_cuda_device_open(two.is_child ? childs : 0, &gpu) ==
+              UCXPOOL_OK);
+}
+
+static void init_lanes(void)
+{
+    uint8_t *bytes = calloc(1, LENGTH);
+    void    *source;
+
+    for (int i = 0; i < LANES; i++) {
+        lane_t *lane = &lanes[i];
+
+        memset(lane, 0, sizeof(*lane));
+        lane->is_comm = i == 0;
+        if (lane->is_comm) {
+            two_check(ucxpool_comm_alloc(two.pool, LENGTH, &source) ==
+                      UCXPOOL_OK);
+            lane->source = source;
+        } else {
+            lane->source = gpu_alloc(LENGTH);
+        }
+        lane->target = gpu_alloc(LENGTH);
+        gpu_write(lane->source, bytes, LENGTH);
+        for (size_t j = 0; j < LENGTH / PIECE; j++) {
+            lane->pieces[j] =
+                (ucxpool_segment_t){lane->target + j * PIECE, PIECE};
+        }
+    }
+    free(bytes);
+}
+
+static void free_lanes(void)
+{
+    for (int i = 0; i < LANES; i++) {
+        ucxpool_request_free(lanes[i].send);
+        ucxpool_request_free(lanes[i].recv);
+        if (lanes[i].is_comm) {
+            ucxpool_comm_free(two.pool, lanes[i].source);
+        } else {
+            gpu_free(lanes[i].source);
+        }
+        gpu_free(lanes[i].target);
+    }
+}
+
+static void clear(ucxpool_request_t **request)
+{
+    if ((*request != NULL) && pair_ended(*request)) {
+        ucxpool_request_free(*request);
+        *request = NULL;
+    }
+}
+
+static void run_step(bool sends, bool receives)
+{
+    for (int i = 0; i < LANES; i++) {
+        lane_t *lane = &lanes[i];
+
+        clear(&lane->send);
+        clear(&lane->recv);
+        if (sends && (lane->send == NULL)) {
+            (void)ucxpool_send_buffer(two.channel, lane->source, LENGTH, TAG,
+                                      NULL, &lane->send);
+        }
+        if (receives && (lane->recv == NULL)) {
+            (void)ucxpool_recv_buffers(two.pool, two.channel, lane->pieces,
+                                       LENGTH / PIECE, TAG, ALL_BITS, NULL,
+                                       &lane->recv);
+        }
+    }
+    ucxpool_progress(two.pool);
+}
+
+/* Until it is killed. */
+static void run_peer(role_t role)
+{
+    alarm(100);
+    init_lanes();
+    two_check(send(two.talk, "r", 1, MSG_NOSIGNAL) == 1);
+    for (;;) {
+        run_step(role != ROLE_SENDS, role != ROLE_RECEIVES);
+    }
+}
+
+static void kill_peer(void)
+{
+    int status;
+
+    two_check(kill(two.child, SIGKILL) == 0);
+    while (waitpid(two.child, &status, WNOHANG) == 0) {
+        ucxpool_wait(two.pool, 1000000);
+    }
+    two_check(WIFSIGNALED(status));
+}
+
+static bool is_pending(const ucxpool_request_t *request)
+{
+    return (request != NULL) && !pair_ended(request);
+}
+
+static void require_lost(const ucxpool_request_t *request)
+{
+    ucxpool_request_attr_t attr;
+
+    if (request == NULL) {
+        return;
+    }
+    ucxpool_request_query(request, &attr);
+    two_check((attr.status == UCXPOOL_OK) ||
+              (attr.status == UCXPOOL_ERR_PEER_LOST));
+    two_check((attr.status == UCXPOOL_OK) || (attr.detail[0] != '\0'));
+}
+
+static void await_end(void)
+{
+    uint64_t died = base_clock_now();
+    uint64_t most = SECOND * (slow_is() ? 60 : 10);
+    bool     pending;
+
+    do {
+        ucxpool_wait(two.pool, 10000000);
+        two_check(base_clock_now() - died < most);
+        pending = ucxpool_send_buffer(two.channel, "x", 1, TAG, NULL, NULL) ==
+                  UCXPOOL_OK;
+        for (int i = 0; i < LANES; i++) {
+            pending |= is_pending(lanes[i].send) || is_pending(lanes[i].recv);
+        }
+    } while (pending);
+    for (int i = 0; i < LANES; i++) {
+        require_lost(lanes[i].send);
+        require_lost(lanes[i].recv);
+    }
+}
+
+static void survive(role_t role)
+{
+    int      num_steps = rand() % 2000;
+    uint64_t until;
+    char     byte;
+
+    init_lanes();
+    two_check(recv(two.talk, &byte, 1, 0) == 1);
+    for (int i = 0; i < num_steps; i++) {
+        run_step(role != ROLE_RECEIVES, role != ROLE_SENDS);
+    }
+    kill_peer();
+    await_end();
+    free_lanes();
+    until = pair_deadline();
+    while (!pair_is_whole(two.pool)) {
+        ucxpool_wait(two.pool, 10000000);
+        two_check(!pair_is_late(until));
+    }
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    ucxpool_destroy(two.pool);
+    close(two.talk);
+    mem_cuda_device_close(gpu);
+}
+
+/* Memory that is left in the stand-in; the driver loads once in a process. */
+static unsigned num_live(void)
+{
+    cuda_start("");
+    return stand_in.live();
+}
+
+START_TEST(a_peer_that_is_killed_ends_the_requests_and_no_more)
+{
+    role_t role = (role_t)(_i % NUM_ROLES);
+
+    /* Once in a process: a child of one that has used CUDA has none. */
+    srand((unsigned)getpid());
+    start(kinds[_i / NUM_ROLES % NUM_KINDS]);
+    if (two.is_child) {
+        run_peer(role);
+    }
+    survive(role);
+    ck_assert_int_eq(waitpid(two.child, NULL, WNOHANG), -1);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(num_live(), 0);
+    }
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_death");
+    TCase *tcase = tcase_create("stand-in or real");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase,
+                        a_peer_that_is_killed_ends_the_requests_and_no_more, 0,
+                        NUM_KINDS * NUM_ROLES * (slow_is() ? 1 : 3));
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
