@@ -117,6 +117,16 @@ static void require_arrived(void)
     ck_assert(memcmp(found, bytes, size) == 0);
 }
 
+static void require_staged_is_old(void)
+{
+    size_t i = 0;
+
+    while ((i < size) && (staged[i] == 0xfe)) {
+        i++;
+    }
+    ck_assert_uint_eq(i, size);
+}
+
 /* Gates are words that streams wait for: where a driver has none, a stand-in
  * that is stepped by hand shows the same. */
 START_TEST(a_send_is_read_when_its_stream_is_there)
@@ -162,9 +172,7 @@ START_TEST(a_receive_writes_when_its_stream_is_there)
     finish(recv);
     require_arrived();
     /* What the stream was to read, it has read before. */
-    for (size_t i = 0; i < size; i++) {
-        ck_assert_uint_eq(staged[i], 0xfe);
-    }
+    require_staged_is_old();
     stop();
 }
 END_TEST
@@ -193,9 +201,7 @@ START_TEST(a_receive_of_what_has_arrived_waits_for_its_stream_too)
     finish(send);
     finish(recv);
     require_arrived();
-    for (size_t i = 0; i < size; i++) {
-        ck_assert_uint_eq(staged[i], 0xfe);
-    }
+    require_staged_is_old();
     stop();
 }
 END_TEST
