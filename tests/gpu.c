@@ -131,6 +131,12 @@ void gpu_stream_destroy(CUstream stream)
     leave(gpu->driver->cuStreamDestroy(stream));
 }
 
+void gpu_stream_wait(CUstream stream)
+{
+    enter();
+    leave(gpu->driver->cuStreamSynchronize(stream));
+}
+
 void gpu_gate_init(gpu_gate_t *gate)
 {
     gate->word  = gpu_pinned(sizeof(*gate->word));

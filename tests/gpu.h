@@ -51,6 +51,7 @@ void gpu_copy(CUstream stream, void *target, const void *source, size_t size);
 
 CUstream gpu_stream(unsigned flags);
 void     gpu_stream_destroy(CUstream stream);
+void     gpu_stream_wait(CUstream stream);
 
 /* A word that streams wait for. */
 typedef struct gpu_gate {

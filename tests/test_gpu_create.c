@@ -300,7 +300,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ucxpool_destroy(pool);
     ck_assert_ptr_eq(current(driver), expected);
     ck_assert_int_lt(create_on(99, ""), 0);
-    ck_assert_int_lt(create_on(0, "COMM_SIZE=100g"), 0);
+    ck_assert_int_lt(create_on(0, "COMM_SIZE=1t REGION_SIZE=64m"), 0);
     ck_assert_ptr_eq(current(driver), expected);
     gpu_connect(&pair, NULL, NULL);
     memory = gpu_alloc(4 * MIB);

@@ -327,6 +327,7 @@ START_TEST(no_more_requests_wait_for_streams_than_there_are_marks)
         ucxpool_request_free(recvs[i]);
     }
     gpu_gate_open(&gate);
+    gpu_stream_wait(stream);
     go_round();
     more = post_recv(target, TAG, &params);
     gpu_write(source, bytes, size);
