@@ -17,6 +17,7 @@ typedef struct xfer_landing {
     uint32_t           block; /* valid unless in_place */
     bool               in_place;
     bool               in_quarantine;
+    bool               on_gpu; /* UCX is through with it, the GPU copies */
 } landing_t;
 
 static landing_t *landing_get(ucxpool_channel_t *channel)
@@ -38,6 +39,7 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
     landing->channel       = channel;
     landing->in_place      = false;
     landing->in_quarantine = false;
+    landing->on_gpu        = false;
     xfer_channel_get(channel);
     return landing;
 }
@@ -97,6 +99,9 @@ static bool take_from_block(landing_t *landing)
                        UCXPOOL_MODE_UCX_PACKED);
         return true;
     }
+    /* Before the start, which may end it at once. */
+    landing->on_gpu = true;
+    base_list_add_tail(&landing->pool->landings, &landing->link);
     xfer_arrival_start(request,
                        &(xfer_arrival_params_t){.data  = &landing->data,
                                                 .bytes = bytes,
@@ -312,7 +317,15 @@ void xfer_landing_forget(ucxpool_request_t *request)
 void xfer_landing_destroy_all(ucxpool_t *pool)
 {
     landing_t *landing;
+    landing_t *next;
 
+    /* Those that UCX never came back from stay: it may write to them yet. */
+    base_list_for_each_safe(landing, next, &pool->landings, landing_t, link) {
+        if (landing->on_gpu) {
+            base_list_del(&landing->link);
+            free(landing);
+        }
+    }
     while (!base_list_is_empty(&pool->free_landings)) {
         landing = base_list_head(&pool->free_landings, landing_t, link);
         base_list_del(&landing->link);
