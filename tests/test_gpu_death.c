@@ -235,6 +235,10 @@ START_TEST(a_peer_that_is_killed_ends_the_requests_and_no_more)
 {
     role_t role = (role_t)(_i % NUM_ROLES);
 
+    /* Valgrind knows no pidfd_open(), which names the peer's files. */
+    if ((RUNNING_ON_VALGRIND != 0) && (_i / NUM_ROLES % NUM_KINDS == 1)) {
+        return;
+    }
     /* Once in a process: a child of one that has used CUDA has none. */
     srand((unsigned)getpid());
     start(kinds[_i / NUM_ROLES % NUM_KINDS]);
