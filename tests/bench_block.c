@@ -168,7 +168,7 @@ static void measure_comm(void)
     const void         *all[NUM_BUFFERS];
     void               *run = NULL;
 
-    if ((mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+    if ((mem_regions_init(&regions, &mem_kind_host, -1, 1,
                           NUM_BLOCKS * BLOCK_SIZE,
                           BASE_SWITCH_NO) != UCXPOOL_OK) ||
         (block_pool_create(&params, &pool) != UCXPOOL_OK) ||

@@ -212,9 +212,9 @@ int main(int argc, char **argv)
     check(mem_cuda_device_open(0, &device));
     check(mem_cuda_kernels_init(device, &kernels));
     check(mem_cuda_copier_create(&kernels, &params, &copier));
-    check(mem_regions_init_kind(&arena, &mem_kind_cuda_alloc, 0, 1, ARENA_SIZE,
+    check(mem_regions_init(&arena, &mem_kind_cuda_alloc, 0, 1, ARENA_SIZE,
                                 BASE_SWITCH_NO));
-    check(mem_regions_init_kind(&stream, &mem_kind_cuda_alloc, 0, 1,
+    check(mem_regions_init(&stream, &mem_kind_cuda_alloc, 0, 1,
                                 STREAM_SIZE, BASE_SWITCH_NO));
     jobs_get();
     copy = measure(NULL, true, STREAM_SIZE);

@@ -72,10 +72,10 @@ static void poison_stream(void)
 
 static void init_memory(const mem_kind_t *kind)
 {
-    ck_assert_int_eq(mem_regions_init_kind(&scattered, kind, 0, 2, SIZE / 2,
+    ck_assert_int_eq(mem_regions_init(&scattered, kind, 0, 2, SIZE / 2,
                                            BASE_SWITCH_NO),
                      UCXPOOL_OK);
-    ck_assert_int_eq(mem_regions_init_kind(&contiguous, &mem_kind_cuda_alloc, 0,
+    ck_assert_int_eq(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0,
                                            1, SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     /* The one has data, the other is poisoned. */

@@ -23,7 +23,7 @@ static char                    *pageable;
 
 static void init(mem_regions_t *regions, const mem_kind_t *kind, int device)
 {
-    ck_assert_int_eq(mem_regions_init_kind(regions, kind, device, NUM_REGIONS,
+    ck_assert_int_eq(mem_regions_init(regions, kind, device, NUM_REGIONS,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
 }

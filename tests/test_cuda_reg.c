@@ -103,7 +103,7 @@ static void setup(void)
 {
     cuda_start("");
     ucx_has_cuda = true;
-    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
                                            NUM_REGIONS, REGION_SIZE,
                                            BASE_SWITCH_NO),
                      UCXPOOL_OK);
@@ -125,7 +125,7 @@ static void check_detail(const char *words)
 START_TEST(each_kind_is_registered_as_what_it_is)
 {
     mem_regions_cleanup(&regions);
-    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], 0, NUM_REGIONS,
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, NUM_REGIONS,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     expected_type = kinds[_i] == &mem_kind_cuda_host ? UCS_MEMORY_TYPE_HOST
@@ -156,7 +156,7 @@ END_TEST
 START_TEST(a_ucx_without_cuda_takes_pinned_host_memory)
 {
     mem_regions_cleanup(&regions);
-    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_host, 0,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0,
                                            NUM_REGIONS, REGION_SIZE,
                                            BASE_SWITCH_NO),
                      UCXPOOL_OK);

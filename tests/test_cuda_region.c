@@ -41,7 +41,7 @@ static void teardown(void)
 
 static ucxpool_status_t init(const mem_kind_t *kind)
 {
-    return mem_regions_init_kind(&regions, kind, 0, NUM_REGIONS, REGION_SIZE,
+    return mem_regions_init(&regions, kind, 0, NUM_REGIONS, REGION_SIZE,
                                  BASE_SWITCH_NO);
 }
 
@@ -278,7 +278,7 @@ START_TEST(too_much_tells_what_is_asked_and_what_is_free)
 
     snprintf(asked, sizeof(asked), "%zu bytes are asked for in all",
              size * num_regions);
-    status = mem_regions_init_kind(&regions, kinds[_i], 0, num_regions, size,
+    status = mem_regions_init(&regions, kinds[_i], 0, num_regions, size,
                                    BASE_SWITCH_NO);
     ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
     check_detail(asked);
@@ -291,11 +291,11 @@ END_TEST
 
 START_TEST(a_gpu_that_does_not_exist_is_refused)
 {
-    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], 99, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 99, 1,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
     check_detail("GPU 99 does not exist");
-    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], -1, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], -1, 1,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
@@ -330,7 +330,7 @@ END_TEST
 START_TEST(host_memory_asks_no_driver)
 {
     setenv(MEM_CUDA_DRIVER_VARIABLE, "/nonexistent/libcuda.so.1", 1);
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
                                       REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_int_eq(regions.device, -1);
@@ -390,7 +390,7 @@ END_TEST
 
 START_TEST(a_region_that_does_not_fit_the_granularity_is_refused)
 {
-    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
                                            REGION_SIZE + 4096, BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
     check_detail("UCXPOOL_REGION_SIZE must be a multiple of 2097152");

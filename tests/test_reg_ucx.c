@@ -131,7 +131,7 @@ static void setup(void)
     ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
     ck_assert_int_eq(ucp_init(&params, config, &context), UCS_OK);
     ucp_config_release(config);
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1,
                                       NUM_REGIONS, REGION_SIZE,
                                       BASE_SWITCH_TRY),
                      UCXPOOL_OK);
@@ -176,7 +176,7 @@ START_TEST(two_sets_of_one_context_are_counted_together)
     uint64_t      before = mem_reg_ucx_count();
     mem_regions_t others;
 
-    ck_assert_int_eq(mem_regions_init(&others, UCXPOOL_MEMORY_HOST, 1,
+    ck_assert_int_eq(mem_regions_init(&others, &mem_kind_host, -1, 1,
                                       REGION_SIZE, BASE_SWITCH_TRY),
                      UCXPOOL_OK);
     ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);

@@ -63,7 +63,7 @@ static mem_regions_t regions;
 
 static ucxpool_status_t init(int huge_pages)
 {
-    return mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, NUM_REGIONS,
+    return mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
                             REGION_SIZE, huge_pages);
 }
 
@@ -435,7 +435,7 @@ END_TEST
 
 START_TEST(a_size_that_is_no_multiple_of_the_page_is_refused)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
                                       page_size() + 1, BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(
@@ -445,13 +445,13 @@ END_TEST
 
 START_TEST(no_regions_and_more_than_there_are_addresses_are_refused)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 0,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 0,
                                       REGION_SIZE, BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1, 0,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1, 0,
                                       BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 4,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 4,
                                       SIZE_MAX / 2, BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
@@ -460,10 +460,10 @@ END_TEST
 START_TEST(a_size_that_fits_no_address_space_is_out_of_memory)
 {
     fake_machine.available = SIZE_MAX;
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
                                       (size_t)1 << 62, BASE_SWITCH_NO),
                      UCXPOOL_ERR_NO_MEMORY);
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1,
                                       SIZE_MAX & ~(REGION_SIZE - 1),
                                       BASE_SWITCH_TRY),
                      UCXPOOL_ERR_NO_MEMORY);
@@ -523,7 +523,7 @@ START_TEST(real_huge_pages_are_taken_where_there_are_some)
         fprintf(stderr, "skipped: no free huge pages\n");
         return;
     }
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
                                       system.huge_page_size, BASE_SWITCH_TRY),
                      UCXPOOL_OK);
     ck_assert_uint_eq(regions.page_size, system.huge_page_size);
@@ -539,26 +539,11 @@ START_TEST(real_huge_pages_are_taken_where_there_are_some)
         regions.kind->unstitch(&regions, address, 2 * system.huge_page_size);
     }
     mem_regions_cleanup(&regions);
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
                                       system.huge_page_size, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_uint_eq(regions.page_size, system.page_size);
     mem_regions_cleanup(&regions);
-}
-END_TEST
-
-START_TEST(a_kind_that_is_not_built_in_answers_unsupported)
-{
-    const mem_piece_t piece = {0, 0, 4096};
-    void             *address;
-
-    ck_assert_int_eq(mem_regions_init(&regions, (ucxpool_memory_kind_t)77, 1,
-                                      REGION_SIZE, BASE_SWITCH_TRY),
-                     UCXPOOL_ERR_UNSUPPORTED);
-    ck_assert_int_eq(mem_kind_unsupported.stitch(&regions, &piece, 1, &address),
-                     UCXPOOL_ERR_UNSUPPORTED);
-    mem_kind_unsupported.unstitch(&regions, NULL, 0);
-    mem_kind_unsupported.destroy(&regions);
 }
 END_TEST
 
@@ -631,7 +616,6 @@ static Suite *region_suite(void)
     tcase_add_test(wrong, huge_pages_want_regions_of_whole_pages);
     tcase_add_test(wrong,
                    huge_pages_that_somebody_else_took_fall_to_base_pages);
-    tcase_add_test(wrong, a_kind_that_is_not_built_in_answers_unsupported);
     tcase_add_checked_fixture(wrong, setup, teardown);
     suite_add_tcase(suite, wrong);
     return suite;

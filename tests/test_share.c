@@ -301,7 +301,7 @@ START_TEST(regions_of_host_memory_are_shared)
     mem_share_file_t file;
     mem_regions_t    regions;
 
-    ck_assert_int_eq(mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 2,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
                                       (size_t)2 << 20, BASE_SWITCH_TRY),
                      UCXPOOL_OK);
     for (unsigned i = 0; i < 2; i++) {
@@ -322,7 +322,7 @@ START_TEST(huge_pages_are_shared_where_there_are_some)
     mem_share_file_t file;
     mem_regions_t    regions;
 
-    if (mem_regions_init(&regions, UCXPOOL_MEMORY_HOST, 1, (size_t)2 << 20,
+    if (mem_regions_init(&regions, &mem_kind_host, -1, 1, (size_t)2 << 20,
                          BASE_SWITCH_YES) != UCXPOOL_OK) {
         fprintf(stderr, "skipped: no free huge pages of 2 MiB\n");
         return;

@@ -65,7 +65,7 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
     char          end;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init_kind(&regions, kind, 0, NUM_REGIONS,
+    ck_assert_int_eq(mem_regions_init(&regions, kind, 0, NUM_REGIONS,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     for (size_t i = 0; i < NUM_REGIONS * REGION_SIZE; i++) {
@@ -282,7 +282,7 @@ START_TEST(a_region_has_one_file_which_goes_with_it)
     unsigned         num_fds = calls_num_fds();
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
                                            NUM_REGIONS, REGION_SIZE,
                                            BASE_SWITCH_NO),
                      UCXPOOL_OK);
@@ -303,7 +303,7 @@ START_TEST(pinned_memory_has_no_handle_of_a_gpu)
     mem_share_cuda_t share;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_host, 0, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
@@ -318,7 +318,7 @@ START_TEST(a_gpu_without_files_says_so)
     mem_share_cuda_t share;
 
     cuda_start("posix=n");
-    ck_assert_int_eq(mem_regions_init_kind(&regions, &mem_kind_cuda_vmm, 0, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
@@ -334,7 +334,7 @@ START_TEST(a_failed_fill_is_told_and_works_again)
     unsigned         num_failed = 0;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init_kind(&regions, kinds[_i], 0, 1,
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, 1,
                                            REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     for (unsigned n = 1;; n++) {

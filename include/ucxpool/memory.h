@@ -31,9 +31,11 @@ struct ucp_mem;
 
 /* One block, for callers that speak UCX by themselves. */
 typedef struct ucxpool_block {
-    void           *address; /* first byte, aligned to the page            */
+    void           *address; /* first byte, aligned to the page; on a GPU: as
+                                the GPU knows it                            */
     size_t          size;    /* bytes: BLOCK_SIZE                          */
-    struct ucp_mem *memh;    /* registration of the region it lies in      */
+    struct ucp_mem *memh;    /* registration of the region it lies in; NULL
+                                on a GPU that this UCX does not know        */
     uint32_t        region;  /* index of that region                       */
     uint32_t        index;   /* index of the block in the pool             */
     size_t          region_offset; /* offset of address in the region      */
@@ -69,7 +71,9 @@ void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block);
  * address_p [out] First byte, aligned to the page.
  *
  * UCXPOOL_ERR_INVALID_PARAM  length is 0
- * UCXPOOL_ERR_NO_BLOCKS      more than is left of the caller's share
+ * UCXPOOL_ERR_NO_BLOCKS      more than is left of the caller's share; or on a
+ *                            GPU with CUDA_BACKING=alloc, where blocks cannot
+ *                            be mapped a second time, no run of free blocks
  * UCXPOOL_ERR_NO_MEMORY      no addresses could be reserved
  */
 ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,

@@ -124,9 +124,13 @@ static ucxpool_status_t stitch(block_comm_t *comm, block_comm_buffer_t *buffer)
         return base_error(UCXPOOL_ERR_NO_BLOCKS,
                           "no %u free blocks lie side by side, and blocks of "
                           "BLOCK_SIZE (%zu bytes) on pages of %zu cannot be "
-                          "mapped so: raise BLOCK_SIZE, or set HUGE_PAGES=n",
+                          "mapped so: %s",
                           buffer->num_blocks, comm->block_size,
-                          comm->regions->page_size);
+                          comm->regions->page_size,
+                          mem_regions_are_on_gpu(comm->regions)
+                              ? "set CUDA_BACKING=vmm with regions of one "
+                                "block (REGION_SIZE=auto)"
+                              : "raise BLOCK_SIZE, or set HUGE_PAGES=n");
     }
     pieces = calloc(buffer->num_blocks, sizeof(*pieces));
     if (pieces == NULL) {

@@ -7,52 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ucxpool_status_t unsupported_create(mem_regions_t *regions,
-                                           int huge_pages)
-{
-    return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "this kind of memory is not built in: use host memory");
-}
-
-static void unsupported_destroy(mem_regions_t *regions)
-{
-}
-
-static ucxpool_status_t unsupported_stitch(const mem_regions_t *regions,
-                                           const mem_piece_t *pieces,
-                                           size_t num_pieces, void **address_p)
-{
-    return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "this kind of memory cannot be mapped a second time");
-}
-
-static void unsupported_unstitch(const mem_regions_t *regions, void *address,
-                                 size_t size)
-{
-}
-
-const mem_kind_t mem_kind_unsupported = {
-    .name     = "unsupported",
-    .create   = unsupported_create,
-    .destroy  = unsupported_destroy,
-    .stitch   = unsupported_stitch,
-    .unstitch = unsupported_unstitch,
-};
-
-static const mem_kind_t *kind_find(ucxpool_memory_kind_t kind)
-{
-    switch (kind) {
-    case UCXPOOL_MEMORY_HOST:
-        return &mem_kind_host;
-    default:
-        return &mem_kind_unsupported;
-    }
-}
-
-ucxpool_status_t mem_regions_init_kind(mem_regions_t    *regions,
-                                       const mem_kind_t *kind, int device,
-                                       unsigned num_regions, size_t region_size,
-                                       int huge_pages)
+ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
+                                  const mem_kind_t *kind, int device,
+                                  unsigned num_regions, size_t region_size,
+                                  int huge_pages)
 {
     ucxpool_status_t status;
     size_t           size;
@@ -88,15 +46,6 @@ err_free_list:
 err_clear:
     memset(regions, 0, sizeof(*regions));
     return status;
-}
-
-ucxpool_status_t mem_regions_init(mem_regions_t *regions,
-                                  ucxpool_memory_kind_t kind,
-                                  unsigned num_regions, size_t region_size,
-                                  int huge_pages)
-{
-    return mem_regions_init_kind(regions, kind_find(kind), -1, num_regions,
-                                 region_size, huge_pages);
 }
 
 bool mem_regions_are_on_gpu(const mem_regions_t *regions)

@@ -5,8 +5,7 @@
  *
  *     range:  | region 0 | region 1 | ... | region n-1 |
  *
- * Kinds of memory differ in one table of functions (mem_kind_t); a kind that
- * is not built in has a table whose functions answer UCXPOOL_ERR_UNSUPPORTED.
+ * Kinds of memory differ in one table of functions (mem_kind_t).
  */
 #ifndef MEM_REGION_H
 #define MEM_REGION_H
@@ -68,42 +67,31 @@ typedef struct mem_kind {
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
 } mem_kind_t;
 
-/* The tables. What is not built in has mem_kind_unsupported. No
- * ucxpool_memory_kind_t leads to those of a GPU yet. */
+/* The tables. */
 extern const mem_kind_t mem_kind_host;
 extern const mem_kind_t mem_kind_cuda_alloc; /* cuMemAlloc                  */
 extern const mem_kind_t mem_kind_cuda_vmm;   /* cuMemCreate, and mapped     */
 extern const mem_kind_t mem_kind_cuda_host;  /* pinned host memory          */
-extern const mem_kind_t mem_kind_unsupported;
 
 /*
- * Reserve, create and map. region_size is a multiple of the page; huge_pages
- * is the setting HUGE_PAGES (a base_switch_t). After an error nothing is left,
- * and *regions may be passed to cleanup all the same.
+ * Reserve, create and map. After an error nothing is left, and *regions may be
+ * passed to cleanup all the same.
  *
- * UCXPOOL_ERR_INVALID_PARAM  no regions, a size that is no multiple of the
- *                            page, or more files than the process may open
- * UCXPOOL_ERR_NO_MEMORY      not so much memory, or not so many huge pages
- * UCXPOOL_ERR_UNSUPPORTED    the kind is not built in
- * UCXPOOL_ERR_IO             the system refused something else
+ * device       GPU, as the process counts them; -1: none.
+ * region_size  A multiple of the page, or of the GPU's granularity.
+ * huge_pages   The setting HUGE_PAGES (a base_switch_t).
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no regions, a size that is no such multiple, no
+ *                            such GPU, or more files than the process may open
+ * UCXPOOL_ERR_NO_MEMORY      not so much memory (of a GPU the detail tells how
+ *                            much is free), or not so many huge pages
+ * UCXPOOL_ERR_UNSUPPORTED    no driver, or the GPU lacks what the kind needs
+ * UCXPOOL_ERR_IO             the system or the driver refused something else
  */
-ucxpool_status_t mem_regions_init(mem_regions_t *regions,
-                                  ucxpool_memory_kind_t kind,
+ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
+                                  const mem_kind_t *kind, int device,
                                   unsigned num_regions, size_t region_size,
                                   int huge_pages);
-/*
- * The same for a kind by its table, on a GPU (-1: none).
- *
- * UCXPOOL_ERR_INVALID_PARAM  no such GPU; a size that is no multiple of its
- *                            granularity
- * UCXPOOL_ERR_NO_MEMORY      not so much memory on the GPU (the detail tells
- *                            how much is free)
- * UCXPOOL_ERR_UNSUPPORTED    no driver, or the GPU lacks what the kind needs
- */
-ucxpool_status_t mem_regions_init_kind(mem_regions_t    *regions,
-                                       const mem_kind_t *kind, int device,
-                                       unsigned num_regions, size_t region_size,
-                                       int huge_pages);
 /* Does the processor not reach them? */
 bool             mem_regions_are_on_gpu(const mem_regions_t *regions);
 /* May be called twice. */

@@ -111,7 +111,7 @@ static ucxpool_status_t create_regions(ucxpool_t *pool, mem_regions_t *regions,
 {
     ucxpool_status_t status;
 
-    status = mem_regions_init_kind(regions, kind, device, num_regions,
+    status = mem_regions_init(regions, kind, device, num_regions,
                                    region_size, (int)pool->config.huge_pages);
     if ((status != UCXPOOL_OK) || !is_registered) {
         return status;
