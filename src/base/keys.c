@@ -92,7 +92,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),
     UNSIGNED("DEPTH", depth, "4", 1, 64,
-             "Fragments of one message that are in flight at one time."),
+             "Fragments of one message that are in flight at one time. To a "
+             "pool on a GPU, twice as many."),
     SIZE("EAGER_SIZE", eager_size, "4k", 0, 0, 4 * KIB,
          "Messages up to this size travel with their descriptor, without a "
          "block and without waiting for the receiver."),

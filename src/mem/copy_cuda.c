@@ -96,14 +96,14 @@ static CUresult launch(const mem_cuda_copier_t *copier,
         0, job->stream, params, NULL);
 }
 
-static ucxpool_status_t begin(mem_cuda_copier_t *copier, mem_cuda_job_t *job)
+static ucxpool_status_t begin(const mem_cuda_copier_t *copier,
+                              mem_cuda_job_t *job, unsigned stream)
 {
     assert(!job->is_started);
     /* Not the number that stands in the word: the last job's. */
     job->number++;
     job->num_polls = 0;
-    job->stream    = copier->streams[copier->next_stream];
-    copier->next_stream = (copier->next_stream + 1) % MEM_CUDA_NUM_STREAMS;
+    job->stream    = copier->streams[stream];
     return mem_cuda_device_enter(copier->device);
 }
 
@@ -132,7 +132,8 @@ ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
                                     mem_cuda_job_t *job, mem_copy_form_t form,
                                     uint32_t length, bool is_gather)
 {
-    ucxpool_status_t status = begin(copier, job);
+    unsigned         stream = copier->num_kernels++ % MEM_CUDA_KERNEL_STREAMS;
+    ucxpool_status_t status = begin(copier, job, stream);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -145,7 +146,9 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
                                          mem_cuda_job_t *job, void *target,
                                          const void *source, size_t length)
 {
-    ucxpool_status_t status = begin(copier, job);
+    unsigned         turn   = copier->num_longs++ % MEM_CUDA_LONG_STREAMS;
+    ucxpool_status_t status = begin(copier, job,
+                                    MEM_CUDA_KERNEL_STREAMS + turn);
     CUresult         result;
 
     if (status != UCXPOOL_OK) {

@@ -56,6 +56,14 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     xfer_request_reuse(request);
 }
 
+/* A GPU works on several at a time: as many must be on their way besides. */
+static uint32_t window(const ucxpool_request_t *request)
+{
+    const ucxpool_t *pool = request->pool;
+
+    return (pool->engine != NULL) ? 2 * pool->config.depth : pool->config.depth;
+}
+
 static void send_accept(ucxpool_request_t *request)
 {
     proto_fixed_t *fixed;
@@ -68,7 +76,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.message   = request->recv.message;
     fixed->accept.receive   = request->recv.receive;
     fixed->accept.frag_size = xfer_recv_frag_size(request);
-    fixed->accept.window    = request->pool->config.depth;
+    fixed->accept.window    = window(request);
     xfer_control_end(request->channel);
 }
 
