@@ -35,6 +35,13 @@ static void start(void)
     ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
 }
 
+/* Copies take their time. */
+static void start_late(void)
+{
+    cuda_start("run=late,memory=1g");
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+}
+
 static void stop(void)
 {
     mem_cuda_device_close(device);
@@ -186,16 +193,38 @@ START_TEST(any_cut_meets_any_other)
 }
 END_TEST
 
+/* They are asked again in each round, before a byte is in its place: that must
+ * not look as if the peer had us walk through the message for nothing. */
+START_TEST(many_fragments_wait_for_few_receive_blocks)
+{
+    twins_t twins;
+
+    connect_pair("CUDA_BACKING=alloc WIRE=ucx DEPTH=32");
+    twins_init(&twins, (size_t)96 << 20);
+    exchange(&(ucxpool_segment_t){twins.source, twins.size}, 1,
+             &(ucxpool_segment_t){twins.target, twins.size}, 1);
+    twins_read(&twins);
+    ck_assert_mem_eq(twins.bytes, twins.result, twins.size);
+    twins_cleanup(&twins);
+    end_pair();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_transfer");
     TCase *tcase = tcase_create("stand-in or real");
+    TCase *late  = tcase_create("late");
 
     tcase_add_checked_fixture(tcase, start, stop);
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
     suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(late, start_late, stop);
+    tcase_set_timeout(late, 120);
+    tcase_add_test(late, many_fragments_wait_for_few_receive_blocks);
+    suite_add_tcase(suite, late);
     return suite;
 }
 

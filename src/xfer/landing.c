@@ -263,20 +263,28 @@ bool xfer_landing_start(ucxpool_request_t *request, const proto_data_t *data,
     return true;
 }
 
-/* The first that can go on. Its start may end requests, and the list is
- * another one then. */
+/*
+ * The first that can go on, if it does. Those whose callers' streams are not
+ * there yet are passed over; behind one that finds no block nobody is asked,
+ * because each look at another place of the message may cost a walk. Its start
+ * may end requests, and the list is another one then.
+ */
 static bool start_one(ucxpool_t *pool)
 {
     landing_t   *landing;
     base_list_t *next;
 
     base_list_for_each(landing, &pool->landing_waiters, landing_t, link) {
+        if (landing->request->mark != NULL) {
+            continue;
+        }
         next = landing->link.next;
         base_list_del(&landing->link);
         if (start_landing(landing)) {
             return true;
         }
         base_list_add_tail(next, &landing->link);
+        break;
     }
     return false;
 }
