@@ -184,7 +184,7 @@ static void range_init(gpu_memory_t *memory)
     unsigned num = (unsigned)((memory->size + REGION_SIZE - 1) / REGION_SIZE);
 
     if (gpu->has_vmm) {
-        ck_assert_int_eq(mem_regions_init_kind(&memory->range,
+        ck_assert_int_eq(mem_regions_init(&memory->range,
                                                &mem_kind_cuda_vmm, 0, num,
                                                REGION_SIZE, BASE_SWITCH_NO),
                          UCXPOOL_OK);
