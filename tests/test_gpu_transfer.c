@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
-#include "mem/cuda_device.h"
+#include "gpu.h"
 #include "pair.h"
 
 #include <check.h>
@@ -26,54 +26,22 @@ static const char *const kinds[] = {
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-static mem_cuda_device_t *device;
-static pair_t             pair;
+static pair_t pair;
 
 static void start(void)
 {
-    cuda_start("");
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+    gpu_start("");
 }
 
 /* Copies take their time. */
 static void start_late(void)
 {
-    cuda_start("run=late,memory=1g");
-    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
-}
-
-static void stop(void)
-{
-    mem_cuda_device_close(device);
-    if (!cuda_is_real()) {
-        ck_assert_uint_eq(stand_in.live(), 0);
-    }
-}
-
-static void *gpu_alloc(size_t size)
-{
-    CUdeviceptr address;
-
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
-    ck_assert_int_eq(device->driver->cuMemAlloc(&address, size + 1),
-                     CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
-    return (void *)(uintptr_t)address;
-}
-
-static void gpu_free(void *address)
-{
-    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
-    ck_assert_int_eq(device->driver->cuMemFree((CUdeviceptr)(uintptr_t)address),
-                     CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
+    gpu_start("run=late,memory=1g");
 }
 
 static void connect_pair(const char *settings)
 {
-    pair.a = pair_pool_on(0, settings);
-    pair.b = pair_pool_on(0, settings);
-    pair_connect(&pair);
+    gpu_connect(&pair, settings, settings);
 }
 
 static void exchange(const ucxpool_segment_t *source, size_t num_sources,
@@ -115,13 +83,13 @@ static void twins_init(twins_t *twins, size_t size)
     twins->target = gpu_alloc(size + 1);
     pair_fill(twins->bytes, size);
     pair_poison(twins->result, size + 1);
-    cuda_write(device->context, twins->source, twins->bytes, size);
-    cuda_write(device->context, twins->target, twins->result, size + 1);
+    cuda_write(gpu->context, twins->source, twins->bytes, size);
+    cuda_write(gpu->context, twins->target, twins->result, size + 1);
 }
 
 static void twins_read(twins_t *twins)
 {
-    cuda_read(device->context, twins->result, twins->target, twins->size + 1);
+    cuda_read(gpu->context, twins->result, twins->target, twins->size + 1);
 }
 
 static void twins_cleanup(twins_t *twins)
@@ -136,7 +104,7 @@ START_TEST(one_buffer_of_any_size_arrives)
 {
     static const size_t sizes[] = {0,       1,       63,      4096,   4097,
                                    65535,   65536,   2097152, 2097153,
-                                   5000000, 40000000};
+                                   5000000, 9000000};
     twins_t twins;
 
     connect_pair(kinds[_i]);
@@ -200,7 +168,7 @@ START_TEST(many_fragments_wait_for_few_receive_blocks)
     twins_t twins;
 
     connect_pair("CUDA_BACKING=alloc WIRE=ucx DEPTH=32");
-    twins_init(&twins, (size_t)96 << 20);
+    twins_init(&twins, (size_t)40 << 20);
     exchange(&(ucxpool_segment_t){twins.source, twins.size}, 1,
              &(ucxpool_segment_t){twins.target, twins.size}, 1);
     twins_read(&twins);
@@ -216,12 +184,12 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("stand-in or real");
     TCase *late  = tcase_create("late");
 
-    tcase_add_checked_fixture(tcase, start, stop);
+    tcase_add_checked_fixture(tcase, start, gpu_stop);
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
     suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(late, start_late, stop);
+    tcase_add_checked_fixture(late, start_late, gpu_stop);
     tcase_set_timeout(late, 120);
     tcase_add_test(late, many_fragments_wait_for_few_receive_blocks);
     suite_add_tcase(suite, late);
