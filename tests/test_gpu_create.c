@@ -1,10 +1,12 @@
 /* Pools on a GPU: made whole or not at all, and what they are made of. */
 #include <config.h>
 
+#include "calls.h"
 #include "gpu.h"
 #include "slow.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -270,6 +272,31 @@ START_TEST(a_call_that_fails_leaves_nothing_behind)
 }
 END_TEST
 
+START_TEST(no_memory_for_the_books_leaves_nothing_behind)
+{
+    ucxpool_status_t status;
+    bool             has_failed;
+    unsigned         n = 1; /* the first is for this test's own settings */
+
+    cuda_start("");
+    warm_up(_i);
+    do {
+        calls_fail(CALLS_CALLOC, ++n, ENOMEM);
+        status     = create_on(0, backing_setting(_i));
+        has_failed = calls_has_failed();
+        calls_reset();
+        if (status == UCXPOOL_OK) {
+            ucxpool_destroy(pool);
+        } else {
+            ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+        }
+        require_nothing_left();
+    } while (has_failed);
+    ck_assert_int_eq(status, UCXPOOL_OK);
+    ck_assert_uint_gt(n, 5);
+}
+END_TEST
+
 /* The same at the other end of a pool's life: destroy returns nothing. */
 START_TEST(a_release_that_fails_is_no_crash)
 {
@@ -530,6 +557,8 @@ static Suite *suite(void)
                             NUM_BACKINGS);
         tcase_add_loop_test(ours, a_call_that_fails_leaves_nothing_behind, 0,
                             3 * NUM_BACKINGS);
+        tcase_add_loop_test(ours, no_memory_for_the_books_leaves_nothing_behind,
+                            0, NUM_BACKINGS);
         tcase_add_loop_test(ours, a_release_that_fails_is_no_crash, 0,
                             5 * NUM_BACKINGS);
         tcase_add_loop_test(

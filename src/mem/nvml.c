@@ -26,30 +26,36 @@ static bool is_ok(const mem_nvml_t *nvml, nvmlReturn_t result, const char *call,
     return false;
 }
 
+/* One function of the table; false, and its symbol, when it is not there. */
+static bool find(void *library, const char *symbol, void *place,
+                 const char **missing_p)
+{
+    void *function = dlsym(library, symbol);
+
+    *missing_p = symbol;
+    memcpy(place, &function, sizeof(function));
+    return function != NULL;
+}
+
 #define FIND(_result, _name, _symbol, _params) \
-    function = dlsym(nvml->library, _symbol); \
-    if (function == NULL) { \
-        snprintf(reason, reason_size, "%s has no " _symbol, path); \
-        goto err_close; \
-    } \
-    memcpy(&nvml->_name, &function, sizeof(nvml->_name));
+    &&find(nvml->library, _symbol, &nvml->_name, &missing)
 
 static bool load(mem_nvml_t *nvml, char *reason, size_t reason_size)
 {
     const char *wish = secure_getenv(MEM_NVML_LIBRARY_VARIABLE);
     const char *path =
         ((wish != NULL) && (*wish != '\0')) ? wish : LIBRARY_NAME;
-    void *function;
+    const char *missing = NULL;
 
     nvml->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (nvml->library == NULL) {
         snprintf(reason, reason_size, "%s", dlerror());
         return false;
     }
-    MEM_NVML_CALLS(FIND)
-    return true;
-
-err_close:
+    if (true MEM_NVML_CALLS(FIND)) {
+        return true;
+    }
+    snprintf(reason, reason_size, "%s has no %s", path, missing);
     dlclose(nvml->library);
     return false;
 }
