@@ -95,7 +95,8 @@ err_cleanup_memory:
     xfer_memory_deregister(pool);
     xfer_memory_cleanup(pool);
 err_cleanup_ucx:
-    xfer_pool_cleanup_ucx(pool);
+    xfer_pool_destroy_worker(pool);
+    xfer_pool_cleanup_context(pool);
     return status;
 }
 
@@ -174,9 +175,10 @@ err_free_pool:
 
 static void finish_destroy(ucxpool_t *pool)
 {
+    xfer_pool_destroy_worker(pool);
     xfer_pool_cleanup(pool);
     xfer_memory_deregister(pool);
-    xfer_pool_cleanup_ucx(pool);
+    xfer_pool_cleanup_context(pool);
     xfer_memory_cleanup(pool);
     cleanup_lock(pool);
     free(pool);

@@ -165,7 +165,7 @@ err_cleanup_context:
     return status;
 }
 
-void xfer_pool_cleanup_ucx(ucxpool_t *pool)
+void xfer_pool_destroy_worker(ucxpool_t *pool)
 {
     if (pool->worker_stays) {
         base_warn("%s: a peer has begun to connect and does not go on; this "
@@ -176,7 +176,11 @@ void xfer_pool_cleanup_ucx(ucxpool_t *pool)
     if (pool->own_worker) {
         ucp_worker_destroy(pool->worker);
     }
-    if (pool->own_context) {
+}
+
+void xfer_pool_cleanup_context(ucxpool_t *pool)
+{
+    if (pool->own_context && !pool->worker_stays) {
         ucp_cleanup(pool->context);
     }
 }

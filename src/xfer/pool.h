@@ -122,7 +122,10 @@ struct ucxpool {
  */
 ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
                                     ucp_context_h context, ucp_worker_h worker);
-void             xfer_pool_cleanup_ucx(ucxpool_t *pool);
+/* UCX may end operations only when its worker goes (1.22 does), and then calls
+ * back: whatever they belong to must still be there. */
+void             xfer_pool_destroy_worker(ucxpool_t *pool);
+void             xfer_pool_cleanup_context(ucxpool_t *pool);
 ucxpool_status_t xfer_pool_init(ucxpool_t *pool);
 void             xfer_pool_cleanup(ucxpool_t *pool);
 
