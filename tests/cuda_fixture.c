@@ -36,6 +36,21 @@ bool cuda_is_there(void)
            WIFEXITED(status) && (WEXITSTATUS(status) == 0);
 }
 
+int cuda_main(Suite *suite)
+{
+    SRunner *runner;
+    int      failed;
+
+    if (!cuda_is_there()) {
+        return 77;
+    }
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static void find(void *library, const char *name, void *function_p)
 {
     void *function = dlsym(library, name);

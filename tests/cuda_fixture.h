@@ -36,6 +36,11 @@ bool cuda_is_real(void);
  * Tried in a child. */
 bool cuda_is_there(void);
 
+/* Run the tests of a suite, where there is a driver for them; the program's exit
+ * status. */
+struct Suite;
+int cuda_main(struct Suite *suite);
+
 /* Use the stand-in, so configured; on the real driver nothing happens. */
 void cuda_start(const char *configuration);
 

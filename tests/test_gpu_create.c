@@ -119,6 +119,22 @@ START_TEST(a_pool_of_each_backing_comes_and_goes)
 }
 END_TEST
 
+START_TEST(a_small_pool_has_blocks_that_a_gpu_can_map)
+{
+    ucxpool_stats_t stats;
+    char            settings[120];
+
+    cuda_start("");
+    snprintf(settings, sizeof(settings),
+             "%s COMM_SIZE=8m BLOCK_SIZE=auto REGION_SIZE=auto",
+             backing_setting(_i));
+    create(settings);
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.block_size, 2 * MIB);
+    destroy();
+}
+END_TEST
+
 START_TEST(a_gpu_that_is_not_there_is_an_error)
 {
     char words[40];
@@ -541,6 +557,8 @@ static Suite *suite(void)
     tcase_add_test(both, a_gpu_that_is_not_there_is_an_error);
     tcase_add_test(both, a_negative_number_is_no_gpu);
     tcase_add_test(both, checksums_are_for_host_memory);
+    tcase_add_loop_test(both, a_small_pool_has_blocks_that_a_gpu_can_map, 0,
+                        NUM_BACKINGS);
     tcase_add_test(both, the_callers_context_stays_as_it_is);
     tcase_add_test(both, without_a_number_the_current_contexts_gpu_is_taken);
     tcase_add_loop_test(both,
@@ -571,15 +589,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int      failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    runner = srunner_create(suite());
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return cuda_main(suite());
 }

@@ -198,15 +198,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int      failed;
-
-    if (!cuda_is_there()) {
-        return 77;
-    }
-    runner = srunner_create(suite());
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return cuda_main(suite());
 }

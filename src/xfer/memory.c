@@ -42,7 +42,8 @@ static size_t auto_comm_size(const mem_cuda_device_t *device)
 static size_t auto_block_size(const base_config_t *config, bool is_gpu)
 {
     size_t most = is_gpu ? 32 * MIB : 4 * MIB;
-    size_t size = 4096;
+    /* A GPU's memory comes in pages of this size. */
+    size_t size = is_gpu ? 2 * MIB : 4096;
 
     while ((size < most) && (size * 2 * MIN_BLOCKS <= config->comm_size) &&
            ((config->region_size == BASE_SIZE_AUTO) ||
