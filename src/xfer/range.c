@@ -23,10 +23,11 @@ bool xfer_range_takes_any_memory(const ucxpool_request_t *request,
  * Regions of a GPU lie side by side here, and where a peer's GPU reads them:
  * one copy may go on from one to the next.
  */
-static void extend_over_regions(ucxpool_request_t   *request,
+static void extend_over_regions(const ucxpool_request_t *request,
                                 const pack_extent_t *extent, uint64_t length,
-                                mem_piece_t *where)
+                                xfer_range_t *range)
 {
+    mem_piece_t         *where = &range->where;
     const ucxpool_t     *pool = request->pool;
     size_t               size = pool->regions.region_size;
     block_comm_buffer_t *buffer;
@@ -40,6 +41,7 @@ static void extend_over_regions(ucxpool_request_t   *request,
            block_comm_find(pool->comm,
                            (const char *)extent->address + where->length,
                            length - where->length, &next, &buffer) &&
+           (buffer == range->buffer) && /* what is held while it is in use */
            (next.region * size + next.offset ==
             where->region * size + where->offset + where->length)) {
         where->length += next.length;
@@ -62,8 +64,7 @@ static bool is_in_place(ucxpool_request_t *request, const pack_extent_t *extent,
     if ((xfer_channel_blocks(request->channel) == pool->blocks) &&
         block_comm_find(pool->comm, extent->address, range->length,
                         &range->where, &range->buffer)) {
-        extend_over_regions(request, extent, base_min(extent->length, limit),
-                            &range->where);
+        extend_over_regions(request, extent, range->length, range);
         range->length = range->where.length;
         range->bytes =
             (uint8_t *)pool->regions.regions[range->where.region].address +
@@ -90,7 +91,7 @@ static void mixed_range(ucxpool_request_t *request, xfer_range_t *range)
     uint64_t      left   = request->totals.stream_size - send->offset;
     pack_plan_t   before = *plan;
     pack_extent_t extent;
-    xfer_range_t       in_place;
+    xfer_range_t  in_place;
 
     range->length = 0;
     while ((range->length < limit) && (range->length < left)) {
