@@ -63,21 +63,6 @@ bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
     return true;
 }
 
-/* Let the word become the number, after all that is in the stream. */
-static CUresult word_write(const mem_cuda_copier_t *copier,
-                           const mem_cuda_job_t    *job)
-{
-    const mem_cuda_driver_t *driver  = copier->device->driver;
-    CUdeviceptr              address = (CUdeviceptr)(uintptr_t)job->word;
-
-    if (copier->device->has_mem_ops) {
-        return driver->cuStreamWriteValue32(job->stream, address,
-                                            job->number,
-                                            CU_STREAM_WRITE_VALUE_DEFAULT);
-    }
-    return driver->cuMemsetD32Async(address, job->number, 1, job->stream);
-}
-
 static CUresult launch(const mem_cuda_copier_t *copier,
                        const mem_cuda_job_t *job, mem_copy_form_t form,
                        uint32_t length, bool is_gather)
@@ -115,7 +100,8 @@ static ucxpool_status_t finish(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
 
     if (result == CUDA_SUCCESS) {
         call   = "having a word written";
-        result = word_write(copier, job);
+        result = mem_cuda_word_write(copier->device, job->stream, job->word,
+                                     job->number);
     }
     if (result != CUDA_SUCCESS) {
         /* Something may be under way that no word will tell of. */

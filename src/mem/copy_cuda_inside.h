@@ -8,9 +8,8 @@
 
 /*
  * Jobs take turns in streams: while the last thread blocks of one launch come
- * to their end and its word is written, others have begun. Launches of 16 MiB
- * that read over NVLink go at 302 GB/s in one stream, 332 in two, 369 in four
- * (H200); pieces of 32 MiB by the copy engine at 352 in one and 362 in two.
+ * to their end and its word is written, others have begun. Long pieces share
+ * the link, and two at a time are enough to hide their words.
  */
 #define MEM_CUDA_KERNEL_STREAMS 4u
 #define MEM_CUDA_LONG_STREAMS   2u

@@ -239,6 +239,19 @@ void mem_cuda_device_leave(const mem_cuda_device_t *device)
                     "cuCtxPopCurrent");
 }
 
+CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
+                             uint32_t *word, uint32_t number)
+{
+    const mem_cuda_driver_t *driver  = device->driver;
+    CUdeviceptr              address = (CUdeviceptr)(uintptr_t)word;
+
+    if (device->has_mem_ops) {
+        return driver->cuStreamWriteValue32(stream, address, number,
+                                            CU_STREAM_WRITE_VALUE_DEFAULT);
+    }
+    return driver->cuMemsetD32Async(address, number, 1, stream);
+}
+
 ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
                                            size_t                  *size_p)
 {

@@ -10,6 +10,8 @@
 
 #include "mem/cuda_driver.h"
 
+#include <stdint.h>
+
 typedef struct mem_cuda_device {
     const mem_cuda_driver_t *driver;
     int                      ordinal; /* as the process counts its devices    */
@@ -63,6 +65,13 @@ void             mem_cuda_device_close(mem_cuda_device_t *device);
  */
 ucxpool_status_t mem_cuda_device_enter(const mem_cuda_device_t *device);
 void             mem_cuda_device_leave(const mem_cuda_device_t *device);
+
+/*
+ * Let a word in pinned memory become a number when a stream has done all that
+ * is in it now. Between enter and leave.
+ */
+CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
+                             uint32_t *word, uint32_t number);
 
 /*
  * Bytes of its memory that are free. Between enter and leave.

@@ -109,20 +109,6 @@ void mem_cuda_marks_destroy(mem_cuda_marks_t *marks)
     free(marks);
 }
 
-/* Between enter and leave. */
-static CUresult word_write(const mem_cuda_marks_t *marks,
-                           const mem_cuda_mark_t *mark, CUstream stream)
-{
-    const mem_cuda_driver_t *driver  = marks->device->driver;
-    CUdeviceptr              address = (CUdeviceptr)(uintptr_t)mark->word;
-
-    if (marks->device->has_mem_ops) {
-        return driver->cuStreamWriteValue32(stream, address, mark->number,
-                                            CU_STREAM_WRITE_VALUE_DEFAULT);
-    }
-    return driver->cuMemsetD32Async(address, mark->number, 1, stream);
-}
-
 ucxpool_status_t mem_cuda_mark_set(mem_cuda_marks_t *marks, CUstream stream,
                                    mem_cuda_mark_t **mark_p)
 {
@@ -142,7 +128,8 @@ ucxpool_status_t mem_cuda_mark_set(mem_cuda_marks_t *marks, CUstream stream,
         return status;
     }
     mark->number++;
-    result = word_write(marks, mark, stream);
+    result = mem_cuda_word_write(marks->device, stream, mark->word,
+                                 mark->number);
     mem_cuda_device_leave(marks->device);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(marks->device->driver, result,
