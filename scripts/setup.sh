@@ -19,6 +19,9 @@ packages_build='autoconf automake gcc libc6-dev libpmix-dev libssl-dev libtool
 packages_tests='binutils check clang doxygen g++ gnuplot-nox iproute2 libc6-dbg
     libclang-rt-dev llvm openmpi-bin procps python3 python3-pip util-linux
     valgrind xz-utils'
+# What the tests on Soft-RoCE take on top of that; their kernel is fetched.
+packages_rdma='busybox-static cpio ibverbs-providers ibverbs-utils iproute2 kmod
+    qemu-system-x86 util-linux xz-utils'
 # Records for ./quickstart when no file is given: the WordNet database.
 packages_quickstart='wordnet-base'
 

@@ -71,8 +71,8 @@ check() {
         # The words are put together here so that this file has none.
         markers="TO""DO|FIX""ME|XX""X|HA""CK"
         find src include tools examples tests fuzz scripts docs .ci \
-            m4/ucxpool_* Makefile.am configure.ac run-tests run-gpu-tests quickstart \
-            README.md \
+            m4/ucxpool_* Makefile.am configure.ac run-tests run-gpu-tests \
+            run-rdma-tests quickstart README.md \
             -type f 2>/dev/null | LC_ALL=C sort |
             xargs -r grep -InwE "$markers" | sed 's/$/: a marker/' || true
     )

@@ -1,0 +1,13 @@
+#!/bin/sh
+# The device carries messages between two processes, without UCX and the pool.
+set -eu
+
+ibv_rc_pingpong -g 0 -n 200 >server 2>&1 &
+server=$!
+# Until the server listens, the client is refused.
+until ibv_rc_pingpong -g 0 -n 200 127.0.0.1 >client 2>&1; do
+    kill -0 $server 2>/dev/null || { cat server client; exit 1; }
+done
+wait $server || { cat server client; exit 1; }
+cat client
+grep -q '^1638400 bytes' client

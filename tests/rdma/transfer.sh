@@ -1,0 +1,39 @@
+#!/bin/sh
+# Transfers of the pool go over verbs, and every byte arrives: from any memory,
+# from comm memory, in pieces. With a rendezvous by get or put the bytes go by
+# RDMA, and few messages are sent; over ud, which cannot, all is messages.
+#
+# usage: transfer.sh rc|ud auto|get_zcopy|put_zcopy
+. "$top_srcdir/tests/rdma/verbs.sh"
+use "$1" "$2"
+
+# transfers SIDE BYTES ARGUMENT... - one run of ucxpool_perf.
+transfers() {
+    side=$1
+    bytes=$2
+    shift 2
+    packets=$(counter sent_pkts)
+    sends=$(counter rdma_sends)
+    "$tools/ucxpool_perf" -q -r 1 -T 0.1 --sides "$side" --json=json "$@" ||
+        fail "$*: exit status $?"
+    packets=$(($(counter sent_pkts) - packets))
+    sends=$(($(counter rdma_sends) - sends))
+    echo "$*: $packets packets, $sends messages"
+    grep -q '"verified": true' json || fail "$*: not every byte is verified"
+    grep -q '"wire": "ucx"' json || fail "$*: the wire is not ucx"
+    # Memory is filled and verified before the round and after it.
+    [ $((packets * 4096)) -ge $((bytes * 2)) ] ||
+        fail "$*: not all bytes went over the device"
+    case $transport-$rendezvous in
+    rc-*_zcopy)
+        [ $((sends * 10)) -lt "$packets" ] || fail "$*: this was no RDMA"
+        ;;
+    ud-*)
+        [ $((sends * 2)) -gt "$packets" ] || fail "$*: this was not all of it"
+        ;;
+    esac
+}
+
+transfers pool/auto 524288 -t any -s 512k
+transfers pool-comm/auto 1048576 -t comm -s 1m
+transfers pool/auto 512000 -t each -s 1k -n 500

@@ -1,0 +1,33 @@
+# What the tests on Soft-RoCE share, to be read in: . verbs.sh
+
+set -u
+export UCXPOOL_WIRE=ucx UCXPOOL_COMM_SIZE=16m UCXPOOL_BLOCK_SIZE=1m
+# UCX before 1.19 takes the kind of a packet from a field that rxe leaves empty,
+# and drops what comes over ud.
+export UCX_UD_VERBS_ETH_DGID_CHECK=n
+
+tools=$top_builddir/tools
+counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
+
+fail() {
+    echo "FAIL: $*"
+    exit 1
+}
+
+# use TRANSPORT RENDEZVOUS - what UCX takes: rc, with ud to wire it up, or ud
+# alone; auto, get_zcopy or put_zcopy.
+use() {
+    transport=$1
+    rendezvous=$2
+    case $1 in
+    rc) export UCX_TLS=rc_verbs,ud_verbs,self,tcp ;;
+    ud) export UCX_TLS=ud_verbs,self ;;
+    *) fail "no such transport: $1" ;;
+    esac
+    export UCX_RNDV_SCHEME=$2
+}
+
+# counter NAME - of the device, since it was made.
+counter() {
+    cat "$counters/$1"
+}
