@@ -1,0 +1,222 @@
+/*
+ * The heap: memory of any size for everything that is not communication.
+ *
+ *     chunks lie side by side in one reserved range of addresses, the home:
+ *
+ *       home      | chunk 0 | chunk 1 | chunk 2 | chunk 3 | chunk 4 | ...
+ *                   live      free      live      free      live
+ *
+ *     where no free range is long enough, scattered free chunks are mapped a
+ *     second time, side by side: the range is stitched:
+ *
+ *       stitched  | chunk 1 | chunk 3 |
+ *
+ * So an allocation fails only when there is not enough memory, not because it
+ * lies in pieces: what is free in whole pages of 2 MiB can always be used. The
+ * memory of an allocation does not move, and its addresses are contiguous.
+ *
+ * The heap of a pool is host memory, or that of the pool's GPU. It never takes
+ * a block, and blocks are never taken from it; both count against MEMORY_LIMIT.
+ * It starts empty, and takes memory when it is needed.
+ *
+ * Streams. Every call names a stream, as the CUDA driver does: a CUstream (or
+ * cudaStream_t); NULL is the legacy default stream. Memory that was allocated
+ * for a stream may be used by work in that stream at once, though an earlier
+ * owner's work in the same stream may still be running; by others after what
+ * makes them wait for it. Memory freed in a stream may still be in use by work
+ * that is in the stream at that moment. It is given to others when that has
+ * ended, or they are made to wait for it. On the host a stream is only a name:
+ * what is freed is free.
+ *
+ * CU_STREAM_PER_THREAD names another stream in each thread, and is refused. A
+ * stream is destroyed only after ucxpool_heap_stream_end(): a new one may come
+ * to have its address.
+ *
+ * Threads. All functions may be called from any thread. Threads with streams of
+ * their own rarely meet in a lock.
+ *
+ * Registration. The heap is not registered with UCX; ucxpool_send_buffer()
+ * takes its memory as it takes any, and packs it.
+ */
+#ifndef UCXPOOL_HEAP_H
+#define UCXPOOL_HEAP_H
+
+#include <ucxpool/pool.h>
+#include <ucxpool/stats.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/*
+ * Allocate.
+ *
+ * size            Bytes, 1 or more; rounded up to HEAP_ALIGNMENT.
+ * stream          The stream that will use it first.
+ * address_p [out] First byte, a multiple of HEAP_ALIGNMENT. Untouched after an
+ *                 error. What it holds is undefined.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  size is 0; or stream is CU_STREAM_PER_THREAD
+ * UCXPOOL_ERR_NO_MEMORY      there is not so much; the detail tells how much is
+ *                            live, free, and in what pieces. The heap is as it
+ *                            was.
+ * UCXPOOL_ERR_UNSUPPORTED    the GPU has no virtual memory
+ * UCXPOOL_ERR_IO             the driver or the system failed otherwise
+ */
+ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
+                                    void **address_p);
+
+/*
+ * Free, after the work that is in the stream now.
+ *
+ * address  As ucxpool_heap_alloc() gave it; NULL is allowed.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  not the first byte of a live allocation: freed
+ *                            twice, inside one, or of somebody else. Nothing
+ *                            is changed.
+ */
+ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address,
+                                   void *stream);
+
+/*
+ * How many bytes of an allocation may be used: its size, rounded up.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  as for ucxpool_heap_free(), or address is NULL
+ */
+ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
+                                          size_t *size_p);
+
+/*
+ * Forget a stream that the caller will destroy: waits for its work, so that
+ * what was freed in it is free.
+ *
+ * UCXPOOL_ERR_IO  the driver failed; the stream is not forgotten
+ */
+ucxpool_status_t ucxpool_heap_stream_end(ucxpool_t *pool, void *stream);
+
+/* A physically contiguous piece of a range of the heap. */
+typedef struct ucxpool_heap_segment {
+    void  *address; /* in the home, where each chunk has one address for ever */
+    size_t length;  /* bytes                                                  */
+    void  *chunk;   /* first byte of the physical allocation, in the home     */
+    size_t chunk_size;
+} ucxpool_heap_segment_t;
+
+/*
+ * The physical pieces of a range, in its order. Together they are as long as
+ * the range. A sender that hands memory to something which cannot cross the end
+ * of a physical allocation sends one by one.
+ *
+ * address, length   Within one live allocation.
+ * segments [out]    Array of max_segments; as many as fit are written. May be
+ *                   NULL if that is 0.
+ * num_segments_p [out] How many there are.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  the range is not within one live allocation, or
+ *                            is empty
+ */
+ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
+                                       size_t                  length,
+                                       ucxpool_heap_segment_t *segments,
+                                       size_t max_segments,
+                                       size_t *num_segments_p);
+
+/*
+ * Give free chunks back to the system or the driver, until the heap holds at
+ * most keep_size bytes, or no chunk is wholly free. Waits for work in streams
+ * in which memory was freed.
+ *
+ * released_p [out]  Bytes; may be NULL.
+ *
+ * UCXPOOL_ERR_IO  the driver failed; what was released until then is told
+ */
+ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
+                                   size_t *released_p);
+
+/*
+ * Called, with no lock held, when an allocation of `size` bytes is about to
+ * fail. It may free memory of this heap or of others (and allocate none of this
+ * heap). Returns true to have the allocation tried again; it is called again
+ * when that fails, so it must return false at last.
+ */
+typedef bool (*ucxpool_heap_failure_t)(void *arg, ucxpool_t *pool, size_t size,
+                                       void *stream);
+
+/* Set it; NULL: none, as at the start. */
+void ucxpool_heap_on_failure(ucxpool_t *pool, ucxpool_heap_failure_t callback,
+                             void *arg);
+
+/* Classes of sizes in the statistics: class i holds allocations of more than
+ * 2^(i-1) and at most 2^i bytes. */
+#define UCXPOOL_HEAP_CLASSES 48
+
+typedef struct ucxpool_heap_class_stats {
+    uint64_t live;       /* allocations                        */
+    uint64_t live_bytes; /* that they use, after rounding up   */
+    uint64_t free;       /* free ranges of such a length       */
+    uint64_t free_bytes;
+} ucxpool_heap_class_stats_t;
+
+/*
+ * A snapshot. reserved == live + free, at any moment: free counts also what
+ * waits for a stream.
+ */
+typedef struct ucxpool_heap_stats {
+    uint64_t limit;         /* bytes that the heap may hold               */
+    uint64_t reserved;      /* bytes of physical memory that it holds     */
+    uint64_t live;          /* bytes of it in allocations, after rounding */
+    uint64_t free;          /* bytes of it in none                        */
+    uint64_t asked;         /* bytes in live allocations, as asked for    */
+    uint64_t peak_reserved;
+    uint64_t peak_live;
+    uint64_t num_live;      /* allocations                                */
+
+    /* The longest allocation that could be made without taking memory from
+     * the driver: of one free range, and of all free pages together. */
+    uint64_t largest_contiguous;
+    uint64_t largest_stitchable;
+    /* 1 - largest_contiguous / free, and the same of stitchable; 0 where
+     * nothing is free. */
+    double   fragmentation;
+    double   fragmentation_stitched;
+
+    uint64_t chunks;        /* physical allocations held: large ones      */
+    uint64_t pages;         /* and small ones, of 2 MiB                   */
+    uint64_t stitched_live; /* allocations that are stitched now          */
+    uint64_t stitched_kept; /* stitched ranges that wait to be used again */
+    uint64_t mapped;        /* bytes of addresses mapped, home included   */
+    uint64_t mappings;      /* chunks and pages, each as often as mapped  */
+
+    /* Since the start. */
+    uint64_t allocations;
+    uint64_t failures;
+    uint64_t grows;         /* times that memory was taken                */
+    uint64_t stitches;      /* ranges stitched                            */
+    uint64_t restitches;    /* allocations out of a range stitched before */
+    uint64_t recuts;        /* chunks made into pages, or pages into one  */
+    uint64_t stream_waits;  /* times one stream was made to wait          */
+    uint64_t syncs;         /* times the caller had to wait for streams   */
+    uint64_t trimmed;       /* bytes given back                           */
+
+    ucxpool_heap_class_stats_t classes[UCXPOOL_HEAP_CLASSES];
+} ucxpool_heap_stats_t;
+
+/* Take a snapshot. All is 0 before the first allocation, but for the limit. */
+void ucxpool_heap_stats_get(ucxpool_t *pool, ucxpool_heap_stats_t *stats_p);
+
+/* Print a snapshot, and in text what each range of the home is. */
+void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
+                        ucxpool_stats_format_t format);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif
