@@ -120,7 +120,8 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
         error = region_collapse(plan, region);
     }
     if (error == 0) {
-        error = mem_memfd_fill(region->fd, region->size, plan->huge_page_size);
+        error = mem_memfd_fill(region->fd, 0, region->size,
+                               plan->huge_page_size);
     }
     if (error == 0) {
         error = mem_memfd_populate(address, region->size, page_size);

@@ -72,17 +72,32 @@ int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
     return 0;
 }
 
-int mem_memfd_fill(int fd, size_t size, size_t huge_page_size)
+int mem_memfd_fill(int fd, size_t start, size_t size, size_t huge_page_size)
 {
     size_t step = base_max(FILL_STEP, huge_page_size);
+    size_t end  = start + size;
     size_t offset, length;
 
-    for (offset = 0; offset < size; offset += length) {
-        length = base_min(step, size - offset);
+    if (is_over_limit(end)) {
+        return EFBIG;
+    }
+    for (offset = start; offset < end; offset += length) {
+        length = base_min(step, end - offset);
         while (fallocate(fd, 0, (off_t)offset, (off_t)length) != 0) {
             if (errno != EINTR) {
                 return errno;
             }
+        }
+    }
+    return 0;
+}
+
+int mem_memfd_empty(int fd, size_t start, size_t size)
+{
+    while (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     (off_t)start, (off_t)size) != 0) {
+        if (errno != EINTR) {
+            return errno;
         }
     }
     return 0;

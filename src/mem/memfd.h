@@ -22,10 +22,16 @@ int mem_memfd_create(const char *name, size_t size, size_t huge_page_size,
                      int *fd_p);
 
 /*
- * Put memory behind every page of the file. What is missing shows here, as
- * ENOSPC or ENOMEM, and not as a signal at the first touch.
+ * Put memory behind every page of a part of the file, which grows where that
+ * lies behind its end. What is missing shows here, as ENOSPC or ENOMEM, and not
+ * as a signal at the first touch. After an error some pages have memory.
+ *
+ * EFBIG  the limit of the size of files (ulimit -f) is smaller
  */
-int mem_memfd_fill(int fd, size_t size, size_t huge_page_size);
+int mem_memfd_fill(int fd, size_t start, size_t size, size_t huge_page_size);
+
+/* Give the memory behind a part of the file back to the system. */
+int mem_memfd_empty(int fd, size_t start, size_t size);
 
 /* Let the page tables of a mapping of such a file point to its pages. */
 int mem_memfd_populate(void *address, size_t size, size_t page_size);

@@ -61,7 +61,7 @@ ucxpool_status_t mem_share_create(const char *name, size_t size, int *fd_p,
     if (error != 0) {
         goto err_none;
     }
-    error = mem_memfd_fill(fd, size, 0);
+    error = mem_memfd_fill(fd, 0, size, 0);
     if (error != 0) {
         goto err_close;
     }

@@ -1,0 +1,610 @@
+/* The double of virtual memory: it must not let a mistake pass. */
+#include <config.h>
+
+#include "vmm_double.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE MEM_VMM_PAGE_SIZE
+
+static mem_vmm_t *vmm;
+static char      *home; /* eight pages of addresses */
+static char       names[4]; /* of streams */
+
+#define STREAM(_i) ((void *)&names[_i])
+
+static char *reserve(size_t num)
+{
+    void *address = NULL;
+
+    ck_assert_int_eq(vmm->calls->reserve(vmm, num * PAGE, PAGE, &address),
+                     UCXPOOL_OK);
+    return address;
+}
+
+static void setup(void)
+{
+    vmm  = vmm_double_create_host(true);
+    home = reserve(8);
+}
+
+static mem_chunk_t chunk_create(size_t num)
+{
+    mem_chunk_t chunk = 0;
+
+    ck_assert_int_eq(vmm->calls->chunk_create(vmm, num * PAGE, &chunk),
+                     UCXPOOL_OK);
+    return chunk;
+}
+
+static void map(char *address, mem_chunk_t chunk, size_t num)
+{
+    ck_assert_int_eq(vmm->calls->map(vmm, address, chunk, num * PAGE),
+                     UCXPOOL_OK);
+}
+
+static void allow(char *address, size_t num)
+{
+    ck_assert_int_eq(vmm->calls->allow(vmm, address, num * PAGE), UCXPOOL_OK);
+}
+
+static void unmap(char *address, size_t num)
+{
+    ck_assert_int_eq(vmm->calls->unmap(vmm, address, num * PAGE), UCXPOOL_OK);
+}
+
+static mem_chunk_t made(size_t page, size_t num)
+{
+    mem_chunk_t chunk = chunk_create(num);
+
+    map(home + page * PAGE, chunk, num);
+    allow(home + page * PAGE, num);
+    return chunk;
+}
+
+static void gone(size_t page, mem_chunk_t chunk, size_t num)
+{
+    unmap(home + page * PAGE, num);
+    vmm->calls->chunk_destroy(vmm, chunk, num * PAGE);
+}
+
+static void finish(void)
+{
+    vmm->calls->release(vmm, home, 8 * PAGE);
+    vmm->calls->destroy(vmm);
+}
+
+static mem_fence_t *fence_set(void *stream)
+{
+    mem_fence_t *fence = NULL;
+
+    ck_assert_int_eq(vmm->calls->fence_set(vmm, stream, &fence), UCXPOOL_OK);
+    return fence;
+}
+
+static bool is_reached(mem_fence_t *fence)
+{
+    return vmm->calls->fence_is_reached(vmm, fence);
+}
+
+START_TEST(what_keeps_to_the_contract_passes)
+{
+    mem_chunk_t a = made(0, 2), b = made(2, 1);
+
+    memset(home, 1, 3 * PAGE);
+    map(home + 3 * PAGE, b, 1);
+    map(home + 4 * PAGE, a, 2);
+    allow(home + 3 * PAGE, 3);
+    home[PAGE] = 'x';
+    ck_assert_int_eq(home[5 * PAGE], 'x');
+    ck_assert(vmm_double_is_same(vmm, home + PAGE + 7, home + 5 * PAGE + 7));
+    ck_assert(!vmm_double_is_same(vmm, home + PAGE + 7, home + 5 * PAGE + 8));
+    ck_assert_uint_eq(vmm_double_held(vmm), 3 * PAGE);
+    ck_assert_uint_eq(vmm_double_mapped(vmm), 6 * PAGE);
+    ck_assert_uint_eq(vmm_double_num_chunks(vmm), 2);
+    ck_assert_uint_eq(vmm_double_num_mappings(vmm), 4);
+    unmap(home + 3 * PAGE, 3);
+    gone(0, a, 2);
+    gone(2, b, 1);
+    ck_assert_uint_eq(vmm_double_held(vmm), 0);
+    finish();
+}
+END_TEST
+
+/* Mistakes, each of which ends the process. */
+
+static void map_of_no_chunk(void)
+{
+    map(home, 77, 1);
+}
+
+static void map_of_a_part(void)
+{
+    map(home, chunk_create(2), 1);
+}
+
+static void map_of_a_chunk_that_is_gone(void)
+{
+    mem_chunk_t chunk = made(0, 1);
+
+    gone(0, chunk, 1);
+    map(home, chunk, 1);
+}
+
+static void map_outside(void)
+{
+    map(home + 7 * PAGE, chunk_create(2), 2);
+}
+
+static void map_beside_a_page(void)
+{
+    map(home + 4096, chunk_create(1), 1);
+}
+
+static void map_onto_a_mapping(void)
+{
+    made(2, 2);
+    map(home + 3 * PAGE, chunk_create(1), 1);
+}
+
+static void map_around_a_mapping(void)
+{
+    made(2, 1);
+    map(home + PAGE, chunk_create(3), 3);
+}
+
+static void destroy_of_what_is_mapped(void)
+{
+    mem_chunk_t chunk = made(0, 1);
+
+    vmm->calls->chunk_destroy(vmm, chunk, PAGE);
+}
+
+static void destroy_twice(void)
+{
+    mem_chunk_t chunk = chunk_create(1);
+
+    vmm->calls->chunk_destroy(vmm, chunk, PAGE);
+    vmm->calls->chunk_destroy(vmm, chunk, PAGE);
+}
+
+static void destroy_of_another_size(void)
+{
+    vmm->calls->chunk_destroy(vmm, chunk_create(2), PAGE);
+}
+
+static void unmap_of_a_part(void)
+{
+    made(0, 2);
+    unmap(home, 1);
+}
+
+static void unmap_of_more(void)
+{
+    made(0, 2);
+    unmap(home, 3);
+}
+
+static void unmap_of_a_gap(void)
+{
+    made(0, 1);
+    made(2, 1);
+    unmap(home, 3);
+}
+
+static void unmap_of_nothing(void)
+{
+    unmap(home, 1);
+}
+
+static void allow_of_nothing(void)
+{
+    allow(home, 1);
+}
+
+static void release_of_what_is_mapped(void)
+{
+    made(7, 1);
+    vmm->calls->release(vmm, home, 8 * PAGE);
+}
+
+static void release_of_a_part(void)
+{
+    vmm->calls->release(vmm, home, 7 * PAGE);
+}
+
+static void chunk_of_no_whole_pages(void)
+{
+    mem_chunk_t chunk;
+
+    vmm->calls->chunk_create(vmm, PAGE / 2, &chunk);
+}
+
+static void range_of_no_whole_pages(void)
+{
+    void *address;
+
+    vmm->calls->reserve(vmm, PAGE + 4096, PAGE, &address);
+}
+
+static void alignment_of_no_power(void)
+{
+    void *address;
+
+    vmm->calls->reserve(vmm, PAGE, 3 * PAGE, &address);
+}
+
+static void a_range_left(void)
+{
+    vmm->calls->destroy(vmm);
+}
+
+static void a_chunk_left(void)
+{
+    chunk_create(1);
+    finish();
+}
+
+static void a_fence_left(void)
+{
+    fence_set(NULL);
+    finish();
+}
+
+static void use_of_nothing(void)
+{
+    vmm_double_post(vmm, STREAM(0), home, 1, NULL, NULL);
+}
+
+static void use_beyond_the_end(void)
+{
+    made(0, 1);
+    vmm_double_post(vmm, STREAM(0), home + PAGE - 1, 2, NULL, NULL);
+}
+
+static void use_of_what_is_not_allowed(void)
+{
+    map(home, chunk_create(1), 1);
+    vmm_double_post(vmm, STREAM(0), home, 1, NULL, NULL);
+}
+
+static void use_in_two_streams(void)
+{
+    made(0, 1);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    vmm_double_post(vmm, STREAM(1), home + 9, 1, NULL, NULL);
+}
+
+/* It happens to be done, but nobody has seen that. */
+static void use_after_another_that_nobody_saw_end(void)
+{
+    made(0, 1);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    vmm_double_run_all(vmm);
+    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
+}
+
+static void use_through_two_mappings(void)
+{
+    mem_chunk_t chunk = made(0, 1);
+
+    map(home + PAGE, chunk, 1);
+    allow(home + PAGE, 1);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    vmm_double_post(vmm, STREAM(1), home + PAGE, 10, NULL, NULL);
+}
+
+/* The fence stands before the second use. */
+static void use_behind_a_fence_that_is_too_early(void)
+{
+    mem_fence_t *fence;
+
+    made(0, 1);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    fence = fence_set(STREAM(0));
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    vmm->calls->fence_wait(vmm, fence, STREAM(1));
+    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
+}
+
+static void unmap_of_what_is_used(void)
+{
+    made(0, 1);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    unmap(home, 1);
+}
+
+static void touch_of_what_is_not_allowed(void)
+{
+    map(home, chunk_create(1), 1);
+    /* A sanitizer would end it by something else than a signal. */
+    signal(SIGSEGV, SIG_DFL);
+    *(volatile char *)home = 1;
+}
+
+static void (*const mistakes[])(void) = {
+    map_of_no_chunk,
+    map_of_a_part,
+    map_of_a_chunk_that_is_gone,
+    map_outside,
+    map_beside_a_page,
+    map_onto_a_mapping,
+    map_around_a_mapping,
+    destroy_of_what_is_mapped,
+    destroy_twice,
+    destroy_of_another_size,
+    unmap_of_a_part,
+    unmap_of_more,
+    unmap_of_a_gap,
+    unmap_of_nothing,
+    allow_of_nothing,
+    release_of_what_is_mapped,
+    release_of_a_part,
+    chunk_of_no_whole_pages,
+    range_of_no_whole_pages,
+    alignment_of_no_power,
+    a_range_left,
+    a_chunk_left,
+    a_fence_left,
+    use_of_nothing,
+    use_beyond_the_end,
+    use_of_what_is_not_allowed,
+    use_in_two_streams,
+    use_after_another_that_nobody_saw_end,
+    use_through_two_mappings,
+    use_behind_a_fence_that_is_too_early,
+    unmap_of_what_is_used,
+};
+
+START_TEST(a_mistake_ends_the_process)
+{
+    mistakes[_i]();
+}
+END_TEST
+
+START_TEST(what_is_not_allowed_cannot_be_touched)
+{
+    touch_of_what_is_not_allowed();
+}
+END_TEST
+
+START_TEST(host_memory_has_no_fences)
+{
+    mem_vmm_t   *host = vmm_double_create_host(false);
+    mem_fence_t *fence;
+
+    ck_assert(host->is_host);
+    host->calls->fence_set(host, NULL, &fence);
+}
+END_TEST
+
+START_TEST(a_stream_stands_until_it_is_told_to_go_on)
+{
+    mem_chunk_t  chunk = made(0, 1);
+    mem_fence_t *fence;
+
+    ck_assert(!vmm->is_host);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    fence = fence_set(STREAM(0));
+    ck_assert_uint_eq(vmm_double_num_fences(vmm), 1);
+    ck_assert(!is_reached(fence));
+    ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 1), 1);
+    ck_assert(!is_reached(fence));
+    ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 5), 1);
+    ck_assert(is_reached(fence));
+    /* It has been seen, so that another may use it. */
+    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
+    vmm_double_sync(vmm, STREAM(1));
+    vmm->calls->fence_put(vmm, fence);
+    gone(0, chunk, 1);
+    finish();
+}
+END_TEST
+
+static void note(void *arg)
+{
+    char **end = arg;
+
+    *(*end)++ = 'x';
+}
+
+START_TEST(work_is_done_when_its_stream_comes_to_it)
+{
+    mem_chunk_t chunk   = made(0, 1);
+    char        text[3] = "";
+    char       *end     = text;
+
+    vmm_double_post(vmm, STREAM(0), home, 10, note, &end);
+    vmm_double_post(vmm, STREAM(0), home, 10, note, &end);
+    ck_assert_str_eq(text, "");
+    ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 1), 1);
+    ck_assert_str_eq(text, "x");
+    vmm_double_sync(vmm, STREAM(0));
+    ck_assert_str_eq(text, "xx");
+    gone(0, chunk, 1);
+    finish();
+}
+END_TEST
+
+START_TEST(a_stream_that_waits_goes_on_after_the_other)
+{
+    mem_chunk_t  chunk = made(0, 1);
+    mem_fence_t *fence, *behind;
+
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    fence = fence_set(STREAM(0));
+    ck_assert_int_eq(vmm->calls->fence_wait(vmm, fence, STREAM(1)), UCXPOOL_OK);
+    vmm->calls->fence_put(vmm, fence);
+    vmm_double_post(vmm, STREAM(1), home, 10, NULL, NULL);
+    behind = fence_set(STREAM(1));
+    ck_assert_uint_eq(vmm_double_run(vmm, STREAM(1), 9), 0);
+    ck_assert_uint_eq(vmm_double_run(vmm, STREAM(0), 9), 1);
+    ck_assert(!is_reached(behind));
+    ck_assert_uint_eq(vmm_double_run(vmm, STREAM(1), 9), 2);
+    ck_assert(is_reached(behind));
+    vmm->calls->fence_put(vmm, behind);
+    gone(0, chunk, 1);
+    finish();
+}
+END_TEST
+
+/* Behind a fence in the second stream lies what the second waited for. */
+START_TEST(order_goes_from_stream_to_stream)
+{
+    mem_chunk_t  chunk = made(0, 1);
+    mem_fence_t *fence;
+
+    vmm_double_post(vmm, STREAM(0), home, 10, NULL, NULL);
+    for (int i = 1; i < 4; i++) {
+        fence = fence_set(STREAM(i - 1));
+        ck_assert_int_eq(vmm->calls->fence_wait(vmm, fence, STREAM(i)),
+                         UCXPOOL_OK);
+        vmm->calls->fence_put(vmm, fence);
+    }
+    vmm_double_post(vmm, STREAM(3), home, 10, NULL, NULL);
+    fence = fence_set(STREAM(3));
+    ck_assert_int_eq(vmm->calls->fence_sync(vmm, fence), UCXPOOL_OK);
+    ck_assert(is_reached(fence));
+    vmm->calls->fence_put(vmm, fence);
+    gone(0, chunk, 1);
+    finish();
+}
+END_TEST
+
+START_TEST(streams_that_use_different_bytes_do_not_meet)
+{
+    mem_chunk_t chunk = made(0, 2);
+
+    for (int i = 0; i < 100; i++) {
+        vmm_double_post(vmm, STREAM(0), home, PAGE, NULL, NULL);
+        vmm_double_post(vmm, STREAM(1), home + PAGE, PAGE, NULL, NULL);
+    }
+    vmm_double_run_all(vmm);
+    vmm_double_sync(vmm, STREAM(0));
+    vmm_double_sync(vmm, STREAM(1));
+    gone(0, chunk, 2);
+    finish();
+}
+END_TEST
+
+/* One round of everything; the status of what failed. */
+static ucxpool_status_t call_all(void)
+{
+    const mem_vmm_calls_t *calls = vmm->calls;
+    mem_chunk_t            chunk;
+    mem_fence_t           *fence;
+    uint64_t               total, free_size;
+    void                  *address;
+    ucxpool_status_t       status, other;
+
+    status = calls->reserve(vmm, PAGE, PAGE, &address);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = calls->chunk_create(vmm, PAGE, &chunk);
+    if (status != UCXPOOL_OK) {
+        goto err_release;
+    }
+    status = calls->map(vmm, address, chunk, PAGE);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy;
+    }
+    status = calls->allow(vmm, address, PAGE);
+    other  = calls->fence_set(vmm, NULL, &fence);
+    if (other == UCXPOOL_OK) {
+        if (!calls->fence_is_reached(vmm, fence)) {
+            status = UCXPOOL_INPROGRESS;
+        }
+        other = calls->fence_wait(vmm, fence, STREAM(0));
+        if (other == UCXPOOL_OK) {
+            other = calls->fence_sync(vmm, fence);
+        }
+        calls->fence_put(vmm, fence);
+    }
+    status = status == UCXPOOL_OK ? other : status;
+    other  = calls->sizes(vmm, &total, &free_size);
+    status = status == UCXPOOL_OK ? other : status;
+    while (calls->unmap(vmm, address, PAGE) != UCXPOOL_OK) {
+        status = UCXPOOL_ERR_IO;
+    }
+err_destroy:
+    calls->chunk_destroy(vmm, chunk, PAGE);
+err_release:
+    calls->release(vmm, address, PAGE);
+    return status;
+}
+
+START_TEST(every_call_that_can_fail_does_when_it_is_told)
+{
+    for (unsigned n = 1; n <= VMM_CAN_FAIL; n++) {
+        vmm_double_fail(vmm, VMM_LAST, n, UCXPOOL_ERR_IO);
+        ck_assert_int_ne(call_all(), UCXPOOL_OK);
+        ck_assert(vmm_double_has_failed(vmm));
+        ck_assert_uint_eq(vmm_double_num_chunks(vmm), 0);
+    }
+    for (vmm_call_t call = 0; call < VMM_CAN_FAIL; call++) {
+        vmm_double_fail(vmm, call, 1, UCXPOOL_ERR_IO);
+        ck_assert_int_ne(call_all(), UCXPOOL_OK);
+        ck_assert_uint_ge(vmm_double_count(vmm, call), 1);
+    }
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    ck_assert_int_eq(call_all(), UCXPOOL_OK);
+    ck_assert(!vmm_double_has_failed(vmm));
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), VMM_LAST);
+    finish();
+}
+END_TEST
+
+START_TEST(memory_ends_where_it_is_told)
+{
+    mem_chunk_t chunk, none;
+    uint64_t    total, free_size;
+
+    vmm_double_limit(vmm, 3 * PAGE);
+    chunk = chunk_create(2);
+    ck_assert_int_eq(vmm->calls->sizes(vmm, &total, &free_size), UCXPOOL_OK);
+    ck_assert_uint_eq(total, 3 * PAGE);
+    ck_assert_uint_eq(free_size, PAGE);
+    ck_assert_int_eq(vmm->calls->chunk_create(vmm, 2 * PAGE, &none),
+                     UCXPOOL_ERR_NO_MEMORY);
+    vmm->calls->chunk_destroy(vmm, chunk, 2 * PAGE);
+    chunk = chunk_create(3);
+    vmm->calls->chunk_destroy(vmm, chunk, 3 * PAGE);
+    finish();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("vmm_double");
+    TCase   *tcase  = tcase_create("vmm_double");
+    SRunner *runner = srunner_create(suite);
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, what_keeps_to_the_contract_passes);
+    tcase_add_loop_test_raise_signal(
+        tcase, a_mistake_ends_the_process, SIGABRT, 0,
+        (int)(sizeof(mistakes) / sizeof(mistakes[0])));
+    tcase_add_test_raise_signal(tcase, what_is_not_allowed_cannot_be_touched,
+                                SIGSEGV);
+    tcase_add_test_raise_signal(tcase, host_memory_has_no_fences, SIGABRT);
+    tcase_add_test(tcase, a_stream_stands_until_it_is_told_to_go_on);
+    tcase_add_test(tcase, work_is_done_when_its_stream_comes_to_it);
+    tcase_add_test(tcase, a_stream_that_waits_goes_on_after_the_other);
+    tcase_add_test(tcase, order_goes_from_stream_to_stream);
+    tcase_add_test(tcase, streams_that_use_different_bytes_do_not_meet);
+    tcase_add_test(tcase, every_call_that_can_fail_does_when_it_is_told);
+    tcase_add_test(tcase, memory_ends_where_it_is_told);
+    suite_add_tcase(suite, tcase);
+
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
