@@ -690,7 +690,14 @@ void vmm_double_limit(mem_vmm_t *vmm, uint64_t size)
     unlock(self);
 }
 
-#define NUMBER(_type, _name, _value)     _type vmm_double_##_name(mem_vmm_t *vmm)     {         vmm_double_t *self  = lock(vmm);         _type         value = self->_value;         unlock(self);         return value;     }
+#define NUMBER(_type, _name, _value) \
+    _type vmm_double_##_name(mem_vmm_t *vmm) \
+    { \
+        vmm_double_t *self  = lock(vmm); \
+        _type         value = self->_value; \
+        unlock(self); \
+        return value; \
+    }
 
 NUMBER(uint64_t, held, held)
 NUMBER(uint64_t, mapped, mapped)

@@ -139,6 +139,8 @@
     _call(cuEventDestroy, "cuEventDestroy_v2", true, (CUevent event)) \
     _call(cuEventRecord, "cuEventRecord", true, \
           (CUevent event, CUstream stream)) \
+    _call(cuEventQuery, "cuEventQuery", true, (CUevent event)) \
+    _call(cuEventSynchronize, "cuEventSynchronize", true, (CUevent event)) \
     \
     _call(cuModuleLoadData, "cuModuleLoadData", true, \
           (CUmodule *module, const void *image)) \

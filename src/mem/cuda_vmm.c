@@ -25,21 +25,29 @@ typedef struct vmm {
     size_t                   free_size; /* on the device, before            */
 } vmm_t;
 
-static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
+CUmemAllocationProp mem_cuda_prop_of(const mem_cuda_device_t *device)
 {
-    CUmemAllocationProp prop  = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-    unsigned            types = CU_MEM_HANDLE_TYPE_NONE;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
 
-    if (device->has_posix_handles) {
-        types |= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    }
+    prop.requestedHandleTypes = device->has_posix_handles
+                                    ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                    : CU_MEM_HANDLE_TYPE_NONE;
+    prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id          = device->device;
+    prop.allocFlags.gpuDirectRDMACapable = device->has_gpudirect_vmm;
+    return prop;
+}
+
+/* Regions are reached from other hosts too, where that is supported. */
+static CUmemAllocationProp region_prop_of(const mem_cuda_device_t *device)
+{
+    CUmemAllocationProp prop  = mem_cuda_prop_of(device);
+    unsigned            types = (unsigned)prop.requestedHandleTypes;
+
     if (device->has_fabric_handles) {
         types |= CU_MEM_HANDLE_TYPE_FABRIC;
     }
-    prop.requestedHandleTypes            = (CUmemAllocationHandleType)types;
-    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
-    prop.location.id                     = device->device;
-    prop.allocFlags.gpuDirectRDMACapable = device->has_gpudirect_vmm;
+    prop.requestedHandleTypes = (CUmemAllocationHandleType)types;
     return prop;
 }
 
@@ -209,7 +217,7 @@ static ucxpool_status_t vmm_create(mem_regions_t *regions, int huge_pages)
         goto err_close;
     }
     vmm.device = device;
-    vmm.prop   = prop_of(device);
+    vmm.prop   = region_prop_of(device);
     vmm.size   = regions->num_regions * regions->region_size;
     status     = mem_cuda_device_enter(device);
     if (status != UCXPOOL_OK) {

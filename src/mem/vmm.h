@@ -80,7 +80,8 @@ typedef struct mem_vmm_calls {
  * Host memory: a memfd, which chunks are pieces of. Where the machine has no
  * memory for a chunk, its creation fails, and no later access.
  *
- * UCXPOOL_ERR_IO  the system gave no file
+ * UCXPOOL_ERR_IO         the system gave no file
+ * UCXPOOL_ERR_NO_MEMORY  no memory for the books
  */
 ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p);
 
@@ -88,7 +89,10 @@ ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p);
  * A GPU's, which stays open until destroy. Chunks can be exported as files and
  * reached by network cards where the device permits.
  *
- * UCXPOOL_ERR_UNSUPPORTED  the GPU or its driver has no virtual memory
+ * UCXPOOL_ERR_UNSUPPORTED  the GPU or its driver has no virtual memory, or only
+ *                          in larger pieces than MEM_VMM_PAGE_SIZE
+ * UCXPOOL_ERR_NO_MEMORY    no memory for the books
+ * UCXPOOL_ERR_IO           the driver or the system failed otherwise
  */
 ucxpool_status_t mem_vmm_create_cuda(const struct mem_cuda_device *device,
                                      mem_vmm_t                   **vmm_p);

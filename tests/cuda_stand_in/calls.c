@@ -89,6 +89,8 @@ static void parse_word(const char *name, const char *value)
         config.num_devices = atoi(value);
     } else if (strcmp(name, "memory") == 0) {
         config.memory = parse_size(value);
+    } else if (strcmp(name, "grain") == 0) {
+        config.grain = parse_size(value);
     } else if (strcmp(name, "version") == 0) {
         config.version = atoi(value);
     } else if (strcmp(name, "fabric") == 0) {
@@ -115,6 +117,7 @@ static void configure(const char *text)
     config = (config_t){
         .num_devices      = 1,
         .memory           = (size_t)256 << 20,
+        .grain            = GRANULARITY,
         .has_vmm          = true,
         .has_gdr          = true,
         .has_posix        = true,

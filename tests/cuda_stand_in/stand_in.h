@@ -5,12 +5,13 @@
  *
  * The variable CUDA_STAND_IN configures it, when the first call is made:
  *
- *     devices=2,memory=256m,vmm=n,gdr=n,posix=n,fabric=try,memops=n,
+ *     devices=2,memory=256m,grain=4m,vmm=n,gdr=n,posix=n,fabric=try,memops=n,
  *     hostptr=n,peers=n,version=11040,without=cuMemMap,
  *     fail=cuMemCreate:3:2,run=late
  *
  * devices   how many (1)            memory   of each, with k, m or g (256m)
  * vmm       virtual memory (y)      gdr      GPUDirect with it (y)
+ * grain     what virtual memory is said to come in multiples of (2m)
  * posix     handles that are files (y)
  * fabric    fabric handles: n (default), y, or `try`: said to be supported, but
  *           not permitted

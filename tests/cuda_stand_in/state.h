@@ -37,6 +37,7 @@ typedef enum fabric {
 typedef struct config {
     int      num_devices;
     size_t   memory;
+    size_t   grain;
     bool     has_vmm;
     bool     has_gdr;
     bool     has_posix;

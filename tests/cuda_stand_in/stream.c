@@ -22,6 +22,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+    CUevent            next; /* of all                            */
     unsigned           refs; /* the owner's, and each operation's */
     CUcontext          context;
     unsigned long long recorded; /* the last record that was posted */
@@ -56,6 +57,9 @@ typedef struct op {
 
 static op_t  *line;
 static op_t **line_end = &line;
+
+/* All there are: those of a context that was destroyed have no owner. */
+static CUevent events;
 
 /* What the numbers 0, 1 and 2 stand for, of each device. */
 static struct CUstream_st legacy_streams[MAX_DEVICES];
@@ -162,7 +166,13 @@ static CUresult perform(const op_t *op)
 
 static void event_drop(CUevent event)
 {
+    CUevent *link = &events;
+
     if ((event != NULL) && (--event->refs == 0)) {
+        while (*link != event) {
+            link = &(*link)->next;
+        }
+        *link = event->next;
         free(event);
     }
 }
@@ -409,6 +419,8 @@ ENTRY(cuEventCreate, CUevent *event, unsigned flags)
     }
     made->context = current_context();
     made->refs    = 1;
+    made->next    = events;
+    events        = made;
     num_live++;
     *event = made;
     return done(CUDA_SUCCESS);
@@ -447,8 +459,11 @@ ENTRY(cuEventSynchronize, CUevent event)
 {
     BEGIN("cuEventSynchronize", NEEDS_CONTEXT);
     stream_work(~0u);
-    return done(event->done < event->recorded ? CUDA_ERROR_NOT_READY
-                                              : event->context->sticky);
+    if (event->done < event->recorded) {
+        /* As above. */
+        abort();
+    }
+    return done(event->context->sticky);
 }
 
 /* The driver copies nothing across the end of pinned host memory. */

@@ -93,7 +93,7 @@ ENTRY(cuMemGetAllocationGranularity, size_t *granularity,
     BEGIN("cuMemGetAllocationGranularity", NEEDS_INIT);
     (void)option;
     result       = check_prop(prop);
-    *granularity = GRANULARITY;
+    *granularity = config.grain;
     /* Asking is allowed where taking is not. */
     return done(result == CUDA_ERROR_NOT_PERMITTED ? CUDA_SUCCESS : result);
 }

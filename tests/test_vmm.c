@@ -1,0 +1,1240 @@
+/* Virtual memory by hand, of the host and of a GPU. */
+#include <config.h>
+
+#include "calls.h"
+#include "cuda_fixture.h"
+#include "mem/cuda_device.h"
+#include "mem/system.h"
+#include "mem/vmm.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PAGE MEM_VMM_PAGE_SIZE
+
+/* What the tests of both kinds are called with. */
+enum { HOST, GPU, NUM_KINDS };
+
+static mem_vmm_t         *vmm;
+static mem_cuda_device_t *device; /* NULL: host memory */
+static unsigned           num_fds;
+static size_t             mapped_size;
+
+/* The machine has no more than this; 0: what it has. */
+static size_t available;
+
+void __real_mem_system_query(mem_system_t *system);
+void __wrap_mem_system_query(mem_system_t *system);
+
+void __wrap_mem_system_query(mem_system_t *system)
+{
+    __real_mem_system_query(system);
+    if (available != 0) {
+        system->available = available;
+    }
+}
+
+int __real_pthread_mutex_init(pthread_mutex_t           *mutex,
+                              const pthread_mutexattr_t *attributes);
+int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
+                              const pthread_mutexattr_t *attributes);
+
+int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
+                              const pthread_mutexattr_t *attributes)
+{
+    return calls_is_due(CALLS_MUTEX_INIT)
+               ? errno
+               : __real_pthread_mutex_init(mutex, attributes);
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return calls_is_due(CALLS_MALLOC) ? NULL : __real_malloc(size);
+}
+
+static const mem_vmm_calls_t *calls(void)
+{
+    return vmm->calls;
+}
+
+static void device_open(const char *configuration)
+{
+    cuda_start(configuration);
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+}
+
+static ucxpool_status_t create(int kind)
+{
+    return kind == HOST ? mem_vmm_create_host(&vmm)
+                        : mem_vmm_create_cuda(device, &vmm);
+}
+
+static void start(int kind)
+{
+    num_fds     = calls_num_fds();
+    mapped_size = calls_mapped_size();
+    if (kind == GPU) {
+        device_open("");
+    }
+    ck_assert_int_eq(create(kind), UCXPOOL_OK);
+    ck_assert_int_eq(vmm->is_host, kind == HOST);
+}
+
+static void device_close(void)
+{
+    mem_cuda_device_close(device);
+    device = NULL;
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+static void destroy(void)
+{
+    calls()->destroy(vmm);
+    if (device != NULL) {
+        device_close();
+    }
+}
+
+/* Nothing is left. */
+static void stop(void)
+{
+    bool is_real = (device != NULL) && cuda_is_real();
+
+    destroy();
+    if (!is_real) {
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(calls_mapped_size(), mapped_size);
+    }
+}
+
+static char *reserve(size_t num)
+{
+    void *address = NULL;
+
+    ck_assert_int_eq(calls()->reserve(vmm, num * PAGE, PAGE, &address),
+                     UCXPOOL_OK);
+    ck_assert_ptr_nonnull(address);
+    return address;
+}
+
+static void release(char *address, size_t num)
+{
+    calls()->release(vmm, address, num * PAGE);
+}
+
+static mem_chunk_t chunk_create(size_t num)
+{
+    mem_chunk_t chunk = 0;
+
+    ck_assert_msg(calls()->chunk_create(vmm, num * PAGE, &chunk) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_uint_ne(chunk, 0);
+    return chunk;
+}
+
+static void chunk_destroy(mem_chunk_t chunk, size_t num)
+{
+    calls()->chunk_destroy(vmm, chunk, num * PAGE);
+}
+
+static void map(char *address, mem_chunk_t chunk, size_t num)
+{
+    ck_assert_msg(calls()->map(vmm, address, chunk, num * PAGE) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+}
+
+static void allow(char *address, size_t num)
+{
+    ck_assert_int_eq(calls()->allow(vmm, address, num * PAGE), UCXPOOL_OK);
+}
+
+static void unmap(char *address, size_t num)
+{
+    ck_assert_int_eq(calls()->unmap(vmm, address, num * PAGE), UCXPOOL_OK);
+}
+
+static void put(char *target, const void *source, size_t size)
+{
+    if (device == NULL) {
+        memcpy(target, source, size);
+    } else {
+        cuda_write(device->context, target, source, size);
+    }
+}
+
+static void get(void *target, const char *source, size_t size)
+{
+    if (device == NULL) {
+        memcpy(target, source, size);
+    } else {
+        cuda_read(device->context, target, source, size);
+    }
+}
+
+/* Every page of a range holds numbers of its own, at its start and its end. */
+static void mark(char *address, size_t num, unsigned seed)
+{
+    for (size_t i = 0; i < num; i++, seed++) {
+        put(address + i * PAGE, &seed, sizeof(seed));
+        put(address + (i + 1) * PAGE - sizeof(seed), &seed, sizeof(seed));
+    }
+}
+
+static void check_marks(const char *address, size_t num, unsigned seed)
+{
+    unsigned first = 0, last = 0;
+
+    for (size_t i = 0; i < num; i++, seed++) {
+        get(&first, address + i * PAGE, sizeof(first));
+        get(&last, address + (i + 1) * PAGE - sizeof(last), sizeof(last));
+        ck_assert_uint_eq(first, seed);
+        ck_assert_uint_eq(last, seed);
+    }
+}
+
+static uint64_t free_size(void)
+{
+    uint64_t total = 0, is_free = 0;
+
+    ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_OK);
+    ck_assert_uint_gt(total, 0);
+    ck_assert_uint_le(is_free, total);
+    return is_free;
+}
+
+static void check_detail(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+static void teardown(void)
+{
+    calls_reset();
+}
+
+START_TEST(every_byte_of_a_chunk_holds_what_is_written)
+{
+    char       *written = malloc(3 * PAGE), *is_read = calloc(3, PAGE);
+    char       *home;
+    mem_chunk_t chunk;
+    unsigned    seed = 5;
+
+    start(_i);
+    home  = reserve(3);
+    chunk = chunk_create(3);
+    map(home, chunk, 3);
+    allow(home, 3);
+    for (size_t i = 0; i < 3 * PAGE; i++) {
+        seed       = seed * 1664525u + 1013904223u;
+        written[i] = (char)(seed >> 24);
+    }
+    put(home, written, 3 * PAGE);
+    get(is_read, home, 3 * PAGE);
+    ck_assert_int_eq(memcmp(written, is_read, 3 * PAGE), 0);
+    unmap(home, 3);
+    chunk_destroy(chunk, 3);
+    release(home, 3);
+    stop();
+    free(written);
+    free(is_read);
+}
+END_TEST
+
+START_TEST(two_mappings_of_a_chunk_show_the_same_bytes)
+{
+    char       *home, *twin;
+    mem_chunk_t chunk;
+
+    start(_i);
+    home  = reserve(2);
+    twin  = reserve(2);
+    chunk = chunk_create(2);
+    map(home, chunk, 2);
+    map(twin, chunk, 2);
+    allow(home, 2);
+    allow(twin, 2);
+    mark(home, 2, 100);
+    check_marks(twin, 2, 100);
+    mark(twin, 2, 200);
+    check_marks(home, 2, 200);
+    /* One goes, the other stays. */
+    unmap(home, 2);
+    check_marks(twin, 2, 200);
+    unmap(twin, 2);
+    chunk_destroy(chunk, 2);
+    release(home, 2);
+    release(twin, 2);
+    stop();
+}
+END_TEST
+
+/* Chunks of several sizes, in another order than at home, one right twice. */
+START_TEST(chunks_are_stitched_in_any_order)
+{
+    static const size_t sizes[] = {1, 4, 1, 2};
+    static const size_t order[] = {3, 0, 1, 2, 0};
+    mem_chunk_t         chunks[4];
+    char               *places[4], *home, *stitched;
+    size_t              at;
+
+    start(_i);
+    home     = reserve(8);
+    stitched = reserve(9);
+    at       = 0;
+    for (size_t i = 0; i < 4; i++) {
+        chunks[i] = chunk_create(sizes[i]);
+        places[i] = home + at * PAGE;
+        map(places[i], chunks[i], sizes[i]);
+        at += sizes[i];
+    }
+    allow(home, 8);
+    mark(home, 8, 1);
+    at = 0;
+    for (size_t i = 0; i < 5; i++) {
+        map(stitched + at * PAGE, chunks[order[i]], sizes[order[i]]);
+        at += sizes[order[i]];
+    }
+    allow(stitched, 9);
+    check_marks(stitched, 2, 7);
+    check_marks(stitched + 2 * PAGE, 1, 1);
+    check_marks(stitched + 3 * PAGE, 4, 2);
+    check_marks(stitched + 7 * PAGE, 1, 6);
+    check_marks(stitched + 8 * PAGE, 1, 1);
+    unmap(stitched, 9);
+    unmap(home, 8);
+    for (size_t i = 0; i < 4; i++) {
+        chunk_destroy(chunks[i], sizes[i]);
+    }
+    release(stitched, 9);
+    release(home, 8);
+    stop();
+}
+END_TEST
+
+START_TEST(addresses_are_used_again_for_another_chunk)
+{
+    mem_chunk_t a, b;
+    char       *home;
+
+    start(_i);
+    home = reserve(4);
+    a    = chunk_create(2);
+    b    = chunk_create(1);
+    map(home + PAGE, a, 2);
+    allow(home + PAGE, 2);
+    mark(home + PAGE, 2, 10);
+    unmap(home + PAGE, 2);
+    map(home + 2 * PAGE, b, 1);
+    map(home, a, 2);
+    allow(home, 3);
+    check_marks(home, 2, 10);
+    mark(home + 2 * PAGE, 1, 20);
+    check_marks(home, 2, 10);
+    check_marks(home + 2 * PAGE, 1, 20);
+    unmap(home, 2);
+    unmap(home + 2 * PAGE, 1);
+    chunk_destroy(a, 2);
+    chunk_destroy(b, 1);
+    release(home, 4);
+    stop();
+}
+END_TEST
+
+START_TEST(a_range_starts_at_a_multiple_of_its_alignment)
+{
+    static const size_t alignments[] = {PAGE, 16 * PAGE, 512 * PAGE};
+    void               *ranges[3];
+
+    start(_i);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(calls()->reserve(vmm, 3 * PAGE, alignments[i],
+                                          &ranges[i]),
+                         UCXPOOL_OK);
+        ck_assert_uint_eq((uintptr_t)ranges[i] % alignments[i], 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        calls()->release(vmm, ranges[i], 3 * PAGE);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(a_large_range_costs_no_memory)
+{
+    uint64_t before;
+    char    *home;
+
+    start(_i);
+    before = free_size();
+    home   = reserve((size_t)1 << 14);
+    if (_i == GPU) {
+        ck_assert_uint_eq(free_size(), before);
+    }
+    release(home, (size_t)1 << 14);
+    stop();
+}
+END_TEST
+
+/* Make one call again when it fails; it then works. */
+#define TRY(_call) \
+    do { \
+        if ((_call) != UCXPOOL_OK) { \
+            num_failed++; \
+            ck_assert_int_eq(_call, UCXPOOL_OK); \
+        } \
+    } while (0)
+
+/* Some of everything; how many calls failed. */
+static unsigned use_all(void)
+{
+    const mem_vmm_calls_t *to         = calls();
+    unsigned               num_failed = 0;
+    mem_chunk_t            chunk = 0, other = 0;
+    uint64_t               total, is_free;
+    void                  *home = NULL, *twin = NULL;
+
+    TRY(to->reserve(vmm, 3 * PAGE, PAGE, &home));
+    TRY(to->reserve(vmm, 3 * PAGE, 4 * PAGE, &twin));
+    TRY(to->chunk_create(vmm, 2 * PAGE, &chunk));
+    TRY(to->chunk_create(vmm, PAGE, &other));
+    TRY(to->map(vmm, home, chunk, 2 * PAGE));
+    TRY(to->map(vmm, (char *)home + 2 * PAGE, other, PAGE));
+    TRY(to->allow(vmm, home, 3 * PAGE));
+    TRY(to->map(vmm, twin, other, PAGE));
+    TRY(to->map(vmm, (char *)twin + PAGE, chunk, 2 * PAGE));
+    TRY(to->allow(vmm, twin, 3 * PAGE));
+    TRY(to->sizes(vmm, &total, &is_free));
+    if (!vmm->is_host) {
+        mem_fence_t *fence = NULL;
+
+        TRY(to->fence_set(vmm, NULL, &fence));
+        TRY(to->fence_wait(vmm, fence, NULL));
+        TRY(to->fence_sync(vmm, fence));
+        TRY(to->fence_is_reached(vmm, fence) ? UCXPOOL_OK : UCXPOOL_INPROGRESS);
+        to->fence_put(vmm, fence);
+    }
+    TRY(to->unmap(vmm, home, 2 * PAGE));
+    TRY(to->unmap(vmm, (char *)home + 2 * PAGE, PAGE));
+    TRY(to->unmap(vmm, twin, 3 * PAGE));
+    to->chunk_destroy(vmm, chunk, 2 * PAGE);
+    to->chunk_destroy(vmm, other, PAGE);
+    to->release(vmm, home, 3 * PAGE);
+    to->release(vmm, twin, 3 * PAGE);
+    return num_failed;
+}
+
+START_TEST(a_call_that_the_system_fails_can_be_made_again)
+{
+    static const calls_name_t names[] = {CALLS_MMAP, CALLS_FALLOCATE};
+    unsigned                  n, num;
+
+    start(HOST);
+    for (size_t i = 0; i < 2; i++) {
+        for (n = 1;; n++) {
+            calls_fail(names[i], n, ENOMEM);
+            num = use_all();
+            if (!calls_has_failed()) {
+                break;
+            }
+            ck_assert_uint_le(num, 1);
+        }
+        ck_assert_uint_ge(n, 5);
+        calls_reset();
+        ck_assert_uint_eq(use_all(), 0);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(a_call_that_the_driver_fails_can_be_made_again)
+{
+    static const char *const names[] = {NULL, "cuMemUnmap", "cuCtxPushCurrent"};
+    unsigned                 n, num;
+
+    start(GPU);
+    for (size_t i = 0; i < 3; i++) {
+        for (n = 1;; n++) {
+            stand_in.fail_call(names[i], n, CUDA_ERROR_UNKNOWN);
+            num = use_all();
+            if (!stand_in.has_failed()) {
+                break;
+            }
+            ck_assert_uint_le(num, 1);
+        }
+        ck_assert_uint_ge(n, 3);
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_uint_eq(use_all(), 0);
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(what_cannot_be_created_leaves_nothing)
+{
+    static const calls_name_t names[] = {CALLS_CALLOC, CALLS_MUTEX_INIT,
+                                         CALLS_MEMFD_CREATE, CALLS_FTRUNCATE};
+    static const ucxpool_status_t results[] = {
+        UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_IO, UCXPOOL_ERR_IO};
+
+    num_fds = calls_num_fds();
+    if (_i == GPU) {
+        device_open("");
+    }
+    for (size_t i = 0; i < (_i == GPU ? 2 : 4); i++) {
+        vmm = NULL;
+        calls_fail(names[i], 1, EMFILE);
+        ck_assert_int_eq(create(_i), results[i]);
+        calls_reset();
+        ck_assert_ptr_null(vmm);
+        if (_i == HOST) {
+            ck_assert_uint_eq(calls_num_fds(), num_fds);
+        }
+    }
+    ck_assert_int_eq(create(_i), UCXPOOL_OK);
+    calls()->destroy(vmm);
+    if (_i == GPU) {
+        device_close();
+    }
+}
+END_TEST
+
+/* What follows is about host memory. */
+
+/* The file that all is in. */
+static struct stat file(void)
+{
+    char           name[64], path[64], target[128];
+    struct dirent *entry;
+    struct stat    is  = {.st_size = -1};
+    DIR           *dir = opendir("/proc/self/fd");
+    ssize_t        length;
+
+    ck_assert_ptr_nonnull(dir);
+    snprintf(name, sizeof(name), "/memfd:ucxpool:%d:heap", (int)getpid());
+    while ((entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%.16s", entry->d_name);
+        length = readlink(path, target, sizeof(target) - 1);
+        if (length > 0) {
+            target[length] = '\0';
+            if (strncmp(target, name, strlen(name)) == 0) {
+                ck_assert_int_eq(stat(path, &is), 0);
+            }
+        }
+    }
+    closedir(dir);
+    ck_assert_int_ge(is.st_size, 0);
+    return is;
+}
+
+static size_t held(void)
+{
+    return (size_t)file().st_blocks * 512;
+}
+
+START_TEST(a_chunk_has_its_memory_from_the_start)
+{
+    mem_chunk_t chunk;
+
+    start(HOST);
+    ck_assert_uint_eq(held(), 0);
+    chunk = chunk_create(5);
+    ck_assert_uint_ge(held(), 5 * PAGE);
+    chunk_destroy(chunk, 5);
+    stop();
+}
+END_TEST
+
+START_TEST(memory_of_a_chunk_that_is_destroyed_is_the_systems)
+{
+    mem_chunk_t a, b;
+    char       *home;
+
+    start(HOST);
+    home = reserve(3);
+    a    = chunk_create(2);
+    b    = chunk_create(1);
+    map(home, a, 2);
+    map(home + 2 * PAGE, b, 1);
+    allow(home, 3);
+    mark(home, 3, 1);
+    unmap(home, 2);
+    chunk_destroy(a, 2);
+    ck_assert_uint_eq(held(), PAGE);
+    check_marks(home + 2 * PAGE, 1, 3);
+    unmap(home + 2 * PAGE, 1);
+    chunk_destroy(b, 1);
+    ck_assert_uint_eq(held(), 0);
+    release(home, 3);
+    stop();
+}
+END_TEST
+
+START_TEST(a_new_chunk_is_empty)
+{
+    mem_chunk_t chunk;
+    char       *home;
+
+    start(HOST);
+    home = reserve(1);
+    for (int i = 0; i < 3; i++) {
+        chunk = chunk_create(1);
+        map(home, chunk, 1);
+        allow(home, 1);
+        check_marks(home, 1, 0);
+        mark(home, 1, 7);
+        unmap(home, 1);
+        chunk_destroy(chunk, 1);
+    }
+    release(home, 1);
+    stop();
+}
+END_TEST
+
+START_TEST(the_file_stays_as_short_as_it_can)
+{
+    mem_chunk_t chunks[8], kept;
+
+    start(HOST);
+    kept = chunk_create(1);
+    for (int round = 0; round < 5; round++) {
+        for (size_t i = 0; i < 8; i++) {
+            chunks[i] = chunk_create(1 + i % 2);
+            ck_assert_uint_ne(chunks[i], kept);
+        }
+        for (size_t i = 8; i > 0; i--) {
+            chunk_destroy(chunks[i - 1], 1 + (i - 1) % 2);
+        }
+    }
+    ck_assert_uint_le((size_t)file().st_size, 13 * PAGE);
+    chunk_destroy(kept, 1);
+    stop();
+}
+END_TEST
+
+/* Each step of filling it. */
+START_TEST(a_chunk_that_is_filled_in_part_leaves_nothing)
+{
+    mem_chunk_t chunk = 0;
+    unsigned    n;
+
+    start(HOST);
+    for (n = 1;; n++) {
+        calls_fail(CALLS_FALLOCATE, n, _i == 0 ? ENOSPC : EIO);
+        if (calls()->chunk_create(vmm, 8 * PAGE, &chunk) == UCXPOOL_OK) {
+            break;
+        }
+        check_detail("taking 16777216 bytes for the heap");
+        ck_assert_uint_eq(chunk, 0);
+        calls_reset();
+        ck_assert_uint_eq(held(), 0);
+    }
+    calls_reset();
+    ck_assert_uint_ge(n, 3);
+    ck_assert_uint_eq(held(), 8 * PAGE);
+    chunk_destroy(chunk, 8);
+    stop();
+}
+END_TEST
+
+START_TEST(a_signal_while_memory_is_taken_or_given_back_is_nothing)
+{
+    mem_chunk_t chunk;
+
+    start(HOST);
+    calls_fail(CALLS_FALLOCATE, 2, EINTR);
+    chunk = chunk_create(8);
+    ck_assert(calls_has_failed());
+    calls_fail(CALLS_FALLOCATE, 1, EINTR);
+    chunk_destroy(chunk, 8);
+    ck_assert(calls_has_failed());
+    ck_assert_uint_eq(held(), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_given_back_is_used_again)
+{
+    mem_chunk_t chunk, again;
+
+    start(HOST);
+    chunk = chunk_create(2);
+    calls_fail(CALLS_FALLOCATE, 1, EIO);
+    chunk_destroy(chunk, 2);
+    calls_reset();
+    ck_assert_uint_eq(held(), 2 * PAGE);
+    again = chunk_create(2);
+    ck_assert_uint_eq(again, chunk);
+    ck_assert_uint_eq(held(), 2 * PAGE);
+    chunk_destroy(again, 2);
+    ck_assert_uint_eq(held(), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(more_than_the_machine_has_is_not_begun)
+{
+    mem_chunk_t chunk = 0;
+    uint64_t    total, is_free;
+
+    start(HOST);
+    available = 3 * PAGE;
+    calls_fail(CALLS_FALLOCATE, 0, 0);
+    ck_assert_int_eq(calls()->chunk_create(vmm, 4 * PAGE, &chunk),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_uint_eq(calls_count(CALLS_FALLOCATE), 0);
+    check_detail("6291456 are available");
+    ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_OK);
+    ck_assert_uint_eq(is_free, 3 * PAGE);
+    /* What nobody can tell. */
+    available = SIZE_MAX;
+    ck_assert_uint_gt(free_size(), 4 * PAGE);
+    chunk = chunk_create(4);
+    chunk_destroy(chunk, 4);
+    stop();
+}
+END_TEST
+
+START_TEST(the_limit_of_files_is_told_and_kills_nobody)
+{
+    struct rlimit limit = {.rlim_cur = 3 * PAGE, .rlim_max = RLIM_INFINITY};
+    mem_chunk_t   chunk = 0;
+
+    start(HOST);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = 3 * PAGE;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(calls()->chunk_create(vmm, 4 * PAGE, &chunk),
+                     UCXPOOL_ERR_NO_MEMORY);
+    check_detail("ulimit -f");
+    chunk = chunk_create(3);
+    chunk_destroy(chunk, 3);
+    stop();
+}
+END_TEST
+
+START_TEST(a_failed_mapping_tells_what_to_change)
+{
+    mem_chunk_t chunk;
+    char       *home;
+    void       *none = NULL;
+
+    start(HOST);
+    calls_fail(CALLS_MMAP, 1, ENOMEM);
+    ck_assert_int_eq(calls()->reserve(vmm, PAGE, PAGE, &none),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_null(none);
+    check_detail("ulimit -v");
+    home  = reserve(1);
+    chunk = chunk_create(1);
+    calls_fail(CALLS_MMAP, 1, ENOMEM);
+    ck_assert_int_eq(calls()->map(vmm, home, chunk, PAGE),
+                     UCXPOOL_ERR_NO_MEMORY);
+    check_detail("vm.max_map_count");
+    calls_fail(CALLS_MMAP, 1, EACCES);
+    ck_assert_int_eq(calls()->map(vmm, home, chunk, PAGE),
+                     UCXPOOL_ERR_PERMISSION);
+    chunk_destroy(chunk, 1);
+    release(home, 1);
+    stop();
+}
+END_TEST
+
+START_TEST(addresses_stay_reserved_when_a_chunk_is_unmapped)
+{
+    mem_chunk_t chunk;
+    char       *home;
+
+    start(HOST);
+    home  = reserve(1);
+    chunk = chunk_create(1);
+    map(home, chunk, 1);
+    unmap(home, 1);
+    ck_assert_uint_eq(calls_mapped_size(), mapped_size + PAGE);
+    chunk_destroy(chunk, 1);
+    release(home, 1);
+    stop();
+}
+END_TEST
+
+/* What follows is about a GPU. */
+
+START_TEST(memory_of_a_gpu_goes_and_comes_back)
+{
+    mem_chunk_t chunk;
+    uint64_t    before;
+
+    start(GPU);
+    before = free_size();
+    chunk  = chunk_create(16);
+    ck_assert_uint_le(free_size(), before - 16 * PAGE);
+    chunk_destroy(chunk, 16);
+    ck_assert_uint_eq(free_size(), before);
+    stop();
+}
+END_TEST
+
+START_TEST(more_than_a_gpu_has_is_no_memory)
+{
+    mem_chunk_t chunk = 0;
+
+    start(GPU);
+    ck_assert_int_eq(calls()->chunk_create(vmm, free_size() / PAGE * PAGE +
+                                                    64 * PAGE, &chunk),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_uint_eq(chunk, 0);
+    check_detail("for the heap of GPU 0");
+    chunk_destroy(chunk_create(1), 1);
+    stop();
+}
+END_TEST
+
+START_TEST(a_gpu_without_virtual_memory_is_unsupported)
+{
+    static const char *const poor[] = {"vmm=n", "without=cuMemMap", "grain=4m"};
+
+    device_open(poor[_i]);
+    ck_assert_int_eq(create(GPU), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("it can have no heap");
+    device_close();
+}
+END_TEST
+
+START_TEST(a_driver_that_does_not_tell_its_granularity_is_an_error)
+{
+    device_open("");
+    stand_in.fail_call("cuMemGetAllocationGranularity", 1, CUDA_ERROR_UNKNOWN);
+    ck_assert_int_eq(create(GPU), UCXPOOL_ERR_IO);
+    device_close();
+}
+END_TEST
+
+START_TEST(a_gpu_is_asked_only_for_what_it_can)
+{
+    static const char *const poor[] = {"gdr=n", "posix=n", "fabric=try",
+                                       "fabric=y", "grain=64k"};
+    mem_chunk_t              chunk;
+
+    device_open(poor[_i]);
+    ck_assert_int_eq(create(GPU), UCXPOOL_OK);
+    chunk = chunk_create(1);
+    ck_assert_uint_eq(stand_in.count("cuMemCreate"), 1);
+    chunk_destroy(chunk, 1);
+    destroy();
+}
+END_TEST
+
+START_TEST(a_chunk_can_be_had_as_a_file)
+{
+    mem_chunk_t chunk;
+    int         fd = -1;
+
+    start(GPU);
+    chunk = chunk_create(1);
+    if (device->has_posix_handles) {
+        ck_assert_int_eq(device->driver->cuMemExportToShareableHandle(
+                             &fd, chunk,
+                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                         CUDA_SUCCESS);
+        close(fd);
+    }
+    chunk_destroy(chunk, 1);
+    stop();
+}
+END_TEST
+
+START_TEST(the_callers_context_is_left_as_it_was)
+{
+    CUcontext now = NULL;
+
+    start(GPU);
+    ck_assert_uint_eq(use_all(), 0);
+    ck_assert_int_eq(device->driver->cuCtxGetCurrent(&now), CUDA_SUCCESS);
+    ck_assert_ptr_null(now);
+    stop();
+}
+END_TEST
+
+/* Somebody in the process resets the device. */
+START_TEST(without_its_context_all_fails_and_nothing_crashes)
+{
+    mem_chunk_t  chunk = 0;
+    mem_fence_t *fence, *put;
+    void        *home = NULL;
+    uint64_t     total, is_free;
+    char        *range;
+
+    start(GPU);
+    range = reserve(1);
+    chunk = chunk_create(1);
+    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &put), UCXPOOL_OK);
+    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_OK);
+    calls()->fence_put(vmm, put);
+    stand_in.reset_context(0);
+    ck_assert_int_eq(calls()->reserve(vmm, PAGE, PAGE, &home), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(calls()->map(vmm, range, chunk, PAGE), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(calls()->allow(vmm, range, PAGE), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(calls()->unmap(vmm, range, PAGE), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &put), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(calls()->fence_wait(vmm, fence, NULL), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_ERR_IO);
+    ck_assert(!calls()->fence_is_reached(vmm, fence));
+    ck_assert_int_eq(calls()->sizes(vmm, &total, &is_free), UCXPOOL_ERR_IO);
+    calls()->fence_put(vmm, fence);
+    chunk_destroy(chunk, 1);
+    release(range, 1);
+    calls()->destroy(vmm);
+    mem_cuda_device_close(device);
+}
+END_TEST
+
+/* Fences. Work waits until the test lets it go on. */
+
+static CUdeviceptr memory;
+
+static void start_still(void)
+{
+    device_open("run=n");
+    ck_assert_int_eq(create(GPU), UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    ck_assert_int_eq(device->driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+}
+
+static void stop_still(void)
+{
+    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    ck_assert_int_eq(device->driver->cuCtxSynchronize(), CUDA_SUCCESS);
+    ck_assert_int_eq(device->driver->cuMemFree(memory), CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+    destroy();
+}
+
+static CUstream stream_create(void)
+{
+    CUstream stream = NULL;
+
+    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    ck_assert_int_eq(device->driver->cuStreamCreate(&stream,
+                                                    CU_STREAM_NON_BLOCKING),
+                     CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+    return stream;
+}
+
+static void stream_destroy(CUstream stream)
+{
+    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    ck_assert_int_eq(device->driver->cuStreamDestroy(stream), CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+}
+
+static void post_work(CUstream stream)
+{
+    ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
+    ck_assert_int_eq(device->driver->cuMemsetD32Async(memory, 7, 1, stream),
+                     CUDA_SUCCESS);
+    mem_cuda_device_leave(device);
+}
+
+static mem_fence_t *fence_set(CUstream stream)
+{
+    mem_fence_t *fence = NULL;
+
+    ck_assert_int_eq(calls()->fence_set(vmm, stream, &fence), UCXPOOL_OK);
+    ck_assert_ptr_nonnull(fence);
+    return fence;
+}
+
+static bool is_reached(mem_fence_t *fence)
+{
+    return calls()->fence_is_reached(vmm, fence);
+}
+
+static void step(unsigned num)
+{
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.step(num), num);
+    }
+}
+
+START_TEST(a_fence_is_reached_when_the_stream_has_come_there)
+{
+    mem_fence_t *fence;
+    CUstream     stream = NULL;
+
+    start_still();
+    if (_i == 1) {
+        stream = stream_create();
+    }
+    for (int round = 0; round < 3; round++) {
+        post_work(stream);
+        fence = fence_set(stream);
+        post_work(stream);
+        ck_assert(cuda_is_real() || !is_reached(fence));
+        step(1); /* the work */
+        ck_assert(cuda_is_real() || !is_reached(fence));
+        step(1); /* the fence */
+        ck_assert(cuda_is_real() || is_reached(fence));
+        step(1);
+        ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
+        ck_assert(is_reached(fence));
+        calls()->fence_put(vmm, fence);
+    }
+    if (_i == 1) {
+        stream_destroy(stream);
+    }
+    stop_still();
+}
+END_TEST
+
+START_TEST(who_waits_for_a_fence_comes_after_it)
+{
+    mem_fence_t *fence;
+    CUstream     stream;
+
+    start_still();
+    stream = stream_create();
+    post_work(stream);
+    fence = fence_set(stream);
+    ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
+    ck_assert(is_reached(fence));
+    calls()->fence_put(vmm, fence);
+    stream_destroy(stream);
+    stop_still();
+}
+END_TEST
+
+/* It may be put, and be set elsewhere, before the stream that waits for it has
+ * come there. */
+START_TEST(a_stream_that_waits_comes_after_the_other)
+{
+    mem_fence_t *fence, *other, *behind;
+    CUstream     a, b;
+
+    start_still();
+    a = stream_create();
+    b = stream_create();
+    post_work(a);
+    fence = fence_set(a);
+    ck_assert_int_eq(calls()->fence_wait(vmm, fence, b), UCXPOOL_OK);
+    behind = fence_set(b);
+    calls()->fence_put(vmm, fence);
+    post_work(a);
+    other = fence_set(a);
+    ck_assert_ptr_eq(other, fence);
+    ck_assert(cuda_is_real() || !is_reached(behind));
+    step(1); /* work of a */
+    ck_assert(cuda_is_real() || !is_reached(behind));
+    step(1); /* the first fence */
+    step(2); /* b waits no more */
+    ck_assert(cuda_is_real() || (is_reached(behind) && !is_reached(other)));
+    ck_assert_int_eq(calls()->fence_sync(vmm, other), UCXPOOL_OK);
+    ck_assert_int_eq(calls()->fence_sync(vmm, behind), UCXPOOL_OK);
+    calls()->fence_put(vmm, other);
+    calls()->fence_put(vmm, behind);
+    stream_destroy(a);
+    stream_destroy(b);
+    stop_still();
+}
+END_TEST
+
+START_TEST(fences_are_used_again)
+{
+    mem_fence_t *fences[5];
+
+    start_still();
+    for (int round = 0; round < 4; round++) {
+        for (size_t i = 0; i < 5; i++) {
+            fences[i] = fence_set(NULL);
+            for (size_t j = 0; j < i; j++) {
+                ck_assert_ptr_ne(fences[i], fences[j]);
+            }
+        }
+        for (size_t i = 0; i < 5; i++) {
+            calls()->fence_put(vmm, fences[i]);
+        }
+    }
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.count("cuEventCreate"), 5);
+        ck_assert_uint_eq(stand_in.count("cuEventRecord"), 20);
+    }
+    stop_still();
+}
+END_TEST
+
+START_TEST(a_fence_that_cannot_be_set_leaves_nothing)
+{
+    mem_fence_t *fence = NULL;
+
+    start(GPU);
+    calls_fail(CALLS_MALLOC, 1, ENOMEM);
+    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence),
+                     UCXPOOL_ERR_NO_MEMORY);
+    calls_reset();
+    stand_in.fail_call("cuEventCreate", 1, CUDA_ERROR_UNKNOWN);
+    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_ERR_IO);
+    stand_in.fail_call("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+    ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_ERR_IO);
+    ck_assert_ptr_null(fence);
+    calls()->fence_put(vmm, fence_set(NULL));
+    stop();
+}
+END_TEST
+
+/* Several threads. */
+
+typedef struct worker {
+    pthread_t thread;
+    unsigned  seed;
+    bool      has_fences;
+} worker_t;
+
+static void *work(void *arg)
+{
+    worker_t    *worker = arg;
+    char        *range  = reserve(8);
+    char        *twin   = range + 4 * PAGE;
+    mem_fence_t *fence;
+
+    for (unsigned round = 0; round < 10; round++) {
+        size_t      num   = 1 + (worker->seed + round) % 4;
+        unsigned    seed  = worker->seed * 1000 + round * 10;
+        mem_chunk_t chunk = chunk_create(num);
+
+        map(range, chunk, num);
+        map(twin, chunk, num);
+        allow(range, num);
+        allow(twin, num);
+        mark(range, num, seed);
+        if (worker->has_fences) {
+            ck_assert_int_eq(calls()->fence_set(vmm, NULL, &fence), UCXPOOL_OK);
+            ck_assert_int_eq(calls()->fence_sync(vmm, fence), UCXPOOL_OK);
+            ck_assert(is_reached(fence));
+            calls()->fence_put(vmm, fence);
+        }
+        check_marks(twin, num, seed);
+        unmap(twin, num);
+        unmap(range, num);
+        chunk_destroy(chunk, num);
+    }
+    release(range, 8);
+    return NULL;
+}
+
+START_TEST(threads_do_not_disturb_each_other)
+{
+    worker_t workers[4];
+
+    start(_i);
+    for (unsigned i = 0; i < 4; i++) {
+        workers[i].seed       = i + 1;
+        workers[i].has_fences = _i == GPU;
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work,
+                                        &workers[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
+    }
+    if (_i == HOST) {
+        ck_assert_uint_eq(held(), 0);
+    }
+    /* A thread's stack may lie where addresses were reserved. */
+    destroy();
+}
+END_TEST
+
+static void add_kinds(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, every_byte_of_a_chunk_holds_what_is_written, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, two_mappings_of_a_chunk_show_the_same_bytes, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, chunks_are_stitched_in_any_order, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, addresses_are_used_again_for_another_chunk, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, a_range_starts_at_a_multiple_of_its_alignment, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, a_large_range_costs_no_memory, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, what_cannot_be_created_leaves_nothing, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase, threads_do_not_disturb_each_other, 0, NUM_KINDS);
+}
+
+static void add_host(TCase *tcase)
+{
+    tcase_add_test(tcase, a_call_that_the_system_fails_can_be_made_again);
+    tcase_add_test(tcase, a_chunk_has_its_memory_from_the_start);
+    tcase_add_test(tcase, memory_of_a_chunk_that_is_destroyed_is_the_systems);
+    tcase_add_test(tcase, a_new_chunk_is_empty);
+    tcase_add_test(tcase, the_file_stays_as_short_as_it_can);
+    tcase_add_loop_test(tcase, a_chunk_that_is_filled_in_part_leaves_nothing, 0,
+                        2);
+    tcase_add_test(tcase,
+                   a_signal_while_memory_is_taken_or_given_back_is_nothing);
+    tcase_add_test(tcase, memory_that_cannot_be_given_back_is_used_again);
+    tcase_add_test(tcase, more_than_the_machine_has_is_not_begun);
+    tcase_add_test(tcase, the_limit_of_files_is_told_and_kills_nobody);
+    tcase_add_test(tcase, a_failed_mapping_tells_what_to_change);
+    tcase_add_test(tcase, addresses_stay_reserved_when_a_chunk_is_unmapped);
+}
+
+static void add_gpu(TCase *tcase)
+{
+    tcase_add_test(tcase, memory_of_a_gpu_goes_and_comes_back);
+    tcase_add_test(tcase, more_than_a_gpu_has_is_no_memory);
+    tcase_add_test(tcase, a_chunk_can_be_had_as_a_file);
+    tcase_add_test(tcase, the_callers_context_is_left_as_it_was);
+    tcase_add_loop_test(tcase, a_fence_is_reached_when_the_stream_has_come_there,
+                        0, 2);
+    tcase_add_test(tcase, who_waits_for_a_fence_comes_after_it);
+    tcase_add_test(tcase, a_stream_that_waits_comes_after_the_other);
+    tcase_add_test(tcase, fences_are_used_again);
+}
+
+/* What a real driver cannot be told to do. */
+static void add_stand_in(TCase *tcase)
+{
+    tcase_add_test(tcase, a_call_that_the_driver_fails_can_be_made_again);
+    tcase_add_loop_test(tcase, a_gpu_without_virtual_memory_is_unsupported, 0,
+                        3);
+    tcase_add_test(tcase,
+                   a_driver_that_does_not_tell_its_granularity_is_an_error);
+    tcase_add_loop_test(tcase, a_gpu_is_asked_only_for_what_it_can, 0, 5);
+    tcase_add_test(tcase, without_its_context_all_fails_and_nothing_crashes);
+    tcase_add_test(tcase, a_fence_that_cannot_be_set_leaves_nothing);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("vmm");
+    TCase *tcase = tcase_create("vmm");
+
+    tcase_add_checked_fixture(tcase, NULL, teardown);
+    add_kinds(tcase);
+    add_host(tcase);
+    add_gpu(tcase);
+    if (!cuda_is_real()) {
+        add_stand_in(tcase);
+    }
+    suite_add_tcase(suite, tcase);
+    return cuda_main(suite);
+}
