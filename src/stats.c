@@ -3,6 +3,7 @@
  */
 #include <ucxpool/stats.h>
 
+#include "base/quote.h"
 #include "mem/reg_ucx.h"
 #include "xfer/pool.h"
 
@@ -108,56 +109,6 @@ static void print_text(const char *name, const ucxpool_stats_t *stats,
     }
 }
 
-/* Bytes of the UTF-8 letter at `text`; 0: there is none. A name that was too
- * long may have been cut inside of one. */
-static unsigned letter_size(const char *text)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    unsigned             size;
-
-    if (bytes[0] < 0x80) {
-        return 1;
-    }
-    if ((bytes[0] < 0xc2) || (bytes[0] > 0xf4)) {
-        return 0;
-    }
-    size = (bytes[0] < 0xe0) ? 2 : (bytes[0] < 0xf0) ? 3 : 4;
-    for (unsigned i = 1; i < size; i++) {
-        if ((bytes[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    /* Longer than needed, a half of a pair, or beyond the last letter. */
-    if (((bytes[0] == 0xe0) && (bytes[1] < 0xa0)) ||
-        ((bytes[0] == 0xed) && (bytes[1] > 0x9f)) ||
-        ((bytes[0] == 0xf0) && (bytes[1] < 0x90)) ||
-        ((bytes[0] == 0xf4) && (bytes[1] > 0x8f))) {
-        return 0;
-    }
-    return size;
-}
-
-/* A string between quotes, as JSON and OpenMetrics both take it. */
-static void print_quoted(FILE *stream, const char *text)
-{
-    fputc('"', stream);
-    while (*text != '\0') {
-        unsigned size = letter_size(text);
-
-        if ((size == 0) || ((unsigned char)*text < ' ')) {
-            fputc('?', stream);
-            text++;
-            continue;
-        }
-        if ((*text == '"') || (*text == '\\')) {
-            fputc('\\', stream);
-        }
-        fwrite(text, 1, size, stream);
-        text += size;
-    }
-    fputc('"', stream);
-}
-
 static void print_json_traffic(const char *key,
                                const ucxpool_traffic_t *traffic, FILE *stream)
 {
@@ -175,7 +126,7 @@ static void print_json(const char *name, const ucxpool_stats_t *stats,
                        FILE *stream)
 {
     fputs("{\"pool\":", stream);
-    print_quoted(stream, name);
+    base_quote_print(stream, name);
     for (size_t i = 0; i < NUM_FIELDS; i++) {
         fprintf(stream, ",\"%s\":%" PRIu64, fields[i].name,
                 value(stats, &fields[i]));
@@ -209,7 +160,7 @@ static void print_sample(FILE *stream, const char *name, bool is_gauge,
                          const char *pool, const char *labels, uint64_t number)
 {
     fprintf(stream, "ucxpool_%s%s{pool=", name, is_gauge ? "" : "_total");
-    print_quoted(stream, pool);
+    base_quote_print(stream, pool);
     fprintf(stream, "%s} %" PRIu64 "\n", labels, number);
 }
 
