@@ -148,9 +148,15 @@ ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
 typedef bool (*ucxpool_heap_failure_t)(void *arg, ucxpool_t *pool, size_t size,
                                        void *stream);
 
-/* Set it; NULL: none, as at the start. */
-void ucxpool_heap_on_failure(ucxpool_t *pool, ucxpool_heap_failure_t callback,
-                             void *arg);
+/*
+ * Set it; NULL: none, as at the start.
+ *
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_UNSUPPORTED  there is no heap, and none
+ *                                                 can be made
+ */
+ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
+                                         ucxpool_heap_failure_t callback,
+                                         void                  *arg);
 
 /* Classes of sizes in the statistics: class i holds allocations of more than
  * 2^(i-1) and at most 2^i bytes. */
@@ -174,7 +180,6 @@ typedef struct ucxpool_heap_stats {
     uint64_t free;          /* bytes of it in none                        */
     uint64_t asked;         /* bytes in live allocations, as asked for    */
     uint64_t peak_reserved;
-    uint64_t peak_live;
     uint64_t num_live;      /* allocations                                */
 
     /* The longest allocation that could be made without taking memory from
@@ -207,7 +212,7 @@ typedef struct ucxpool_heap_stats {
     ucxpool_heap_class_stats_t classes[UCXPOOL_HEAP_CLASSES];
 } ucxpool_heap_stats_t;
 
-/* Take a snapshot. All is 0 before the first allocation, but for the limit. */
+/* Take a snapshot. All is 0 before the first allocation. */
 void ucxpool_heap_stats_get(ucxpool_t *pool, ucxpool_heap_stats_t *stats_p);
 
 /* Print a snapshot, and in text what each range of the home is. */

@@ -1,0 +1,218 @@
+#include <config.h>
+
+#include "heap/heap_inside.h"
+
+#include "base/error.h"
+#include "base/math.h"
+
+#include <stdlib.h>
+
+/* A descriptor of a page. */
+static heap_page_t *page_get(heap_t *heap)
+{
+    heap_page_t *page = heap->spare_pages;
+
+    if (page != NULL) {
+        heap->spare_pages = page->next;
+        return page;
+    }
+    page = calloc(1, sizeof(*page));
+    if (page != NULL) {
+        page->older     = heap->all_pages;
+        heap->all_pages = page;
+    }
+    return page;
+}
+
+/* One more page for a stream. Under the heap's lock. */
+static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
+{
+    heap_page_t     *page;
+    heap_range_t    *place;
+    ucxpool_status_t status = heap_find(heap, stream, HEAP_PAGE, true, &place);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    page = page_get(heap);
+    if (page == NULL) {
+        heap_space_give(&heap->space, place, stream,
+                        heap_stream_ticket(stream));
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no host memory (%zu bytes) to describe a page",
+                          sizeof(*page));
+    }
+    heap_range_become(place, HEAP_SMALL);
+    page->place = place;
+    pthread_mutex_lock(&stream->lock);
+    status = heap_small_add(&stream->small, stream, page);
+    if (status == UCXPOOL_OK) {
+        heap_starts_set_page(&heap->starts, place->offset, page);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    if (status != UCXPOOL_OK) {
+        heap_release_page(heap, page, stream);
+    }
+    return status;
+}
+
+static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
+                                   uint64_t asked, heap_range_t **range_p)
+{
+    ucxpool_status_t status;
+
+    pthread_mutex_lock(&stream->lock);
+    status = heap_small_take(&stream->small, size, asked, range_p);
+    stream->num_allocs += (*range_p != NULL);
+    pthread_mutex_unlock(&stream->lock);
+    return status;
+}
+
+/* Make what other streams have freed in this one's pages its own again. False:
+ * there is nothing more. Under the heap's lock. */
+static bool settle(heap_t *heap, heap_stream_t *stream)
+{
+    heap_stream_t *other;
+    uint64_t       ticket;
+
+    pthread_mutex_lock(&stream->lock);
+    other = heap_small_settle(&stream->small, NULL, 0);
+    pthread_mutex_unlock(&stream->lock);
+    if (other == NULL) {
+        return false;
+    }
+    ticket = __atomic_load_n(&other->frees, __ATOMIC_ACQUIRE);
+    if (heap_stream_wait(&heap->streams, other, stream) != UCXPOOL_OK) {
+        return false;
+    }
+    pthread_mutex_lock(&stream->lock);
+    heap_small_settle(&stream->small, other, ticket);
+    pthread_mutex_unlock(&stream->lock);
+    return true;
+}
+
+static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
+                                    uint64_t size, uint64_t asked,
+                                    heap_range_t **range_p)
+{
+    bool             is_settled = false;
+    ucxpool_status_t status     = take_small(stream, size, asked, range_p);
+
+    if ((status != UCXPOOL_OK) || (*range_p != NULL)) {
+        return status;
+    }
+    pthread_mutex_lock(&heap->lock);
+    while ((status == UCXPOOL_OK) && (*range_p == NULL)) {
+        is_settled = is_settled || !settle(heap, stream);
+        status     = take_small(stream, size, asked, range_p);
+        if ((status == UCXPOOL_OK) && (*range_p == NULL) && is_settled) {
+            status = add_page(heap, stream);
+        }
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+static heap_range_t *take_quick(heap_stream_t *stream, uint64_t size,
+                                uint64_t asked)
+{
+    heap_range_t *range;
+
+    pthread_mutex_lock(&stream->lock);
+    range = heap_quick_take(&stream->quick, size);
+    if (range != NULL) {
+        range->asked = asked;
+        stream->num_allocs++;
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return range;
+}
+
+static ucxpool_status_t alloc_large(heap_t *heap, heap_stream_t *stream,
+                                    uint64_t size, uint64_t asked,
+                                    heap_range_t **range_p)
+{
+    heap_range_t    *range = take_quick(stream, size, asked);
+    ucxpool_status_t status;
+
+    if (range != NULL) {
+        *range_p = range;
+        return UCXPOOL_OK;
+    }
+    pthread_mutex_lock(&heap->lock);
+    status = heap_find(heap, stream, size, false, &range);
+    if (status == UCXPOOL_OK) {
+        range->stream = stream;
+        range->asked  = asked;
+        heap_range_become(range, HEAP_LIVE);
+        heap_starts_add(&heap->starts, range);
+        heap->num_found++;
+        *range_p = range;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
+                                  uint64_t size, uint64_t asked,
+                                  heap_range_t **range_p)
+{
+    *range_p = NULL;
+    if (size <= HEAP_SMALL_MAX) {
+        return alloc_small(heap, stream, size, asked, range_p);
+    }
+    return alloc_large(heap, stream, size, asked, range_p);
+}
+
+/* Does the application make room? */
+static bool is_helped(heap_t *heap, uint64_t asked, void *stream)
+{
+    ucxpool_heap_failure_t callback;
+    ucxpool_t             *pool;
+    void                  *arg;
+
+    pthread_mutex_lock(&heap->lock);
+    callback = heap->callback;
+    pool     = heap->pool;
+    arg      = heap->callback_arg;
+    pthread_mutex_unlock(&heap->lock);
+    return (callback != NULL) && callback(arg, pool, asked, stream);
+}
+
+/* What has to be found for so many bytes; false: more than there can be. */
+static bool round_up(const heap_t *heap, size_t asked, uint64_t *size_p)
+{
+    uint64_t padding = heap->options.alignment - 1;
+
+    return base_add(asked, padding, size_p) &&
+           ((*size_p &= ~padding) <= heap->options.limit);
+}
+
+ucxpool_status_t heap_alloc(heap_t *heap, size_t asked, void *handle,
+                            void **address_p)
+{
+    heap_stream_t   *stream;
+    heap_range_t    *range  = NULL;
+    uint64_t         size   = 0;
+    ucxpool_status_t status = heap_stream_of(heap, handle, &stream);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (asked == 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "an allocation of 0 bytes: ask for 1 or more");
+    }
+    if (!round_up(heap, asked, &size)) {
+        return heap_fail(heap, asked, UCXPOOL_ERR_NO_MEMORY);
+    }
+    do {
+        status = alloc_any(heap, stream, size, asked, &range);
+    } while ((status != UCXPOOL_OK) && is_helped(heap, asked, handle));
+    if (status != UCXPOOL_OK) {
+        return heap_fail(heap, asked, status);
+    }
+    *address_p = heap->address + range->offset;
+    heap_log_write(heap->log, HEAP_LOG_ALLOC, *address_p, asked, handle);
+    return UCXPOOL_OK;
+}

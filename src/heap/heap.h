@@ -1,0 +1,57 @@
+/*
+ * The heap: src/heap's other files put together. What its functions do is told
+ * in ucxpool/heap.h, where they have the same names.
+ */
+#ifndef HEAP_HEAP_H
+#define HEAP_HEAP_H
+
+#include "mem/vmm.h"
+
+#include <ucxpool/heap.h>
+
+typedef struct heap heap_t;
+
+typedef struct heap_options {
+    uint64_t    limit;       /* bytes that it may hold; 2 MiB or more         */
+    uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
+    uint64_t    alignment;   /* a power of two, 256 to 2 MiB                  */
+    uint64_t    stitch_size; /* of the addresses for stitched ranges          */
+    const char *log_path;    /* NULL: no log                                  */
+} heap_options_t;
+
+/*
+ * vmm  Belongs to the heap afterwards; after an error to the caller.
+ *
+ * UCXPOOL_ERR_NO_MEMORY  the addresses cannot be reserved, or described
+ */
+ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
+                             heap_t **heap_p);
+/* Waits for the work in streams; what is live is gone. NULL is allowed. */
+void             heap_destroy(heap_t *heap);
+
+ucxpool_status_t heap_alloc(heap_t *heap, size_t size, void *stream,
+                            void **address_p);
+ucxpool_status_t heap_free(heap_t *heap, void *address, void *stream);
+ucxpool_status_t heap_usable_size(heap_t *heap, const void *address,
+                                  size_t *size_p);
+ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
+ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
+                               ucxpool_heap_segment_t *segments,
+                               size_t max_segments, size_t *num_segments_p);
+ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p);
+void heap_on_failure(heap_t *heap, ucxpool_t *pool,
+                     ucxpool_heap_failure_t callback, void *arg);
+void heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p);
+/* The ranges of the home, a line each. */
+void heap_print_ranges(heap_t *heap, FILE *stream);
+
+/*
+ * Its invariants: ranges lie side by side without a gap; what is backed is in a
+ * range that is not a hole, and the reverse; an index has what is free, and all
+ * of it; runs of what is stitched and in use are pieces.
+ *
+ * UCXPOOL_ERR_PROTOCOL  one does not hold; the detail tells which
+ */
+ucxpool_status_t heap_check(heap_t *heap);
+
+#endif

@@ -1,0 +1,601 @@
+/*
+ * The heap, behaviour by behaviour, on memory that knows who uses what
+ * (vmm_double.h).
+ */
+#include <config.h>
+
+#include "heap/heap.h"
+#include "vmm_double.h"
+
+#include <ucxpool/status.h>
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+#define A ((void *)0x10)
+#define B ((void *)0x20)
+
+static mem_vmm_t *vmm;
+static heap_t    *heap;
+
+/* Chunks of 8 MiB. */
+static void start(bool has_streams, size_t limit)
+{
+    heap_options_t options = {.limit       = limit,
+                              .chunk_size  = 8 * MIB,
+                              .alignment   = 256,
+                              .stitch_size = 2 * limit};
+
+    vmm = vmm_double_create_host(has_streams);
+    ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
+}
+
+static void stop(void)
+{
+    ck_assert_int_eq(heap_check(heap), UCXPOOL_OK);
+    heap_destroy(heap);
+}
+
+static char *get(size_t size, void *stream)
+{
+    void *address = NULL;
+
+    ck_assert_int_eq(heap_alloc(heap, size, stream, &address), UCXPOOL_OK);
+    ck_assert_ptr_nonnull(address);
+    return address;
+}
+
+static void put(void *address, void *stream)
+{
+    ck_assert_int_eq(heap_free(heap, address, stream), UCXPOOL_OK);
+}
+
+static ucxpool_heap_stats_t stats(void)
+{
+    ucxpool_heap_stats_t now;
+
+    heap_stats(heap, &now);
+    return now;
+}
+
+/* `num` pieces that fill the heap, of which every second is free again. */
+static void fill_every_second(size_t size, size_t num, void **pieces)
+{
+    for (size_t i = 0; i < num; i++) {
+        pieces[i] = get(size, NULL);
+    }
+    for (size_t i = 0; i < num; i += 2) {
+        put(pieces[i], NULL);
+    }
+}
+
+START_TEST(a_range_is_stitched_of_every_second_piece)
+{
+    const size_t sizes[] = {2 * MIB, 8 * MIB, 32 * MIB};
+    size_t       size    = sizes[_i];
+    size_t       num     = 128 * MIB / size;
+    void        *pieces[64];
+    char        *range;
+
+    start(false, 128 * MIB);
+    fill_every_second(size, num, pieces);
+    ck_assert_uint_eq(stats().reserved, 128 * MIB);
+    range = get(64 * MIB, NULL);
+    ck_assert_uint_eq(stats().stitched_live, 1);
+    memset(range, 7, 64 * MIB);
+    ck_assert_int_eq(range[64 * MIB - 1], 7);
+    ck_assert_uint_eq(stats().free, 0);
+    put(range, NULL);
+    ck_assert_uint_eq(stats().failures, 0);
+    stop();
+}
+END_TEST
+
+START_TEST(a_stitched_range_is_used_again_without_a_call)
+{
+    void *pieces[8];
+    char *range;
+
+    start(false, 64 * MIB);
+    fill_every_second(8 * MIB, 8, pieces);
+    range = get(32 * MIB, NULL);
+    put(range, NULL);
+    (void)stats(); /* collects what is quick */
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    ck_assert_ptr_eq(get(32 * MIB, NULL), range);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+    ck_assert_uint_eq(stats().restitches, 1);
+    stop();
+}
+END_TEST
+
+START_TEST(what_is_stitched_is_told_piece_by_piece)
+{
+    ucxpool_heap_segment_t segments[8];
+    void                  *pieces[8];
+    char                  *range;
+    size_t                 num = 0;
+
+    start(false, 64 * MIB);
+    fill_every_second(8 * MIB, 8, pieces);
+    range = get(30 * MIB, NULL);
+    ck_assert_int_eq(heap_segments(heap, range + MIB, 29 * MIB, segments, 8,
+                                   &num),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(num, 4);
+    ck_assert_uint_eq(segments[0].length, 7 * MIB);
+    ck_assert_uint_eq(segments[3].length, 6 * MIB);
+    for (size_t i = 0, done = MIB; i < num; done += segments[i++].length) {
+        ck_assert_uint_eq(segments[i].chunk_size, 8 * MIB);
+        range[done] = (char)(i + 1);
+        ck_assert_int_eq(*(char *)segments[i].address, (char)(i + 1));
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(segments_are_refused_outside_of_an_allocation)
+{
+    ucxpool_heap_segment_t segment;
+    char                  *range;
+    size_t                 num = 5;
+
+    start(false, 64 * MIB);
+    range = get(3 * MIB, NULL);
+    ck_assert_int_eq(heap_segments(heap, range, 3 * MIB + 1, &segment, 1,
+                                   &num),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_segments(heap, range, 0, &segment, 1, &num),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_segments(heap, &num, 1, &segment, 1, &num),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_uint_eq(num, 5);
+    put(range, NULL);
+    stop();
+}
+END_TEST
+
+START_TEST(the_rest_of_the_last_chunk_is_not_lost)
+{
+    void *pieces[8];
+
+    start(false, 64 * MIB);
+    fill_every_second(8 * MIB, 8, pieces);
+    (void)get(25 * MIB, NULL);
+    (void)get(7 * MIB, NULL);
+    ck_assert_uint_eq(stats().free, 0);
+    stop();
+}
+END_TEST
+
+START_TEST(an_allocation_of_nothing_is_an_error)
+{
+    void *address = &address;
+
+    start(false, 64 * MIB);
+    ck_assert_int_eq(heap_alloc(heap, 0, NULL, &address),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_eq(address, &address);
+    stop();
+}
+END_TEST
+
+START_TEST(more_than_the_limit_is_an_error_that_tells_what_there_is)
+{
+    const size_t sizes[] = {65 * MIB, SIZE_MAX, SIZE_MAX / 2};
+    void        *address = &address;
+
+    start(false, 64 * MIB);
+    (void)get(3 * MIB, NULL);
+    ck_assert_int_eq(heap_alloc(heap, sizes[_i], NULL, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_eq(address, &address);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "live 3.0"));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "MEMORY_LIMIT"));
+    ck_assert_uint_eq(stats().failures, 1);
+    stop();
+}
+END_TEST
+
+START_TEST(what_is_no_allocation_is_not_freed)
+{
+    static const size_t sizes[] = {100, 300 * KIB, 9 * MIB};
+    size_t              size    = sizes[_i];
+    char               *address;
+
+    start(false, 64 * MIB);
+    address = get(size, NULL);
+    ck_assert_int_eq(heap_free(heap, address + 64, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, address + 256, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, &address, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "somebody else"));
+    put(address, NULL);
+    ck_assert_int_eq(heap_free(heap, address, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "freed before"));
+    (void)stats();
+    ck_assert_int_eq(heap_free(heap, address, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, NULL, NULL), UCXPOOL_OK);
+    stop();
+}
+END_TEST
+
+START_TEST(the_usable_size_is_rounded_up)
+{
+    static const size_t sizes[]  = {1, 1000, 300 * KIB + 1, 9 * MIB};
+    static const size_t usable[] = {256, 1024, 300 * KIB + 256, 9 * MIB};
+    char               *address;
+    size_t              size = 0;
+
+    start(false, 64 * MIB);
+    address = get(sizes[_i], NULL);
+    ck_assert_int_eq(heap_usable_size(heap, address, &size), UCXPOOL_OK);
+    ck_assert_uint_eq(size, usable[_i]);
+    ck_assert_int_eq(heap_usable_size(heap, address + 256, &size),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    memset(address, 1, usable[_i]);
+    put(address, NULL);
+    stop();
+}
+END_TEST
+
+START_TEST(a_small_one_keeps_no_more_than_a_page)
+{
+    void *address;
+
+    start(false, 64 * MIB);
+    address = get(64 * MIB, NULL);
+    put(address, NULL);
+    (void)get(100, NULL);
+    (void)get(62 * MIB, NULL);
+    ck_assert_uint_eq(stats().reserved, 64 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(memory_freed_in_a_stream_is_its_own_at_once)
+{
+    static const size_t sizes[] = {1000, MIB, 20 * MIB};
+    char               *first;
+
+    start(true, 64 * MIB);
+    first = get(sizes[_i], A);
+    vmm_double_post(vmm, A, first, sizes[_i], NULL, NULL);
+    put(first, A);
+    ck_assert_ptr_eq(get(sizes[_i], A), first);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(another_stream_waits_for_it)
+{
+    static const size_t sizes[] = {MIB, 20 * MIB};
+    char               *first, *second;
+
+    start(true, 20 * MIB);
+    first = get(20 * MIB, A);
+    vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
+    put(first, A);
+    second = get(sizes[_i], B);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_WAIT), 1);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SYNC), 0);
+    ck_assert_uint_eq(stats().stream_waits, 1);
+    /* The double ends the process if this is not behind A's work. */
+    vmm_double_post(vmm, B, second, sizes[_i], NULL, NULL);
+    put(second, B);
+    stop();
+}
+END_TEST
+
+START_TEST(what_a_stream_is_over_with_is_anybodys)
+{
+    char *first;
+
+    start(true, 20 * MIB);
+    first = get(20 * MIB, A);
+    put(first, A);
+    (void)get(8 * MIB, B); /* sets a fence in A */
+    vmm_double_run_all(vmm);
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    (void)get(MIB, (void *)0x30);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_FENCE_SET), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(small_ones_freed_elsewhere_come_back_to_their_page)
+{
+    void *small[8192];
+
+    start(true, 2 * MIB);
+    for (size_t i = 0; i < 8192; i++) {
+        small[i] = get(256, A);
+    }
+    for (size_t i = 0; i < 8192; i++) {
+        put(small[i], B);
+    }
+    /* There is no second page. */
+    for (size_t i = 0; i < 8192; i++) {
+        small[i] = get(256, A);
+        vmm_double_post(vmm, A, small[i], 256, NULL, NULL);
+    }
+    ck_assert_uint_eq(stats().failures, 0);
+    stop();
+}
+END_TEST
+
+START_TEST(before_it_fails_it_waits_for_streams)
+{
+    char *first, *second;
+
+    start(true, 32 * MIB);
+    first  = get(16 * MIB, A);
+    second = get(16 * MIB, B);
+    vmm_double_post(vmm, A, first, 16 * MIB, NULL, NULL);
+    vmm_double_post(vmm, B, second, 16 * MIB, NULL, NULL);
+    put(first, A);
+    put(second, B);
+    (void)get(32 * MIB, (void *)0x30);
+    ck_assert_uint_eq(stats().failures, 0);
+    stop();
+}
+END_TEST
+
+START_TEST(a_stream_that_ends_leaves_nothing_to_wait_for)
+{
+    char *first;
+
+    start(true, 20 * MIB);
+    first = get(20 * MIB, A);
+    vmm_double_post(vmm, A, first, 20 * MIB, NULL, NULL);
+    put(first, A);
+    ck_assert_int_eq(heap_stream_end(heap, A), UCXPOOL_OK);
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    (void)get(20 * MIB, B);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(a_stream_of_each_thread_is_refused)
+{
+    void *address;
+
+    start(true, 20 * MIB);
+    ck_assert_int_eq(heap_alloc(heap, 1, (void *)0x2, &address),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "PER_THREAD"));
+    stop();
+}
+END_TEST
+
+START_TEST(the_default_stream_has_two_names)
+{
+    char *first;
+
+    start(true, 20 * MIB);
+    first = get(20 * MIB, NULL);
+    put(first, (void *)0x1);
+    ck_assert_ptr_eq(get(20 * MIB, NULL), first);
+    stop();
+}
+END_TEST
+
+START_TEST(trim_gives_back_what_is_free)
+{
+    char  *small, *large, *kept;
+    size_t released = 0;
+
+    start(false, 64 * MIB);
+    small = get(100, A);
+    large = get(20 * MIB, B);
+    kept  = get(10 * MIB, A);
+    put(small, A);
+    put(large, B);
+    ck_assert_int_eq(heap_trim(heap, 0, &released), UCXPOOL_OK);
+    ck_assert_uint_ge(released, 20 * MIB);
+    ck_assert_uint_eq(vmm_double_held(vmm), stats().reserved);
+    ck_assert_uint_le(stats().reserved, 16 * MIB);
+    memset(kept, 1, 10 * MIB);
+    put(kept, A);
+    ck_assert_int_eq(heap_trim(heap, 4 * MIB, &released), UCXPOOL_OK);
+    ck_assert_uint_le(stats().reserved, 4 * MIB);
+    (void)get(64 * MIB, A);
+    stop();
+}
+END_TEST
+
+static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
+{
+    void **victim = arg;
+
+    (void)pool;
+    (void)size;
+    if (*victim == NULL) {
+        return false;
+    }
+    put(*victim, stream);
+    *victim = NULL;
+    return true;
+}
+
+START_TEST(the_callback_may_make_room)
+{
+    void *victim, *address;
+
+    start(false, 32 * MIB);
+    victim = get(20 * MIB, NULL);
+    heap_on_failure(heap, NULL, make_room, &victim);
+    (void)get(30 * MIB, NULL);
+    ck_assert_ptr_null(victim);
+    ck_assert_int_eq(heap_alloc(heap, 20 * MIB, NULL, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    stop();
+}
+END_TEST
+
+START_TEST(new_memory_and_old_are_stitched_together)
+{
+    void *pieces[4];
+
+    start(false, 64 * MIB);
+    fill_every_second(8 * MIB, 4, pieces);
+    (void)get(48 * MIB, NULL);
+    ck_assert_uint_eq(stats().reserved, 64 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
+{
+    void *first, *address;
+
+    start(false, 32 * MIB);
+    first = get(32 * MIB, NULL);
+    ck_assert_int_eq(heap_alloc(heap, 2 * MIB, NULL, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    put(first, NULL);
+    (void)stats();
+    (void)get(3 * MIB, NULL);
+    ck_assert_uint_eq(stats().recuts, 1);
+    ck_assert_uint_eq(stats().chunks, 3);
+    ck_assert_uint_eq(stats().pages, 4);
+    stop();
+}
+END_TEST
+
+START_TEST(mappings_go_when_there_is_no_room_for_more)
+{
+    void *pieces[8];
+
+    start(false, 64 * MIB);
+    fill_every_second(8 * MIB, 8, pieces);
+    for (size_t size = 17 * MIB; size <= 32 * MIB; size += MIB / 2) {
+        put(get(size, NULL), NULL);
+        (void)stats();
+        ck_assert_uint_le(stats().mapped, 64 * MIB + 128 * MIB);
+    }
+    ck_assert_uint_eq(stats().failures, 0);
+    stop();
+}
+END_TEST
+
+#define NUM_THREADS 4
+
+static void *work(void *arg)
+{
+    uint64_t state = (uint64_t)(uintptr_t)arg + 1;
+    char    *live[32] = {NULL};
+
+    for (int i = 0; i < 3000; i++) {
+        unsigned number;
+
+        state  = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        number = (unsigned)(state >> 59);
+        if (live[number] != NULL) {
+            ck_assert_int_eq(live[number][0], (char)number);
+            put(live[number], arg);
+            live[number] = NULL;
+        } else {
+            live[number]    = get((size_t)(state >> 33) % (MIB / 2) + 1, arg);
+            live[number][0] = (char)number;
+        }
+    }
+    for (int i = 0; i < 32; i++) {
+        if (live[i] != NULL) {
+            put(live[i], (i % 2 == 0) ? arg : NULL);
+        }
+    }
+    return NULL;
+}
+
+START_TEST(threads_with_streams_of_their_own_work_side_by_side)
+{
+    pthread_t threads[NUM_THREADS];
+
+    start(false, 128 * MIB);
+    for (uintptr_t i = 0; i < NUM_THREADS; i++) {
+        pthread_create(&threads[i], NULL, work, (void *)((i + 1) * 16));
+    }
+    for (size_t i = 0; i < NUM_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    ck_assert_uint_eq(stats().num_live, 0);
+    ck_assert_uint_eq(stats().live, 0);
+    stop();
+}
+END_TEST
+
+static void add_streams(Suite *suite)
+{
+    TCase *streams = tcase_create("streams");
+
+    tcase_add_loop_test(streams, memory_freed_in_a_stream_is_its_own_at_once,
+                        0, 3);
+    tcase_add_loop_test(streams, another_stream_waits_for_it, 0, 2);
+    tcase_add_test(streams, what_a_stream_is_over_with_is_anybodys);
+    tcase_add_test(streams, small_ones_freed_elsewhere_come_back_to_their_page);
+    tcase_add_test(streams, before_it_fails_it_waits_for_streams);
+    tcase_add_test(streams, a_stream_that_ends_leaves_nothing_to_wait_for);
+    tcase_add_test(streams, a_stream_of_each_thread_is_refused);
+    tcase_add_test(streams, the_default_stream_has_two_names);
+    tcase_add_test(streams,
+                   threads_with_streams_of_their_own_work_side_by_side);
+    suite_add_tcase(suite, streams);
+}
+
+static void add_stitching(Suite *suite)
+{
+    TCase *stitching = tcase_create("stitching");
+
+    tcase_add_loop_test(stitching, a_range_is_stitched_of_every_second_piece,
+                        0, 3);
+    tcase_add_test(stitching, a_stitched_range_is_used_again_without_a_call);
+    tcase_add_test(stitching, what_is_stitched_is_told_piece_by_piece);
+    tcase_add_test(stitching, segments_are_refused_outside_of_an_allocation);
+    tcase_add_test(stitching, the_rest_of_the_last_chunk_is_not_lost);
+    tcase_add_test(stitching, new_memory_and_old_are_stitched_together);
+    tcase_add_test(stitching, a_chunk_is_cut_into_pages_at_the_limit);
+    tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
+    suite_add_tcase(suite, stitching);
+}
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("heap");
+    TCase *calls = tcase_create("calls");
+
+    tcase_add_test(calls, an_allocation_of_nothing_is_an_error);
+    tcase_add_loop_test(
+        calls, more_than_the_limit_is_an_error_that_tells_what_there_is, 0, 3);
+    tcase_add_loop_test(calls, what_is_no_allocation_is_not_freed, 0, 3);
+    tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
+    tcase_add_test(calls, a_small_one_keeps_no_more_than_a_page);
+    tcase_add_test(calls, trim_gives_back_what_is_free);
+    tcase_add_test(calls, the_callback_may_make_room);
+    suite_add_tcase(suite, calls);
+    add_stitching(suite);
+    add_streams(suite);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    int      failed;
+
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
