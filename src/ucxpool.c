@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "heap/heap.h"
 #include "xfer/memory.h"
 #include "xfer/pool.h"
 
@@ -179,6 +180,7 @@ static void finish_destroy(ucxpool_t *pool)
     xfer_pool_cleanup(pool);
     xfer_memory_deregister(pool);
     xfer_pool_cleanup_context(pool);
+    heap_destroy(pool->heap);
     xfer_memory_cleanup(pool);
     cleanup_lock(pool);
     free(pool);
@@ -282,6 +284,9 @@ ucxpool_status_t ucxpool_check(ucxpool_t *pool)
 
     if ((status == UCXPOOL_OK) && (pool->ucx_blocks != pool->blocks)) {
         status = block_pool_check(pool->ucx_blocks);
+    }
+    if ((status == UCXPOOL_OK) && (pool->heap != NULL)) {
+        status = heap_check(pool->heap);
     }
     return status;
 }

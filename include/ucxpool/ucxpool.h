@@ -29,7 +29,7 @@
  *
  * Headers: status.h errors, config.h settings, pool.h create and progress,
  * memory.h blocks and registered buffers, channel.h peers, transfer.h send and
- * receive, stats.h counters, device.h GPUs.
+ * receive, heap.h memory of any size, stats.h counters, device.h GPUs.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -37,6 +37,7 @@
 #include <ucxpool/channel.h>
 #include <ucxpool/config.h>
 #include <ucxpool/device.h>
+#include <ucxpool/heap.h>
 #include <ucxpool/memory.h>
 #include <ucxpool/pool.h>
 #include <ucxpool/stats.h>

@@ -54,6 +54,13 @@ typedef struct base_config {
     base_switch_t huge_pages;   /* HUGE_PAGES: try                            */
     base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host      */
 
+    /* the heap */
+    size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together    */
+    size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m       */
+    size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two               */
+    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of addresses           */
+    char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty                       */
+
     /* transfer */
     base_wire_t     wire;          /* WIRE: auto, map, ucx                    */
     size_t          frag_size;     /* FRAG_SIZE: auto; slice of a block       */

@@ -81,10 +81,29 @@ static ucxpool_status_t check_frag_size(const base_config_t *config)
                       frag, block);
 }
 
+static ucxpool_status_t check_memory_limit(const base_config_t *config)
+{
+    char limit[BASE_FORMAT_SIZE], comm[BASE_FORMAT_SIZE];
+
+    if ((config->memory_limit == BASE_SIZE_AUTO) ||
+        (config->comm_size == BASE_SIZE_AUTO) ||
+        (config->comm_size <= config->memory_limit)) {
+        return UCXPOOL_OK;
+    }
+    base_format_size(config->memory_limit, limit);
+    base_format_size(config->comm_size, comm);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "COMM_SIZE=%s is more than MEMORY_LIMIT=%s, which is for "
+                      "blocks and heap together: lower COMM_SIZE, or raise "
+                      "MEMORY_LIMIT",
+                      comm, limit);
+}
+
 ucxpool_status_t base_config_check(const base_config_t *config)
 {
     static ucxpool_status_t (*const checks[])(const base_config_t *) = {
-        check_shares, check_region_size, check_comm_size, check_frag_size};
+        check_shares, check_region_size, check_comm_size, check_frag_size,
+        check_memory_limit};
 
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
         ucxpool_status_t status = checks[i](config);

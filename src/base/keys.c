@@ -84,6 +84,24 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "scattered ones can be mapped side by side. host: pinned host "
          "memory. auto: what this UCX and this GPU can do most with."),
 
+    SIZE("MEMORY_LIMIT", memory_limit, "auto", BASE_KEY_AUTO, 4 * MIB,
+         BASE_KEY_NO_MAX,
+         "Memory of blocks and heap together. What COMM_SIZE leaves is for the "
+         "heap. auto takes all of a GPU's memory, or half of the machine's."),
+    SIZE("HEAP_CHUNK", heap_chunk, "32m", BASE_KEY_POW2, 2 * MIB, 128 * MIB,
+         "Size of the heap's large chunks, of which long allocations are made. "
+         "Short ones are made of chunks of 2m."),
+    SIZE("HEAP_ALIGNMENT", heap_alignment, "256", BASE_KEY_POW2, 256, 2 * MIB,
+         "Alignment of the heap's allocations; their sizes are rounded up to "
+         "it. Frameworks that want 512 set 512."),
+    SIZE("HEAP_STITCH", heap_stitch, "auto", BASE_KEY_AUTO, 4 * MIB,
+         BASE_KEY_NO_MAX,
+         "Addresses for the heap's stitched ranges, those included that are "
+         "kept to be used again. auto takes twice what the heap may hold."),
+    PATH("HEAP_LOG", heap_log, "",
+         "File to write every call on the heap to, as lines of RMM's log, for "
+         "ucxpool_replay. Empty: none."),
+
     WORD("WIRE", wire, "auto", wire_words,
          "What carries the bytes. map: a peer of the same host and user reads "
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "

@@ -45,6 +45,7 @@ struct ucxpool {
     mem_regions_t       regions;
     block_pool_t       *blocks;
     block_comm_t       *comm;
+    struct heap        *heap;   /* NULL until its first allocation; atomic    */
     struct xfer_engine *engine; /* NULL: host memory */
     /* Where UCX does not know the GPU's memory: pinned blocks for its wire.
      * Elsewhere the same blocks. */
