@@ -9,13 +9,14 @@
 
 static ucxpool_status_t add(heap_plan_t *plan, uint64_t offset, uint64_t size)
 {
-    heap_run_t *last = plan->runs + plan->num_runs - 1;
+    heap_run_t *last = (plan->num_runs > 0) ? &plan->runs[plan->num_runs - 1]
+                                            : NULL;
     heap_run_t *runs;
     size_t      capacity;
 
     plan->size += size;
     plan->num_mappings++;
-    if ((plan->num_runs > 0) && (last->home + last->size == offset)) {
+    if ((last != NULL) && (last->home + last->size == offset)) {
         last->size += size;
         return UCXPOOL_OK;
     }
