@@ -1,0 +1,252 @@
+/*
+ * A peer's process is killed, over the wire ucx. Over tcp the system tells at
+ * once; on an RDMA device only UCX's own timers do, and there the tests of
+ * tests/rdma/ run this with other limits in the environment:
+ *
+ *   DEAD_PEER_SECONDS  in which it must be noticed
+ *   DEAD_PEER_UNSEEN   set: UCX does not notice it before a request's deadline
+ */
+#include "base/clock.h"
+#include "pair.h"
+#include "two.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   (4u * 1024u * 1024u)
+#define SETTINGS "WIRE=ucx FRAG_SIZE=64k"
+#define SECOND   UINT64_C(1000000000)
+
+static uint64_t limit(void)
+{
+    const char *text = getenv("DEAD_PEER_SECONDS");
+
+    return SECOND * ((text == NULL) ? 100u : strtoul(text, NULL, 10));
+}
+
+/* The child: takes and sends until it is killed. */
+static void live(two_t *two)
+{
+    uint8_t           *bytes = calloc(2, LENGTH);
+    ucxpool_request_t *requests[2] = {NULL, NULL};
+
+    alarm(300);
+    two_check(bytes != NULL);
+    for (;;) {
+        for (int i = 0; i < 2; i++) {
+            if ((requests[i] != NULL) && !pair_ended(requests[i])) {
+                continue;
+            }
+            ucxpool_request_free(requests[i]);
+            requests[i] = NULL;
+        }
+        if (requests[0] == NULL) {
+            two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes,
+                                          LENGTH, TAG, ALL_BITS, NULL,
+                                          &requests[0]) == UCXPOOL_OK);
+        }
+        if (requests[1] == NULL) {
+            two_check(ucxpool_send_buffer(two->channel, bytes + LENGTH, LENGTH,
+                                          TAG, NULL,
+                                          &requests[1]) == UCXPOOL_OK);
+        }
+        ucxpool_wait(two->pool, 1000000);
+    }
+}
+
+static uint64_t moved_bytes(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+    uint64_t        bytes = 0;
+
+    ucxpool_stats_get(pool, &stats);
+    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+        bytes += stats.sent[i].bytes;
+    }
+    return bytes;
+}
+
+static void kill_peer(two_t *two)
+{
+    int status;
+
+    two_check(kill(two->child, SIGKILL) == 0);
+    two_check(waitpid(two->child, &status, 0) == two->child);
+    two_check(WIFSIGNALED(status));
+}
+
+/* Progress until the request has ended; how long that took. */
+static uint64_t await(two_t *two, const ucxpool_request_t *request,
+                      uint64_t since)
+{
+    while (!pair_ended(request)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(base_clock_now() - since < limit());
+    }
+    return base_clock_now() - since;
+}
+
+/* All blocks come back, and the pool goes soon. */
+static void leave(two_t *two)
+{
+    uint64_t since = base_clock_now();
+
+    while (!pair_is_whole(two->pool)) {
+        ucxpool_wait(two->pool, 10000000);
+        two_check(base_clock_now() - since < limit());
+    }
+    two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+    since = base_clock_now();
+    ucxpool_destroy(two->pool);
+    printf("destroyed in %.3f s\n", (double)(base_clock_now() - since) / 1e9);
+    close(two->talk);
+}
+
+static void post(two_t *two, uint8_t *bytes,
+                 const ucxpool_request_params_t *params,
+                 ucxpool_request_t **send_p, ucxpool_request_t **recv_p)
+{
+    two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, LENGTH, TAG,
+                                  ALL_BITS, params, recv_p) == UCXPOOL_OK);
+    two_check(ucxpool_send_buffer(two->channel, bytes + LENGTH, LENGTH, TAG,
+                                  params, send_p) == UCXPOOL_OK);
+}
+
+START_TEST(a_peer_killed_in_a_transfer_ends_the_requests_in_time)
+{
+    two_t              two;
+    uint8_t           *bytes = calloc(2, LENGTH);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    uint64_t           died;
+
+    two_init(&two, SETTINGS);
+    if (two.is_child) {
+        live(&two);
+    }
+    post(&two, bytes, NULL, &send, &recv);
+    while (moved_bytes(two.pool) < LENGTH / 16) {
+        ucxpool_wait(two.pool, 1000000);
+    }
+    kill_peer(&two);
+    died = base_clock_now();
+    printf("the send ended after %.3f s, ",
+           (double)await(&two, send, died) / 1e9);
+    printf("the receive after %.3f s\n",
+           (double)await(&two, recv, died) / 1e9);
+    two_check(ucxpool_request_test(send) != UCXPOOL_OK);
+    two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
+    ucxpool_request_free(send);
+    ucxpool_request_free(recv);
+    /* What is posted now ends at once. */
+    two_check(ucxpool_send_buffer(two.channel, bytes, 1, TAG, NULL, NULL) !=
+              UCXPOOL_OK);
+    leave(&two);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(a_peer_killed_in_silence_ends_a_receive_in_time)
+{
+    two_t              two;
+    uint8_t            byte = 0;
+    ucxpool_request_t *recv;
+
+    two_init(&two, SETTINGS);
+    if (two.is_child) {
+        while (true) {
+            ucxpool_wait(two.pool, SECOND);
+        }
+    }
+    two_check(ucxpool_recv_buffer(two.pool, two.channel, &byte, 1, TAG,
+                                  ALL_BITS, NULL, &recv) == UCXPOOL_OK);
+    kill_peer(&two);
+    printf("the receive ended after %.3f s\n",
+           (double)await(&two, recv, base_clock_now()) / 1e9);
+    two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
+    ucxpool_request_free(recv);
+    leave(&two);
+}
+END_TEST
+
+static void check_ended(ucxpool_request_t *request)
+{
+    bool timed_out = ucxpool_request_test(request) == UCXPOOL_ERR_TIMED_OUT;
+
+    if (getenv("DEAD_PEER_UNSEEN") != NULL) {
+        two_check(timed_out);
+    }
+    two_check(ucxpool_request_test(request) != UCXPOOL_OK);
+    ucxpool_request_free(request);
+}
+
+START_TEST(a_deadline_ends_requests_of_a_dead_peer_that_nobody_has_noticed)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = 3 * SECOND,
+    };
+    two_t              two;
+    uint8_t           *bytes = calloc(2, LENGTH);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    uint64_t           posted;
+    uint64_t           until = limit();
+
+    two_init(&two, SETTINGS);
+    if (two.is_child) {
+        live(&two);
+    }
+    posted = base_clock_now();
+    post(&two, bytes, &params, &send, &recv);
+    while ((moved_bytes(two.pool) < LENGTH / 16) && !pair_ended(send)) {
+        ucxpool_wait(two.pool, 1000000);
+    }
+    kill_peer(&two);
+    printf("posted with 3 s: the send ended after %.3f s, ",
+           (double)await(&two, send, posted) / 1e9);
+    printf("the receive after %.3f s\n",
+           (double)await(&two, recv, posted) / 1e9);
+    two_check(base_clock_now() - posted < until);
+    check_ended(send);
+    check_ended(recv);
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    posted = base_clock_now();
+    ucxpool_destroy(two.pool);
+    printf("destroyed in %.3f s\n", (double)(base_clock_now() - posted) / 1e9);
+    close(two.talk);
+    free(bytes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite    = suite_create("dead_peer");
+    TCase   *noticed  = tcase_create("noticed");
+    TCase   *deadline = tcase_create("deadline");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(noticed, 30);
+    tcase_add_test(noticed,
+                   a_peer_killed_in_a_transfer_ends_the_requests_in_time);
+    tcase_add_test(noticed, a_peer_killed_in_silence_ends_a_receive_in_time);
+    suite_add_tcase(suite, noticed);
+    tcase_set_timeout(deadline, 30);
+    tcase_add_test(
+        deadline,
+        a_deadline_ends_requests_of_a_dead_peer_that_nobody_has_noticed);
+    suite_add_tcase(suite, deadline);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
