@@ -15,8 +15,8 @@ machine_missing() {
         echo "the machine is for x86_64, and this is $(uname -m)"
         return
     fi
-    for program in qemu-system-x86_64 busybox cpio modprobe rdma \
-        ibv_rc_pingpong setpriv; do
+    for program in qemu-system-x86_64 busybox cpio flock modprobe \
+        rdma ibv_rc_pingpong setpriv; do
         if ! command -v $program >/dev/null; then
             echo "there is no $program (packages: $(echo $packages_rdma))"
             return
@@ -104,7 +104,8 @@ machine_make() {
         cp "$top/tests/rdma/init" "$machine/root/init" &&
         chmod +x "$machine/root/init" &&
         (cd "$machine/root" && find . | sort |
-            cpio -o -H newc -R 0:0 --quiet | gzip -1) >"$machine/initramfs"
+            cpio -o -H newc -R 0:0 --quiet | gzip -1) >"$machine/new.$$" &&
+        mv "$machine/new.$$" "$machine/initramfs"
 }
 
 # machine_boot LIMIT RESULTS BUILD COMMAND [TEST...] - the tests, or else the

@@ -31,3 +31,20 @@ use() {
 counter() {
     cat "$counters/$1"
 }
+
+# For programs that have settings of the pool themselves.
+no_settings() {
+    unset UCXPOOL_WIRE UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
+}
+
+# run PROGRAM ARGUMENT... - a program of the build, without libtool's script,
+# which takes a second here.
+run() {
+    program=$1
+    shift
+    real=${program%/*}/.libs/${program##*/}
+    if [ -x "$real" ]; then
+        program=$real
+    fi
+    LD_LIBRARY_PATH=$top_builddir/.libs "$program" "$@"
+}

@@ -1,0 +1,12 @@
+#!/bin/sh
+# ucxpool_info on an RDMA device: it names the device, a message goes through
+# every region, and it ends well.
+#
+# usage: info.sh rc|ud auto
+. "$top_srcdir/tests/rdma/verbs.sh"
+use "$1" "$2"
+run "$top_builddir/tools/ucxpool_info" --test >info 2>&1 ||
+    { cat info; fail 'ucxpool_info failed'; }
+cat info
+grep -q "with failure handling .*$1_verbs/rxe0:1" info ||
+    fail "$1_verbs is not what carries the bytes"

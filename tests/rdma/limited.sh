@@ -1,0 +1,82 @@
+#!/bin/sh
+# The two limits of registration, reached when a pool is created: a process may
+# lock no more than its limit, all registrations together; and a group of
+# processes may have no more objects of the device than theirs. The pool goes on
+# with fewer blocks and says so, or where that is not wanted (COMM_STRICT) it is
+# refused, with words; and nothing stays registered.
+#
+# usage: limited.sh memlock|objects
+. "$top_srcdir/tests/rdma/verbs.sh"
+use ud auto
+info=$top_builddir/tools/ucxpool_info
+
+held() {
+    rdma resource show
+}
+
+# limited COMMAND... - under the limit; UCX's own share of it is 40 MiB and 12
+# objects.
+case $1 in
+memlock)
+    export UCXPOOL_COMM_SIZE=64m UCXPOOL_REGION_SIZE=8m small=8m
+    limited() {
+        (
+            ulimit -l 49152
+            run setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "$@"
+        )
+    }
+    ;;
+objects)
+    export UCXPOOL_COMM_SIZE=32m UCXPOOL_REGION_SIZE=1m small=8m
+    group=/sys/fs/cgroup/few
+    echo +rdma >/sys/fs/cgroup/cgroup.subtree_control && mkdir -p $group &&
+        echo 'rxe0 hca_handle=max hca_object=30' >$group/rdma.max ||
+        fail 'there is no cgroup for rdma'
+    limited() {
+        (
+            sh -c 'echo $PPID' >$group/cgroup.procs
+            run "$@"
+        )
+    }
+    ;;
+*) fail "no such limit: $1" ;;
+esac
+# The program itself, so that libtool's script is under no limit.
+real=${info%/*}/.libs/${info##*/}
+[ ! -x "$real" ] || info=$real
+
+# ends CODE - the last run did; with its words about the pool.
+ends() {
+    grep -E '^ucxpool|^  (memory +[0-9]+m|regions|registrations) ' info
+    [ "$status" -eq "$1" ] || { cat info; fail "exit status $status, not $1"; }
+}
+
+before=$(held)
+echo "--- no limit: $before"
+status=0
+run "$info" --test >info 2>&1 || status=$?
+ends 0
+
+echo '--- less than the limit'
+status=0
+UCXPOOL_COMM_SIZE=$small limited "$info" --test >info 2>&1 || status=$?
+ends 0
+
+if run "$info" -c | grep -q UCXPOOL_COMM_STRICT; then
+    echo '--- over it: fewer blocks'
+    status=0
+    limited "$info" --test >info 2>&1 || status=$?
+    ends 0
+    grep -q 'WARN: .*goes on with .* in place of' info ||
+        fail 'it is not said that there are fewer blocks'
+    export UCXPOOL_COMM_STRICT=y
+fi
+echo '--- over it: refused'
+status=0
+limited "$info" --test >info 2>&1 || status=$?
+ends 1
+grep -q 'cannot create the pool: .*registering region .*lower UCXPOOL_COMM_SIZE' \
+    info || fail 'it is not said why'
+
+echo "--- after all: $(held)"
+[ "$(held)" = "$before" ] || fail 'not all of the device is given back'
