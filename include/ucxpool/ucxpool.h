@@ -29,7 +29,8 @@
  *
  * Headers: status.h errors, config.h settings, pool.h create and progress,
  * memory.h blocks and registered buffers, channel.h peers, transfer.h send and
- * receive, heap.h memory of any size, stats.h counters, device.h GPUs.
+ * receive, heap.h memory of any size, framework.h allocators of PyTorch, CuPy
+ * and RMM, stats.h counters, device.h GPUs.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -37,6 +38,7 @@
 #include <ucxpool/channel.h>
 #include <ucxpool/config.h>
 #include <ucxpool/device.h>
+#include <ucxpool/framework.h>
 #include <ucxpool/heap.h>
 #include <ucxpool/memory.h>
 #include <ucxpool/pool.h>

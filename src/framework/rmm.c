@@ -1,0 +1,29 @@
+/*
+ * RMM's functions. Exceptions pass through the one that may throw.
+ */
+#include <config.h>
+
+#include "framework/alloc.h"
+#include "framework/throw.h"
+
+#include <ucxpool/heap.h>
+
+void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool)
+{
+    void *address;
+
+    if (framework_alloc_from(pool, size, stream, &address) != UCXPOOL_OK) {
+        framework_throw();
+    }
+    return address;
+}
+
+void ucxpool_rmm_free(void *address, size_t size, void *stream, void *pool)
+{
+    (void)size;
+    if (pool == NULL) {
+        framework_free(0, address, stream);
+    } else {
+        (void)ucxpool_heap_free(pool, address, framework_stream(stream));
+    }
+}

@@ -1,0 +1,650 @@
+/* What PyTorch, CuPy and RMM call: pools made on first use, sizes and streams as
+ * they give them, failures as they expect them. */
+#include <config.h>
+
+#include "framework/uses.h"
+#include "gpu.h"
+
+#include <ucxpool/heap.h>
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB         ((size_t)1 << 20)
+#define NUM_THREADS 4
+
+static void start(void)
+{
+    setenv("UCXPOOL_LOG_LEVEL", "none", 1);
+    setenv("UCXPOOL_HUGE_PAGES", "n", 1);
+    setenv("UCXPOOL_CLOSE_TIMEOUT", "50ms", 1);
+    setenv("UCXPOOL_MEMORY_LIMIT", "256m", 1);
+    gpu_start("devices=2,memory=512m,run=n");
+}
+
+static ucxpool_t *pool_of(int device)
+{
+    ucxpool_t *pool = NULL;
+
+    ck_assert_msg(ucxpool_framework_pool(device, &pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ck_assert_ptr_nonnull(pool);
+    return pool;
+}
+
+static ucxpool_heap_stats_t stats_of(int device)
+{
+    ucxpool_heap_stats_t stats;
+
+    ucxpool_heap_stats_get(pool_of(device), &stats);
+    return stats;
+}
+
+static void require_nothing_live(int device)
+{
+    ck_assert_uint_eq(stats_of(device).num_live, 0);
+    ck_assert_uint_eq(stats_of(device).live, 0);
+}
+
+START_TEST(a_device_has_one_pool)
+{
+    ucxpool_t *first = pool_of(0);
+
+    ck_assert_ptr_eq(pool_of(0), first);
+    if (cuda_num_devices() > 1) {
+        ck_assert_ptr_ne(pool_of(1), first);
+    }
+    ck_assert_ptr_ne(pool_of(UCXPOOL_FRAMEWORK_HOST), first);
+}
+END_TEST
+
+START_TEST(a_device_that_is_none_is_an_error)
+{
+    int        wrong[] = {-2, 63, UCXPOOL_FRAMEWORK_MAX_DEVICES, 1000000};
+    ucxpool_t *pool    = (ucxpool_t *)&wrong;
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        ck_assert_int_eq(ucxpool_framework_pool(wrong[i], &pool),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_ptr_eq(pool, (ucxpool_t *)&wrong);
+        ck_assert_ptr_null(ucxpool_torch_alloc(1024, wrong[i], NULL));
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+        ucxpool_torch_free(&wrong, 1024, wrong[i], NULL);
+        ucxpool_cupy_free(NULL, &pool, wrong[i]);
+    }
+    ck_assert_int_eq(ucxpool_framework_set_pool(-2, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+static void *ask(void *arg)
+{
+    (void)arg;
+    return pool_of(0);
+}
+
+START_TEST(threads_that_ask_at_once_get_one_pool)
+{
+    pthread_t threads[NUM_THREADS];
+    void     *pool;
+
+    for (size_t i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, ask, NULL), 0);
+    }
+    for (size_t i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], &pool), 0);
+        ck_assert_ptr_eq(pool, pool_of(0));
+    }
+}
+END_TEST
+
+START_TEST(a_setting_that_is_wrong_is_told_and_may_be_mended)
+{
+    setenv("UCXPOOL_BLOCK_SIZE", "much", 1);
+    ck_assert_ptr_null(ucxpool_torch_alloc(1024, 0, NULL));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "BLOCK_SIZE"));
+    unsetenv("UCXPOOL_BLOCK_SIZE");
+    ck_assert_ptr_nonnull(ucxpool_torch_alloc(1024, 0, NULL));
+}
+END_TEST
+
+START_TEST(blocks_are_as_the_environment_says)
+{
+    ucxpool_stats_t stats;
+
+    setenv("UCXPOOL_COMM_SIZE", "16m", 1);
+    setenv("UCXPOOL_BLOCK_SIZE", "4m", 1);
+    ucxpool_stats_get(pool_of(0), &stats);
+    ck_assert_uint_eq(stats.block_size, 4 * MIB);
+    unsetenv("UCXPOOL_COMM_SIZE");
+    unsetenv("UCXPOOL_BLOCK_SIZE");
+    ucxpool_stats_get(pool_of(UCXPOOL_FRAMEWORK_HOST), &stats);
+    ck_assert_uint_lt(stats.registered_bytes, 16 * MIB);
+}
+END_TEST
+
+START_TEST(a_pool_that_was_given_is_used)
+{
+    ucxpool_params_t params = {.field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND,
+                               .memory_kind = UCXPOOL_MEMORY_HOST};
+    const int        host   = UCXPOOL_FRAMEWORK_HOST;
+    ucxpool_t       *pool;
+    ucxpool_t       *other;
+    void            *address;
+
+    setenv("UCXPOOL_COMM_SIZE", "8m", 1);
+    ck_assert_int_eq(ucxpool_create(&params, &pool), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_create(&params, &other), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, pool), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, pool), UCXPOOL_OK);
+    ck_assert_ptr_eq(pool_of(host), pool);
+    address = ucxpool_torch_alloc(5000, host, NULL);
+    ck_assert_ptr_nonnull(address);
+    ck_assert_uint_eq(stats_of(host).num_live, 1);
+
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, other),
+                     UCXPOOL_ERR_BUSY);
+    ck_assert_ptr_eq(pool_of(host), pool);
+    ucxpool_torch_free(address, 5000, host, NULL);
+    require_nothing_live(host);
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, NULL), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, other), UCXPOOL_OK);
+    ck_assert_ptr_eq(pool_of(host), other);
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, NULL), UCXPOOL_OK);
+    ucxpool_destroy(pool);
+    ucxpool_destroy(other);
+    /* What comes too late is let be. */
+    ucxpool_torch_free(address, 5000, host, NULL);
+}
+END_TEST
+
+/* A framework's pair of functions, called as it calls them. */
+typedef struct framework {
+    void *(*alloc)(size_t size, int device, void *stream);
+    void (*free_it)(void *address, size_t size, int device, void *stream);
+} framework_t;
+
+static void *torch_alloc(size_t size, int device, void *stream)
+{
+    return ucxpool_torch_alloc((ssize_t)size, device, stream);
+}
+
+static void torch_free(void *address, size_t size, int device, void *stream)
+{
+    ucxpool_torch_free(address, (ssize_t)size, device, stream);
+}
+
+static void *cupy_alloc(size_t size, int device, void *stream)
+{
+    return ucxpool_cupy_malloc(&stream, size, device);
+}
+
+static void cupy_free(void *address, size_t size, int device, void *stream)
+{
+    (void)size;
+    ucxpool_cupy_free(&stream, address, device);
+}
+
+static void *rmm_alloc(size_t size, int device, void *stream)
+{
+    return ucxpool_rmm_alloc(size, stream, pool_of(device));
+}
+
+static void rmm_free(void *address, size_t size, int device, void *stream)
+{
+    ucxpool_rmm_free(address, size, stream, pool_of(device));
+}
+
+static const framework_t frameworks[] = {
+    {torch_alloc, torch_free}, {cupy_alloc, cupy_free}, {rmm_alloc, rmm_free}};
+#define NUM_FRAMEWORKS (sizeof(frameworks) / sizeof(frameworks[0]))
+
+START_TEST(what_is_allocated_is_aligned_and_on_its_device)
+{
+    const framework_t *is = &frameworks[_i];
+    const size_t       sizes[] = {1, 511, 513, 5000, 3 * MIB, 40 * MIB};
+    const int          other   = cuda_num_devices() - 1;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        void *a = is->alloc(sizes[i], 0, NULL);
+        void *b = is->alloc(sizes[i], other, NULL);
+
+        ck_assert_msg((a != NULL) && (b != NULL), "%s",
+                      ucxpool_error_detail());
+        ck_assert_uint_eq((uintptr_t)a % 512, 0);
+        ck_assert_uint_eq((uintptr_t)b % 512, 0);
+        gpu_write(a, sizes, 1);
+        ck_assert_uint_eq(stats_of(0).num_live, other == 0 ? 2 : 1);
+        is->free_it(a, sizes[i], 0, NULL);
+        ck_assert_uint_eq(stats_of(other).num_live, 1);
+        is->free_it(b, sizes[i], other, NULL);
+        require_nothing_live(0);
+        require_nothing_live(other);
+    }
+}
+END_TEST
+
+START_TEST(nothing_is_no_address_and_may_be_freed)
+{
+    const framework_t *is = &frameworks[_i];
+
+    ck_assert_ptr_null(is->alloc(0, 0, NULL));
+    is->free_it(NULL, 0, 0, NULL);
+    ck_assert_ptr_null(ucxpool_torch_alloc_or_throw(0, 0, NULL));
+    ck_assert_ptr_null(ucxpool_cupy_malloc(NULL, 0, 0));
+    ucxpool_cupy_free(NULL, NULL, 0);
+    ucxpool_torch_record_stream(NULL, NULL);
+}
+END_TEST
+
+START_TEST(both_names_of_the_default_stream_are_one)
+{
+    const framework_t *is = &frameworks[_i];
+    void *address = is->alloc(3 * MIB, 0, CU_STREAM_LEGACY);
+
+    is->free_it(address, 3 * MIB, 0, NULL);
+    ck_assert_ptr_eq(is->alloc(3 * MIB, 0, NULL), address);
+    is->free_it(address, 3 * MIB, 0, CU_STREAM_LEGACY);
+    ck_assert_ptr_eq(is->alloc(3 * MIB, 0, CU_STREAM_LEGACY), address);
+    is->free_it(address, 3 * MIB, 0, CU_STREAM_LEGACY);
+}
+END_TEST
+
+START_TEST(without_memory_there_is_null_and_a_reason)
+{
+    const framework_t *is   = &frameworks[_i];
+    void              *most = is->alloc(128 * MIB, 0, NULL);
+
+    ck_assert_ptr_nonnull(most);
+    /* No C++ library is loaded here: what throws elsewhere returns. */
+    ck_assert_ptr_null(is->alloc(1024 * MIB, 0, NULL));
+    ck_assert_str_ne(ucxpool_error_detail(), "");
+    ck_assert_uint_eq(stats_of(0).num_live, 1);
+    is->free_it(most, 128 * MIB, 0, NULL);
+    most = is->alloc(128 * MIB, 0, NULL);
+    ck_assert_ptr_nonnull(most);
+    is->free_it(most, 128 * MIB, 0, NULL);
+}
+END_TEST
+
+START_TEST(a_size_below_zero_is_an_error)
+{
+    ck_assert_ptr_null(ucxpool_torch_alloc(-1, 0, NULL));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "-1"));
+}
+END_TEST
+
+/* Bytes that a function writes to stderr. */
+static size_t count_lines(void (*work)(void))
+{
+    FILE  *file  = tmpfile();
+    int    saved = dup(STDERR_FILENO);
+    size_t lines = 0;
+    int    c;
+
+    ck_assert_ptr_nonnull(file);
+    fflush(stderr);
+    dup2(fileno(file), STDERR_FILENO);
+    work();
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    while ((c = fgetc(file)) != EOF) {
+        lines += c == '\n' ? 1 : 0;
+    }
+    fclose(file);
+    return lines;
+}
+
+static void fail_to_allocate(void)
+{
+    ck_assert_ptr_null(ucxpool_torch_alloc(1024 * (ssize_t)MIB, 0, NULL));
+}
+
+START_TEST(the_log_is_told_once_of_a_failure)
+{
+    setenv("UCXPOOL_LOG_LEVEL", "warn", 1);
+    (void)pool_of(0);
+    ck_assert_uint_ge(count_lines(fail_to_allocate), 1);
+    ck_assert_uint_eq(count_lines(fail_to_allocate), 0);
+    ck_assert_str_ne(ucxpool_error_detail(), "");
+}
+END_TEST
+
+/* As a program must that destroys one. */
+static void end(CUstream stream)
+{
+    ck_assert_int_eq(ucxpool_heap_stream_end(pool_of(0), stream), UCXPOOL_OK);
+    gpu_stream_destroy(stream);
+}
+
+START_TEST(cupys_variable_names_the_stream_at_each_call)
+{
+    CUstream   a = gpu_stream(CU_STREAM_NON_BLOCKING);
+    CUstream   b = gpu_stream(CU_STREAM_NON_BLOCKING);
+    gpu_gate_t gate;
+    void      *stream = a;
+    void      *first;
+    void      *second;
+
+    gpu_gate_init(&gate);
+    first = ucxpool_cupy_malloc(&stream, 3 * MIB, 0);
+    gpu_gate_wait(&gate, a);
+    ucxpool_cupy_free(&stream, first, 0);
+    stream = b;
+    second = ucxpool_cupy_malloc(&stream, 3 * MIB, 0);
+    ck_assert_ptr_nonnull(second);
+    ck_assert_ptr_ne(second, first);
+    stream = a;
+    ck_assert_ptr_eq(ucxpool_cupy_malloc(&stream, 3 * MIB, 0), first);
+    gpu_gate_open(&gate);
+    ucxpool_cupy_free(&stream, first, 0);
+    stream = b;
+    ucxpool_cupy_free(&stream, second, 0);
+    require_nothing_live(0);
+    end(a);
+    end(b);
+    gpu_gate_cleanup(&gate);
+}
+END_TEST
+
+static bool has_ended(CUstream stream)
+{
+    CUresult result;
+
+    while (gpu_step()) {
+    }
+    ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
+    result = gpu->driver->cuStreamQuery(stream);
+    mem_cuda_device_leave(gpu);
+    return result == CUDA_SUCCESS;
+}
+
+/* Free memory that was for stream a while b, which uses it, stands still. Then
+ * allocate as much for a: can work in a reach the same memory? */
+static bool is_reused_early(CUstream a, CUstream b, bool is_told)
+{
+    const ssize_t size = 3 * (ssize_t)MIB;
+    gpu_gate_t    gate;
+    void         *first = ucxpool_torch_alloc(size, 0, a);
+    void         *second;
+    bool          is_early;
+
+    gpu_gate_init(&gate);
+    if (is_told) {
+        ucxpool_torch_record_stream(first, b);
+        ucxpool_torch_record_stream(first, b);
+    }
+    gpu_gate_wait(&gate, b);
+    ucxpool_torch_free(first, size, 0, a);
+    require_nothing_live(0);
+    second = ucxpool_torch_alloc(size, 0, a);
+    ck_assert_ptr_nonnull(second);
+    is_early = (second == first) && has_ended(a);
+    gpu_gate_open(&gate);
+    gpu_stream_wait(b);
+    gpu_stream_wait(a);
+    ucxpool_torch_free(second, size, 0, a);
+    require_nothing_live(0);
+    gpu_gate_cleanup(&gate);
+    return is_early;
+}
+
+START_TEST(memory_that_another_stream_uses_waits_for_it)
+{
+    CUstream a = gpu_stream(CU_STREAM_NON_BLOCKING);
+    CUstream b = gpu_stream(CU_STREAM_NON_BLOCKING);
+
+    /* A check that cannot fail proves nothing. */
+    ck_assert(is_reused_early(a, b, false));
+    ck_assert(!is_reused_early(a, b, true));
+    /* The note is gone with the memory. */
+    ck_assert(is_reused_early(a, b, false));
+    end(a);
+    end(b);
+}
+END_TEST
+
+/* Each call of the driver fails once, while memory that another stream uses is
+ * freed: it is free all the same. The first of them are made but once. */
+START_TEST(memory_in_use_is_freed_though_the_driver_fails)
+{
+    static const struct {
+        const char *name;
+        unsigned    n;
+    } calls[] = {
+        {"cuDevicePrimaryCtxRetain", 1},
+        {"cuStreamCreate", 1},
+        {"cuEventCreate", 1},
+        {"cuCtxPushCurrent", 1},
+        {"cuEventRecord", 1},
+        {"cuEventRecord", 2},
+        {"cuStreamWaitEvent", 1},
+        {"cuStreamWaitEvent", 2},
+        {"cuCtxPushCurrent", 1},
+    };
+    const ssize_t size = 3 * (ssize_t)MIB;
+    CUstream      a    = gpu_stream(CU_STREAM_NON_BLOCKING);
+    CUstream      b    = gpu_stream(CU_STREAM_NON_BLOCKING);
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        void *address = ucxpool_torch_alloc(size, 0, a);
+
+        ck_assert_ptr_nonnull(address);
+        ucxpool_torch_record_stream(address, b);
+        stand_in.fail_call(calls[i].name, calls[i].n, CUDA_ERROR_OUT_OF_MEMORY);
+        ucxpool_torch_free(address, size, 0, a);
+        ck_assert_msg(stand_in.has_failed(), "%s", calls[i].name);
+        stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
+        require_nothing_live(0);
+    }
+    ck_assert(!is_reused_early(a, b, true));
+    end(a);
+    end(b);
+}
+END_TEST
+
+START_TEST(uses_of_what_is_not_ours_are_not_noted)
+{
+    framework_use_t *use;
+    int              stranger;
+
+    ucxpool_torch_record_stream(&stranger, NULL);
+    ck_assert(framework_uses_take(&stranger, &use));
+    ck_assert_ptr_null(use);
+}
+END_TEST
+
+START_TEST(a_use_is_noted_of_each_stream_once)
+{
+    framework_use_t *use;
+    char             area[8 * 256];
+
+    for (size_t i = 0; i < sizeof(area); i += 256) {
+        for (uintptr_t stream = 0; stream < 40; stream++) {
+            framework_uses_add(&area[i], (void *)(stream % 10));
+        }
+    }
+    for (size_t i = 0; i < sizeof(area); i += 256) {
+        ck_assert(framework_uses_take(&area[i], &use));
+        ck_assert_ptr_nonnull(use);
+        ck_assert_uint_eq(use->num_streams, 10);
+        free(use);
+        ck_assert(framework_uses_take(&area[i], &use));
+        ck_assert_ptr_null(use);
+    }
+}
+END_TEST
+
+START_TEST(an_emptied_cache_gives_memory_back)
+{
+    void *address = ucxpool_torch_alloc(64 * (ssize_t)MIB, 0, NULL);
+
+    ucxpool_torch_free(address, 64 * (ssize_t)MIB, 0, NULL);
+    ck_assert_uint_gt(stats_of(0).reserved, 0);
+    ucxpool_torch_empty_cache();
+    ck_assert_uint_eq(stats_of(0).reserved, 0);
+}
+END_TEST
+
+static int in_child(void *parents)
+{
+    const int host = UCXPOOL_FRAMEWORK_HOST;
+    void     *address;
+
+    ucxpool_torch_free(parents, 5000, host, NULL);
+    ucxpool_cupy_free(NULL, parents, host);
+    ucxpool_torch_record_stream(parents, NULL);
+    ucxpool_torch_empty_cache();
+    address = ucxpool_torch_alloc(5000, host, NULL);
+    if (address == NULL) {
+        return 1;
+    }
+    memset(address, 1, 5000);
+    ucxpool_torch_free(address, 5000, host, NULL);
+    return 0;
+}
+
+START_TEST(a_child_frees_nothing_of_its_parents)
+{
+    const int host    = UCXPOOL_FRAMEWORK_HOST;
+    void     *address = ucxpool_torch_alloc(5000, host, NULL);
+    int       status;
+    pid_t     child;
+
+    ck_assert_ptr_nonnull(address);
+    memset(address, 7, 5000);
+    child = fork();
+    if (child == 0) {
+        _exit(in_child(address));
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(stats_of(host).num_live, 1);
+    ck_assert_int_eq(((char *)address)[4999], 7);
+    ucxpool_torch_free(address, 5000, host, NULL);
+    require_nothing_live(host);
+}
+END_TEST
+
+static void *churn(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    void    *kept[16] = {NULL};
+    size_t   sizes[16] = {0};
+    void    *stream = arg;
+
+    for (unsigned round = 0; round < 500; round++) {
+        size_t i = (size_t)rand_r(&seed) % 16;
+
+        frameworks[round % NUM_FRAMEWORKS].free_it(
+            kept[i], sizes[i], UCXPOOL_FRAMEWORK_HOST, stream);
+        sizes[i] = 1 + (size_t)rand_r(&seed) % 100000;
+        kept[i]  = frameworks[(round / 3) % NUM_FRAMEWORKS].alloc(
+            sizes[i], UCXPOOL_FRAMEWORK_HOST, stream);
+        ck_assert_ptr_nonnull(kept[i]);
+        memset(kept[i], (int)i, sizes[i]);
+        if (round % 5 == 0) {
+            ucxpool_torch_record_stream(kept[i], NULL);
+        }
+    }
+    for (size_t i = 0; i < 16; i++) {
+        ucxpool_torch_free(kept[i], (ssize_t)sizes[i], UCXPOOL_FRAMEWORK_HOST,
+                           stream);
+    }
+    return NULL;
+}
+
+START_TEST(threads_allocate_at_once)
+{
+    pthread_t threads[NUM_THREADS];
+
+    for (size_t i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, churn,
+                                        (void *)(uintptr_t)(16 * (i + 1))),
+                         0);
+    }
+    for (size_t i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    require_nothing_live(UCXPOOL_FRAMEWORK_HOST);
+}
+END_TEST
+
+static void *late;
+
+/* Frameworks free when the process ends, after everything. */
+static void free_late(void)
+{
+    ucxpool_torch_free(late, 5000, UCXPOOL_FRAMEWORK_HOST, NULL);
+}
+
+START_TEST(memory_may_be_freed_when_the_process_ends)
+{
+    int   status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        atexit(free_late);
+        late = ucxpool_torch_alloc(5000, UCXPOOL_FRAMEWORK_HOST, NULL);
+        exit(late == NULL ? 1 : 0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gpu_framework");
+    TCase *pools = tcase_create("pools");
+    TCase *calls = tcase_create("calls");
+    TCase *uses  = tcase_create("uses");
+
+    tcase_add_checked_fixture(pools, start, NULL);
+    tcase_add_test(pools, a_device_has_one_pool);
+    tcase_add_test(pools, a_device_that_is_none_is_an_error);
+    tcase_add_test(pools, threads_that_ask_at_once_get_one_pool);
+    tcase_add_test(pools, a_setting_that_is_wrong_is_told_and_may_be_mended);
+    tcase_add_test(pools, blocks_are_as_the_environment_says);
+    tcase_add_test(pools, a_pool_that_was_given_is_used);
+    /* The driver itself does not survive a fork. */
+    if (!cuda_is_real()) {
+        tcase_add_test(pools, a_child_frees_nothing_of_its_parents);
+        tcase_add_test(pools, memory_may_be_freed_when_the_process_ends);
+    }
+    suite_add_tcase(suite, pools);
+
+    tcase_add_checked_fixture(calls, start, NULL);
+    tcase_add_loop_test(calls, what_is_allocated_is_aligned_and_on_its_device,
+                        0, NUM_FRAMEWORKS);
+    tcase_add_loop_test(calls, nothing_is_no_address_and_may_be_freed, 0,
+                        NUM_FRAMEWORKS);
+    tcase_add_loop_test(calls, both_names_of_the_default_stream_are_one, 0,
+                        NUM_FRAMEWORKS);
+    tcase_add_loop_test(calls, without_memory_there_is_null_and_a_reason, 0,
+                        NUM_FRAMEWORKS);
+    tcase_add_test(calls, a_size_below_zero_is_an_error);
+    tcase_add_test(calls, the_log_is_told_once_of_a_failure);
+    tcase_add_test(calls, cupys_variable_names_the_stream_at_each_call);
+    tcase_add_test(calls, an_emptied_cache_gives_memory_back);
+    tcase_add_test(calls, threads_allocate_at_once);
+    suite_add_tcase(suite, calls);
+
+    tcase_add_checked_fixture(uses, start, NULL);
+    tcase_add_test(uses, memory_that_another_stream_uses_waits_for_it);
+    if (!cuda_is_real()) {
+        tcase_add_test(uses, memory_in_use_is_freed_though_the_driver_fails);
+    }
+    tcase_add_test(uses, uses_of_what_is_not_ours_are_not_noted);
+    tcase_add_test(uses, a_use_is_noted_of_each_stream_once);
+    suite_add_tcase(suite, uses);
+    return cuda_main(suite);
+}
