@@ -1,0 +1,221 @@
+"""The heap of a pool."""
+import collections
+import ctypes
+import weakref
+
+from . import _library
+
+Segment = collections.namedtuple("Segment",
+                                 "address length chunk chunk_size")
+
+_FORMATS = {"text": 0, "json": 1, "openmetrics": 2}
+
+
+def _handle(stream):
+    """A stream as a number: a number, None (the default stream), or an object
+    that knows its own."""
+    if stream is None:
+        return 0
+    if hasattr(stream, "__cuda_stream__"):
+        stream = stream.__cuda_stream__()[1]
+    elif hasattr(stream, "cuda_stream"):
+        stream = stream.cuda_stream
+    elif hasattr(stream, "ptr"):
+        stream = stream.ptr
+    if not isinstance(stream, int):
+        raise TypeError(f"{stream!r} is no stream: it has no "
+                        "__cuda_stream__()")
+    # The legacy default stream has two names.
+    return 0 if stream == 1 else stream
+
+
+def _create(lib, device, settings):
+    config = ctypes.c_void_p()
+    pool = ctypes.c_void_p()
+    lib.check(lib.config_read(ctypes.byref(config)))
+    try:
+        for key, value in settings.items():
+            lib.check(lib.config_modify(config, key.upper().encode(),
+                                        str(value).encode()))
+        params = _library.Params(
+            config=config, device=max(device, 0), name=b"python",
+            memory_kind=_library.Params.MEMORY_HOST)
+        params.field_mask = (_library.Params.CONFIG | _library.Params.NAME |
+                             _library.Params.MEMORY_KIND)
+        if device != _library.HOST:
+            params.field_mask |= _library.Params.DEVICE
+            params.memory_kind = _library.Params.MEMORY_CUDA
+        lib.check(lib.create(ctypes.byref(params), ctypes.byref(pool)))
+    finally:
+        lib.config_release(config)
+    return pool.value
+
+
+class Heap:
+    """Memory of any size that does not fragment: of this machine
+    (Heap()), or of a GPU (Heap(0)).
+
+    Keywords are settings, as in Heap(memory_limit="1g"); `man 7 ucxpool` lists
+    them. What is asked for here is freed here: an address is a plain number.
+    Streams are numbers, or objects of PyTorch, CuPy, RMM or cuda.core; on the
+    host they are only names.
+
+    The heap is a context manager, or is closed with close(): that ends all
+    that it gave out.
+    """
+
+    def __init__(self, device=None, **settings):
+        self._lib = _library.library()
+        self.device = _library.HOST if device is None else device
+        self._failure = None
+        self._pool = _create(self._lib, self.device, settings)
+        self._finalizer = weakref.finalize(self, self._lib.destroy,
+                                           self._pool)
+
+    @classmethod
+    def of_frameworks(cls, device=None):
+        """The heap that PyTorch, CuPy, RMM and Numba share on a device."""
+        heap = cls.__new__(cls)
+        heap._lib = _library.library()
+        heap.device = _library.HOST if device is None else device
+        heap._failure = None
+        heap._finalizer = None
+        pool = ctypes.c_void_p()
+        heap._lib.check(heap._lib.framework_pool(heap.device,
+                                                 ctypes.byref(pool)))
+        heap._pool = pool.value
+        return heap
+
+    @property
+    def pool(self):
+        """The ucxpool_t * as a number, for libucxpool's C functions."""
+        if self._pool is None:
+            raise ValueError("the heap is closed")
+        return self._pool
+
+    def close(self):
+        """Destroy the pool, unless it is the frameworks'."""
+        self._pool = None
+        if self._finalizer is not None:
+            self._finalizer()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def give_to_frameworks(self):
+        """Let PyTorch, CuPy, RMM and Numba allocate from this heap, before
+        they allocate anything on its device. It is then never destroyed."""
+        self._lib.check(self._lib.framework_set_pool(self.device, self.pool))
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
+
+    def alloc(self, size, stream=None):
+        """The address of so many bytes; OutOfMemoryError where there are not
+        so many."""
+        address = ctypes.c_void_p()
+        self._lib.check(self._lib.heap_alloc(
+            self.pool, size, _handle(stream), ctypes.byref(address)))
+        return address.value
+
+    def free(self, address, stream=None):
+        """Free what alloc() gave; None is allowed."""
+        self._lib.check(self._lib.heap_free(self.pool, address,
+                                            _handle(stream)))
+
+    def buffer(self, size):
+        """So many bytes of host memory as a writable buffer, for memoryview()
+        or numpy.frombuffer(). They are freed when nothing refers to it."""
+        if self.device != _library.HOST:
+            raise ValueError("memory of a GPU is no buffer of Python's")
+        address = self.alloc(size)
+        array = (ctypes.c_ubyte * size).from_address(address)
+        # The heap lives as long as what came out of it.
+        weakref.finalize(array, Heap._free_buffer, self, address)
+        return array
+
+    def _free_buffer(self, address):
+        if self._pool is not None:
+            self.free(address)
+
+    def usable_size(self, address):
+        """How many bytes of an allocation may be used."""
+        size = ctypes.c_size_t()
+        self._lib.check(self._lib.heap_usable_size(self.pool, address,
+                                                   ctypes.byref(size)))
+        return size.value
+
+    def segments(self, address, length):
+        """The physical pieces of a range, as a list of Segment."""
+        num, room = ctypes.c_size_t(), 0
+        while True:
+            found = (_library.Segment * room)()
+            self._lib.check(self._lib.heap_segments(
+                self.pool, address, length, found, room, ctypes.byref(num)))
+            if num.value <= room:
+                break
+            room = num.value
+        return [Segment(one.address, one.length, one.chunk, one.chunk_size)
+                for one in found[:num.value]]
+
+    def stream_end(self, stream):
+        """Forget a stream, before it is destroyed."""
+        self._lib.check(self._lib.heap_stream_end(self.pool, _handle(stream)))
+
+    def trim(self, keep=0):
+        """Give free memory back until so many bytes are kept; how many were
+        given."""
+        released = ctypes.c_size_t()
+        self._lib.check(self._lib.heap_trim(self.pool, keep,
+                                            ctypes.byref(released)))
+        return released.value
+
+    def on_failure(self, callback):
+        """callback(size, stream) is called when an allocation is about to
+        fail. It may free memory; if it returns True, the allocation is tried
+        again. None: no callback."""
+        def call(_arg, _pool, size, stream):
+            try:
+                return bool(callback(size, stream or 0))
+            except BaseException:  # must not pass through C
+                import traceback
+                traceback.print_exc()
+                return False
+
+        failure = _library.FAILURE(call if callback is not None else 0)
+        self._lib.check(self._lib.heap_on_failure(self.pool, failure, None))
+        self._failure = failure  # as long as the heap may call it
+
+    def stats(self):
+        """A snapshot as a dict; its keys are the fields of
+        ucxpool_heap_stats_t in <ucxpool/heap.h>."""
+        raw = _library.Stats()
+        self._lib.heap_stats_get(self.pool, ctypes.byref(raw))
+        stats = {name: getattr(raw, name)
+                 for name, _ in raw._fields_ if name != "classes"}
+        stats["classes"] = [
+            {name: getattr(one, name) for name, _ in one._fields_}
+            for one in raw.classes]
+        return stats
+
+    def report(self, form="text"):
+        """What ucxpool_heap_print() prints: "text", "json" or
+        "openmetrics"."""
+        libc = ctypes.CDLL(None)
+        libc.open_memstream.restype = ctypes.c_void_p
+        libc.fclose.argtypes = [ctypes.c_void_p]
+        libc.free.argtypes = [ctypes.c_void_p]
+        text, length = ctypes.c_void_p(), ctypes.c_size_t()
+        stream = libc.open_memstream(ctypes.byref(text), ctypes.byref(length))
+        if not stream:
+            raise MemoryError("no memory for a report")
+        try:
+            self._lib.heap_print(self.pool, stream, _FORMATS[form])
+        finally:
+            libc.fclose(stream)
+            said = ctypes.string_at(text.value or 0, length.value)
+            libc.free(text)
+        return said.decode()

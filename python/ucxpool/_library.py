@@ -1,0 +1,174 @@
+"""libucxpool.so: where it is, its functions, and its errors."""
+import ctypes
+import ctypes.util
+import os
+import sys
+
+VARIABLE = "LIBUCXPOOL"
+SONAME = "libucxpool.so.0"
+
+OK = 0
+NO_MEMORY = -2
+HOST = -1
+
+
+class Error(RuntimeError):
+    """What libucxpool says: str() has what failed, on what, and what to
+    change; status the number."""
+
+    def __init__(self, detail, status):
+        super().__init__(detail)
+        self.status = status
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """There is not so much memory."""
+
+
+class Params(ctypes.Structure):
+    """ucxpool_params_t"""
+    _fields_ = [("field_mask", ctypes.c_uint64), ("config", ctypes.c_void_p),
+                ("context", ctypes.c_void_p), ("worker", ctypes.c_void_p),
+                ("memory_kind", ctypes.c_int), ("name", ctypes.c_char_p),
+                ("device", ctypes.c_int)]
+    CONFIG, MEMORY_KIND, NAME, DEVICE = 1, 8, 16, 32
+    MEMORY_HOST, MEMORY_CUDA = 0, 1
+
+
+class Segment(ctypes.Structure):
+    """ucxpool_heap_segment_t"""
+    _fields_ = [("address", ctypes.c_void_p), ("length", ctypes.c_size_t),
+                ("chunk", ctypes.c_void_p), ("chunk_size", ctypes.c_size_t)]
+
+
+class ClassStats(ctypes.Structure):
+    """ucxpool_heap_class_stats_t"""
+    _fields_ = [(name, ctypes.c_uint64)
+                for name in ("live", "live_bytes", "free", "free_bytes")]
+
+
+class Stats(ctypes.Structure):
+    """ucxpool_heap_stats_t"""
+    _fields_ = (
+        [(name, ctypes.c_uint64)
+         for name in ("limit", "reserved", "live", "free", "asked",
+                      "peak_reserved", "num_live",
+                      "largest_contiguous", "largest_stitchable")] +
+        [(name, ctypes.c_double)
+         for name in ("fragmentation", "fragmentation_stitched")] +
+        [(name, ctypes.c_uint64)
+         for name in ("chunks", "pages", "stitched_live", "stitched_kept",
+                      "mapped", "mappings", "allocations", "failures",
+                      "grows", "stitches", "restitches", "recuts",
+                      "stream_waits", "syncs", "trimmed")] +
+        [("classes", ClassStats * 48)])
+
+
+FAILURE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p,
+                           ctypes.c_size_t, ctypes.c_void_p)
+
+_pointer = ctypes.c_void_p
+_size = ctypes.c_size_t
+_out = ctypes.POINTER(ctypes.c_void_p)
+_out_size = ctypes.POINTER(ctypes.c_size_t)
+
+# Name, result, parameters. A result of ctypes.c_int is a status.
+_FUNCTIONS = (
+    ("error_detail", ctypes.c_char_p, ()),
+    ("status_string", ctypes.c_char_p, (ctypes.c_int,)),
+    ("version_string", ctypes.c_char_p, ()),
+    ("config_read", ctypes.c_int, (_out,)),
+    ("config_modify", ctypes.c_int,
+     (_pointer, ctypes.c_char_p, ctypes.c_char_p)),
+    ("config_release", None, (_pointer,)),
+    ("create", ctypes.c_int, (ctypes.POINTER(Params), _out)),
+    ("destroy", None, (_pointer,)),
+    ("torch_alloc", _pointer, (ctypes.c_ssize_t, ctypes.c_int, _pointer)),
+    ("torch_free", None,
+     (_pointer, ctypes.c_ssize_t, ctypes.c_int, _pointer)),
+    ("framework_pool", ctypes.c_int, (ctypes.c_int, _out)),
+    ("framework_set_pool", ctypes.c_int, (ctypes.c_int, _pointer)),
+    ("heap_alloc", ctypes.c_int, (_pointer, _size, _pointer, _out)),
+    ("heap_free", ctypes.c_int, (_pointer, _pointer, _pointer)),
+    ("heap_usable_size", ctypes.c_int, (_pointer, _pointer, _out_size)),
+    ("heap_stream_end", ctypes.c_int, (_pointer, _pointer)),
+    ("heap_segments", ctypes.c_int,
+     (_pointer, _pointer, _size, ctypes.POINTER(Segment), _size, _out_size)),
+    ("heap_trim", ctypes.c_int, (_pointer, _size, _out_size)),
+    ("heap_on_failure", ctypes.c_int, (_pointer, FAILURE, _pointer)),
+    ("heap_stats_get", None, (_pointer, ctypes.POINTER(Stats))),
+    ("heap_print", None, (_pointer, _pointer, ctypes.c_int)),
+)
+
+
+def _candidates():
+    """Names to load, each with where it comes from. A name without a slash is
+    looked for as the system's loader does: LD_LIBRARY_PATH, ldconfig."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return [(named, f"the variable {VARIABLE}")]
+    found = [(SONAME, "the system's loader")]
+    for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local",
+                                 "/opt/ucxpool")):
+        for folder in ("lib", "lib64"):
+            found.append((os.path.join(prefix, folder, SONAME), "a prefix"))
+    return found
+
+
+def _open():
+    tried = []
+    for name, origin in _candidates():
+        if origin == "a prefix" and not os.path.exists(name):
+            tried.append(f"  {name}: not there")
+            continue
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            tried.append(f"  {name} ({origin}): {error}")
+    raise ImportError(
+        "libucxpool was not found. Install it, or name libucxpool.so in the "
+        f"variable {VARIABLE}. Tried:\n" + "\n".join(tried))
+
+
+class Library:
+    """The library; its functions without their prefix."""
+
+    def __init__(self):
+        self._library = _open()
+        self.path = self._library._name
+        for name, result, parameters in _FUNCTIONS:
+            try:
+                function = getattr(self._library, "ucxpool_" + name)
+            except AttributeError:
+                raise ImportError(
+                    f"{self.path} has no ucxpool_{name}(): it is older than "
+                    "this package") from None
+            function.restype = result
+            function.argtypes = parameters
+            setattr(self, name, function)
+
+    def error(self, status):
+        """What the last call in this thread said."""
+        detail = self.error_detail().decode(errors="replace")
+        kind = OutOfMemoryError if status == NO_MEMORY else Error
+        return kind(detail or self.status_string(status).decode(), status)
+
+    def check(self, status):
+        if status != OK:
+            raise self.error(status)
+
+    def address_of(self, name):
+        """The address of a function, for who calls it without Python."""
+        function = getattr(self._library, "ucxpool_" + name)
+        return ctypes.cast(function, ctypes.c_void_p).value
+
+
+_loaded = None
+
+
+def library():
+    """Load it, once."""
+    global _loaded
+    if _loaded is None:
+        _loaded = Library()
+    return _loaded

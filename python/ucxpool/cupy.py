@@ -1,0 +1,149 @@
+"""CuPy on libucxpool's heap.
+
+    import ucxpool.cupy
+    ucxpool.cupy.enable()
+
+Memory is allocated for CuPy's current stream, and freed in that stream when
+the array goes, as CuPy's own pool does it. CuPy's streams are kept alive while
+memory may be theirs; a stream of somebody else's (ExternalStream) must be named
+to ucxpool.cupy.stream_end() before it is destroyed.
+"""
+import ctypes
+import gc
+import sys
+import threading
+
+import cupy
+from cupy.cuda.memory import CFunctionAllocator
+from cupy.cuda.memory import OutOfMemoryError as _CupyOutOfMemoryError
+
+from ._heap import Heap
+from ._library import OutOfMemoryError, library
+
+__all__ = ["Allocator", "disable", "enable", "stream_end"]
+
+# The legacy default stream by both names.
+_DEFAULT = (0, 1)
+_PER_THREAD = 2
+# Streams that are kept before those are looked for that only we keep.
+_MANY = 32
+
+
+class _Entry:
+    """The functions of one stream: C calls them with the address of a variable
+    that holds it."""
+
+    def __init__(self, stream):
+        lib = library()
+        self.stream = stream
+        self.variable = ctypes.c_void_p(stream.ptr)
+        self.malloc = CFunctionAllocator(
+            ctypes.addressof(self.variable), lib.address_of("cupy_malloc"),
+            lib.address_of("cupy_free"), self.variable).malloc
+
+
+class Allocator:
+    """For cupy.cuda.set_allocator(Allocator().malloc)."""
+
+    def __init__(self):
+        self._entries = {}
+        self._many = _MANY
+        self._lock = threading.Lock()
+        # Memory that is freed late reads its variable: they stay.
+        self._variables = []
+
+    def malloc(self, size):
+        stream = cupy.cuda.get_current_stream()
+        entry = self._entries.get(stream.ptr)
+        if entry is None:
+            entry = self._add(stream)
+        memory = entry.malloc(size)
+        if memory.ptr or not size:
+            return memory
+        return self._retry(entry, size)
+
+    def _add(self, stream):
+        if stream.ptr == _PER_THREAD:
+            raise ValueError(
+                "per-thread default streams name another stream in each "
+                "thread: unset CUPY_CUDA_PER_THREAD_DEFAULT_STREAM, and use "
+                "cupy.cuda.Stream()")
+        with self._lock:
+            if len(self._entries) >= self._many:
+                self._sweep()
+                self._many = max(_MANY, 2 * len(self._entries))
+            entry = self._entries.get(stream.ptr)
+            if entry is None:
+                entry = self._entries[stream.ptr] = _Entry(stream)
+                self._variables.append(entry.variable)
+            return entry
+
+    def _retry(self, entry, size):
+        """As CuPy's pool does: arrays that only the collector frees may hold
+        memory."""
+        gc.collect()
+        memory = entry.malloc(size)
+        if memory.ptr:
+            return memory
+        device = cupy.cuda.Device().id
+        heap = Heap.of_frameworks(device)
+        try:
+            # Once more, for the reason.
+            address = heap.alloc(size, entry.variable.value)
+        except OutOfMemoryError as reason:
+            stats = heap.stats()
+            raise _CupyOutOfMemoryError(size, stats["live"],
+                                        stats["limit"]) from reason
+        heap.free(address, entry.variable.value)
+        return self.malloc(size)
+
+    def _sweep(self):
+        """Let go of streams that nobody else keeps."""
+        for handle, entry in list(self._entries.items()):
+            # One reference is the entry's, one the call's.
+            if handle not in _DEFAULT and sys.getrefcount(entry.stream) == 2:
+                self._end(handle, entry)
+
+    def _end(self, handle, entry):
+        device = entry.stream.device_id
+        devices = [device] if device >= 0 else range(
+            cupy.cuda.runtime.getDeviceCount())
+        for device in devices:
+            Heap.of_frameworks(device).stream_end(handle)
+        # All its work is done: what is freed later needs no order of its.
+        entry.variable.value = 0
+        del self._entries[handle]
+
+    def stream_end(self, stream):
+        """Forget a stream, before it is destroyed; waits for its work."""
+        with self._lock:
+            entry = self._entries.get(stream.ptr)
+            if entry is not None and stream.ptr not in _DEFAULT:
+                self._end(stream.ptr, entry)
+
+
+_enabled = None
+_before = None
+
+
+def enable():
+    """Let CuPy allocate from the heap. What it has allocated by now stays
+    where it is."""
+    global _enabled, _before
+    if _enabled is None:
+        _before = cupy.cuda.get_allocator()
+        _enabled = Allocator()
+    cupy.cuda.set_allocator(_enabled.malloc)
+    return _enabled
+
+
+def disable():
+    """Give CuPy the allocator back that it had."""
+    if _enabled is not None:
+        cupy.cuda.set_allocator(_before)
+
+
+def stream_end(stream):
+    """Call this before a stream that is not CuPy's own is destroyed."""
+    if _enabled is not None:
+        _enabled.stream_end(stream)

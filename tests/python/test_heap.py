@@ -1,0 +1,291 @@
+"""The Python package on the host: the heap, its errors, and how the library is
+found."""
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+import ucxpool
+from ucxpool import _library
+
+MIB = 1 << 20
+SMALL = {"comm_size": "8m", "memory_limit": "80m", "huge_pages": "n",
+         "log_level": "none"}
+
+
+class HeapTest(unittest.TestCase):
+
+    def setUp(self):
+        self.heap = ucxpool.Heap(**SMALL)
+
+    def tearDown(self):
+        self.heap.close()
+
+    def test_memory_is_whole_and_freed(self):
+        sizes = [1, 100, 4096, 100000, 3 * MIB]
+        live = [(self.heap.alloc(size), size) for size in sizes]
+        for number, (address, size) in enumerate(live):
+            self.assertGreaterEqual(self.heap.usable_size(address), size)
+            ctypes.memset(address, number, size)
+        for number, (address, size) in enumerate(live):
+            self.assertEqual(ctypes.string_at(address, size),
+                             bytes([number]) * size)
+        self.assertEqual(self.heap.stats()["num_live"], len(sizes))
+        self.assertEqual(self.heap.stats()["asked"], sum(sizes))
+        for address, _ in live:
+            self.heap.free(address)
+        self.assertEqual(self.heap.stats()["num_live"], 0)
+        self.assertEqual(self.heap.stats()["live"], 0)
+
+    def test_scattered_memory_becomes_one_range(self):
+        # Every second piece freed: no two lie side by side.
+        pieces = []
+        try:
+            while True:
+                pieces.append(self.heap.alloc(2 * MIB))
+        except ucxpool.OutOfMemoryError:
+            pass
+        freed = pieces[::2]
+        for address in freed:
+            self.heap.free(address)
+        size = 2 * MIB * (len(freed) - 1)
+        address = self.heap.alloc(size)
+        ctypes.memset(address, 0x5a, size)
+        segments = self.heap.segments(address, size)
+        self.assertGreater(len(segments), 1)
+        self.assertEqual(sum(one.length for one in segments), size)
+        offset = 0
+        for one in segments:
+            # The same byte at both addresses.
+            ctypes.memset(address + offset, 0xa5, 1)
+            self.assertEqual(ctypes.string_at(one.address, 1), b"\xa5")
+            self.assertLessEqual(one.chunk, one.address)
+            self.assertLessEqual(one.address + one.length,
+                                 one.chunk + one.chunk_size)
+            offset += one.length
+        stats = self.heap.stats()
+        self.assertGreaterEqual(stats["stitches"], 1)
+        self.assertEqual(stats["stitched_live"], 1)
+
+    def test_free_memory_goes_back(self):
+        self.heap.free(self.heap.alloc(32 * MIB))
+        reserved = self.heap.stats()["reserved"]
+        self.assertGreaterEqual(reserved, 32 * MIB)
+        self.assertEqual(self.heap.trim(), reserved)
+        self.assertEqual(self.heap.stats()["reserved"], 0)
+
+    def test_too_much_is_an_error_with_a_reason(self):
+        with self.assertRaises(ucxpool.OutOfMemoryError) as caught:
+            self.heap.alloc(1 << 40)
+        self.assertIsInstance(caught.exception, MemoryError)
+        self.assertIsInstance(caught.exception, ucxpool.Error)
+        self.assertEqual(caught.exception.status, -2)
+        self.assertNotEqual(str(caught.exception), "")
+
+    def test_what_is_wrong_is_refused(self):
+        address = self.heap.alloc(100)
+        self.heap.free(address)
+        self.heap.free(None)
+        for wrong in (lambda: self.heap.free(address),
+                      lambda: self.heap.alloc(0),
+                      lambda: self.heap.usable_size(address),
+                      lambda: self.heap.segments(address, 1),
+                      lambda: ucxpool.Heap(no_such_key=1),
+                      lambda: ucxpool.Heap(memory_limit="some")):
+            with self.assertRaises(ucxpool.Error) as caught:
+                wrong()
+            self.assertEqual(caught.exception.status, -1)
+        with self.assertRaises(TypeError):
+            self.heap.alloc(1, "a stream")
+
+    def test_streams_are_numbers_or_know_theirs(self):
+        class Cuda:
+            def __cuda_stream__(self):
+                return (0, 4096)
+
+        class Torch:
+            cuda_stream = 4096
+
+        class Cupy:
+            ptr = 4096
+
+        for stream in (None, 0, 4096, Cuda(), Torch(), Cupy()):
+            self.heap.free(self.heap.alloc(1000, stream), stream)
+        self.heap.stream_end(4096)
+
+    def test_a_buffer_is_freed_when_nobody_has_it(self):
+        buffer = self.heap.buffer(MIB)
+        view = memoryview(buffer).cast("B")
+        del buffer
+        view[MIB - 1] = 7
+        part = view[MIB - 2:]
+        del view
+        gc.collect()
+        self.assertEqual(bytes(part), b"\0\7"[:1] + b"\7"
+                         if part[0] == 0 else bytes([part[0], 7]))
+        self.assertEqual(self.heap.stats()["num_live"], 1)
+        del part
+        gc.collect()
+        self.assertEqual(self.heap.stats()["num_live"], 0)
+
+    def test_a_buffer_outlives_the_name_of_its_heap(self):
+        def make():
+            return ucxpool.Heap(**SMALL).buffer(1000)
+
+        buffer = make()
+        gc.collect()
+        buffer[999] = 1
+        self.assertEqual(buffer[999], 1)
+
+    def test_a_callback_may_free_memory(self):
+        kept = [self.heap.alloc(32 * MIB)]
+        calls = []
+
+        def give(size, stream):
+            calls.append((size, stream))
+            if not kept:
+                return False
+            self.heap.free(kept.pop())
+            return True
+
+        self.heap.on_failure(give)
+        first = self.heap.alloc(60 * MIB, 4096)
+        self.assertEqual(calls, [(60 * MIB, 4096)])
+        with self.assertRaises(ucxpool.OutOfMemoryError):
+            self.heap.alloc(60 * MIB)
+        self.assertEqual(len(calls), 2)
+        self.heap.on_failure(None)
+        with self.assertRaises(ucxpool.OutOfMemoryError):
+            self.heap.alloc(60 * MIB)
+        self.assertEqual(len(calls), 2)
+        self.heap.free(first)
+
+    def test_a_report_has_what_the_statistics_have(self):
+        address = self.heap.alloc(5000)
+        report = json.loads(self.heap.report("json"))
+        self.assertIn(str(self.heap.stats()["live"]), json.dumps(report))
+        self.assertTrue(self.heap.report("openmetrics")
+                        .rstrip().endswith("# EOF"))
+        self.assertNotEqual(self.heap.report(), "")
+        with self.assertRaises(KeyError):
+            self.heap.report("pdf")
+        self.heap.free(address)
+
+    def test_a_closed_heap_says_so(self):
+        heap = ucxpool.Heap(**SMALL)
+        with heap:
+            heap.alloc(100)
+        heap.close()
+        with self.assertRaises(ValueError):
+            heap.alloc(100)
+
+    def test_threads_allocate_at_once(self):
+        errors = []
+
+        def work(stream):
+            try:
+                for size in range(1, 40000, 400):
+                    address = self.heap.alloc(size, stream)
+                    ctypes.memset(address, stream % 256, size)
+                    data = ctypes.string_at(address, size)
+                    if data != bytes([stream % 256]) * size:
+                        raise AssertionError(f"{size} bytes are others'")
+                    self.heap.free(address, stream)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(4096 * n,))
+                   for n in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+        self.assertEqual(self.heap.stats()["num_live"], 0)
+
+    def test_the_frameworks_heap_of_the_host_is_one(self):
+        heap = ucxpool.heap(None)
+        address = heap.alloc(5000)
+        self.assertEqual(ucxpool.heap_stats(None)["num_live"], 1)
+        self.assertEqual(ucxpool.heap(None).pool, heap.pool)
+        with self.assertRaises(ucxpool.Error):
+            self.heap.give_to_frameworks()
+        heap.free(address)
+        heap.close()
+        self.assertEqual(ucxpool.heap_stats(None)["num_live"], 0)
+
+
+class LibraryTest(unittest.TestCase):
+
+    def run_python(self, code, **variables):
+        environment = dict(os.environ, **variables)
+        return subprocess.run([sys.executable, "-B", "-c", code],
+                              env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=60)
+
+    def test_structures_are_those_of_the_headers(self):
+        # What the compiler must find true.
+        source = ["#include <ucxpool/heap.h>", "#include <ucxpool/pool.h>"]
+        for name, made in (("ucxpool_params_t", _library.Params),
+                           ("ucxpool_heap_segment_t", _library.Segment),
+                           ("ucxpool_heap_class_stats_t",
+                            _library.ClassStats),
+                           ("ucxpool_heap_stats_t", _library.Stats)):
+            source.append(f"_Static_assert(sizeof({name}) == "
+                          f"{ctypes.sizeof(made)}, \"{name}\");")
+            for field, kind in made._fields_:
+                offset = getattr(made, field).offset
+                source.append(
+                    f"_Static_assert(offsetof({name}, {field}) == {offset} && "
+                    f"sizeof((({name} *)0)->{field}) == "
+                    f"{ctypes.sizeof(kind)}, \"{name}.{field}\");")
+        done = subprocess.run(
+            os.environ["CC"].split() +
+            ["-std=c11", "-fsyntax-only", "-x", "c", "-",
+             "-I" + os.path.join(os.environ["top_srcdir"], "include"),
+             "-I" + os.path.join(os.environ["top_builddir"], "include")],
+            input="\n".join(source), stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_library_that_is_not_there_is_told(self):
+        done = self.run_python("import ucxpool; ucxpool.version()",
+                               LIBUCXPOOL="/nonexistent/libucxpool.so")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("ImportError", done.stderr)
+        self.assertIn("/nonexistent/libucxpool.so", done.stderr)
+        self.assertIn("LIBUCXPOOL", done.stderr)
+
+    def test_a_library_that_is_another_is_told(self):
+        done = self.run_python("import ucxpool; ucxpool.version()",
+                               LIBUCXPOOL="libc.so.6")
+        self.assertIn("ImportError", done.stderr)
+
+    def test_the_loader_finds_it(self):
+        folder = os.path.dirname(ucxpool.library_path())
+        code = ("import os; os.environ.pop('LIBUCXPOOL'); import ucxpool;"
+                "print(ucxpool.library_path(), ucxpool.version())")
+        done = self.run_python(code, LD_LIBRARY_PATH=folder)
+        self.assertEqual(done.stdout.split(),
+                         ["libucxpool.so.0", ucxpool.version()], done.stderr)
+
+    def test_versions_are_one(self):
+        top = os.environ["top_srcdir"]
+        with open(os.path.join(top, "python", "pyproject.toml")) as file:
+            self.assertIn(f'version = "{ucxpool.version()}"', file.read())
+
+    def test_what_is_live_at_the_end_does_not_matter(self):
+        done = self.run_python(
+            "import ucxpool\n"
+            "heap = ucxpool.Heap(comm_size='8m')\n"
+            "kept = [heap.alloc(100000), heap.buffer(5000)]\n"
+            "shared = ucxpool.heap(None)\n"
+            "kept += [shared.alloc(100000), shared.buffer(5000)]\n")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
