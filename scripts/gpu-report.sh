@@ -175,6 +175,10 @@ page() {
     fi
     printf '\n## The steps\n\n'
     sed 's/^/    /' "$out/summary.txt"
+    if wants frameworks; then
+        printf '\n## PyTorch, CuPy, RMM and Numba on the heap\n\n'
+        printed 'PyTorch, CuPy, RMM and Numba on the heap' | sed 's/^/    /'
+    fi
     wants benchmarks || return 0
     for build in "${builds[@]}"; do
         use "$build"

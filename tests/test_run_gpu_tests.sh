@@ -54,6 +54,7 @@ ends 0 --stand-in --quick --built "$top_builddir"
 says log '^[0-9]+ steps: [0-9]+ ok, 0 failed, [0-9]+ skipped'
 says out/summary.txt '^ok .*: test_gpu_two, GPUs: 1$'
 says out/summary.txt '^skipped .*: gpu_torch.py, GPUs: 1 \('
+says out/summary.txt '^skipped .* PyTorch, CuPy, RMM and Numba on the heap \('
 says out/gpu.md '^- GPUs: 1 x Stand-in GPU'
 says out/gpu.md '^- UCX: [1-9]'
 says out/gpu.md '^\| each, 50 x 4 KiB \| [0-9.]+ GB/s'
