@@ -1,0 +1,229 @@
+/* The log of what a heap is asked for. */
+#include <config.h>
+
+#include "heap/log.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NUM_THREADS 4
+#define NUM_LINES   2000
+
+static char dir[] = "/tmp/test_heap_log.XXXXXX";
+static char path[64];
+
+/* The n-th write from now (1: the next) finds the disk full; 0: none. */
+static unsigned full_at;
+
+ssize_t __real_write(int fd, const void *bytes, size_t size);
+ssize_t __wrap_write(int fd, const void *bytes, size_t size);
+ssize_t __wrap_write(int fd, const void *bytes, size_t size)
+{
+    if ((full_at != 0) && (--full_at == 0)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_write(fd, bytes, size);
+}
+
+/* The file of that name in the folder, as text. */
+static char *text_of(const char *name)
+{
+    static char text[NUM_THREADS * NUM_LINES * 100];
+    char        where[96];
+    size_t      length;
+    FILE       *file;
+
+    snprintf(where, sizeof(where), "%s/%s", dir, name);
+    file = fopen(where, "r");
+    ck_assert_ptr_nonnull(file);
+    length = fread(text, 1, sizeof(text) - 1, file);
+    text[length] = '\0';
+    fclose(file);
+    return text;
+}
+
+static void start(void)
+{
+    strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/log", dir);
+}
+
+static void stop(void)
+{
+    char command[128];
+
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static heap_log_t *begin(void)
+{
+    heap_log_t *log = NULL;
+
+    ck_assert_int_eq(heap_log_create(path, &log), UCXPOOL_OK);
+    return log;
+}
+
+START_TEST(lines_are_those_of_rmm)
+{
+    heap_log_t *log = begin();
+    char        expected[160];
+    char       *line;
+    int         hour, minute, second, micro, end;
+
+    heap_log_write(log, HEAP_LOG_ALLOC, (void *)0x7f00abcd00, 1048576, NULL);
+    heap_log_write(log, HEAP_LOG_FREE, (void *)0x7f00abcd00, 1048576,
+                   (void *)0x2a);
+    heap_log_write(log, HEAP_LOG_FAILURE, NULL, SIZE_MAX, (void *)0x2a);
+    heap_log_destroy(log);
+
+    line = strtok(text_of("log"), "\n");
+    ck_assert_str_eq(line, "Thread,Time,Action,Pointer,Size,Stream");
+    line = strtok(NULL, "\n");
+    snprintf(expected, sizeof(expected), "%d,%%2d:%%2d:%%2d.%%6d%%n",
+             (int)gettid());
+    ck_assert_int_eq(
+        sscanf(line, expected, &hour, &minute, &second, &micro, &end), 4);
+    ck_assert_str_eq(line + end, ",allocate,0x7f00abcd00,1048576,0");
+    line = strtok(NULL, "\n");
+    ck_assert_str_eq(strstr(line, ",free"), ",free,0x7f00abcd00,1048576,0x2a");
+    line = strtok(NULL, "\n");
+    ck_assert_str_eq(strstr(line, ",alloc"),
+                     ",allocate failure,(nil),18446744073709551615,0x2a");
+    ck_assert_ptr_null(strtok(NULL, "\n"));
+}
+END_TEST
+
+START_TEST(a_log_begins_with_an_empty_file)
+{
+    heap_log_destroy(begin());
+    heap_log_destroy(begin());
+    ck_assert_str_eq(text_of("log"),
+                     "Thread,Time,Action,Pointer,Size,Stream\n");
+}
+END_TEST
+
+START_TEST(two_logs_of_one_path_have_a_file_each)
+{
+    heap_log_t *first  = begin();
+    heap_log_t *second = begin();
+
+    heap_log_write(first, HEAP_LOG_ALLOC, (void *)0x100, 1, NULL);
+    heap_log_write(second, HEAP_LOG_ALLOC, (void *)0x200, 2, NULL);
+    heap_log_destroy(first);
+    heap_log_destroy(second);
+    ck_assert_ptr_nonnull(strstr(text_of("log"), ",0x100,1,0\n"));
+    ck_assert_ptr_nonnull(strstr(text_of("log.1"), ",0x200,2,0\n"));
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_opened_is_told)
+{
+    heap_log_t *log = NULL;
+
+    snprintf(path, sizeof(path), "%s/none/log", dir);
+    ck_assert_int_eq(heap_log_create(path, &log), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "No such file"));
+    ck_assert_ptr_null(log);
+}
+END_TEST
+
+START_TEST(a_path_that_is_too_long_is_told)
+{
+    heap_log_t *log = NULL;
+    static char longest[8192];
+
+    memset(longest, 'a', sizeof(longest) - 1);
+    ck_assert_int_eq(heap_log_create(longest, &log),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(log);
+}
+END_TEST
+
+START_TEST(without_a_log_nothing_is_written)
+{
+    heap_log_write(NULL, HEAP_LOG_ALLOC, (void *)0x100, 1, NULL);
+    heap_log_destroy(NULL);
+}
+END_TEST
+
+START_TEST(a_full_disk_ends_the_log_and_no_more)
+{
+    heap_log_t *log = begin();
+
+    full_at = 1;
+    for (unsigned i = 0; i < NUM_LINES; i++) {
+        heap_log_write(log, HEAP_LOG_ALLOC, (void *)0x100, i, NULL);
+    }
+    heap_log_destroy(log);
+    ck_assert_str_eq(text_of("log"), "");
+}
+END_TEST
+
+static void *write_lines(void *log)
+{
+    for (size_t i = 0; i < NUM_LINES; i++) {
+        heap_log_write(log, HEAP_LOG_ALLOC, &full_at, i, log);
+    }
+    return NULL;
+}
+
+START_TEST(lines_of_threads_stay_whole)
+{
+    heap_log_t *log = begin();
+    pthread_t   threads[NUM_THREADS];
+    unsigned    num_lines = 0;
+    char        tail[64];
+
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, write_lines, log),
+                         0);
+    }
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    snprintf(tail, sizeof(tail), ",%p", (void *)log);
+    heap_log_destroy(log);
+    strtok(text_of("log"), "\n");
+    for (char *line = strtok(NULL, "\n"); line != NULL;
+         line       = strtok(NULL, "\n")) {
+        ck_assert_ptr_nonnull(strstr(line, ",allocate,0x"));
+        ck_assert_str_eq(line + strlen(line) - strlen(tail), tail);
+        num_lines++;
+    }
+    ck_assert_uint_eq(num_lines, NUM_THREADS * NUM_LINES);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("heap_log");
+    TCase   *tcase  = tcase_create("heap_log");
+    SRunner *runner = srunner_create(suite);
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, start, stop);
+    tcase_add_test(tcase, lines_are_those_of_rmm);
+    tcase_add_test(tcase, a_log_begins_with_an_empty_file);
+    tcase_add_test(tcase, two_logs_of_one_path_have_a_file_each);
+    tcase_add_test(tcase, a_file_that_cannot_be_opened_is_told);
+    tcase_add_test(tcase, a_path_that_is_too_long_is_told);
+    tcase_add_test(tcase, without_a_log_nothing_is_written);
+    tcase_add_test(tcase, a_full_disk_ends_the_log_and_no_more);
+    tcase_add_test(tcase, lines_of_threads_stay_whole);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
