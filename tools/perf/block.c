@@ -1,5 +1,5 @@
 #include "perf/block.h"
-#include "perf/clock.h"
+#include "common/clock.h"
 #include "perf/error.h"
 #include "perf/pool_lane.h"
 #include "perf/samples.h"

@@ -1,5 +1,5 @@
 #include "perf/copy_end.h"
-#include "perf/clock.h"
+#include "common/clock.h"
 #include "perf/error.h"
 #include "perf/mailbox.h"
 

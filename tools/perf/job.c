@@ -1,7 +1,7 @@
 #include "perf/job.h"
+#include "common/clock.h"
 #include "perf/batch.h"
 #include "perf/block.h"
-#include "perf/clock.h"
 #include "perf/error.h"
 #include "perf/samples.h"
 

@@ -1,5 +1,5 @@
 #include "perf/lane.h"
-#include "perf/clock.h"
+#include "common/clock.h"
 #include "perf/error.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #include <config.h>
 
 #include "perf/options.h"
+#include "common/number.h"
 #include "perf/devices.h"
 #include "perf/error.h"
-#include "perf/number.h"
 
 #include <ucxpool/version.h>
 

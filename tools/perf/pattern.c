@@ -1,5 +1,5 @@
 #include "perf/pattern.h"
-#include "perf/clock.h"
+#include "common/clock.h"
 
 #include <string.h>
 #include <sys/random.h>

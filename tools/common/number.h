@@ -2,8 +2,8 @@
  * Numbers of the command line. Each returns 0, or -1 (nothing said) when the
  * text is none or out of bounds.
  */
-#ifndef PERF_NUMBER_H
-#define PERF_NUMBER_H
+#ifndef COMMON_NUMBER_H
+#define COMMON_NUMBER_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "perf/number.h"
+#include "common/number.h"
 
 #include <ctype.h>
 #include <errno.h>

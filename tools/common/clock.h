@@ -1,8 +1,8 @@
 /*
  * Time, in nanoseconds since some moment in the past.
  */
-#ifndef PERF_CLOCK_H
-#define PERF_CLOCK_H
+#ifndef COMMON_CLOCK_H
+#define COMMON_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
