@@ -21,8 +21,9 @@ typedef struct CUctx_st    *CUcontext;
 typedef struct CUstream_st *CUstream;
 
 enum {
-    CUDA_SUCCESS         = 0,
-    CUDA_ERROR_NOT_READY = 600
+    CUDA_SUCCESS             = 0,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NOT_READY     = 600
 };
 
 enum {
@@ -95,6 +96,13 @@ typedef struct gpu_driver {
  * Returns 0 or -1.
  */
 int gpu_driver_load(gpu_driver_t *driver, char *text, size_t text_size);
+
+/* For tables of further functions: the library; and a function of it, whose
+ * pointer is written to where function_p points. NULL or -1, with a sentence in
+ * text, where there is none. */
+void *gpu_driver_open(char *text, size_t text_size);
+int   gpu_driver_find(void *library, const char *symbol, void *function_p,
+                      char *text, size_t text_size);
 
 /* The driver's name of a result and its own words: "CUDA_ERROR_OUT_OF_MEMORY,
  * out of memory". */

@@ -1,0 +1,148 @@
+/* The driver's own memory pools. Each allocation is one of the device; nothing
+ * is kept for the next. */
+#include <config.h>
+
+#include "state.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#ifndef STAND_IN_WITHOUT_POOLS
+
+/* As in tools/gpu/pools.h; the library does not use them. */
+enum {
+    ATTRIBUTE_THRESHOLD = 4,
+    ATTRIBUTE_CURRENT   = 5,
+    ATTRIBUTE_HIGH      = 6
+};
+
+struct props {
+    int type, handle_types, location_type, location_id;
+};
+
+struct CUmemPoolHandle_st {
+    int        device;
+    cuuint64_t threshold;
+    cuuint64_t reserved;
+    cuuint64_t high;
+};
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+ENTRY(cuMemPoolCreate, CUmemoryPool *pool, const struct props *props)
+{
+    CUmemoryPool made;
+
+    BEGIN("cuMemPoolCreate", NEEDS_INIT);
+    if ((props->type != 1) || (props->location_type != 1) ||
+        (props->location_id >= config.num_devices)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    made->device = props->location_id;
+    num_live++;
+    *pool = made;
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemPoolDestroy, CUmemoryPool pool)
+{
+    BEGIN("cuMemPoolDestroy", NEEDS_INIT);
+    free(pool);
+    num_live--;
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemPoolSetAttribute, CUmemoryPool pool, int attribute, void *value)
+{
+    BEGIN("cuMemPoolSetAttribute", NEEDS_INIT);
+    if (attribute != ATTRIBUTE_THRESHOLD) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    pool->threshold = *(cuuint64_t *)value;
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemPoolGetAttribute, CUmemoryPool pool, int attribute, void *value)
+{
+    BEGIN("cuMemPoolGetAttribute", NEEDS_INIT);
+    *(cuuint64_t *)value = attribute == ATTRIBUTE_CURRENT ? pool->reserved
+                           : attribute == ATTRIBUTE_HIGH  ? pool->high
+                                                          : pool->threshold;
+    return done(CUDA_SUCCESS);
+}
+
+/* The pool that an allocation is of, in the order of cuMemFreeAsync(). */
+typedef struct owned {
+    struct owned *next;
+    CUdeviceptr   address;
+    CUmemoryPool  pool;
+} owned_t;
+
+static owned_t *owners;
+
+ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr *address, size_t size,
+      CUmemoryPool pool, CUstream stream)
+{
+    size_t     whole = (size + GRANULARITY - 1) & ~(GRANULARITY - 1);
+    unsigned   bit   = 1u << pool->device;
+    backing_t *backing;
+    void      *range;
+    owned_t   *owned;
+
+    (void)stream;
+    BEGIN("cuMemAllocFromPoolAsync", NEEDS_CONTEXT);
+    if ((size == 0) || (whole < size)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    owned   = malloc(sizeof(*owned));
+    backing = backing_create(pool->device, whole);
+    range   = backing == NULL ? NULL : range_reserve(whole, GRANULARITY);
+    if ((owned == NULL) || (range == NULL) ||
+        !mapping_add((mapping_t){(CUdeviceptr)(uintptr_t)range, whole,
+                                 MAPPING_ALLOC, backing, bit, bit,
+                                 pool->device})) {
+        free(owned);
+        if (backing != NULL) {
+            backing_drop(backing);
+        }
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    *owned   = (owned_t){owners, (CUdeviceptr)(uintptr_t)range, pool};
+    owners   = owned;
+    *address = owned->address;
+    pool->reserved += whole;
+    pool->high = pool->reserved > pool->high ? pool->reserved : pool->high;
+    return done(CUDA_SUCCESS);
+}
+
+ENTRY(cuMemFreeAsync, CUdeviceptr address, CUstream stream)
+{
+    owned_t  **link = &owners;
+    owned_t   *owned;
+    mapping_t *mapping;
+
+    (void)stream;
+    BEGIN("cuMemFreeAsync", NEEDS_CONTEXT);
+    while ((*link != NULL) && ((*link)->address != address)) {
+        link = &(*link)->next;
+    }
+    owned = *link;
+    if (owned == NULL) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    stream_work(~0u);
+    mapping = mapping_at(address);
+    owned->pool->reserved -= mapping->size;
+    munmap((void *)(uintptr_t)address, mapping->size);
+    backing_drop(mapping->backing);
+    mapping_remove(mapping);
+    *link = owned->next;
+    free(owned);
+    return done(CUDA_SUCCESS);
+}
+
+#endif
