@@ -1,0 +1,342 @@
+/* ucxpool_replay reads and writes logs of allocations. */
+#include "replay/log.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
+
+/* What was said on the standard error. */
+static char said[4096];
+
+/* Read a text as a log. */
+static trace_t *read_text(const char *text)
+{
+    FILE    *errors = tmpfile();
+    FILE    *stream = fmemopen((void *)(size_t)text, strlen(text), "r");
+    int      stderr_fd = dup(STDERR_FILENO);
+    trace_t *trace;
+    size_t   length;
+
+    ck_assert(errors != NULL && stream != NULL && stderr_fd >= 0);
+    fflush(stderr);
+    dup2(fileno(errors), STDERR_FILENO);
+    trace = log_read_stream(stream, "a.csv");
+    fflush(stderr);
+    dup2(stderr_fd, STDERR_FILENO);
+    close(stderr_fd);
+    rewind(errors);
+    length       = fread(said, 1, sizeof(said) - 1, errors);
+    said[length] = '\0';
+    fclose(errors);
+    fclose(stream);
+    return trace;
+}
+
+static trace_t *read_good(const char *text)
+{
+    trace_t *trace = read_text(text);
+
+    ck_assert_msg(trace != NULL, "%s", said);
+    ck_assert_str_eq(said, "");
+    return trace;
+}
+
+/* The line is refused, with its place and these words. */
+static void assert_bad(const char *line, const char *words)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text),
+             HEADER "1,10:00:00.000001,allocate,0x100,64,0\n%s\n", line);
+    ck_assert_ptr_null(read_text(text));
+    ck_assert_msg(strstr(said, "ucxpool_replay: a.csv:3: ") != NULL, "%s",
+                  said);
+    ck_assert_msg(strstr(said, words) != NULL, "%s", said);
+}
+
+START_TEST(a_log_becomes_events)
+{
+    trace_t *trace = read_good(
+        HEADER "7,10:00:00.000001,allocate,0x100,64,0x55d0\n"
+               "8,10:00:00.000002,allocate,0x200,128,0\n"
+               "8,10:00:00.000003,free,0x100,64,0\n"
+               "7,10:00:00.000004,free,0x200,128,0x55d0\n");
+
+    ck_assert_uint_eq(trace->num_events, 4);
+    ck_assert_uint_eq(trace->num_allocations, 2);
+    ck_assert_uint_eq(trace->sizes[0], 64);
+    ck_assert_uint_eq(trace->sizes[1], 128);
+    ck_assert(!trace->events[1].is_free && trace->events[2].is_free);
+    ck_assert_uint_eq(trace->events[2].allocation, 0);
+    ck_assert_uint_eq(trace->events[2].thread, 1);
+    ck_assert_uint_eq(trace->threads[1], 8);
+    ck_assert_uint_eq(trace->peak_live, 192);
+    ck_assert_uint_eq(trace->peak_num, 2);
+    ck_assert_uint_eq(trace->peak_event, 1);
+    ck_assert_uint_eq(trace->num_left, 0);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(streams_keep_their_identity)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
+                               "1,t,allocate,0x200,64,0x55d0ac\n"
+                               "1,t,free,0x100,64,0x55d0ac\n"
+                               "1,t,allocate,0x100,64,0\n"
+                               "1,t,allocate,0x300,64,0x0\n");
+
+    ck_assert_uint_eq(trace->num_streams, 3);
+    ck_assert_uint_eq(trace->streams[0], 0x55d0ab);
+    ck_assert_uint_eq(trace->streams[1], 0x55d0ac);
+    ck_assert_uint_eq(trace->streams[2], 0);
+    ck_assert_uint_eq(trace->events[2].stream, 1);
+    ck_assert_uint_eq(trace->events[4].stream, 2);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(headers_blank_lines_and_carriage_returns_do_not_matter)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\r\n\r\n" HEADER
+                               "\n 1 , t , free , 0x100 , 64 , 0 \r\n");
+
+    ck_assert_uint_eq(trace->num_events, 2);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(the_last_line_may_lack_its_end)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n1,t,free,0x100,64,0");
+
+    ck_assert_uint_eq(trace->num_events, 2);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(an_address_may_be_used_again)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
+                               "1,t,free,0x100,64,0\n"
+                               "1,t,allocate,0x100,32,0\n"
+                               "1,t,free,0x100,32,0\n");
+
+    ck_assert_uint_eq(trace->num_allocations, 2);
+    ck_assert_uint_eq(trace->events[3].allocation, 1);
+    ck_assert_uint_eq(trace->remarks.num_twice, 0);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(failures_of_then_are_counted_and_left_out)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
+                               "1,t,allocate failure,(nil),999,0\n"
+                               "1,t,allocate failure,0x0,999,0x1\n");
+
+    ck_assert_uint_eq(trace->num_events, 1);
+    ck_assert_uint_eq(trace->remarks.num_failures, 2);
+    ck_assert_uint_eq(trace->num_left, 1);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(a_free_of_what_is_not_live_is_told)
+{
+    trace_t *trace = read_good("1,t,free,0x900,64,0\n"
+                               "1,t,allocate,0x100,64,0\n"
+                               "1,t,free,0x100,64,0\n"
+                               "1,t,free,0x100,64,0\n"
+                               "1,t,free,(nil),64,0\n");
+
+    ck_assert_uint_eq(trace->num_events, 2);
+    ck_assert_uint_eq(trace->remarks.num_unknown, 3);
+    ck_assert_uint_eq(trace->remarks.unknown_line, 1);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(an_address_that_is_given_twice_is_freed_before)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
+                               "1,t,allocate,0x100,32,0\n"
+                               "1,t,free,0x100,32,0\n");
+
+    ck_assert_uint_eq(trace->num_events, 4);
+    ck_assert(trace->events[1].is_free);
+    ck_assert_uint_eq(trace->events[1].allocation, 0);
+    ck_assert_uint_eq(trace->remarks.num_twice, 1);
+    ck_assert_uint_eq(trace->remarks.twice_line, 2);
+    ck_assert_uint_eq(trace->peak_live, 64);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(the_size_of_an_allocation_counts_not_that_of_its_free)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
+                               "1,t,free,0x100,63,0\n");
+
+    ck_assert_uint_eq(trace->num_events, 2);
+    ck_assert_uint_eq(trace->remarks.num_other_sizes, 1);
+    ck_assert_uint_eq(trace->remarks.other_size_line, 2);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(calls_for_0_bytes_are_left_out)
+{
+    trace_t *trace = read_good("1,t,allocate,(nil),0,0\n"
+                               "1,t,free,(nil),0,0\n"
+                               "1,t,allocate,0x100,64,0\n");
+
+    ck_assert_uint_eq(trace->num_events, 1);
+    ck_assert_uint_eq(trace->remarks.num_empty, 2);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(bad_lines_are_told_with_their_place)
+{
+    assert_bad("1,t,allocate,0x200,64", "5 fields");
+    assert_bad("1,t,allocate,0x200,64,0,0", "7 fields");
+    assert_bad("nonsense", "1 fields");
+    assert_bad("one,t,allocate,0x200,64,0", "thread is no number: one");
+    assert_bad(",t,allocate,0x200,64,0", "thread is no number");
+    assert_bad("-1,t,allocate,0x200,64,0", "thread is no number");
+    assert_bad("1,t,realloc,0x200,64,0", "action is not allocate");
+    assert_bad("1,t,,0x200,64,0", "action is not allocate");
+    assert_bad("1,t,allocate,here,64,0", "pointer is no address: here");
+    assert_bad("1,t,allocate,0x,64,0", "pointer is no address");
+    assert_bad("1,t,allocate,,64,0", "pointer is no address");
+    assert_bad("1,t,allocate,0x11112222333344445,64,0", "no address");
+    assert_bad("1,t,allocate,(nil),64,0", "without an address");
+    assert_bad("1,t,allocate,0x200,0x40,0", "size is no number");
+    assert_bad("1,t,allocate,0x200,-64,0", "size is no number");
+    assert_bad("1,t,allocate,0x200,18446744073709551616,0", "size is no");
+    assert_bad("1,t,allocate,0x200,64,default", "stream is neither");
+}
+END_TEST
+
+START_TEST(a_log_without_allocations_is_refused)
+{
+    ck_assert_ptr_null(read_text(HEADER));
+    ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
+    ck_assert_ptr_null(read_text("1,t,free,0x100,64,0\n"));
+    ck_assert_ptr_nonnull(strstr(said, "nothing is allocated"));
+}
+END_TEST
+
+START_TEST(more_streams_than_can_be_played_are_told)
+{
+    char  *text;
+    size_t size;
+    FILE  *stream = open_memstream(&text, &size);
+
+    for (unsigned i = 0; i <= TRACE_MAX_STREAMS; i++) {
+        fprintf(stream, "1,t,allocate,0x%x,64,0x%x\n", (i + 1) * 64, i);
+    }
+    fclose(stream);
+    ck_assert_ptr_null(read_text(text));
+    ck_assert_ptr_nonnull(strstr(said, "more streams"));
+    free(text);
+}
+END_TEST
+
+START_TEST(a_file_that_is_not_there_is_told)
+{
+    ck_assert_ptr_null(log_read("/nonexistent/a.csv"));
+}
+END_TEST
+
+START_TEST(what_is_written_is_read_back)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0x55d0ab\n"
+                               "2,t,allocate,0x200,999999,0\n"
+                               "1,t,free,0x100,64,0x55d0ab\n"
+                               "2,t,allocate,0x100,1,0\n");
+    trace_t *again;
+    char    *text;
+    size_t   size;
+    FILE    *stream = open_memstream(&text, &size);
+
+    ck_assert_int_eq(log_write(trace, "-", stream), 0);
+    fclose(stream);
+    again = read_good(text);
+    free(text);
+    ck_assert_uint_eq(again->num_events, trace->num_events);
+    ck_assert_mem_eq(again->events, trace->events,
+                     trace->num_events * sizeof(*trace->events));
+    ck_assert_mem_eq(again->sizes, trace->sizes,
+                     trace->num_allocations * sizeof(*trace->sizes));
+    ck_assert_mem_eq(again->streams, trace->streams, sizeof(trace->streams));
+    ck_assert_mem_eq(again->threads, trace->threads, sizeof(trace->threads));
+    trace_destroy(trace);
+    trace_destroy(again);
+}
+END_TEST
+
+START_TEST(a_log_that_cannot_be_written_is_told)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n");
+
+    ck_assert_int_eq(log_write(trace, "/nonexistent/a.csv", NULL), -1);
+    ck_assert_int_eq(log_write(trace, "/dev/full", NULL), -1);
+    trace_destroy(trace);
+}
+END_TEST
+
+START_TEST(sizes_are_divided_upwards)
+{
+    trace_t *trace = read_good("1,t,allocate,0x100,64,0\n"
+                               "1,t,allocate,0x200,65,0\n"
+                               "1,t,allocate,0x300,1,0\n");
+
+    trace_scale(trace, 16);
+    trace_survey(trace);
+    ck_assert_uint_eq(trace->sizes[0], 4);
+    ck_assert_uint_eq(trace->sizes[1], 5);
+    ck_assert_uint_eq(trace->sizes[2], 1);
+    ck_assert_uint_eq(trace->peak_live, 10);
+    ck_assert_uint_eq(trace->divisor, 16);
+    trace_destroy(trace);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("replay log");
+    TCase   *tcase  = tcase_create("log");
+    SRunner *runner = srunner_create(suite);
+    int      num_failed;
+
+    tcase_add_test(tcase, a_log_becomes_events);
+    tcase_add_test(tcase, streams_keep_their_identity);
+    tcase_add_test(tcase,
+                   headers_blank_lines_and_carriage_returns_do_not_matter);
+    tcase_add_test(tcase, the_last_line_may_lack_its_end);
+    tcase_add_test(tcase, an_address_may_be_used_again);
+    tcase_add_test(tcase, failures_of_then_are_counted_and_left_out);
+    tcase_add_test(tcase, a_free_of_what_is_not_live_is_told);
+    tcase_add_test(tcase, an_address_that_is_given_twice_is_freed_before);
+    tcase_add_test(tcase,
+                   the_size_of_an_allocation_counts_not_that_of_its_free);
+    tcase_add_test(tcase, calls_for_0_bytes_are_left_out);
+    tcase_add_test(tcase, bad_lines_are_told_with_their_place);
+    tcase_add_test(tcase, a_log_without_allocations_is_refused);
+    tcase_add_test(tcase, more_streams_than_can_be_played_are_told);
+    tcase_add_test(tcase, a_file_that_is_not_there_is_told);
+    tcase_add_test(tcase, what_is_written_is_read_back);
+    tcase_add_test(tcase, a_log_that_cannot_be_written_is_told);
+    tcase_add_test(tcase, sizes_are_divided_upwards);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

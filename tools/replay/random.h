@@ -1,0 +1,34 @@
+/*
+ * Random numbers that are the same on every machine.
+ */
+#ifndef REPLAY_RANDOM_H
+#define REPLAY_RANDOM_H
+
+#include <stdint.h>
+
+/* Any start is a good one. */
+typedef struct random64 {
+    uint64_t state;
+} random64_t;
+
+uint64_t random64_next(random64_t *random);
+
+/* From 0 to bound - 1; bound is not 0. */
+uint64_t random64_below(random64_t *random, uint64_t bound);
+
+/* From 0 to 1, which is not reached. */
+double random64_fraction(random64_t *random);
+
+/*
+ * The numbers that a C++ program gets from std::default_random_engine and
+ * std::uniform_int_distribution with GNU's library: RMM's benchmarks use them,
+ * so that our calls are theirs.
+ */
+typedef struct minstd {
+    uint32_t state; /* 1 at the start */
+} minstd_t;
+
+/* From low to high, both included. */
+uint64_t minstd_between(minstd_t *minstd, uint64_t low, uint64_t high);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * A trace: what some program asked of an allocator, call by call. It is read
+ * from a log (log.h), or made (workload.h).
+ *
+ *     allocation   0  1  2  ...  in the order in which they begin
+ *     event        allocate 0, allocate 1, free 0, allocate 2, ...
+ *     thread, stream   numbered in the order in which they first appear; the
+ *                      log's own numbers are kept beside
+ */
+#ifndef REPLAY_TRACE_H
+#define REPLAY_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRACE_MAX_ALLOCATIONS ((size_t)1 << 31)
+#define TRACE_MAX_STREAMS     4096
+#define TRACE_MAX_THREADS     1024
+
+/* One call. */
+typedef struct trace_event {
+    uint32_t allocation : 31;
+    uint32_t is_free : 1;
+    uint16_t thread;
+    uint16_t stream;
+} trace_event_t;
+
+/* What a log has that cannot be played, and is left out. */
+typedef struct trace_remarks {
+    uint64_t num_failures;     /* allocations that failed when it was written */
+    uint64_t num_unknown;      /* frees of what was allocated before it began */
+    uint64_t num_twice;        /* addresses allocated that were not free; the */
+                               /* first owner's memory is freed then          */
+    uint64_t num_other_sizes;  /* frees that tell another size                */
+    uint64_t num_empty;        /* calls for 0 bytes                           */
+    /* Lines of the first of each. */
+    uint64_t unknown_line, twice_line, other_size_line, empty_line;
+} trace_remarks_t;
+
+typedef struct trace {
+    char           name[128];
+    trace_event_t *events;
+    size_t         num_events;
+    uint64_t      *sizes; /* of each allocation, bytes */
+    size_t         num_allocations;
+    uint64_t       threads[TRACE_MAX_THREADS];
+    unsigned       num_threads;
+    uint64_t       streams[TRACE_MAX_STREAMS]; /* 0 is the default stream */
+    unsigned       num_streams;
+    /* Events before this one prepare the rest, and are not timed. */
+    size_t         first_timed;
+    uint64_t       capacity;  /* that it is meant for; 0: any              */
+    unsigned       divisor;   /* sizes are so many times smaller; 1 if not */
+
+    trace_remarks_t remarks;
+
+    /* What trace_survey() finds. */
+    uint64_t peak_live;  /* bytes, as asked for                */
+    size_t   peak_num;   /* allocations live at that moment    */
+    size_t   peak_event; /* index of the event that brings it  */
+    size_t   num_left;   /* allocations that are never freed   */
+
+    size_t event_room, size_room;
+} trace_t;
+
+/* An empty trace; NULL (and told) where there is no memory. */
+trace_t *trace_create(const char *name);
+/* NULL is allowed. */
+void     trace_destroy(trace_t *trace);
+
+/* The number of a thread or a stream; a new one where it is new. -1: there are
+ * too many. */
+int trace_thread(trace_t *trace, uint64_t name);
+int trace_stream(trace_t *trace, uint64_t name);
+
+/* Add an event. Returns 0, or -1 when there is no memory.
+ *
+ * allocation_p [out]  Its number.
+ */
+int trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
+                uint64_t size, uint32_t *allocation_p);
+int trace_free(trace_t *trace, unsigned thread, unsigned stream,
+               uint32_t allocation);
+
+/* Divide all sizes (and the capacity), rounding up. */
+void trace_scale(trace_t *trace, unsigned divisor);
+
+/* Look through the events for peaks. */
+void trace_survey(trace_t *trace);
+
+#endif
