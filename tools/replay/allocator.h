@@ -1,0 +1,72 @@
+/*
+ * Allocators that a trace is played against, behind one table of functions.
+ */
+#ifndef REPLAY_ALLOCATOR_H
+#define REPLAY_ALLOCATOR_H
+
+#include "replay/device.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct allocator allocator_t;
+
+typedef enum allocator_answer {
+    ALLOCATOR_OK,
+    ALLOCATOR_FULL, /* there is not so much memory                  */
+    ALLOCATOR_BROKEN /* something else is wrong, and has been told  */
+} allocator_answer_t;
+
+typedef struct allocator_kind {
+    const char *name;
+    const char *doc;
+    bool        needs_gpu;
+    /* It only says where memory would be, and there is none. */
+    bool        is_simulated;
+
+    /* capacity  Bytes that it may have, a multiple of ALLOCATOR_UNIT; 0: as
+     *           many as it gets.
+     *
+     * Returns 0, or -1 after having said why. */
+    int (*create)(device_t *device, uint64_t capacity,
+                  allocator_t **allocator_p);
+    void (*destroy)(allocator_t *allocator);
+
+    /* Called from any thread. stream: one of device->streams. */
+    allocator_answer_t (*alloc)(allocator_t *allocator, size_t size,
+                                void *stream, void **address_p);
+    allocator_answer_t (*free)(allocator_t *allocator, void *address,
+                               void *stream);
+
+    /* Bytes of memory that it holds, now; and that it held at most so far (may
+     * be NULL, when nobody counts). 0 after a failure, which is told. */
+    uint64_t (*reserved)(allocator_t *allocator);
+    uint64_t (*peak_reserved)(allocator_t *allocator);
+} allocator_kind_t;
+
+/* What each kind of allocator begins with. */
+struct allocator {
+    const allocator_kind_t *kind;
+    device_t               *device;
+};
+
+/* A GPU gives memory out in such pieces, and so does the heap. */
+#define ALLOCATOR_UNIT (UINT64_C(2) << 20)
+
+extern const allocator_kind_t allocator_heap;
+extern const allocator_kind_t allocator_cuda;
+extern const allocator_kind_t allocator_async;
+extern const allocator_kind_t allocator_best_fit;
+
+#define ALLOCATOR_NUM_KINDS 4
+
+extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
+
+/* NULL: there is none of that name. */
+const allocator_kind_t *allocator_find(const char *name);
+
+/* Names and what they are. */
+void allocator_list(FILE *stream);
+
+#endif

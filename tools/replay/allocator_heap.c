@@ -1,0 +1,162 @@
+/* The heap of a pool, which has next to no blocks. */
+#include "replay/allocator.h"
+#include "replay/error.h"
+
+#include <ucxpool/heap.h>
+#include <ucxpool/pool.h>
+
+#include <stdlib.h>
+
+/* Blocks are not what this is about. Those of a GPU are pages of it. */
+#define HOST_COMM_SIZE  "1m"
+#define HOST_BLOCK_SIZE "64k"
+#define GPU_COMM_SIZE   "8m"
+#define GPU_BLOCK_SIZE  "2m"
+
+typedef struct heap_allocator {
+    allocator_t super;
+    ucxpool_t  *pool;
+} heap_allocator_t;
+
+static uint64_t comm_size(const device_t *device)
+{
+    return (device->ordinal == DEVICE_HOST ? UINT64_C(1) : UINT64_C(8)) << 20;
+}
+
+static ucxpool_status_t set(ucxpool_config_t *config, const device_t *device,
+                            uint64_t capacity)
+{
+    bool             is_host = device->ordinal == DEVICE_HOST;
+    char             text[32];
+    ucxpool_status_t status;
+
+    status = ucxpool_config_modify(config, "COMM_SIZE",
+                                   is_host ? HOST_COMM_SIZE : GPU_COMM_SIZE);
+    if (status == UCXPOOL_OK) {
+        status = ucxpool_config_modify(config, "BLOCK_SIZE",
+                                       is_host ? HOST_BLOCK_SIZE
+                                               : GPU_BLOCK_SIZE);
+    }
+    if ((status == UCXPOOL_OK) && (capacity != 0)) {
+        snprintf(text, sizeof(text), "%llu",
+                 (unsigned long long)(capacity + comm_size(device)));
+        status = ucxpool_config_modify(config, "MEMORY_LIMIT", text);
+    }
+    /* That an allocation fails is a result, and is told as one. */
+    if ((status == UCXPOOL_OK) && (getenv("UCXPOOL_LOG_LEVEL") == NULL)) {
+        status = ucxpool_config_modify(config, "LOG_LEVEL", "error");
+    }
+    return status;
+}
+
+static int make_pool(device_t *device, uint64_t capacity, ucxpool_t **pool_p)
+{
+    ucxpool_params_t  params = {0};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    status = ucxpool_config_read(&config);
+    if (status != UCXPOOL_OK) {
+        return replay_error("%s", ucxpool_error_detail());
+    }
+    status = set(config, device, capacity);
+    if (status == UCXPOOL_OK) {
+        params.field_mask  = UCXPOOL_PARAM_FIELD_CONFIG |
+                             UCXPOOL_PARAM_FIELD_MEMORY_KIND;
+        params.config      = config;
+        params.memory_kind = UCXPOOL_MEMORY_HOST;
+        if (device->ordinal != DEVICE_HOST) {
+            params.field_mask |= UCXPOOL_PARAM_FIELD_DEVICE;
+            params.memory_kind = UCXPOOL_MEMORY_CUDA;
+            params.device      = device->ordinal;
+        }
+        status = ucxpool_create(&params, pool_p);
+    }
+    ucxpool_config_release(config);
+    return status == UCXPOOL_OK ? 0
+                                : replay_error("%s", ucxpool_error_detail());
+}
+
+static int create(device_t *device, uint64_t capacity,
+                  allocator_t **allocator_p)
+{
+    heap_allocator_t *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return replay_error("out of memory");
+    }
+    self->super.kind   = &allocator_heap;
+    self->super.device = device;
+    if (make_pool(device, capacity, &self->pool) != 0) {
+        free(self);
+        return -1;
+    }
+    *allocator_p = &self->super;
+    return 0;
+}
+
+static void destroy(allocator_t *allocator)
+{
+    heap_allocator_t *self = (heap_allocator_t *)allocator;
+
+    ucxpool_destroy(self->pool);
+    free(self);
+}
+
+static allocator_answer_t take(allocator_t *allocator, size_t size,
+                               void *stream, void **address_p)
+{
+    heap_allocator_t *self = (heap_allocator_t *)allocator;
+    ucxpool_status_t  status =
+        ucxpool_heap_alloc(self->pool, size, stream, address_p);
+
+    if (status == UCXPOOL_OK) {
+        return ALLOCATOR_OK;
+    }
+    if (status == UCXPOOL_ERR_NO_MEMORY) {
+        return ALLOCATOR_FULL;
+    }
+    replay_error("%s", ucxpool_error_detail());
+    return ALLOCATOR_BROKEN;
+}
+
+static allocator_answer_t give(allocator_t *allocator, void *address,
+                               void *stream)
+{
+    heap_allocator_t *self = (heap_allocator_t *)allocator;
+
+    if (ucxpool_heap_free(self->pool, address, stream) != UCXPOOL_OK) {
+        replay_error("%s", ucxpool_error_detail());
+        return ALLOCATOR_BROKEN;
+    }
+    return ALLOCATOR_OK;
+}
+
+static uint64_t reserved(allocator_t *allocator)
+{
+    heap_allocator_t    *self = (heap_allocator_t *)allocator;
+    ucxpool_heap_stats_t stats;
+
+    ucxpool_heap_stats_get(self->pool, &stats);
+    return stats.reserved;
+}
+
+static uint64_t peak_reserved(allocator_t *allocator)
+{
+    heap_allocator_t    *self = (heap_allocator_t *)allocator;
+    ucxpool_heap_stats_t stats;
+
+    ucxpool_heap_stats_get(self->pool, &stats);
+    return stats.peak_reserved;
+}
+
+const allocator_kind_t allocator_heap = {
+    .name          = "heap",
+    .doc           = "the heap of a pool: ucxpool_heap_alloc()",
+    .create        = create,
+    .destroy       = destroy,
+    .alloc         = take,
+    .free          = give,
+    .reserved      = reserved,
+    .peak_reserved = peak_reserved,
+};

@@ -1,0 +1,154 @@
+#include "replay/measure.h"
+#include "common/clock.h"
+#include "replay/error.h"
+#include "replay/play.h"
+
+#include <string.h>
+
+#define CLOCK_READINGS 10001
+
+static void note_failures(measure_t *measure, uint64_t num)
+{
+    if (num > measure->num_failures) {
+        measure->num_failures = num;
+    }
+}
+
+static void note_peak(measure_t *measure, uint64_t reserved)
+{
+    if (reserved > measure->peak_reserved) {
+        measure->peak_reserved = reserved;
+    }
+}
+
+/* What an allocator that counts has held at most. */
+static void note_counted_peak(measure_t *measure, allocator_t *allocator)
+{
+    if (measure->kind->peak_reserved != NULL) {
+        note_peak(measure, measure->kind->peak_reserved(allocator));
+    }
+}
+
+/* How much memory it takes, when it begins with none. */
+static int look(const play_t *play, measure_t *measure)
+{
+    play_result_t result = {0};
+
+    if (play_round(play, PLAY_SAMPLED, &measure->curve, &result) != 0) {
+        return -1;
+    }
+    note_failures(measure, result.num_failures);
+    note_peak(measure, curve_peak(&measure->curve));
+    note_counted_peak(measure, play->allocator);
+    return 0;
+}
+
+static int time_rounds(const play_t *play, unsigned num_rounds,
+                       measure_t *measure)
+{
+    uint64_t      again[MEASURE_MAX_ROUNDS];
+    play_result_t result = {0};
+
+    for (unsigned i = 0; i < num_rounds; i++) {
+        if (play_round(play, PLAY_PLAIN, NULL, &result) != 0) {
+            return -1;
+        }
+        note_failures(measure, result.num_failures);
+        if (i == 0) {
+            measure->first_ns = result.ns;
+        } else {
+            again[i - 1] = result.ns;
+        }
+    }
+    measure->again_ns = times_median(again, num_rounds - 1);
+    return 0;
+}
+
+static int time_calls(const play_t *play, measure_t *measure)
+{
+    play_result_t result = {0};
+    int           code   = play_round(play, PLAY_TIMED, NULL, &result);
+
+    if (code == 0) {
+        note_failures(measure, result.num_failures);
+        times_summarize(&result.allocs, &measure->alloc);
+        times_summarize(&result.frees, &measure->free);
+    }
+    times_cleanup(&result.allocs);
+    times_cleanup(&result.frees);
+    return code;
+}
+
+static int time_all(const play_t *play, const measure_params_t *params,
+                    measure_t *measure)
+{
+    play_result_t result = {0};
+
+    if ((time_rounds(play, params->num_rounds, measure) != 0) ||
+        (time_calls(play, measure) != 0)) {
+        return -1;
+    }
+    if (params->is_marked && !measure->kind->is_simulated &&
+        (play_round(play, PLAY_MARKED, NULL, &result) != 0)) {
+        return -1;
+    }
+    note_counted_peak(measure, play->allocator);
+    return 0;
+}
+
+typedef int (*step_t)(const play_t *play, const measure_params_t *params,
+                      measure_t *measure);
+
+static int look_first(const play_t *play, const measure_params_t *params,
+                      measure_t *measure)
+{
+    (void)params;
+    return look(play, measure);
+}
+
+/* Do a step with a new allocator. */
+static int with_allocator(step_t step, const trace_t *trace,
+                          device_t *device, const measure_params_t *params,
+                          measure_t *measure)
+{
+    play_t play = {.trace       = trace,
+                   .device      = device,
+                   .has_threads = params->has_threads};
+    int    code;
+
+    if (measure->kind->create(device, params->capacity, &play.allocator) !=
+        0) {
+        return -1;
+    }
+    code = step(&play, params, measure);
+    measure->kind->destroy(play.allocator);
+    return code;
+}
+
+int measure_run(const trace_t *trace, device_t *device,
+                const allocator_kind_t *kind, const measure_params_t *params,
+                measure_t *measure_p)
+{
+    memset(measure_p, 0, sizeof(*measure_p));
+    measure_p->kind = kind;
+    if ((with_allocator(look_first, trace, device, params, measure_p) != 0) ||
+        (with_allocator(time_all, trace, device, params, measure_p) != 0)) {
+        return -1;
+    }
+    return params->is_searched
+               ? search_run(trace, device, kind, params->percent,
+                            &measure_p->search)
+               : 0;
+}
+
+uint64_t measure_clock(void)
+{
+    uint64_t ns[CLOCK_READINGS];
+
+    for (unsigned i = 0; i < CLOCK_READINGS; i++) {
+        uint64_t start = clock_now();
+
+        ns[i] = clock_now() - start;
+    }
+    return times_median(ns, CLOCK_READINGS);
+}

@@ -1,0 +1,61 @@
+#include "replay/times.h"
+#include "replay/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int times_init(times_t *times, size_t room)
+{
+    times->num  = 0;
+    times->room = room;
+    times->ns   = malloc((room + 1) * sizeof(*times->ns));
+    return times->ns == NULL ? replay_error("out of memory for %zu times", room)
+                             : 0;
+}
+
+void times_cleanup(times_t *times)
+{
+    free(times->ns);
+    memset(times, 0, sizeof(*times));
+}
+
+void times_append(times_t *times, const times_t *more)
+{
+    memcpy(times->ns + times->num, more->ns, more->num * sizeof(*more->ns));
+    times->num += more->num;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The smallest of them that so many percent do not exceed. */
+static uint64_t percentile(const times_t *times, unsigned percent)
+{
+    return times->ns[(times->num * percent + 99) / 100 - 1];
+}
+
+void times_summarize(times_t *times, times_summary_t *summary_p)
+{
+    memset(summary_p, 0, sizeof(*summary_p));
+    if (times->num == 0) {
+        return;
+    }
+    qsort(times->ns, times->num, sizeof(*times->ns), compare);
+    summary_p->median = percentile(times, 50);
+    summary_p->p99    = percentile(times, 99);
+    summary_p->max    = times->ns[times->num - 1];
+}
+
+uint64_t times_median(uint64_t *ns, size_t num)
+{
+    if (num == 0) {
+        return 0;
+    }
+    qsort(ns, num, sizeof(*ns), compare);
+    return ns[(num - 1) / 2];
+}
