@@ -83,7 +83,7 @@ if [ "$found" != '< --count < -c > --all > -a ' ]; then
     exit 1
 fi
 
-for tool in ucxpool_info ucxpool_perf ucxpool_shuffle; do
+for tool in ucxpool_info ucxpool_perf ucxpool_replay ucxpool_shuffle; do
     program=$top_builddir/tools/$tool
     for option in -h --help; do
         "$program" $option >"$dir/text" 2>"$dir/err" || true

@@ -1,0 +1,224 @@
+#!/bin/sh
+# ucxpool_replay: logs and workloads against every allocator, its reports, and
+# its errors. A GPU is the stand-in driver's. With TEST_CUDA=real: that of this
+# machine, and nothing else.
+set -eu
+
+replay=$top_builddir/tools/ucxpool_replay
+library=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export UCX_LOG_LEVEL=error
+
+fail() {
+    echo "$1"
+    for file in "$dir"/out "$dir"/err; do
+        if [ -s "$file" ]; then
+            head -n 20 "$file"
+        fi
+    done
+    exit 1
+}
+
+# run CODE ARGUMENT... - the tool ends with that exit code.
+run() {
+    expected=$1
+    shift
+    code=0
+    timeout 120 "$replay" "$@" >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" -eq "$expected" ] ||
+        fail "ucxpool_replay $*: exit code $code, $expected expected"
+}
+
+# says STREAM WORDS - what the last run printed there has these words.
+says() {
+    grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
+}
+
+# unquoted - what the last run printed as CSV, each name of a trace without
+# commas.
+unquoted() {
+    sed 's/^"\([^",]*\)[^"]*"/\1/' "$dir/out"
+}
+
+# field NUMBER - of the only line of results that the last run printed as CSV.
+field() {
+    unquoted | sed -n 2p | cut -d, -f"$1"
+}
+
+# A log as RMM writes one, and what does not fit in it.
+cat >"$dir/log.csv" <<'EOF'
+Thread,Time,Action,Pointer,Size,Stream
+100,10:00:00.000001,free,0x7f0000000900,64,0
+100,10:00:00.000002,allocate,0x7f0000000100,1000000,0x55d000001000
+101,10:00:00.000003,allocate,0x7f0000200100,3000000,0x55d000002000
+101,10:00:00.000004,allocate failure,(nil),99999999999,0x55d000002000
+100,10:00:00.000005,free,0x7f0000000100,1000001,0x55d000002000
+101,10:00:00.000006,allocate,0x7f0000000100,500,0
+EOF
+
+# A GPU; what a GPU may be without, the stand-in is.
+on_stand_in() {
+    CUDA_STAND_IN=devices=0 run 1 -w rmm:100,1 -d cuda
+    UCXPOOL_CUDA_DRIVER=${library%/*}/libold_stand_in.so \
+        run 1 -w rmm:100,1 -d cuda -a async
+    says err 'no cuMemPoolCreate'
+    CUDA_STAND_IN=memory=512m,fail=cuMemFreeAsync:9:700 \
+        run 1 -w rmm:100,1 -d cuda -a async
+    says err 'cuMemFreeAsync: CUDA_ERROR_ILLEGAL_ADDRESS'
+    run 1 -w rmm:100,1 -d cuda -a cuda -c 1g
+    says err '1024 are asked for'
+}
+on_gpu() {
+    run 0 -r 1 --mark -w rmm:100,1 -d cuda
+    for name in heap cuda async 'bestfit\*'; do
+        grep -q "^$name " "$dir/out" || fail "no line of $name"
+    done
+    run 0 -r 1 --mark "$dir/log.csv" -d cuda -m --step 10
+    run 0 -r 1 --mark -w threads:3,50 -d cuda -t
+    run 1 -w rmm:100,1 -d cuda:99
+    says err 'GPU 99 does not exist'
+}
+
+if [ "${TEST_CUDA-}" = real ]; then
+    unset UCXPOOL_CUDA_DRIVER CUDA_STAND_IN
+    "$replay" -r 1 -w pair:1m,10 -d cuda -a cuda >"$dir/out" 2>"$dir/err" || {
+        echo 'no CUDA driver, or no GPU'
+        exit 77
+    }
+    on_gpu
+    exit 0
+fi
+if [ -e "$library" ]; then
+    export UCXPOOL_CUDA_DRIVER="$library" CUDA_STAND_IN='memory=512m'
+    on_stand_in
+    on_gpu
+    unset UCXPOOL_CUDA_DRIVER CUDA_STAND_IN
+else
+    echo 'Check is not installed, so there is no stand-in driver: no GPU'
+fi
+[ -z "${TEST_CUDA-}" ] || exit 0
+
+run 0 --help
+says out 'usage: ucxpool_replay'
+run 0 --version
+says out 'libucxpool'
+run 0 --list
+says out 'rmm:N,MIB'
+says out 'bestfit'
+
+run 0 --mark "$dir/log.csv"
+says out '4 calls, 3 allocations; 2 threads, 3 streams'
+says out 'at most 3.81 MiB live, in 2 allocations; 2 never freed'
+says out '1 allocations failed when it was written: left out'
+says out '1 frees of what is not live: left out (first in line 2)'
+says out '1 frees with another size than the allocation'
+says out 'heap '
+says out 'bestfit*'
+says out 'a simulation'
+run 0 --threads --mark "$dir/log.csv"
+says out 'each thread in one of its own'
+"$replay" - <"$dir/log.csv" >"$dir/out" 2>"$dir/err" || fail 'standard input'
+says out 'standard input: 4 calls'
+
+# Every workload, with memory that is written and read.
+for workload in rmm:200,1 'trace1 -s 1/1024' 'trace2 -s 1/1024' \
+    'trace3 -s 1/1024' 'trace4 -s 1/256' checkerboard:4,64m pair:1m,50 \
+    holes:64k,50 'aba -s 1/64'; do
+    run 0 -r 1 --mark -w $workload
+    says out 'heap '
+done
+run 0 -r 2 --mark -w threads:3,200 -t
+
+# What is written is read back, and is the same.
+run 0 -w rmm:500,1 --write "$dir/rmm.csv"
+head -n 1 "$dir/rmm.csv" | grep -q '^Thread,Time,Action,Pointer,Size,Stream$' ||
+    fail 'no header'
+run 0 --write "$dir/again.csv" "$dir/rmm.csv"
+cmp "$dir/rmm.csv" "$dir/again.csv" || fail 'a log changes when it is copied'
+run 0 -w rmm:500,1 --write -
+cmp "$dir/rmm.csv" "$dir/out" || fail 'another log on the standard output'
+run 0 -w rmm:500,1 -a bestfit --csv
+made=$(field 6)
+run 0 "$dir/rmm.csv" -a bestfit --csv
+[ "$(field 6)" = "$made" ] || fail 'a log has another peak than its workload'
+
+# The heap's own log is one.
+UCXPOOL_HEAP_LOG=$dir/heap.csv run 0 -r 1 -w rmm:100,1 -a heap
+run 0 "$dir/heap.csv" -a bestfit --csv
+[ "$(field 1)" = "$dir/heap.csv" ] || fail 'the heap has written no log'
+says out bestfit
+
+# A best-fit pool fails where the heap does not.
+run 0 -r 1 -w checkerboard:4,64m -a bestfit --csv
+[ "$(field 19)" = 1 ] || fail 'the checkerboard fits a best-fit pool'
+run 0 -r 1 -w checkerboard:4,64m -a heap --csv
+[ "$(field 19)" = 0 ] || fail 'the heap fails on the checkerboard'
+run 0 -r 1 -w checkerboard:4,64m -m
+says out passes
+run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
+[ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than it holds'
+run 0 -r 1 -w rmm:200,1 -a heap -c 64m
+says out 'capacity 64.00 MiB'
+
+# Reports.
+run 0 -r 1 -w rmm:100,1 -m --step 5 --json
+says out '"smallest_capacity"'
+if command -v python3 >/dev/null; then
+    python3 -m json.tool "$dir/out" >/dev/null || fail 'this is no JSON'
+fi
+run 0 -r 1 -w rmm:100,1 --csv
+[ "$(unquoted | awk -F, '{ print NF }' | sort -u | wc -l)" -eq 1 ] ||
+    fail 'lines of different length'
+run 0 -r 1 -w rmm:100,1 --json="$dir/a.json" --csv="$dir/a.csv"
+says out heap
+grep -q '"peak_reserved"' "$dir/a.json" || fail 'no JSON'
+grep -q '^trace,' "$dir/a.csv" || fail 'no CSV'
+run 1 -r 1 -w rmm:100,1 -a bestfit --json="$dir/none/a.json"
+says err 'a.json'
+if command -v gnuplot >/dev/null; then
+    run 0 -r 1 -w rmm:100,1 --picture "$dir/it's.svg"
+    grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
+    run 1 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/none/a.svg"
+fi
+mkdir "$dir/empty"
+code=0
+PATH=$dir/empty "$replay" -w rmm:100,1 --picture "$dir/a.svg" \
+    >"$dir/out" 2>"$dir/err" || code=$?
+[ $code -eq 1 ] || fail "without gnuplot: exit code $code"
+says err gnuplot
+
+# What is wrong is told, with what would be right.
+run 2
+says err 'give a log, or a workload'
+run 2 -w rmm:100,1 "$dir/log.csv"
+says err 'not both'
+run 2 "$dir/log.csv" "$dir/log.csv"
+run 2 -w nonsense
+says err '--list names them'
+run 2 -w rmm:100
+says err 'rmm:N,MIB'
+for bad in '-a malloc' '-a heap,heap' '-a ,' '-d gpu' '-d cuda:' '-d cuda:-1' \
+    '-c 0' '-c much' '-s 2' '-s 1/0' '-s 1/x' '-r 0' '-r 1001' '--step 0' \
+    '--step 101' '--nonsense' '-a cuda' '-a heap,async'; do
+    run 2 -w rmm:100,1 $bad
+done
+run 2 -w rmm:100,1 -a async
+says err 'give --device cuda'
+run 1 "$dir/none.csv"
+says err 'none.csv: No such file'
+printf 'Thread,Time,Action,Pointer,Size,Stream\n1,t,allocate,0x1,x,0\n' \
+    >"$dir/bad.csv"
+run 1 "$dir/bad.csv"
+says err "$dir/bad.csv:2: this size is no number of bytes: x"
+: >"$dir/empty.csv"
+run 1 "$dir/empty.csv"
+says err 'nothing is allocated in it'
+run 1 -w pair:60000g -a heap
+says err 'divide its sizes with --scale'
+run 1 -w rmm:100,1 --write "$dir/none/a.csv"
+run 1 -w rmm:100,1 --write /dev/full
+UCXPOOL_NONSENSE=1 run 1 -w rmm:100,1 -a heap
+says err UCXPOOL_NONSENSE
+UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a cuda
+says err 'no CUDA driver'

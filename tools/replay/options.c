@@ -1,0 +1,322 @@
+#include <config.h>
+
+#include "replay/options.h"
+#include "common/number.h"
+#include "replay/error.h"
+
+#include <ucxpool/version.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CAPACITY (UINT64_C(1) << 47)
+#define MAX_DIVISOR  65536
+
+enum {
+    OPTION_STEP = 256,
+    OPTION_MARK,
+    OPTION_WRITE,
+    OPTION_JSON,
+    OPTION_CSV,
+    OPTION_PICTURE,
+    OPTION_LIST
+};
+
+static const char short_options[] = "w:a:d:c:ms:r:thV";
+
+static const struct option long_options[] = {
+    {"workload", required_argument, NULL, 'w'},
+    {"allocators", required_argument, NULL, 'a'},
+    {"device", required_argument, NULL, 'd'},
+    {"capacity", required_argument, NULL, 'c'},
+    {"min-capacity", no_argument, NULL, 'm'},
+    {"step", required_argument, NULL, OPTION_STEP},
+    {"scale", required_argument, NULL, 's'},
+    {"rounds", required_argument, NULL, 'r'},
+    {"threads", no_argument, NULL, 't'},
+    {"mark", no_argument, NULL, OPTION_MARK},
+    {"write", required_argument, NULL, OPTION_WRITE},
+    {"json", optional_argument, NULL, OPTION_JSON},
+    {"csv", optional_argument, NULL, OPTION_CSV},
+    {"picture", required_argument, NULL, OPTION_PICTURE},
+    {"list", no_argument, NULL, OPTION_LIST},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
+};
+
+static const char help[] =
+    "usage: ucxpool_replay [options] LOG.csv\n"
+    "       ucxpool_replay [options] -w WORKLOAD\n"
+    "\n"
+    "Play a log of allocations, as RMM and UCXPOOL_HEAP_LOG write them, or a\n"
+    "workload, against the pool's heap and other allocators; tell how long\n"
+    "calls take and how much memory is held.\n"
+    "\n"
+    "  -w, --workload NAME   make the calls instead (--list tells which)\n"
+    "  -a, --allocators LIST of heap,cuda,async,bestfit (default: all that\n"
+    "                        the device can have)\n"
+    "  -d, --device host|cuda[:N]\n"
+    "                        memory of the host (default) or of GPU N\n"
+    "  -c, --capacity SIZE   an allocator may have so much, as 512m, 8g\n"
+    "  -m, --min-capacity    find the smallest capacity that suffices\n"
+    "      --step PERCENT    of the peak of live bytes: the steps of that\n"
+    "                        (default: 1)\n"
+    "  -s, --scale 1/N       divide all sizes by N\n"
+    "  -r, --rounds NUM      play NUM times, each timed as a whole (default:\n"
+    "                        3)\n"
+    "  -t, --threads         play each thread of the log in one of its own\n"
+    "      --mark            once more, writing and reading the memory: see\n"
+    "                        that no two allocations share any\n"
+    "      --write FILE      write the calls as a log, and end\n"
+    "      --json[=FILE], --csv[=FILE]\n"
+    "                        for programs: to a file, or instead of the text\n"
+    "      --picture FILE.svg\n"
+    "                        draw what is live and held over time (or .png;\n"
+    "                        needs gnuplot)\n"
+    "      --list            print workloads and allocators, and end\n"
+    "  -h, --help            print this, and end\n"
+    "  -V, --version         print the version, and end\n"
+    "\n"
+    "LOG.csv may be -: the standard input. UCXPOOL_ variables apply to the\n"
+    "heap. Exit code: 0 done, 1 something broke, 2 wrong usage. Allocations\n"
+    "that fail are a result.\n";
+
+static int wrong(const char *option, const char *value, const char *right)
+{
+    replay_error("%s %s: %s", option, value, right);
+    return 2;
+}
+
+static int parse_allocators(const char *text, options_t *options)
+{
+    char  list[128];
+    char *rest = list;
+
+    if (strlen(text) >= sizeof(list)) {
+        return -1;
+    }
+    strcpy(list, text);
+    options->num_kinds = 0;
+    while (rest != NULL) {
+        const allocator_kind_t *kind = allocator_find(strsep(&rest, ","));
+
+        if (kind == NULL) {
+            return -1;
+        }
+        for (unsigned i = 0; i < options->num_kinds; i++) {
+            if (options->kinds[i] == kind) {
+                return -1;
+            }
+        }
+        options->kinds[options->num_kinds++] = kind;
+    }
+    return 0;
+}
+
+static int parse_device(const char *text, int *ordinal_p)
+{
+    char extra;
+
+    if (strcmp(text, "host") == 0) {
+        *ordinal_p = DEVICE_HOST;
+        return 0;
+    }
+    *ordinal_p = 0;
+    if (strcmp(text, "cuda") == 0) {
+        return 0;
+    }
+    return (sscanf(text, "cuda:%d%c", ordinal_p, &extra) == 1) &&
+                   (*ordinal_p >= 0)
+               ? 0
+               : -1;
+}
+
+static int parse_scale(const char *text, unsigned *divisor_p)
+{
+    return strncmp(text, "1/", 2) == 0
+               ? number_parse(text + 2, MAX_DIVISOR, divisor_p)
+               : -1;
+}
+
+static int set_capacity(options_t *options, const char *value)
+{
+    uint64_t *capacity = &options->params.capacity;
+
+    if (number_parse_size(value, MAX_CAPACITY, capacity) != 0) {
+        return wrong("-c", value, "give bytes, as 512m or 8g");
+    }
+    *capacity = (*capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
+                ALLOCATOR_UNIT;
+    return 0;
+}
+
+static void print_version(void)
+{
+    printf("ucxpool_replay (libucxpool) %s\n", ucxpool_version_string());
+}
+
+/* How it is measured. */
+static int set_measure(options_t *options, int option, const char *value)
+{
+    measure_params_t *params = &options->params;
+
+    switch (option) {
+    case OPTION_STEP:
+        return (number_parse_seconds(value, &params->percent) == 0) &&
+                       (params->percent >= 0.01) && (params->percent <= 100)
+                   ? 0
+                   : wrong("--step", value, "give percent, 0.01 to 100");
+    case 's':
+        return parse_scale(value, &options->divisor) == 0
+                   ? 0
+                   : wrong("-s", value, "give 1/N, N from 1 to 64k");
+    case 'r':
+        return number_parse(value, MEASURE_MAX_ROUNDS, &params->num_rounds) ==
+                       0
+                   ? 0
+                   : wrong("-r", value, "give a number, 1 to 1000");
+    case 'm':
+        params->is_searched = true;
+        return 0;
+    case 't':
+        params->has_threads = true;
+        return 0;
+    case OPTION_MARK:
+        params->is_marked = true;
+        return 0;
+    default:
+        return 2;
+    }
+}
+
+/* What comes out. */
+static int set_output(options_t *options, int option, const char *value)
+{
+    switch (option) {
+    case OPTION_WRITE:
+        options->write = value;
+        return 0;
+    case OPTION_JSON:
+        options->json_path = value;
+        options->format    = value == NULL ? FORMAT_JSON : options->format;
+        return 0;
+    case OPTION_CSV:
+        options->csv_path = value;
+        options->format   = value == NULL ? FORMAT_CSV : options->format;
+        return 0;
+    case OPTION_PICTURE:
+        options->picture = value;
+        return 0;
+    default:
+        return set_measure(options, option, value);
+    }
+}
+
+/* Returns as options_parse() does. */
+static int set_option(options_t *options, int option, const char *value)
+{
+    int code = 0;
+
+    switch (option) {
+    case 'w':
+        options->workload = value;
+        break;
+    case 'a':
+        code = parse_allocators(value, options) == 0
+                   ? 0
+                   : wrong("-a", value,
+                           "give some of heap,cuda,async,bestfit, each once");
+        break;
+    case 'd':
+        code = parse_device(value, &options->ordinal) == 0
+                   ? 0
+                   : wrong("-d", value, "give host, cuda or cuda:N");
+        break;
+    case 'c':
+        code = set_capacity(options, value);
+        break;
+    case OPTION_LIST:
+        options->list = true;
+        break;
+    case 'h':
+        fputs(help, stdout);
+        return 0;
+    case 'V':
+        print_version();
+        return 0;
+    case '?':
+        fputs("ucxpool_replay: --help tells how to use it\n", stderr);
+        return 2;
+    default:
+        code = set_output(options, option, value);
+    }
+    return code == 0 ? -1 : code;
+}
+
+static int check_source(const options_t *options)
+{
+    if ((options->log == NULL) == (options->workload == NULL)) {
+        replay_error(options->log == NULL
+                         ? "give a log, or a workload with -w; --help tells "
+                           "more"
+                         : "give a log or a workload, not both");
+        return 2;
+    }
+    return -1;
+}
+
+/* What the device can have, where nothing was named. */
+static int set_kinds(options_t *options)
+{
+    bool is_host = options->ordinal == DEVICE_HOST;
+
+    if (options->num_kinds == 0) {
+        for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
+            if (!is_host || !allocator_kinds[i]->needs_gpu) {
+                options->kinds[options->num_kinds++] = allocator_kinds[i];
+            }
+        }
+    }
+    for (unsigned i = 0; i < options->num_kinds; i++) {
+        if (is_host && options->kinds[i]->needs_gpu) {
+            replay_error("-a %s: its memory is a GPU's: give --device cuda",
+                         options->kinds[i]->name);
+            return 2;
+        }
+    }
+    return -1;
+}
+
+int options_parse(options_t *options, int argc, char **argv)
+{
+    int option;
+    int code;
+
+    memset(options, 0, sizeof(*options));
+    options->ordinal           = DEVICE_HOST;
+    options->divisor           = 1;
+    options->params.num_rounds = 3;
+    options->params.percent    = 1;
+    while ((option = getopt_long(argc, argv, short_options, long_options,
+                                 NULL)) != -1) {
+        code = set_option(options, option, optarg);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    if (optind < argc) {
+        options->log = argv[optind++];
+    }
+    if (optind < argc) {
+        replay_error("%s: one log at a time; --help tells more", argv[optind]);
+        return 2;
+    }
+    if (options->list) {
+        return -1;
+    }
+    code = check_source(options);
+    return code >= 0 ? code : set_kinds(options);
+}

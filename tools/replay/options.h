@@ -1,0 +1,37 @@
+/*
+ * The command line.
+ */
+#ifndef REPLAY_OPTIONS_H
+#define REPLAY_OPTIONS_H
+
+#include "replay/allocator.h"
+#include "replay/measure.h"
+
+#include <stdbool.h>
+
+typedef enum format {
+    FORMAT_TEXT,
+    FORMAT_CSV,
+    FORMAT_JSON
+} format_t;
+
+typedef struct options {
+    const char             *log;      /* the file; NULL: a workload */
+    const char             *workload; /* NULL: a log                */
+    const allocator_kind_t *kinds[ALLOCATOR_NUM_KINDS];
+    unsigned                num_kinds; /* 0: all that the device can have */
+    int                     ordinal;   /* DEVICE_HOST or a GPU */
+    unsigned                divisor;   /* of sizes */
+    measure_params_t        params;
+    const char             *write;     /* NULL, or where to write the log */
+    format_t                format;    /* on the standard output */
+    const char             *json_path; /* NULL: none */
+    const char             *csv_path;
+    const char             *picture;
+    bool                    list;
+} options_t;
+
+/* Returns -1 to go on, or the exit code. */
+int options_parse(options_t *options, int argc, char **argv);
+
+#endif

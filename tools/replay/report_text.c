@@ -1,0 +1,228 @@
+#include "replay/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double                   size    = (double)bytes;
+    unsigned                 unit    = 0;
+
+    while ((size >= 1024) && (unit < 4)) {
+        size /= 1024;
+        unit++;
+    }
+    snprintf(text, REPORT_SIZE_TEXT, unit == 0 ? "%.0f %s" : "%.2f %s", size,
+             units[unit]);
+}
+
+/* 12345 as "12,345". */
+static const char *with_commas(uint64_t number, char text[REPORT_SIZE_TEXT])
+{
+    char     digits[24];
+    unsigned num = (unsigned)snprintf(digits, sizeof(digits), "%" PRIu64,
+                                      number);
+    char    *to  = text;
+
+    for (unsigned i = 0; i < num; i++) {
+        if ((i > 0) && ((num - i) % 3 == 0)) {
+            *to++ = ',';
+        }
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return text;
+}
+
+static const char *plural(size_t num)
+{
+    return num == 1 ? "" : "s";
+}
+
+static void remark(uint64_t num, const char *what, uint64_t line, FILE *stream)
+{
+    char text[REPORT_SIZE_TEXT];
+
+    if (num != 0) {
+        fprintf(stream, "  %s %s", with_commas(num, text), what);
+        if (line != 0) {
+            fprintf(stream, " (first in line %" PRIu64 ")", line);
+        }
+        fprintf(stream, "\n");
+    }
+}
+
+static void tell_remarks(const trace_remarks_t *remarks, FILE *stream)
+{
+    remark(remarks->num_failures,
+           "allocations failed when it was written: left out", 0, stream);
+    remark(remarks->num_unknown, "frees of what is not live: left out",
+           remarks->unknown_line, stream);
+    remark(remarks->num_twice,
+           "allocations at an address that is live: what was there is freed "
+           "before",
+           remarks->twice_line, stream);
+    remark(remarks->num_other_sizes,
+           "frees with another size than the allocation: the allocation's "
+           "counts",
+           remarks->other_size_line, stream);
+    remark(remarks->num_empty, "calls for 0 bytes: left out",
+           remarks->empty_line, stream);
+}
+
+static void tell_where(const report_t *report, FILE *stream)
+{
+    char text[REPORT_SIZE_TEXT];
+
+    if (report->device->ordinal == DEVICE_HOST) {
+        fprintf(stream, "host memory");
+    } else {
+        fprintf(stream, "GPU %d, %s", report->device->ordinal,
+                report->device->gpu.name);
+    }
+    if (report->params.capacity != 0) {
+        report_size(report->params.capacity, text);
+        fprintf(stream, "; capacity %s", text);
+    }
+    fprintf(stream, "; %s; a reading of the clock, %" PRIu64
+                    " ns, is in each call's time\n",
+            report->params.has_threads ? "each thread in one of its own"
+                                       : "one thread",
+            report->clock_ns);
+}
+
+void report_trace(const report_t *report, FILE *stream)
+{
+    const trace_t *trace = report->trace;
+    char           text[REPORT_SIZE_TEXT];
+    char           more[REPORT_SIZE_TEXT];
+
+    fprintf(stream, "%s: %s calls, %s allocation%s; %u thread%s, %u stream%s\n",
+            trace->name, with_commas(trace->num_events, text),
+            with_commas(trace->num_allocations, more),
+            plural(trace->num_allocations), trace->num_threads,
+            plural(trace->num_threads), trace->num_streams,
+            plural(trace->num_streams));
+    report_size(trace->peak_live, text);
+    fprintf(stream, "  at most %s live, in %s allocation%s", text,
+            with_commas(trace->peak_num, more), plural(trace->peak_num));
+    if (trace->num_left != 0) {
+        fprintf(stream, "; %s never freed",
+                with_commas(trace->num_left, more));
+    }
+    fprintf(stream, "\n");
+    if (trace->divisor != 1) {
+        fprintf(stream, "  sizes are 1/%u of the trace's\n", trace->divisor);
+    }
+    if (trace->first_timed != 0) {
+        fprintf(stream, "  the first %s calls prepare it, and are not timed\n",
+                with_commas(trace->first_timed, text));
+    }
+    tell_remarks(&trace->remarks, stream);
+    tell_where(report, stream);
+}
+
+static double ratio(const report_t *report, uint64_t bytes)
+{
+    return report->trace->peak_live == 0
+               ? 0
+               : (double)bytes / (double)report->trace->peak_live;
+}
+
+/* ns as "123", "12.3us", "1.23ms" or "1.23s". */
+static const char *time_text(uint64_t ns, char text[REPORT_SIZE_TEXT])
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    double                   time    = (double)ns;
+    unsigned                 unit    = 0;
+
+    while ((time >= 1000) && (unit < 3)) {
+        time /= 1000;
+        unit++;
+    }
+    snprintf(text, REPORT_SIZE_TEXT,
+             (unit == 0) || (time >= 100) ? "%.0f %s"
+             : time >= 10                 ? "%.1f %s"
+                                          : "%.2f %s",
+             time, units[unit]);
+    return text;
+}
+
+uint64_t report_call_ns(const report_t *report, const measure_t *measure)
+{
+    size_t num = report->trace->num_events - report->trace->first_timed;
+
+    if (num == 0) {
+        return 0;
+    }
+    return (measure->again_ns == 0 ? measure->first_ns : measure->again_ns) /
+           num;
+}
+
+static void print_times(const times_summary_t *times, FILE *stream)
+{
+    char text[REPORT_SIZE_TEXT];
+
+    fprintf(stream, " %8s", time_text(times->median, text));
+    fprintf(stream, " %8s", time_text(times->p99, text));
+    fprintf(stream, " %8s", time_text(times->max, text));
+}
+
+static void print_search(const report_t *report, const search_t *search,
+                         FILE *stream)
+{
+    if (!search->was_made) {
+        return;
+    }
+    if (search->has_found) {
+        fprintf(stream, " %8.3f", ratio(report, search->capacity));
+    } else {
+        fprintf(stream, " > %.2f", ratio(report, search->capacity));
+    }
+}
+
+static void print_row(const report_t *report, const measure_t *measure,
+                      FILE *stream)
+{
+    char text[REPORT_SIZE_TEXT];
+    char name[REPORT_SIZE_TEXT];
+
+    snprintf(name, sizeof(name), "%s%s", measure->kind->name,
+             measure->kind->is_simulated ? "*" : "");
+    fprintf(stream, "%-9s", name);
+    print_times(&measure->alloc, stream);
+    print_times(&measure->free, stream);
+    fprintf(stream, " %8s", time_text(measure->first_ns, text));
+    fprintf(stream, " %8s",
+            measure->again_ns == 0 ? "-" : time_text(measure->again_ns, text));
+    fprintf(stream, " %8s", time_text(report_call_ns(report, measure), text));
+    report_size(measure->peak_reserved, text);
+    fprintf(stream, " %11s %6.3f %8s", text,
+            ratio(report, measure->peak_reserved),
+            with_commas(measure->num_failures, name));
+    print_search(report, &measure->search, stream);
+    fprintf(stream, "\n");
+}
+
+void report_table(const report_t *report, FILE *stream)
+{
+    bool is_searched  = report->params.is_searched;
+    bool is_simulated = false;
+
+    fprintf(stream, "\n%-9s %-26s %-26s %-26s %-18s%s\n", "", "allocate",
+            "free", "whole run", "held at most",
+            is_searched ? "            passes" : "");
+    fprintf(stream,
+            "%-9s %8s %8s %8s %8s %8s %8s %8s %8s %8s %11s %6s %8s%s\n", "",
+            "median", "p99", "max", "median", "p99", "max", "first", "again",
+            "a call", "", "/ live", "failures", is_searched ? "   / live" : "");
+    for (unsigned i = 0; i < report->num_measures; i++) {
+        print_row(report, &report->measures[i], stream);
+        is_simulated |= report->measures[i].kind->is_simulated;
+    }
+    if (is_simulated) {
+        fprintf(stream, "* a simulation: its times are those of the "
+                        "bookkeeping alone\n");
+    }
+}

@@ -1,0 +1,228 @@
+/*
+ * ucxpool_replay: a trace of allocations against the heap and the allocators
+ * that it competes with.
+ */
+#include "common/output.h"
+#include "replay/error.h"
+#include "replay/log.h"
+#include "replay/measure.h"
+#include "replay/options.h"
+#include "replay/picture.h"
+#include "replay/report.h"
+#include "replay/workload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A trace may take so much of the host's free memory. */
+#define MEMORY_PERCENT 75
+
+/* Everything that one run of the program does. */
+typedef struct run {
+    options_t options;
+    FILE     *output; /* the standard output */
+    trace_t  *trace;
+    device_t  device;
+    measure_t measures[ALLOCATOR_NUM_KINDS];
+    unsigned  num_measures;
+} run_t;
+
+/* -1 to go on, or the exit code. */
+static int load(run_t *run)
+{
+    options_t *options = &run->options;
+    bool       is_wrong = false;
+
+    run->trace = options->workload != NULL
+                     ? workload_make(options->workload, &is_wrong)
+                     : log_read(options->log);
+    if (run->trace == NULL) {
+        return is_wrong ? 2 : 1;
+    }
+    if (options->divisor != 1) {
+        trace_scale(run->trace, options->divisor);
+        trace_survey(run->trace);
+    }
+    if (options->params.capacity == 0) {
+        options->params.capacity =
+            (run->trace->capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
+            ALLOCATOR_UNIT;
+    }
+    return -1;
+}
+
+/* Host memory that the trace takes is taken from other programs. */
+static int check_memory(run_t *run)
+{
+    const options_t *options = &run->options;
+    char             needed[REPORT_SIZE_TEXT], left[REPORT_SIZE_TEXT];
+    uint64_t         bytes;
+    bool             is_real = false;
+
+    for (unsigned i = 0; i < options->num_kinds; i++) {
+        is_real |= !options->kinds[i]->is_simulated;
+    }
+    if ((options->ordinal != DEVICE_HOST) || !is_real) {
+        return 0;
+    }
+    if (device_free_bytes(&run->device, &bytes) != 0) {
+        return -1;
+    }
+    if (run->trace->peak_live > bytes / 100 * MEMORY_PERCENT) {
+        report_size(run->trace->peak_live, needed);
+        report_size(bytes, left);
+        return replay_error("%s takes %s at its peak, and this machine has %s "
+                            "left: divide its sizes with --scale",
+                            run->trace->name, needed, left);
+    }
+    return 0;
+}
+
+static report_t report_of(const run_t *run, uint64_t clock_ns)
+{
+    return (report_t){.trace        = run->trace,
+                      .device       = &run->device,
+                      .params       = run->options.params,
+                      .clock_ns     = clock_ns,
+                      .measures     = run->measures,
+                      .num_measures = run->num_measures};
+}
+
+typedef void (*printer_t)(const report_t *report, FILE *stream);
+
+/* path NULL: nothing is to be written. */
+static int report_to_file(const report_t *report, printer_t print,
+                          const char *path)
+{
+    FILE *stream;
+    bool  failed;
+
+    if (path == NULL) {
+        return 0;
+    }
+    stream = fopen(path, "w");
+    if (stream == NULL) {
+        return replay_error("%s: %s", path, strerror(errno));
+    }
+    print(report, stream);
+    failed = ferror(stream) != 0;
+    if ((fclose(stream) != 0) || failed) {
+        return replay_error("%s cannot be written: is the disk full?", path);
+    }
+    return 0;
+}
+
+static int tell(const run_t *run, const report_t *report)
+{
+    const options_t *options = &run->options;
+
+    switch (options->format) {
+    case FORMAT_JSON:
+        report_json(report, run->output);
+        break;
+    case FORMAT_CSV:
+        report_csv(report, run->output);
+        break;
+    default:
+        report_table(report, run->output);
+    }
+    if ((fflush(run->output) != 0) || ferror(run->output)) {
+        return replay_error("standard output cannot be written");
+    }
+    if ((report_to_file(report, report_json, options->json_path) != 0) ||
+        (report_to_file(report, report_csv, options->csv_path) != 0)) {
+        return -1;
+    }
+    return options->picture == NULL ? 0
+                                    : picture_draw(report, options->picture);
+}
+
+static int measure_all(run_t *run)
+{
+    const options_t *options  = &run->options;
+    uint64_t         clock_ns = measure_clock();
+    report_t         report   = report_of(run, clock_ns);
+
+    if (check_memory(run) != 0) {
+        return -1;
+    }
+    if (options->format == FORMAT_TEXT) {
+        report_trace(&report, run->output);
+        fflush(run->output);
+    }
+    for (unsigned i = 0; i < options->num_kinds; i++) {
+        if (measure_run(run->trace, &run->device, options->kinds[i],
+                        &options->params, &run->measures[i]) != 0) {
+            return -1;
+        }
+        run->num_measures++;
+    }
+    report = report_of(run, clock_ns);
+    return tell(run, &report);
+}
+
+static int play(run_t *run)
+{
+    int code;
+
+    if ((run->options.picture != NULL) && (picture_check() != 0)) {
+        return -1;
+    }
+    if (device_open(&run->device, run->options.ordinal, run->trace) != 0) {
+        return -1;
+    }
+    code = measure_all(run);
+    device_close(&run->device);
+    return code;
+}
+
+/* The exit code. */
+static int run_with_output(run_t *run)
+{
+    int code;
+
+    if (output_take(&run->output) != 0) {
+        replay_error("cannot use the standard output: %s", strerror(errno));
+        return 1;
+    }
+    code = load(run);
+    if (code < 0) {
+        code = (run->options.write != NULL
+                    ? log_write(run->trace, run->options.write, run->output)
+                    : play(run)) != 0;
+    }
+    fclose(run->output);
+    return code;
+}
+
+static void print_list(void)
+{
+    printf("Workloads:\n");
+    workload_list(stdout);
+    printf("\nAllocators:\n");
+    allocator_list(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    run_t *run = calloc(1, sizeof(*run));
+    int    code;
+
+    if (run == NULL) {
+        replay_error("out of memory");
+        return 1;
+    }
+    code = options_parse(&run->options, argc, argv);
+    if (code < 0) {
+        if (run->options.list) {
+            print_list();
+            code = 0;
+        } else {
+            code = run_with_output(run);
+        }
+    }
+    trace_destroy(run->trace);
+    free(run);
+    return code;
+}
