@@ -146,6 +146,20 @@ START_TEST(failures_of_then_are_counted_and_left_out)
 }
 END_TEST
 
+START_TEST(threads_and_streams_of_which_nothing_is_played_do_not_count)
+{
+    trace_t *trace = read_good("1,t,free,0x900,64,0x10\n"
+                               "2,t,allocate failure,(nil),64,0x20\n"
+                               "3,t,allocate,0x100,64,0x30\n");
+
+    ck_assert_uint_eq(trace->num_threads, 1);
+    ck_assert_uint_eq(trace->threads[0], 3);
+    ck_assert_uint_eq(trace->num_streams, 1);
+    ck_assert_uint_eq(trace->streams[0], 0x30);
+    trace_destroy(trace);
+}
+END_TEST
+
 START_TEST(a_free_of_what_is_not_live_is_told)
 {
     trace_t *trace = read_good("1,t,free,0x900,64,0\n"
@@ -243,7 +257,7 @@ START_TEST(more_streams_than_can_be_played_are_told)
     }
     fclose(stream);
     ck_assert_ptr_null(read_text(text));
-    ck_assert_ptr_nonnull(strstr(said, "more streams"));
+    ck_assert_ptr_nonnull(strstr(said, "more than can be played: streams"));
     free(text);
 }
 END_TEST
@@ -322,6 +336,8 @@ int main(void)
     tcase_add_test(tcase, the_last_line_may_lack_its_end);
     tcase_add_test(tcase, an_address_may_be_used_again);
     tcase_add_test(tcase, failures_of_then_are_counted_and_left_out);
+    tcase_add_test(
+        tcase, threads_and_streams_of_which_nothing_is_played_do_not_count);
     tcase_add_test(tcase, a_free_of_what_is_not_live_is_told);
     tcase_add_test(tcase, an_address_that_is_given_twice_is_freed_before);
     tcase_add_test(tcase,

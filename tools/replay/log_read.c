@@ -24,10 +24,12 @@ enum {
 /* One line, understood. */
 typedef struct call {
     const char *action;
-    unsigned    thread;
-    unsigned    stream;
+    uint64_t    thread_name;
+    uint64_t    stream_name;
     uint64_t    pointer; /* 0: none */
     uint64_t    size;
+    unsigned    thread; /* numbers of what is played */
+    unsigned    stream;
 } call_t;
 
 typedef struct reader {
@@ -111,33 +113,18 @@ static int split(const reader_t *reader, char *line, char *fields[NUM_FIELDS])
     return 0;
 }
 
-static int understand(reader_t *reader, char *fields[NUM_FIELDS],
+static int understand(const reader_t *reader, char *fields[NUM_FIELDS],
                       call_t *call)
 {
-    uint64_t name;
-    int      number;
-
     call->action = fields[FIELD_ACTION];
-    if (!parse(fields[FIELD_THREAD], 10, &name)) {
+    if (!parse(fields[FIELD_THREAD], 10, &call->thread_name)) {
         return complain(reader, "this thread is no number",
                         fields[FIELD_THREAD]);
     }
-    number = trace_thread(reader->trace, name);
-    if (number < 0) {
-        return complain(reader, "more threads than can be played",
-                        fields[FIELD_THREAD]);
-    }
-    call->thread = (unsigned)number;
-    if (!parse_pointer(fields[FIELD_STREAM], &name)) {
+    if (!parse_pointer(fields[FIELD_STREAM], &call->stream_name)) {
         return complain(reader, "this stream is neither 0 nor an address",
                         fields[FIELD_STREAM]);
     }
-    number = trace_stream(reader->trace, name);
-    if (number < 0) {
-        return complain(reader, "more streams than can be played",
-                        fields[FIELD_STREAM]);
-    }
-    call->stream = (unsigned)number;
     if (!parse_pointer(fields[FIELD_POINTER], &call->pointer)) {
         return complain(reader, "this pointer is no address",
                         fields[FIELD_POINTER]);
@@ -149,6 +136,21 @@ static int understand(reader_t *reader, char *fields[NUM_FIELDS],
     return 0;
 }
 
+/* Threads and streams of which nothing is played do not count. */
+static int number(reader_t *reader, call_t *call)
+{
+    int thread = trace_thread(reader->trace, call->thread_name);
+    int stream = trace_stream(reader->trace, call->stream_name);
+
+    if ((thread < 0) || (stream < 0)) {
+        return complain(reader, "more than can be played",
+                        thread < 0 ? "threads" : "streams");
+    }
+    call->thread = (unsigned)thread;
+    call->stream = (unsigned)stream;
+    return 0;
+}
+
 static void count(uint64_t *num, uint64_t *first_line, const reader_t *reader)
 {
     if ((*num)++ == 0) {
@@ -156,7 +158,7 @@ static void count(uint64_t *num, uint64_t *first_line, const reader_t *reader)
     }
 }
 
-static int add_alloc(reader_t *reader, const call_t *call)
+static int add_alloc(reader_t *reader, call_t *call)
 {
     trace_remarks_t *remarks = &reader->trace->remarks;
     uint32_t         earlier, allocation;
@@ -169,6 +171,9 @@ static int add_alloc(reader_t *reader, const call_t *call)
         return replay_error("%s:%llu: an allocation without an address: a "
                             "failed one is an \"allocate failure\"",
                             reader->name, (unsigned long long)reader->line);
+    }
+    if (number(reader, call) != 0) {
+        return -1;
     }
     if (owners_find(&reader->owners, call->pointer, &earlier)) {
         count(&remarks->num_twice, &remarks->twice_line, reader);
@@ -184,7 +189,7 @@ static int add_alloc(reader_t *reader, const call_t *call)
                : owners_add(&reader->owners, call->pointer, allocation);
 }
 
-static int add_free(reader_t *reader, const call_t *call)
+static int add_free(reader_t *reader, call_t *call)
 {
     trace_remarks_t *remarks = &reader->trace->remarks;
     uint32_t         allocation;
@@ -202,6 +207,9 @@ static int add_free(reader_t *reader, const call_t *call)
         count(&remarks->num_other_sizes, &remarks->other_size_line, reader);
     }
     owners_remove(&reader->owners, call->pointer);
+    if (number(reader, call) != 0) {
+        return -1;
+    }
     return trace_free(reader->trace, call->thread, call->stream, allocation);
 }
 

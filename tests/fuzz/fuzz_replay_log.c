@@ -1,0 +1,112 @@
+/*
+ * Fuzz target: a log of allocations. What is read of it can be played, and is
+ * the same when it is written and read again.
+ */
+#include "replay/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* assert() that does not depend on NDEBUG. */
+#define CHECK(_condition) \
+    do { \
+        if (!(_condition)) { \
+            printf("%s:%d: %s\n", __FILE__, __LINE__, #_condition); \
+            abort(); \
+        } \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static trace_t *read_bytes(const void *data, size_t size)
+{
+    FILE    *stream = fmemopen((void *)(size_t)data, size, "r");
+    trace_t *trace;
+
+    CHECK(stream != NULL);
+    trace = log_read_stream(stream, "log");
+    fclose(stream);
+    return trace;
+}
+
+static void check(const trace_t *trace)
+{
+    bool    *is_live  = calloc(trace->num_allocations, sizeof(*is_live));
+    size_t   num_live = 0;
+    uint32_t next     = 0;
+
+    CHECK(is_live != NULL);
+    for (size_t i = 0; i < trace->num_events; i++) {
+        const trace_event_t *event = &trace->events[i];
+
+        CHECK(event->thread < trace->num_threads);
+        CHECK(event->stream < trace->num_streams);
+        if (event->is_free) {
+            CHECK(is_live[event->allocation]);
+            is_live[event->allocation] = false;
+            num_live--;
+        } else {
+            CHECK(event->allocation == next);
+            CHECK(trace->sizes[next] != 0);
+            is_live[next++] = true;
+            num_live++;
+        }
+    }
+    CHECK(num_live == trace->num_left);
+    free(is_live);
+}
+
+static void check_copy(const trace_t *trace)
+{
+    char    *text;
+    size_t   size;
+    FILE    *stream = open_memstream(&text, &size);
+    trace_t *copy;
+
+    CHECK((stream != NULL) && (log_write(trace, "-", stream) == 0));
+    fclose(stream);
+    copy = read_bytes(text, size);
+    CHECK((copy != NULL) && (copy->num_events == trace->num_events));
+    CHECK(memcmp(copy->events, trace->events,
+                 trace->num_events * sizeof(*trace->events)) == 0);
+    CHECK(memcmp(copy->sizes, trace->sizes,
+                 trace->num_allocations * sizeof(*trace->sizes)) == 0);
+    trace_destroy(copy);
+    free(text);
+}
+
+/* Sizes that have room in one space of addresses, so that none comes twice. */
+static bool can_be_written(const trace_t *trace)
+{
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < trace->num_allocations; i++) {
+        if (__builtin_add_overflow(total, trace->sizes[i], &total) ||
+            (total > UINT64_MAX / 2)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    trace_t *trace;
+
+    if (size == 0) {
+        return 0;
+    }
+    /* What it complains of is not looked at. */
+    CHECK(freopen("/dev/null", "w", stderr) != NULL);
+    trace = read_bytes(data, size);
+    if (trace != NULL) {
+        check(trace);
+        if (can_be_written(trace)) {
+            check_copy(trace);
+        }
+        trace_destroy(trace);
+    }
+    return 0;
+}
