@@ -117,6 +117,10 @@ typedef enum CUmemAllocationHandleType_enum {
     CU_MEM_HANDLE_TYPE_FABRIC                = 0x8
 } CUmemAllocationHandleType;
 
+typedef enum CUmemRangeHandleType_enum {
+    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 0x1
+} CUmemRangeHandleType;
+
 typedef enum CUmemLocationType_enum {
     CU_MEM_LOCATION_TYPE_DEVICE = 0x1
 } CUmemLocationType;

@@ -118,6 +118,11 @@
           (CUmemGenericAllocationHandle *handle, void *shareable, \
            CUmemAllocationHandleType type)) \
     \
+    _call(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", \
+          false, \
+          (void *handle, CUdeviceptr address, size_t size, \
+           CUmemRangeHandleType type, unsigned long long flags)) \
+    \
     _call(cuStreamCreate, "cuStreamCreate", true, \
           (CUstream *stream, unsigned flags)) \
     _call(cuStreamDestroy, "cuStreamDestroy_v2", true, (CUstream stream)) \

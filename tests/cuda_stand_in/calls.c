@@ -77,6 +77,7 @@ static void parse_word(const char *name, const char *value)
         {"vmm", &config.has_vmm},       {"gdr", &config.has_gdr},
         {"posix", &config.has_posix},   {"memops", &config.has_mem_ops},
         {"peers", &config.has_peers},   {"hostptr", &config.has_host_pointer},
+        {"dmabuf", &config.has_dmabuf},
     };
 
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
@@ -121,6 +122,7 @@ static void configure(const char *text)
         .has_vmm          = true,
         .has_gdr          = true,
         .has_posix        = true,
+        .has_dmabuf       = true,
         .fabric           = FABRIC_NO,
         .has_mem_ops      = true,
         .has_host_pointer = true,

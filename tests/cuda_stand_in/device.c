@@ -156,6 +156,7 @@ static int attribute_value(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         return config.has_vmm && config.has_posix;
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+        return config.has_gdr && config.has_dmabuf;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         return config.has_gdr;

@@ -1,4 +1,4 @@
-/* Handles by which another process opens an allocation. */
+/* Handles by which another process, or another driver, opens an allocation. */
 #include <config.h>
 
 #include "state.h"
@@ -106,5 +106,31 @@ ENTRY(cuIpcCloseMemHandle, CUdeviceptr address)
     munmap((void *)(uintptr_t)address, mapping->size);
     backing_drop(mapping->backing);
     mapping_remove(mapping);
+    return done(CUDA_SUCCESS);
+}
+
+/* The driver gives one for any pages of an allocation; this one, whose file is
+ * the allocation's, for the whole of it. */
+ENTRY(cuMemGetHandleForAddressRange, void *handle, CUdeviceptr address,
+      size_t size, CUmemRangeHandleType type, unsigned long long flags)
+{
+    mapping_t *mapping;
+    int        fd;
+
+    BEGIN("cuMemGetHandleForAddressRange", NEEDS_CONTEXT);
+    mapping = mapping_at(address);
+    if ((mapping == NULL) || (mapping->backing == NULL) ||
+        (mapping->size != size) || (flags != 0) ||
+        (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (!config.has_dmabuf) {
+        return done(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    fd = fcntl(mapping->backing->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+        return done(CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    memcpy(handle, &fd, sizeof(fd));
     return done(CUDA_SUCCESS);
 }

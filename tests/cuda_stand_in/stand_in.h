@@ -6,7 +6,7 @@
  * The variable CUDA_STAND_IN configures it, when the first call is made:
  *
  *     devices=2,memory=256m,grain=4m,vmm=n,gdr=n,posix=n,fabric=try,memops=n,
- *     hostptr=n,peers=n,version=11040,without=cuMemMap,
+ *     dmabuf=n,hostptr=n,peers=n,version=11040,without=cuMemMap,
  *     fail=cuMemCreate:3:2,run=late
  *
  * devices   how many (1)            memory   of each, with k, m or g (256m)
@@ -15,6 +15,7 @@
  * posix     handles that are files (y)
  * fabric    fabric handles: n (default), y, or `try`: said to be supported, but
  *           not permitted
+ * dmabuf    files of memory for other drivers (y)
  * memops    stream memory operations (y)
  * hostptr   registered host memory keeps its address on the device (y)
  * peers     devices reach each other (y)

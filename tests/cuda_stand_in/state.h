@@ -41,6 +41,7 @@ typedef struct config {
     bool     has_vmm;
     bool     has_gdr;
     bool     has_posix;
+    bool     has_dmabuf;
     fabric_t fabric;
     bool     has_mem_ops;
     bool     has_host_pointer;
