@@ -13,8 +13,8 @@ logs=$work/logs
 jobs=$(nproc 2>/dev/null || echo 2)
 
 # What compiling the library and the tools takes.
-packages_build='autoconf automake gcc libc6-dev libpmix-dev libssl-dev libtool
-    libucx-dev make pkg-config'
+packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
+    libssl-dev libtool libucx-dev make pkg-config'
 # What the tests take on top of that.
 packages_tests='binutils check clang doxygen g++ gnuplot-nox iproute2 libc6-dbg
     libclang-rt-dev llvm openmpi-bin procps python3 python3-pip util-linux

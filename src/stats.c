@@ -5,6 +5,7 @@
 
 #include "base/quote.h"
 #include "mem/reg_ucx.h"
+#include "xfer/domains.h"
 #include "xfer/pool.h"
 
 #include <inttypes.h>
@@ -52,6 +53,15 @@ static const field_t fields[] = {
     FIELD(channels_failed, false, "Channels that failed."),
     FIELD(handshakes_refused, false, "Peers turned away."),
     FIELD(allocations, false, "Heap allocations made by transfers."),
+    FIELD(verbs_domains, true, "Protection domains registered in."),
+    FIELD(verbs_registrations, false, "Registrations with verbs."),
+    FIELD(verbs_register_ns, false, "Nanoseconds that these took."),
+    FIELD(verbs_host_regions, true, "Host memory's, with verbs now."),
+    FIELD(verbs_host_bytes, true, "Bytes of these."),
+    FIELD(verbs_dmabuf_regions, true, "A GPU's, with verbs by dmabuf now."),
+    FIELD(verbs_dmabuf_bytes, true, "Bytes of these."),
+    FIELD(verbs_peer_regions, true, "A GPU's, with verbs by address now."),
+    FIELD(verbs_peer_bytes, true, "Bytes of these."),
 };
 
 #define NUM_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -73,6 +83,7 @@ void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
     stats_p->num_regions      = pool->regions.num_regions;
     stats_p->registered_bytes = (uint64_t)pool->regions.num_regions *
                                 pool->regions.region_size;
+    xfer_domains_stats(&pool->domains, stats_p);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         block_pool_stats(pool->blocks, (ucxpool_share_t)i,
                          &stats_p->blocks[i]);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "heap/heap.h"
+#include "xfer/domains.h"
 #include "xfer/memory.h"
 #include "xfer/pool.h"
 
@@ -43,7 +44,7 @@ static int init_condition(ucxpool_t *pool)
     return error;
 }
 
-static ucxpool_status_t init_lock(ucxpool_t *pool)
+static ucxpool_status_t init_locks(ucxpool_t *pool)
 {
     pthread_mutexattr_t attributes;
     int                 error;
@@ -60,11 +61,13 @@ static ucxpool_status_t init_lock(ucxpool_t *pool)
         pthread_mutex_destroy(&pool->lock);
         return base_error_errno(error, "no condition variable");
     }
+    xfer_domains_init(&pool->domains);
     return UCXPOOL_OK;
 }
 
-static void cleanup_lock(ucxpool_t *pool)
+static void cleanup_locks(ucxpool_t *pool)
 {
+    xfer_domains_cleanup(&pool->domains);
     pthread_cond_destroy(&pool->leader_woke);
     pthread_mutex_destroy(&pool->lock);
 }
@@ -156,19 +159,19 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
         goto err_free_pool;
     }
     base_log_set_level((base_log_level_t)pool->config.log_level);
-    status = init_lock(pool);
+    status = init_locks(pool);
     if (status != UCXPOOL_OK) {
         goto err_free_pool;
     }
     status = init(pool, params);
     if (status != UCXPOOL_OK) {
-        goto err_cleanup_lock;
+        goto err_cleanup_locks;
     }
     *pool_p = pool;
     return UCXPOOL_OK;
 
-err_cleanup_lock:
-    cleanup_lock(pool);
+err_cleanup_locks:
+    cleanup_locks(pool);
 err_free_pool:
     free(pool);
     return status;
@@ -182,7 +185,7 @@ static void finish_destroy(ucxpool_t *pool)
     xfer_pool_cleanup_context(pool);
     heap_destroy(pool->heap);
     xfer_memory_cleanup(pool);
-    cleanup_lock(pool);
+    cleanup_locks(pool);
     free(pool);
 }
 
@@ -192,6 +195,8 @@ void ucxpool_destroy(ucxpool_t *pool)
         return;
     }
     xfer_pool_shutdown(pool);
+    /* Their protection domains are the caller's, who may close them next. */
+    xfer_domains_close(&pool->domains);
     if (!pool->own_worker && (pool->num_operations != 0)) {
         /* Only the caller can end what goes over its endpoints: it does so when
          * it closes them. Until then UCX uses our memory. */

@@ -63,7 +63,8 @@ check() {
                     file !~ /^src\/mem\/(reg_ucx|ucx_status)\.[ch]$/) {
                     bad("UCX is not for this place")
                 }
-            } else if (to == "infiniband" && file != "src/mem/reg_verbs.c") {
+            } else if (to == "infiniband" && file !~ /^examples\// &&
+                       file != "src/mem/reg_verbs.c") {
                 bad("verbs is not for this place")
             } else if (target ~ /^cuda/) {
                 bad("CUDA has no headers here")
@@ -100,6 +101,9 @@ plant src/pack/planted.h '#include <ucp/api/ucp.h>' 1
 plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include "pack/plan.h"' 0
 plant src/mem/planted.c '#include <infiniband/verbs.h>' 1
+plant src/mem/reg_verbs.c '#include <infiniband/verbs.h>' 0
+plant src/xfer/domains.c '#include <infiniband/verbs.h>' 1
+plant examples/planted.c '#include <infiniband/verbs.h>' 0
 plant src/gpu/planted.c '#include <stdio.h>' 1
 plant src/xfer/planted.c '#include "pool.h"' 1
 plant src/ucxpool.c '#include "xfer/channel.h"' 0

@@ -62,6 +62,11 @@ check() {
                 code ~ /(^|[^a-z_])uc[pst]_[a-z0-9_]+ *\(/ {
                     bad(NR, "a call of UCX outside reg_ucx.c and xfer/")
                 }
+                file ~ /^(src|include)\// &&
+                file !~ /^src\/mem\/reg_verbs\.c$/ &&
+                code ~ /(^|[^a-z_])ibv_[a-z0-9_]+ *\(/ {
+                    bad(NR, "a call of verbs outside reg_verbs.c")
+                }
                 END {
                     if (NR > max_file && file !~ /^tests\//) {
                         bad(NR, NR " lines, at most " max_file)
@@ -114,9 +119,13 @@ printf '    status = ucp_mem_map(context);\n' | plant src/block/call.c 1
 printf '    status = ucp_mem_map(context);\n' | plant src/mem/reg_ucx.c 0
 printf '    status = ucp_mem_map(context);\n' | plant src/xfer/call.c 0
 
+printf '    error = ibv_dereg_mr(mr);\n' | plant src/xfer/call.c 1
+printf '    error = ibv_dereg_mr(mr);\n' | plant src/mem/reg_verbs.c 0
+printf '    error = ibv_dereg_mr(mr);\n' | plant examples/call.c 0
+
 violations=$(check "$top_srcdir")
 if [ -n "$violations" ]; then
     echo "$violations"
     exit 1
 fi
-echo "lengths, columns, markers and UCX calls are as they should be"
+echo "lengths, columns, markers and calls of UCX and verbs are as they should be"

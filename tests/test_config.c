@@ -97,16 +97,18 @@ START_TEST(an_unknown_variable_is_refused)
 }
 END_TEST
 
-START_TEST(the_variable_of_the_cuda_driver_is_no_key_and_no_mistake)
+START_TEST(the_variables_of_libraries_are_no_keys_and_no_mistakes)
 {
     ucxpool_config_t *read = NULL;
 
     setenv("UCXPOOL_CUDA_DRIVER", "/nonexistent", 1);
     setenv("UCXPOOL_NVML_LIBRARY", "/nonexistent", 1);
+    setenv("UCXPOOL_VERBS_LIBRARY", "/nonexistent", 1);
     ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
     ucxpool_config_release(read);
     unsetenv("UCXPOOL_CUDA_DRIVER");
     unsetenv("UCXPOOL_NVML_LIBRARY");
+    unsetenv("UCXPOOL_VERBS_LIBRARY");
 }
 END_TEST
 
@@ -334,7 +336,7 @@ static void add_environment_tests(TCase *tcase)
     tcase_add_test(tcase, an_empty_value_in_the_environment_is_refused);
     tcase_add_test(tcase, an_unknown_variable_is_refused);
     tcase_add_test(tcase, an_unknown_variable_of_any_length_is_refused);
-    tcase_add_test(tcase, the_variable_of_the_cuda_driver_is_no_key_and_no_mistake);
+    tcase_add_test(tcase, the_variables_of_libraries_are_no_keys_and_no_mistakes);
     tcase_add_test(tcase, a_variable_of_somebody_else_is_let_be);
     tcase_add_test(tcase, the_environment_sets_the_log_level_at_once);
     tcase_add_test(tcase, no_memory_is_told_and_a_retry_works);

@@ -58,6 +58,13 @@ if command -v "${cxx%% *}" >/dev/null; then
     run $cxx -x c++ -std=c++17
 fi
 
+# One binary serves machines with and without libibverbs and a GPU.
+if readelf -d "$libdir/libucxpool.so" | grep -E 'NEEDED.*(ibverbs|cuda|nvidia)'
+then
+    echo 'the library needs what a machine may not have'
+    exit 1
+fi
+
 make -s -C "$top_builddir" uninstall DESTDIR="$root" >"$dir/log" 2>&1
 left=$(find "$root" ! -type d)
 if [ -n "$left" ]; then

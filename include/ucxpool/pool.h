@@ -109,7 +109,8 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
  * from here). Memory that a peer has mapped stays valid for that peer. Waits
  * at most CLOSE_TIMEOUT for peers. NULL is allowed.
  *
- * Requests and messages of the pool that the caller did not free are freed.
+ * Requests and messages of the pool that the caller did not free are freed, and
+ * registrations in protection domains (verbs.h) deregistered.
  */
 void ucxpool_destroy(ucxpool_t *pool);
 

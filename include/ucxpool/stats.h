@@ -64,6 +64,18 @@ typedef struct ucxpool_stats {
     uint64_t              channels_failed;
     uint64_t              handshakes_refused;
     uint64_t              allocations; /* heap allocations made by transfers  */
+
+    /* By ucxpool_verbs_register(), in all protection domains together: a region
+     * that is registered in two counts twice. */
+    uint64_t              verbs_domains;
+    uint64_t              verbs_registrations; /* of a region, ever           */
+    uint64_t              verbs_register_ns;   /* that these took             */
+    uint64_t              verbs_host_regions;  /* by ibv_reg_mr               */
+    uint64_t              verbs_host_bytes;
+    uint64_t              verbs_dmabuf_regions; /* GPU, by ibv_reg_dmabuf_mr  */
+    uint64_t              verbs_dmabuf_bytes;
+    uint64_t              verbs_peer_regions;  /* GPU, by ibv_reg_mr          */
+    uint64_t              verbs_peer_bytes;
 } ucxpool_stats_t;
 
 /* Take a snapshot. */

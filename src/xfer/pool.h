@@ -24,6 +24,7 @@
 #include "base/list.h"
 #include "block/comm.h"
 #include "block/pool.h"
+#include "mem/reg_verbs.h"
 
 #include <ucxpool/transfer.h>
 
@@ -32,6 +33,14 @@
 
 #define XFER_ID_SIZE   16u
 #define XFER_NAME_SIZE 32u
+
+/* xfer/domains.h */
+typedef struct xfer_domains {
+    pthread_mutex_t    lock; /* of the list                                  */
+    base_list_t        list;
+    uint64_t           num_domains; /* in the list; atomic                   */
+    mem_verbs_counts_t counts;
+} xfer_domains_t;
 
 struct ucxpool {
     base_config_t   config;
@@ -47,6 +56,7 @@ struct ucxpool {
     block_comm_t       *comm;
     struct heap        *heap;   /* NULL until its first allocation; atomic    */
     struct xfer_engine *engine; /* NULL: host memory */
+    xfer_domains_t      domains;
     /* Where UCX does not know the GPU's memory: pinned blocks for its wire.
      * Elsewhere the same blocks. */
     mem_regions_t       pinned_regions;

@@ -1,0 +1,42 @@
+/* Built without libibverbs: nothing is ever registered. */
+#include <config.h>
+
+#include "base/error.h"
+#include "mem/reg_verbs.h"
+
+ucxpool_status_t mem_verbs_create(const mem_regions_t *regions,
+                                  struct ibv_pd *pd, int access,
+                                  mem_verbs_counts_t *counts,
+                                  mem_verbs_t       **verbs_p)
+{
+    (void)regions;
+    (void)pd;
+    (void)access;
+    (void)counts;
+    (void)verbs_p;
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "this libucxpool was built without verbs: build it where "
+                      "libibverbs' headers are (libibverbs-dev), without "
+                      "--without-verbs");
+}
+
+ucxpool_status_t mem_verbs_deregister(mem_verbs_t *verbs)
+{
+    (void)verbs;
+    return UCXPOOL_OK;
+}
+
+void mem_verbs_destroy(mem_verbs_t *verbs)
+{
+    (void)verbs;
+}
+
+bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region,
+                    uint32_t *lkey_p, uint32_t *rkey_p)
+{
+    (void)verbs;
+    (void)region;
+    (void)lkey_p;
+    (void)rkey_p;
+    return false;
+}

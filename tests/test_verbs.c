@@ -1,0 +1,861 @@
+/* Registration in protection domains, on a libibverbs that is played. */
+#include <config.h>
+
+#include "base/config.h"
+#include "gpu.h"
+#include "mem/reg_verbs.h"
+#include "pair.h"
+#include "verbs_stand_in/stand_in.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <infiniband/verbs.h>
+
+#define BLOCK  ((size_t)64 << 10)
+#define REGION ((size_t)256 << 10)
+#define MIB    ((size_t)1 << 20)
+#define NUM_REGIONS 4u /* of pair_pool() */
+#define NUM_BLOCKS  8u /* of the user's share of it */
+#define ACCESS \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+static struct ibv_device  device  = {.name = "card0"};
+static struct ibv_context context = {.device = &device};
+static struct ibv_pd pds[] = {{.context = &context}, {.context = &context}};
+
+static const verbs_stand_in_t *verbs_library;
+static ucxpool_t              *pool;
+static ucxpool_verbs_t        *verbs;
+
+/* The call of calloc() that fails, counted from now on; 0: none. */
+static unsigned calloc_fail_at;
+
+void *__real_calloc(size_t num, size_t size);
+void *__wrap_calloc(size_t num, size_t size);
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    if ((calloc_fail_at != 0) && (--calloc_fail_at == 0)) {
+        return NULL;
+    }
+    return __real_calloc(num, size);
+}
+
+static void use_library(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    verbs_library = dlsym(library, VERBS_STAND_IN_SYMBOL);
+    ck_assert_ptr_nonnull(verbs_library);
+    setenv(MEM_VERBS_LIBRARY_VARIABLE, path, 1);
+}
+
+static void setup(void)
+{
+    use_library(VERBS_STAND_IN_DIR "/libverbs.so");
+    pool = pair_pool("LOG_LEVEL=none");
+}
+
+static void teardown(void)
+{
+    ucxpool_destroy(pool);
+    ck_assert_uint_eq(verbs_library->live(NULL), 0);
+}
+
+static ucxpool_status_t try_register(void)
+{
+    return ucxpool_verbs_register(pool, &pds[0], ACCESS, &verbs);
+}
+
+static void must_register(void)
+{
+    ck_assert_msg(try_register() == UCXPOOL_OK, "%s", ucxpool_error_detail());
+}
+
+static void must_deregister(void)
+{
+    ck_assert_msg(ucxpool_verbs_deregister(verbs) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+}
+
+static void check_detail(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
+                  "'%s' is not in: %s", words, ucxpool_error_detail());
+}
+
+static ucxpool_stats_t stats_now(void)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    return stats;
+}
+
+static void check_nothing_is_registered(void)
+{
+    ucxpool_stats_t stats = stats_now();
+
+    ck_assert_uint_eq(verbs_library->live(NULL), 0);
+    ck_assert_uint_eq(stats.verbs_domains, 0);
+    ck_assert_uint_eq(stats.verbs_host_regions, 0);
+    ck_assert_uint_eq(stats.verbs_host_bytes, 0);
+    ck_assert_uint_eq(stats.verbs_dmabuf_regions, 0);
+    ck_assert_uint_eq(stats.verbs_dmabuf_bytes, 0);
+    ck_assert_uint_eq(stats.verbs_peer_regions, 0);
+    ck_assert_uint_eq(stats.verbs_peer_bytes, 0);
+}
+
+/* The keys are those of a registration that holds all of the piece. */
+static void check_piece(const ucxpool_verbs_piece_t *piece,
+                        const struct ibv_pd         *pd)
+{
+    const char          *address = (const char *)(uintptr_t)piece->address;
+    const struct ibv_mr *mr      = verbs_library->find(pd, address);
+
+    ck_assert_ptr_nonnull(mr);
+    ck_assert_uint_eq(piece->lkey, mr->lkey);
+    ck_assert_uint_eq(piece->rkey, mr->rkey);
+    ck_assert_uint_ge(piece->length, 1);
+    ck_assert_ptr_eq(verbs_library->find(pd, address + piece->length - 1), mr);
+}
+
+/* Every byte of a buffer of host memory lies where its pieces say; how many
+ * those are. */
+static unsigned check_pieces(const char *buffer, size_t length)
+{
+    ucxpool_verbs_piece_t piece;
+    unsigned              num = 0;
+
+    for (size_t done = 0; done < length; done += piece.length) {
+        ck_assert_int_eq(ucxpool_verbs_keys(verbs, buffer + done, length - done,
+                                            &piece),
+                         UCXPOOL_OK);
+        check_piece(&piece, &pds[0]);
+        ck_assert_uint_le(piece.length, length - done);
+        ck_assert_mem_eq((const char *)(uintptr_t)piece.address, buffer + done,
+                         piece.length);
+        num++;
+    }
+    return num;
+}
+
+START_TEST(every_region_is_registered_once)
+{
+    ucxpool_stats_t stats;
+
+    must_register();
+    ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
+    ck_assert_int_eq(verbs_library->access(), ACCESS);
+    stats = stats_now();
+    ck_assert_uint_eq(stats.verbs_domains, 1);
+    ck_assert_uint_eq(stats.verbs_registrations, NUM_REGIONS);
+    ck_assert_uint_eq(stats.verbs_host_regions, NUM_REGIONS);
+    ck_assert_uint_eq(stats.verbs_host_bytes, NUM_REGIONS * REGION);
+    ck_assert_uint_eq(stats.verbs_dmabuf_bytes + stats.verbs_peer_bytes, 0);
+    ck_assert_uint_gt(stats.verbs_register_ns, 0);
+    must_deregister();
+    check_nothing_is_registered();
+    ck_assert_uint_eq(stats_now().verbs_registrations, NUM_REGIONS);
+}
+END_TEST
+
+START_TEST(the_last_region_is_deregistered_first)
+{
+    must_register();
+    (void)verbs_library->journal();
+    must_deregister();
+    ck_assert_str_eq(verbs_library->journal(), "dereg3 dereg2 dereg1 dereg0");
+}
+END_TEST
+
+START_TEST(a_block_has_the_keys_of_its_region)
+{
+    ucxpool_block_t       blocks[NUM_BLOCKS];
+    ucxpool_verbs_piece_t piece;
+    uint32_t              lkeys[NUM_REGIONS] = {0};
+
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        ck_assert_int_eq(ucxpool_verbs_keys(verbs, blocks[i].address,
+                                            blocks[i].size, &piece),
+                         UCXPOOL_OK);
+        check_piece(&piece, &pds[0]);
+        ck_assert_uint_eq(piece.address, (uintptr_t)blocks[i].address);
+        ck_assert_uint_eq(piece.length, blocks[i].size);
+        ck_assert((lkeys[blocks[i].region] == 0) ||
+                  (lkeys[blocks[i].region] == piece.lkey));
+        lkeys[blocks[i].region] = piece.lkey;
+    }
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+    must_deregister();
+}
+END_TEST
+
+START_TEST(bytes_inside_of_a_block_have_its_keys)
+{
+    ucxpool_block_t       block;
+    ucxpool_verbs_piece_t piece;
+
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, (char *)block.address + 1000, 7,
+                                        &piece),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(piece.address, (uintptr_t)block.address + 1000);
+    ck_assert_uint_eq(piece.length, 7);
+    check_piece(&piece, &pds[0]);
+    ucxpool_block_put(pool, &block);
+    must_deregister();
+}
+END_TEST
+
+START_TEST(a_buffer_over_the_end_of_a_region_is_several_pieces)
+{
+    void *buffer;
+
+    must_register();
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, NUM_BLOCKS * BLOCK, &buffer),
+                     UCXPOOL_OK);
+    pair_fill(buffer, NUM_BLOCKS * BLOCK);
+    ck_assert_uint_ge(check_pieces(buffer, NUM_BLOCKS * BLOCK), 2);
+    ck_assert_uint_ge(check_pieces((char *)buffer + 5, 3 * BLOCK + 11), 1);
+    ucxpool_comm_free(pool, buffer);
+    must_deregister();
+}
+END_TEST
+
+/* The device knows nothing of the addresses that such a buffer has. */
+START_TEST(a_scattered_buffer_has_the_keys_of_where_its_blocks_lie)
+{
+    ucxpool_block_t blocks[14];
+    void           *buffer;
+
+    ucxpool_destroy(pool);
+    pool = pair_pool("SEND_SHARE=1 RECV_SHARE=1");
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get_n(pool, 14, blocks), UCXPOOL_OK);
+    for (unsigned i = 0; i < 14; i += 2) {
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 4 * BLOCK, &buffer), UCXPOOL_OK);
+    ck_assert_ptr_null(verbs_library->find(&pds[0], buffer));
+    pair_fill(buffer, 4 * BLOCK);
+    ck_assert_uint_eq(check_pieces(buffer, 4 * BLOCK), 4);
+    ck_assert_uint_eq(check_pieces((char *)buffer + BLOCK / 2, BLOCK), 2);
+    ucxpool_comm_free(pool, buffer);
+    for (unsigned i = 1; i < 14; i += 2) {
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+    must_deregister();
+}
+END_TEST
+
+START_TEST(what_is_not_the_pools_has_no_keys)
+{
+    ucxpool_block_t       block;
+    ucxpool_verbs_piece_t piece = {.lkey = 1};
+    char                  mine[16];
+
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, mine, sizeof(mine), &piece),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, NULL, 1, &piece),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, block.address, 0, &piece),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_uint_eq(piece.lkey, 1);
+    ucxpool_block_put(pool, &block);
+    must_deregister();
+}
+END_TEST
+
+START_TEST(several_domains_have_keys_of_their_own)
+{
+    ucxpool_verbs_t      *other;
+    ucxpool_verbs_piece_t pieces[2];
+    ucxpool_block_t       block;
+
+    must_register();
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[1],
+                                            IBV_ACCESS_LOCAL_WRITE, &other),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(stats_now().verbs_domains, 2);
+    ck_assert_uint_eq(stats_now().verbs_host_bytes, 2 * NUM_REGIONS * REGION);
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, block.address, 1, &pieces[0]),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]),
+                     UCXPOOL_OK);
+    check_piece(&pieces[0], &pds[0]);
+    check_piece(&pieces[1], &pds[1]);
+    must_deregister();
+    ck_assert_uint_eq(verbs_library->live(&pds[0]), 0);
+    ck_assert_uint_eq(verbs_library->live(&pds[1]), NUM_REGIONS);
+    ck_assert_int_eq(ucxpool_verbs_keys(other, block.address, 1, &pieces[1]),
+                     UCXPOOL_OK);
+    ucxpool_block_put(pool, &block);
+    ck_assert_int_eq(ucxpool_verbs_deregister(other), UCXPOOL_OK);
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(a_domain_is_registered_once_for_all_that_ask)
+{
+    ucxpool_verbs_t *again;
+
+    must_register();
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], ACCESS, &again),
+                     UCXPOOL_OK);
+    ck_assert_ptr_eq(again, verbs);
+    ck_assert_uint_eq(stats_now().verbs_registrations, NUM_REGIONS);
+    must_deregister();
+    ck_assert_uint_eq(verbs_library->live(&pds[0]), NUM_REGIONS);
+    must_deregister();
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(a_domain_has_one_kind_of_access)
+{
+    ucxpool_verbs_t *again = NULL;
+
+    must_register();
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0],
+                                            IBV_ACCESS_LOCAL_WRITE, &again),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    check_detail("with access 0x7, not 0x1");
+    ck_assert_ptr_null(again);
+    must_deregister();
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(access_that_regions_cannot_have_is_refused_at_once)
+{
+    static const int wrong[] = {
+        IBV_ACCESS_REMOTE_WRITE,
+        IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ,
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED,
+    };
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], wrong[i],
+                                                &verbs),
+                         UCXPOOL_ERR_INVALID_PARAM);
+    }
+    ck_assert_int_eq(ucxpool_verbs_register(pool, NULL, ACCESS, &verbs),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], ACCESS, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_str_eq(verbs_library->journal(), "");
+    ck_assert_ptr_null(verbs);
+}
+END_TEST
+
+START_TEST(access_that_may_be_ignored_goes_by_the_newer_call)
+{
+    const int access = ACCESS | IBV_ACCESS_RELAXED_ORDERING;
+
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], access, &verbs),
+                     UCXPOOL_OK);
+    ck_assert_str_eq(verbs_library->journal(),
+                     "optional0 optional1 optional2 optional3");
+    ck_assert_int_eq(verbs_library->access(), access);
+    must_deregister();
+}
+END_TEST
+
+START_TEST(access_that_may_be_ignored_is_so_by_an_old_library)
+{
+    use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0],
+                                            ACCESS |
+                                                IBV_ACCESS_RELAXED_ORDERING,
+                                            &verbs),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(verbs_library->access(), ACCESS);
+    must_deregister();
+    ck_assert_uint_eq(verbs_library->live(NULL), 0);
+}
+END_TEST
+
+/* What the device may say, and what the user is told. */
+static const struct {
+    int              error;
+    ucxpool_status_t status;
+    const char      *words;
+} refusals[] = {
+    {ENOMEM, UCXPOOL_ERR_NO_MEMORY, "UCXPOOL_COMM_SIZE"},
+    {EAGAIN, UCXPOOL_ERR_LIMIT, "rdma.max"},
+    {EINVAL, UCXPOOL_ERR_INVALID_PARAM, "with the access 0x7"},
+    {EOPNOTSUPP, UCXPOOL_ERR_UNSUPPORTED, "with the access 0x7"},
+    {EPERM, UCXPOOL_ERR_PERMISSION, "look at the device"},
+    {EFAULT, UCXPOOL_ERR_IO, "look at the device"},
+};
+
+#define NUM_REFUSALS ((int)(sizeof(refusals) / sizeof(refusals[0])))
+
+START_TEST(a_refusal_leaves_nothing_and_works_again)
+{
+    char words[80];
+
+    for (unsigned n = 1; n <= NUM_REGIONS; n++) {
+        verbs_library->refuse(n, refusals[_i].error, 0);
+        ck_assert_int_eq(try_register(), refusals[_i].status);
+        ck_assert_ptr_null(verbs);
+        snprintf(words, sizeof(words),
+                 "region %u of 4 (262144 bytes each) with card0 by ibv_reg_mr",
+                 n - 1);
+        check_detail(words);
+        snprintf(words, sizeof(words), "%u regions (%zu bytes) had been", n - 1,
+                 (n - 1) * REGION);
+        check_detail(words);
+        check_detail(strerror(refusals[_i].error));
+        check_detail(refusals[_i].words);
+        check_nothing_is_registered();
+    }
+    verbs_library->refuse(0, 0, 0);
+    must_register();
+    must_deregister();
+}
+END_TEST
+
+START_TEST(what_was_registered_is_undone_from_the_end)
+{
+    verbs_library->refuse(NUM_REGIONS, ENOMEM, 0);
+    ck_assert_int_eq(try_register(), UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_str_eq(verbs_library->journal(),
+                     "reg0 reg1 reg2 refused dereg2 dereg1 dereg0");
+}
+END_TEST
+
+START_TEST(the_limit_of_locked_memory_is_told)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    limit.rlim_cur = 12345 < limit.rlim_max ? 12345 : limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    verbs_library->refuse(2, ENOMEM, 0);
+    ck_assert_int_eq(try_register(), UCXPOOL_ERR_NO_MEMORY);
+    check_detail("locked memory is 12345 bytes");
+    check_detail("ulimit -l");
+}
+END_TEST
+
+START_TEST(no_memory_for_the_books_leaves_nothing)
+{
+    for (unsigned n = 1; n <= 2; n++) {
+        calloc_fail_at = n;
+        ck_assert_int_eq(try_register(), UCXPOOL_ERR_NO_MEMORY);
+        ck_assert_uint_eq(calloc_fail_at, 0);
+        check_nothing_is_registered();
+    }
+    must_register();
+    must_deregister();
+}
+END_TEST
+
+/* The stand-in requires that memory is there when it is deregistered. */
+START_TEST(destroy_deregisters_what_is_registered_still)
+{
+    ucxpool_verbs_t *other;
+
+    must_register();
+    must_register();
+    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[1], ACCESS, &other),
+                     UCXPOOL_OK);
+    ucxpool_destroy(pool);
+    pool = NULL;
+    ck_assert_uint_eq(verbs_library->live(NULL), 0);
+}
+END_TEST
+
+START_TEST(nothing_is_deregistered_by_nobody)
+{
+    ck_assert_int_eq(ucxpool_verbs_deregister(NULL), UCXPOOL_OK);
+}
+END_TEST
+
+START_TEST(a_region_with_windows_is_kept_and_can_be_tried_again)
+{
+    ucxpool_verbs_piece_t piece;
+    const struct ibv_mr  *mr;
+    ucxpool_block_t       blocks[NUM_BLOCKS];
+
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get_n(pool, NUM_BLOCKS, blocks), UCXPOOL_OK);
+    mr = verbs_library->find(&pds[0], blocks[0].address);
+    verbs_library->bind(mr);
+    ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_ERR_IO);
+    check_detail("memory windows");
+    ck_assert_uint_eq(verbs_library->live(NULL), 1);
+    ck_assert_uint_eq(stats_now().verbs_host_bytes, REGION);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, blocks[NUM_BLOCKS - 1].address,
+                                        1, &piece),
+                     UCXPOOL_ERR_CLOSED);
+    verbs_library->bind(NULL);
+    must_deregister();
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        ucxpool_block_put(pool, &blocks[i]);
+    }
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(destroy_goes_on_where_a_region_has_windows)
+{
+    ucxpool_block_t block;
+
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    verbs_library->bind(verbs_library->find(&pds[0], block.address));
+    ucxpool_destroy(pool);
+    ck_assert_uint_eq(verbs_library->live(NULL), 1);
+    pool = pair_pool("");
+    verbs_library->bind(NULL);
+    exit(EXIT_SUCCESS); /* what stays registered is not the teardown's */
+}
+END_TEST
+
+static mem_verbs_counts_t counts;
+
+/* Without a pool: no UCX has loaded the library. */
+static ucxpool_status_t create_alone(void)
+{
+    mem_regions_t    regions;
+    mem_verbs_t     *registration;
+    ucxpool_status_t status;
+
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION,
+                                      BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    status = mem_verbs_create(&regions, &pds[0], ACCESS, &counts,
+                              &registration);
+    mem_regions_cleanup(&regions);
+    return status;
+}
+
+START_TEST(a_process_without_libibverbs_is_told_so)
+{
+    unsetenv(MEM_VERBS_LIBRARY_VARIABLE);
+    if (dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) {
+        return; /* something in this process has it */
+    }
+    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("libibverbs.so.1 is not loaded in this process");
+}
+END_TEST
+
+START_TEST(a_library_that_is_not_there_is_told)
+{
+    setenv(MEM_VERBS_LIBRARY_VARIABLE, "/nonexistent/libibverbs.so", 1);
+    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("/nonexistent/libibverbs.so");
+}
+END_TEST
+
+START_TEST(another_library_is_told)
+{
+    setenv(MEM_VERBS_LIBRARY_VARIABLE, "libm.so.6", 1);
+    ck_assert_int_eq(create_alone(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("libm.so.6 has no ibv_reg_mr");
+}
+END_TEST
+
+/* --- on a GPU ----------------------------------------------------------- */
+
+static void bare_setup(void)
+{
+    use_library(VERBS_STAND_IN_DIR "/libverbs.so");
+    setenv("UCXPOOL_NVML_LIBRARY", NVML_STAND_IN_PATH, 1);
+}
+
+static void gpu_setup(void)
+{
+    bare_setup();
+    gpu_start("");
+}
+
+static void gpu_teardown(void)
+{
+    ucxpool_destroy(pool);
+    ck_assert_uint_eq(verbs_library->live(NULL), 0);
+    gpu_stop();
+}
+
+/* A pool of four regions. */
+static void gpu_pool(const char *backing)
+{
+    char settings[120];
+
+    snprintf(settings, sizeof(settings),
+             "COMM_SIZE=8m LOG_LEVEL=none CUDA_BACKING=%s", backing);
+    pool = pair_pool_on(0, settings);
+}
+
+static unsigned num_files(void)
+{
+    DIR     *folder = opendir("/proc/self/fd");
+    unsigned num    = 0;
+
+    ck_assert_ptr_nonnull(folder);
+    while (readdir(folder) != NULL) {
+        num++;
+    }
+    closedir(folder);
+    return num;
+}
+
+/* How memory of each kind goes. */
+static const struct {
+    const char *backing;
+    const char *calls;
+    uint64_t    num_regions;
+} gpu_kinds[] = {
+    {"alloc", "dmabuf0", 1},
+    {"vmm", "dmabuf0 dmabuf1 dmabuf2 dmabuf3", 4},
+    {"host", "reg0 reg1 reg2 reg3", 4},
+};
+
+START_TEST(memory_of_a_gpu_goes_by_dmabuf_and_pinned_memory_by_its_address)
+{
+    bool            is_host = strcmp(gpu_kinds[_i].backing, "host") == 0;
+    ucxpool_stats_t stats;
+    unsigned        files;
+
+    gpu_pool(gpu_kinds[_i].backing);
+    files = num_files();
+    must_register();
+    ck_assert_uint_eq(num_files(), files);
+    ck_assert_str_eq(verbs_library->journal(), gpu_kinds[_i].calls);
+    stats = stats_now();
+    ck_assert_uint_eq(stats.verbs_host_bytes, is_host ? 8 * MIB : 0);
+    ck_assert_uint_eq(stats.verbs_dmabuf_bytes, is_host ? 0 : 8 * MIB);
+    ck_assert_uint_eq(stats.verbs_dmabuf_regions + stats.verbs_host_regions,
+                      gpu_kinds[_i].num_regions);
+    must_deregister();
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(blocks_on_a_gpu_have_keys)
+{
+    ucxpool_block_t       block;
+    ucxpool_verbs_piece_t piece;
+
+    gpu_pool(gpu_kinds[_i].backing);
+    must_register();
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_verbs_keys(verbs, block.address, block.size,
+                                        &piece),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(piece.address, (uintptr_t)block.address);
+    ck_assert_uint_eq(piece.length, block.size);
+    check_piece(&piece, &pds[0]);
+    ucxpool_block_put(pool, &block);
+    must_deregister();
+}
+END_TEST
+
+START_TEST(without_dmabuf_a_kernel_that_knows_the_addresses_is_enough)
+{
+    static const char *const configurations[] = {
+        "dmabuf=n", "without=cuMemGetHandleForAddressRange"};
+
+    gpu_start(configurations[_i]);
+    gpu_pool("vmm");
+    verbs_library->set_peermem(1);
+    must_register();
+    ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
+    ck_assert_uint_eq(stats_now().verbs_peer_regions, 4);
+    ck_assert_uint_eq(stats_now().verbs_peer_bytes, 8 * MIB);
+    must_deregister();
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(an_old_library_takes_addresses)
+{
+    use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
+    verbs_library->set_peermem(1);
+    gpu_pool("vmm");
+    must_register();
+    ck_assert_uint_eq(stats_now().verbs_peer_regions, 4);
+    must_deregister();
+    verbs_library->set_peermem(0);
+    ck_assert_int_eq(try_register(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("this libibverbs has no ibv_reg_dmabuf_mr");
+}
+END_TEST
+
+START_TEST(a_device_without_dmabuf_may_take_addresses)
+{
+    unsigned files;
+
+    gpu_pool("vmm");
+    files = num_files();
+    verbs_library->set_peermem(1);
+    verbs_library->refuse(1, EOPNOTSUPP, 1);
+    must_register();
+    ck_assert_str_eq(verbs_library->journal(), "refused reg0 reg1 reg2 reg3");
+    ck_assert_uint_eq(num_files(), files);
+    must_deregister();
+}
+END_TEST
+
+START_TEST(memory_that_goes_neither_way_is_told_why)
+{
+    gpu_pool("vmm");
+    verbs_library->refuse(1, EOPNOTSUPP, 1);
+    ck_assert_int_eq(try_register(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("by ibv_reg_mr: Bad address");
+    check_detail("not by dmabuf: Operation not supported");
+    check_detail("nvidia-peermem");
+    check_nothing_is_registered();
+    /* The same, where the driver says it. */
+    stand_in.fail_call("cuMemGetHandleForAddressRange", 1,
+                       CUDA_ERROR_NOT_SUPPORTED);
+    ck_assert_int_eq(try_register(), UCXPOOL_ERR_UNSUPPORTED);
+    check_detail("cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED");
+    check_nothing_is_registered();
+}
+END_TEST
+
+START_TEST(a_full_bar1_is_told_with_its_figures)
+{
+    unsigned files;
+
+    setenv("NVML_STAND_IN", "bar1=268435456,used=200000000", 1);
+    gpu_pool("vmm");
+    files = num_files();
+    for (unsigned n = 2; n <= 4; n++) {
+        verbs_library->refuse(n, ENOMEM, 0);
+        ck_assert_int_eq(try_register(), UCXPOOL_ERR_NO_MEMORY);
+        check_detail("by ibv_reg_dmabuf_mr: Cannot allocate memory");
+        check_detail("68435456 of 268435456 bytes are free");
+        check_detail("UCXPOOL_COMM_SIZE");
+        check_nothing_is_registered();
+        ck_assert_uint_eq(num_files(), files);
+    }
+    verbs_library->refuse(0, 0, 0);
+    must_register();
+    must_deregister();
+}
+END_TEST
+
+START_TEST(a_driver_that_gives_no_file_is_told)
+{
+    gpu_pool("vmm");
+    for (unsigned n = 2; n <= 4; n++) {
+        stand_in.fail_call("cuMemGetHandleForAddressRange", n,
+                           CUDA_ERROR_OPERATING_SYSTEM);
+        ck_assert_int_eq(try_register(), UCXPOOL_ERR_IO);
+        check_detail("cuMemGetHandleForAddressRange: ");
+        check_detail("(304)");
+        check_nothing_is_registered();
+    }
+    must_register();
+    must_deregister();
+}
+END_TEST
+
+static TCase *host_case(void)
+{
+    TCase *tcase = tcase_create("host");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, every_region_is_registered_once);
+    tcase_add_test(tcase, the_last_region_is_deregistered_first);
+    tcase_add_test(tcase, a_block_has_the_keys_of_its_region);
+    tcase_add_test(tcase, bytes_inside_of_a_block_have_its_keys);
+    tcase_add_test(tcase, a_buffer_over_the_end_of_a_region_is_several_pieces);
+    tcase_add_test(tcase,
+                   a_scattered_buffer_has_the_keys_of_where_its_blocks_lie);
+    tcase_add_test(tcase, what_is_not_the_pools_has_no_keys);
+    tcase_add_test(tcase, several_domains_have_keys_of_their_own);
+    tcase_add_test(tcase, a_domain_is_registered_once_for_all_that_ask);
+    tcase_add_test(tcase, a_domain_has_one_kind_of_access);
+    tcase_add_test(tcase, access_that_regions_cannot_have_is_refused_at_once);
+    tcase_add_test(tcase, access_that_may_be_ignored_goes_by_the_newer_call);
+    tcase_add_test(tcase, access_that_may_be_ignored_is_so_by_an_old_library);
+    tcase_add_loop_test(tcase, a_refusal_leaves_nothing_and_works_again, 0,
+                        NUM_REFUSALS);
+    tcase_add_test(tcase, what_was_registered_is_undone_from_the_end);
+    tcase_add_test(tcase, the_limit_of_locked_memory_is_told);
+    tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);
+    tcase_add_test(tcase, destroy_deregisters_what_is_registered_still);
+    tcase_add_test(tcase, nothing_is_deregistered_by_nobody);
+    tcase_add_test(tcase, a_region_with_windows_is_kept_and_can_be_tried_again);
+    tcase_add_test(tcase, destroy_goes_on_where_a_region_has_windows);
+    return tcase;
+}
+
+static TCase *library_case(void)
+{
+    TCase *tcase = tcase_create("library");
+
+    tcase_add_test(tcase, a_process_without_libibverbs_is_told_so);
+    tcase_add_test(tcase, a_library_that_is_not_there_is_told);
+    tcase_add_test(tcase, another_library_is_told);
+    return tcase;
+}
+
+static TCase *gpu_case(void)
+{
+    TCase *tcase = tcase_create("gpu");
+
+    tcase_add_checked_fixture(tcase, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(
+        tcase, memory_of_a_gpu_goes_by_dmabuf_and_pinned_memory_by_its_address,
+        0, (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])));
+    tcase_add_loop_test(tcase, blocks_on_a_gpu_have_keys, 0,
+                        (int)(sizeof(gpu_kinds) / sizeof(gpu_kinds[0])));
+    tcase_add_test(tcase, an_old_library_takes_addresses);
+    tcase_add_test(tcase, a_device_without_dmabuf_may_take_addresses);
+    tcase_add_test(tcase, memory_that_goes_neither_way_is_told_why);
+    tcase_add_test(tcase, a_full_bar1_is_told_with_its_figures);
+    tcase_add_test(tcase, a_driver_that_gives_no_file_is_told);
+    return tcase;
+}
+
+/* The driver is loaded once in a process. */
+static TCase *driver_case(void)
+{
+    TCase *tcase = tcase_create("driver");
+
+    tcase_add_checked_fixture(tcase, bare_setup, gpu_teardown);
+    tcase_add_loop_test(
+        tcase, without_dmabuf_a_kernel_that_knows_the_addresses_is_enough, 0,
+        2);
+    return tcase;
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("verbs");
+    SRunner *runner;
+    int      num_failed;
+
+    suite_add_tcase(suite, host_case());
+    suite_add_tcase(suite, library_case());
+    suite_add_tcase(suite, gpu_case());
+    suite_add_tcase(suite, driver_case());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
