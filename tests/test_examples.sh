@@ -42,6 +42,15 @@ for wire in auto ucx; do
     rm "$dir/out"
 done
 
+# On a machine with an RDMA device it writes; on others it says so.
+if [ -x "$top_builddir/examples/verbs_write" ]; then
+    status=0
+    "$top_builddir/examples/verbs_write" no-such-device 2>"$dir/err" ||
+        status=$?
+    [ $status -eq 77 ] || fail "verbs_write ended with $status, not 77"
+    grep -q 'no such RDMA device' "$dir/err" || fail 'verbs_write does not say why'
+fi
+
 if "$top_builddir/examples/sender" nowhere word 2>"$dir/err"; then
     fail 'a sender without a port did not fail'
 fi

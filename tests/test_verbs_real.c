@@ -1,0 +1,390 @@
+/*
+ * The pool's keys on a real RDMA device: what one process writes into blocks of
+ * another, and reads from them, is what lies there. Exit status 77 where there
+ * is no device; Soft-RoCE will do.
+ */
+#include <config.h>
+
+#include "pair.h"
+#include "rdma_end.h"
+#include "two.h"
+
+#include <ucxpool/verbs.h>
+
+#include <infiniband/verbs.h>
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BLOCK  ((size_t)64 << 10)
+#define REGION ((size_t)256 << 10)
+/* Most blocks are the user's, and lie in all four regions. */
+#define SETTINGS   "WIRE=map SEND_SHARE=1 RECV_SHARE=1"
+#define NUM_BLOCKS 14u
+#define ACCESS \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+/* One of the two processes: its pool, registered; and where the other's blocks
+ * are. */
+typedef struct rdma {
+    two_t                 two;
+    rdma_end_t            end;
+    ucxpool_verbs_t      *verbs;
+    ucxpool_block_t       blocks[NUM_BLOCKS];
+    ucxpool_verbs_piece_t mine[NUM_BLOCKS];
+    ucxpool_verbs_piece_t theirs[NUM_BLOCKS];
+} rdma_t;
+
+/* What a process fills a block with, so that each byte tells whose it is. */
+static uint8_t byte_of(bool is_child, unsigned block, size_t offset)
+{
+    return (uint8_t)(offset * 7 + offset / 251 + block * 31 +
+                     (is_child ? 128 : 0));
+}
+
+static void fill(const rdma_t *rdma, unsigned block, bool is_child)
+{
+    uint8_t *bytes = rdma->blocks[block].address;
+
+    for (size_t i = 0; i < BLOCK; i++) {
+        bytes[i] = byte_of(is_child, block, i);
+    }
+}
+
+static bool holds(const void *memory, unsigned block, size_t offset,
+                  size_t length, bool is_child)
+{
+    const uint8_t *bytes = memory;
+
+    for (size_t i = 0; i < length; i++) {
+        if (bytes[i] != byte_of(is_child, block, offset + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Both processes are here, and have done what comes before. */
+static void meet(const rdma_t *rdma)
+{
+    char byte = 0;
+
+    two_check(send(rdma->two.talk, &byte, 1, MSG_NOSIGNAL) == 1);
+    two_check(recv(rdma->two.talk, &byte, 1, MSG_WAITALL) == 1);
+}
+
+static void keys_of_blocks(rdma_t *rdma)
+{
+    const size_t size = sizeof(rdma->mine);
+
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        two_check(ucxpool_verbs_keys(rdma->verbs, rdma->blocks[i].address,
+                                     rdma->blocks[i].size,
+                                     &rdma->mine[i]) == UCXPOOL_OK);
+        two_check(rdma->mine[i].length == BLOCK);
+    }
+    two_check(send(rdma->two.talk, rdma->mine, size, MSG_NOSIGNAL) ==
+              (ssize_t)size);
+    two_check(recv(rdma->two.talk, rdma->theirs, size, MSG_WAITALL) ==
+              (ssize_t)size);
+}
+
+static void start(rdma_t *rdma)
+{
+    two_init(&rdma->two, SETTINGS);
+    rdma_open(&rdma->end);
+    two_check(ucxpool_verbs_register(rdma->two.pool, rdma->end.pd, ACCESS,
+                                     &rdma->verbs) == UCXPOOL_OK);
+    two_check(ucxpool_block_get_n(rdma->two.pool, NUM_BLOCKS, rdma->blocks) ==
+              UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        fill(rdma, i, rdma->two.is_child);
+    }
+    keys_of_blocks(rdma);
+    rdma_connect(&rdma->end, rdma->two.talk);
+}
+
+/* Domains, and with them devices, can be closed: nothing is left in them. */
+static void stop(rdma_t *rdma)
+{
+    meet(rdma);
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        ucxpool_block_put(rdma->two.pool, &rdma->blocks[i]);
+    }
+    two_check(ucxpool_verbs_deregister(rdma->verbs) == UCXPOOL_OK);
+    rdma_close(&rdma->end);
+    two_cleanup(&rdma->two);
+}
+
+START_TEST(a_peer_writes_every_block)
+{
+    rdma_t rdma;
+
+    start(&rdma);
+    if (!rdma.two.is_child) {
+        for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+            two_check(rdma_write(&rdma.end, rdma.mine[i].address, BLOCK,
+                                 rdma.mine[i].lkey, rdma.theirs[i].address,
+                                 rdma.theirs[i].rkey) == IBV_WC_SUCCESS);
+        }
+    }
+    meet(&rdma);
+    for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+        two_check(holds(rdma.blocks[i].address, i, 0, BLOCK, false));
+    }
+    stop(&rdma);
+}
+END_TEST
+
+START_TEST(a_peer_reads_every_block)
+{
+    rdma_t rdma;
+
+    start(&rdma);
+    if (!rdma.two.is_child) {
+        for (unsigned i = 0; i < NUM_BLOCKS; i++) {
+            two_check(rdma_read(&rdma.end, rdma.mine[i].address, BLOCK,
+                                rdma.mine[i].lkey, rdma.theirs[i].address,
+                                rdma.theirs[i].rkey) == IBV_WC_SUCCESS);
+            two_check(holds(rdma.blocks[i].address, i, 0, BLOCK, true));
+        }
+    }
+    stop(&rdma);
+}
+END_TEST
+
+START_TEST(a_part_of_a_block_is_written_and_no_byte_beside_it)
+{
+    const size_t offset = 1001;
+    const size_t length = 30011;
+    rdma_t       rdma;
+
+    start(&rdma);
+    if (!rdma.two.is_child) {
+        two_check(rdma_write(&rdma.end, rdma.mine[3].address + offset,
+                             (uint32_t)length, rdma.mine[3].lkey,
+                             rdma.theirs[3].address + offset,
+                             rdma.theirs[3].rkey) == IBV_WC_SUCCESS);
+    }
+    meet(&rdma);
+    if (rdma.two.is_child) {
+        const char *bytes = rdma.blocks[3].address;
+
+        two_check(holds(bytes, 3, 0, offset, true));
+        two_check(holds(bytes + offset, 3, offset, length, false));
+        two_check(holds(bytes + offset + length, 3, offset + length,
+                        BLOCK - offset - length, true));
+    }
+    stop(&rdma);
+}
+END_TEST
+
+/* A buffer whose blocks lie apart has addresses that the device does not know;
+ * its pieces have others. */
+START_TEST(a_scattered_buffer_is_written_from_piece_by_piece)
+{
+    ucxpool_verbs_piece_t piece;
+    char                 *buffer;
+    void                 *address;
+    rdma_t                rdma;
+
+    start(&rdma);
+    for (unsigned i = 0; i < NUM_BLOCKS; i += 2) {
+        ucxpool_block_put(rdma.two.pool, &rdma.blocks[i]);
+    }
+    two_check(ucxpool_comm_alloc(rdma.two.pool, 3 * BLOCK, &address) ==
+              UCXPOOL_OK);
+    buffer = address;
+    for (size_t i = 0; i < 3 * BLOCK; i++) {
+        buffer[i] = (char)byte_of(rdma.two.is_child, 1 + 2 * (i / BLOCK),
+                                  i % BLOCK);
+    }
+    for (unsigned i = 0; !rdma.two.is_child && (i < 3); i++) {
+        two_check(ucxpool_verbs_keys(rdma.verbs, buffer + i * BLOCK,
+                                     (3 - i) * BLOCK, &piece) == UCXPOOL_OK);
+        two_check(piece.length == BLOCK);
+        two_check(rdma_write(&rdma.end, piece.address, BLOCK, piece.lkey,
+                             rdma.theirs[1 + 2 * i].address,
+                             rdma.theirs[1 + 2 * i].rkey) == IBV_WC_SUCCESS);
+    }
+    meet(&rdma);
+    for (unsigned i = 1; rdma.two.is_child && (i < 6); i += 2) {
+        two_check(holds(rdma.blocks[i].address, i, 0, BLOCK, false));
+    }
+    ucxpool_comm_free(rdma.two.pool, address);
+    for (unsigned i = 0; i < NUM_BLOCKS; i += 2) {
+        two_check(ucxpool_block_get(rdma.two.pool, &rdma.blocks[i]) ==
+                  UCXPOOL_OK);
+    }
+    stop(&rdma);
+}
+END_TEST
+
+START_TEST(keys_end_with_their_registration)
+{
+    rdma_t rdma;
+    int    status;
+
+    start(&rdma);
+    if (rdma.two.is_child) {
+        two_check(ucxpool_verbs_deregister(rdma.verbs) == UCXPOOL_OK);
+        rdma.verbs = NULL;
+    }
+    meet(&rdma);
+    if (!rdma.two.is_child) {
+        status = rdma_write(&rdma.end, rdma.mine[0].address, BLOCK,
+                            rdma.mine[0].lkey, rdma.theirs[0].address,
+                            rdma.theirs[0].rkey);
+        two_check(status == IBV_WC_REM_ACCESS_ERR);
+    }
+    meet(&rdma);
+    if (rdma.two.is_child) {
+        two_check(holds(rdma.blocks[0].address, 0, 0, BLOCK, true));
+    }
+    stop(&rdma);
+}
+END_TEST
+
+START_TEST(a_pool_is_destroyed_before_its_domain)
+{
+    rdma_end_t       end;
+    ucxpool_verbs_t *verbs;
+    ucxpool_t       *pool = pair_pool("");
+
+    rdma_open(&end);
+    ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
+                     UCXPOOL_OK);
+    ucxpool_destroy(pool);
+    rdma_close(&end); /* which requires that the domain is empty */
+}
+END_TEST
+
+START_TEST(two_domains_of_a_device_have_a_registration_each)
+{
+    rdma_end_t            ends[2];
+    ucxpool_verbs_t      *verbs[2];
+    ucxpool_verbs_piece_t pieces[2];
+    ucxpool_block_t       block;
+    ucxpool_stats_t       stats;
+    ucxpool_t            *pool = pair_pool("");
+
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    for (int i = 0; i < 2; i++) {
+        rdma_open(&ends[i]);
+        ck_assert_int_eq(ucxpool_verbs_register(pool, ends[i].pd, ACCESS,
+                                                &verbs[i]),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_verbs_keys(verbs[i], block.address, 1,
+                                            &pieces[i]),
+                         UCXPOOL_OK);
+    }
+    ck_assert_uint_ne(pieces[0].rkey, pieces[1].rkey);
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.verbs_host_regions, 8);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucxpool_verbs_deregister(verbs[i]), UCXPOOL_OK);
+        rdma_close(&ends[i]);
+    }
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.verbs_host_bytes, 0);
+    ucxpool_block_put(pool, &block);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+/* A process without rights, and room for two of four regions. */
+START_TEST(the_limit_of_locked_memory_is_met_and_told)
+{
+    struct rlimit    limit = {2 * REGION + REGION / 2, RLIM_INFINITY};
+    rdma_end_t       end;
+    ucxpool_verbs_t *verbs = NULL;
+    ucxpool_stats_t  stats;
+    ucxpool_t       *pool = pair_pool("LOG_LEVEL=none");
+
+    if (geteuid() != 0) {
+        limit.rlim_max = limit.rlim_cur;
+    }
+    rdma_open(&end);
+    ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(seteuid(65534), 0);
+    }
+    ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_null(verbs);
+    ck_assert_msg(strstr(ucxpool_error_detail(), "region 2 of 4") != NULL, "%s",
+                  ucxpool_error_detail());
+    ck_assert_msg(strstr(ucxpool_error_detail(),
+                         "locked memory is 655360 bytes") != NULL,
+                  "%s", ucxpool_error_detail());
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.verbs_host_bytes, 0);
+    if (geteuid() == 65534) {
+        ck_assert_int_eq(seteuid(0), 0);
+        ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
+    }
+    ucxpool_destroy(pool);
+    rdma_close(&end);
+}
+END_TEST
+
+START_TEST(flags_that_the_device_does_not_take_are_told)
+{
+    rdma_end_t       end;
+    ucxpool_verbs_t *verbs;
+    ucxpool_status_t status;
+    ucxpool_t       *pool = pair_pool("LOG_LEVEL=none");
+
+    rdma_open(&end);
+    status = ucxpool_verbs_register(pool, end.pd,
+                                    ACCESS | IBV_ACCESS_RELAXED_ORDERING,
+                                    &verbs);
+    ck_assert_msg(status == UCXPOOL_OK, "%s", ucxpool_error_detail());
+    ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
+    /* A flag that no device knows. */
+    status = ucxpool_verbs_register(pool, end.pd, ACCESS | (1 << 19), &verbs);
+    ck_assert_int_lt(status, 0);
+    ck_assert_msg(strstr(ucxpool_error_detail(), rdma_device_name()) != NULL,
+                  "%s", ucxpool_error_detail());
+    ucxpool_destroy(pool);
+    rdma_close(&end);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("verbs_real");
+    TCase   *tcase = tcase_create("verbs_real");
+    SRunner *runner;
+    int      num_failed;
+
+    if (!rdma_is_there()) {
+        fprintf(stderr, "no RDMA device with a port that is up\n");
+        return 77;
+    }
+    /* UCX only has to bring two pools together, by what is surely there. */
+    setenv("UCX_TLS", "tcp,self", 0);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_peer_writes_every_block);
+    tcase_add_test(tcase, a_peer_reads_every_block);
+    tcase_add_test(tcase, a_part_of_a_block_is_written_and_no_byte_beside_it);
+    tcase_add_test(tcase, a_scattered_buffer_is_written_from_piece_by_piece);
+    tcase_add_test(tcase, keys_end_with_their_registration);
+    tcase_add_test(tcase, a_pool_is_destroyed_before_its_domain);
+    tcase_add_test(tcase, two_domains_of_a_device_have_a_registration_each);
+    tcase_add_test(tcase, the_limit_of_locked_memory_is_met_and_told);
+    tcase_add_test(tcase, flags_that_the_device_does_not_take_are_told);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
