@@ -17,5 +17,9 @@ AC_DEFUN([UCXPOOL_CHECK_VERBS], [
         AS_IF([test "x$with_verbs" = xyes],
           [AC_MSG_ERROR([libibverbs 1.8.28 (rdma-core 28) or newer was not found: install libibverbs-dev])])])],
     [AC_MSG_ERROR([--with-verbs takes no folder: set PKG_CONFIG_PATH])])
+  AS_IF([test "x$have_verbs" = xyes], [ucxpool_has_verbs=1],
+    [ucxpool_has_verbs=0])
+  AC_DEFINE_UNQUOTED([UCXPOOL_HAS_VERBS], [$ucxpool_has_verbs],
+    [Is ucxpool_verbs_register() built in?])
   AM_CONDITIONAL([HAVE_VERBS], [test "x$have_verbs" = xyes])
 ])

@@ -25,5 +25,6 @@ void info_build_report(report_t *report)
                 (UCXPOOL_SANITIZER_LIST[0] != '\0') ? UCXPOOL_SANITIZER_LIST
                                                     : "none");
     report_text(report, "ucx_headers", "%u.%u", UCP_API_MAJOR, UCP_API_MINOR);
+    report_bool(report, "verbs", UCXPOOL_HAS_VERBS != 0);
     report_section_end(report);
 }
