@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -575,6 +576,60 @@ START_TEST(another_library_is_told)
 }
 END_TEST
 
+/* --- several threads ---------------------------------------------------- */
+
+#define NUM_THREADS 4
+#define NUM_TURNS   50
+
+/* Two threads for each domain. */
+static void *take_turns(void *argument)
+{
+    struct ibv_pd        *pd = argument;
+    ucxpool_verbs_t      *mine;
+    ucxpool_verbs_piece_t piece;
+    ucxpool_stats_t       stats;
+    ucxpool_block_t       block;
+    void                 *failed = NULL;
+
+    for (int i = 0; (failed == NULL) && (i < NUM_TURNS); i++) {
+        if ((ucxpool_verbs_register(pool, pd, ACCESS, &mine) != UCXPOOL_OK) ||
+            (ucxpool_block_get(pool, &block) != UCXPOOL_OK) ||
+            (ucxpool_verbs_keys(mine, block.address, block.size, &piece) !=
+             UCXPOOL_OK) ||
+            (piece.length != block.size)) {
+            failed = pd;
+        }
+        ucxpool_stats_get(pool, &stats);
+        if ((stats.verbs_domains == 0) || (stats.verbs_domains > 2) ||
+            (stats.verbs_host_regions < NUM_REGIONS)) {
+            failed = pd;
+        }
+        ucxpool_block_put(pool, &block);
+        if (ucxpool_verbs_deregister(mine) != UCXPOOL_OK) {
+            failed = pd;
+        }
+    }
+    return failed;
+}
+
+START_TEST(threads_register_when_they_like)
+{
+    pthread_t threads[NUM_THREADS];
+    void     *failed;
+
+    for (int i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_turns,
+                                        &pds[i % 2]),
+                         0);
+    }
+    for (int i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], &failed), 0);
+        ck_assert_ptr_null(failed);
+    }
+    check_nothing_is_registered();
+}
+END_TEST
+
 /* --- on a GPU ----------------------------------------------------------- */
 
 static void bare_setup(void)
@@ -800,6 +855,7 @@ static TCase *host_case(void)
     tcase_add_test(tcase, nothing_is_deregistered_by_nobody);
     tcase_add_test(tcase, a_region_with_windows_is_kept_and_can_be_tried_again);
     tcase_add_test(tcase, destroy_goes_on_where_a_region_has_windows);
+    tcase_add_test(tcase, threads_register_when_they_like);
     return tcase;
 }
 

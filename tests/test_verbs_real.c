@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BLOCK  ((size_t)64 << 10)
@@ -335,6 +336,72 @@ START_TEST(the_limit_of_locked_memory_is_met_and_told)
 }
 END_TEST
 
+#define GROUPS "/sys/fs/cgroup"
+#define GROUP  GROUPS "/ucxpool-test"
+
+static bool write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    bool  good = (file != NULL) && (fputs(text, file) >= 0);
+
+    if (file != NULL) {
+        good = (fclose(file) == 0) && good;
+    }
+    return good;
+}
+
+/* A control group that may have so many objects of the device, with this
+ * process in it. */
+static bool enter_group(unsigned num_objects)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "%s hca_object=%u", rdma_device_name(),
+             num_objects);
+    return write_file(GROUPS "/cgroup.subtree_control", "+rdma") &&
+           (mkdir(GROUP, 0755) == 0) && write_file(GROUP "/rdma.max", text) &&
+           write_file(GROUP "/cgroup.procs", "0");
+}
+
+static void leave_group(void)
+{
+    (void)write_file(GROUPS "/cgroup.procs", "0");
+    (void)rmdir(GROUP);
+}
+
+/* Domain, completion queue, queue pair, and two of four regions. Groups are made
+ * only in the machine of ./run-rdma-tests, whose device is of software. */
+START_TEST(the_number_of_objects_of_a_group_is_met_and_told)
+{
+    rdma_end_t       end;
+    ucxpool_verbs_t *verbs = NULL;
+    ucxpool_t       *pool;
+
+    if ((strncmp(rdma_device_name(), "rxe", 3) != 0) || !enter_group(5)) {
+        leave_group();
+        fprintf(stderr, "no control group of ours: its limit is not tried\n");
+        return;
+    }
+    pool = pair_pool("LOG_LEVEL=none");
+    rdma_open(&end);
+    ck_assert_int_eq(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_ptr_null(verbs);
+    ck_assert_msg((strstr(ucxpool_error_detail(), "region 2 of 4") != NULL) &&
+                      (strstr(ucxpool_error_detail(), "rdma.max") != NULL),
+                  "%s", ucxpool_error_detail());
+    /* What the detail advises: larger regions. */
+    ucxpool_destroy(pool);
+    pool = pair_pool("REGION_SIZE=512k");
+    ck_assert_msg(ucxpool_verbs_register(pool, end.pd, ACCESS, &verbs) ==
+                      UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ucxpool_destroy(pool);
+    rdma_close(&end);
+    leave_group();
+}
+END_TEST
+
 START_TEST(flags_that_the_device_does_not_take_are_told)
 {
     rdma_end_t       end;
@@ -380,6 +447,7 @@ int main(void)
     tcase_add_test(tcase, a_pool_is_destroyed_before_its_domain);
     tcase_add_test(tcase, two_domains_of_a_device_have_a_registration_each);
     tcase_add_test(tcase, the_limit_of_locked_memory_is_met_and_told);
+    tcase_add_test(tcase, the_number_of_objects_of_a_group_is_met_and_told);
     tcase_add_test(tcase, flags_that_the_device_does_not_take_are_told);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -16,7 +16,7 @@
 #undef ibv_reg_mr
 
 #define EXPORT __attribute__((visibility("default")))
-#define MAX_MRS 4096
+#define MAX_MRS 8192
 
 static struct {
     struct ibv_mr mr;
