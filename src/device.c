@@ -7,10 +7,10 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "mem/bar.h"
 #include "mem/cuda_backing.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_status.h"
-#include "mem/nvml.h"
 #include "mem/reg_ucx.h"
 
 #include <stdio.h>
@@ -108,15 +108,15 @@ static ucxpool_status_t fill_memory_free(int                    ordinal,
 
 static void fill_bar1(ucxpool_device_attr_t *attr)
 {
-    mem_nvml_facts_t facts;
+    mem_bar_t bar;
 
-    mem_nvml_query(attr->bus_id, &facts);
-    attr->bar1_size = facts.bar1_size;
-    attr->bar1_used = facts.bar1_used;
-    attr->bar1_free = facts.bar1_free;
-    snprintf(attr->bar1_reason, sizeof(attr->bar1_reason), "%s", facts.reason);
+    mem_bar_query(attr->bus_id, &bar);
+    attr->bar1_size = bar.size;
+    attr->bar1_used = bar.used;
+    attr->bar1_free = bar.free;
+    snprintf(attr->bar1_reason, sizeof(attr->bar1_reason), "%s", bar.reason);
     snprintf(attr->driver_version, sizeof(attr->driver_version), "%s",
-             facts.driver_version);
+             bar.driver_version);
 }
 
 static ucxpool_cuda_backing_t backing_of(const mem_kind_t *kind)

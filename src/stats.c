@@ -53,6 +53,11 @@ static const field_t fields[] = {
     FIELD(channels_failed, false, "Channels that failed."),
     FIELD(handshakes_refused, false, "Peers turned away."),
     FIELD(allocations, false, "Heap allocations made by transfers."),
+    FIELD(registration_ns, false, "Nanoseconds that registrations took."),
+    FIELD(budget_bytes, true, "Bytes that BAR1 gives to blocks; 0: no limit."),
+    FIELD(bytes_asked, true, "Bytes of blocks that were asked for."),
+    FIELD(blocks_asked, true, "Blocks that were asked for."),
+    FIELD(degradations, false, "Attempts to create that failed."),
     FIELD(verbs_domains, true, "Protection domains registered in."),
     FIELD(verbs_registrations, false, "Registrations with verbs."),
     FIELD(verbs_register_ns, false, "Nanoseconds that these took."),
@@ -62,6 +67,12 @@ static const field_t fields[] = {
     FIELD(verbs_dmabuf_bytes, true, "Bytes of these."),
     FIELD(verbs_peer_regions, true, "A GPU's, with verbs by address now."),
     FIELD(verbs_peer_bytes, true, "Bytes of these."),
+};
+
+static const char *const degraded_names[] = {
+    [UCXPOOL_DEGRADED_NONE]   = "none",
+    [UCXPOOL_DEGRADED_FEWER]  = "fewer",
+    [UCXPOOL_DEGRADED_PINNED] = "pinned",
 };
 
 #define NUM_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -74,15 +85,30 @@ static uint64_t value(const ucxpool_stats_t *stats, const field_t *field)
     return number;
 }
 
+static uint64_t registered_bytes(const mem_regions_t *regions)
+{
+    uint64_t num = 0;
+
+    for (unsigned i = 0; i < regions->num_regions; i++) {
+        num += regions->regions[i].memh != NULL;
+    }
+    return num * regions->region_size;
+}
+
 void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
 {
+    uint64_t num_maps = (uint64_t)pool->regions.num_maps +
+                        pool->pinned_regions.num_maps;
+
     xfer_lock(pool);
     *stats_p = pool->stats;
     xfer_unlock(pool);
     stats_p->block_size       = block_pool_block_size(pool->blocks);
     stats_p->num_regions      = pool->regions.num_regions;
-    stats_p->registered_bytes = (uint64_t)pool->regions.num_regions *
-                                pool->regions.region_size;
+    stats_p->registered_bytes = registered_bytes(&pool->regions) +
+                                registered_bytes(&pool->pinned_regions);
+    stats_p->registrations_after_start = num_maps - pool->num_maps_at_start;
+    stats_p->registrations += stats_p->registrations_after_start;
     xfer_domains_stats(&pool->domains, stats_p);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         block_pool_stats(pool->blocks, (ucxpool_share_t)i,
@@ -97,6 +123,11 @@ static void print_text(const char *name, const ucxpool_stats_t *stats,
     for (size_t i = 0; i < NUM_FIELDS; i++) {
         fprintf(stream, "  %-26s %" PRIu64 "\n", fields[i].name,
                 value(stats, &fields[i]));
+    }
+    fprintf(stream, "  %-26s %s\n", "degraded_to",
+            degraded_names[stats->degraded_to]);
+    if (stats->degraded_why[0] != '\0') {
+        fprintf(stream, "  %-26s %s\n", "degraded_why", stats->degraded_why);
     }
     fprintf(stream, "  %-12s %10s %10s %10s %12s %10s\n", "blocks", "total",
             "free", "held", "quarantined", "high water");
@@ -142,6 +173,9 @@ static void print_json(const char *name, const ucxpool_stats_t *stats,
         fprintf(stream, ",\"%s\":%" PRIu64, fields[i].name,
                 value(stats, &fields[i]));
     }
+    fprintf(stream, ",\"degraded_to\":\"%s\",\"degraded_why\":",
+            degraded_names[stats->degraded_to]);
+    base_quote_print(stream, stats->degraded_why);
     fputs(",\"blocks\":{", stream);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         const ucxpool_share_stats_t *share = &stats->blocks[i];
@@ -208,6 +242,20 @@ static void print_metrics_blocks(const char *name, const ucxpool_stats_t *stats,
     }
 }
 
+/* One sample for each thing that it can be; the one that it is has 1. */
+static void print_metrics_degraded(const char            *name,
+                                   const ucxpool_stats_t *stats, FILE *stream)
+{
+    char labels[64];
+
+    print_family(stream, "degraded", true, "What the pool had to become.");
+    for (int i = 0; i <= UCXPOOL_DEGRADED_PINNED; i++) {
+        snprintf(labels, sizeof(labels), ",to=\"%s\"", degraded_names[i]);
+        print_sample(stream, "degraded", true, name, labels,
+                     (int)stats->degraded_to == i);
+    }
+}
+
 static void print_metrics_traffic(const char *pool, const char *name,
                                   const char *help, size_t offset,
                                   const ucxpool_stats_t *stats, FILE *stream)
@@ -238,6 +286,7 @@ static void print_metrics(const char *name, const ucxpool_stats_t *stats,
         print_sample(stream, fields[i].name, fields[i].is_gauge, name, "",
                      value(stats, &fields[i]));
     }
+    print_metrics_degraded(name, stats, stream);
     print_metrics_blocks(name, stats, stream);
     print_metrics_traffic(name, "bytes", "Bytes of messages, by mode.",
                           offsetof(ucxpool_traffic_t, bytes), stats, stream);

@@ -217,7 +217,7 @@ START_TEST(too_little_memory_is_told_with_numbers)
     for (int i = 0; i < 2; i++) {
         char settings[100];
 
-        snprintf(settings, sizeof(settings), "COMM_SIZE=100m %s",
+        snprintf(settings, sizeof(settings), "COMM_SIZE=100m COMM_STRICT=y %s",
                  backing_setting(_i));
         ck_assert_int_eq(create_on(0, settings), UCXPOOL_ERR_NO_MEMORY);
         require_words(asked[_i]);
@@ -355,7 +355,7 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ucxpool_destroy(pool);
     ck_assert_ptr_eq(current(driver), expected);
     ck_assert_int_lt(create_on(99, ""), 0);
-    ck_assert_int_lt(create_on(0, "COMM_SIZE=1t REGION_SIZE=64m"), 0);
+    ck_assert_int_lt(create_on(0, "COMM_SIZE=1t COMM_STRICT=y"), 0);
     ck_assert_ptr_eq(current(driver), expected);
     gpu_connect(&pair, NULL, NULL);
     memory = gpu_alloc(4 * MIB);

@@ -108,6 +108,31 @@ static end_t print_report(const ucxpool_config_t *config,
     return end;
 }
 
+static end_t print_budget(const ucxpool_config_t *config, bool json,
+                          FILE *output)
+{
+    report_t report;
+    bool     is_good;
+
+    report_begin(&report, output, json);
+    is_good = info_budget_report(&report, config);
+    report_end(&report);
+    return is_good ? END_DONE : END_FAILED;
+}
+
+static end_t print(const ucxpool_config_t *config, const settings_t *settings,
+                   const options_t *options, FILE *output)
+{
+    if (options->config) {
+        print_settings(config, settings, options->json, output);
+        return END_DONE;
+    }
+    if (options->budget) {
+        return print_budget(config, options->json, output);
+    }
+    return print_report(config, settings, options, output);
+}
+
 static end_t run(const options_t *options, FILE *output)
 {
     end_t             end    = END_DONE;
@@ -122,9 +147,7 @@ static end_t run(const options_t *options, FILE *output)
         ucxpool_config_release(config);
         return END_FAILED;
     }
-    if (options->config) {
-        print_settings(config, &settings, options->json, output);
-    } else if (print_report(config, &settings, options, output) != END_DONE) {
+    if (print(config, &settings, options, output) != END_DONE) {
         end = END_FAILED;
     }
     settings_cleanup(&settings);

@@ -83,12 +83,14 @@ typedef struct ucxpool_device_attr {
     /*
      * BAR1, the window through which other devices of the machine reach the
      * GPU's memory: what is registered with a network card has to fit in it.
-     * Size 0: not known, or there is none; the reason tells.
+     * Size 0: not known, or there is none; the reason tells. Where NVIDIA's
+     * management library is not there the kernel tells the size, but not how
+     * much is used; then the reason says so.
      */
     uint64_t               bar1_size;
     uint64_t               bar1_used;
     uint64_t               bar1_free;
-    char                   bar1_reason[160];
+    char                   bar1_reason[224];
     char                   driver_version[32]; /* "580.159.03"; "": not known */
 
     /* BACKING: what ucxpool_create() would take, why, and what follows. */
@@ -124,6 +126,84 @@ int ucxpool_device_count(void);
 ucxpool_status_t ucxpool_device_query(int device,
                                       const ucxpool_config_t *config,
                                       ucxpool_device_attr_t *attr_p);
+
+/* Where the size of BAR1 comes from. */
+typedef enum ucxpool_bar1_source {
+    UCXPOOL_BAR1_UNKNOWN = 0,
+    UCXPOOL_BAR1_NVML    = 1, /* NVIDIA's management library                  */
+    UCXPOOL_BAR1_KERNEL  = 2, /* the PCI resources; how much is used is not
+                                 known                                        */
+    UCXPOOL_BAR1_NONE    = 3  /* this GPU has none: it shares its memory with
+                                 the processor                                */
+} ucxpool_bar1_source_t;
+
+/* No limit, or none that is known. */
+#define UCXPOOL_BUDGET_NONE UINT64_MAX
+
+/*
+ * How the memory for the blocks of a pool on a GPU is reckoned:
+ *
+ *     limit = min(usable - others, bar1_free) - reserve
+ *
+ * and with COMM_SIZE=auto that is the most that comm_size can be.
+ */
+typedef struct ucxpool_device_budget {
+    ucxpool_bar1_source_t bar1_source;
+    uint64_t              bar1_size; /* bytes; 0: not known, or none          */
+    uint64_t              bar1_used; /* by the driver and all processes       */
+    uint64_t              bar1_free;
+    char                  bar1_reason[224]; /* why NVML did not tell; else "" */
+    int                   num_nvlinks;      /* active; -1: not known          */
+
+    /* What registrations can have of it: the preset, or a rule. */
+    uint64_t usable;           /* UCXPOOL_BUDGET_NONE: not bounded            */
+    char     usable_from[192]; /* which, in words                             */
+    /* What is held now, above the few MiB that a driver holds on a GPU that
+     * nobody uses. By whom is not known. */
+    uint64_t others;
+    uint64_t reserve;         /* COMM_RESERVE                                 */
+    int      reserve_is_auto; /* 0 or 1                                       */
+    uint64_t limit;           /* UCXPOOL_BUDGET_NONE: not bounded             */
+
+    /* What a pool takes with these settings, if it gets it. */
+    ucxpool_cuda_backing_t backing;
+    int                    uses_bar1;  /* its blocks are in the GPU's memory  */
+    int                    is_registered; /* UCX is given them                */
+    int                    is_comm_size_auto;
+    uint64_t               comm_size;
+    uint64_t               block_size;
+    uint64_t               region_size;
+    uint64_t               num_regions;
+    uint64_t               blocks_to_send;
+    uint64_t               blocks_to_receive;
+    uint64_t               blocks_for_the_caller;
+
+    /* What others may take of BAR1 beside it. */
+    uint64_t ucx_staging_step; /* UCX's own buffers in GPU memory grow by so
+                                  much; 0: this UCX takes none                */
+    int      has_gdr_copy;     /* the kernel module that UCX's gdr_copy needs
+                                  is loaded                                   */
+    int      has_rdma_device;  /* a device that memory is registered with     */
+} ucxpool_device_budget_t;
+
+/*
+ * The arithmetic of one GPU's budget. Nothing is allocated or registered, but
+ * NVIDIA's management library is loaded and UCX started, for a moment.
+ *
+ * device        From 0.
+ * config        Settings; NULL: as ucxpool_config_read() has them.
+ * budget_p      Undefined after an error.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU, budget_p is NULL, sizes that do not
+ *                            fit each other, or BUDGET_FILE is wrong; without
+ *                            config: as for ucxpool_config_read()
+ * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count(), or
+ *                            it has not what CUDA_BACKING asks for
+ * others                     UCX does not start
+ */
+ucxpool_status_t ucxpool_device_budget(int device,
+                                       const ucxpool_config_t  *config,
+                                       ucxpool_device_budget_t *budget_p);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -45,6 +45,14 @@ typedef struct ucxpool_traffic {
     uint64_t fragments; /* wire operations */
 } ucxpool_traffic_t;
 
+/* What a pool became that could not have what it asked for. */
+typedef enum ucxpool_degraded {
+    UCXPOOL_DEGRADED_NONE   = 0,
+    UCXPOOL_DEGRADED_FEWER  = 1, /* fewer blocks                              */
+    UCXPOOL_DEGRADED_PINNED = 2  /* on a GPU: pinned host memory, in place of
+                                    the GPU's                                 */
+} ucxpool_degraded_t;
+
 typedef struct ucxpool_stats {
     uint64_t              block_size;
     uint64_t              num_regions;
@@ -64,6 +72,16 @@ typedef struct ucxpool_stats {
     uint64_t              channels_failed;
     uint64_t              handshakes_refused;
     uint64_t              allocations; /* heap allocations made by transfers  */
+    uint64_t              registration_ns; /* time that registrations took, at
+                                              the start                       */
+    uint64_t              budget_bytes; /* what BAR1 lets COMM_SIZE=auto have;
+                                           0: no limit, or not asked          */
+    uint64_t              bytes_asked;  /* of blocks; less stands in
+                                           registered_bytes after degradation */
+    uint64_t              blocks_asked;
+    uint64_t              degradations; /* attempts to create that failed     */
+    ucxpool_degraded_t    degraded_to;
+    char                  degraded_why[192]; /* the first failure; else ""    */
 
     /* By ucxpool_verbs_register(), in all protection domains together: a region
      * that is registered in two counts twice. */

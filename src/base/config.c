@@ -93,10 +93,10 @@ static void set_defaults(ucxpool_config_t *config)
 /* Variables that are the process's, not a pool's: no keys. */
 static bool is_of_process(const char *name)
 {
-    /* mem/cuda_driver.h, mem/nvml.h and mem/reg_verbs.h */
+    /* mem/cuda_driver.h, mem/nvml.h, mem/bar.h and mem/reg_verbs.h */
     return (strcmp(name, "CUDA_DRIVER") == 0) ||
            (strcmp(name, "NVML_LIBRARY") == 0) ||
-           (strcmp(name, "VERBS_LIBRARY") == 0);
+           (strcmp(name, "SYSFS") == 0) || (strcmp(name, "VERBS_LIBRARY") == 0);
 }
 
 /* A variable that names no key is most likely a misspelt one: to ignore it

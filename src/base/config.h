@@ -47,6 +47,9 @@ typedef enum base_switch {
 typedef struct base_config {
     /* memory */
     size_t        comm_size;    /* COMM_SIZE: auto, or bytes of all blocks    */
+    size_t        comm_reserve; /* COMM_RESERVE: auto, or bytes of BAR1       */
+    bool          comm_strict;  /* COMM_STRICT: n                             */
+    char          budget_file[BASE_PATH_SIZE]; /* BUDGET_FILE: empty          */
     size_t        block_size;   /* BLOCK_SIZE: auto; power of two, 4k to 1g   */
     size_t        region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE  */
     unsigned      send_share;   /* SEND_SHARE: 25, percent of the blocks      */

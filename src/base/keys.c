@@ -61,7 +61,21 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          BASE_KEY_NO_MAX,
          "Memory of all blocks together. It is taken and registered when the "
          "pool is created. auto takes 500m, or a 32nd of the machine's memory "
-         "where that is less."),
+         "where that is less; on a GPU, a 32nd of its memory or what its BAR1 "
+         "can take, where that is less."),
+    SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
+         BASE_KEY_NO_MAX,
+         "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "
+         "own buffers, to gdr_copy and to other processes. auto leaves an "
+         "eighth of a large window, 512m at the most; of a small one it takes "
+         "no more than its preset, see BUDGET_FILE."),
+    BOOL("COMM_STRICT", comm_strict, "n",
+         "When COMM_SIZE cannot be had or registered in full: y is an error. n "
+         "goes on with fewer blocks, or on a GPU with pinned host memory in "
+         "place of its own, and says so."),
+    PATH("BUDGET_FILE", budget_file, "",
+         "File that says how much of its BAR1 a GPU gives to registrations, in "
+         "lines such as Tesla T4 [256m] = 200m. Empty: the built-in table."),
     SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
          4 * KIB, GIB,
          "Size of one block, the unit in which memory is handed out. auto "

@@ -53,6 +53,10 @@ static bool load(mem_nvml_t *nvml, char *reason, size_t reason_size)
         return false;
     }
     if (true MEM_NVML_CALLS(FIND)) {
+        const char *unused;
+
+        (void)find(nvml->library, "nvmlDeviceGetNvLinkState",
+                   &nvml->nvmlDeviceGetNvLinkState, &unused);
         return true;
     }
     snprintf(reason, reason_size, "%s has no %s", path, missing);
@@ -60,19 +64,41 @@ static bool load(mem_nvml_t *nvml, char *reason, size_t reason_size)
     return false;
 }
 
-static void query_bar1(const mem_nvml_t *nvml, const char *bus_id,
+/* Links that a GPU does not have are errors. */
+static int count_nvlinks(const mem_nvml_t *nvml, nvmlDevice_t device)
+{
+    int num = 0;
+
+    if (nvml->nvmlDeviceGetNvLinkState == NULL) {
+        return -1;
+    }
+    for (unsigned link = 0; link < NVML_NVLINK_MAX_LINKS; link++) {
+        nvmlEnableState_t state = NVML_FEATURE_DISABLED;
+
+        if ((nvml->nvmlDeviceGetNvLinkState(device, link, &state) ==
+             NVML_SUCCESS) &&
+            (state == NVML_FEATURE_ENABLED)) {
+            num++;
+        }
+    }
+    return num;
+}
+
+/* Of GPUs that share the processor's memory it says either that BAR1 is nothing
+ * they know, or that it is empty. */
+static void query_bar1(const mem_nvml_t *nvml, nvmlDevice_t device,
                        mem_nvml_facts_t *facts)
 {
     nvmlBAR1Memory_t memory = {0};
-    nvmlDevice_t     device;
+    nvmlReturn_t     result;
 
-    if (!is_ok(nvml, nvml->nvmlDeviceGetHandleByPciBusId(bus_id, &device),
-               "nvmlDeviceGetHandleByPciBusId", facts) ||
-        !is_ok(nvml, nvml->nvmlDeviceGetBAR1MemoryInfo(device, &memory),
-               "nvmlDeviceGetBAR1MemoryInfo", facts)) {
+    result = nvml->nvmlDeviceGetBAR1MemoryInfo(device, &memory);
+    facts->has_no_bar1 = result == NVML_ERROR_NOT_SUPPORTED;
+    if (!is_ok(nvml, result, "nvmlDeviceGetBAR1MemoryInfo", facts)) {
         return;
     }
     if (memory.bar1Total == 0) {
+        facts->has_no_bar1 = true;
         snprintf(facts->reason, sizeof(facts->reason), "this GPU has no BAR1");
         return;
     }
@@ -81,11 +107,24 @@ static void query_bar1(const mem_nvml_t *nvml, const char *bus_id,
     facts->bar1_free = memory.bar1Free;
 }
 
+static void query_device(const mem_nvml_t *nvml, const char *bus_id,
+                         mem_nvml_facts_t *facts)
+{
+    nvmlDevice_t device;
+
+    if (is_ok(nvml, nvml->nvmlDeviceGetHandleByPciBusId(bus_id, &device),
+              "nvmlDeviceGetHandleByPciBusId", facts)) {
+        facts->num_nvlinks = count_nvlinks(nvml, device);
+        query_bar1(nvml, device, facts);
+    }
+}
+
 void mem_nvml_query(const char *bus_id, mem_nvml_facts_t *facts_p)
 {
     mem_nvml_t nvml;
 
     memset(facts_p, 0, sizeof(*facts_p));
+    facts_p->num_nvlinks = -1;
     if (!load(&nvml, facts_p->reason, sizeof(facts_p->reason))) {
         base_text_clean(facts_p->reason);
         return;
@@ -96,7 +135,7 @@ void mem_nvml_query(const char *bus_id, mem_nvml_facts_t *facts_p)
             NVML_SUCCESS) {
             facts_p->driver_version[0] = '\0';
         }
-        query_bar1(&nvml, bus_id, facts_p);
+        query_device(&nvml, bus_id, facts_p);
         (void)nvml.nvmlShutdown();
     }
     dlclose(nvml.library);

@@ -9,6 +9,7 @@
 #ifndef MEM_NVML_H
 #define MEM_NVML_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,14 +29,21 @@ typedef enum nvmlReturn_enum {
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
 
+typedef enum nvmlEnableState_enum {
+    NVML_FEATURE_DISABLED = 0,
+    NVML_FEATURE_ENABLED  = 1
+} nvmlEnableState_t;
+
+/* Links of one GPU, at the most. */
+#define NVML_NVLINK_MAX_LINKS 18
+
 typedef struct nvmlBAR1Memory_st {
     unsigned long long bar1Total;
     unsigned long long bar1Free;
     unsigned long long bar1Used;
 } nvmlBAR1Memory_t;
 
-/* Every function that is used: its result, name, symbol and parameters. All
- * must be there. */
+/* The functions that must be there: result, name, symbol and parameters. */
 /* clang-format off */
 #define MEM_NVML_CALLS(_call) \
     _call(nvmlReturn_t, nvmlInit, "nvmlInit_v2", (void)) \
@@ -57,6 +65,9 @@ typedef struct nvmlBAR1Memory_st {
 
 typedef struct mem_nvml {
     MEM_NVML_CALLS(MEM_NVML_MEMBER)
+    /* NULL in libraries that are older than NVLink. */
+    nvmlReturn_t (*nvmlDeviceGetNvLinkState)(nvmlDevice_t device, unsigned link,
+                                             nvmlEnableState_t *is_active);
     void *library;
 } mem_nvml_t;
 
@@ -66,6 +77,8 @@ typedef struct mem_nvml_facts {
     uint64_t bar1_size;          /* 0: not known, or there is none            */
     uint64_t bar1_used;
     uint64_t bar1_free;
+    bool     has_no_bar1; /* it says that the GPU has none             */
+    int      num_nvlinks; /* that are active; -1: not known            */
     char     reason[160]; /* why bar1_size is 0; else ""               */
 } mem_nvml_facts_t;
 

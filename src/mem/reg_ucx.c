@@ -160,6 +160,7 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
 
     assert(region->memh == NULL);
     atomic_fetch_add_explicit(&num_registrations, 1, memory_order_relaxed);
+    regions->num_maps++;
     ucs_status = ucp_mem_map(context, &params, &memh);
     if (ucs_status != UCS_OK) {
         return region_error(ucs_status, regions, index, "registering",
@@ -216,11 +217,13 @@ ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
         return status;
     }
     for (unsigned i = 0; i < regions->num_regions; i++) {
-        status = region_register(regions, i, context);
+        regions->num_registered = i;
+        status                  = region_register(regions, i, context);
         if (status != UCXPOOL_OK) {
             goto err_deregister_regions;
         }
     }
+    regions->num_registered = regions->num_regions;
     return UCXPOOL_OK;
 
 err_deregister_regions:

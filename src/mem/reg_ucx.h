@@ -12,8 +12,9 @@ struct ucp_context;
 /*
  * Register every region. The handle of each is stored in its memh. Verified:
  * the handle covers the region (ucp_mem_query) and packs an rkey.
- * After an error no region is registered. Memory of a GPU is registered as
- * such.
+ * After an error no region is registered, and num_registered says how many
+ * were before the one that failed: so many may be had. Memory of a GPU is
+ * registered as such.
  *
  * UCXPOOL_ERR_UNSUPPORTED  memory of a GPU, and UCX knows no CUDA; or UCX said
  *                          so

@@ -44,6 +44,10 @@ typedef struct mem_regions {
     unsigned               num_regions;
     mem_region_t          *regions;
     int                    device; /* GPU, as the process counts them; -1     */
+    unsigned               num_registered; /* with UCX, in order; after an
+                                              error those before the one that
+                                              failed, which are no longer     */
+    unsigned               num_maps; /* calls of ucp_mem_map, ever            */
     struct mem_cuda_device *cuda;  /* the same; NULL for host memory          */
 } mem_regions_t;
 

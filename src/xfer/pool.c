@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "mem/rdma.h"
 #include "mem/ucx_status.h"
 #include "xfer/arrival.h"
 #include "xfer/connect.h"
@@ -16,7 +17,6 @@
 #include "xfer/wire.h"
 #include "xfer/worker.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -118,23 +118,6 @@ static ucxpool_status_t create_worker(ucxpool_t *pool)
  * time, unless the peer does not progress. */
 #define LINGER_NS UINT64_C(250000000)
 
-/* Is there a device for which UCX would register what is sent? */
-static bool has_rdma_device(void)
-{
-    DIR           *folder = opendir("/sys/class/infiniband");
-    struct dirent *entry;
-    bool           found = false;
-
-    if (folder == NULL) {
-        return false;
-    }
-    while (!found && ((entry = readdir(folder)) != NULL)) {
-        found = entry->d_name[0] != '.';
-    }
-    closedir(folder);
-    return found;
-}
-
 ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
                                     ucp_context_h context, ucp_worker_h worker)
 {
@@ -142,7 +125,7 @@ ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
 
     pool->context            = context;
     pool->worker             = worker;
-    pool->needs_registration = has_rdma_device();
+    pool->needs_registration = mem_has_rdma_device();
     pool->linger_ns          = LINGER_NS;
     if (context == NULL) {
         status = create_context(pool, for_gpu);

@@ -61,6 +61,7 @@ struct ucxpool {
      * Elsewhere the same blocks. */
     mem_regions_t       pinned_regions;
     block_pool_t       *ucx_blocks;
+    uint64_t            num_maps_at_start; /* of these regions' registrations */
 
     ucp_context_h context;
     ucp_worker_h  worker;

@@ -103,6 +103,8 @@ static void parse_word(const char *name, const char *value)
         config.runs_late    = value[0] == 'l';
     } else if (strcmp(name, "without") == 0) {
         snprintf(config.without, sizeof(config.without), "%s", value);
+    } else if (strcmp(name, "name") == 0) {
+        snprintf(config.name, sizeof(config.name), "%s", value);
     } else if (strcmp(name, "fail") == 0) {
         parse_failure(value);
     } else {
@@ -129,6 +131,7 @@ static void configure(const char *text)
         .has_peers        = true,
         .version          = 12040,
         .runs_at_once     = true,
+        .name             = "Stand-in GPU",
     };
     reset_counts();
     for (int i = 0; i < MAX_DEVICES; i++) {

@@ -111,7 +111,7 @@ ENTRY(cuDeviceGetName, char *name, int size, CUdevice device)
     if (!is_device(device)) {
         return done(CUDA_ERROR_INVALID_DEVICE);
     }
-    snprintf(name, (size_t)size, "Stand-in GPU");
+    snprintf(name, (size_t)size, "%s", config.name);
     return done(CUDA_SUCCESS);
 }
 

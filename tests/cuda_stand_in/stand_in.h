@@ -20,6 +20,7 @@
  * hostptr   registered host memory keeps its address on the device (y)
  * peers     devices reach each other (y)
  * version   of CUDA (12040)
+ * name      of every device (Stand-in GPU)
  * without   a function that this driver does not have
  * fail      the n-th call of a function (`any`: of all) gives that result
  * run       work on streams is done at once (y); n: when a test says so, or

@@ -50,6 +50,7 @@ typedef struct config {
     bool     runs_at_once;
     bool     runs_late;
     char     without[48];
+    char     name[48];
 } config_t;
 
 /* Physical memory: a file, seen through an alias of the stand-in's own. */

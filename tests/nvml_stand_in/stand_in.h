@@ -8,6 +8,7 @@
  * bar1    bytes of the window of every GPU (268435456); 0: none
  * used    of these (4096)
  * driver  its version (580.1)
+ * links   active NVLinks of every GPU (0)
  * fail    a function, by its symbol, and what all its calls give
  *
  * GPUs are those whose bus id begins with "0000:".

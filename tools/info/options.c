@@ -14,6 +14,8 @@ static const char help[] =
     "usage: " NAME " [OPTION]...\n"
     "Show what the pool would do on this machine, and why.\n"
     "\n"
+    "  -b, --budget   print how much of its BAR1 a pool on each GPU may take,\n"
+    "                 line by line; nothing else\n"
     "  -c, --config   print every setting with its meaning, its default and\n"
     "                 where its value comes from; nothing else\n"
     "  -j, --json     print one JSON object, for programs\n"
@@ -27,6 +29,7 @@ static const char help[] =
     "Settings are read from the environment: UCXPOOL_<KEY>=<value>.\n";
 
 static const struct option long_options[] = {
+    {"budget", no_argument, NULL, 'b'},
     {"config", no_argument, NULL, 'c'},
     {"help", no_argument, NULL, 'h'},
     {"json", no_argument, NULL, 'j'},
@@ -57,6 +60,9 @@ static bool wrong_usage(end_t *end_p)
 static bool read_option(int option, options_t *options, end_t *end_p)
 {
     switch (option) {
+    case 'b':
+        options->budget = true;
+        return true;
     case 'c':
         options->config = true;
         return true;
@@ -87,7 +93,7 @@ bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
 
     *options = (options_t){0};
     *end_p   = END_DONE;
-    while ((option = getopt_long(argc, argv, "chjntV", long_options, NULL)) !=
+    while ((option = getopt_long(argc, argv, "bchjntV", long_options, NULL)) !=
            -1) {
         if (!read_option(option, options, end_p)) {
             return false;
@@ -100,6 +106,11 @@ bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
     }
     if (options->no_pool && options->self_test) {
         complain("--test needs a pool: leave out --no-pool");
+        return wrong_usage(end_p);
+    }
+    if (options->budget && (options->config || options->self_test)) {
+        complain("--budget prints nothing else: leave out %s",
+                 options->config ? "--config" : "--test");
         return wrong_usage(end_p);
     }
     return true;

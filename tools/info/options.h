@@ -14,6 +14,7 @@ typedef enum end {
 
 typedef struct options {
     bool config; /* print the settings, nothing else                          */
+    bool budget; /* print the budget, nothing else                            */
     bool json;
     bool no_pool;
     bool self_test;

@@ -24,6 +24,12 @@ void info_machine_report(report_t *report);
 bool info_gpu_report(report_t *report, const ucxpool_config_t *config);
 
 /*
+ * How much of its BAR1 a pool on each GPU may take, line by line. False when
+ * one does not answer, or a setting is wrong; the reason is told and reported.
+ */
+bool info_budget_report(report_t *report, const ucxpool_config_t *config);
+
+/*
  * What a pool with these settings looks like, and why: one is created, looked
  * at and destroyed. False when it cannot be; the reason is told and reported.
  *

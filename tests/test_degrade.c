@@ -1,0 +1,580 @@
+/* A pool that cannot have what it asks for goes on with less, and says so. */
+#include <config.h>
+
+#include "base/math.h"
+#include "cuda_fixture.h"
+#include "mem/nvml.h"
+#include "pair.h"
+#include "reg_stand_in/reg.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+static ucxpool_t      *pool;
+static ucxpool_stats_t stats;
+
+/* "KEY=value KEY=value" */
+static ucxpool_status_t create_on(int device, const char *settings)
+{
+    ucxpool_params_t params = {
+        .field_mask  = UCXPOOL_PARAM_FIELD_CONFIG,
+        .memory_kind = UCXPOOL_MEMORY_CUDA,
+        .device      = device,
+    };
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+    char              copy[256], *rest = copy, *word, *value;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    snprintf(copy, sizeof(copy), "%s", settings);
+    while ((word = strsep(&rest, " ")) != NULL) {
+        if (*word != '\0') {
+            value    = strchr(word, '=');
+            *value++ = '\0';
+            ck_assert_int_eq(ucxpool_config_modify(config, word, value),
+                             UCXPOOL_OK);
+        }
+    }
+    params.config = config;
+    if (device >= 0) {
+        params.field_mask |= UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                             UCXPOOL_PARAM_FIELD_DEVICE;
+    }
+    pool   = NULL;
+    status = ucxpool_create(&params, &pool);
+    ucxpool_config_release(config);
+    if (status == UCXPOOL_OK) {
+        ucxpool_stats_get(pool, &stats);
+        ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
+    } else {
+        ck_assert_ptr_null(pool);
+        ck_assert_uint_eq(reg_counts().live, 0);
+    }
+    return status;
+}
+
+static void create(int device, const char *settings)
+{
+    uint64_t num_maps = reg_counts().num_maps;
+
+    ck_assert_msg(create_on(device, settings) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ck_assert_uint_eq(stats.registered_bytes, reg_counts().live);
+    ck_assert_uint_eq(stats.registrations, reg_counts().num_maps - num_maps);
+    ck_assert_uint_eq(stats.registrations_after_start, 0);
+}
+
+static void destroy(void)
+{
+    ucxpool_destroy(pool);
+    ck_assert_uint_eq(reg_counts().live, 0);
+}
+
+static void require_words(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+/* The test makes another pool. */
+static void require_passes(void)
+{
+    reg_configure("cuda=y");
+    ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+}
+
+static uint64_t num_blocks(void)
+{
+    return stats.blocks[UCXPOOL_SHARE_SEND].total +
+           stats.blocks[UCXPOOL_SHARE_RECV].total +
+           stats.blocks[UCXPOOL_SHARE_USER].total;
+}
+
+static void require_whole(void)
+{
+    ck_assert_int_eq(stats.degraded_to, UCXPOOL_DEGRADED_NONE);
+    ck_assert_uint_eq(stats.degradations, 0);
+    ck_assert_str_eq(stats.degraded_why, "");
+    ck_assert_uint_eq(num_blocks(), stats.blocks_asked);
+}
+
+static void require_less(ucxpool_degraded_t to)
+{
+    ck_assert_int_eq(stats.degraded_to, to);
+    ck_assert_uint_gt(stats.degradations, 0);
+    ck_assert_str_ne(stats.degraded_why, "");
+    ck_assert_uint_ge(stats.blocks[UCXPOOL_SHARE_SEND].total, 1);
+    ck_assert_uint_ge(stats.blocks[UCXPOOL_SHARE_RECV].total, 1);
+}
+
+static void setup(void)
+{
+    reg_configure("");
+    setenv(MEM_NVML_LIBRARY_VARIABLE, "/nonexistent/libnvidia-ml.so.1", 1);
+    setenv("UCXPOOL_SYSFS", "/nonexistent", 1);
+}
+
+/* --- host memory ------------------------------------------------------- */
+
+START_TEST(a_pool_without_a_limit_is_whole)
+{
+    create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
+    require_whole();
+    ck_assert_uint_eq(stats.registrations, 4);
+    ck_assert_uint_eq(stats.bytes_asked, 32 * MIB);
+    ck_assert_uint_eq(stats.blocks_asked, 32);
+    ck_assert_uint_gt(stats.registration_ns, 0);
+    destroy();
+}
+END_TEST
+
+START_TEST(what_did_register_is_gone_on_with)
+{
+    reg_configure("bytes=20m");
+    create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
+    require_less(UCXPOOL_DEGRADED_FEWER);
+    ck_assert_uint_eq(stats.degradations, 1);
+    ck_assert_uint_eq(stats.registered_bytes, 16 * MIB);
+    ck_assert_uint_eq(num_blocks(), 16);
+    ck_assert_uint_eq(stats.blocks_asked, 32);
+    ck_assert_uint_eq(stats.bytes_asked, 32 * MIB);
+    ck_assert_ptr_nonnull(strstr(stats.degraded_why, "registering region 2"));
+    require_passes();
+    destroy();
+}
+END_TEST
+
+START_TEST(a_region_that_does_not_fit_becomes_smaller)
+{
+    reg_configure("bytes=5m");
+    create(-1, "COMM_SIZE=32m");
+    require_less(UCXPOOL_DEGRADED_FEWER);
+    ck_assert_uint_le(stats.registered_bytes, 5 * MIB);
+    ck_assert_uint_ge(stats.registered_bytes, 4 * MIB);
+    require_passes();
+    destroy();
+}
+END_TEST
+
+/* Whatever the limit: within it, and close to it. */
+START_TEST(as_much_as_can_be_had_is_taken)
+{
+    char text[40];
+
+    for (size_t limit = 1 * MIB; limit <= 70 * MIB; limit += 3 * MIB / 2) {
+        snprintf(text, sizeof(text), "bytes=%zu", limit);
+        reg_configure(text);
+        create(-1, "COMM_SIZE=64m");
+        ck_assert_uint_le(reg_counts().peak, limit);
+        ck_assert_uint_ge(stats.registered_bytes,
+                          base_min(limit, 64 * MIB) / 5 * 4);
+        destroy();
+    }
+}
+END_TEST
+
+START_TEST(the_minimum_is_a_block_for_each_share)
+{
+    /* Three shares, three blocks. */
+    reg_configure("bytes=3m");
+    create(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m");
+    require_less(UCXPOOL_DEGRADED_FEWER);
+    ck_assert_uint_eq(num_blocks(), 3);
+    ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_USER].total, 1);
+    destroy();
+    reg_configure("bytes=2m");
+    ck_assert_int_eq(create_on(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m"),
+                     UCXPOOL_ERR_IO);
+    require_words("registering region 2 of 8");
+    /* Two shares, two blocks. */
+    create(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m SEND_SHARE=50 "
+               "RECV_SHARE=50");
+    ck_assert_uint_eq(num_blocks(), 2);
+    destroy();
+    reg_configure("bytes=1m");
+    ck_assert_int_eq(create_on(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m "
+                                   "SEND_SHARE=50 RECV_SHARE=50"),
+                     UCXPOOL_ERR_IO);
+}
+END_TEST
+
+START_TEST(what_the_caller_chose_stays)
+{
+    reg_configure("bytes=20m");
+    create(-1, "COMM_SIZE=32m BLOCK_SIZE=4m");
+    ck_assert_uint_eq(stats.block_size, 4 * MIB);
+    destroy();
+    /* A fragment fits in a block. */
+    create(-1, "COMM_SIZE=32m FRAG_SIZE=2m");
+    ck_assert_uint_ge(stats.block_size, 2 * MIB);
+    destroy();
+    reg_configure("bytes=5m");
+    ck_assert_int_eq(create_on(-1, "COMM_SIZE=32m FRAG_SIZE=2m"),
+                     UCXPOOL_ERR_IO);
+}
+END_TEST
+
+START_TEST(strict_is_all_or_nothing)
+{
+    reg_configure("bytes=31m");
+    ck_assert_int_eq(create_on(-1, "COMM_SIZE=32m COMM_STRICT=y"),
+                     UCXPOOL_ERR_IO);
+    require_words("ulimit -l");
+    ck_assert_uint_eq(reg_counts().num_maps, 1);
+    reg_configure("bytes=32m");
+    create(-1, "COMM_SIZE=32m COMM_STRICT=y");
+    require_whole();
+    destroy();
+}
+END_TEST
+
+START_TEST(a_refusal_that_lasts_is_an_error)
+{
+    for (unsigned first = 1; first <= 3; first++) {
+        char text[40];
+
+        snprintf(text, sizeof(text), "first=%u", first);
+        reg_configure(text);
+        ck_assert_int_eq(
+            create_on(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m"),
+            UCXPOOL_ERR_IO);
+        reg_configure("");
+        create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
+        require_whole();
+        destroy();
+    }
+}
+END_TEST
+
+START_TEST(any_one_call_that_is_refused_leaves_a_pool)
+{
+    for (unsigned n = 1; n <= 4; n++) {
+        char text[40];
+
+        snprintf(text, sizeof(text), "first=%u,once=y", n);
+        reg_configure(text);
+        create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
+        require_less(UCXPOOL_DEGRADED_FEWER);
+        ck_assert_uint_eq(reg_counts().num_refused, 1);
+        destroy();
+    }
+}
+END_TEST
+
+START_TEST(memory_that_the_host_has_not_is_an_error)
+{
+    ck_assert_int_ne(create_on(-1, "COMM_SIZE=1000t"), UCXPOOL_OK);
+    ck_assert_uint_eq(reg_counts().num_maps, 0);
+}
+END_TEST
+
+static void read_all(FILE *file, char *text, size_t size)
+{
+    rewind(file);
+    text[fread(text, 1, size - 1, file)] = '\0';
+    fclose(file);
+}
+
+static size_t count_words(const char *text, const char *words)
+{
+    size_t num = 0;
+
+    while ((text = strstr(text, words)) != NULL) {
+        text += strlen(words);
+        num++;
+    }
+    return num;
+}
+
+START_TEST(a_step_is_logged_once_with_figures)
+{
+    static char text[8192];
+    FILE       *file  = tmpfile();
+    int         saved = dup(STDERR_FILENO);
+
+    ck_assert_ptr_nonnull(file);
+    reg_configure("bytes=5m");
+    dup2(fileno(file), STDERR_FILENO);
+    create(-1, "COMM_SIZE=32m");
+    destroy();
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    read_all(file, text, sizeof(text));
+    ck_assert_msg(count_words(text, "WARN") == 1, "%s", text);
+    ck_assert_msg(strstr(text, "in place of 32m, 8 of 4m") != NULL, "%s",
+                  text);
+}
+END_TEST
+
+START_TEST(the_statistics_print_it)
+{
+    static const struct {
+        ucxpool_stats_format_t format;
+        const char            *words[3];
+    } formats[] = {
+        {UCXPOOL_STATS_TEXT,
+         {"degraded_to                fewer", "degraded_why               regis",
+          "blocks_asked               32"}},
+        {UCXPOOL_STATS_JSON,
+         {"\"degraded_to\":\"fewer\"", "\"degraded_why\":\"registering region",
+          "\"blocks_asked\":32"}},
+        {UCXPOOL_STATS_OPENMETRICS,
+         {"to=\"fewer\"} 1", "to=\"none\"} 0", "ucxpool_blocks_asked{pool="}},
+    };
+    static char text[32768];
+
+    reg_configure("bytes=20m");
+    create(-1, "COMM_SIZE=32m REGION_SIZE=8m BLOCK_SIZE=1m");
+    for (int i = 0; i < 3; i++) {
+        FILE *file = tmpfile();
+
+        ck_assert_ptr_nonnull(file);
+        ucxpool_stats_print(pool, file, formats[i].format);
+        read_all(file, text, sizeof(text));
+        for (int j = 0; j < 3; j++) {
+            ck_assert_msg(strstr(text, formats[i].words[j]) != NULL,
+                          "no %s in %s", formats[i].words[j], text);
+        }
+    }
+    destroy();
+}
+END_TEST
+
+/* --- a GPU ------------------------------------------------------------- */
+
+static void start(const char *cuda, const char *nvml, const char *reg)
+{
+    cuda_start(cuda);
+    reg_configure(reg);
+    if (nvml != NULL) {
+        setenv(MEM_NVML_LIBRARY_VARIABLE, NVML_STAND_IN_PATH, 1);
+        setenv("NVML_STAND_IN", nvml, 1);
+    }
+}
+
+static const char t4[]     = "name=Tesla T4,memory=15g";
+static const char t4_bar[] = "bar1=268435456,used=4194304";
+
+START_TEST(auto_keeps_to_the_budget)
+{
+    start(t4, t4_bar, "cuda=y,of=cuda,bytes=210m");
+    create(0, "");
+    require_whole();
+    ck_assert_uint_eq(stats.budget_bytes, 200 * MIB);
+    ck_assert_uint_eq(stats.registered_bytes, 200 * MIB);
+    ck_assert_uint_eq(reg_counts().num_refused, 0);
+    destroy();
+}
+END_TEST
+
+START_TEST(what_is_asked_for_above_it_becomes_less)
+{
+    static const char *const backings[] = {"alloc", "vmm", "auto"};
+    char                     settings[80];
+
+    start(t4, t4_bar, "cuda=y,of=cuda,bytes=210m");
+    snprintf(settings, sizeof(settings), "COMM_SIZE=500m CUDA_BACKING=%s",
+             backings[_i]);
+    create(0, settings);
+    require_less(UCXPOOL_DEGRADED_FEWER);
+    ck_assert_uint_le(reg_counts().peak, 210 * MIB);
+    ck_assert_uint_ge(stats.registered_bytes, 180 * MIB);
+    destroy();
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(two_pools_of_one_gpu_share_its_window)
+{
+    ucxpool_t *first;
+
+    start(t4, t4_bar, "cuda=y,of=cuda,bytes=210m");
+    create(0, "COMM_SIZE=190m");
+    first = pool;
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=190m"), UCXPOOL_OK);
+    require_less(UCXPOOL_DEGRADED_FEWER);
+    ck_assert_uint_lt(stats.registered_bytes, 40 * MIB);
+    ck_assert_uint_le(reg_counts().peak, 210 * MIB);
+    ucxpool_destroy(pool);
+    ucxpool_destroy(first);
+    ck_assert_uint_eq(reg_counts().live, 0);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(a_nic_that_refuses_a_gpus_memory_gets_the_hosts)
+{
+    static const char *const refusals[] = {"cuda=y,of=cuda,first=1",
+                                           "cuda=y,of=cuda,bytes=1m",
+                                           "cuda=y,of=cuda,first=1,lying=y"};
+
+    start(t4, t4_bar, refusals[_i]);
+    ck_assert_msg(create_on(0, "COMM_SIZE=64m") == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    require_less(UCXPOOL_DEGRADED_PINNED);
+    ck_assert_uint_eq(stats.bytes_asked, 64 * MIB);
+    ck_assert_uint_eq(stats.registered_bytes, 64 * MIB);
+    require_passes();
+    destroy();
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(pinned_memory_can_be_too_much_too)
+{
+    start(t4, t4_bar, "cuda=y,first=1");
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=64m"), UCXPOOL_ERR_IO);
+    require_words("and then: registering");
+    ck_assert_uint_eq(stand_in.live(), 0);
+    reg_configure("cuda=y");
+    create(0, "COMM_SIZE=64m");
+    require_whole();
+    destroy();
+}
+END_TEST
+
+START_TEST(a_backing_that_was_chosen_stays)
+{
+    start(t4, t4_bar, "cuda=y,of=cuda,first=1");
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=64m CUDA_BACKING=alloc"),
+                     UCXPOOL_ERR_IO);
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=64m COMM_STRICT=y"),
+                     UCXPOOL_ERR_IO);
+    require_words("UCXPOOL_CUDA_BACKING=host");
+    ck_assert_uint_eq(stand_in.live(), 0);
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=64m CUDA_BACKING=host"),
+                     UCXPOOL_OK);
+    require_whole();
+    destroy();
+}
+END_TEST
+
+START_TEST(a_full_window_is_not_tried)
+{
+    start(t4, "bar1=268435456,used=262144000", "cuda=y,of=cuda,bytes=6m");
+    ck_assert_int_eq(create_on(0, ""), UCXPOOL_OK);
+    ck_assert_int_eq(stats.degraded_to, UCXPOOL_DEGRADED_PINNED);
+    ck_assert_ptr_nonnull(strstr(stats.degraded_why, "BAR1 has room for 0"));
+    ck_assert_uint_eq(reg_counts().num_maps, 0);
+    ucxpool_destroy(pool);
+    ck_assert_int_eq(create_on(0, "COMM_STRICT=y"), UCXPOOL_ERR_NO_MEMORY);
+    require_words("UCXPOOL_COMM_RESERVE");
+    /* Who gives a size has it tried. */
+    create(0, "COMM_SIZE=6m");
+    require_whole();
+    destroy();
+}
+END_TEST
+
+START_TEST(a_gpu_that_is_full_gives_what_it_has)
+{
+    static const char *const backings[] = {"alloc", "vmm"};
+    char                     settings[80];
+
+    start("memory=64m", NULL, "cuda=y,of=cuda");
+    snprintf(settings, sizeof(settings), "COMM_SIZE=100m CUDA_BACKING=%s",
+             backings[_i]);
+    create(0, settings);
+    require_less(UCXPOOL_DEGRADED_FEWER);
+    ck_assert_uint_ge(stats.registered_bytes, 48 * MIB);
+    ck_assert_ptr_nonnull(strstr(stats.degraded_why, "100663296"));
+    destroy();
+    start("memory=2m", NULL, "cuda=y");
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=32m"), UCXPOOL_OK);
+    ck_assert_int_eq(stats.degraded_to, UCXPOOL_DEGRADED_PINNED);
+    destroy();
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+/* Its blocks are not UCX's, but the pinned ones beside them are. */
+START_TEST(pinned_blocks_beside_a_gpus_become_fewer)
+{
+    start("memory=1g", NULL, "bytes=20m");
+    create(0, "COMM_SIZE=32m");
+    ck_assert_uint_le(stats.registered_bytes, 20 * MIB);
+    ck_assert_uint_ge(stats.registered_bytes, 16 * MIB);
+    require_passes();
+    destroy();
+    reg_configure("bytes=4m");
+    ck_assert_int_eq(create_on(0, "COMM_SIZE=32m"), UCXPOOL_ERR_IO);
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(a_wrong_preset_file_is_an_error)
+{
+    start(t4, t4_bar, "cuda=y");
+    ck_assert_int_eq(create_on(0, "BUDGET_FILE=/nonexistent"),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    require_words("UCXPOOL_BUDGET_FILE=/nonexistent");
+    ck_assert_uint_eq(stand_in.live(), 0);
+}
+END_TEST
+
+START_TEST(without_nvml_and_kernel_there_is_no_limit)
+{
+    start("memory=80g", NULL, "cuda=y");
+    create(0, "");
+    require_whole();
+    ck_assert_uint_eq(stats.budget_bytes, 0);
+    ck_assert_uint_eq(stats.registered_bytes, 480 * MIB);
+    destroy();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("degrade");
+    TCase *host  = tcase_create("host memory");
+    TCase *on_gpu = tcase_create("a GPU");
+
+    tcase_add_checked_fixture(host, setup, NULL);
+    tcase_set_timeout(host, 200);
+    tcase_add_test(host, a_pool_without_a_limit_is_whole);
+    tcase_add_test(host, what_did_register_is_gone_on_with);
+    tcase_add_test(host, a_region_that_does_not_fit_becomes_smaller);
+    tcase_add_test(host, as_much_as_can_be_had_is_taken);
+    tcase_add_test(host, the_minimum_is_a_block_for_each_share);
+    tcase_add_test(host, what_the_caller_chose_stays);
+    tcase_add_test(host, strict_is_all_or_nothing);
+    tcase_add_test(host, a_refusal_that_lasts_is_an_error);
+    tcase_add_test(host, any_one_call_that_is_refused_leaves_a_pool);
+    tcase_add_test(host, memory_that_the_host_has_not_is_an_error);
+    tcase_add_test(host, a_step_is_logged_once_with_figures);
+    tcase_add_test(host, the_statistics_print_it);
+    suite_add_tcase(suite, host);
+    tcase_add_checked_fixture(on_gpu, setup, NULL);
+    tcase_set_timeout(on_gpu, 200);
+    if (!cuda_is_real()) {
+        tcase_add_test(on_gpu, auto_keeps_to_the_budget);
+        tcase_add_loop_test(on_gpu, what_is_asked_for_above_it_becomes_less, 0,
+                            3);
+        tcase_add_test(on_gpu, two_pools_of_one_gpu_share_its_window);
+        tcase_add_loop_test(on_gpu,
+                            a_nic_that_refuses_a_gpus_memory_gets_the_hosts, 0,
+                            3);
+        tcase_add_test(on_gpu, pinned_memory_can_be_too_much_too);
+        tcase_add_test(on_gpu, a_backing_that_was_chosen_stays);
+        tcase_add_test(on_gpu, a_full_window_is_not_tried);
+        tcase_add_loop_test(on_gpu, a_gpu_that_is_full_gives_what_it_has, 0, 2);
+        tcase_add_test(on_gpu, pinned_blocks_beside_a_gpus_become_fewer);
+        tcase_add_test(on_gpu, a_wrong_preset_file_is_an_error);
+        tcase_add_test(on_gpu, without_nvml_and_kernel_there_is_no_limit);
+    }
+    suite_add_tcase(suite, on_gpu);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}

@@ -1,0 +1,371 @@
+/* Presets, the budget that follows from one, and the sizes that follow from
+ * that. */
+#include <config.h>
+
+#include "base/math.h"
+#include "block/budget.h"
+#include "block/sizes.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static char           path[64];
+static block_preset_t preset;
+static base_config_t  config;
+static mem_bar_t      bar;
+static block_budget_t budget;
+
+static void setup(void)
+{
+    ucxpool_config_t *defaults;
+
+    strcpy(path, "/tmp/test_preset.XXXXXX");
+    close(mkstemp(path));
+    ck_assert_int_eq(ucxpool_config_read(&defaults), UCXPOOL_OK);
+    config = *base_config_values(defaults);
+    ucxpool_config_release(defaults);
+    memset(&bar, 0, sizeof(bar));
+}
+
+static void teardown(void)
+{
+    unlink(path);
+}
+
+static void write_bytes(const char *bytes, size_t size)
+{
+    FILE *file = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(file);
+    fwrite(bytes, 1, size, file);
+    fclose(file);
+}
+
+static void write_file(const char *text)
+{
+    write_bytes(text, strlen(text));
+}
+
+static uint64_t limit_of(const char *name, uint64_t bar1_size)
+{
+    ck_assert_msg(block_preset_find(path, name, bar1_size, &preset) ==
+                      UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return preset.is_found ? preset.limit : 0;
+}
+
+START_TEST(small_windows_are_in_the_table)
+{
+    ck_assert_uint_eq(limit_of("Tesla T4", 256 * MIB), 200 * MIB);
+    ck_assert_ptr_nonnull(strstr(preset.from, "'Tesla T4*' [256m]"));
+    ck_assert_uint_eq(limit_of("Tesla T4", 0), 200 * MIB);
+    ck_assert_uint_eq(limit_of("Tesla P4", 256 * MIB), 200 * MIB);
+    ck_assert_uint_eq(limit_of("NVIDIA RTX A4000", 256 * MIB), 208 * MIB);
+    ck_assert_uint_eq(limit_of("A new one", 256 * MIB), 200 * MIB);
+}
+END_TEST
+
+START_TEST(large_windows_have_no_preset)
+{
+    ck_assert_uint_eq(limit_of("NVIDIA H200", 256 * GIB), 0);
+    ck_assert_uint_eq(limit_of("NVIDIA A2", 16 * GIB), 0);
+    /* Where the system has resized it. */
+    ck_assert_uint_eq(limit_of("NVIDIA RTX A4000", 16 * GIB), 0);
+    ck_assert_uint_eq(limit_of("A new one", 0), 0);
+    ck_assert_uint_eq(limit_of("Tesla P40", 0), 0);
+}
+END_TEST
+
+START_TEST(a_file_adds_and_overrides)
+{
+    write_file("# ours\n\n"
+               "  Tesla T4 = 100m  \n"
+               "My [odd] card [64m]=32m\r\n"
+               "Big*=1g\n"
+               "big one [32g] = none\n"
+               "*Three* = 3m");
+    ck_assert_uint_eq(limit_of("Tesla T4", 256 * MIB), 100 * MIB);
+    ck_assert_ptr_nonnull(strstr(preset.from, path));
+    ck_assert_ptr_nonnull(strstr(preset.from, "line 3, 'Tesla T4'"));
+    ck_assert_uint_eq(limit_of("My [odd] card", 64 * MIB), 32 * MIB);
+    ck_assert_uint_eq(limit_of("My [odd] card", 65 * MIB), 0);
+    ck_assert_uint_eq(limit_of("BIG ONE", 32 * GIB), BLOCK_PRESET_NONE);
+    ck_assert_uint_eq(limit_of("Big one", 16 * GIB), GIB);
+    ck_assert_uint_eq(limit_of("Card Three B", 0), 3 * MIB);
+    ck_assert_uint_eq(limit_of("Tesla P4", 256 * MIB), 200 * MIB);
+}
+END_TEST
+
+START_TEST(a_star_stands_for_any_letters)
+{
+    write_file("a*b*c = 1m\n");
+    ck_assert_uint_eq(limit_of("abc", 0), MIB);
+    ck_assert_uint_eq(limit_of("a b b c c", 0), MIB);
+    ck_assert_uint_eq(limit_of("axbxc", 0), MIB);
+    ck_assert_uint_eq(limit_of("ab", 0), 0);
+    ck_assert_uint_eq(limit_of("abcd", 0), 0);
+    ck_assert_uint_eq(limit_of("", 0), 0);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    const char *words;
+} bad_lines[] = {
+    {"Tesla T4 200m\n", "line 1: there is no '='"},
+    {"# one\nTesla T4 = 20q\n", "line 2: behind '=' stands a size"},
+    {"Tesla T4 = \n", "line 1: behind '='"},
+    {"Tesla T4 = auto\n", "line 1: behind '='"},
+    {"Tesla T4 = inf\n", "line 1: behind '='"},
+    {"Tesla T4 = 0\n", "line 1: behind '='"},
+    {"Tesla T4 = -1\n", "line 1: behind '='"},
+    {"Tesla T4 = 99999999999999999999\n", "line 1: behind '='"},
+    {" = 200m\n", "line 1: there is no name"},
+    {"[256m] = 200m\n", "line 1: there is no name"},
+    {"\n\nT4 [] = 200m\n", "line 3: in [ ] stands a size"},
+    {"T4 [many] = 200m\n", "line 1: in [ ] stands a size"},
+    {"T4 [256m = 200m\n", "line 1: the window's size ends with ]"},
+    {"T4 [256m] x = 200m\n", "line 1: the window's size ends with ]"},
+    /* Though the line is for another device. */
+    {"Tesla T4 = 1m\nNever = x\n", "line 2: behind '='"},
+};
+
+START_TEST(a_bad_line_is_told_with_file_and_number)
+{
+    write_file(bad_lines[_i].text);
+    ck_assert_int_eq(block_preset_find(path, "Tesla T4", 0, &preset),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_msg(strstr(ucxpool_error_detail(), bad_lines[_i].words) != NULL,
+                  "%s", ucxpool_error_detail());
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), path));
+}
+END_TEST
+
+START_TEST(what_is_no_text_is_told)
+{
+    char bytes[1000];
+
+    memset(bytes, 'x', sizeof(bytes));
+    write_bytes(bytes, sizeof(bytes));
+    ck_assert_int_eq(block_preset_find(path, "x", 0, &preset),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "line 1: it is too"));
+    write_bytes("a = 1m\nb\0= 2m\nc = 3m\n", 22);
+    ck_assert_int_eq(block_preset_find(path, "x", 0, &preset),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "line 2: it is too"));
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_read_is_told)
+{
+    ck_assert_int_eq(block_preset_find("/nonexistent/file", "x", 0, &preset),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
+                                 "UCXPOOL_BUDGET_FILE=/nonexistent/file"));
+    ck_assert_int_eq(block_preset_find("/", "x", 0, &preset),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "Is a directory"));
+}
+END_TEST
+
+/* size and used: of the window; 0: its size is not known. */
+static uint64_t compute(const char *name, uint64_t size, uint64_t used)
+{
+    bar.source = size == 0 ? MEM_BAR_UNKNOWN : MEM_BAR_NVML;
+    bar.size   = size;
+    bar.used   = used;
+    bar.free   = size - used;
+    ck_assert_int_eq(block_budget_compute(&config, name, &bar, &budget),
+                     UCXPOOL_OK);
+    return budget.limit;
+}
+
+START_TEST(the_preset_is_the_limit_of_an_idle_gpu)
+{
+    ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 4 * MIB), 200 * MIB);
+    ck_assert_uint_eq(budget.others, 0);
+    ck_assert_uint_eq(budget.reserve, 0);
+    ck_assert_uint_eq(compute("Tesla T4", 0, 0), 200 * MIB);
+}
+END_TEST
+
+START_TEST(what_others_hold_is_taken_off)
+{
+    ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 108 * MIB), 100 * MIB);
+    ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 250 * MIB), 0);
+    ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 256 * MIB), 0);
+    ck_assert_uint_eq(compute("H200", 4 * GIB, 4 * GIB), 0);
+}
+END_TEST
+
+START_TEST(of_a_large_window_a_reserve_stays)
+{
+    ck_assert_uint_eq(compute("H200", 256 * GIB, 0), 256 * GIB - 512 * MIB);
+    ck_assert_uint_eq(compute("L4", 4 * GIB, 0), 4 * GIB - 512 * MIB);
+    ck_assert_uint_eq(compute("Other", 2 * GIB, 0), 2 * GIB - 256 * MIB);
+    ck_assert(budget.is_reserve_auto);
+}
+END_TEST
+
+START_TEST(of_a_small_window_without_a_preset_a_part_is_used)
+{
+    ck_assert_uint_eq(compute("Old", 128 * MIB, 0), 96 * MIB);
+    ck_assert_uint_eq(compute("Old", GIB, 0), 768 * MIB);
+}
+END_TEST
+
+START_TEST(the_reserve_is_taken_off)
+{
+    config.comm_reserve = 60 * MIB;
+    ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 0), 140 * MIB);
+    ck_assert_uint_eq(compute("H200", 256 * GIB, 0), 256 * GIB - 60 * MIB);
+    config.comm_reserve = GIB;
+    ck_assert_uint_eq(compute("Tesla T4", 256 * MIB, 0), 0);
+    config.comm_reserve = 0;
+    ck_assert_uint_eq(compute("H200", 256 * GIB, 0), 256 * GIB);
+}
+END_TEST
+
+START_TEST(an_unknown_window_has_no_limit)
+{
+    ck_assert_uint_eq(compute("Other", 0, 0), BLOCK_BUDGET_NONE);
+    config.comm_reserve = GIB;
+    ck_assert_uint_eq(compute("Other", 0, 0), BLOCK_BUDGET_NONE);
+    bar.source = MEM_BAR_NONE;
+    ck_assert_int_eq(block_budget_compute(&config, "GB10", &bar, &budget),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(budget.limit, BLOCK_BUDGET_NONE);
+}
+END_TEST
+
+START_TEST(a_preset_cannot_make_a_window_larger)
+{
+    strcpy(config.budget_file, path);
+    write_file("* = 4g\n");
+    ck_assert_uint_eq(compute("Any", 256 * MIB, 0), 256 * MIB - 32 * MIB);
+    write_file("Any = none\n");
+    ck_assert_uint_eq(compute("Any", 256 * MIB, 0), 256 * MIB - 32 * MIB);
+    write_file("nonsense\n");
+    ck_assert_int_eq(block_budget_compute(&config, "Any", &bar, &budget),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+static unsigned settle(const mem_kind_t *kind, uint64_t limit)
+{
+    const block_sizes_params_t params = {.kind        = kind,
+                                         .for_gpu     = true,
+                                         .memory_size = 1024 * GIB,
+                                         .limit       = limit};
+    unsigned num = 0;
+
+    ck_assert_int_eq(block_sizes_settle(&params, &config, &num), UCXPOOL_OK);
+    return num;
+}
+
+START_TEST(a_pool_keeps_to_its_limit_and_uses_it)
+{
+    const base_config_t       asked   = config;
+    const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
+                                       &mem_kind_cuda_vmm};
+
+    for (uint64_t limit = 6 * MIB; limit < 500 * MIB; limit += MIB) {
+        uint64_t size;
+
+        config = asked;
+        size   = settle(kinds[_i], limit) * config.region_size;
+        ck_assert_uint_le(size, limit);
+        ck_assert_uint_ge(size + base_max(limit / 32, 2 * MIB), limit);
+        ck_assert_uint_ge(size / config.block_size, 3);
+    }
+}
+END_TEST
+
+START_TEST(t4s_200_mib_are_all_used)
+{
+    ck_assert_uint_eq(settle(&mem_kind_cuda_alloc, 200 * MIB), 1);
+    ck_assert_uint_eq(config.region_size, 200 * MIB);
+    ck_assert_uint_eq(config.block_size, 8 * MIB);
+}
+END_TEST
+
+START_TEST(without_a_limit_nothing_changes)
+{
+    ck_assert_uint_eq(settle(&mem_kind_cuda_vmm, BLOCK_BUDGET_NONE), 15);
+    ck_assert_uint_eq(config.block_size, 32 * MIB);
+}
+END_TEST
+
+START_TEST(any_size_that_is_given_makes_a_pool)
+{
+    const base_config_t asked = config;
+
+    for (size_t size = 8192; size < 300 * MIB; size += size / 7 + 4096) {
+        unsigned num_regions;
+        const block_sizes_params_t params = {.kind        = &mem_kind_host,
+                                             .memory_size = GIB,
+                                             .limit = BLOCK_BUDGET_NONE};
+
+        config           = asked;
+        config.comm_size = size;
+        ck_assert_msg(block_sizes_settle(&params, &config, &num_regions) ==
+                          UCXPOOL_OK,
+                      "%zu: %s", size, ucxpool_error_detail());
+        ck_assert_uint_le(num_regions * config.region_size, size);
+    }
+}
+END_TEST
+
+START_TEST(a_fragment_that_was_chosen_fits_a_block)
+{
+    config.frag_size = 8 * MIB;
+    config.comm_size = 40 * MIB;
+    (void)settle(&mem_kind_host, BLOCK_BUDGET_NONE);
+    ck_assert_uint_eq(config.block_size, 8 * MIB);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("preset");
+    TCase   *tcase = tcase_create("preset");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, small_windows_are_in_the_table);
+    tcase_add_test(tcase, large_windows_have_no_preset);
+    tcase_add_test(tcase, a_file_adds_and_overrides);
+    tcase_add_test(tcase, a_star_stands_for_any_letters);
+    tcase_add_loop_test(tcase, a_bad_line_is_told_with_file_and_number, 0,
+                        (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
+    tcase_add_test(tcase, what_is_no_text_is_told);
+    tcase_add_test(tcase, a_file_that_cannot_be_read_is_told);
+    tcase_add_test(tcase, the_preset_is_the_limit_of_an_idle_gpu);
+    tcase_add_test(tcase, what_others_hold_is_taken_off);
+    tcase_add_test(tcase, of_a_large_window_a_reserve_stays);
+    tcase_add_test(tcase, of_a_small_window_without_a_preset_a_part_is_used);
+    tcase_add_test(tcase, the_reserve_is_taken_off);
+    tcase_add_test(tcase, an_unknown_window_has_no_limit);
+    tcase_add_test(tcase, a_preset_cannot_make_a_window_larger);
+    tcase_add_loop_test(tcase, a_pool_keeps_to_its_limit_and_uses_it, 0, 2);
+    tcase_add_test(tcase, t4s_200_mib_are_all_used);
+    tcase_add_test(tcase, without_a_limit_nothing_changes);
+    tcase_add_test(tcase, any_size_that_is_given_makes_a_pool);
+    tcase_add_test(tcase, a_fragment_that_was_chosen_fits_a_block);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
