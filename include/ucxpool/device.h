@@ -85,7 +85,7 @@ typedef struct ucxpool_device_attr {
      * GPU's memory: what is registered with a network card has to fit in it.
      * Size 0: not known, or there is none; the reason tells. Where NVIDIA's
      * management library is not there the kernel tells the size, but not how
-     * much is used; then the reason says so.
+     * much is used; then there is a reason, too.
      */
     uint64_t               bar1_size;
     uint64_t               bar1_used;

@@ -13,8 +13,8 @@
  * of one, and so is what the driver keeps. */
 #define SMALL_WINDOW (1024 * MIB)
 
-/* What a driver may hold on a GPU that nobody uses: nvidia-smi shows 1 to 5 MiB
- * there. A preset has taken that off already. */
+/* What a driver may hold on a GPU that nobody uses: published outputs of
+ * nvidia-smi show up to 2 MiB there. A preset has taken that off already. */
 #define IDLE_USE (8 * MIB)
 
 static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,

@@ -63,6 +63,11 @@ static void report_bar1(report_t *report, const ucxpool_device_attr_t *attr)
         return;
     }
     report_size(report, "bar1", attr->bar1_size);
+    if (attr->bar1_reason[0] != '\0') {
+        report_because(report, "%s", attr->bar1_reason);
+        report_text(report, "bar1_free", "unknown");
+        return;
+    }
     report_size(report, "bar1_free", attr->bar1_free);
 }
 

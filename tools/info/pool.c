@@ -47,6 +47,25 @@ static void report_sizes(report_t *report, const settings_t *settings,
     because_setting(report, settings, "BLOCK_SIZE");
     report_size(report, "block_size", stats->block_size);
     report_number(report, "registrations", stats->registrations);
+    report_text(report, "registration_time", "%.3f ms",
+                (double)stats->registration_ns / 1e6);
+}
+
+/* What the pool had to become; nothing where it is what was asked for. */
+static void report_degraded(report_t *report, const ucxpool_stats_t *stats)
+{
+    static const char *const names[] = {
+        [UCXPOOL_DEGRADED_FEWER]  = "fewer blocks",
+        [UCXPOOL_DEGRADED_PINNED] = "pinned host memory",
+    };
+
+    if (stats->degraded_to == UCXPOOL_DEGRADED_NONE) {
+        return;
+    }
+    report_because(report, "%s", stats->degraded_why);
+    report_text(report, "degraded_to", "%s", names[stats->degraded_to]);
+    report_size(report, "memory_asked_for", stats->bytes_asked);
+    report_number(report, "blocks_asked_for", stats->blocks_asked);
 }
 
 static void report_shares(report_t *report, const settings_t *settings,
@@ -152,6 +171,7 @@ static bool report_pool(report_t *report, const settings_t *settings,
 
     ucxpool_stats_get(pool, &stats);
     report_sizes(report, settings, &stats);
+    report_degraded(report, &stats);
     report_shares(report, settings, &stats);
     report_pages(report, settings, pool);
     report_transfer(report, settings);

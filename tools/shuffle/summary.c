@@ -38,6 +38,18 @@ static const char *summary_wire(const result_t *result)
 
 /* --- text --------------------------------------------------------------- */
 
+/* What a pool had to become. */
+static const char *summary_degraded(const result_t *result)
+{
+    static const char *const names[] = {
+        [UCXPOOL_DEGRADED_NONE]   = "none",
+        [UCXPOOL_DEGRADED_FEWER]  = "fewer",
+        [UCXPOOL_DEGRADED_PINNED] = "pinned",
+    };
+
+    return names[result->stats.degraded_to];
+}
+
 static void summary_text_workers(const summary_t *summary, FILE *stream)
 {
     const result_t *result;
@@ -50,7 +62,7 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
         result = &summary->results[i];
         fprintf(stream,
                 "%6u %9.1f %10.1f %9.1f %9.1f %11.3f %7.3f  %-4s  %" PRIu64
-                ", later %" PRIu64 "\n",
+                ", later %" PRIu64 "%s%s\n",
                 i, summary_megabytes(result->in.bytes),
                 summary_megabytes(result->out.bytes),
                 summary_megabytes(result->times.bytes_sent),
@@ -59,7 +71,13 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
                 summary_seconds(result->times.wait.wall_ns),
                 summary_wire(result),
                 result->stats.registrations,
-                result->stats.registrations_after_start);
+                result->stats.registrations_after_start,
+                result->stats.degraded_to == UCXPOOL_DEGRADED_NONE
+                    ? ""
+                    : "; degraded to ",
+                result->stats.degraded_to == UCXPOOL_DEGRADED_NONE
+                    ? ""
+                    : summary_degraded(result));
     }
 }
 
@@ -228,6 +246,16 @@ static void summary_json_gpu(const result_t *result, FILE *stream)
             result->vault.held_max, result->early);
 }
 
+static uint64_t summary_blocks(const ucxpool_stats_t *stats)
+{
+    uint64_t num = 0;
+
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        num += stats->blocks[i].total;
+    }
+    return num;
+}
+
 static void summary_json_worker(const result_t *result, unsigned index,
                                 FILE *stream)
 {
@@ -252,10 +280,15 @@ static void summary_json_worker(const result_t *result, unsigned index,
             ", \"registered_bytes\": %" PRIu64 ", \"registrations\": %" PRIu64
             ", \"registrations_after_start\": %" PRIu64
             ", \"copies_avoided_bytes\": %" PRIu64
-            ", \"blocked_seconds\": %.6f, \"allocations\": %" PRIu64 "}",
+            ", \"blocked_seconds\": %.6f, \"allocations\": %" PRIu64,
             stats->registered_bytes, stats->registrations,
             stats->registrations_after_start, stats->copies_avoided_bytes,
             summary_seconds(stats->blocked_ns), stats->allocations);
+    fprintf(stream,
+            ", \"bytes_asked\": %" PRIu64 ", \"blocks_asked\": %" PRIu64
+            ", \"blocks\": %" PRIu64 ", \"degraded_to\": \"%s\"}",
+            stats->bytes_asked, stats->blocks_asked, summary_blocks(stats),
+            summary_degraded(result));
 }
 
 void summary_print_json(const summary_t *summary, FILE *stream)
