@@ -317,6 +317,86 @@ START_TEST(every_gpu_of_this_machine_answers)
 }
 END_TEST
 
+static ucxpool_device_budget_t budget;
+
+START_TEST(the_budget_is_told_with_its_figures)
+{
+    start("name=Tesla T4,memory=15g");
+    setenv("NVML_STAND_IN", "bar1=268435456,used=41943040", 1);
+    ck_assert_msg(ucxpool_device_budget(0, NULL, &budget) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ck_assert_int_eq(budget.bar1_source, UCXPOOL_BAR1_NVML);
+    ck_assert_uint_eq(budget.bar1_size, UINT64_C(256) << 20);
+    ck_assert_uint_eq(budget.usable, UINT64_C(200) << 20);
+    check_text(budget.usable_from, "Tesla T4");
+    ck_assert_uint_eq(budget.others, UINT64_C(32) << 20);
+    ck_assert_uint_eq(budget.reserve, 0);
+    ck_assert_int_eq(budget.reserve_is_auto, 1);
+    ck_assert_uint_eq(budget.limit, UINT64_C(168) << 20);
+    ck_assert_uint_eq(budget.comm_size, UINT64_C(168) << 20);
+    ck_assert_uint_eq(budget.blocks_to_send + budget.blocks_to_receive +
+                          budget.blocks_for_the_caller,
+                      budget.comm_size / budget.block_size);
+    ck_assert_uint_eq(budget.num_regions * budget.region_size,
+                      budget.comm_size);
+    ck_assert_int_eq(budget.uses_bar1, 1);
+    ck_assert_int_eq(budget.is_comm_size_auto, 1);
+    unsetenv("NVML_STAND_IN");
+}
+END_TEST
+
+static ucxpool_status_t budget_with(const char *key, const char *value)
+{
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
+    status = ucxpool_device_budget(0, config, &budget);
+    ucxpool_config_release(config);
+    return status;
+}
+
+START_TEST(the_budget_follows_the_settings)
+{
+    start("name=Tesla T4,memory=15g");
+    setenv("NVML_STAND_IN", "bar1=268435456,used=4096", 1);
+    ck_assert_int_eq(budget_with("COMM_RESERVE", "50m"), UCXPOOL_OK);
+    ck_assert_uint_eq(budget.limit, UINT64_C(150) << 20);
+    ck_assert_int_eq(budget.reserve_is_auto, 0);
+    ck_assert_int_eq(budget_with("COMM_SIZE", "64m"), UCXPOOL_OK);
+    ck_assert_uint_eq(budget.comm_size, UINT64_C(64) << 20);
+    ck_assert_int_eq(budget.is_comm_size_auto, 0);
+    ck_assert_int_eq(budget_with("CUDA_BACKING", "host"), UCXPOOL_OK);
+    ck_assert_int_eq(budget.uses_bar1, 0);
+    ck_assert_int_eq(budget.is_registered, 1);
+    ck_assert_int_eq(budget.backing, UCXPOOL_CUDA_BACKING_HOST);
+    ck_assert_int_eq(budget_with("BUDGET_FILE", "/nonexistent"),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(budget_with("REGION_SIZE", "100t"),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    unsetenv("NVML_STAND_IN");
+}
+END_TEST
+
+START_TEST(a_budget_needs_a_gpu_and_a_place)
+{
+    start("vmm=n");
+    ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_budget(1, NULL, &budget),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_budget(-1, NULL, &budget),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(budget_with("CUDA_BACKING", "vmm"),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    setenv("UCXPOOL_DEPTH", "many", 1);
+    ck_assert_int_eq(ucxpool_device_budget(0, NULL, &budget),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    unsetenv("UCXPOOL_DEPTH");
+}
+END_TEST
+
 static void add_stand_in_tests(TCase *tcase)
 {
     tcase_add_test(tcase, gpus_are_counted);
@@ -337,6 +417,9 @@ static void add_stand_in_tests(TCase *tcase)
     tcase_add_test(tcase,
                    a_failed_call_leaves_nothing_and_the_next_query_works);
     tcase_add_test(tcase, the_threads_context_is_left_as_it_is);
+    tcase_add_test(tcase, the_budget_is_told_with_its_figures);
+    tcase_add_test(tcase, the_budget_follows_the_settings);
+    tcase_add_test(tcase, a_budget_needs_a_gpu_and_a_place);
 }
 
 int main(void)
