@@ -90,10 +90,10 @@ static ucxpool_status_t take_host_instead(ucxpool_t *pool, xfer_take_t *wish,
     stats->degradations = before->num_failed;
     snprintf(stats->degraded_why, sizeof(stats->degraded_why), "%.191s",
              before->why);
-    base_warn("%s: goes on with pinned host memory in place of %zu bytes of "
-              "the GPU, after %u attempts that failed: %s",
-              pool->name, before->bytes_asked, before->num_failed,
-              before->why);
+    base_warn("%s: goes on with %zu bytes of pinned host memory in place of "
+              "%zu of the GPU (%u attempts failed): %s",
+              pool->name, taken.bytes_asked, before->bytes_asked,
+              before->num_failed, before->why);
     xfer_memory_report(pool, &pool->regions, &taken);
     return UCXPOOL_OK;
 }
