@@ -129,7 +129,7 @@ machine_boot() {
         -serial "file:${results//,/,,}/console.log" -serial stdio \
         -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
         -virtfs "local,path=${results//,/,,},mount_tag=results,security_model=none" \
-        </dev/null | tr -d '\r'
+        </dev/null | sed -u 's/\r$//'
     [ -s "$results/status" ] || return 125
     return "$(cat "$results/status")"
 }

@@ -37,14 +37,20 @@ no_settings() {
     unset UCXPOOL_WIRE UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
 }
 
-# run PROGRAM ARGUMENT... - a program of the build, without libtool's script,
-# which takes a second here.
-run() {
-    program=$1
-    shift
-    real=${program%/*}/.libs/${program##*/}
-    if [ -x "$real" ]; then
-        program=$real
+# real PROGRAM - a program of the build, without libtool's script, which takes a
+# second here.
+real() {
+    path=${1%/*}/.libs/${1##*/}
+    if [ -x "$path" ]; then
+        echo "$path"
+    else
+        echo "$1"
     fi
+}
+
+# run PROGRAM ARGUMENT...
+run() {
+    program=$(real "$1")
+    shift
     LD_LIBRARY_PATH=$top_builddir/.libs "$program" "$@"
 }
