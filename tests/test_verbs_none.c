@@ -1,0 +1,43 @@
+/* A library that was built without verbs: it says so, and does all else. */
+#include "pair.h"
+
+#include <ucxpool/verbs.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+START_TEST(registering_is_answered_with_what_to_change)
+{
+    ucxpool_t       *pool  = pair_pool("LOG_LEVEL=none");
+    ucxpool_verbs_t *verbs = NULL;
+    ucxpool_stats_t  stats;
+    int              domain; /* nobody looks at it */
+
+    ck_assert_int_eq(ucxpool_verbs_register(pool, (struct ibv_pd *)&domain, 1,
+                                            &verbs),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "libibverbs-dev"));
+    ck_assert_ptr_null(verbs);
+    ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.verbs_domains + stats.verbs_registrations, 0);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("verbs_none");
+    TCase   *tcase = tcase_create("verbs_none");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, registering_is_answered_with_what_to_change);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
