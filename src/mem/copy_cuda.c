@@ -10,7 +10,7 @@
 
 /* Only a GPU that has failed never writes its word: so seldom is the driver
  * asked whether that is so. */
-#define POLLS_PER_QUERY ((uint32_t)1 << 20)
+#define POLLS_PER_QUERY ((uint32_t)1 << 16)
 
 mem_cuda_job_t *mem_cuda_job_get(mem_cuda_copier_t *copier)
 {

@@ -21,7 +21,7 @@ static_assert(XFER_BOUNCE_LIST * XFER_BOUNCE_SHARE <= LIST_SIZE,
 /* How often who sleeps looks. */
 #define LOOK_NS UINT64_C(50000)
 /* Looks at marks that are not reached, for one question to the driver. */
-#define LOOKS_PER_CHECK ((uint32_t)1 << 18)
+#define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 /* Requests that may wait for their streams. */
 #define NUM_MARKS 4096u
 
