@@ -351,26 +351,11 @@ static void area_write(gpu_memory_t *memory, int i)
     }
 }
 
-/* Quick, for there is much of it. */
-static void fill_random(uint8_t *bytes, size_t size)
-{
-    uint64_t state = (uint64_t)rand() + 1;
-
-    for (size_t i = 0; i < size; i++) {
-        if (i % 8 == 0) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-        }
-        bytes[i] = (uint8_t)(state >> (i % 8 * 8));
-    }
-}
-
 void gpu_fill(gpu_memory_t *memory, const ucxpool_segment_t *segments,
               size_t num_segments, uint8_t *message)
 {
     for (int i = 0; i < GPU_PLACES; i++) {
-        fill_random(memory->expected[i], area_size(memory, i));
+        pair_fill(memory->expected[i], area_size(memory, i));
         area_write(memory, i);
     }
     for (size_t i = 0; i < num_segments; i++) {

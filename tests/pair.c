@@ -77,7 +77,7 @@ ucxpool_t *pair_pool_on(int device, const char *settings)
         .device      = device,
     };
 
-    return make_pool(&params, "BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=32m",
+    return make_pool(&params, "BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=16m",
                      settings);
 }
 
@@ -159,10 +159,18 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
 
 void pair_fill(void *bytes, size_t length)
 {
-    uint8_t *at = bytes;
+    uint8_t *at    = bytes;
+    uint64_t state = (uint64_t)rand() + 1;
 
-    for (size_t i = 0; i < length; i++) {
-        at[i] = (uint8_t)(rand() % 251);
+    for (size_t i = 0; i < length; i += sizeof(state)) {
+        uint64_t word;
+        size_t   left = length - i;
+
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word = state & UINT64_C(0x7f7f7f7f7f7f7f7f);
+        memcpy(at + i, &word, (left < sizeof(word)) ? left : sizeof(word));
     }
 }
 

@@ -17,7 +17,7 @@
 #define LENGTH     ((size_t)300000)
 #define PIECE      ((size_t)1000)
 #define AFTERWARDS 0x55
-#define SMALL      " BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=32m FRAG_SIZE=64k" \
+#define SMALL      " BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=16m FRAG_SIZE=64k" \
                    " DEPTH=2 INPLACE_MIN=4k"
 
 static const char *const kinds[] = {
