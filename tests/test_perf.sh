@@ -2,36 +2,8 @@
 # ucxpool_perf: small runs of every test, its reports, and its errors.
 set -eu
 
-perf=$top_builddir/tools/ucxpool_perf
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-export UCX_LOG_LEVEL=error UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
-short='-q -r 1 -T 0.1'
-
-fail() {
-    echo "$1"
-    for file in "$dir"/out "$dir"/err; do
-        if [ -s "$file" ]; then
-            head -n 20 "$file"
-        fi
-    done
-    exit 1
-}
-
-# run CODE ARGUMENT... - the tool ends with that exit code.
-run() {
-    expected=$1
-    shift
-    code=0
-    timeout 120 "$perf" "$@" >"$dir/out" 2>"$dir/err" || code=$?
-    [ "$code" -eq "$expected" ] ||
-        fail "ucxpool_perf $*: exit code $code, $expected expected"
-}
-
-# says STREAM WORDS - what the last run printed there has these words.
-says() {
-    grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
-}
+. "$top_srcdir/tests/perf.sh"
+export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
 
 run 0 --help
 says out 'usage: ucxpool_perf'

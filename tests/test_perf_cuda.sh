@@ -4,12 +4,9 @@
 # this machine.
 set -eu
 
-perf=$top_builddir/tools/ucxpool_perf
+. "$top_srcdir/tests/perf.sh"
 library=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-export UCX_LOG_LEVEL=error UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=2m
-short='-q -r 1 -T 0.1'
+export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=2m
 small='devices=2,memory=512m'
 
 if [ "${TEST_CUDA-}" = real ]; then
@@ -20,31 +17,6 @@ else
     echo 'Check is not installed, so there is no stand-in driver'
     exit 77
 fi
-
-fail() {
-    echo "$1"
-    for file in "$dir"/out "$dir"/err; do
-        if [ -s "$file" ]; then
-            head -n 20 "$file"
-        fi
-    done
-    exit 1
-}
-
-# run CODE ARGUMENT... - the tool ends with that exit code.
-run() {
-    expected=$1
-    shift
-    code=0
-    timeout 120 "$perf" "$@" >"$dir/out" 2>"$dir/err" || code=$?
-    [ "$code" -eq "$expected" ] ||
-        fail "ucxpool_perf $*: exit code $code, $expected expected"
-}
-
-# says STREAM WORDS - what the last run printed there has these words.
-says() {
-    grep -qF -- "$2" "$dir/$1" || fail "std$1 lacks: $2"
-}
 
 # Does this machine have the GPU, or the two?
 has() {
@@ -181,7 +153,7 @@ if [ "${TEST_CUDA-}" != real ]; then
     # Whatever call fails, the program says so and ends.
     for n in 1 2 3 4 5 6 7 8 9 10 11 12 14 16 18 20 24 28 32 40; do
         code=0
-        CUDA_STAND_IN="$small,fail=any:$n:2" timeout 120 "$perf" $short \
+        CUDA_STAND_IN="$small,fail=any:$n:2" timeout $patience "$perf" $short \
             -s 1000 -n 7 --device cuda --sides copy,copy-each \
             >"$dir/out" 2>"$dir/err" || code=$?
         case $code in

@@ -5,9 +5,8 @@ LC_ALL=C
 export LC_ALL
 
 . "$top_srcdir/tests/hosts.sh"
+. "$top_srcdir/tests/perf.sh"
 
-perf=$top_builddir/tools/ucxpool_perf
-dir=$(mktemp -d)
 server=''
 cleanup() {
     [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
@@ -19,23 +18,11 @@ hosts_up
 unshare --uts --ipc --pid --fork --kill-child=KILL --mount-proc true \
     2>"$dir/err" || hosts_skip "no name spaces: $(cat "$dir/err")"
 
-export UCX_LOG_LEVEL=error UCX_TLS=tcp UCX_NET_DEVICES=cable
+export UCX_TLS=tcp UCX_NET_DEVICES=cable
 export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
-short='-q -r 1 -T 0.1'
 for name in secret other; do
     (umask 077 && head -c 32 /dev/urandom | od -An -tx1 >"$dir/$name")
 done
-
-fail() {
-    echo "$1"
-    for file in "$dir"/server "$dir"/out "$dir"/err; do
-        if [ -s "$file" ]; then
-            echo "--- $(basename "$file")"
-            head -n 20 "$file"
-        fi
-    done
-    exit 1
-}
 
 # on HOST COMMAND... - run it there, with a host's name, processes and shared
 # memory of its own.
@@ -52,7 +39,7 @@ on() {
 # serve WHERE - start a server on host two; $port is where it listens.
 serve() {
     : >"$dir/server"
-    (on "$host_two" timeout -s KILL 120 "$perf" -l "$1") \
+    (on "$host_two" timeout -s KILL $patience "$perf" -l "$1") \
         >"$dir/server" 2>&1 &
     server=$!
     until grep -q listening "$dir/server"; do
@@ -74,15 +61,10 @@ run() {
     expected=$1
     shift
     code=0
-    (on "$host_one" timeout -s KILL 120 "$perf" "$@") \
+    (on "$host_one" timeout -s KILL $patience "$perf" "$@") \
         >"$dir/out" 2>"$dir/err" || code=$?
     [ "$code" -eq "$expected" ] ||
         fail "ucxpool_perf $*: exit code $code, $expected expected"
-}
-
-# says FILE WORDS - what was printed there has these words.
-says() {
-    grep -qF -- "$2" "$dir/$1" || fail "$1 lacks: $2"
 }
 
 UCXPOOL_SECRET_FILE=$dir/secret

@@ -4,39 +4,11 @@
 #
 # usage: test_shuffle.sh [PART...]
 set -u
-LC_ALL=C
-export LC_ALL
-
-: "${top_builddir:=$(pwd)}"
-shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
+. "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}/tests/shuffle.sh"
 # Small, so that several runs fit a small machine.
 : "${UCXPOOL_COMM_SIZE:=16m}"
 : "${UCXPOOL_BLOCK_SIZE:=256k}"
 export UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-num_failed=0
-part=
-
-failed() {
-    echo "FAIL: $part: $*"
-    num_failed=$((num_failed + 1))
-}
-
-# passes ARG... - the run must succeed; its output folder is out.
-passes() {
-    rm -rf out
-    timeout 120 "$shuffle" -o out "$@" >stdout 2>stderr
-    status=$?
-    if [ $status -ne 0 ]; then
-        failed "ucxpool_shuffle $*: exit status $status: $(cat stderr)"
-        return 1
-    fi
-    if [ -s stderr ]; then
-        failed "ucxpool_shuffle $*: said on stderr: $(cat stderr)"
-    fi
-}
 
 # fails STATUS TEXT ARG... - the run must fail with that status and say TEXT;
 # no file may be left in out.
@@ -44,8 +16,7 @@ fails() {
     expected=$1
     text=$2
     shift 2
-    timeout 120 "$shuffle" "$@" >stdout 2>stderr
-    status=$?
+    run_tool "$@"
     [ $status -eq "$expected" ] ||
         failed "ucxpool_shuffle $*: exit status $status, not $expected"
     grep -q -e "$text" stderr ||
@@ -420,7 +391,7 @@ start_stopped() {
 # gone PID... - they must end soon.
 gone() {
     for pid in "$@"; do
-        timeout 20 tail --pid="$pid" -f /dev/null ||
+        timeout $patience tail --pid="$pid" -f /dev/null ||
             failed "process $pid is left behind"
     done
 }
@@ -482,13 +453,13 @@ part_interrupted_late() {
     env --default-signal=INT "$shuffle" -w 2 -p 2 -o out in.tbl \
         >pipe 2>stderr 3>&- &
     main=$!
-    timeout 60 sh -c '
+    timeout $patience sh -c '
         until [ -e out/part-00000 ] && [ -e out/part-00001 ]; do
             kill -0 "$1" || exit
         done' sh $main || failed "no partitions: $(cat stderr)"
     kill -INT $main
     exec 4<pipe 3>&-
-    timeout 60 tr -d '\000' <&4 >stdout || failed 'the summary does not end'
+    timeout $patience tr -d '\000' <&4 >stdout || failed 'the summary does not end'
     exec 4<&-
     wait $main 2>wait
     status=$?

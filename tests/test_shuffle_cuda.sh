@@ -5,25 +5,11 @@
 #
 # usage: test_shuffle_cuda.sh [PART...]
 set -u
-LC_ALL=C
-export LC_ALL
-
-: "${top_builddir:=$(pwd)}" "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}"
-top_builddir=$(cd "$top_builddir" && pwd)
-top_srcdir=$(cd "$top_srcdir" && pwd)
-shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
+top_srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd)
+. "$top_srcdir/tests/shuffle.sh"
 stand_in=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-num_failed=0
-part=
-
-failed() {
-    echo "FAIL: $part: $*"
-    num_failed=$((num_failed + 1))
-}
 
 skip() {
     echo "skipped: $*"
@@ -43,20 +29,6 @@ else
     export UCXPOOL_CUDA_DRIVER
 fi
 
-# passes ARG... - the run must succeed; its output folder is out.
-passes() {
-    rm -rf out
-    timeout 120 "$shuffle" -o out "$@" >stdout 2>stderr
-    status=$?
-    if [ $status -ne 0 ]; then
-        failed "ucxpool_shuffle $*: exit status $status: $(cat stderr)"
-        return 1
-    fi
-    if [ -s stderr ]; then
-        failed "ucxpool_shuffle $*: said on stderr: $(cat stderr)"
-    fi
-}
-
 # fails STATUS TEXT ARG... - the run must fail with that status and say TEXT
 # once; nothing may be left.
 fails() {
@@ -64,8 +36,7 @@ fails() {
     text=$2
     shift 2
     rm -rf out
-    timeout 120 "$shuffle" -o out "$@" >stdout 2>stderr
-    status=$?
+    run_tool -o out "$@"
     [ $status -eq "$expected" ] ||
         failed "ucxpool_shuffle $*: exit status $status, not $expected"
     [ "$(grep -c -e "$text" stderr)" -eq 1 ] ||
@@ -235,7 +206,7 @@ part_mpirun() {
     sort in.tbl >expected
     [ $is_real = yes ] || export CUDA_STAND_IN=devices=2
     # As any user, and on however few processors.
-    timeout -k 5 120 mpirun --allow-run-as-root --oversubscribe -n 3 \
+    timeout -k 5 $patience mpirun --allow-run-as-root --oversubscribe -n 3 \
         "$shuffle" -p 6 --device=cuda --json -o out in.tbl >stdout 2>stderr ||
         failed "exit status $?: $(cat stderr)"
     cat out/part-* | sort | cmp -s - expected || failed "other records"
@@ -293,7 +264,7 @@ part_driver_fails() {
         cuStreamSynchronize cuDevicePrimaryCtxRetain; do
         for n in 1 2 3; do
             rm -rf out
-            CUDA_STAND_IN=fail=$call:$n:700 timeout 120 "$shuffle" -w 2 -p 4 \
+            CUDA_STAND_IN=fail=$call:$n:700 timeout $patience "$shuffle" -w 2 -p 4 \
                 --device=cuda -o out in.tbl >stdout 2>stderr
             status=$?
             if [ $status -eq 0 ]; then

@@ -54,7 +54,7 @@ failed() {
 
 # start ARG... - two workers on each host.
 start() {
-    timeout -k 5 120 ip netns exec "$host_one" unshare --uts sh -c '
+    timeout -k 5 600 ip netns exec "$host_one" unshare --uts sh -c '
         hostname one
         TMPDIR=$1/tmp.1
         export TMPDIR

@@ -1,0 +1,43 @@
+# What tests of ucxpool_shuffle share, for them to read in (`. shuffle.sh`):
+# $shuffle, the folder $work, which is gone in the end, and words to run it.
+#
+#     passes ARG...     a run that must succeed; its output folder is out
+#     run_tool ARG...   a run; how it ended is in $status, what it said in
+#                       stdout and stderr
+#     failed WORDS      counts a failure, in $num_failed
+
+LC_ALL=C
+export LC_ALL
+
+: "${top_builddir:=$(pwd)}"
+top_builddir=$(cd "$top_builddir" && pwd)
+shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
+# Seconds. Only a run that hangs is cut off, on the slowest machine too.
+patience=600
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+num_failed=0
+part=
+
+failed() {
+    echo "FAIL: $part: $*"
+    num_failed=$((num_failed + 1))
+}
+
+run_tool() {
+    timeout $patience "$shuffle" "$@" >stdout 2>stderr
+    status=$?
+}
+
+passes() {
+    rm -rf out
+    run_tool -o out "$@"
+    if [ $status -ne 0 ]; then
+        failed "ucxpool_shuffle $*: exit status $status: $(cat stderr)"
+        return 1
+    fi
+    if [ -s stderr ]; then
+        failed "ucxpool_shuffle $*: said on stderr: $(cat stderr)"
+    fi
+}
