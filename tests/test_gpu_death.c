@@ -3,11 +3,8 @@
 #include <config.h>
 
 #include "base/clock.h"
-#include "cuda_fixture.h"
-#include "gpu.h"
-#include "pair.h"
 #include "slow.h"
-#include "two.h"
+#include "two_gpu.h"
 
 #include <check.h>
 #include <signal.h>
@@ -54,20 +51,6 @@ typedef struct lane {
 
 static two_t  two;
 static lane_t lanes[LANES];
-
-/* The child takes the last GPU there is. */
-static void start(const char *settings)
-{
-    const char *last   = getenv("TEST_CUDA_DEVICES");
-    int         childs = (last == NULL) ? 0 : atoi(last) - 1;
-
-    if (!cuda_is_real()) {
-        setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_STAND_IN_PATH, 1);
-    }
-    two_init_on(&two, settings, 0, childs);
-    two_check(mem_cuda_device_open(two.is_child ? childs : 0, &gpu) ==
-              UCXPOOL_OK);
-}
 
 static void init_lanes(void)
 {
@@ -241,7 +224,7 @@ START_TEST(a_peer_that_is_killed_ends_the_requests_and_no_more)
     }
     /* Once in a process: a child of one that has used CUDA has none. */
     srand((unsigned)getpid());
-    start(kinds[_i / NUM_ROLES % NUM_KINDS]);
+    two_gpu_start(&two, kinds[_i / NUM_ROLES % NUM_KINDS]);
     if (two.is_child) {
         run_peer(role);
     }

@@ -4,11 +4,8 @@
  */
 #include <config.h>
 
-#include "cuda_fixture.h"
-#include "mem/cuda_device.h"
-#include "pair.h"
 #include "slow.h"
-#include "two.h"
+#include "two_gpu.h"
 
 #include <check.h>
 #include <stdint.h>
@@ -18,16 +15,18 @@
 #define TAG      UINT64_C(42)
 #define ALL_BITS UINT64_MAX
 
+/* For the caller's buffers. */
+#define ROOM " COMM_SIZE=32m"
+
 static const char *const kinds[] = {
-    "CUDA_BACKING=alloc WIRE=map",
-    "CUDA_BACKING=vmm WIRE=map",
-    "CUDA_BACKING=alloc WIRE=ucx",
-    "CUDA_BACKING=host WIRE=ucx",
+    "CUDA_BACKING=alloc WIRE=map" ROOM,
+    "CUDA_BACKING=vmm WIRE=map" ROOM,
+    "CUDA_BACKING=alloc WIRE=ucx" ROOM,
+    "CUDA_BACKING=host WIRE=ucx" ROOM,
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
-static two_t              two;
-static mem_cuda_device_t *device;
+static two_t two;
 
 /* Valgrind knows no pidfd_open(), by which a peer takes virtual memory. */
 static bool is_possible(const char *settings)
@@ -35,43 +34,11 @@ static bool is_possible(const char *settings)
     return (RUNNING_ON_VALGRIND == 0) || (strstr(settings, "vmm") == NULL);
 }
 
-/* The child takes the last GPU there is. */
-static void start(const char *settings)
-{
-    const char *last = getenv("TEST_CUDA_DEVICES");
-    int childs       = (last == NULL) ? 0 : atoi(last) - 1;
-
-    if (!cuda_is_real()) {
-        setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_STAND_IN_PATH, 1);
-    }
-    two_init_on(&two, settings, 0, childs);
-    two_check(mem_cuda_device_open(two.is_child ? childs : 0, &device) ==
-              UCXPOOL_OK);
-}
-
 static void stop(void)
 {
     two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
-    mem_cuda_device_close(device);
+    mem_cuda_device_close(gpu);
     two_cleanup(&two);
-}
-
-static uint8_t *gpu_alloc(size_t size)
-{
-    CUdeviceptr address;
-
-    two_check(mem_cuda_device_enter(device) == UCXPOOL_OK);
-    two_check(device->driver->cuMemAlloc(&address, size) == CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
-    return (uint8_t *)(uintptr_t)address;
-}
-
-static void gpu_free(void *address)
-{
-    two_check(mem_cuda_device_enter(device) == UCXPOOL_OK);
-    two_check(device->driver->cuMemFree((CUdeviceptr)(uintptr_t)address) ==
-              CUDA_SUCCESS);
-    mem_cuda_device_leave(device);
 }
 
 /* What both processes know without telling. */
@@ -109,12 +76,12 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
     }
     if (two.is_child) {
         memset(bytes, 0xfe, room);
-        cuda_write(device->context, memory, bytes, room);
+        gpu_write(memory, bytes, room);
         two_check(ucxpool_recv_buffers(two.pool, two.channel, segments, count,
                                        TAG, ALL_BITS, NULL,
                                        &request) == UCXPOOL_OK);
         finish(request);
-        cuda_read(device->context, bytes, memory, room);
+        gpu_read(bytes, memory, room);
         for (size_t i = 0; i < count; i++) {
             size_t at = i * (length + gap);
 
@@ -125,7 +92,7 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
             }
         }
     } else {
-        cuda_write(device->context, memory, expected, room);
+        gpu_write(memory, expected, room);
         two_check(ucxpool_send_buffers(two.channel, segments, count, TAG, NULL,
                                        &request) == UCXPOOL_OK);
         finish(request);
@@ -149,7 +116,7 @@ START_TEST(buffers_of_all_kinds_arrive)
     if (!is_possible(kinds[_i])) {
         return;
     }
-    start(kinds[_i]);
+    two_gpu_start(&two, kinds[_i]);
     memory = gpu_alloc((size_t)64 << 20);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         transfer(shapes[i].size, shapes[i].length, shapes[i].gap,
@@ -169,7 +136,7 @@ START_TEST(comm_memory_goes_in_place_where_it_can)
     if (!is_possible(kinds[_i])) {
         return;
     }
-    start(kinds[_i]);
+    two_gpu_start(&two, kinds[_i]);
     two_check(ucxpool_comm_alloc(two.pool, size, &memory) == UCXPOOL_OK);
     transfer(size, size, 0, 5, memory);
     ucxpool_stats_get(two.pool, &stats);
