@@ -4,9 +4,9 @@
 #include <ucxpool/stats.h>
 
 #include "base/quote.h"
-#include "mem/reg_ucx.h"
+#include "mem/reg_ucx_verify.h"
 #include "xfer/domains.h"
-#include "xfer/pool.h"
+#include "xfer/memory.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -43,6 +43,8 @@ static const field_t fields[] = {
     FIELD(registered_bytes, true, "Bytes registered with UCX."),
     FIELD(registrations, false, "Calls that registered memory."),
     FIELD(registrations_after_start, false, "The same, after create."),
+    FIELD(domains_needed, true, "Memory domains that must register all."),
+    FIELD(regions_verified, true, "Regions that they have registered."),
     FIELD(messages_sent, false, "Messages sent."),
     FIELD(messages_received, false, "Messages received."),
     FIELD(messages_failed, false, "Requests that ended in an error."),
@@ -110,6 +112,8 @@ void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
     stats_p->registrations_after_start = num_maps - pool->num_maps_at_start;
     stats_p->registrations += stats_p->registrations_after_start;
     xfer_domains_stats(&pool->domains, stats_p);
+    mem_reg_ucx_verified(xfer_memory_registered(pool), &stats_p->domains_needed,
+                         &stats_p->regions_verified);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         block_pool_stats(pool->blocks, (ucxpool_share_t)i,
                          &stats_p->blocks[i]);

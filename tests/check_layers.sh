@@ -60,7 +60,7 @@ check() {
                 }
             } else if (to == "ucp" || to == "uct" || to == "ucs") {
                 if (file !~ /^src\/xfer\// && file !~ /^tools\// &&
-                    file !~ /^src\/mem\/(reg_ucx|ucx_status)\.[ch]$/) {
+                    file !~ /^src\/mem\/(reg_ucx|reg_ucx_verify|ucx_domains|ucx_status)\.[ch]$/) {
                     bad("UCX is not for this place")
                 }
             } else if (to == "infiniband" && file !~ /^examples\// &&

@@ -198,6 +198,8 @@ small='env UCXPOOL_COMM_SIZE=16m UCXPOOL_REGION_SIZE=8m UCXPOOL_BLOCK_SIZE=1m'
 ends 0 $small UCXPOOL_SEND_SHARE=50 "$info" --test
 is_empty err
 has out '^The pool$'
+has out '^  registered with +.*[a-z]+ \([0-9]+ regions(, needed)?\)'
+has out '^  regions verified +[1-9][0-9]*$'
 has out '^  memory +16m \(UCXPOOL_COMM_SIZE=16m in the environment\)$'
 has out '^  regions +2 '
 has out '^  region size +8m$'

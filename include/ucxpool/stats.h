@@ -59,6 +59,9 @@ typedef struct ucxpool_stats {
     uint64_t              registered_bytes;
     uint64_t              registrations;       /* ucp_mem_map calls, ever     */
     uint64_t              registrations_after_start;
+    uint64_t              domains_needed;   /* UCX's memory domains that have
+                                               to register all; see ucx.h     */
+    uint64_t              regions_verified; /* that they have registered      */
     ucxpool_share_stats_t blocks[UCXPOOL_SHARE_LAST];
     ucxpool_traffic_t     sent[UCXPOOL_MODE_LAST];
     ucxpool_traffic_t     received[UCXPOOL_MODE_LAST];

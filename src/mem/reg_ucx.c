@@ -2,10 +2,12 @@
 
 #include "mem/reg_ucx.h"
 #include "base/error.h"
+#include "mem/reg_ucx_verify.h"
 #include "mem/ucx_status.h"
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include <ucp/api/ucp.h>
 
@@ -58,77 +60,6 @@ ucxpool_status_t mem_ucx_facts_probe(mem_ucx_facts_t *facts_p)
     return status;
 }
 
-/* UCX said no: in its words, and what to change. */
-static ucxpool_status_t region_error(ucs_status_t status,
-                                     const mem_regions_t *regions,
-                                     unsigned index, const char *what,
-                                     const char *advice)
-{
-    return base_error(mem_ucx_status(status),
-                      "%s region %u of %u (%zu bytes each) with UCX: %s; %s",
-                      what, index, regions->num_regions, regions->region_size,
-                      ucs_status_string(status), advice);
-}
-
-static bool is_cuda(const mem_regions_t *regions)
-{
-    return (regions->kind == &mem_kind_cuda_alloc) ||
-           (regions->kind == &mem_kind_cuda_vmm);
-}
-
-/* The handle covers the region. */
-static ucxpool_status_t verify_range(const mem_regions_t *regions,
-                                     unsigned index)
-{
-    const mem_region_t *region = &regions->regions[index];
-    uintptr_t           start  = (uintptr_t)region->address;
-    ucp_mem_attr_t      attr   = {0};
-    uintptr_t           at;
-    ucs_status_t        status;
-
-    attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
-    status          = ucp_mem_query(region->memh, &attr);
-    at              = (uintptr_t)attr.address;
-    if (status != UCS_OK) {
-        return region_error(status, regions, index, "asking for the handle of",
-                            "try another UCX");
-    }
-    /* The region's end is the range's, and so fits; the handle's may not. */
-    if ((at > start) || (attr.length < region->size) ||
-        (start - at > attr.length - region->size)) {
-        return base_error(UCXPOOL_ERR_IO,
-                          "UCX registered %zu bytes from %p for region %u, "
-                          "which has %zu from %p",
-                          attr.length, attr.address, index, region->size,
-                          region->address);
-    }
-    return UCXPOOL_OK;
-}
-
-/* Peers can be told of it. UCX packs what the transports gave; a handle that no
- * transport took has nothing to pack. */
-static ucxpool_status_t verify_rkey(const mem_regions_t *regions,
-                                    unsigned index, ucp_context_h context)
-{
-    void        *rkey = NULL;
-    size_t       size = 0;
-    ucs_status_t status;
-
-    status = ucp_rkey_pack(context, regions->regions[index].memh, &rkey, &size);
-    if (status != UCS_OK) {
-        return region_error(status, regions, index, "packing the key of",
-                            "choose other transports (UCX_TLS)");
-    }
-    ucp_rkey_buffer_release(rkey);
-    if (size == 0) {
-        return base_error(UCXPOOL_ERR_IO,
-                          "UCX packed an empty key for region %u: no transport "
-                          "registered it",
-                          index);
-    }
-    return UCXPOOL_OK;
-}
-
 static void region_deregister(mem_region_t *region, ucp_context_h context)
 {
     if (region->memh != NULL) {
@@ -137,7 +68,8 @@ static void region_deregister(mem_region_t *region, ucp_context_h context)
 
         assert(status == UCS_OK);
         (void)status;
-        region->memh = NULL;
+        region->memh    = NULL;
+        region->domains = 0;
     }
 }
 
@@ -151,8 +83,8 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
         .address     = region->address,
         .length      = region->size,
-        .memory_type = is_cuda(regions) ? UCS_MEMORY_TYPE_CUDA
-                                        : UCS_MEMORY_TYPE_HOST,
+        .memory_type = mem_regions_are_on_gpu(regions) ? UCS_MEMORY_TYPE_CUDA
+                                                       : UCS_MEMORY_TYPE_HOST,
     };
     ucp_mem_h        memh;
     ucs_status_t     ucs_status;
@@ -163,26 +95,14 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
     regions->num_maps++;
     ucs_status = ucp_mem_map(context, &params, &memh);
     if (ucs_status != UCS_OK) {
-        return region_error(ucs_status, regions, index, "registering",
-                            is_cuda(regions)
-                                ? "lower UCXPOOL_COMM_SIZE, or set "
-                                  "UCXPOOL_CUDA_BACKING=host"
-                                : "lower UCXPOOL_COMM_SIZE, or raise the limit "
-                                  "of locked memory (ulimit -l)");
+        return mem_reg_ucx_error(ucs_status, regions, index, "registering",
+                                 mem_reg_ucx_advice(regions));
     }
     region->memh = memh;
-    status       = verify_range(regions, index);
+    status       = mem_reg_ucx_verify(regions, index, context);
     if (status != UCXPOOL_OK) {
-        goto err_deregister;
+        region_deregister(region, context);
     }
-    status = verify_rkey(regions, index, context);
-    if (status != UCXPOOL_OK) {
-        goto err_deregister;
-    }
-    return UCXPOOL_OK;
-
-err_deregister:
-    region_deregister(region, context);
     return status;
 }
 
@@ -193,7 +113,7 @@ static ucxpool_status_t check_kind(const mem_regions_t *regions,
     mem_ucx_facts_t  facts;
     ucxpool_status_t status;
 
-    if (!is_cuda(regions)) {
+    if (!mem_regions_are_on_gpu(regions)) {
         return UCXPOOL_OK;
     }
     status = mem_ucx_facts_get(context, &facts);
@@ -213,6 +133,10 @@ ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
     ucxpool_status_t status;
 
     status = check_kind(regions, context);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_reg_ucx_verify_init(regions, context);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -236,4 +160,6 @@ void mem_dereg_ucx_regions(mem_regions_t *regions, ucp_context_h context)
     for (unsigned i = 0; i < regions->num_regions; i++) {
         region_deregister(&regions->regions[i], context);
     }
+    free(regions->domains);
+    regions->domains = NULL;
 }

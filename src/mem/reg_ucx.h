@@ -10,16 +10,17 @@
 struct ucp_context;
 
 /*
- * Register every region. The handle of each is stored in its memh. Verified:
- * the handle covers the region (ucp_mem_query) and packs an rkey.
- * After an error no region is registered, and num_registered says how many
- * were before the one that failed: so many may be had. Memory of a GPU is
- * registered as such.
+ * Register every region. The handle of each is stored in its memh, and which
+ * memory domains have taken it in its domains: see mem/reg_ucx_verify.h for
+ * what is verified. After an error no region is registered, and num_registered
+ * says how many were before the one that failed: so many may be had. Memory of
+ * a GPU is registered as such.
  *
  * UCXPOOL_ERR_UNSUPPORTED  memory of a GPU, and UCX knows no CUDA; or UCX said
  *                          so
- * UCXPOOL_ERR_IO  what UCX registered is not the region, or no transport took
- *                 it
+ * UCXPOOL_ERR_NO_MEMORY
+ * UCXPOOL_ERR_IO  what UCX registered is not the region, or a memory domain
+ *                 that is needed has not taken it
  * others          UCX refused: as mem_ucx_status() translates
  */
 ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,

@@ -30,10 +30,13 @@ typedef struct mem_region {
                                 handle, once it is shared; -1: none           */
     uint64_t        handle;  /* of the GPU's allocation; 0 when there is none */
     struct ucp_mem *memh;    /* NULL until registered                         */
+    uint64_t        domains; /* a bit for each memory domain of UCX that has
+                                registered it                                 */
 } mem_region_t;
 
-/* mem/cuda_device.h */
+/* mem/cuda_device.h, mem/ucx_domains.h */
 struct mem_cuda_device;
+struct mem_ucx_domains;
 
 typedef struct mem_regions {
     const struct mem_kind *kind;
@@ -49,6 +52,7 @@ typedef struct mem_regions {
                                               failed, which are no longer     */
     unsigned               num_maps; /* calls of ucp_mem_map, ever            */
     struct mem_cuda_device *cuda;  /* the same; NULL for host memory          */
+    struct mem_ucx_domains *domains; /* NULL until registered with UCX        */
 } mem_regions_t;
 
 typedef struct mem_kind {

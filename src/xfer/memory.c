@@ -146,6 +146,12 @@ ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
     return status;
 }
 
+const mem_regions_t *xfer_memory_registered(const ucxpool_t *pool)
+{
+    return (pool->regions.domains != NULL) ? &pool->regions
+                                           : &pool->pinned_regions;
+}
+
 void xfer_memory_deregister(ucxpool_t *pool)
 {
     if (pool->ucx_blocks != pool->blocks) {

@@ -22,6 +22,9 @@ ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
 void xfer_memory_deregister(ucxpool_t *pool);
 void xfer_memory_cleanup(ucxpool_t *pool);
 
+/* What UCX is given: the pool's regions, or the pinned ones beside a GPU's. */
+const mem_regions_t *xfer_memory_registered(const ucxpool_t *pool);
+
 /* Which memory the caller wants. */
 ucxpool_memory_kind_t xfer_memory_kind(const ucxpool_params_t *params);
 

@@ -4,6 +4,7 @@
 #include "info/options.h"
 #include "info/page.h"
 #include "info/parts.h"
+#include "info/words.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -105,6 +106,35 @@ static void report_pages(report_t *report, const settings_t *settings,
     }
 }
 
+/* Which parts of UCX have registered how much of it, as their keys show. */
+static void report_domains(report_t *report, ucxpool_t *pool,
+                           const ucxpool_stats_t *stats)
+{
+    ucxpool_domain_t domains[64];
+    size_t           num = ucxpool_domains_query(pool, domains, 64);
+    words_t          words = WORDS_EMPTY;
+    char             text[160];
+
+    if (num == 0) {
+        report_text(report, "registered_with",
+                    "unknown: this UCX's keys cannot be read");
+        return;
+    }
+    for (size_t i = 0; i < num; i++) {
+        bool is_needed = (domains[i].flags & UCXPOOL_DOMAIN_NEEDED) != 0;
+
+        if ((domains[i].num_regions > 0) || is_needed) {
+            snprintf(text, sizeof(text), "%.63s (%" PRIu32 " regions%s)",
+                     domains[i].name, domains[i].num_regions,
+                     is_needed ? ", needed" : "");
+            words_add(&words, text, strlen(text));
+        }
+    }
+    report_list(report, "registered_with", words.texts, words.num_texts);
+    words_cleanup(&words);
+    report_number(report, "regions_verified", stats->regions_verified);
+}
+
 static void report_transfer(report_t *report, const settings_t *settings)
 {
     static const char *const names[][2] = {
@@ -172,6 +202,7 @@ static bool report_pool(report_t *report, const settings_t *settings,
     ucxpool_stats_get(pool, &stats);
     report_sizes(report, settings, &stats);
     report_degraded(report, &stats);
+    report_domains(report, pool, &stats);
     report_shares(report, settings, &stats);
     report_pages(report, settings, pool);
     report_transfer(report, settings);

@@ -1,0 +1,444 @@
+/* Registration with each memory domain: verified, region by region. The domains
+ * are played, as this machine has no network card. */
+#include <config.h>
+
+#include "domains_stand_in.h"
+
+#include "base/config.h"
+#include "mem/reg_ucx.h"
+#include "mem/reg_ucx_verify.h"
+#include "mem/ucx_domains.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <ucp/api/ucp.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_REGIONS 4u
+#define REGION_SIZE ((size_t)256 << 10)
+
+enum { SELF, TCP, NIC_A, NIC_B, IPC, NUM_DOMAINS };
+
+/* As on a machine with two network cards that reach a GPU. The two are of one
+ * component. */
+static const domains_played_t usual[NUM_DOMAINS] = {
+    [SELF]  = {"self", "self", false, true, false, true, 0, 0},
+    [TCP]   = {"tcp", "tcp", true, false, false, false, 0, 0},
+    [NIC_A] = {"mlx5_0", "ib", true, true, true, true, 9, 0},
+    [NIC_B] = {"mlx5_1", "ib", true, true, true, true, 9, 0},
+    [IPC]   = {"cuda_ipc", "cuda_ipc", false, false, true, true, 70, 0},
+};
+
+static domains_played_t domains[NUM_DOMAINS];
+static ucp_context_h    context;
+static mem_regions_t    regions;
+
+/* The next malloc() of this size fails. */
+static size_t failing_size;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    if ((failing_size != 0) && (size == failing_size)) {
+        failing_size = 0;
+        return NULL;
+    }
+    return __real_malloc(size);
+}
+
+static void setup(void)
+{
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = UCP_FEATURE_AM | UCP_FEATURE_RMA,
+    };
+
+    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1,
+                                      NUM_REGIONS, REGION_SIZE,
+                                      BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    memcpy(domains, usual, sizeof(domains));
+    domains_play(domains, NUM_DOMAINS);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(domains_num_live(), 0);
+    mem_regions_cleanup(&regions);
+    domains_play(NULL, 0);
+    ucp_cleanup(context);
+}
+
+static void check_none(void)
+{
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_ptr_null(regions.regions[i].memh);
+        ck_assert_uint_eq(regions.regions[i].domains, 0);
+    }
+    ck_assert_ptr_null(regions.domains);
+    ck_assert_int_eq(domains_num_live(), 0);
+}
+
+static void check_detail(const char *words)
+{
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
+                  "no '%s' in: %s", words, ucxpool_error_detail());
+}
+
+START_TEST(what_ucx_and_its_lower_layer_tell_is_put_together)
+{
+    mem_ucx_domains_t found;
+
+    mem_ucx_domains_read(context, _i == 1, &found);
+    ck_assert_uint_eq(found.num, NUM_DOMAINS);
+    for (unsigned i = 0; i < NUM_DOMAINS; i++) {
+        ck_assert_str_eq(found.domains[i].name, domains[i].name);
+        ck_assert_str_eq(found.domains[i].component, domains[i].component);
+        ck_assert(found.domains[i].is_known);
+        ck_assert_int_eq(found.domains[i].is_network, domains[i].is_network);
+        ck_assert_int_eq(found.domains[i].needs_keys, domains[i].needs_keys);
+        ck_assert_int_eq(found.domains[i].registers,
+                         (_i == 1) ? domains[i].registers_gpu
+                                   : domains[i].registers_host);
+    }
+    ck_assert_uint_eq(found.needed, 1u << NIC_A | 1u << NIC_B);
+}
+END_TEST
+
+START_TEST(what_ucx_does_not_tell_is_not_needed)
+{
+    mem_ucx_domains_t found;
+
+    for (int fault = 0; fault < DOMAINS_FAULT_LAST; fault++) {
+        domains_fail((domains_fault_t)fault);
+        mem_ucx_domains_read(context, false, &found);
+        if ((fault == DOMAINS_FAULT_PRINT) || (fault == DOMAINS_FAULT_HOLE)) {
+            ck_assert_uint_eq(found.num, 0);
+        } else {
+            ck_assert_uint_eq(found.num, NUM_DOMAINS);
+        }
+        if ((fault != DOMAINS_FAULT_NONE) && (fault != DOMAINS_FAULT_KEY)) {
+            ck_assert_uint_eq(found.needed, 0);
+        }
+        ck_assert_int_eq(domains_num_live(), 0);
+    }
+}
+END_TEST
+
+START_TEST(more_domains_than_ucx_has_bits_are_not_believed)
+{
+    domains_played_t  many[MEM_UCX_MAX_DOMAINS + 1];
+    mem_ucx_domains_t found;
+
+    for (unsigned i = 0; i < MEM_UCX_MAX_DOMAINS + 1; i++) {
+        many[i] = usual[NIC_A];
+    }
+    domains_play(many, MEM_UCX_MAX_DOMAINS);
+    mem_ucx_domains_read(context, false, &found);
+    ck_assert_uint_eq(found.num, MEM_UCX_MAX_DOMAINS);
+    ck_assert_uint_eq(found.needed, UINT64_MAX);
+    domains_play(many, MEM_UCX_MAX_DOMAINS + 1);
+    mem_ucx_domains_read(context, false, &found);
+    ck_assert_uint_eq(found.num, 0);
+}
+END_TEST
+
+START_TEST(the_domains_of_this_ucx_are_found)
+{
+    mem_ucx_domains_t found;
+    bool              has_tcp = false;
+
+    domains_play(NULL, 0);
+    mem_ucx_domains_read(context, false, &found);
+    ck_assert_uint_gt(found.num, 0);
+    for (unsigned i = 0; i < found.num; i++) {
+        ck_assert(found.domains[i].is_known);
+        if (strcmp(found.domains[i].name, "tcp") == 0) {
+            has_tcp = true;
+            ck_assert_str_eq(found.domains[i].component, "tcp");
+            ck_assert(found.domains[i].is_network);
+        }
+    }
+    ck_assert(has_tcp);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.domains->num, found.num);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+START_TEST(names_are_listed_as_far_as_there_is_room)
+{
+    domains_played_t  many[MEM_UCX_MAX_DOMAINS];
+    mem_ucx_domains_t found;
+    char              text[MEM_UCX_DOMAINS_TEXT];
+
+    mem_ucx_domains_read(context, false, &found);
+    mem_ucx_domains_format(&found, 0, text);
+    ck_assert_str_eq(text, "none");
+    mem_ucx_domains_format(&found, 1u << NIC_A, text);
+    ck_assert_str_eq(text, "mlx5_0");
+    mem_ucx_domains_format(&found, 1u << NIC_B | 1u << SELF, text);
+    ck_assert_str_eq(text, "self, mlx5_1");
+    for (unsigned i = 0; i < MEM_UCX_MAX_DOMAINS; i++) {
+        many[i] = usual[NIC_A];
+    }
+    domains_play(many, MEM_UCX_MAX_DOMAINS);
+    mem_ucx_domains_read(context, false, &found);
+    mem_ucx_domains_format(&found, UINT64_MAX, text);
+    ck_assert_uint_lt(strlen(text), sizeof(text));
+    ck_assert_str_eq(text + strlen(text) - 11, "mlx5_0, ...");
+}
+END_TEST
+
+START_TEST(each_region_shows_who_has_registered_it)
+{
+    uint64_t num_needed, num_regions;
+
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_uint_eq(regions.regions[i].domains,
+                          1u << SELF | 1u << NIC_A | 1u << NIC_B | 1u << IPC);
+    }
+    mem_reg_ucx_verified(&regions, &num_needed, &num_regions);
+    ck_assert_uint_eq(num_needed, 2);
+    ck_assert_uint_eq(num_regions, NUM_REGIONS);
+    mem_dereg_ucx_regions(&regions, context);
+    check_none();
+}
+END_TEST
+
+/* What UCX says OK to. */
+START_TEST(a_card_that_refuses_a_region_in_silence_is_found)
+{
+    char words[64];
+
+    for (unsigned nth = 1; nth <= NUM_REGIONS; nth++) {
+        domains[NIC_B].refuses_from = nth;
+        domains_play(domains, NUM_DOMAINS);
+        ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
+                         UCXPOOL_ERR_IO);
+        snprintf(words, sizeof(words), "region %u of %u (%zu bytes", nth - 1,
+                 NUM_REGIONS, REGION_SIZE);
+        check_detail(words);
+        check_detail("memory domain mlx5_1,");
+        snprintf(words, sizeof(words), " %zu bytes were registered",
+                 (nth - 1) * REGION_SIZE);
+        check_detail(words);
+        check_detail("UCXPOOL_COMM_SIZE");
+        check_detail("ulimit -l");
+        check_none();
+    }
+    domains[NIC_B].refuses_from = 0;
+    domains_play(domains, NUM_DOMAINS);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+START_TEST(a_local_domain_may_refuse)
+{
+    domains[SELF].refuses_from = 1;
+    domains_play(domains, NUM_DOMAINS);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+START_TEST(keys_of_another_form_are_taken_as_they_are)
+{
+    uint64_t num_needed, num_regions;
+
+    domains[NIC_A].refuses_from = 1;
+    domains_play(domains, NUM_DOMAINS);
+    domains_fail(DOMAINS_FAULT_KEY);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.domains->num, 0);
+    mem_reg_ucx_verified(&regions, &num_needed, &num_regions);
+    ck_assert_uint_eq(num_needed, 0);
+    ck_assert_uint_eq(num_regions, 0);
+    mem_dereg_ucx_regions(&regions, context);
+    check_none();
+}
+END_TEST
+
+START_TEST(no_memory_for_the_list_is_an_error_and_works_again)
+{
+    failing_size = sizeof(mem_ucx_domains_t);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
+                     UCXPOOL_ERR_NO_MEMORY);
+    check_none();
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+/* --- memory of a GPU ------------------------------------------------------ */
+
+/* Verify regions as if they were a GPU's: with handles of host memory. Returns
+ * the first status that is not OK. */
+static ucxpool_status_t verify_as_gpu(void)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    domains_play(NULL, 0);
+    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    free(regions.domains);
+    domains_play(domains, NUM_DOMAINS);
+    regions.kind = &mem_kind_cuda_vmm;
+    ck_assert_int_eq(mem_reg_ucx_verify_init(&regions, context), UCXPOOL_OK);
+    for (unsigned i = 0; (i < NUM_REGIONS) && (status == UCXPOOL_OK); i++) {
+        status = mem_reg_ucx_verify(&regions, i, context);
+    }
+    regions.kind = &mem_kind_host;
+    return status;
+}
+
+START_TEST(a_card_far_from_the_gpu_may_be_left_out)
+{
+    domains[NIC_A].refuses_from = 1;
+    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.domains->needed, 1u << NIC_B);
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+START_TEST(a_card_that_took_the_first_region_must_take_all)
+{
+    domains[NIC_A].refuses_from = 3;
+    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
+    check_detail("region 2 of 4");
+    check_detail("memory domain mlx5_0,");
+    check_detail("UCXPOOL_CUDA_BACKING=host");
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+START_TEST(no_card_at_all_is_an_error)
+{
+    domains[NIC_A].refuses_from = 1;
+    domains[NIC_B].refuses_from = 1;
+    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
+    check_detail("memory domain mlx5_0, mlx5_1,");
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+/* As a card that takes a GPU's memory as a file only: it does not say so. */
+START_TEST(a_card_that_takes_more_than_it_says_must_take_all)
+{
+    domains[NIC_A].registers_gpu = false;
+    domains[NIC_B].registers_gpu = false;
+    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
+    ck_assert_uint_eq(regions.domains->needed, 1u << NIC_A | 1u << NIC_B);
+    mem_dereg_ucx_regions(&regions, context);
+    domains[NIC_A].refuses_from = 2;
+    ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
+    check_detail("region 1 of 4");
+    mem_dereg_ucx_regions(&regions, context);
+}
+END_TEST
+
+/* --- a whole pool --------------------------------------------------------- */
+
+static ucxpool_status_t create(ucxpool_t **pool_p)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "2m"),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "BLOCK_SIZE", "64k"),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "REGION_SIZE", "512k"),
+                     UCXPOOL_OK);
+    params.config = config;
+    status        = ucxpool_create(&params, pool_p);
+    ucxpool_config_release(config);
+    return status;
+}
+
+START_TEST(a_pool_tells_what_it_is_registered_with)
+{
+    ucxpool_domain_t found[NUM_DOMAINS + 1];
+    ucxpool_stats_t  stats;
+    ucxpool_t       *pool;
+
+    memset(found, 0xab, sizeof(found));
+    domains[IPC].refuses_from = 3;
+    domains_play(domains, NUM_DOMAINS);
+    ck_assert_int_eq(create(&pool), UCXPOOL_OK);
+    ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 0), NUM_DOMAINS);
+    ck_assert_uint_eq(ucxpool_domains_query(pool, found, NUM_DOMAINS + 1),
+                      NUM_DOMAINS);
+    ck_assert_str_eq(found[NIC_A].name, "mlx5_0");
+    ck_assert_str_eq(found[NIC_A].component, "ib");
+    ck_assert_uint_eq(found[NIC_A].flags,
+                      UCXPOOL_DOMAIN_KNOWN | UCXPOOL_DOMAIN_NETWORK |
+                          UCXPOOL_DOMAIN_REGISTERS |
+                          UCXPOOL_DOMAIN_NEEDS_KEYS | UCXPOOL_DOMAIN_NEEDED);
+    ck_assert_uint_eq(found[NIC_A].num_regions, 4);
+    ck_assert_uint_eq(found[TCP].flags,
+                      UCXPOOL_DOMAIN_KNOWN | UCXPOOL_DOMAIN_NETWORK);
+    ck_assert_uint_eq(found[TCP].num_regions, 0);
+    ck_assert_uint_eq(found[IPC].num_regions, 2);
+    ck_assert_uint_eq((unsigned char)found[NUM_DOMAINS].name[0], 0xab);
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.domains_needed, 2);
+    ck_assert_uint_eq(stats.regions_verified, 4);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(a_refusal_is_found_when_the_pool_is_created)
+{
+    ucxpool_t *pool;
+
+    domains[NIC_A].refuses_from = 1;
+    domains_play(domains, NUM_DOMAINS);
+    ck_assert_int_eq(create(&pool), UCXPOOL_ERR_IO);
+    check_detail("mlx5_0");
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("domains");
+    TCase   *tcase = tcase_create("domains");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase,
+                        what_ucx_and_its_lower_layer_tell_is_put_together, 0,
+                        2);
+    tcase_add_test(tcase, what_ucx_does_not_tell_is_not_needed);
+    tcase_add_test(tcase, more_domains_than_ucx_has_bits_are_not_believed);
+    tcase_add_test(tcase, the_domains_of_this_ucx_are_found);
+    tcase_add_test(tcase, names_are_listed_as_far_as_there_is_room);
+    tcase_add_test(tcase, each_region_shows_who_has_registered_it);
+    tcase_add_test(tcase, a_card_that_refuses_a_region_in_silence_is_found);
+    tcase_add_test(tcase, a_local_domain_may_refuse);
+    tcase_add_test(tcase, keys_of_another_form_are_taken_as_they_are);
+    tcase_add_test(tcase, no_memory_for_the_list_is_an_error_and_works_again);
+    tcase_add_test(tcase, a_card_far_from_the_gpu_may_be_left_out);
+    tcase_add_test(tcase, a_card_that_took_the_first_region_must_take_all);
+    tcase_add_test(tcase, no_card_at_all_is_an_error);
+    tcase_add_test(tcase, a_card_that_takes_more_than_it_says_must_take_all);
+    tcase_add_test(tcase, a_pool_tells_what_it_is_registered_with);
+    tcase_add_test(tcase, a_refusal_is_found_when_the_pool_is_created);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

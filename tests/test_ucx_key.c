@@ -1,0 +1,145 @@
+/* Packed remote keys: read as UCX packs them, and nothing else. */
+#include "mem/ucx_key.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucp/api/ucp.h>
+
+#define HEADER 9u
+
+static uint64_t domains;
+
+static bool read_bytes(const uint8_t *bytes, size_t size, unsigned num)
+{
+    /* So that a checker sees each byte that is read too many. */
+    uint8_t *copy = malloc(size + 1);
+    bool     is_key;
+
+    memcpy(copy, bytes, size);
+    copy   = realloc(copy, size == 0 ? 1 : size);
+    is_key = mem_ucx_key_read(copy, size, num, &domains);
+    free(copy);
+    return is_key;
+}
+
+START_TEST(a_key_names_the_domains_that_have_the_memory)
+{
+    const uint8_t bytes[] = {0x13, 0, 0, 0, 0, 0, 0, 0, 0,
+                             0,    3, 1, 2, 3, 1, 9};
+
+    ck_assert(read_bytes(bytes, sizeof(bytes), 5));
+    ck_assert_uint_eq(domains, 0x13);
+}
+END_TEST
+
+START_TEST(a_key_of_no_domain_is_one)
+{
+    const uint8_t bytes[HEADER] = {0};
+
+    domains = 7;
+    ck_assert(read_bytes(bytes, sizeof(bytes), 5));
+    ck_assert_uint_eq(domains, 0);
+}
+END_TEST
+
+START_TEST(what_follows_the_domains_is_passed_over)
+{
+    const uint8_t bytes[] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 1, 2, 3};
+
+    ck_assert(read_bytes(bytes, sizeof(bytes), 1));
+    ck_assert_uint_eq(domains, 1);
+}
+END_TEST
+
+START_TEST(a_key_that_ends_early_is_none)
+{
+    const uint8_t bytes[] = {0x3, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 2, 1, 9};
+
+    ck_assert(read_bytes(bytes, sizeof(bytes), 2));
+    for (size_t size = 0; size < sizeof(bytes); size++) {
+        ck_assert(!read_bytes(bytes, size, 2));
+    }
+}
+END_TEST
+
+START_TEST(a_key_with_a_domain_that_is_not_there_is_none)
+{
+    const uint8_t bytes[] = {4, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+
+    ck_assert(read_bytes(bytes, sizeof(bytes), 3));
+    ck_assert(!read_bytes(bytes, sizeof(bytes), 2));
+    ck_assert(!read_bytes(bytes, sizeof(bytes), 0));
+}
+END_TEST
+
+START_TEST(all_64_domains_fit)
+{
+    uint8_t bytes[HEADER + 64] = {0};
+
+    memset(bytes, 0xff, sizeof(uint64_t));
+    ck_assert(read_bytes(bytes, sizeof(bytes), 64));
+    ck_assert_uint_eq(domains, UINT64_MAX);
+}
+END_TEST
+
+/* Each half of the memory has a key of the same domains. */
+START_TEST(the_keys_of_this_ucx_are_read)
+{
+    enum { SIZE = 65536 };
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = UCP_FEATURE_AM | UCP_FEATURE_RMA,
+    };
+    ucp_context_h context;
+    char         *memory = aligned_alloc(4096, SIZE);
+    uint64_t      found[2];
+
+    memset(memory, 1, SIZE);
+    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
+    for (int i = 0; i < 2; i++) {
+        const ucp_mem_map_params_t map = {
+            .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                          UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+            .address = memory + i * (SIZE / 2),
+            .length  = SIZE / 2,
+        };
+        ucp_mem_h memh;
+        void     *key;
+        size_t    size;
+
+        ck_assert_int_eq(ucp_mem_map(context, &map, &memh), UCS_OK);
+        ck_assert_int_eq(ucp_rkey_pack(context, memh, &key, &size), UCS_OK);
+        ck_assert(mem_ucx_key_read(key, size, 64, &found[i]));
+        ucp_rkey_buffer_release(key);
+        ck_assert_int_eq(ucp_mem_unmap(context, memh), UCS_OK);
+    }
+    ck_assert_uint_eq(found[0], found[1]);
+    ucp_cleanup(context);
+    free(memory);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("ucx_key");
+    TCase   *tcase = tcase_create("ucx_key");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_key_names_the_domains_that_have_the_memory);
+    tcase_add_test(tcase, a_key_of_no_domain_is_one);
+    tcase_add_test(tcase, what_follows_the_domains_is_passed_over);
+    tcase_add_test(tcase, a_key_that_ends_early_is_none);
+    tcase_add_test(tcase, a_key_with_a_domain_that_is_not_there_is_none);
+    tcase_add_test(tcase, all_64_domains_fit);
+    tcase_add_test(tcase, the_keys_of_this_ucx_are_read);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
