@@ -326,6 +326,71 @@ START_TEST(a_send_to_a_stopped_peer_expires_and_its_blocks_come_back)
 }
 END_TEST
 
+/* --- a peer that never goes on ------------------------------------------- */
+
+static uint64_t quarantined(ucxpool_t *pool)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    return stats.blocks[UCXPOOL_SHARE_SEND].quarantined;
+}
+
+/* The peer is stopped until it is killed. Over `ucx` the forced close of the
+ * endpoint gives the blocks back; over `map` nothing can but its end, since it
+ * may still be reading them. */
+static void leave_stopped_peer(two_t *two, bool by_map)
+{
+    int status;
+
+    two_check(quarantined(two->pool) >= 1);
+    ucxpool_channel_close(two->channel);
+    if (by_map) {
+        for (int i = 0; i < 1000; i++) {
+            ucxpool_progress(two->pool);
+            two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
+        }
+        two_check(quarantined(two->pool) >= 1);
+    } else {
+        await_blocks(two);
+    }
+    two_check(kill(two->child, SIGKILL) == 0);
+    two_check(waitpid(two->child, &status, 0) == two->child);
+    await_blocks(two);
+}
+
+static void run_expiring_sender(two_t *two, bool by_map)
+{
+    uint8_t                 *source = calloc(1, LONG);
+    ucxpool_request_params_t params = within(2000);
+    ucxpool_request_t       *send;
+
+    hear_go(two);
+    two_check(ucxpool_send_buffer(two->channel, source, LONG, TAG, &params,
+                                  &send) == UCXPOOL_OK);
+    stop_peer(two);
+    await(two, send);
+    two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
+    ucxpool_request_free(send);
+    free(source);
+    leave_stopped_peer(two, by_map);
+    ucxpool_destroy(two->pool);
+    close(two->talk);
+}
+
+START_TEST(blocks_come_back_from_a_peer_that_never_goes_on)
+{
+    two_t two;
+
+    two_init(&two, wires[_i]);
+    if (two.is_child) {
+        run_receiver(&two);
+        _exit(1);
+    }
+    run_expiring_sender(&two, _i == 0);
+}
+END_TEST
+
 /* --- the other way round: the sender is stopped --------------------------- */
 
 static uint64_t received_bytes(ucxpool_t *pool)
@@ -418,6 +483,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_deadline_wakes_a_sleeper, 0, 2);
     tcase_add_loop_test(
         tcase, a_send_to_a_stopped_peer_expires_and_its_blocks_come_back, 0, 3);
+    tcase_add_loop_test(
+        tcase, blocks_come_back_from_a_peer_that_never_goes_on, 0, 2);
     tcase_add_loop_test(
         tcase, a_receive_from_a_stopped_peer_expires_and_is_not_written_later,
         0, 3);

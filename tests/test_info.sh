@@ -102,6 +102,12 @@ has_not out '^The pool$'
 has out '^GPUs$'
 has out '^  number +[0-9]+'
 
+has out '^A peer that is gone is noticed after$'
+has out '^  peer timeout +10s$'
+has out '^  *tcp$'
+has out '^ +idle +[0-9]+\.[0-9]+s$'
+has out '^ +settings to give it +UCX_KEEPALIVE_INTERVAL=2500ms'
+
 echo 'the report for programs'
 ends 0 "$info" -nj
 is_empty err

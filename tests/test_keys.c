@@ -141,6 +141,8 @@ START_TEST(limits_of_a_key_are_inside_and_what_is_past_them_is_refused)
         {"MAX_HALF_OPEN", "0", "1", "65536", "65537"},
         {"HANDSHAKE_TIMEOUT", "0", "1ms", "1h", "61m"},
         {"REQUEST_TIMEOUT", "999us", "1ms", "inf", "auto"},
+        {"PEER_TIMEOUT", "999ms", "1s", "inf", "auto"},
+        {"PEER_TIMEOUT", "0", "1s", "24h", "25h"},
     };
 
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {

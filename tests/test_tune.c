@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "xfer/tune.h"
+#include "xfer/tune_peer.h"
 
 #include <uct/api/uct.h>
 
@@ -17,6 +18,7 @@ static const char *const names[] = {"", "tcp", "cuda_cpy", "cuda_ipc"};
 
 static char         modified[1024]; /* "NAME=value " for each */
 static unsigned     num_devices;
+static unsigned     minor = 22; /* version 1.minor */
 static const char  *setting; /* its value; NULL: there is none */
 static ucs_status_t list_status, query_status, read_status;
 static int          num_live; /* lists and settings that are not released */
@@ -38,7 +40,16 @@ ucs_status_t __wrap_uct_md_config_read(uct_component_h component,
 void         __wrap_uct_config_release(void *config);
 ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
                                    size_t max);
+void         __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream);
 #pragma GCC visibility pop
+
+/* What a context has. */
+static const char *printed = "";
+
+void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
+{
+    fputs(printed, stream);
+}
 
 ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
                                       const char *value)
@@ -50,11 +61,11 @@ ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
     return UCS_OK;
 }
 
-void __wrap_ucp_get_version(unsigned *major, unsigned *minor,
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor_p,
                             unsigned *release)
 {
     *major   = 1;
-    *minor   = 22;
+    *minor_p = minor;
     *release = 0;
 }
 
@@ -234,6 +245,86 @@ START_TEST(transports_without_cuda_get_no_setting_of_it)
 }
 END_TEST
 
+/* --- peers that are gone -------------------------------------------------- */
+
+static void tune_peer(uint64_t time_ns, bool has_rdma)
+{
+    static const char *const variables[] = {
+        "UCX_KEEPALIVE_INTERVAL", "UCX_RC_TIMEOUT", "UCX_UD_VERBS_TIMEOUT"};
+    ucp_config_t *config;
+
+    modified[0] = '\0';
+    printed = "#      resource 0  :  md 0  dev 0  flags -- rc_verbs/rxe0:1\n"
+              "#      resource 1  :  md 0  dev 0  flags -- ud_verbs/rxe0:1\n"
+              "#      resource 2  :  md 1  dev 1  flags -- tcp/lo\n";
+    ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
+    xfer_tune_peer(config, time_ns, has_rdma);
+    ucp_config_release(config);
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        unsetenv(variables[i]);
+    }
+}
+
+#define TEN_SECONDS UINT64_C(10000000000)
+
+START_TEST(each_transport_gets_its_settings)
+{
+    tune_peer(TEN_SECONDS, true);
+    ck_assert_str_eq(modified,
+                     "KEEPALIVE_INTERVAL=2500ms "
+                     "RC_VERBS_TIMEOUT=268435us RC_VERBS_RETRY_COUNT=3 "
+                     "UD_VERBS_TIMEOUT=3750ms ");
+}
+END_TEST
+
+/* Its transports are not looked for then. */
+START_TEST(without_a_card_there_is_the_probe)
+{
+    tune_peer(TEN_SECONDS, false);
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
+}
+END_TEST
+
+/* Else it would warn of settings that it does not know. */
+START_TEST(an_old_ucx_gets_them_by_their_families)
+{
+    minor = 16;
+    tune_peer(TEN_SECONDS, true);
+    ck_assert_str_eq(modified,
+                     "KEEPALIVE_INTERVAL=2500ms RC_TIMEOUT=268435us "
+                     "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
+    setenv("UCX_RC_MLX5_TIMEOUT", "100ms", 1);
+    tune_peer(TEN_SECONDS, true);
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms "
+                               "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
+}
+END_TEST
+
+START_TEST(for_ever_sets_nothing)
+{
+    tune_peer(XFER_NOTICE_NEVER, true);
+    ck_assert_str_eq(modified, "");
+}
+END_TEST
+
+START_TEST(what_the_environment_sets_stays)
+{
+    setenv("UCX_KEEPALIVE_INTERVAL", "3s", 1);
+    setenv("UCX_RC_TIMEOUT", "100ms", 1);
+    setenv("UCX_UD_VERBS_TIMEOUT", "2s", 1);
+    tune_peer(TEN_SECONDS, true);
+    ck_assert_str_eq(modified, "RC_VERBS_RETRY_COUNT=3 ");
+}
+END_TEST
+
+START_TEST(a_ucx_that_does_not_start_gets_no_setting_of_a_card)
+{
+    setenv("UCX_TLS", "nonsense", 1);
+    tune_peer(TEN_SECONDS, true);
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms ");
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("tune");
@@ -250,6 +341,12 @@ int main(void)
     tcase_add_test(tcase, what_ucx_does_not_tell_is_not_set);
     tcase_add_test(tcase, who_has_set_it_knows_better);
     tcase_add_test(tcase, transports_without_cuda_get_no_setting_of_it);
+    tcase_add_test(tcase, each_transport_gets_its_settings);
+    tcase_add_test(tcase, without_a_card_there_is_the_probe);
+    tcase_add_test(tcase, an_old_ucx_gets_them_by_their_families);
+    tcase_add_test(tcase, for_ever_sets_nothing);
+    tcase_add_test(tcase, what_the_environment_sets_stays);
+    tcase_add_test(tcase, a_ucx_that_does_not_start_gets_no_setting_of_a_card);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -103,6 +103,9 @@ static end_t print_report(const ucxpool_config_t *config,
             end = END_FAILED;
         }
     }
+    if (!info_peers_report(&report, config, settings)) {
+        end = END_FAILED;
+    }
     info_settings_report(&report, settings);
     report_end(&report);
     return end;

@@ -58,6 +58,51 @@ typedef struct ucxpool_domain {
 size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
                              size_t max_domains);
 
+/*
+ * How soon UCX notices that a peer is gone, with one transport. A process that
+ * ends closes its TCP connections, which its peers see at once; and on one host
+ * the `map` wire sees its end at once. These are times for what ends without a
+ * word: a host, a link, and any process where a network card does the work.
+ * They count while somebody makes progress; UINT64_MAX: not known, or never.
+ *
+ *   idle  nothing is on its way to the peer
+ *   busy  something is
+ *
+ * docs/design.md has the arithmetic.
+ */
+typedef struct ucxpool_peer_timeout {
+    char     transport[16]; /* "tcp", "rc_verbs"                              */
+    /* In a context that the pool makes: PEER_TIMEOUT, where the transport and
+     * the environment allow. */
+    uint64_t idle_ns;
+    uint64_t busy_ns;
+    /* In a context that the caller brings, if it has UCX's settings as they are
+     * (defaults, environment, ucx.conf). The context itself does not tell. */
+    uint64_t borrowed_idle_ns;
+    uint64_t borrowed_busy_ns;
+    /* What makes the difference, as variables of the environment with blanks
+     * between them. (From UCX 1.17 on, ucp_config_modify() takes the same names
+     * without UCX_.) */
+    char     settings[192];
+} ucxpool_peer_timeout_t;
+
+/*
+ * The transports of this machine whose settings are known.
+ *
+ * config          NULL: as ucxpool_config_read() has it. Used for PEER_TIMEOUT.
+ * timeouts [out]  At most max_timeouts are written. NULL is allowed with 0.
+ * num_p [out]     How many there are.
+ *
+ * Starts UCX for a moment.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  without config: as for ucxpool_config_read()
+ * others                     UCX does not start
+ */
+ucxpool_status_t
+ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
+                            ucxpool_peer_timeout_t *timeouts,
+                            size_t max_timeouts, size_t *num_p);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

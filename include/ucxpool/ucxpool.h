@@ -30,8 +30,8 @@
  * Headers: status.h errors, config.h settings, pool.h create and progress,
  * memory.h blocks and registered buffers, channel.h peers, transfer.h send and
  * receive, heap.h memory of any size, framework.h allocators of PyTorch, CuPy
- * and RMM, stats.h counters, device.h GPUs, verbs.h RDMA by one's own, ucx.h the
- * UCX below.
+ * and RMM, stats.h counters, device.h GPUs, verbs.h RDMA by one's own, ucx.h
+ * the UCX below.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H

@@ -79,6 +79,7 @@ typedef struct base_config {
     unsigned        am_id;         /* AM_ID: 100; this and the next are used  */
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf               */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s                  */
+    uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s                  */
     uint64_t        spin_ns;            /* SPIN: 200us, polling before sleep */
 
     /* peers */

@@ -39,7 +39,7 @@ typedef struct base_key {
 /* A size or time that has no upper limit of its own. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 33
+#define BASE_NUM_KEYS 34
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

@@ -14,6 +14,7 @@
 #include "xfer/pairing.h"
 #include "xfer/progress.h"
 #include "xfer/tune.h"
+#include "xfer/tune_peer.h"
 #include "xfer/wire.h"
 #include "xfer/worker.h"
 
@@ -84,6 +85,8 @@ static ucxpool_status_t create_context(ucxpool_t *pool, bool for_gpu)
                           ucs_status_string(status));
     }
     xfer_tune(config, for_gpu);
+    xfer_tune_peer(config, pool->config.peer_timeout_ns,
+                   pool->needs_registration);
     status = ucp_init(&params, config, &pool->context);
     ucp_config_release(config);
     if (status != UCS_OK) {

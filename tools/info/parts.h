@@ -44,6 +44,13 @@ bool info_pool_report(report_t *report, const ucxpool_config_t *config,
  */
 bool info_wire_report(report_t *report);
 
+/*
+ * How soon a peer that is gone is noticed, with each transport. False when UCX
+ * does not start; the reason is reported.
+ */
+bool info_peers_report(report_t *report, const ucxpool_config_t *config,
+                       const settings_t *settings);
+
 /* Settings: for people those that are not at their defaults, for programs
  * all. */
 void info_settings_report(report_t *report, const settings_t *settings);

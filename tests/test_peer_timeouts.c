@@ -1,0 +1,182 @@
+/* How soon a peer that is gone is noticed: what is told, and what UCX is
+ * told. */
+#include "pair.h"
+#include "xfer/tune.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS  UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+/* The machine may have network cards too. */
+#define MAX_TIMEOUTS 16u
+
+static ucxpool_peer_timeout_t timeouts[MAX_TIMEOUTS];
+
+static ucxpool_status_t query(const char *peer_timeout, size_t *num_p)
+{
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "PEER_TIMEOUT",
+                                           peer_timeout),
+                     UCXPOOL_OK);
+    status = ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS,
+                                         num_p);
+    ucxpool_config_release(config);
+    return status;
+}
+
+static const ucxpool_peer_timeout_t *find_tcp(const char *peer_timeout)
+{
+    size_t num;
+
+    ck_assert_int_eq(query(peer_timeout, &num), UCXPOOL_OK);
+    for (size_t i = 0; i < num; i++) {
+        if (strcmp(timeouts[i].transport, "tcp") == 0) {
+            return &timeouts[i];
+        }
+    }
+    ck_abort_msg("no tcp");
+    return NULL;
+}
+
+static void setup(void)
+{
+    static const char *const variables[] = {
+        "UCX_TLS", "UCX_TCP_USER_TIMEOUT", "UCX_KEEPALIVE_INTERVAL",
+        "UCXPOOL_PEER_TIMEOUT"};
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        unsetenv(variables[i]);
+    }
+}
+
+START_TEST(tcp_is_told_with_both_contexts_and_what_makes_the_difference)
+{
+    const ucxpool_peer_timeout_t *tcp = find_tcp("10s");
+
+    ck_assert_uint_gt(tcp->busy_ns, 0);
+    ck_assert_uint_lt(tcp->busy_ns, UINT64_MAX / 2);
+    ck_assert_uint_eq(tcp->idle_ns, 2500 * MS + tcp->busy_ns);
+    ck_assert_uint_eq(tcp->borrowed_idle_ns, 20 * SEC + tcp->busy_ns);
+    ck_assert_uint_eq(tcp->borrowed_busy_ns, tcp->busy_ns);
+    ck_assert_str_eq(tcp->settings, "UCX_KEEPALIVE_INTERVAL=2500ms");
+}
+END_TEST
+
+START_TEST(inf_leaves_it_to_ucx)
+{
+    const ucxpool_peer_timeout_t *tcp = find_tcp("inf");
+
+    ck_assert_uint_eq(tcp->idle_ns, tcp->borrowed_idle_ns);
+    ck_assert_uint_eq(tcp->busy_ns, tcp->borrowed_busy_ns);
+    ck_assert_str_eq(tcp->settings, "");
+}
+END_TEST
+
+START_TEST(what_the_environment_sets_for_ucx_counts_more)
+{
+    const ucxpool_peer_timeout_t *tcp;
+    unsigned                      major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    setenv("UCX_KEEPALIVE_INTERVAL", "7s", 1);
+    setenv("UCX_TCP_USER_TIMEOUT", "3s", 1);
+    tcp = find_tcp("10s");
+    if (minor >= 22) {
+        ck_assert_uint_eq(tcp->busy_ns, 3 * SEC);
+    } else {
+        ck_assert_uint_ne(tcp->busy_ns, 3 * SEC);
+    }
+    ck_assert_uint_eq(tcp->idle_ns, 7 * SEC + tcp->busy_ns);
+    ck_assert_uint_eq(tcp->borrowed_idle_ns, tcp->idle_ns);
+    ck_assert_str_eq(tcp->settings, "");
+}
+END_TEST
+
+START_TEST(without_settings_those_of_the_environment_are_read)
+{
+    size_t num;
+
+    setenv("UCXPOOL_PEER_TIMEOUT", "1s", 1);
+    ck_assert_int_eq(ucxpool_peer_timeouts_query(NULL, NULL, 0, &num),
+                     UCXPOOL_OK);
+    ck_assert_uint_ge(num, 1);
+    setenv("UCXPOOL_PEER_TIMEOUT", "soon", 1);
+    ck_assert_int_eq(ucxpool_peer_timeouts_query(NULL, NULL, 0, &num),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(a_ucx_that_does_not_start_is_an_error)
+{
+    size_t num;
+
+    setenv("UCX_TLS", "nonsense", 1);
+    ck_assert_int_lt(query("10s", &num), 0);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCX_TLS"));
+}
+END_TEST
+
+/* What a pool's context was made with. */
+static char *keepalive;
+
+ucs_status_t __real_ucp_init_version(unsigned major, unsigned minor,
+                                     const ucp_params_t *params,
+                                     const ucp_config_t *config,
+                                     ucp_context_h      *context_p);
+ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
+                                     const ucp_params_t *params,
+                                     const ucp_config_t *config,
+                                     ucp_context_h      *context_p);
+
+ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
+                                     const ucp_params_t *params,
+                                     const ucp_config_t *config,
+                                     ucp_context_h      *context_p)
+{
+    if (config != NULL) {
+        free(keepalive);
+        keepalive = xfer_tune_read(config, "UCX_KEEPALIVE_INTERVAL");
+    }
+    return __real_ucp_init_version(major, minor, params, config, context_p);
+}
+
+START_TEST(a_context_of_the_pool_has_the_settings)
+{
+    ucxpool_destroy(pair_pool("PEER_TIMEOUT=24s"));
+    ck_assert_str_eq(keepalive, "6000000.00us");
+    ucxpool_destroy(pair_pool("PEER_TIMEOUT=inf"));
+    ck_assert_str_eq(keepalive, "20000000.00us");
+    free(keepalive);
+    keepalive = NULL;
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("peer_timeouts");
+    TCase   *tcase = tcase_create("peer_timeouts");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase,
+                   tcp_is_told_with_both_contexts_and_what_makes_the_difference);
+    tcase_add_test(tcase, inf_leaves_it_to_ucx);
+    tcase_add_test(tcase, what_the_environment_sets_for_ucx_counts_more);
+    tcase_add_test(tcase, without_settings_those_of_the_environment_are_read);
+    tcase_add_test(tcase, a_ucx_that_does_not_start_is_an_error);
+    tcase_add_test(tcase, a_context_of_the_pool_has_the_settings);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,380 @@
+/* A UCX that never completes what it has begun: requests end when their
+ * deadline passes, and blocks wait in quarantine until the endpoint's forced
+ * close has ended them. Time is played too. */
+#include <config.h>
+
+#include "pair.h"
+#include "xfer/pool.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <ucp/api/ucp.h>
+
+#define TAG      UINT64_C(0x57)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   (512u * 1024u)
+#define HOUR_NS  UINT64_C(3600000000000)
+#define MS_NS    UINT64_C(1000000)
+#define MAX_HELD 64u
+
+/* What UCX has begun and holds. */
+typedef struct held {
+    ucp_send_nbx_callback_t         sent;
+    ucp_am_recv_data_nbx_callback_t received;
+    void                           *user_data;
+    ucp_worker_h                    worker; /* of a receive */
+    void                           *descriptor;
+    bool                            is_over;
+} held_t;
+
+static held_t   held[MAX_HELD];
+static unsigned num_held;
+static bool     holds_sends;
+static bool     holds_receives;
+static bool     may_let_go; /* a forced close ends what is held */
+static unsigned num_closes;
+static uint64_t offset_ns; /* of the clock */
+
+ucs_status_ptr_t __real_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
+                                        const void *header,
+                                        size_t header_length,
+                                        const void *buffer, size_t count,
+                                        const ucp_request_param_t *param);
+ucs_status_ptr_t __real_ucp_am_recv_data_nbx(ucp_worker_h worker,
+                                             void *descriptor, void *buffer,
+                                             size_t                     count,
+                                             const ucp_request_param_t *param);
+void             __real_ucp_request_free(void *request);
+ucs_status_ptr_t __real_ucp_ep_close_nbx(ucp_ep_h                   ep,
+                                         const ucp_request_param_t *param);
+unsigned         __real_ucp_worker_progress(ucp_worker_h worker);
+int              __real_clock_gettime(clockid_t clock, struct timespec *now);
+
+ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
+                                        const void *header,
+                                        size_t header_length,
+                                        const void *buffer, size_t count,
+                                        const ucp_request_param_t *param);
+ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker,
+                                             void *descriptor, void *buffer,
+                                             size_t                     count,
+                                             const ucp_request_param_t *param);
+void             __wrap_ucp_request_free(void *request);
+ucs_status_ptr_t __wrap_ucp_ep_close_nbx(ucp_ep_h                   ep,
+                                         const ucp_request_param_t *param);
+unsigned         __wrap_ucp_worker_progress(ucp_worker_h worker);
+int              __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+static held_t *hold(void *user_data)
+{
+    held_t *one = &held[num_held++];
+
+    ck_assert_uint_le(num_held, MAX_HELD);
+    memset(one, 0, sizeof(*one));
+    one->user_data = user_data;
+    return one;
+}
+
+ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
+                                        const void *header,
+                                        size_t header_length,
+                                        const void *buffer, size_t count,
+                                        const ucp_request_param_t *param)
+{
+    /* Fragments alone have a place to go. */
+    if (holds_sends && (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
+        (param->flags & UCP_AM_SEND_FLAG_RNDV)) {
+        held_t *one = hold(param->user_data);
+
+        one->sent = param->cb.send;
+        return one;
+    }
+    return __real_ucp_am_send_nbx(ep, id, header, header_length, buffer, count,
+                                  param);
+}
+
+ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker,
+                                             void *descriptor, void *buffer,
+                                             size_t                     count,
+                                             const ucp_request_param_t *param)
+{
+    if (holds_receives) {
+        held_t *one = hold(param->user_data);
+
+        one->received   = param->cb.recv_am;
+        one->worker     = worker;
+        one->descriptor = descriptor;
+        return one;
+    }
+    return __real_ucp_am_recv_data_nbx(worker, descriptor, buffer, count,
+                                       param);
+}
+
+static bool is_held(const void *request)
+{
+    return (request >= (const void *)held) &&
+           (request < (const void *)(held + MAX_HELD));
+}
+
+void __wrap_ucp_request_free(void *request)
+{
+    if (!is_held(request)) {
+        __real_ucp_request_free(request);
+    }
+}
+
+ucs_status_ptr_t __wrap_ucp_ep_close_nbx(ucp_ep_h                   ep,
+                                         const ucp_request_param_t *param)
+{
+    num_closes++;
+    return __real_ucp_ep_close_nbx(ep, param);
+}
+
+/* The forced close ends what is held, in some later progress. */
+unsigned __wrap_ucp_worker_progress(ucp_worker_h worker)
+{
+    for (unsigned i = 0; may_let_go && (num_closes > 0) && (i < num_held);
+         i++) {
+        if (held[i].is_over) {
+            continue;
+        }
+        held[i].is_over = true;
+        if (held[i].sent != NULL) {
+            held[i].sent(&held[i], UCS_ERR_CANCELED, held[i].user_data);
+        } else {
+            ucp_am_data_release(held[i].worker, held[i].descriptor);
+            held[i].received(&held[i], UCS_ERR_CANCELED, 0, held[i].user_data);
+        }
+    }
+    return __real_ucp_worker_progress(worker);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int      result = __real_clock_gettime(clock, now);
+    uint64_t ns     = (uint64_t)now->tv_nsec + offset_ns % 1000000000u;
+
+    now->tv_sec += (time_t)(offset_ns / 1000000000u + ns / 1000000000u);
+    now->tv_nsec = (long)(ns % 1000000000u);
+    return result;
+}
+
+static void setup(void)
+{
+    num_held       = 0;
+    holds_sends    = false;
+    holds_receives = false;
+    may_let_go     = false;
+    num_closes     = 0;
+    offset_ns      = 0;
+}
+
+/* Everything has been done that can be. */
+static void settle(pair_t *pair)
+{
+    for (int i = 0; i < 300; i++) {
+        pair_progress(pair);
+        ck_assert_int_eq(ucxpool_check(pair->a), UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_check(pair->b), UCXPOOL_OK);
+    }
+}
+
+static ucxpool_share_stats_t share(ucxpool_t *pool, ucxpool_share_t which)
+{
+    ucxpool_stats_t stats;
+
+    ucxpool_stats_get(pool, &stats);
+    return stats.blocks[which];
+}
+
+static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state;
+}
+
+/* A message on its way, one of whose sides UCX holds, with a deadline of an
+ * hour on the side that the test looks at. */
+typedef struct stuck {
+    pair_t             pair;
+    uint8_t           *source;
+    uint8_t           *target;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+} stuck_t;
+
+static void stuck_init(stuck_t *stuck, const char *settings, bool at_receiver,
+                       bool in_place)
+{
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = HOUR_NS,
+    };
+
+    pair_init(&stuck->pair, settings, settings);
+    /* As if there were a network card, unless UCX may use any memory. */
+    stuck->pair.a->needs_registration = !in_place;
+    stuck->pair.b->needs_registration = !in_place;
+    stuck->source                     = malloc(LENGTH);
+    stuck->target                     = malloc(LENGTH);
+    pair_fill(stuck->source, LENGTH);
+    holds_sends    = !at_receiver;
+    holds_receives = at_receiver;
+    ck_assert_int_eq(ucxpool_recv_buffer(stuck->pair.b, stuck->pair.to_a,
+                                         stuck->target, LENGTH, TAG, ALL_BITS,
+                                         at_receiver ? &params : NULL,
+                                         &stuck->recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(stuck->pair.to_b, stuck->source,
+                                         LENGTH, TAG,
+                                         at_receiver ? NULL : &params,
+                                         &stuck->send),
+                     UCXPOOL_OK);
+    pair_until(&stuck->pair, num_held > 0);
+    settle(&stuck->pair);
+}
+
+static void stuck_cleanup(stuck_t *stuck)
+{
+    holds_sends    = false;
+    holds_receives = false;
+    pair_until(&stuck->pair,
+               pair_ended(stuck->send) && pair_ended(stuck->recv));
+    ucxpool_request_free(stuck->send);
+    ucxpool_request_free(stuck->recv);
+    pair_until(&stuck->pair, pair_is_whole(stuck->pair.a) &&
+                                 pair_is_whole(stuck->pair.b));
+    settle(&stuck->pair);
+    for (unsigned i = 0; i < num_held; i++) {
+        ck_assert(held[i].is_over);
+    }
+    pair_cleanup(&stuck->pair);
+    free(stuck->source);
+    free(stuck->target);
+    /* Check looks at the clock, too. */
+    offset_ns = 0;
+}
+
+/* A minute before the deadline nothing has happened; the first round after it
+ * ends the request. */
+static void pass_deadline(stuck_t *stuck, ucxpool_t *pool,
+                          const ucxpool_request_t *request)
+{
+    offset_ns += HOUR_NS - 60000 * MS_NS;
+    settle(&stuck->pair);
+    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
+    offset_ns += 60000 * MS_NS;
+    ucxpool_progress(pool);
+}
+
+/* Blocks that wait for UCX come back when the forced close has ended, and not
+ * before. */
+static void check_quarantine(stuck_t *stuck, ucxpool_t *pool,
+                             ucxpool_channel_t *channel, ucxpool_share_t which)
+{
+    uint64_t num = share(pool, which).quarantined;
+
+    ck_assert_uint_ge(num, 1);
+    ck_assert_uint_eq(share(pool, which).held, 0);
+    settle(&stuck->pair);
+    ck_assert_uint_eq(share(pool, which).quarantined, num);
+    ck_assert_uint_eq(num_closes, 0);
+    ucxpool_channel_close(channel);
+    pair_until(&stuck->pair, num_closes > 0);
+    settle(&stuck->pair);
+    ck_assert_uint_eq(share(pool, which).quarantined, num);
+    may_let_go = true;
+    ucxpool_progress(pool);
+    ck_assert_uint_eq(share(pool, which).quarantined, 0);
+    ck_assert_uint_eq(share(pool, which).free, share(pool, which).total);
+}
+
+START_TEST(a_packed_send_that_ucx_holds_ends_at_its_deadline)
+{
+    stuck_t stuck;
+
+    stuck_init(&stuck, "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=inf", false, false);
+    pass_deadline(&stuck, stuck.pair.a, stuck.send);
+    ck_assert_int_eq(ucxpool_request_test(stuck.send), UCXPOOL_ERR_TIMED_OUT);
+    check_quarantine(&stuck, stuck.pair.a, stuck.pair.to_b,
+                     UCXPOOL_SHARE_SEND);
+    stuck_cleanup(&stuck);
+}
+END_TEST
+
+START_TEST(a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline)
+{
+    stuck_t stuck;
+
+    stuck_init(&stuck, "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=inf", true, false);
+    pass_deadline(&stuck, stuck.pair.b, stuck.recv);
+    ck_assert_int_eq(ucxpool_request_test(stuck.recv), UCXPOOL_ERR_TIMED_OUT);
+    /* The target is the caller's again. */
+    memset(stuck.target, 9, LENGTH);
+    check_quarantine(&stuck, stuck.pair.b, stuck.pair.to_a,
+                     UCXPOOL_SHARE_RECV);
+    for (unsigned i = 0; i < LENGTH; i++) {
+        ck_assert_int_eq(stuck.target[i], 9);
+    }
+    stuck_cleanup(&stuck);
+}
+END_TEST
+
+/* The caller's memory is UCX's until the forced close has ended, which begins a
+ * moment after the deadline. */
+START_TEST(one_in_place_ends_with_the_channel_a_moment_later)
+{
+    bool               at_receiver = _i == 1;
+    stuck_t            stuck;
+    ucxpool_request_t *request;
+    ucxpool_channel_t *channel;
+    ucxpool_t         *pool;
+
+    stuck_init(&stuck, "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k", at_receiver,
+               true);
+    request = at_receiver ? stuck.recv : stuck.send;
+    channel = at_receiver ? stuck.pair.to_a : stuck.pair.to_b;
+    pool    = at_receiver ? stuck.pair.b : stuck.pair.a;
+    pass_deadline(&stuck, pool, request);
+    settle(&stuck.pair);
+    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(state(channel), UCXPOOL_CHANNEL_OPEN);
+    offset_ns += pool->linger_ns;
+    ucxpool_progress(pool);
+    ck_assert_int_eq(state(channel), UCXPOOL_CHANNEL_FAILED);
+    pair_until(&stuck.pair, num_closes > 0);
+    settle(&stuck.pair);
+    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
+    may_let_go = true;
+    pair_until(&stuck.pair, pair_ended(request));
+    ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_ERR_TIMED_OUT);
+    stuck_cleanup(&stuck);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("stuck");
+    TCase   *tcase = tcase_create("stuck");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_packed_send_that_ucx_holds_ends_at_its_deadline);
+    tcase_add_test(tcase,
+                   a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline);
+    tcase_add_loop_test(tcase,
+                        one_in_place_ends_with_the_channel_a_moment_later, 0,
+                        2);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
