@@ -6,6 +6,7 @@
 #include "base/keys.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/variables.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -90,13 +91,22 @@ static void set_defaults(ucxpool_config_t *config)
     }
 }
 
-/* Variables that are the process's, not a pool's: no keys. */
+/* A variable of the process, which is no key. */
 static bool is_of_process(const char *name)
 {
-    /* mem/cuda_driver.h, mem/nvml.h, mem/bar.h and mem/reg_verbs.h */
-    return (strcmp(name, "CUDA_DRIVER") == 0) ||
-           (strcmp(name, "NVML_LIBRARY") == 0) ||
-           (strcmp(name, "SYSFS") == 0) || (strcmp(name, "VERBS_LIBRARY") == 0);
+    static const char *const variables[] = {
+        BASE_VARIABLE_CUDA_DRIVER,
+        BASE_VARIABLE_NVML_LIBRARY,
+        BASE_VARIABLE_SYSFS,
+        BASE_VARIABLE_VERBS_LIBRARY,
+    };
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (strcmp(name, variables[i] + PREFIX_LENGTH) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* A variable that names no key is most likely a misspelt one: to ignore it

@@ -11,6 +11,7 @@
 #ifndef MEM_BAR_H
 #define MEM_BAR_H
 
+#include "base/variables.h"
 #include "mem/nvml.h"
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@
 
 /* Names a folder to read in place of /sys. Programs that run with the rights of
  * somebody else ignore it. */
-#define MEM_BAR_SYSFS_VARIABLE "UCXPOOL_SYSFS"
+#define MEM_BAR_SYSFS_VARIABLE BASE_VARIABLE_SYSFS
 
 typedef enum mem_bar_source {
     MEM_BAR_UNKNOWN = 0, /* size is 0; the reason tells why                   */

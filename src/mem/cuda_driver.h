@@ -10,13 +10,14 @@
 
 #include <ucxpool/status.h>
 
+#include "base/variables.h"
 #include "mem/cuda_api.h"
 
 #include <stdbool.h>
 
 /* Names another library to load; a program that runs with the rights of
  * somebody else (set-user-ID) ignores it. */
-#define MEM_CUDA_DRIVER_VARIABLE "UCXPOOL_CUDA_DRIVER"
+#define MEM_CUDA_DRIVER_VARIABLE BASE_VARIABLE_CUDA_DRIVER
 
 /*
  * Every function: its name, the symbol of the version meant here (for drivers

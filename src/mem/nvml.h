@@ -9,12 +9,14 @@
 #ifndef MEM_NVML_H
 #define MEM_NVML_H
 
+#include "base/variables.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Names another library to load, as UCXPOOL_CUDA_DRIVER does. */
-#define MEM_NVML_LIBRARY_VARIABLE "UCXPOOL_NVML_LIBRARY"
+#define MEM_NVML_LIBRARY_VARIABLE BASE_VARIABLE_NVML_LIBRARY
 
 /* The library's interface, by the names and with the values of its public
  * documentation. */

@@ -18,13 +18,14 @@
 #ifndef MEM_REG_VERBS_H
 #define MEM_REG_VERBS_H
 
+#include "base/variables.h"
 #include "mem/region.h"
 
 struct ibv_pd;
 
 /* Names another library to load, in place of the one that is in the process;
  * as UCXPOOL_CUDA_DRIVER does. */
-#define MEM_VERBS_LIBRARY_VARIABLE "UCXPOOL_VERBS_LIBRARY"
+#define MEM_VERBS_LIBRARY_VARIABLE BASE_VARIABLE_VERBS_LIBRARY
 
 /* How a region was registered. */
 typedef enum mem_verbs_way {
