@@ -1,0 +1,251 @@
+/*
+ * The heap of a pool: one budget with the blocks, and memory that is sent like
+ * any other; on the host and on a GPU.
+ */
+#include <config.h>
+
+#include "gpu.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define TAG UINT64_C(3)
+
+#define NUM_MEMORIES 2 /* 0: the host's; 1: a GPU's */
+
+static ucxpool_t *pool;
+
+static void create(int memory, const char *settings)
+{
+    cuda_start("");
+    pool = (memory == 0) ? pair_pool(settings) : pair_pool_on(0, settings);
+}
+
+static void destroy(void)
+{
+    ck_assert_msg(ucxpool_check(pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    ucxpool_destroy(pool);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+static void *get(size_t size)
+{
+    void *address = NULL;
+
+    ck_assert_msg(ucxpool_heap_alloc(pool, size, NULL, &address) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return address;
+}
+
+static void put(void *address)
+{
+    ck_assert_msg(ucxpool_heap_free(pool, address, NULL) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+}
+
+START_TEST(a_pool_without_a_heap_has_an_empty_one)
+{
+    ucxpool_heap_stats_t stats;
+    size_t               size = 1;
+
+    create(_i, "");
+    ucxpool_heap_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.reserved, 0);
+    ck_assert_int_eq(ucxpool_heap_trim(pool, 0, &size), UCXPOOL_OK);
+    ck_assert_uint_eq(size, 0);
+    ck_assert_int_eq(ucxpool_heap_free(pool, NULL, NULL), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_heap_free(pool, &size, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_heap_usable_size(pool, &size, &size),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_heap_stream_end(pool, NULL), UCXPOOL_OK);
+    destroy();
+}
+END_TEST
+
+START_TEST(blocks_and_heap_share_one_limit)
+{
+    ucxpool_heap_stats_t stats;
+    void                *address;
+
+    create(_i, "COMM_SIZE=16m BLOCK_SIZE=2m REGION_SIZE=2m MEMORY_LIMIT=64m");
+    (void)get(48 * MIB);
+    ucxpool_heap_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.limit, 48 * MIB);
+    ck_assert_int_eq(ucxpool_heap_alloc(pool, 300000, NULL, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    destroy();
+}
+END_TEST
+
+START_TEST(a_limit_that_the_blocks_fill_leaves_no_heap)
+{
+    void *address;
+
+    create(_i, "COMM_SIZE=16m BLOCK_SIZE=2m REGION_SIZE=2m MEMORY_LIMIT=17m");
+    ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "MEMORY_LIMIT=17m"));
+    destroy();
+}
+END_TEST
+
+START_TEST(a_stitched_buffer_of_the_heap_is_sent_like_any_other)
+{
+    static uint8_t     message[20 * MIB], arrived[20 * MIB];
+    ucxpool_request_t *send, *recv;
+    pair_t             pair;
+    void              *pieces[12];
+    char              *from, *to;
+
+    gpu_start("");
+    gpu_connect(&pair, "MEMORY_LIMIT=64m COMM_SIZE=16m", "COMM_SIZE=16m");
+    pool = pair.a;
+    for (int i = 0; i < 12; i++) {
+        pieces[i] = get(4 * MIB);
+    }
+    for (int i = 0; i < 12; i += 2) {
+        put(pieces[i]);
+    }
+    from = get(sizeof(message));
+    to   = gpu_alloc(sizeof(message));
+    pair_fill(message, sizeof(message));
+    gpu_write(from, message, sizeof(message));
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, to, sizeof(message),
+                                         TAG, UINT64_MAX, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, from, sizeof(message), TAG,
+                                         NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    gpu_read(arrived, to, sizeof(arrived));
+    ck_assert_int_eq(memcmp(arrived, message, sizeof(message)), 0);
+    gpu_free(to);
+    gpu_disconnect(&pair);
+    gpu_stop();
+}
+END_TEST
+
+static size_t print(ucxpool_stats_format_t format, char *text, size_t size)
+{
+    FILE *stream = fmemopen(text, size, "w");
+
+    ck_assert_ptr_nonnull(stream);
+    ucxpool_heap_print(pool, stream, format);
+    fclose(stream);
+    return strlen(text);
+}
+
+START_TEST(the_counters_are_printed_in_three_ways)
+{
+    char text[16384];
+
+    create(_i, "MEMORY_LIMIT=64m COMM_SIZE=16m");
+    (void)get(3 * MIB);
+    print(UCXPOOL_STATS_TEXT, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, " 3145728 live\n"));
+    ck_assert_ptr_nonnull(strstr(text, " live\n"));
+    ck_assert_ptr_nonnull(strstr(text, " hole\n"));
+    print(UCXPOOL_STATS_JSON, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, ",\"live\":3145728,"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "{\"size\":4194304,\"live\":1,\"live_bytes\":3145728,"));
+    print(UCXPOOL_STATS_OPENMETRICS, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, "\nucxpool_heap_live{pool=\""));
+    ck_assert_ptr_nonnull(strstr(text, "\nucxpool_heap_allocations_total{"));
+    ck_assert_str_eq(text + strlen(text) - 6, "# EOF\n");
+    destroy();
+}
+END_TEST
+
+START_TEST(a_log_has_every_call)
+{
+    char  path[] = "/tmp/test_heap_pool.XXXXXX";
+    char  settings[120], line[200];
+    int   fd = mkstemp(path);
+    FILE *log;
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    snprintf(settings, sizeof(settings), "HEAP_LOG=%s COMM_SIZE=16m", path);
+    create(_i, settings);
+    put(get(1000));
+    destroy();
+    log = fopen(path, "r");
+    ck_assert_ptr_nonnull(log);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), log));
+    ck_assert_str_eq(line, "Thread,Time,Action,Pointer,Size,Stream\n");
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), log));
+    ck_assert_ptr_nonnull(strstr(line, ",allocate,0x"));
+    ck_assert_ptr_nonnull(strstr(line, ",1000,"));
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), log));
+    ck_assert_ptr_nonnull(strstr(line, ",free,0x"));
+    ck_assert_ptr_null(fgets(line, sizeof(line), log));
+    fclose(log);
+    unlink(path);
+}
+END_TEST
+
+START_TEST(a_log_that_cannot_be_written_is_an_error)
+{
+    void *address;
+
+    create(_i, "HEAP_LOG=/nowhere/log COMM_SIZE=16m");
+    ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "/nowhere/log"));
+    destroy();
+}
+END_TEST
+
+START_TEST(a_gpu_without_virtual_memory_has_no_heap)
+{
+    void *address;
+
+    cuda_start("vmm=n");
+    if (cuda_is_real()) {
+        return;
+    }
+    pool = pair_pool_on(0, "COMM_SIZE=16m");
+    ck_assert_int_eq(ucxpool_heap_alloc(pool, 1, NULL, &address),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    destroy();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("heap of a pool");
+    TCase *both  = tcase_create("host and gpu");
+    TCase *gpus  = tcase_create("gpu");
+
+    tcase_add_loop_test(both, a_pool_without_a_heap_has_an_empty_one, 0,
+                        NUM_MEMORIES);
+    tcase_add_loop_test(both, blocks_and_heap_share_one_limit, 0, NUM_MEMORIES);
+    tcase_add_loop_test(both, a_limit_that_the_blocks_fill_leaves_no_heap, 0,
+                        NUM_MEMORIES);
+    tcase_add_loop_test(both, the_counters_are_printed_in_three_ways, 0,
+                        NUM_MEMORIES);
+    tcase_add_loop_test(both, a_log_has_every_call, 0, NUM_MEMORIES);
+    tcase_add_loop_test(both, a_log_that_cannot_be_written_is_an_error, 0,
+                        NUM_MEMORIES);
+    suite_add_tcase(suite, both);
+    tcase_set_timeout(gpus, 60);
+    tcase_add_test(gpus, a_stitched_buffer_of_the_heap_is_sent_like_any_other);
+    tcase_add_test(gpus, a_gpu_without_virtual_memory_has_no_heap);
+    suite_add_tcase(suite, gpus);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}
