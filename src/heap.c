@@ -173,6 +173,14 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
                                           max_segments, num_segments_p);
 }
 
+ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size)
+{
+    heap_t          *heap;
+    ucxpool_status_t status = create_once(pool, &heap);
+
+    return (status == UCXPOOL_OK) ? heap_reserve(heap, size) : status;
+}
+
 ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
                                    size_t *released_p)
 {

@@ -415,6 +415,23 @@ START_TEST(trim_gives_back_what_is_free)
 }
 END_TEST
 
+START_TEST(what_is_reserved_is_taken_at_once)
+{
+    start(true, 64 * MIB);
+    ck_assert_int_eq(heap_reserve(heap, 40 * MIB + 1), UCXPOOL_OK);
+    ck_assert_uint_eq(stats().reserved, 42 * MIB);
+    ck_assert_uint_eq(stats().chunks, 5);
+    vmm_double_fail(vmm, VMM_LAST, 0, UCXPOOL_OK);
+    (void)get(42 * MIB, A);
+    ck_assert_uint_eq(vmm_double_count(vmm, VMM_LAST), 0);
+    ck_assert_int_eq(heap_reserve(heap, 64 * MIB), UCXPOOL_OK);
+    ck_assert_uint_eq(stats().reserved, 64 * MIB);
+    ck_assert_int_eq(heap_reserve(heap, 64 * MIB + 1),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    stop();
+}
+END_TEST
+
 static bool make_room(void *arg, ucxpool_t *pool, size_t size, void *stream)
 {
     void **victim = arg;
@@ -582,6 +599,7 @@ static Suite *suite(void)
     tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
     tcase_add_test(calls, a_small_one_keeps_no_more_than_a_page);
     tcase_add_test(calls, trim_gives_back_what_is_free);
+    tcase_add_test(calls, what_is_reserved_is_taken_at_once);
     tcase_add_test(calls, the_callback_may_make_room);
     suite_add_tcase(suite, calls);
     add_stitching(suite);

@@ -128,6 +128,17 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
                                        size_t *num_segments_p);
 
 /*
+ * Take memory now that allocations would take later, until the heap holds
+ * `size` bytes. A program that knows how much it will need does so at its
+ * start, and no allocation waits for the driver.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  more than MEMORY_LIMIT leaves for the heap
+ * UCXPOOL_ERR_NO_MEMORY      there is not so much; what there was is taken
+ * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_IO  as for ucxpool_heap_alloc()
+ */
+ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size);
+
+/*
  * Give free chunks back to the system or the driver, until the heap holds at
  * most keep_size bytes, or no chunk is wholly free. Waits for work in streams
  * in which memory was freed.

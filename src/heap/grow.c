@@ -5,6 +5,7 @@
 
 #include "heap/heap_inside.h"
 
+#include "base/error.h"
 #include "base/math.h"
 
 /* Where to take how much. */
@@ -74,8 +75,9 @@ static bool find_place(const heap_t *heap, const heap_stream_t *stream,
     return best->hole != NULL;
 }
 
+/* Its memory is free afterwards, with that ticket of a stream. */
 static ucxpool_status_t take_place(heap_t *heap, const place_t *place,
-                                   heap_stream_t *stream,
+                                   heap_stream_t *stream, uint64_t ticket,
                                    heap_range_t **range_p)
 {
     heap_home_t     *home = &heap->space.home;
@@ -86,7 +88,7 @@ static ucxpool_status_t take_place(heap_t *heap, const place_t *place,
         return UCXPOOL_OK;
     }
     status = heap_space_back(&heap->space, place->hole, place->offset,
-                             place->size, stream, range_p);
+                             place->size, stream, ticket, range_p);
     if (status == UCXPOOL_OK) {
         heap->num_grows++;
         heap->peak_reserved = base_max(heap->peak_reserved, home->reserved);
@@ -103,28 +105,72 @@ ucxpool_status_t heap_grow(heap_t *heap, heap_stream_t *stream, uint64_t size,
     if (!find_place(heap, stream, size, is_page, &place)) {
         return UCXPOOL_OK;
     }
-    return take_place(heap, &place, stream, range_p);
+    /* As if the stream had freed it just now: what another stream is not over
+     * with is not to become one with it. */
+    return take_place(heap, &place, stream, heap_stream_ticket(stream),
+                      range_p);
 }
 
-ucxpool_status_t heap_grow_by(heap_t *heap, heap_stream_t *stream,
-                              uint64_t size)
+/* Whole pages, from hole to hole. */
+static ucxpool_status_t take_pages(heap_t *heap, heap_stream_t *stream,
+                                   uint64_t ticket, uint64_t size)
 {
-    heap_range_t    *range = NULL;
-    heap_range_t    *hole;
-    place_t          place;
-    ucxpool_status_t status;
+    heap_range_t *range = NULL;
+    heap_range_t *hole;
+    place_t       place;
 
-    if (size > heap->options.limit - heap->space.home.reserved) {
-        return UCXPOOL_OK;
-    }
     while ((size > 0) && !base_list_is_empty(&heap->space.holes)) {
+        ucxpool_status_t status;
+
         hole   = base_list_head(&heap->space.holes, heap_range_t, link);
         place  = (place_t){hole, hole->offset, base_min(hole->size, size)};
-        status = take_place(heap, &place, stream, &range);
+        status = take_place(heap, &place, stream, ticket, &range);
         if (status != UCXPOOL_OK) {
             return status;
         }
         size -= place.size;
     }
     return UCXPOOL_OK;
+}
+
+ucxpool_status_t heap_grow_by(heap_t *heap, heap_stream_t *stream,
+                              uint64_t size)
+{
+    if (size > heap->options.limit - heap->space.home.reserved) {
+        return UCXPOOL_OK;
+    }
+    return take_pages(heap, stream, heap_stream_ticket(stream), size);
+}
+
+static ucxpool_status_t reserve(heap_t *heap, uint64_t missing)
+{
+    heap_stream_t   *stream;
+    ucxpool_status_t status = heap_streams_get(&heap->streams, NULL, &stream);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    /* Nobody has used it: anybody may. */
+    return take_pages(heap, stream, 0, missing);
+}
+
+ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
+{
+    uint64_t         missing;
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (size > heap->options.limit) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu bytes are more than the %zu that the heap may "
+                          "hold: raise MEMORY_LIMIT",
+                          size, (size_t)heap->options.limit);
+    }
+    pthread_mutex_lock(&heap->lock);
+    missing = base_align_up((uint64_t)size, HEAP_PAGE);
+    missing -= base_min(missing, heap->space.home.reserved);
+    if (missing > 0) {
+        status = reserve(heap, missing);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
 }

@@ -38,6 +38,7 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
+ucxpool_status_t heap_reserve(heap_t *heap, size_t size);
 ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p);
 void heap_on_failure(heap_t *heap, ucxpool_t *pool,
                      ucxpool_heap_failure_t callback, void *arg);

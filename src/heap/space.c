@@ -259,7 +259,8 @@ static void become_hole(heap_space_t *space, heap_range_t *range)
 
 ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  uint64_t offset, uint64_t size,
-                                 heap_stream_t *stream, heap_range_t **range_p)
+                                 heap_stream_t *stream, uint64_t ticket,
+                                 heap_range_t **range_p)
 {
     heap_range_t    *left, *right, *range;
     ucxpool_status_t status;
@@ -280,10 +281,7 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
     if (right != NULL) {
         base_list_add_head(&space->holes, &right->link);
     }
-    /* As if the stream had freed it just now: what another stream is not over
-     * with is not to become one with it. */
-    *range_p = heap_space_give(space, range, stream,
-                               heap_stream_ticket(stream));
+    *range_p = heap_space_give(space, range, stream, ticket);
     return UCXPOOL_OK;
 }
 

@@ -56,12 +56,13 @@ heap_range_t *heap_space_give(heap_space_t *space, heap_range_t *range,
                               heap_stream_t *stream, uint64_t ticket);
 
 /*
- * Take memory for whole pages of a hole. They are free afterwards, for a stream
- * first of all. *range_p is the free range that they lie in.
+ * Take memory for whole pages of a hole. They are free afterwards, as if they
+ * had been given with that ticket. *range_p is the free range that they lie in.
  */
 ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
                                  uint64_t offset, uint64_t size,
-                                 heap_stream_t *stream, heap_range_t **range_p);
+                                 heap_stream_t *stream, uint64_t ticket,
+                                 heap_range_t **range_p);
 
 /*
  * Give memory of a free range back: whole pages, and whole slots where they are
