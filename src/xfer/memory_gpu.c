@@ -45,6 +45,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     config.frag_size   = BASE_SIZE_AUTO;
     config.send_share  = params.send_share;
     config.recv_share  = params.recv_share;
+    /* Which is of the GPU's memory. */
+    config.memory_limit = BASE_SIZE_AUTO;
     status = xfer_take(pool, &wish, &config, &pool->pinned_regions, &taken);
     if (status != UCXPOOL_OK) {
         return taken.is_short ? base_error(status, "%s", taken.why) : status;
