@@ -77,6 +77,9 @@ ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p)
     pthread_mutex_lock(&heap->lock);
     before = heap->trimmed;
     status = trim(heap, keep_size);
+    if (heap->trimmed > before) {
+        heap->is_tight = false;
+    }
     if (released_p != NULL) {
         *released_p = heap->trimmed - before;
     }
