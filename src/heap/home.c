@@ -190,18 +190,16 @@ ucxpool_status_t heap_home_release(heap_home_t *home, uint64_t offset,
 ucxpool_status_t heap_home_recut(heap_home_t *home, size_t slot,
                                  bool *is_kept_p)
 {
-    uint64_t         offset    = slot * home->slot_size;
-    bool             has_chunk = home->slots[slot].chunk != 0;
-    uint64_t         done;
+    uint64_t         offset = slot * home->slot_size;
     ucxpool_status_t status;
 
-    assert(home->slots[slot].backed == all_pages(home));
-    status = heap_home_release(home, offset, home->slot_size, &done);
-    *is_kept_p = (status != UCXPOOL_OK) && (done == 0);
+    assert(home->slots[slot].chunk != 0);
+    status     = drop(home, offset, home->slot_size);
+    *is_kept_p = status != UCXPOOL_OK;
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return back(home, offset, home->slot_size, has_chunk);
+    return back(home, offset, home->slot_size, true);
 }
 
 void heap_home_cleanup(heap_home_t *home)

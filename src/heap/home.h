@@ -72,9 +72,8 @@ ucxpool_status_t heap_home_release(heap_home_t *home, uint64_t offset,
                                    uint64_t size, uint64_t *done_p);
 
 /*
- * Back a slot in the other way, pages in place of the chunk or the reverse. As
- * for heap_home_release(), and all of the slot has memory. After an error there
- * is none in it, or (*is_kept_p) it is as it was.
+ * Back a slot that is one chunk by pages instead. As for heap_home_release().
+ * After an error there is no memory in it, or (*is_kept_p) it is as it was.
  */
 ucxpool_status_t heap_home_recut(heap_home_t *home, size_t slot,
                                  bool *is_kept_p);

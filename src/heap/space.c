@@ -6,9 +6,6 @@
 
 #include <assert.h>
 
-/* Cuts that one change of a slot may need: every second page a hole. */
-#define MAX_CUTS (HEAP_SLOT_PAGES + 2)
-
 /* Slots that begin in a part of a range are found by the range. */
 static void note_slots(const heap_space_t *space, heap_range_t *range,
                        uint64_t offset, uint64_t end)
@@ -303,45 +300,20 @@ ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
     return status;
 }
 
-/* Length of a run of pages from that one on, which have memory or have none. */
-static size_t run_of_pages(uint64_t backed, size_t page, size_t num_pages,
-                           bool *is_backed_p)
-{
-    size_t end = page;
-
-    *is_backed_p = (backed >> page) & 1;
-    while ((end < num_pages) && (((backed >> end) & 1) == *is_backed_p)) {
-        end++;
-    }
-    return end - page;
-}
-
 ucxpool_status_t heap_space_recut(heap_space_t *space, heap_range_t *range,
                                   size_t slot)
 {
-    uint64_t         offset    = slot * space->home.slot_size;
-    size_t           num_pages = space->home.slot_size / HEAP_PAGE;
-    size_t           page, num;
-    bool             is_kept, is_backed;
+    uint64_t         size = space->home.slot_size;
+    bool             is_kept;
     ucxpool_status_t status;
 
-    status = heap_ranges_prepare(&space->ranges, MAX_CUTS);
+    status = heap_ranges_prepare(&space->ranges, HEAP_SPACE_TAKES);
     if (status != UCXPOOL_OK) {
         return status;
     }
     status = heap_home_recut(&space->home, slot, &is_kept);
-    if (status == UCXPOOL_OK) {
-        return UCXPOOL_OK;
-    }
-    for (page = 0; page < num_pages; page += num) {
-        num = run_of_pages(space->home.slots[slot].backed, page, num_pages,
-                           &is_backed);
-        if (!is_backed) {
-            range = heap_space_cover(space, offset + page * HEAP_PAGE);
-            become_hole(space, heap_space_take(space, range,
-                                               offset + page * HEAP_PAGE,
-                                               num * HEAP_PAGE));
-        }
+    if ((status != UCXPOOL_OK) && !is_kept) {
+        become_hole(space, heap_space_take(space, range, slot * size, size));
     }
     return status;
 }

@@ -76,8 +76,8 @@ ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
                                     uint64_t *done_p);
 
 /*
- * As heap_home_recut() for a slot in one free range, of which pages that have
- * no memory any more become holes.
+ * As heap_home_recut() for a slot that lies in a free range. If it has no
+ * memory afterwards, it is a hole.
  */
 ucxpool_status_t heap_space_recut(heap_space_t *space, heap_range_t *range,
                                   size_t slot);
