@@ -28,32 +28,53 @@ static uint64_t block_bytes(const ucxpool_t *pool)
     return (uint64_t)pool->regions.num_regions * pool->regions.region_size;
 }
 
-/* What MEMORY_LIMIT leaves. */
+/* MEMORY_LIMIT, or all that there is if that is less. */
+static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
+                                    uint64_t *memory_p)
+{
+    uint64_t         total, free_size;
+    ucxpool_status_t status = vmm->calls->sizes(vmm, &total, &free_size);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (pool->config.memory_limit == BASE_SIZE_AUTO) {
+        *memory_p = vmm->is_host ? total / 2 : total;
+    } else {
+        *memory_p = base_min(total, (uint64_t)pool->config.memory_limit);
+    }
+    return UCXPOOL_OK;
+}
+
+/* What that leaves beside the blocks. */
 static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
                                    uint64_t *limit_p)
 {
-    uint64_t         limit = pool->config.memory_limit;
     uint64_t         blocks = block_bytes(pool);
-    uint64_t         free_size;
+    uint64_t         memory;
     char             text[BASE_FORMAT_SIZE];
-    ucxpool_status_t status;
+    ucxpool_status_t status = find_memory(pool, vmm, &memory);
 
-    if (limit == BASE_SIZE_AUTO) {
-        status = vmm->calls->sizes(vmm, &limit, &free_size);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
-        limit = vmm->is_host ? limit / 2 : limit;
+    if (status != UCXPOOL_OK) {
+        return status;
     }
-    if (limit < blocks + SMALLEST) {
-        base_format_size(limit, text);
+    if (memory < blocks + SMALLEST) {
+        base_format_size(memory, text);
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "MEMORY_LIMIT=%s leaves nothing for the heap beside "
                           "%zu bytes of blocks: raise it, or lower COMM_SIZE",
                           text, (size_t)blocks);
     }
-    *limit_p = (limit - blocks) & ~(SMALLEST - 1);
+    *limit_p = (memory - blocks) & ~(SMALLEST - 1);
     return UCXPOOL_OK;
+}
+
+/* Addresses are plenty, but not without end. */
+static uint64_t stitch_size(const base_config_t *config, uint64_t limit)
+{
+    return (config->heap_stitch == BASE_SIZE_AUTO)
+               ? 2 * limit
+               : base_min((uint64_t)config->heap_stitch, 16 * limit);
 }
 
 static ucxpool_status_t find_options(const ucxpool_t *pool, mem_vmm_t *vmm,
@@ -62,14 +83,15 @@ static ucxpool_status_t find_options(const ucxpool_t *pool, mem_vmm_t *vmm,
     const base_config_t *config = &pool->config;
     ucxpool_status_t     status = find_limit(pool, vmm, &options->limit);
 
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     options->chunk_size  = config->heap_chunk;
     options->alignment   = config->heap_alignment;
-    options->stitch_size = (config->heap_stitch == BASE_SIZE_AUTO)
-                               ? 2 * options->limit
-                               : config->heap_stitch;
+    options->stitch_size = stitch_size(config, options->limit);
     options->log_path    = (config->heap_log[0] != '\0') ? config->heap_log
                                                          : NULL;
-    return status;
+    return UCXPOOL_OK;
 }
 
 static ucxpool_status_t create(const ucxpool_t *pool, heap_t **heap_p)

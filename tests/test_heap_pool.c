@@ -97,6 +97,19 @@ START_TEST(a_limit_that_the_blocks_fill_leaves_no_heap)
 }
 END_TEST
 
+START_TEST(settings_beyond_all_memory_are_cut_down_to_it)
+{
+    ucxpool_heap_stats_t stats;
+
+    create(_i, "COMM_SIZE=16m MEMORY_LIMIT=4096t HEAP_STITCH=4096t");
+    (void)get(MIB);
+    ucxpool_heap_stats_get(pool, &stats);
+    ck_assert_uint_gt(stats.limit, 64 * MIB);
+    ck_assert_uint_lt(stats.limit, UINT64_C(1) << 50);
+    destroy();
+}
+END_TEST
+
 START_TEST(a_stitched_buffer_of_the_heap_is_sent_like_any_other)
 {
     static uint8_t     message[20 * MIB], arrived[20 * MIB];
@@ -231,6 +244,8 @@ static Suite *suite(void)
                         NUM_MEMORIES);
     tcase_add_loop_test(both, blocks_and_heap_share_one_limit, 0, NUM_MEMORIES);
     tcase_add_loop_test(both, a_limit_that_the_blocks_fill_leaves_no_heap, 0,
+                        NUM_MEMORIES);
+    tcase_add_loop_test(both, settings_beyond_all_memory_are_cut_down_to_it, 0,
                         NUM_MEMORIES);
     tcase_add_loop_test(both, the_counters_are_printed_in_three_ways, 0,
                         NUM_MEMORIES);
