@@ -1,0 +1,143 @@
+/*
+ * A heap is made whole or not at all, whichever call of the system fails; and
+ * so is what an allocation adds to it.
+ */
+#include <config.h>
+
+#include "calls.h"
+#include "heap/heap.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+int __real_pthread_mutex_init(pthread_mutex_t           *mutex,
+                              const pthread_mutexattr_t *attributes);
+int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
+                              const pthread_mutexattr_t *attributes);
+
+int __wrap_pthread_mutex_init(pthread_mutex_t           *mutex,
+                              const pthread_mutexattr_t *attributes)
+{
+    return calls_is_due(CALLS_MUTEX_INIT)
+               ? ENOMEM
+               : __real_pthread_mutex_init(mutex, attributes);
+}
+
+static mem_vmm_t     *vmm;
+static char           log_path[] = "/tmp/test_heap_create.XXXXXX";
+static heap_options_t options    = {.limit       = 64 * MIB,
+                                    .chunk_size  = 8 * MIB,
+                                    .alignment   = 256,
+                                    .stitch_size = 64 * MIB,
+                                    .log_path    = log_path};
+
+static void set_up(void)
+{
+    int fd = mkstemp(log_path);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    calls_reset();
+    ck_assert_int_eq(mem_vmm_create_host(&vmm), UCXPOOL_OK);
+}
+
+static void tear_down(void)
+{
+    calls_reset();
+    unlink(log_path);
+}
+
+START_TEST(what_was_made_is_undone)
+{
+    static const calls_name_t names[] = {CALLS_CALLOC, CALLS_MUTEX_INIT,
+                                         CALLS_MMAP, CALLS_FSTAT};
+
+    unsigned num_fds = calls_num_fds();
+    size_t   size    = calls_mapped_size();
+    heap_t  *heap    = NULL;
+    unsigned n       = 0;
+
+    for (;;) {
+        ucxpool_status_t status;
+
+        calls_fail(names[_i], ++n, ENOMEM);
+        status = heap_create(vmm, &options, &heap);
+        if (!calls_has_failed()) {
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            break;
+        }
+        if (status == UCXPOOL_OK) {
+            /* The log can do without its lock. */
+            ck_assert_int_eq(names[_i], CALLS_MUTEX_INIT);
+            heap_destroy(heap);
+            ck_assert_int_eq(mem_vmm_create_host(&vmm), UCXPOOL_OK);
+        }
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(calls_mapped_size(), size);
+    }
+    ck_assert_uint_gt(n, 1);
+    calls_reset();
+    heap_destroy(heap);
+}
+END_TEST
+
+START_TEST(an_allocation_that_fails_changes_nothing)
+{
+    static const size_t sizes[] = {1000, 300000, 20 * MIB};
+
+    ucxpool_heap_stats_t stats;
+    heap_t              *heap;
+    void                *address;
+    unsigned             n = 0;
+
+    ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
+    for (;;) {
+        ucxpool_status_t status;
+
+        calls_fail((_i < 3) ? CALLS_CALLOC : CALLS_MUTEX_INIT, ++n, ENOMEM);
+        status = heap_alloc(heap, sizes[_i % 3], NULL, &address);
+        if (!calls_has_failed()) {
+            ck_assert_int_eq(status, UCXPOOL_OK);
+            break;
+        }
+        calls_reset();
+        ck_assert_int_ne(status, UCXPOOL_OK);
+        ck_assert_int_eq(heap_check(heap), UCXPOOL_OK);
+        heap_stats(heap, &stats);
+        ck_assert_uint_eq(stats.num_live, 0);
+        ck_assert_uint_eq(stats.free, stats.reserved);
+    }
+    ck_assert_uint_gt(n, 1);
+    calls_reset();
+    heap_destroy(heap);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite  = suite_create("making a heap");
+    TCase *create = tcase_create("create");
+
+    tcase_add_checked_fixture(create, set_up, tear_down);
+    tcase_add_loop_test(create, what_was_made_is_undone, 0, 4);
+    tcase_add_loop_test(create, an_allocation_that_fails_changes_nothing, 0,
+                        6);
+    suite_add_tcase(suite, create);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    int      failed;
+
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
