@@ -29,7 +29,7 @@
 typedef struct block_preset {
     bool     is_found;
     uint64_t limit;     /* bytes, or BLOCK_PRESET_NONE                        */
-    char     from[160]; /* in words: "the preset 'Tesla T4' [256m]"           */
+    char     from[176]; /* in words: "the preset 'Tesla T4' [256m]"           */
 } block_preset_t;
 
 /*
