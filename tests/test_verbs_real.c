@@ -427,8 +427,8 @@ END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("verbs_real");
-    TCase   *tcase = tcase_create("verbs_real");
+    Suite   *suite;
+    TCase   *tcase;
     SRunner *runner;
     int      num_failed;
 
@@ -436,6 +436,8 @@ int main(void)
         fprintf(stderr, "no RDMA device with a port that is up\n");
         return 77;
     }
+    suite = suite_create("verbs_real");
+    tcase = tcase_create("verbs_real");
     /* UCX only has to bring two pools together, by what is surely there. */
     setenv("UCX_TLS", "tcp,self", 0);
     tcase_set_timeout(tcase, 60);
