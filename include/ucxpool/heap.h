@@ -11,9 +11,11 @@
  *
  *       stitched  | chunk 1 | chunk 3 |
  *
- * So an allocation fails only when there is not enough memory, not because it
- * lies in pieces: what is free in whole pages of 2 MiB can always be used. The
- * memory of an allocation does not move, and its addresses are contiguous.
+ * So an allocation seldom fails because what is free lies in pieces: all that
+ * is free in whole chunks can be used. Chunks are large ones (HEAP_CHUNK) where
+ * long allocations were, and of 2 MiB elsewhere; less than one that is free
+ * among live ones serves shorter allocations. The memory of an allocation does
+ * not move, and its addresses are contiguous.
  *
  * The heap of a pool is host memory, or that of the pool's GPU. It never takes
  * a block, and blocks are never taken from it; both count against MEMORY_LIMIT.
