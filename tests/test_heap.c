@@ -202,6 +202,20 @@ START_TEST(more_than_the_limit_is_an_error_that_tells_what_there_is)
 }
 END_TEST
 
+START_TEST(no_memory_below_the_limit_is_not_blamed_on_it)
+{
+    void *address = NULL;
+
+    start(false, 64 * MIB);
+    vmm_double_limit(vmm, 8 * MIB);
+    ck_assert_int_eq(heap_alloc(heap, 20 * MIB, NULL, &address),
+                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "free some"));
+    ck_assert_ptr_null(strstr(ucxpool_error_detail(), "MEMORY_LIMIT"));
+    stop();
+}
+END_TEST
+
 START_TEST(what_is_no_allocation_is_not_freed)
 {
     static const size_t sizes[] = {100, 300 * KIB, 9 * MIB};
@@ -595,6 +609,7 @@ static Suite *suite(void)
     tcase_add_test(calls, an_allocation_of_nothing_is_an_error);
     tcase_add_loop_test(
         calls, more_than_the_limit_is_an_error_that_tells_what_there_is, 0, 3);
+    tcase_add_test(calls, no_memory_below_the_limit_is_not_blamed_on_it);
     tcase_add_loop_test(calls, what_is_no_allocation_is_not_freed, 0, 3);
     tcase_add_loop_test(calls, the_usable_size_is_rounded_up, 0, 4);
     tcase_add_test(calls, a_small_one_keeps_no_more_than_a_page);

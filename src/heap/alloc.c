@@ -204,13 +204,13 @@ ucxpool_status_t heap_alloc(heap_t *heap, size_t asked, void *handle,
                           "an allocation of 0 bytes: ask for 1 or more");
     }
     if (!round_up(heap, asked, &size)) {
-        return heap_fail(heap, asked, UCXPOOL_ERR_NO_MEMORY);
+        return heap_fail(heap, asked, handle, UCXPOOL_ERR_NO_MEMORY);
     }
     do {
         status = alloc_any(heap, stream, size, asked, &range);
     } while ((status != UCXPOOL_OK) && is_helped(heap, asked, handle));
     if (status != UCXPOOL_OK) {
-        return heap_fail(heap, asked, status);
+        return heap_fail(heap, asked, handle, status);
     }
     *address_p = heap->address + range->offset;
     heap_log_write(heap->log, HEAP_LOG_ALLOC, *address_p, asked, handle);

@@ -156,7 +156,16 @@ void heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p)
     pthread_mutex_unlock(&heap->lock);
 }
 
-ucxpool_status_t heap_fail(heap_t *heap, uint64_t size, ucxpool_status_t status)
+/* What to change: the limit, if it is that. */
+static const char *advice(const ucxpool_heap_stats_t *stats, uint64_t size)
+{
+    return (size <= stats->limit - stats->reserved)
+               ? "and no more memory can be had: free some, here or elsewhere"
+               : "raise MEMORY_LIMIT, or free memory";
+}
+
+ucxpool_status_t heap_fail(heap_t *heap, uint64_t size, const void *handle,
+                           ucxpool_status_t status)
 {
     ucxpool_heap_stats_t stats;
     char                 cause[160] = "";
@@ -168,17 +177,18 @@ ucxpool_status_t heap_fail(heap_t *heap, uint64_t size, ucxpool_status_t status)
     heap->num_failures++;
     take_stats(heap, &stats);
     pthread_mutex_unlock(&heap->lock);
-    heap_log_write(heap->log, HEAP_LOG_FAILURE, NULL, size, NULL);
+    heap_log_write(heap->log, HEAP_LOG_FAILURE, NULL, size, handle);
     return base_error(status,
                       "%sthe heap has no %.1f MiB: of at most %.1f MiB it "
                       "holds %.1f, live %.1f (%" PRIu64 " allocations), free "
                       "%.1f, of which %.1f in one piece and %.1f in whole "
-                      "pages; raise MEMORY_LIMIT, or free memory",
+                      "chunks; %s",
                       cause, (double)size / MIB, (double)stats.limit / MIB,
                       (double)stats.reserved / MIB, (double)stats.live / MIB,
                       stats.num_live, (double)stats.free / MIB,
                       (double)stats.largest_contiguous / MIB,
-                      (double)stats.largest_stitchable / MIB);
+                      (double)stats.largest_stitchable / MIB,
+                      advice(&stats, size));
 }
 
 static const char *const state_words[] = {

@@ -95,8 +95,9 @@ ucxpool_status_t heap_stream_of(heap_t *heap, void *handle,
 bool heap_offset_of(const heap_t *heap, const void *address,
                     uint64_t *offset_p);
 
-/* Record why an allocation fails: what is live and free, and in what pieces. */
-ucxpool_status_t heap_fail(heap_t *heap, uint64_t size,
+/* Record why an allocation for a stream fails: what is live and free, and in
+ * what pieces. */
+ucxpool_status_t heap_fail(heap_t *heap, uint64_t size, const void *handle,
                            ucxpool_status_t status);
 
 #endif
