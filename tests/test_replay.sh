@@ -6,6 +6,7 @@ set -eu
 
 replay=$top_builddir/tools/ucxpool_replay
 library=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
+plugin=$top_builddir/tests/replay_plugin/.libs/libplugin.so
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export UCX_LOG_LEVEL=error
@@ -68,6 +69,14 @@ on_stand_in() {
     says err 'cuMemFreeAsync: CUDA_ERROR_ILLEGAL_ADDRESS'
     run 1 -w rmm:100,1 -d cuda -a cuda -c 1g
     says err '1024 are asked for'
+    # A plug-in is told of the GPU, and keeps to its capacity itself.
+    run 0 -r 1 -w rmm:100,1 -d cuda -p "$plugin" -p "also=$plugin" -c 64m
+    for name in heap async plugin also; do
+        grep -q "^$name " "$dir/out" || fail "no line of $name"
+    done
+    run 0 -r 1 -w rmm:100,1 -d cuda -p "mine=$plugin" -a mine -m --csv
+    [ "$(field 7)" = mine ] || fail 'another allocator'
+    [ "$(field 18)" = "$(field 6)" ] || fail 'a plug-in holds what it says'
 }
 on_gpu() {
     run 0 -r 1 --mark -w rmm:100,1 -d cuda
@@ -160,6 +169,37 @@ run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
 [ "$(field 20)" = 67108864 ] || fail 'the checkerboard needs more than it holds'
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
 says out 'capacity 64.00 MiB'
+
+# A plug-in's name may come before it; a search makes it anew for each trial;
+# where it is full, that is a result.
+run 0 -r 1 --mark -a bestfit,mine -w rmm:200,1 -p mine="$plugin" -m --csv
+unquoted | grep -q '^rmm:.*,mine,no,' || fail 'no line of the plug-in'
+run 0 -r 1 -w checkerboard:4,64m -p "$plugin" -a plugin -m --csv
+[ "$(field 19)" = 0 ] || fail 'a plug-in without fragments fails'
+[ "$(field 20)" = 67108864 ] || fail 'it needs more than is live'
+run 0 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -c 2m --csv
+[ "$(field 19)" -gt 0 ] || fail 'a plug-in does not know its capacity'
+run 0 -r 2 --mark -w threads:3,200 -t -p "$plugin" -a plugin
+for n in 1 2 3; do
+    PLUGIN_FAILS=$n run 1 -r 1 -w rmm:200,1 -p "$plugin" -a plugin -m
+    says err 'plugin_init(-1, '
+    says err 'returns 7'
+done
+run 1 -w rmm:100,1 -p "$dir/none.so"
+says err "the plug-in $dir/none.so cannot be loaded:"
+run 1 -w rmm:100,1 -p a=none.so
+says err 'cannot be loaded: ./none.so'
+run 1 -w rmm:100,1 -p "$dir/log.csv"
+says err 'cannot be loaded'
+run 1 -w rmm:100,1 -p "$(ls "$top_builddir"/.libs/libucxpool.so.? | head -n 1)"
+says err 'has no function plugin_alloc()'
+for name in heap= a,b= mine= =x waytoolongtobeaname=; do
+    run 2 -w rmm:100,1 -p mine="$plugin" -p "$name$plugin"
+done
+says err 'with a name of its own'
+run 2 -w rmm:100,1 -p "$plugin" -p "$plugin"
+run 2 -w rmm:100,1 -p a=
+run 2 -w rmm:100,1 -p mine="$plugin" -a yours
 
 # Reports.
 run 0 -r 1 -w rmm:100,1 -m --step 5 --json

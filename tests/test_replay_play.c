@@ -26,14 +26,12 @@ typedef struct piece {
     char   bytes[];
 } piece_t;
 
-static const allocator_kind_t fake;
-
-static int fake_create(device_t *device, uint64_t capacity,
-                       allocator_t **allocator_p)
+static int fake_create(const allocator_kind_t *kind, device_t *device,
+                       uint64_t capacity, allocator_t **allocator_p)
 {
     *allocator_p = calloc(1, sizeof(**allocator_p));
     ck_assert_ptr_nonnull(*allocator_p);
-    (*allocator_p)->kind   = &fake;
+    (*allocator_p)->kind   = kind;
     (*allocator_p)->device = device;
     limit                  = capacity;
     used                   = 0;
@@ -73,7 +71,7 @@ static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
 }
 
 static allocator_answer_t fake_free(allocator_t *allocator, void *address,
-                                    void *stream)
+                                    size_t size, void *stream)
 {
     piece_t *piece = (piece_t *)(void *)((char *)address -
                                          offsetof(piece_t, bytes));
@@ -81,6 +79,7 @@ static allocator_answer_t fake_free(allocator_t *allocator, void *address,
     (void)allocator;
     (void)stream;
     if (!gives_twice) {
+        ck_assert_uint_eq(piece->size, size);
         __atomic_sub_fetch(&used, piece->size, __ATOMIC_RELAXED);
         free(piece);
     }
@@ -122,7 +121,8 @@ static void begin(const char *workload, uint64_t capacity)
     ck_assert_ptr_nonnull(trace);
     ck_assert_int_eq(device_open(&device, DEVICE_HOST, trace), 0);
     play = (play_t){.trace = trace, .device = &device};
-    ck_assert_int_eq(fake.create(&device, capacity, &play.allocator), 0);
+    ck_assert_int_eq(
+        fake.create(&fake, &device, capacity, &play.allocator), 0);
 }
 
 static void end(void)

@@ -24,7 +24,7 @@ typedef struct run {
     FILE     *output; /* the standard output */
     trace_t  *trace;
     device_t  device;
-    measure_t measures[ALLOCATOR_NUM_KINDS];
+    measure_t measures[OPTIONS_MAX_KINDS];
     unsigned  num_measures;
 } run_t;
 

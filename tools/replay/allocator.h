@@ -18,7 +18,9 @@ typedef enum allocator_answer {
     ALLOCATOR_BROKEN /* something else is wrong, and has been told  */
 } allocator_answer_t;
 
-typedef struct allocator_kind {
+typedef struct allocator_kind allocator_kind_t;
+
+struct allocator_kind {
     const char *name;
     const char *doc;
     bool        needs_gpu;
@@ -29,21 +31,22 @@ typedef struct allocator_kind {
      *           many as it gets.
      *
      * Returns 0, or -1 after having said why. */
-    int (*create)(device_t *device, uint64_t capacity,
-                  allocator_t **allocator_p);
+    int (*create)(const allocator_kind_t *kind, device_t *device,
+                  uint64_t capacity, allocator_t **allocator_p);
     void (*destroy)(allocator_t *allocator);
 
-    /* Called from any thread. stream: one of device->streams. */
+    /* Called from any thread. stream: one of device->streams. size: as it was
+     * allocated. */
     allocator_answer_t (*alloc)(allocator_t *allocator, size_t size,
                                 void *stream, void **address_p);
     allocator_answer_t (*free)(allocator_t *allocator, void *address,
-                               void *stream);
+                               size_t size, void *stream);
 
     /* Bytes of memory that it holds, now; and that it held at most so far (may
      * be NULL, when nobody counts). 0 after a failure, which is told. */
     uint64_t (*reserved)(allocator_t *allocator);
     uint64_t (*peak_reserved)(allocator_t *allocator);
-} allocator_kind_t;
+};
 
 /* What each kind of allocator begins with. */
 struct allocator {
@@ -63,7 +66,7 @@ extern const allocator_kind_t allocator_best_fit;
 
 extern const allocator_kind_t *const allocator_kinds[ALLOCATOR_NUM_KINDS];
 
-/* NULL: there is none of that name. */
+/* NULL: none of these has that name. */
 const allocator_kind_t *allocator_find(const char *name);
 
 /* Names and what they are. */

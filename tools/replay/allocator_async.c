@@ -36,8 +36,8 @@ static int make_pool(async_allocator_t *self)
     return 0;
 }
 
-static int create(device_t *device, uint64_t capacity,
-                  allocator_t **allocator_p)
+static int create(const allocator_kind_t *kind, device_t *device,
+                  uint64_t capacity, allocator_t **allocator_p)
 {
     async_allocator_t *self = calloc(1, sizeof(*self));
     char               text[512];
@@ -45,7 +45,7 @@ static int create(device_t *device, uint64_t capacity,
     if (self == NULL) {
         return replay_error("out of memory");
     }
-    self->super.kind   = &allocator_async;
+    self->super.kind   = kind;
     self->super.device = device;
     if (gpu_pools_load(&self->calls, text, sizeof(text)) != 0) {
         replay_error("%s", text);
@@ -96,12 +96,13 @@ static allocator_answer_t take(allocator_t *allocator, size_t size,
 }
 
 static allocator_answer_t give(allocator_t *allocator, void *address,
-                               void *stream)
+                               size_t size, void *stream)
 {
     async_allocator_t *self = (async_allocator_t *)allocator;
     CUresult           result =
         self->calls.cuMemFreeAsync(gpu_address(address), stream);
 
+    (void)size;
     if (result != CUDA_SUCCESS) {
         device_fail(allocator->device, result, "cuMemFreeAsync");
         return ALLOCATOR_BROKEN;

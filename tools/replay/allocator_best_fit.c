@@ -15,15 +15,15 @@ typedef struct best_fit_allocator {
     best_fit_t     *pool;
 } best_fit_allocator_t;
 
-static int create(device_t *device, uint64_t capacity,
-                  allocator_t **allocator_p)
+static int create(const allocator_kind_t *kind, device_t *device,
+                  uint64_t capacity, allocator_t **allocator_p)
 {
     best_fit_allocator_t *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
         return replay_error("out of memory");
     }
-    self->super.kind   = &allocator_best_fit;
+    self->super.kind   = kind;
     self->super.device = device;
     self->pool         = best_fit_create(capacity == 0 ? NO_LIMIT : capacity);
     if (self->pool == NULL) {
@@ -64,10 +64,11 @@ static allocator_answer_t take(allocator_t *allocator, size_t size,
 }
 
 static allocator_answer_t give(allocator_t *allocator, void *address,
-                               void *stream)
+                               size_t size, void *stream)
 {
     best_fit_allocator_t *self = (best_fit_allocator_t *)allocator;
 
+    (void)size;
     (void)stream;
     pthread_mutex_lock(&self->mutex);
     best_fit_free(self->pool, address);

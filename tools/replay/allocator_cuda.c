@@ -10,15 +10,15 @@ typedef struct cuda_allocator {
     ballast_t   ballast;
 } cuda_allocator_t;
 
-static int create(device_t *device, uint64_t capacity,
-                  allocator_t **allocator_p)
+static int create(const allocator_kind_t *kind, device_t *device,
+                  uint64_t capacity, allocator_t **allocator_p)
 {
     cuda_allocator_t *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
         return replay_error("out of memory");
     }
-    self->super.kind   = &allocator_cuda;
+    self->super.kind   = kind;
     self->super.device = device;
     if (ballast_take(&self->ballast, device, capacity) != 0) {
         free(self);
@@ -56,11 +56,12 @@ static allocator_answer_t take(allocator_t *allocator, size_t size,
 }
 
 static allocator_answer_t give(allocator_t *allocator, void *address,
-                               void *stream)
+                               size_t size, void *stream)
 {
     device_t *device = allocator->device;
     CUresult  result = device->gpu.driver.cuMemFree(gpu_address(address));
 
+    (void)size;
     (void)stream;
     if (result != CUDA_SUCCESS) {
         device_fail(device, result, "cuMemFree");

@@ -77,15 +77,15 @@ static int make_pool(device_t *device, uint64_t capacity, ucxpool_t **pool_p)
                                 : replay_error("%s", ucxpool_error_detail());
 }
 
-static int create(device_t *device, uint64_t capacity,
-                  allocator_t **allocator_p)
+static int create(const allocator_kind_t *kind, device_t *device,
+                  uint64_t capacity, allocator_t **allocator_p)
 {
     heap_allocator_t *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
         return replay_error("out of memory");
     }
-    self->super.kind   = &allocator_heap;
+    self->super.kind   = kind;
     self->super.device = device;
     if (make_pool(device, capacity, &self->pool) != 0) {
         free(self);
@@ -121,10 +121,11 @@ static allocator_answer_t take(allocator_t *allocator, size_t size,
 }
 
 static allocator_answer_t give(allocator_t *allocator, void *address,
-                               void *stream)
+                               size_t size, void *stream)
 {
     heap_allocator_t *self = (heap_allocator_t *)allocator;
 
+    (void)size;
     if (ucxpool_heap_free(self->pool, address, stream) != UCXPOOL_OK) {
         replay_error("%s", ucxpool_error_detail());
         return ALLOCATOR_BROKEN;

@@ -116,8 +116,8 @@ static int with_allocator(step_t step, const trace_t *trace,
                    .has_threads = params->has_threads};
     int    code;
 
-    if (measure->kind->create(device, params->capacity, &play.allocator) !=
-        0) {
+    if (measure->kind->create(measure->kind, device, params->capacity,
+                              &play.allocator) != 0) {
         return -1;
     }
     code = step(&play, params, measure);

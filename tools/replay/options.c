@@ -24,11 +24,12 @@ enum {
     OPTION_LIST
 };
 
-static const char short_options[] = "w:a:d:c:ms:r:thV";
+static const char short_options[] = "w:a:p:d:c:ms:r:thV";
 
 static const struct option long_options[] = {
     {"workload", required_argument, NULL, 'w'},
     {"allocators", required_argument, NULL, 'a'},
+    {"plugin", required_argument, NULL, 'p'},
     {"device", required_argument, NULL, 'd'},
     {"capacity", required_argument, NULL, 'c'},
     {"min-capacity", no_argument, NULL, 'm'},
@@ -56,8 +57,11 @@ static const char help[] =
     "calls take and how much memory is held.\n"
     "\n"
     "  -w, --workload NAME   make the calls instead (--list tells which)\n"
-    "  -a, --allocators LIST of heap,cuda,async,bestfit (default: all that\n"
-    "                        the device can have)\n"
+    "  -a, --allocators LIST of heap,cuda,async,bestfit and plugins\n"
+    "                        (default: all that the device can have)\n"
+    "  -p, --plugin [NAME=]FILE.so\n"
+    "                        an allocator of your own, called plugin or NAME;\n"
+    "                        again for more\n"
     "  -d, --device host|cuda[:N]\n"
     "                        memory of the host (default) or of GPU N\n"
     "  -c, --capacity SIZE   an allocator may have so much, as 512m, 8g\n"
@@ -90,9 +94,38 @@ static int wrong(const char *option, const char *value, const char *right)
     return 2;
 }
 
+static const allocator_kind_t *find_kind(const options_t *options,
+                                         const char      *name)
+{
+    for (unsigned i = 0; i < options->num_plugins; i++) {
+        if (strcmp(options->plugins[i].name, name) == 0) {
+            return &options->plugins[i].kind;
+        }
+    }
+    return allocator_find(name);
+}
+
+static int add_plugin(options_t *options, const char *text)
+{
+    plugin_t *plugin = &options->plugins[options->num_plugins];
+
+    if (options->num_plugins == PLUGIN_MAX) {
+        replay_error("-p %s: %d plug-ins at most", text, PLUGIN_MAX);
+        return 2;
+    }
+    if ((plugin_name(plugin, text) != 0) ||
+        (find_kind(options, plugin->name) != NULL)) {
+        return wrong("-p", text,
+                     "give NAME=FILE.so, with a name of its own: at most 15 "
+                     "letters, digits, - _ .");
+    }
+    options->num_plugins++;
+    return 0;
+}
+
 static int parse_allocators(const char *text, options_t *options)
 {
-    char  list[128];
+    char  list[256];
     char *rest = list;
 
     if (strlen(text) >= sizeof(list)) {
@@ -101,7 +134,7 @@ static int parse_allocators(const char *text, options_t *options)
     strcpy(list, text);
     options->num_kinds = 0;
     while (rest != NULL) {
-        const allocator_kind_t *kind = allocator_find(strsep(&rest, ","));
+        const allocator_kind_t *kind = find_kind(options, strsep(&rest, ","));
 
         if (kind == NULL) {
             return -1;
@@ -225,10 +258,10 @@ static int set_option(options_t *options, int option, const char *value)
         options->workload = value;
         break;
     case 'a':
-        code = parse_allocators(value, options) == 0
-                   ? 0
-                   : wrong("-a", value,
-                           "give some of heap,cuda,async,bestfit, each once");
+        options->allocators = value;
+        break;
+    case 'p':
+        code = add_plugin(options, value);
         break;
     case 'd':
         code = parse_device(value, &options->ordinal) == 0
@@ -268,23 +301,48 @@ static int check_source(const options_t *options)
     return -1;
 }
 
-/* What the device can have, where nothing was named. */
+/* What the device can have, and plug-ins. */
+static void take_all(options_t *options)
+{
+    bool is_host = options->ordinal == DEVICE_HOST;
+
+    for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
+        if (!is_host || !allocator_kinds[i]->needs_gpu) {
+            options->kinds[options->num_kinds++] = allocator_kinds[i];
+        }
+    }
+    for (unsigned i = 0; i < options->num_plugins; i++) {
+        options->kinds[options->num_kinds++] = &options->plugins[i].kind;
+    }
+}
+
+/* Once all options are known: -a may come before the plug-ins it names. */
 static int set_kinds(options_t *options)
 {
     bool is_host = options->ordinal == DEVICE_HOST;
 
-    if (options->num_kinds == 0) {
-        for (unsigned i = 0; i < ALLOCATOR_NUM_KINDS; i++) {
-            if (!is_host || !allocator_kinds[i]->needs_gpu) {
-                options->kinds[options->num_kinds++] = allocator_kinds[i];
-            }
-        }
+    if (options->allocators == NULL) {
+        take_all(options);
+    } else if (parse_allocators(options->allocators, options) != 0) {
+        return wrong("-a", options->allocators,
+                     "give some of heap,cuda,async,bestfit and the names of "
+                     "plug-ins, each once");
     }
     for (unsigned i = 0; i < options->num_kinds; i++) {
         if (is_host && options->kinds[i]->needs_gpu) {
             replay_error("-a %s: its memory is a GPU's: give --device cuda",
                          options->kinds[i]->name);
             return 2;
+        }
+    }
+    return -1;
+}
+
+static int load_plugins(options_t *options)
+{
+    for (unsigned i = 0; i < options->num_plugins; i++) {
+        if (plugin_load(&options->plugins[i]) != 0) {
+            return 1;
         }
     }
     return -1;
@@ -318,5 +376,8 @@ int options_parse(options_t *options, int argc, char **argv)
         return -1;
     }
     code = check_source(options);
-    return code >= 0 ? code : set_kinds(options);
+    if (code < 0) {
+        code = set_kinds(options);
+    }
+    return code < 0 ? load_plugins(options) : code;
 }

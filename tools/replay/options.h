@@ -6,6 +6,7 @@
 
 #include "replay/allocator.h"
 #include "replay/measure.h"
+#include "replay/plugin.h"
 
 #include <stdbool.h>
 
@@ -15,11 +16,17 @@ typedef enum format {
     FORMAT_JSON
 } format_t;
 
+#define OPTIONS_MAX_KINDS (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
+
 typedef struct options {
     const char             *log;      /* the file; NULL: a workload */
     const char             *workload; /* NULL: a log                */
-    const allocator_kind_t *kinds[ALLOCATOR_NUM_KINDS];
-    unsigned                num_kinds; /* 0: all that the device can have */
+    const char             *allocators; /* their names; NULL: all that the
+                                           device can have, and plug-ins     */
+    const allocator_kind_t *kinds[OPTIONS_MAX_KINDS];
+    unsigned                num_kinds;
+    plugin_t                plugins[PLUGIN_MAX];
+    unsigned                num_plugins;
     int                     ordinal;   /* DEVICE_HOST or a GPU */
     unsigned                divisor;   /* of sizes */
     measure_params_t        params;

@@ -211,7 +211,10 @@ static int free_one(const band_t *band, size_t allocation, void *address)
                      player_mark(allocation), stream) != 0)) {
         return -1;
     }
-    return to->kind->free(to, address, stream) == ALLOCATOR_OK ? 0 : -1;
+    return to->kind->free(to, address, play->trace->sizes[allocation],
+                          stream) == ALLOCATOR_OK
+               ? 0
+               : -1;
 }
 
 static int free_left(const band_t *band)

@@ -72,6 +72,7 @@ static inline int play_free(player_t *player, const trace_event_t *event,
     const play_t *play    = player->stage->play;
     allocator_t  *to      = play->allocator;
     void         *stream  = play->device->streams[event->stream];
+    uint64_t      size    = play->trace->sizes[event->allocation];
     void         *address = wait_for(player, event);
     uint64_t      start;
 
@@ -83,16 +84,15 @@ static inline int play_free(player_t *player, const trace_event_t *event,
         return 0;
     }
     if ((mode == PLAY_MARKED) &&
-        (marks_check(play->device, address,
-                     play->trace->sizes[event->allocation],
+        (marks_check(play->device, address, size,
                      player_mark(event->allocation), stream) != 0)) {
         return give_up(player);
     }
     if (mode == PLAY_SAMPLED) {
-        player->stage->live -= play->trace->sizes[event->allocation];
+        player->stage->live -= size;
     }
     start = mode == PLAY_TIMED ? clock_now() : 0;
-    if (to->kind->free(to, address, stream) != ALLOCATOR_OK) {
+    if (to->kind->free(to, address, size, stream) != ALLOCATOR_OK) {
         return give_up(player);
     }
     if (mode == PLAY_TIMED) {

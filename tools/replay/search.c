@@ -34,7 +34,8 @@ static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
     play_result_t result = {0};
     int           code;
 
-    if (attempt->kind->create(attempt->device, capacity_of(attempt, step),
+    if (attempt->kind->create(attempt->kind, attempt->device,
+                              capacity_of(attempt, step),
                               &play.allocator) != 0) {
         return -1;
     }
