@@ -164,6 +164,10 @@ WRAP(NET_CALL_RECV, ssize_t, recv, -1,
 WRAP(NET_CALL_SEND, ssize_t, send, -1,
      (int fd, const void *bytes, size_t length, int flags),
      (fd, bytes, limited(length), flags))
+WRAP(NET_CALL_RECVMSG, ssize_t, recvmsg, -1,
+     (int fd, struct msghdr *message, int flags), (fd, message, flags))
+WRAP(NET_CALL_SENDMSG, ssize_t, sendmsg, -1,
+     (int fd, const struct msghdr *message, int flags), (fd, message, flags))
 WRAP(NET_CALL_SOCKET, int, socket, -1, (int domain, int type, int protocol),
      (domain, type, protocol))
 

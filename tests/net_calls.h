@@ -25,7 +25,9 @@ typedef enum net_call {
     NET_CALL_RAND_BYTES,
     NET_CALL_READ,
     NET_CALL_RECV,
+    NET_CALL_RECVMSG,
     NET_CALL_SEND,
+    NET_CALL_SENDMSG,
     NET_CALL_SOCKET,
     NET_CALL_LAST
 } net_call_t;

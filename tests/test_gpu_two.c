@@ -4,10 +4,12 @@
  */
 #include <config.h>
 
-#include "slow.h"
+#include "forbid.h"
 #include "two_gpu.h"
+#include "xfer/pool.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +20,28 @@
 /* For the caller's buffers. */
 #define ROOM " COMM_SIZE=32m"
 
-static const char *const kinds[] = {
-    "CUDA_BACKING=alloc WIRE=map" ROOM,
-    "CUDA_BACKING=vmm WIRE=map" ROOM,
-    "CUDA_BACKING=alloc WIRE=ucx" ROOM,
-    "CUDA_BACKING=host WIRE=ucx" ROOM,
+static const struct {
+    const char *settings;
+    bool        is_forbidden; /* to take descriptors: they are asked for */
+} kinds[] = {
+    {"CUDA_BACKING=alloc WIRE=map" ROOM, false},
+    {"CUDA_BACKING=vmm WIRE=map" ROOM, false},
+    {"CUDA_BACKING=alloc WIRE=map" ROOM, true},
+    {"CUDA_BACKING=vmm WIRE=map" ROOM, true},
+    {"CUDA_BACKING=alloc WIRE=ucx" ROOM, false},
+    {"CUDA_BACKING=host WIRE=ucx" ROOM, false},
 };
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
 static two_t two;
 
-/* Valgrind knows no pidfd_open(), by which a peer takes virtual memory. */
-static bool is_possible(const char *settings)
+static void start(int kind)
 {
-    return (RUNNING_ON_VALGRIND == 0) || (strstr(settings, "vmm") == NULL);
+    if (kinds[kind].is_forbidden) {
+        forbid_taking(EPERM, true);
+    }
+    two_gpu_start(&two, kinds[kind].settings);
+    two_check(!kinds[kind].is_forbidden || two.pool->was_forbidden);
 }
 
 static void stop(void)
@@ -113,10 +123,7 @@ START_TEST(buffers_of_all_kinds_arrive)
     };
     uint8_t *memory;
 
-    if (!is_possible(kinds[_i])) {
-        return;
-    }
-    two_gpu_start(&two, kinds[_i]);
+    start(_i);
     memory = gpu_alloc((size_t)64 << 20);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         transfer(shapes[i].size, shapes[i].length, shapes[i].gap,
@@ -133,14 +140,11 @@ START_TEST(comm_memory_goes_in_place_where_it_can)
     ucxpool_stats_t stats;
     void           *memory;
 
-    if (!is_possible(kinds[_i])) {
-        return;
-    }
-    two_gpu_start(&two, kinds[_i]);
+    start(_i);
     two_check(ucxpool_comm_alloc(two.pool, size, &memory) == UCXPOOL_OK);
     transfer(size, size, 0, 5, memory);
     ucxpool_stats_get(two.pool, &stats);
-    if (strstr(kinds[_i], "map") != NULL) {
+    if (strstr(kinds[_i].settings, "map") != NULL) {
         const ucxpool_traffic_t *traffic =
             two.is_child ? stats.received : stats.sent;
 

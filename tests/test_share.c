@@ -32,7 +32,7 @@ static ucxpool_status_t map(const mem_share_host_t *host,
 {
     reason[0] = '\0';
     mapped    = NULL;
-    return mem_share_map(host, file, &mapped, reason, sizeof(reason));
+    return mem_share_map(host, file, -1, &mapped, reason, sizeof(reason));
 }
 
 /* The mapping is refused in these words, and nothing is left of it. */

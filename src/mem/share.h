@@ -8,6 +8,9 @@
  * behind all of that: a truncated file would kill the reader, and a hollow one
  * would be filled at the reader's expense.
  *
+ * Where the system does not let that be opened the owner hands over the
+ * descriptor (mem/share_socket.h); the same is required of it then.
+ *
  * What a peer says is not believed: a PID may be another process's by now, and
  * the number of a descriptor may be a FIFO's or a device's, which is never
  * opened.
@@ -61,6 +64,9 @@ bool mem_share_host_is_alive(const mem_share_host_t *peer);
  * failure is written to `reason` too. The mapping outlives the peer; release
  * it by mem_share_unmap() with the announced size.
  *
+ * given  The file's descriptor in this process, which stays the caller's; -1:
+ *        the file is opened as the owner's.
+ *
  * UCXPOOL_ERR_PERMISSION  not openable, another user's, or not sealed
  * UCXPOOL_ERR_PROTOCOL    not the announced file, not a memfd, not as large as
  *                         announced, or numbers that make no sense
@@ -68,7 +74,7 @@ bool mem_share_host_is_alive(const mem_share_host_t *peer);
  * UCXPOOL_ERR_NO_MEMORY   no addresses are left
  */
 ucxpool_status_t mem_share_map(const mem_share_host_t *host,
-                               const mem_share_file_t *file,
+                               const mem_share_file_t *file, int given,
                                const void **address_p, char *reason,
                                size_t reason_size);
 void             mem_share_unmap(const void *address, size_t size);

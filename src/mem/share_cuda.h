@@ -5,7 +5,7 @@
  * Memory of cuMemAlloc has a handle of bytes, which the driver opens. A virtual
  * region's handle is a file, which the peer takes from the owner's process
  * (pidfd_getfd, as far as the system's rules on debugging allow) or is given
- * over a socket.
+ * over a socket (mem/share_socket.h).
  *
  * What a peer says is not believed: a kernel that reads past the end of what is
  * mapped would break this process's use of its GPU. The driver stands for it

@@ -33,6 +33,7 @@
 typedef struct attempt {
     const mem_share_host_t *host;
     const mem_share_file_t *file;
+    int                     given; /* in this process; -1: to be opened     */
     char                   *reason;
     size_t                  reason_size;
 } attempt_t;
@@ -111,8 +112,12 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
     ssize_t length;
     int     fd;
 
-    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/fd/%" PRId32,
-             attempt->host->pid, attempt->file->fd);
+    if (attempt->given >= 0) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", attempt->given);
+    } else {
+        snprintf(path, sizeof(path), "/proc/%" PRIu32 "/fd/%" PRId32,
+                 attempt->host->pid, attempt->file->fd);
+    }
     length = readlink(path, name, sizeof(name) - 1);
     if (length < 0) {
         return refuse_open(attempt, errno);
@@ -228,11 +233,11 @@ err_close_path:
 }
 
 ucxpool_status_t mem_share_map(const mem_share_host_t *host,
-                               const mem_share_file_t *file,
+                               const mem_share_file_t *file, int given,
                                const void **address_p, char *reason,
                                size_t reason_size)
 {
-    const attempt_t  attempt = {host, file, reason, reason_size};
+    const attempt_t  attempt = {host, file, given, reason, reason_size};
     void            *address;
     ucxpool_status_t status;
     int              fd = -1;

@@ -6,6 +6,7 @@
 #include "mem/ucx_status.h"
 #include "xfer/control.h"
 #include "xfer/connect.h"
+#include "xfer/fetch.h"
 #include "xfer/inbox.h"
 #include "xfer/mapping.h"
 #include "xfer/message.h"
@@ -122,6 +123,7 @@ void xfer_channel_put(ucxpool_channel_t *channel)
     channel->pool->table[channel->number] = NULL;
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
+    xfer_fetch_stop(channel);
     xfer_mapping_close(channel);
     xfer_watch_stop(channel);
     xfer_ring_cleanup(&channel->ring);
@@ -296,6 +298,7 @@ void xfer_channel_start_close(ucxpool_channel_t *channel)
     channel->close_deadline = base_clock_deadline(
         channel->pool->config.close_timeout_ns);
     xfer_connect_stop(channel);
+    xfer_fetch_stop(channel);
 }
 
 void xfer_channel_close(ucxpool_channel_t *channel)

@@ -18,6 +18,7 @@
 
 struct xfer_wire;
 struct xfer_greet;
+struct xfer_fetch;
 
 /* Where the handshake stands; see hello.c. */
 typedef enum xfer_handshake {
@@ -25,7 +26,8 @@ typedef enum xfer_handshake {
     XFER_HELLO_RECEIVED = 1u << 1,
     XFER_READY_RECEIVED = 1u << 2,
     XFER_GO_SENT        = 1u << 3,
-    XFER_GO_RECEIVED    = 1u << 4
+    XFER_GO_RECEIVED    = 1u << 4,
+    XFER_READY_SENT     = 1u << 5
 } xfer_handshake_t;
 
 /* What the peer's HELLO said, and what we made of it. */
@@ -48,8 +50,8 @@ typedef struct xfer_peer {
     mem_share_cuda_t gpu;       /* of a GPU: how they were shared; then they lie
                                    side by side                              */
     int              watch_fd;  /* readable when its process has ended; or -1 */
-    mem_share_host_t host;      /* without pidfd: looked for now and then     */
-    uint64_t         next_look; /* BASE_CLOCK_FOREVER: not                    */
+    mem_share_host_t host;      /* its process                               */
+    uint64_t         next_look; /* without pidfd; BASE_CLOCK_FOREVER: not    */
     bool             gone;      /* it will never touch our memory again       */
 } xfer_peer_t;
 
@@ -85,6 +87,7 @@ struct ucxpool_channel {
     struct xfer_greet  *greet; /* connecting through a door; NULL otherwise  */
     struct xfer_secret *secret; /* for as long                               */
     base_list_t        greet_link;
+    struct xfer_fetch *fetch;  /* of the peer's descriptors; NULL: none      */
 
     unsigned    handshake;     /* xfer_handshake_t                           */
     uint64_t    next_hello;    /* when it is said again                      */

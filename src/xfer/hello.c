@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/control.h"
+#include "xfer/fetch.h"
+#include "xfer/handout.h"
 #include "xfer/mapping.h"
 #include "xfer/pairing.h"
 #include "xfer/request.h"
@@ -51,6 +53,9 @@ static void send_hello(ucxpool_channel_t *channel)
     void          *files;
     proto_fixed_t *fixed;
 
+    if (num_files != 0) {
+        xfer_handout_open(channel->pool);
+    }
     fixed = xfer_control_begin(channel, PROTO_HELLO,
                                num_files * sizeof(mem_share_file_t),
                                XFER_BY_UCX, &files);
@@ -65,9 +70,8 @@ static void send_hello(ucxpool_channel_t *channel)
     xfer_control_end(channel);
 }
 
-/* Try the `map` wire, as far as this side is concerned. */
-static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                    const mem_share_file_t *files)
+/* May this side try the `map` wire? */
+static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     xfer_peer_t *peer = &channel->peer;
 
@@ -93,7 +97,53 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
                  "its process cannot be watched");
         return false;
     }
-    return xfer_mapping_open(channel, hello, files);
+    return true;
+}
+
+/*
+ * Take the peer's descriptors and map them. To be forbidden it is no error yet:
+ * the peer may give them to us.
+ */
+static xfer_mapping_result_t try_take(ucxpool_channel_t      *channel,
+                                      const proto_hello_t    *hello,
+                                      const mem_share_file_t *files)
+{
+    base_log_level_t      level = base_error_log_at(BASE_LOG_DEBUG);
+    xfer_mapping_result_t result;
+
+    result = xfer_mapping_open(channel, hello, files, NULL);
+    base_error_log_at(level);
+    if (result == XFER_MAPPING_DONE) {
+        return result;
+    }
+    xfer_mapping_close(channel);
+    if (result == XFER_MAPPING_IMPOSSIBLE) {
+        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
+                  channel->peer.we_reason);
+    } else if (!channel->pool->was_forbidden) {
+        channel->pool->was_forbidden = true;
+        base_info("%s: peers are asked for descriptors over a socket, since "
+                  "they may not be taken: %s",
+                  channel->pool->name, channel->peer.we_reason);
+    }
+    return result;
+}
+
+/* Try the `map` wire, as far as this side is concerned. False: that takes time,
+ * and xfer_hello_fetched() goes on. */
+static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                    const mem_share_file_t *files)
+{
+    xfer_mapping_result_t result;
+
+    if (!may_map(channel, hello)) {
+        return true;
+    }
+    result               = try_take(channel, hello, files);
+    channel->peer.we_map = result == XFER_MAPPING_DONE;
+    return (result != XFER_MAPPING_FORBIDDEN) ||
+           !xfer_fetch_start(channel, hello, files,
+                             xfer_mapping_num_fds_of(hello, files));
 }
 
 static void send_ready(ucxpool_channel_t *channel)
@@ -106,6 +156,7 @@ static void send_ready(ucxpool_channel_t *channel)
     if (fixed == NULL) {
         return;
     }
+    channel->handshake |= XFER_READY_SENT;
     fixed->ready.can_map = channel->peer.we_map;
     memcpy(text, channel->peer.we_reason, size);
     xfer_control_end(channel);
@@ -140,7 +191,7 @@ static bool choose_wire(ucxpool_channel_t *channel)
 
 static void try_open(ucxpool_channel_t *channel)
 {
-    const unsigned needed = XFER_HELLO_RECEIVED | XFER_READY_RECEIVED;
+    const unsigned needed = XFER_READY_SENT | XFER_READY_RECEIVED;
     ucxpool_t     *pool   = channel->pool;
 
     if ((channel->handshake & needed) != needed) {
@@ -186,7 +237,28 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     peer->max_metadata = hello->max_metadata;
     peer->block_size   = hello->block_size;
     channel->credits   = hello->credits;
-    peer->we_map       = try_map(channel, hello, files);
+    peer->host         = hello->host;
+    if (try_map(channel, hello, files)) {
+        send_ready(channel);
+        try_open(channel);
+    }
+}
+
+void xfer_hello_fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                        const mem_share_file_t *files, const int *fds)
+{
+    xfer_mapping_result_t result = XFER_MAPPING_IMPOSSIBLE;
+
+    if (fds != NULL) {
+        result = xfer_mapping_open(channel, hello, files, fds);
+    } else {
+        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
+                  channel->peer.we_reason);
+    }
+    if (result != XFER_MAPPING_DONE) {
+        xfer_mapping_close(channel);
+    }
+    channel->peer.we_map = result == XFER_MAPPING_DONE;
     send_ready(channel);
     try_open(channel);
 }

@@ -28,4 +28,9 @@ void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
                       const void *text, size_t text_size);
 void xfer_hello_go(ucxpool_channel_t *channel);
 
+/* The descriptors of the peer's memory have come, which stay the caller's; or
+ * NULL: they have not, and the reason is in channel->peer.we_reason. */
+void xfer_hello_fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                        const mem_share_file_t *files, const int *fds);
+
 #endif

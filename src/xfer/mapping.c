@@ -102,27 +102,97 @@ bool xfer_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
     return false;
 }
 
-static bool no(xfer_peer_t *peer, const char *reason)
+uint32_t xfer_mapping_num_fds(const ucxpool_channel_t *channel)
 {
-    snprintf(peer->we_reason, sizeof(peer->we_reason), "%s", reason);
-    return false;
+    const mem_regions_t *regions = &channel->pool->regions;
+
+    return 1 +
+           ((regions->kind == &mem_kind_cuda_alloc) ? 0 : regions->num_regions);
 }
 
-static bool open_host(xfer_peer_t *peer, const proto_hello_t *hello,
-                      const mem_share_file_t *files, uint32_t num_regions)
+int xfer_mapping_fd(const ucxpool_channel_t *channel, uint32_t index)
 {
-    const void *address;
+    return (index + 1 == xfer_mapping_num_fds(channel))
+               ? channel->ring.fd
+               : channel->pool->regions.regions[index].fd;
+}
 
-    for (uint32_t i = 0; i < num_regions; i++) {
-        if (mem_share_map(&hello->host, &files[i], &address, peer->we_reason,
-                          sizeof(peer->we_reason)) != UCXPOOL_OK) {
-            return false;
+uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
+                                 const mem_share_file_t *files)
+{
+    uint32_t         before = num_before(hello->memory_kind);
+    mem_share_cuda_t how;
+
+    if (hello->num_files < before + 2) {
+        return 0;
+    }
+    if (before != 0) {
+        memcpy(&how, files, sizeof(how));
+        if (how.way != MEM_SHARE_CUDA_FILE) {
+            return 1;
+        }
+    }
+    return hello->num_files - before;
+}
+
+/* A peer's memory that is being mapped. */
+typedef struct attempt {
+    ucxpool_channel_t      *channel;
+    const proto_hello_t    *hello;
+    const mem_share_file_t *files;   /* of the regions                       */
+    const int              *fds;     /* given by the peer; or NULL           */
+    uint32_t                num_regions;
+} attempt_t;
+
+static xfer_mapping_result_t no(const attempt_t *attempt, const char *reason)
+{
+    xfer_peer_t *peer = &attempt->channel->peer;
+
+    snprintf(peer->we_reason, sizeof(peer->we_reason), "%s", reason);
+    return XFER_MAPPING_IMPOSSIBLE;
+}
+
+/* Would descriptors that the peer gives us make it possible? */
+static xfer_mapping_result_t failed(const attempt_t *attempt,
+                                    ucxpool_status_t status)
+{
+    return ((attempt->fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
+                                       (status == UCXPOOL_ERR_UNSUPPORTED)))
+               ? XFER_MAPPING_FORBIDDEN
+               : XFER_MAPPING_IMPOSSIBLE;
+}
+
+static xfer_mapping_result_t map_file(const attempt_t        *attempt,
+                                      const mem_share_file_t *file, int given,
+                                      const void            **address_p)
+{
+    xfer_peer_t     *peer = &attempt->channel->peer;
+    ucxpool_status_t status;
+
+    status = mem_share_map(&attempt->hello->host, file, given, address_p,
+                           peer->we_reason, sizeof(peer->we_reason));
+    return (status == UCXPOOL_OK) ? XFER_MAPPING_DONE
+                                  : failed(attempt, status);
+}
+
+static xfer_mapping_result_t open_host(const attempt_t *attempt)
+{
+    xfer_peer_t          *peer = &attempt->channel->peer;
+    const void           *address;
+    xfer_mapping_result_t result;
+
+    for (uint32_t i = 0; i < attempt->num_regions; i++) {
+        result = map_file(attempt, &attempt->files[i],
+                          (attempt->fds == NULL) ? -1 : attempt->fds[i],
+                          &address);
+        if (result != XFER_MAPPING_DONE) {
+            return result;
         }
         peer->regions[i]      = address;
-        peer->region_sizes[i] = files[i].size;
+        peer->region_sizes[i] = attempt->files[i].size;
         peer->num_regions     = i + 1;
     }
-    return true;
+    return XFER_MAPPING_DONE;
 }
 
 static void close_all(const int *fds, uint32_t count)
@@ -132,21 +202,16 @@ static void close_all(const int *fds, uint32_t count)
     }
 }
 
-/* The descriptors of a peer's regions, in this process. */
-static ucxpool_status_t fetch_all(const proto_hello_t    *hello,
-                                  const mem_share_cuda_t *how,
-                                  const mem_share_file_t *files,
-                                  uint32_t num_regions, int *fds)
+/* The descriptors of a peer's regions, taken into this process. */
+static ucxpool_status_t fetch_all(const attempt_t        *attempt,
+                                  const mem_share_cuda_t *how, int *fds)
 {
     mem_share_cuda_t share = *how;
     ucxpool_status_t status;
 
-    if (how->way != MEM_SHARE_CUDA_FILE) {
-        return UCXPOOL_OK;
-    }
-    for (uint32_t i = 0; i < num_regions; i++) {
-        share.fd = files[i].fd;
-        status   = mem_share_cuda_fetch(&hello->host, &share, &fds[i]);
+    for (uint32_t i = 0; i < attempt->num_regions; i++) {
+        share.fd = attempt->files[i].fd;
+        status   = mem_share_cuda_fetch(&attempt->hello->host, &share, &fds[i]);
         if (status != UCXPOOL_OK) {
             close_all(fds, i);
             return status;
@@ -155,80 +220,106 @@ static ucxpool_status_t fetch_all(const proto_hello_t    *hello,
     return UCXPOOL_OK;
 }
 
-static bool open_gpu(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                     const mem_share_file_t *files, uint32_t num_regions)
+static xfer_mapping_result_t map_gpu(const attempt_t        *attempt,
+                                     const mem_share_cuda_t *how,
+                                     const int *fds)
 {
-    const mem_cuda_device_t *device = channel->pool->engine->device;
-    xfer_peer_t             *peer   = &channel->peer;
-    int                      fds[PROTO_FILES_MAX];
+    const mem_cuda_device_t *device = attempt->channel->pool->engine->device;
+    xfer_peer_t             *peer   = &attempt->channel->peer;
     const void              *address;
-    mem_share_cuda_t         how;
-    ucxpool_status_t         status;
 
-    memcpy(&how, files, sizeof(how));
-    files += HOW_FILES;
-    if ((how.way == MEM_SHARE_CUDA_IPC) &&
-        (hello->host.pid == (uint32_t)getpid())) {
-        return no(peer, "it is in this process, where CUDA opens no IPC "
-                        "handle of its own");
+    if (mem_share_cuda_map(device, how, fds, attempt->num_regions, &address) !=
+        UCXPOOL_OK) {
+        return no(attempt, ucxpool_error_detail());
     }
-    status = fetch_all(hello, &how, files, num_regions, fds);
-    if (status == UCXPOOL_OK) {
-        status = mem_share_cuda_map(device, &how, fds, num_regions, &address);
-        if (how.way == MEM_SHARE_CUDA_FILE) {
-            close_all(fds, num_regions);
-        }
+    for (uint32_t i = 0; i < attempt->num_regions; i++) {
+        peer->regions[i]      = (const uint8_t *)address + i * how->size;
+        peer->region_sizes[i] = how->size;
     }
-    if (status != UCXPOOL_OK) {
-        return no(peer, ucxpool_error_detail());
-    }
-    for (uint32_t i = 0; i < num_regions; i++) {
-        peer->regions[i]      = (const uint8_t *)address + i * how.size;
-        peer->region_sizes[i] = how.size;
-    }
-    peer->gpu         = how;
-    peer->num_regions = num_regions;
-    return true;
+    peer->gpu         = *how;
+    peer->num_regions = attempt->num_regions;
+    return XFER_MAPPING_DONE;
 }
 
-static bool open_ring(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                      const mem_share_file_t *file)
+static xfer_mapping_result_t open_gpu(const attempt_t        *attempt,
+                                      const mem_share_cuda_t *how)
 {
-    xfer_peer_t *peer = &channel->peer;
-    const void  *address;
+    int                   fds[PROTO_FILES_MAX];
+    xfer_mapping_result_t result;
+    ucxpool_status_t      status;
+
+    if ((how->way == MEM_SHARE_CUDA_IPC) &&
+        (attempt->hello->host.pid == (uint32_t)getpid())) {
+        return no(attempt, "it is in this process, where CUDA opens no IPC "
+                           "handle of its own");
+    }
+    if ((how->way != MEM_SHARE_CUDA_FILE) || (attempt->fds != NULL)) {
+        return map_gpu(attempt, how, attempt->fds);
+    }
+    status = fetch_all(attempt, how, fds);
+    if (status != UCXPOOL_OK) {
+        no(attempt, ucxpool_error_detail());
+        return failed(attempt, status);
+    }
+    result = map_gpu(attempt, how, fds);
+    close_all(fds, attempt->num_regions);
+    return result;
+}
+
+/* How a GPU's regions are shared stands before them. */
+static xfer_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
+{
+    mem_share_cuda_t how;
+
+    if (before == 0) {
+        return open_host(attempt);
+    }
+    memcpy(&how, attempt->files, sizeof(how));
+    attempt->files += before;
+    return open_gpu(attempt, &how);
+}
+
+static xfer_mapping_result_t open_ring(const attempt_t *attempt, int given)
+{
+    const mem_share_file_t *file = &attempt->files[attempt->num_regions];
+    const void             *address;
+    xfer_mapping_result_t   result;
 
     if (file->size != sizeof(xfer_ring_page_t)) {
-        return no(peer, "its ring has another size");
+        return no(attempt, "its ring has another size");
     }
-    if (mem_share_map(&hello->host, file, &address, peer->we_reason,
-                      sizeof(peer->we_reason)) != UCXPOOL_OK) {
-        return false;
+    result = map_file(attempt, file, given, &address);
+    if (result == XFER_MAPPING_DONE) {
+        xfer_ring_attach(&attempt->channel->ring, address);
     }
-    xfer_ring_attach(&channel->ring, address);
-    return true;
+    return result;
 }
 
-bool xfer_mapping_open(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                       const mem_share_file_t *files)
+xfer_mapping_result_t xfer_mapping_open(ucxpool_channel_t      *channel,
+                                        const proto_hello_t    *hello,
+                                        const mem_share_file_t *files,
+                                        const int              *fds)
 {
-    xfer_peer_t *peer   = &channel->peer;
-    uint32_t     before = num_before(hello->memory_kind);
-    uint32_t     num_regions;
-    bool         is_open;
+    attempt_t             attempt = {channel, hello, files, fds, 0};
+    xfer_peer_t          *peer    = &channel->peer;
+    uint32_t              before  = num_before(hello->memory_kind);
+    uint32_t              num_fds = xfer_mapping_num_fds_of(hello, files);
+    xfer_mapping_result_t result;
 
-    if (hello->num_files < before + 2) {
-        return no(peer, "it announces no regions");
+    if (num_fds == 0) {
+        return no(&attempt, "it announces no regions");
     }
-    num_regions        = hello->num_files - before - 1;
-    peer->regions      = calloc(num_regions, sizeof(peer->regions[0]));
-    peer->region_sizes = calloc(num_regions, sizeof(uint64_t));
+    attempt.num_regions = hello->num_files - before - 1;
+    peer->regions      = calloc(attempt.num_regions, sizeof(peer->regions[0]));
+    peer->region_sizes = calloc(attempt.num_regions, sizeof(uint64_t));
     if ((peer->regions == NULL) || (peer->region_sizes == NULL)) {
-        return no(peer, "no memory");
+        return no(&attempt, "no memory");
     }
-    is_open = (before != 0) ? open_gpu(channel, hello, files, num_regions)
-                            : open_host(peer, hello, files, num_regions);
-    return is_open &&
-           open_ring(channel, hello, &files[hello->num_files - 1]);
+    result = open_regions(&attempt, before);
+    if (result != XFER_MAPPING_DONE) {
+        return result;
+    }
+    return open_ring(&attempt, (fds == NULL) ? -1 : fds[num_fds - 1]);
 }
 
 void xfer_mapping_close(ucxpool_channel_t *channel)

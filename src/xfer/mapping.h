@@ -27,9 +27,33 @@ void xfer_mapping_fill(ucxpool_channel_t *channel, void *files);
  * channel->peer.we_reason. */
 bool xfer_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello);
 
-/* Map the peer's regions and ring; the reason of a failure is likewise. */
-bool xfer_mapping_open(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                       const mem_share_file_t *files);
-void xfer_mapping_close(ucxpool_channel_t *channel);
+/* Descriptors of these files, in the order of the entries: regions that are
+ * files, and the ring. Of our own; -1: there is none. */
+uint32_t xfer_mapping_num_fds(const ucxpool_channel_t *channel);
+int      xfer_mapping_fd(const ucxpool_channel_t *channel, uint32_t index);
+
+/* How many that are, of a peer's HELLO; 0: it announces no regions. */
+uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
+                                 const mem_share_file_t *files);
+
+typedef enum xfer_mapping_result {
+    XFER_MAPPING_DONE,
+    XFER_MAPPING_IMPOSSIBLE,
+    XFER_MAPPING_FORBIDDEN /* the system does not let us take descriptors   */
+} xfer_mapping_result_t;
+
+/*
+ * Map the peer's regions and ring; the reason of a failure is likewise in
+ * channel->peer.we_reason. After a failure xfer_mapping_close() is due before
+ * another try.
+ *
+ * fds  Descriptors that the peer has given, xfer_mapping_num_fds_of() of them,
+ *      which stay the caller's. NULL: they are taken from its process.
+ */
+xfer_mapping_result_t xfer_mapping_open(ucxpool_channel_t      *channel,
+                                        const proto_hello_t    *hello,
+                                        const mem_share_file_t *files,
+                                        const int              *fds);
+void                  xfer_mapping_close(ucxpool_channel_t *channel);
 
 #endif

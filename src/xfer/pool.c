@@ -9,6 +9,7 @@
 #include "xfer/connect.h"
 #include "xfer/control.h"
 #include "xfer/engine.h"
+#include "xfer/handout.h"
 #include "xfer/inbox.h"
 #include "xfer/landing.h"
 #include "xfer/pairing.h"
@@ -181,6 +182,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->completed,     &pool->deadlines,     &pool->free_requests,
         &pool->free_controls, &pool->free_landings, &pool->requests,
         &pool->acquaintances, &pool->arrivals,      &pool->free_arrivals,
+        &pool->fetches,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -356,5 +358,6 @@ void xfer_pool_cleanup(ucxpool_t *pool)
     xfer_control_destroy_all(pool);
     xfer_connect_cleanup(pool);
     free(pool->table);
+    xfer_handout_destroy(pool);
     cleanup_events(pool);
 }

@@ -97,6 +97,9 @@ struct ucxpool {
     base_list_t         acquaintances; /* pools we have had channels to      */
     base_list_t         listeners;
     base_list_t         greetings; /* channels still at the door             */
+    struct xfer_handout *handout;   /* of descriptors; NULL until a HELLO     */
+    bool                was_forbidden; /* taking them; said in the log once  */
+    base_list_t         fetches;   /* of peers' descriptors                  */
 
     base_list_t posted;
     base_list_t unexpected;

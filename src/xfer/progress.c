@@ -5,6 +5,8 @@
 #include "xfer/arrival.h"
 #include "xfer/connect.h"
 #include "xfer/engine.h"
+#include "xfer/fetch.h"
+#include "xfer/handout.h"
 #include "xfer/hello.h"
 #include "xfer/inbox.h"
 #include "xfer/landing.h"
@@ -20,7 +22,7 @@
  * many rounds; so are the descriptors, in any case. */
 #define UCX_EVERY    16u
 #define EVENTS_EVERY 256u
-/* The same while there is a door. */
+/* The same while there is a door, or descriptors are handed over. */
 #define DOORS_EVERY  16u
 
 static unsigned progress_ucx(ucxpool_t *pool)
@@ -33,7 +35,7 @@ static unsigned progress_ucx(ucxpool_t *pool)
     return count;
 }
 
-/* Peers' processes that have ended. */
+/* Peers' processes that have ended, and callers for descriptors. */
 static unsigned progress_events(ucxpool_t *pool)
 {
     struct epoll_event events[16];
@@ -42,7 +44,12 @@ static unsigned progress_events(ucxpool_t *pool)
 
     num_events = epoll_wait(pool->epoll_fd, events, 16, 0);
     for (int i = 0; i < num_events; i++) {
-        if (events[i].data.ptr != NULL) {
+        if (events[i].data.ptr == NULL) {
+            continue;
+        }
+        if (events[i].data.ptr == pool->handout) {
+            count += xfer_handout_accept(pool);
+        } else {
             xfer_watch_ended(events[i].data.ptr);
             count++;
         }
@@ -133,7 +140,26 @@ static unsigned progress_channels(ucxpool_t *pool)
 static bool has_strangers(const ucxpool_t *pool)
 {
     return !base_list_is_empty(&pool->greetings) ||
-           !base_list_is_empty(&pool->listeners);
+           !base_list_is_empty(&pool->listeners) ||
+           !base_list_is_empty(&pool->fetches) || xfer_handout_is_busy(pool);
+}
+
+/* Those whose descriptors are watched. */
+static unsigned progress_sockets(ucxpool_t *pool)
+{
+    unsigned count = progress_events(pool);
+
+    count += xfer_connect_progress(pool);
+    count += xfer_handout_progress(pool);
+    count += xfer_fetch_progress(pool);
+    return count;
+}
+
+uint64_t xfer_sockets_deadline(ucxpool_t *pool)
+{
+    return base_min(
+        xfer_connect_deadline(pool),
+        base_min(xfer_fetch_deadline(pool), xfer_handout_deadline(pool)));
 }
 
 unsigned xfer_progress(ucxpool_t *pool)
@@ -150,8 +176,7 @@ unsigned xfer_progress(ucxpool_t *pool)
     }
     if ((pool->progress_count % EVENTS_EVERY == 0) ||
         (has_strangers(pool) && (pool->progress_count % DOORS_EVERY == 0))) {
-        count += progress_events(pool);
-        count += xfer_connect_progress(pool);
+        count += progress_sockets(pool);
     }
     count += xfer_landing_progress(pool);
     count += xfer_send_wake_waiters(pool);
@@ -167,8 +192,7 @@ unsigned xfer_progress_all(ucxpool_t *pool)
 {
     unsigned count = progress_ucx(pool);
 
-    count += progress_events(pool);
-    count += xfer_connect_progress(pool);
+    count += progress_sockets(pool);
     count += xfer_progress(pool);
     return count;
 }

@@ -22,4 +22,7 @@ typedef struct xfer_goal {
 ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
                            uint64_t until);
 
+/* When the sockets want to be looked after though nothing happens. */
+uint64_t xfer_sockets_deadline(ucxpool_t *pool);
+
 #endif

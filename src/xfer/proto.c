@@ -31,6 +31,8 @@ static_assert(sizeof(proto_data_t) == 80, "layout");
 static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
 static_assert(sizeof(proto_cancel_t) == 24, "layout");
+static_assert(sizeof(proto_fetch_t) == 24, "layout");
+static_assert(sizeof(proto_given_t) == 16, "layout");
 
 size_t proto_fixed_size(unsigned type)
 {

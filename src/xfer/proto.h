@@ -89,6 +89,31 @@ typedef struct proto_ready {
     uint32_t     reserved;
 } proto_ready_t;
 
+/*
+ * Over the socket of a host (xfer/fetch.h), not as control messages: the
+ * receiver of a HELLO asks its sender for the files' descriptors, some at a
+ * time, and is given them.
+ */
+#define PROTO_FETCH_MAGIC 0x66786375u /* "ucxf" */
+
+typedef struct proto_fetch {
+    uint32_t magic;
+    uint16_t version; /* PROTO_VERSION                                       */
+    uint16_t reserved;
+    uint32_t channel; /* the owner's number of the channel                   */
+    uint32_t first;   /* of the descriptors that are wanted                  */
+    uint64_t key;     /* the owner's random number for the channel           */
+} proto_fetch_t;
+
+/* With `count` descriptors, in the order of the HELLO's files. */
+typedef struct proto_given {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t count;
+    uint32_t first;
+    uint32_t total; /* that there are */
+} proto_given_t;
+
 typedef enum proto_desc_flags {
     PROTO_DESC_EAGER = 1u << 0, /* the stream follows in the variable part */
     PROTO_DESC_RUNS  = 1u << 1  /* the runs follow in messages of their own */

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "mem/ucx_status.h"
-#include "xfer/connect.h"
 #include "xfer/engine.h"
 #include "xfer/progress.h"
 #include "xfer/wire.h"
@@ -164,7 +163,7 @@ static uint64_t next_moment(ucxpool_t *pool)
 {
     uint64_t           moment = base_min(
         base_min(pool->next_deadline, pool->next_hello),
-        base_min(xfer_connect_deadline(pool),
+        base_min(xfer_sockets_deadline(pool),
                  xfer_engine_deadline(pool->engine)));
     ucxpool_channel_t *channel;
 

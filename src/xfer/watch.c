@@ -16,7 +16,6 @@ bool xfer_watch_start(ucxpool_channel_t *channel, const mem_share_host_t *host)
 
     peer->watch_fd = mem_share_watch(host);
     if (peer->watch_fd < 0) {
-        peer->host      = *host;
         peer->next_look = 0;
         return mem_share_host_is_alive(host);
     }

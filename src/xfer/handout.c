@@ -1,0 +1,378 @@
+#include <config.h>
+
+#include "xfer/handout.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "mem/share_socket.h"
+#include "xfer/mapping.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Warnings about strangers go to the log once in this time. */
+#define WARN_NS UINT64_C(1000000000)
+
+/* When the system has no descriptor for a caller, the socket stays readable; it
+ * is left alone for this long. */
+#define PAUSE_NS UINT64_C(100000000)
+
+/* When more descriptors are on their way between all processes of our user than
+ * the system allows: many peers meet, and most of them read in a moment. */
+#define RETRY_NS UINT64_C(5000000)
+
+static_assert(MEM_SHARE_ID_SIZE == XFER_ID_SIZE, "a socket has a pool's id");
+
+typedef struct caller {
+    base_list_t        link;
+    int                fd;
+    uint64_t           deadline;
+    uint64_t           next_try; /* to answer; 0: it waits for its HELLO     */
+    mem_share_caller_t who;
+    bool               has_asked;
+    proto_fetch_t      asked;
+} caller_t;
+
+struct xfer_handout {
+    int         fd; /* -1: there is no socket                               */
+    bool        is_watched;
+    uint64_t    pause_end;
+    base_list_t callers;
+    unsigned    num_callers;
+};
+
+static bool watch(ucxpool_t *pool, bool is_watched)
+{
+    xfer_handout_t    *handout = pool->handout;
+    struct epoll_event event   = {
+          .events   = is_watched ? EPOLLIN : 0,
+          .data.ptr = handout,
+    };
+
+    if ((is_watched != handout->is_watched) &&
+        (epoll_ctl(pool->epoll_fd, EPOLL_CTL_MOD, handout->fd, &event) == 0)) {
+        handout->is_watched = is_watched;
+    }
+    return is_watched == handout->is_watched;
+}
+
+/* Returns an errno. */
+static int open_socket(ucxpool_t *pool)
+{
+    xfer_handout_t    *handout = pool->handout;
+    struct epoll_event event   = {.events = EPOLLIN, .data.ptr = handout};
+    int                error;
+
+    error = mem_share_socket_listen(pool->id, &handout->fd);
+    if (error != 0) {
+        handout->fd = -1;
+        return error;
+    }
+    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, handout->fd, &event) != 0) {
+        error = errno;
+        mem_share_socket_close(handout->fd);
+        handout->fd = -1;
+        return error;
+    }
+    handout->is_watched = true;
+    return 0;
+}
+
+void xfer_handout_open(ucxpool_t *pool)
+{
+    int error = ENOMEM;
+
+    if (pool->handout != NULL) {
+        return;
+    }
+    pool->handout = calloc(1, sizeof(*pool->handout));
+    if (pool->handout != NULL) {
+        base_list_init(&pool->handout->callers);
+        error = open_socket(pool);
+    }
+    if (error != 0) {
+        base_info("%s: no socket to hand out descriptors by: %s; peers must be "
+                  "allowed to take them",
+                  pool->name, strerror(error));
+    }
+}
+
+static void hang_up(ucxpool_t *pool, caller_t *caller)
+{
+    epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, caller->fd, NULL);
+    mem_share_socket_close(caller->fd);
+    base_list_del(&caller->link);
+    pool->handout->num_callers--;
+    free(caller);
+}
+
+static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
+                 const char *reason)
+{
+    uint64_t now = base_clock_now();
+
+    pool->stats.handshakes_refused++;
+    if (now >= pool->next_warning) {
+        pool->next_warning = now + WARN_NS;
+        base_warn("%s: process %" PRIu32 " of user %" PRIu32
+                  " is given no descriptors: %s",
+                  pool->name, who->pid, who->uid, reason);
+    }
+}
+
+static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
+{
+    warn(pool, &caller->who, reason);
+    hang_up(pool, caller);
+    return true;
+}
+
+static void enter(ucxpool_t *pool, int fd)
+{
+    struct epoll_event event  = {.events = EPOLLIN, .data.ptr = NULL};
+    mem_share_caller_t who    = {0, 0};
+    caller_t          *caller = NULL;
+    const char        *reason;
+
+    if ((mem_share_socket_caller(fd, &who) != 0) ||
+        (who.uid != (uint32_t)geteuid())) {
+        reason = "it is another user's";
+        goto err_close;
+    }
+    reason = "no memory";
+    caller = calloc(1, sizeof(*caller));
+    if (caller == NULL) {
+        goto err_close;
+    }
+    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        goto err_close;
+    }
+    caller->fd       = fd;
+    caller->who      = who;
+    caller->deadline = base_clock_deadline(pool->config.handshake_timeout_ns);
+    base_list_add_tail(&pool->handout->callers, &caller->link);
+    pool->handout->num_callers++;
+    return;
+
+err_close:
+    warn(pool, &who, reason);
+    free(caller);
+    mem_share_socket_close(fd);
+}
+
+unsigned xfer_handout_accept(ucxpool_t *pool)
+{
+    xfer_handout_t *handout = pool->handout;
+    unsigned        count   = 0;
+    int             fd      = -1;
+    int             error;
+
+    while (handout->num_callers < XFER_HANDOUT_MAX) {
+        error = mem_share_socket_accept(handout->fd, &fd);
+        if (error == EAGAIN) {
+            return count;
+        }
+        count++;
+        if ((error == ECONNABORTED) || (error == EINTR)) {
+            continue;
+        }
+        if (error != 0) {
+            base_warn("%s: a peer that wants descriptors has to wait: %s",
+                      pool->name, strerror(error));
+            handout->pause_end = base_clock_deadline(PAUSE_NS);
+            break;
+        }
+        enter(pool, fd);
+    }
+    watch(pool, false);
+    return count;
+}
+
+/* Is it the process whose HELLO we have, and may it map what we offer? */
+static const char *check_caller(const caller_t          *caller,
+                                const ucxpool_channel_t *channel)
+{
+    static const char *const other = "it is not the process that said HELLO";
+    char                     reason[PROTO_TEXT_MAX + 1];
+
+    if ((caller->who.pid != channel->peer.host.pid) ||
+        !mem_share_host_fits(&channel->peer.host, reason, sizeof(reason))) {
+        return other;
+    }
+    if ((xfer_mapping_num_files(channel) == 0) ||
+        (caller->asked.first >= xfer_mapping_num_fds(channel))) {
+        return "it asks for what there is not";
+    }
+    return NULL;
+}
+
+/* The next descriptors; and then no more, if these were the last. */
+static bool give(ucxpool_t *pool, caller_t *caller,
+                 const ucxpool_channel_t *channel)
+{
+    int           fds[MEM_SHARE_FDS_MAX];
+    uint32_t      total = xfer_mapping_num_fds(channel);
+    uint32_t      first = caller->asked.first;
+    uint32_t      count = base_min(total - first, MEM_SHARE_FDS_MAX);
+    proto_given_t given = {
+        .magic   = PROTO_FETCH_MAGIC,
+        .version = PROTO_VERSION,
+        .count   = (uint16_t)count,
+        .first   = first,
+        .total   = total,
+    };
+    int error;
+
+    for (uint32_t i = 0; i < count; i++) {
+        fds[i] = xfer_mapping_fd(channel, first + i);
+    }
+    error = mem_share_socket_send(caller->fd, &given, sizeof(given), fds,
+                                  count);
+    if (error == ETOOMANYREFS) {
+        caller->next_try = base_clock_deadline(RETRY_NS);
+        return false;
+    }
+    if (error != 0) {
+        return refuse(pool, caller, strerror(error));
+    }
+    caller->has_asked = false;
+    caller->next_try  = 0;
+    caller->deadline  = base_clock_deadline(pool->config.handshake_timeout_ns);
+    if (first + count == total) {
+        base_debug("%s: has given its peer %" PRIu32 " descriptors",
+                   channel->name, total);
+        hang_up(pool, caller);
+    }
+    return true;
+}
+
+static bool answer(ucxpool_t *pool, caller_t *caller)
+{
+    proto_head_t head = {
+        .channel = caller->asked.channel,
+        .key     = caller->asked.key,
+    };
+    const ucxpool_channel_t *channel = xfer_channel_find(pool, &head);
+    const char              *reason;
+
+    if ((channel == NULL) || !xfer_channel_is_live(channel)) {
+        return refuse(pool, caller, "it names no channel");
+    }
+    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+        return false;
+    }
+    reason = check_caller(caller, channel);
+    if (reason != NULL) {
+        return refuse(pool, caller, reason);
+    }
+    return give(pool, caller, channel);
+}
+
+/* Has it said something? It is not to speak before it is answered. */
+static bool hear(ucxpool_t *pool, caller_t *caller)
+{
+    unsigned      num_fds;
+    proto_fetch_t asked;
+    int           error;
+
+    error = mem_share_socket_recv(caller->fd, &asked, sizeof(asked), NULL, 0,
+                                  &num_fds);
+    if (error == EAGAIN) {
+        return false;
+    }
+    if (error == ECONNRESET) {
+        hang_up(pool, caller);
+        return true;
+    }
+    if ((error != 0) || caller->has_asked ||
+        (asked.magic != PROTO_FETCH_MAGIC) ||
+        (asked.version != PROTO_VERSION)) {
+        return refuse(pool, caller, "it speaks another language");
+    }
+    caller->asked     = asked;
+    caller->has_asked = true;
+    return answer(pool, caller);
+}
+
+static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
+{
+    bool is_due = caller->has_asked && (caller->next_try <= now);
+
+    if (hear(pool, caller) || (is_due && answer(pool, caller))) {
+        return true;
+    }
+    return (caller->deadline <= now) &&
+           refuse(pool, caller, "its time is over");
+}
+
+unsigned xfer_handout_progress(ucxpool_t *pool)
+{
+    xfer_handout_t *handout = pool->handout;
+    unsigned        count   = 0;
+    uint64_t        now;
+    caller_t       *caller;
+    caller_t       *next;
+
+    if ((handout == NULL) || (handout->fd < 0) ||
+        (handout->is_watched && (handout->num_callers == 0))) {
+        return 0;
+    }
+    now = base_clock_now();
+    base_list_for_each_safe(caller, next, &handout->callers, caller_t, link) {
+        count += progress_caller(pool, caller, now) ? 1 : 0;
+    }
+    if ((handout->num_callers < XFER_HANDOUT_MAX) &&
+        (handout->pause_end <= now) && !watch(pool, true)) {
+        handout->pause_end = now + PAUSE_NS;
+    }
+    return count;
+}
+
+bool xfer_handout_is_busy(const ucxpool_t *pool)
+{
+    return (pool->handout != NULL) && (pool->handout->num_callers != 0);
+}
+
+uint64_t xfer_handout_deadline(const ucxpool_t *pool)
+{
+    uint64_t  deadline = BASE_CLOCK_FOREVER;
+    caller_t *caller;
+
+    if ((pool->handout == NULL) || (pool->handout->fd < 0)) {
+        return deadline;
+    }
+    if (!pool->handout->is_watched &&
+        (pool->handout->num_callers < XFER_HANDOUT_MAX)) {
+        deadline = pool->handout->pause_end;
+    }
+    base_list_for_each(caller, &pool->handout->callers, caller_t, link) {
+        deadline = base_min(deadline, (caller->next_try != 0)
+                                          ? caller->next_try
+                                          : caller->deadline);
+    }
+    return deadline;
+}
+
+void xfer_handout_destroy(ucxpool_t *pool)
+{
+    xfer_handout_t *handout = pool->handout;
+
+    if (handout == NULL) {
+        return;
+    }
+    while (!base_list_is_empty(&handout->callers)) {
+        hang_up(pool, base_list_head(&handout->callers, caller_t, link));
+    }
+    if (handout->fd >= 0) {
+        /* A forked child may have it too, and would keep it in the set. */
+        epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, handout->fd, NULL);
+        mem_share_socket_close(handout->fd);
+    }
+    free(handout);
+    pool->handout = NULL;
+}

@@ -1,0 +1,862 @@
+/*
+ * Descriptors of a pool's memory, where the system does not let a peer take
+ * them: asked for and handed out over a socket.
+ */
+#include <config.h>
+
+#include "forbid.h"
+#include "mem/share_socket.h"
+#include "net_calls.h"
+#include "pair.h"
+#include "two.h"
+#include "xfer/channel.h"
+#include "xfer/handout.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(0x77)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   200000u
+
+/* More regions than one message has descriptors. */
+#define MANY "REGION_SIZE=64k BLOCK_SIZE=64k COMM_SIZE=5m"
+
+#define SIX_SECONDS UINT64_C(6000000000)
+
+static pair_t pair;
+
+static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr;
+}
+
+static bool is_settled(void)
+{
+    return (query(pair.to_a).state != UCXPOOL_CHANNEL_CONNECTING) &&
+           (query(pair.to_b).state != UCXPOOL_CHANNEL_CONNECTING);
+}
+
+static ucxpool_channel_t *meet(ucxpool_t *from, ucxpool_t *to)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel;
+    void              *address;
+
+    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
+                     UCXPOOL_OK);
+    ucxpool_address_release(address);
+    return channel;
+}
+
+static void check_exchange(void)
+{
+    uint8_t           *source = malloc(LENGTH);
+    uint8_t           *target = malloc(LENGTH);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, LENGTH);
+    pair_poison(target, LENGTH);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, &send),
+        UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, LENGTH);
+    free(source);
+    free(target);
+}
+
+static void check_wire(ucxpool_wire_t wire)
+{
+    ck_assert_msg((query(pair.to_a).wire == wire) &&
+                      (query(pair.to_b).wire == wire),
+                  "%s; %s", query(pair.to_a).wire_reason,
+                  query(pair.to_b).wire_reason);
+}
+
+/* What happens to the words between the two; see the wraps below. */
+typedef enum trick {
+    NO_TRICK,
+    FEWER_THAN_SAID,
+    MORE_THAN_SAID,
+    ANOTHER_TOTAL,
+    ANOTHER_FIRST,
+    ANOTHER_VERSION,
+    ANOTHER_FILE,
+    UNSEALED_FILE,
+    SHORT_MESSAGE,
+    LAST_TRICK,
+    DIES
+} trick_t;
+
+static trick_t  trick;
+static bool     fakes_owner, fakes_caller;
+static uint32_t add_pid, add_uid;
+static unsigned num_too_many; /* answers that find no room at first */
+
+int __real_mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
+int __wrap_mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
+int __real_mem_share_socket_send(int fd, const void *data, size_t size,
+                                 const int *fds, unsigned num_fds);
+int __wrap_mem_share_socket_send(int fd, const void *data, size_t size,
+                                 const int *fds, unsigned num_fds);
+
+/* The owner's end of a connection has a name, the caller's has none. */
+static bool is_owners(int fd)
+{
+    struct sockaddr_un address;
+    socklen_t          length = sizeof(address);
+
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    return length > sizeof(address.sun_family);
+}
+
+int __wrap_mem_share_socket_caller(int fd, mem_share_caller_t *caller_p)
+{
+    int error = __real_mem_share_socket_caller(fd, caller_p);
+
+    if (is_owners(fd) ? fakes_caller : fakes_owner) {
+        caller_p->pid += add_pid;
+        caller_p->uid += add_uid;
+    }
+    return error;
+}
+
+static int open_trick_file(void)
+{
+    int fd = -1;
+
+    if (trick == ANOTHER_FILE) {
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    } else if (trick == UNSEALED_FILE) {
+        fd = memfd_create("trick", MFD_CLOEXEC);
+        ck_assert_int_eq(ftruncate(fd, 1 << 20), 0);
+    }
+    return fd;
+}
+
+int __wrap_mem_share_socket_send(int fd, const void *data, size_t size,
+                                 const int *fds, unsigned num_fds)
+{
+    proto_given_t given;
+    int           all[MEM_SHARE_FDS_MAX];
+    int           other, error;
+
+    if ((num_fds != 0) && (num_too_many != 0)) {
+        num_too_many--;
+        return ETOOMANYREFS;
+    }
+    if ((num_fds == 0) || (trick == NO_TRICK)) {
+        return __real_mem_share_socket_send(fd, data, size, fds, num_fds);
+    }
+    if (trick == DIES) {
+        kill(getpid(), SIGKILL);
+    }
+    memcpy(&given, data, sizeof(given));
+    memcpy(all, fds, num_fds * sizeof(fds[0]));
+    given.count += (trick == FEWER_THAN_SAID) ? 1 : 0;
+    given.count -= (trick == MORE_THAN_SAID) ? 1 : 0;
+    given.total += (trick == ANOTHER_TOTAL) ? 1 : 0;
+    given.first += (trick == ANOTHER_FIRST) ? 1 : 0;
+    given.version += (trick == ANOTHER_VERSION) ? 1 : 0;
+    size -= (trick == SHORT_MESSAGE) ? 1 : 0;
+    other  = open_trick_file();
+    all[0] = (other < 0) ? all[0] : other;
+    error  = __real_mem_share_socket_send(fd, &given, size, all, num_fds);
+    if (other >= 0) {
+        close(other);
+    }
+    return error;
+}
+
+/* A first round: UCX and others open what they keep. Returns how many
+ * descriptors are open then. */
+static unsigned warm_up(void)
+{
+    pair_init(&pair, NULL, NULL);
+    pair_cleanup(&pair);
+    return net_call_num_fds();
+}
+
+START_TEST(what_may_not_be_taken_is_given)
+{
+    static const int errors[] = {EPERM, ENOSYS};
+    unsigned         num_fds  = warm_up();
+
+    forbid_taking(errors[_i], true);
+    pair_init(&pair, NULL, NULL);
+    check_wire(UCXPOOL_WIRE_MAP);
+    check_exchange();
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+START_TEST(more_than_fits_one_message_is_given_in_several)
+{
+    unsigned num_fds = warm_up();
+
+    forbid_taking(EPERM, true);
+    pair_init(&pair, MANY, NULL);
+    ck_assert_uint_gt(pair.to_a->peer.num_regions, MEM_SHARE_FDS_MAX);
+    check_wire(UCXPOOL_WIRE_MAP);
+    check_exchange();
+    pair_cleanup(&pair);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* Of all processes of a user, on their way at a time. */
+START_TEST(more_than_the_system_lets_be_on_the_way_is_given_a_little_later)
+{
+    forbid_taking(EPERM, true);
+    num_too_many = 7;
+    pair_init(&pair, MANY, NULL);
+    ck_assert_uint_eq(num_too_many, 0);
+    check_wire(UCXPOOL_WIRE_MAP);
+    check_exchange();
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(what_may_be_taken_is_not_asked_for)
+{
+    pair_init(&pair, NULL, NULL);
+    check_wire(UCXPOOL_WIRE_MAP);
+    ck_assert(!pair.a->was_forbidden);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(many_channels_of_one_pool_are_served)
+{
+    ucxpool_channel_t *to_a[40];
+    ucxpool_channel_t *to_b[40];
+
+    forbid_taking(EPERM, true);
+    pair_init(&pair, NULL, NULL);
+    for (int i = 0; i < 40; i++) {
+        to_a[i] = meet(pair.b, pair.a);
+        to_b[i] = meet(pair.a, pair.b);
+    }
+    for (int i = 0; i < 40; i++) {
+        pair_until(&pair, query(to_a[i]).state == UCXPOOL_CHANNEL_OPEN);
+        pair_until(&pair, query(to_b[i]).state == UCXPOOL_CHANNEL_OPEN);
+        ck_assert_int_eq(query(to_a[i]).wire, UCXPOOL_WIRE_MAP);
+        ck_assert_int_eq(query(to_b[i]).wire, UCXPOOL_WIRE_MAP);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* A call that fails costs the `map` wire at most, and nothing leaks. */
+START_TEST(a_call_that_fails_costs_no_more_than_the_wire)
+{
+    static const struct {
+        net_call_t call;
+        int        error;
+        bool       heals; /* it is tried again */
+    } calls[] = {
+        {NET_CALL_SOCKET, EMFILE, false},   {NET_CALL_BIND, EADDRINUSE, false},
+        {NET_CALL_LISTEN, ENOBUFS, false},  {NET_CALL_CONNECT, EAGAIN, true},
+        {NET_CALL_CONNECT, ECONNREFUSED, false},
+        {NET_CALL_ACCEPT4, EMFILE, true},   {NET_CALL_ACCEPT4, EINTR, true},
+        {NET_CALL_GETSOCKOPT, EIO, false},  {NET_CALL_SENDMSG, EAGAIN, false},
+        {NET_CALL_SENDMSG, EPIPE, false},
+        {NET_CALL_RECVMSG, EIO, false},     {NET_CALL_RECVMSG, EAGAIN, true},
+        {NET_CALL_CALLOC, ENOMEM, false},
+    };
+    unsigned num_fds = warm_up();
+    unsigned n       = 1;
+
+    forbid_taking(EPERM, true);
+    for (bool has_failed = true; has_failed; n++) {
+        pair.a = pair_pool(MANY);
+        pair.b = pair_pool(NULL);
+        if (calls[_i].call != NET_CALL_CALLOC) {
+            net_call_fail(calls[_i].call, n, calls[_i].error);
+        }
+        pair.to_b = meet(pair.a, pair.b);
+        pair.to_a = meet(pair.b, pair.a);
+        if (calls[_i].call == NET_CALL_CALLOC) {
+            net_call_fail(calls[_i].call, n, calls[_i].error);
+        }
+        pair_until(&pair, is_settled());
+        has_failed = net_call_reset();
+        if (!has_failed || calls[_i].heals) {
+            check_wire(UCXPOOL_WIRE_MAP);
+        }
+        check_exchange();
+        pair_check_blocks(&pair);
+        pair_cleanup(&pair);
+        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    }
+    ck_assert_uint_gt(n, 2);
+}
+END_TEST
+
+START_TEST(an_event_that_cannot_be_watched_costs_no_more_than_the_wire)
+{
+    unsigned num_fds = warm_up();
+
+    forbid_taking(EPERM, true);
+    /* Those of the pools come before, those of the peers' ends among them. */
+    for (unsigned n = 1; n < 8; n++) {
+        pair.a = pair_pool(NULL);
+        pair.b = pair_pool(NULL);
+        net_call_fail(NET_CALL_EPOLL_CTL, n, ENOSPC);
+        pair.to_b = meet(pair.a, pair.b);
+        pair.to_a = meet(pair.b, pair.a);
+        pair_until(&pair, is_settled());
+        net_call_reset();
+        check_exchange();
+        pair_cleanup(&pair);
+        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    }
+}
+END_TEST
+
+START_TEST(another_process_or_user_is_neither_given_nor_believed)
+{
+    unsigned num_fds = warm_up();
+
+    forbid_taking(EPERM, true);
+    fakes_owner  = (_i & 1) != 0;
+    fakes_caller = !fakes_owner;
+    add_pid      = (_i & 2) ? 1 : 0;
+    add_uid      = (_i & 2) ? 0 : 1;
+    pair_init(&pair, NULL, NULL);
+    check_wire(UCXPOOL_WIRE_UCX);
+    check_exchange();
+    if (fakes_owner) {
+        ck_assert_ptr_nonnull(
+            strstr(query(pair.to_a).wire_reason, "its socket is process"));
+    } else {
+        ck_assert_uint_ge(pair.a->stats.handshakes_refused, 1);
+        ck_assert_uint_ge(pair.b->stats.handshakes_refused, 1);
+    }
+    pair_cleanup(&pair);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+START_TEST(an_owner_that_gives_something_else_is_not_mapped)
+{
+    unsigned num_fds = warm_up();
+
+    forbid_taking(EPERM, true);
+    trick = (trick_t)_i;
+    pair_init(&pair, MANY, NULL);
+    check_wire(UCXPOOL_WIRE_UCX);
+    trick = NO_TRICK;
+    check_exchange();
+    pair_cleanup(&pair);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* --- strangers: connections to pool a's socket, made by hand -------------- */
+
+static int stranger(void)
+{
+    int fd = -1;
+
+    ck_assert_int_eq(mem_share_socket_connect(pair.a->id, &fd), 0);
+    return fd;
+}
+
+static bool is_hung_up(int fd)
+{
+    struct pollfd event = {.fd = fd, .events = POLLIN};
+
+    return (poll(&event, 1, 0) == 1) && (event.revents & POLLHUP);
+}
+
+/* What a has to hear of the channel to b. */
+static proto_fetch_t question(void)
+{
+    return (proto_fetch_t){
+        .magic   = PROTO_FETCH_MAGIC,
+        .version = PROTO_VERSION,
+        .channel = pair.to_b->number,
+        .key     = pair.to_b->key,
+    };
+}
+
+static void say(int fd, proto_fetch_t asked)
+{
+    ck_assert_int_eq(mem_share_socket_send(fd, &asked, sizeof(asked), NULL, 0),
+                     0);
+}
+
+/* Returns how many descriptors came, which are closed. */
+static unsigned hear(int fd)
+{
+    proto_given_t given;
+    int           fds[MEM_SHARE_FDS_MAX];
+    unsigned      num_fds = 0;
+    int           error;
+
+    do {
+        pair_progress(&pair);
+        error = mem_share_socket_recv(fd, &given, sizeof(given), fds,
+                                      MEM_SHARE_FDS_MAX, &num_fds);
+    } while (error == EAGAIN);
+    ck_assert_int_eq(error, 0);
+    ck_assert_uint_eq(given.count, num_fds);
+    for (unsigned i = 0; i < num_fds; i++) {
+        ck_assert(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+        close(fds[i]);
+    }
+    return num_fds;
+}
+
+START_TEST(who_asks_well_is_answered_and_then_hung_up_on)
+{
+    int fd;
+
+    pair_init(&pair, NULL, NULL);
+    fd = stranger();
+    say(fd, question());
+    ck_assert_uint_eq(hear(fd), pair.to_a->peer.num_regions + 1);
+    pair_until(&pair, is_hung_up(fd));
+    ck_assert_uint_eq(pair.a->stats.handshakes_refused, 0);
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_caller_may_be_quicker_than_its_hello)
+{
+    int fd;
+
+    pair.a    = pair_pool(NULL);
+    pair.b    = pair_pool(NULL);
+    pair.to_b = meet(pair.a, pair.b);
+    fd        = stranger();
+    say(fd, question());
+    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    for (int i = 0; i < 100; i++) {
+        pair_progress(&pair);
+    }
+    ck_assert(!is_hung_up(fd));
+    pair.to_a = meet(pair.b, pair.a);
+    ck_assert_uint_ge(hear(fd), 2);
+    close(fd);
+    pair_until(&pair, is_settled());
+    check_wire(UCXPOOL_WIRE_MAP);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_talks_nonsense_is_hung_up_on)
+{
+    proto_fetch_t asked;
+    uint64_t      refused;
+    int           fd, file;
+
+    pair_init(&pair, NULL, NULL);
+    refused = pair.a->stats.handshakes_refused;
+    fd      = stranger();
+    asked   = question();
+    switch (_i) {
+    case 0:
+        asked.magic++;
+        break;
+    case 1:
+        asked.version++;
+        break;
+    case 2:
+        asked.key++;
+        break;
+    case 3:
+        asked.channel += 100;
+        break;
+    case 4:
+        asked.first = 1000;
+        break;
+    case 5:
+        asked.first = UINT32_MAX;
+        break;
+    default:
+        break;
+    }
+    if (_i == 6) {
+        ck_assert_int_eq(send(fd, &asked, 5, 0), 5);
+    } else if (_i == 7) {
+        /* A gift that nobody wants. */
+        file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ck_assert_int_eq(mem_share_socket_send(fd, &asked, sizeof(asked), &file,
+                                               1),
+                         0);
+        close(file);
+    } else {
+        say(fd, asked);
+    }
+    pair_until(&pair, is_hung_up(fd));
+    ck_assert_uint_eq(pair.a->stats.handshakes_refused, refused + 1);
+    ck_assert(!xfer_handout_is_busy(pair.a));
+    close(fd);
+    check_exchange();
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
+{
+    int fd;
+
+    pair.a    = pair_pool(NULL);
+    pair.b    = pair_pool(NULL);
+    pair.to_b = meet(pair.a, pair.b);
+    fd        = stranger();
+    say(fd, question());
+    say(fd, question());
+    pair_until(&pair, is_hung_up(fd));
+    close(fd);
+    pair.to_a = meet(pair.b, pair.a);
+    pair_until(&pair, is_settled());
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_says_nothing_has_a_limited_time)
+{
+    int fd;
+
+    pair_init(&pair, NULL, NULL);
+    fd = stranger();
+    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    ck_assert(!is_hung_up(fd));
+    net_call_skip(SIX_SECONDS);
+    pair_until(&pair, is_hung_up(fd));
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_leaves_is_forgotten)
+{
+    int fd;
+
+    pair_init(&pair, NULL, NULL);
+    fd = stranger();
+    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    close(fd);
+    pair_until(&pair, !xfer_handout_is_busy(pair.a));
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* They hold all places; a peer waits, and has its turn when their time is
+ * over. */
+START_TEST(many_who_say_nothing_keep_a_peer_waiting_and_no_longer)
+{
+    int fds[XFER_HANDOUT_MAX + 10];
+
+    pair_init(&pair, NULL, NULL);
+    forbid_taking(EPERM, true);
+    for (size_t i = 0; i < XFER_HANDOUT_MAX + 10; i++) {
+        fds[i] = stranger();
+    }
+    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    pair.to_a = meet(pair.b, pair.a);
+    pair.to_b = meet(pair.a, pair.b);
+    /* Its own descriptors b gives. */
+    pair_until(&pair, pair.to_b->peer.we_map);
+    for (int i = 0; i < 1000; i++) {
+        pair_progress(&pair);
+    }
+    ck_assert(!is_settled());
+    net_call_skip(SIX_SECONDS);
+    pair_until(&pair, is_settled());
+    check_wire(UCXPOOL_WIRE_MAP);
+    for (size_t i = 0; i < XFER_HANDOUT_MAX + 10; i++) {
+        close(fds[i]);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_caller_wakes_who_sleeps_on_the_event_descriptor)
+{
+    struct pollfd event = {.events = POLLIN};
+    int           fd;
+
+    pair_init(&pair, NULL, NULL);
+    ck_assert_int_eq(ucxpool_event_fd(pair.a, &event.fd), UCXPOOL_OK);
+    pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
+    /* b may have had something to say still. */
+    while (poll(&event, 1, 0) == 1) {
+        ucxpool_progress(pair.a);
+        pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
+    }
+    fd = stranger();
+    ck_assert_int_eq(poll(&event, 1, 0), 1);
+    ucxpool_progress(pair.a);
+    ck_assert(xfer_handout_is_busy(pair.a));
+    pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
+    say(fd, question());
+    ck_assert_int_eq(poll(&event, 1, 0), 1);
+    hear(fd);
+    close(fd);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_closed_meanwhile_leaves_nothing)
+{
+    unsigned num_fds = warm_up();
+
+    forbid_taking(EPERM, true);
+    pair.a    = pair_pool(NULL);
+    pair.b    = pair_pool(NULL);
+    pair.to_b = meet(pair.a, pair.b);
+    pair.to_a = meet(pair.b, pair.a);
+    pair_until(&pair, !base_list_is_empty(&pair.a->fetches) ||
+                          !base_list_is_empty(&pair.b->fetches));
+    if (_i == 0) {
+        ucxpool_channel_close(pair.to_a);
+        ucxpool_channel_close(pair.to_b);
+        ck_assert(base_list_is_empty(&pair.a->fetches));
+        ck_assert(base_list_is_empty(&pair.b->fetches));
+    }
+    pair_cleanup(&pair);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* --- other processes ------------------------------------------------------ */
+
+START_TEST(a_forked_child_does_not_keep_the_socket_open)
+{
+    uint8_t id[XFER_ID_SIZE];
+    int     fd, status;
+    pid_t   child;
+
+    pair_init(&pair, NULL, NULL);
+    memcpy(id, pair.a->id, sizeof(id));
+    child = fork();
+    if (child == 0) {
+        for (;;) {
+            pause();
+        }
+    }
+    pair_cleanup(&pair);
+    ck_assert_int_eq(mem_share_socket_connect(id, &fd), ECONNREFUSED);
+    kill(child, SIGKILL);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+}
+END_TEST
+
+static void give_address(ucxpool_t *pool, int talk)
+{
+    void  *mine;
+    size_t length;
+
+    if (ucxpool_address_get(pool, &mine, &length) != UCXPOOL_OK) {
+        _exit(5);
+    }
+    if ((send(talk, &length, sizeof(length), MSG_NOSIGNAL) < 0) ||
+        (send(talk, mine, length, MSG_NOSIGNAL) < 0)) {
+        _exit(6);
+    }
+    ucxpool_address_release(mine);
+}
+
+static ucxpool_channel_t *take_address(ucxpool_t *pool, int talk)
+{
+    ucxpool_channel_params_t to = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    ucxpool_channel_t *channel = NULL;
+    size_t             length  = 0;
+    void              *theirs;
+
+    if (recv(talk, &length, sizeof(length), MSG_WAITALL) < 0) {
+        _exit(7);
+    }
+    theirs = malloc(length);
+    if (recv(talk, theirs, length, MSG_WAITALL) < 0) {
+        _exit(8);
+    }
+    to.address        = theirs;
+    to.address_length = length;
+    if (ucxpool_channel_create(pool, &to, &channel) != UCXPOOL_OK) {
+        _exit(9);
+    }
+    free(theirs);
+    return channel;
+}
+
+START_TEST(an_owner_that_dies_in_the_middle_ends_the_channel)
+{
+    unsigned           num_fds = warm_up();
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    int                talk[2];
+    int                status;
+    pid_t              child;
+
+    forbid_taking(EPERM, true);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk),
+                     0);
+    child = fork();
+    if (child == 0) {
+        close(talk[0]);
+        trick   = DIES;
+        pool    = pair_pool(NULL);
+        give_address(pool, talk[1]);
+        channel = take_address(pool, talk[1]);
+        (void)channel;
+        for (;;) {
+            ucxpool_wait(pool, UINT64_C(1000000000));
+        }
+    }
+    close(talk[1]);
+    pool = pair_pool(NULL);
+    give_address(pool, talk[0]);
+    channel = take_address(pool, talk[0]);
+    ck_assert_int_ne(ucxpool_channel_wait(channel, UINT64_C(20000000000)),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(query(channel).state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(query(channel).status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert(pair_is_whole(pool));
+    ucxpool_destroy(pool);
+    close(talk[0]);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* The system's own rules: no process takes anything of one that is not
+ * dumpable, unless it may debug all. */
+static void forbid_debugging(void)
+{
+    struct __user_cap_header_struct head = {
+        .version = _LINUX_CAPABILITY_VERSION_3,
+    };
+    struct __user_cap_data_struct sets[2] = {{0, 0, 0}, {0, 0, 0}};
+
+    ck_assert_int_eq(syscall(SYS_capget, &head, sets), 0);
+    sets[0].effective &= ~(UINT32_C(1) << CAP_SYS_PTRACE);
+    ck_assert_int_eq(syscall(SYS_capset, &head, sets), 0);
+    ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), 0);
+}
+
+START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
+{
+    uint8_t           *bytes = calloc(1, LENGTH);
+    char               path[64];
+    ucxpool_request_t *request;
+    two_t              two;
+
+    forbid_debugging();
+    two_init(&two, "SPIN=0us WIRE=map");
+    two_check(two.pool->was_forbidden);
+    if (two.is_child) {
+        two_check(ucxpool_recv_buffer(two.pool, two.channel, bytes, LENGTH, TAG,
+                                      ALL_BITS, NULL,
+                                      &request) == UCXPOOL_OK);
+    } else {
+        snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)two.child);
+        ck_assert_int_eq(open(path, O_PATH | O_CLOEXEC), -1);
+        memset(bytes, 0x5a, LENGTH);
+        two_check(ucxpool_send_buffer(two.channel, bytes, LENGTH, TAG, NULL,
+                                      &request) == UCXPOOL_OK);
+    }
+    two_check(ucxpool_request_wait(request, UINT64_C(20000000000)) ==
+              UCXPOOL_OK);
+    ucxpool_request_free(request);
+    for (size_t i = 0; i < LENGTH; i++) {
+        two_check(bytes[i] == 0x5a);
+    }
+    free(bytes);
+    two_cleanup(&two);
+    /* Who looks for leaks has to look into this process. */
+    ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);
+}
+END_TEST
+
+static void teardown(void)
+{
+    forbid_taking(0, false);
+}
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, what_may_not_be_taken_is_given, 0, 2);
+    tcase_add_test(tcase, more_than_fits_one_message_is_given_in_several);
+    tcase_add_test(
+        tcase, more_than_the_system_lets_be_on_the_way_is_given_a_little_later);
+    tcase_add_test(tcase, what_may_be_taken_is_not_asked_for);
+    tcase_add_test(tcase, many_channels_of_one_pool_are_served);
+    tcase_add_loop_test(tcase, a_call_that_fails_costs_no_more_than_the_wire, 0,
+                        13);
+    tcase_add_test(tcase,
+                   an_event_that_cannot_be_watched_costs_no_more_than_the_wire);
+    tcase_add_loop_test(
+        tcase, another_process_or_user_is_neither_given_nor_believed, 0, 4);
+    tcase_add_loop_test(tcase, an_owner_that_gives_something_else_is_not_mapped,
+                        FEWER_THAN_SAID, LAST_TRICK);
+    tcase_add_test(tcase, who_asks_well_is_answered_and_then_hung_up_on);
+    tcase_add_test(tcase, a_caller_may_be_quicker_than_its_hello);
+    tcase_add_loop_test(tcase, who_talks_nonsense_is_hung_up_on, 0, 8);
+    tcase_add_test(tcase, who_asks_twice_before_an_answer_is_hung_up_on);
+    tcase_add_test(tcase, who_says_nothing_has_a_limited_time);
+    tcase_add_test(tcase, who_leaves_is_forgotten);
+    tcase_add_test(tcase,
+                   many_who_say_nothing_keep_a_peer_waiting_and_no_longer);
+    tcase_add_test(tcase, a_caller_wakes_who_sleeps_on_the_event_descriptor);
+    tcase_add_loop_test(tcase, a_channel_closed_meanwhile_leaves_nothing, 0, 2);
+    tcase_add_test(tcase, a_forked_child_does_not_keep_the_socket_open);
+    tcase_add_test(tcase, an_owner_that_dies_in_the_middle_ends_the_channel);
+    tcase_add_test(tcase,
+                   two_processes_that_may_not_debug_each_other_read_each_other);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("handout");
+    TCase   *tcase = tcase_create("handout");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, NULL, teardown);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
