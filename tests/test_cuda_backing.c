@@ -171,28 +171,31 @@ START_TEST(forced_virtual_memory_tells_what_it_costs)
 }
 END_TEST
 
-START_TEST(handles_that_peers_may_not_take_make_it_allocations)
+START_TEST(handles_that_may_not_be_taken_are_given_to_peers_and_not_to_ucx)
 {
     open_device("");
     around.ptrace_scope = 1;
     set_ucx(false, 1, 23);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
-                 "alloc, since peers may not take its handles "
-                 "(yama.ptrace_scope=1)");
-    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
-                 "though peers may not");
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, false,
+                 "vmm, since peers can map it");
+    set_ucx(true, 1, 23);
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, true,
+                 "alloc, since every UCX");
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
+                 "though UCX may not take its handles (yama.ptrace_scope=1)");
 }
 END_TEST
 
-START_TEST(a_system_without_pidfd_getfd_makes_it_allocations)
+START_TEST(a_system_without_pidfd_getfd_is_told_where_ucx_needs_it)
 {
     open_device("");
     around.has_getfd = false;
     set_ucx(false, 1, 13);
-    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false,
-                 "no pidfd_getfd");
-    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, false,
-                 "though peers cannot");
+    check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_vmm, false,
+                 "vmm, since peers can map it");
+    set_ucx(true, 1, 22);
+    check_choice(BASE_BACKING_VMM, &mem_kind_cuda_vmm, true,
+                 "though UCX cannot take its handles (no pidfd_getfd)");
 }
 END_TEST
 
@@ -261,9 +264,8 @@ START_TEST(the_surroundings_are_asked)
     ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
 
     scope_file = "2\n";
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
-    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_alloc);
-    ck_assert_ptr_nonnull(strstr(backing.reason, "ptrace_scope=2"));
+    mem_cuda_surroundings_get(&around);
+    ck_assert_int_eq(around.ptrace_scope, 2);
 
     ucx_has_cuda = true;
     ck_assert_int_eq(choose(BASE_BACKING_ALLOC), UCXPOOL_OK);
@@ -274,13 +276,15 @@ END_TEST
 START_TEST(a_filter_that_forbids_pidfd_getfd_is_seen)
 {
     open_device("");
+    mem_cuda_surroundings_get(&around);
+    ck_assert(around.has_getfd);
     getfd_error = EPERM;
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
-    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_alloc);
+    mem_cuda_surroundings_get(&around);
+    ck_assert(!around.has_getfd);
     getfd_error = 0;
     pidfd_error = ENOSYS;
-    ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_OK);
-    ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_alloc);
+    mem_cuda_surroundings_get(&around);
+    ck_assert(!around.has_getfd);
 }
 END_TEST
 
@@ -311,8 +315,10 @@ int main(void)
     tcase_add_test(tcase, what_is_forced_is_taken);
     tcase_add_test(tcase, pinned_host_memory_is_for_every_ucx);
     tcase_add_test(tcase, forced_virtual_memory_tells_what_it_costs);
-    tcase_add_test(tcase, handles_that_peers_may_not_take_make_it_allocations);
-    tcase_add_test(tcase, a_system_without_pidfd_getfd_makes_it_allocations);
+    tcase_add_test(
+        tcase, handles_that_may_not_be_taken_are_given_to_peers_and_not_to_ucx);
+    tcase_add_test(tcase,
+                   a_system_without_pidfd_getfd_is_told_where_ucx_needs_it);
     tcase_add_test(tcase, a_ucx_that_does_not_answer_is_an_error);
     if (!cuda_is_real()) {
         tcase_add_test(tcase, the_surroundings_are_asked);

@@ -54,21 +54,23 @@ static bool is_vmm_shared(const mem_cuda_device_t       *device,
         snprintf(why, WHY_SIZE, "virtual memory has no handles for peers here");
         return false;
     }
+    if (!around->ucx.has_cuda) {
+        return true; /* our peers take them, or are given them */
+    }
+    if (!mem_cuda_ucx_shares_vmm(&around->ucx)) {
+        snprintf(
+            why, WHY_SIZE, "UCX %u.%u shares no virtual memory, %d.%d does",
+            around->ucx.major, around->ucx.minor, UCX_VMM_MAJOR, UCX_VMM_MINOR);
+        return false;
+    }
     if (!around->has_getfd) {
-        snprintf(why, WHY_SIZE,
-                 "peers cannot take its handles (no pidfd_getfd)");
+        snprintf(why, WHY_SIZE, "UCX cannot take its handles (no pidfd_getfd)");
         return false;
     }
     if (around->ptrace_scope > 0) {
         snprintf(why, WHY_SIZE,
-                 "peers may not take its handles (yama.ptrace_scope=%d)",
+                 "UCX may not take its handles (yama.ptrace_scope=%d)",
                  around->ptrace_scope);
-        return false;
-    }
-    if (around->ucx.has_cuda && !mem_cuda_ucx_shares_vmm(&around->ucx)) {
-        snprintf(
-            why, WHY_SIZE, "UCX %u.%u shares no virtual memory, %d.%d does",
-            around->ucx.major, around->ucx.minor, UCX_VMM_MAJOR, UCX_VMM_MINOR);
         return false;
     }
     return true;

@@ -3,11 +3,12 @@
  * virtual memory, or pinned host memory.
  *
  * Memory of cuMemAlloc is shared by every UCX that knows CUDA, and by the
- * driver's own handles. Virtual memory can be stitched, but a peer has to take
- * its handle as a file from this process. UCX can do that from 1.22 on, if it
- * was built so, which nothing but a transfer tells: so beside such a UCX it is
- * taken only when asked for. A UCX without CUDA never sees the memory, whatever
- * it is.
+ * driver's own handles. Virtual memory can be stitched, but its handle is a
+ * file, which a peer has to get from this process. Peers of ours are given it
+ * where they may not take it. UCX can take it from 1.22 on, if it was built so
+ * and the system lets it, which nothing but a transfer tells: so beside such a
+ * UCX it is taken only when asked for. A UCX without CUDA never sees the
+ * memory, whatever it is.
  */
 #ifndef MEM_CUDA_BACKING_H
 #define MEM_CUDA_BACKING_H
