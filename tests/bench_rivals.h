@@ -1,0 +1,45 @@
+/*
+ * The heap of a GPU beside other allocators: what the parts of bench_heap_cuda
+ * share. Whatever breaks is told, and ends the program.
+ */
+#ifndef TESTS_BENCH_RIVALS_H
+#define TESTS_BENCH_RIVALS_H
+
+#include "replay/plugin.h"
+
+#include <stdbool.h>
+
+#define RIVALS_MAX  (2 + PLUGIN_MAX)
+#define CELL_SIZE   48
+#define NUM_STREAMS 8 /* device.streams[] */
+
+/* What stands in a table. */
+typedef char cell_t[CELL_SIZE];
+
+extern bool                    is_quick;
+extern const allocator_kind_t *rivals[RIVALS_MAX];
+extern unsigned                num_rivals;
+extern device_t                device;
+
+/* From the command line; and GPU 0. */
+void rivals_open(int argc, char **argv);
+void rivals_close(void);
+
+/* Ends the program, unless it is well. */
+void check(bool is_well);
+
+/* capacity  In bytes; 0: as much as it gets. */
+allocator_t *make(const allocator_kind_t *kind, uint64_t capacity);
+
+/* NULL: it has not so much. */
+void *take(allocator_t *from, size_t size, void *stream);
+void  give(allocator_t *to, void *address, size_t size, void *stream);
+
+/* A table in Markdown, with a column for each rival. */
+void print_head(const char *first);
+void print_row(const char *first, const cell_t *cells);
+
+/* "123 ns", "1.23 us". */
+const char *in_words(uint64_t ns, cell_t text);
+
+#endif
