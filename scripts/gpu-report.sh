@@ -179,6 +179,7 @@ page() {
         printf '\n## PyTorch, CuPy, RMM and Numba on the heap\n\n'
         printed 'PyTorch, CuPy, RMM and Numba on the heap' | sed 's/^/    /'
     fi
+    ! wants heap || heap_page
     wants benchmarks || return 0
     for build in "${builds[@]}"; do
         use "$build"

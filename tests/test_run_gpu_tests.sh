@@ -50,7 +50,12 @@ fi
 # All that there is. PyTorch cannot use the stand-in.
 CUDA_STAND_IN=devices=1,memory=512m
 export CUDA_STAND_IN
-ends 0 --stand-in --quick --built "$top_builddir"
+mkdir "$dir/rmm"
+for name in rmm_pool rmm_arena; do
+    ln -s "$(cd "$top_builddir" && pwd)/tests/replay_plugin/.libs/libplugin.so" \
+        "$dir/rmm/$name.so"
+done
+ends 0 --stand-in --quick --built "$top_builddir" --rmm "$dir/rmm"
 says log '^[0-9]+ steps: [0-9]+ ok, 0 failed, [0-9]+ skipped'
 says out/summary.txt '^ok .*: test_gpu_two, GPUs: 1$'
 says out/summary.txt '^skipped .*: gpu_torch.py, GPUs: 1 \('
@@ -58,12 +63,22 @@ says out/summary.txt '^skipped .* PyTorch, CuPy, RMM and Numba on the heap \('
 says out/gpu.md '^- GPUs: 1 x Stand-in GPU'
 says out/gpu.md '^- UCX: [1-9]'
 says out/gpu.md '^\| each, 50 x 4 KiB \| [0-9.]+ GB/s'
+says out/gpu.md '^\| 1 MiB \| [0-9.]+ [nu]s; '
+says out/gpu.md '^\| heap, stitched \| [0-9]+ \|'
+says out/gpu.md '^\| `checkerboard:4,64m` (\| passes; [0-9.]+ [mun]?s; [^|]*){4}\|$'
+says out/gpu.md '^\| `rmm:100,1` (\| [0-9.]+ [mu]?s; [0-9.]+ [mu]?s; [^|]*){4}\|$'
+says out/gpu.md '^\| `rmm:100,1` (\| [0-9]\.[0-9]{3} ){4}\|$'
 says out/gpu.md '^\| host run 1 \| [0-9.]+ MB \| [0-9.]+ s \| [0-9.]+ GB/s'
 says out/gpu.md '^\| gpu run 1 \| [0-9.]+ MB \| [0-9.]+ s \| [0-9.]+ GB/s'
 for json in "$dir"/out/*.json; do
     [ -s "$json" ] || fail "$json is empty"
 done
 [ "$(ls "$dir"/out/*.json | wc -l)" -eq 4 ] || fail 'not 4 files of JSON'
+
+# Without RMM the heap is measured as well.
+ends 0 --stand-in --quick --built "$top_builddir" --only heap
+says out/summary.txt '^skipped .* heap: RMM beside it \('
+says out/gpu.md '^\| `checkerboard:4,64m` .* \| - \| - \|$'
 
 # Programs that end in each way.
 mkdir -p "$dir/fake/tests"
@@ -104,7 +119,9 @@ fi
 bash "$top_srcdir/scripts/pack-gpu" "$top_builddir" "$dir/packed" \
     >"$dir/log" 2>&1 || fail 'nothing was packed'
 for packed in "$dir"/packed/ucx-*; do
-    [ -x "$packed/tests/test_gpu_two" ] || fail 'test_gpu_two was not packed'
+    for program in test_gpu_two bench_heap_cuda; do
+        [ -x "$packed/tests/$program" ] || fail "$program was not packed"
+    done
     UCX_MODULE_DIR=$packed/lib/ucx LD_LIBRARY_PATH=$packed/lib \
         ldd "$packed/tools/ucxpool_perf" >"$dir/log"
     says log "libucxpool.so.* => $packed/lib/"

@@ -1,0 +1,215 @@
+# What ./run-gpu-tests measures of the heap beside its rivals, RMM among them.
+# To be sourced by bash, behind gpu-steps.sh, with $out, $quick, $rmm and
+# $given.
+
+# The columns of the tables.
+rivals='heap async rmm-pool rmm-arena'
+
+# --- RMM ----------------------------------------------------------------
+
+# make_rmm DIR - its plug-ins there, if that can be.
+make_rmm() {
+    try 'RMM as a plug-in' 300 sh "$top/tests/make_rmm_plugins.sh" "$rmm" "$1"
+}
+
+# find_rmm - the folder with RMM's plug-ins: as --rmm gives them, as --pack put
+# them beside the builds, or made of wheels. Nothing where there are none.
+find_rmm() {
+    local folder
+    for folder in "$rmm" "$build/../rmm" "$work/gpu-rmm"; do
+        if [ -n "$folder" ] && [ -e "$folder/rmm_pool.so" ] &&
+            [ -e "$folder/rmm_arena.so" ]; then
+            cd "$folder" && pwd
+            return
+        fi
+    done
+}
+
+# --- what is measured ---------------------------------------------------
+
+# csv KIND WORKLOAD - where a run of ucxpool_replay goes.
+csv() {
+    printf '%s/heap-%s.csv' "$out" "$(printf '%s' "$1-$2" |
+        tr -cs 'A-Za-z0-9' -)"
+}
+
+# play KIND WORKLOAD SECONDS ALLOCATORS OPTION... - by ucxpool_replay. One that
+# takes longer is left out.
+play() {
+    local kind=$1 workload=$2 time=$3 names=$4
+    shift 4
+    if [ -z "$plugins" ]; then
+        names=$(tr , '\n' <<<"$names" | grep -v '^rmm-' | paste -s -d ,)
+        [ -n "$names" ] || return 0
+    fi
+    # Bounded in here too, where that is no failure.
+    # shellcheck disable=SC2086 # plug-ins are words
+    try "heap: $kind, $workload, $names" $((time + 30)) sh -c '
+        time=$1
+        shift
+        code=0
+        timeout "$time" "$@" || code=$?
+        if [ $code -eq 124 ]; then
+            echo "not done in $time s"
+            exit 77
+        fi
+        exit $code' sh "$time" "$build/tools/ucxpool_replay" -d cuda \
+        -w "$workload" $plugins -a "$names" \
+        --csv="$(csv "$kind-${names//[^a-z]/}" "$workload")" "$@"
+}
+
+# RMM's random workload. cuMemAllocAsync() is left out where it takes minutes.
+measure_random() {
+    local all=heap,async,rmm-pool,rmm-arena num size
+    if [ $quick = yes ]; then
+        play run rmm:100,1 60 $all -r 2
+        return
+    fi
+    for num in 1000 10000; do
+        for size in 4 64 1024 4096; do
+            play run rmm:$num,$size 40 $all -r 2
+        done
+    done
+    play run rmm:100000,4 10 $all -r 2
+    play run rmm:100000,64 20 $all -r 1
+    for size in 1024 4096; do
+        play run rmm:100000,$size 10 rmm-pool,rmm-arena -r 1
+        play run rmm:100000,$size 8 heap -r 1
+    done
+}
+
+# All that is free, in scattered pieces.
+measure_checkerboards() {
+    local all=heap,async,rmm-pool,rmm-arena size
+    if [ $quick = yes ]; then
+        play board checkerboard:4,64m 60 $all -r 1
+        play board aba 60 $all -r 1 -s 1/64
+        return
+    fi
+    for size in 2 8 32 128; do
+        play board checkerboard:$size 20 $all -r 1
+    done
+    play board aba 20 $all -r 1
+}
+
+# How little suffices. The driver's pool comes last: it takes longest.
+measure_capacities() {
+    local trace
+    if [ $quick = yes ]; then
+        play capacity rmm:100,1 60 heap,rmm-pool,rmm-arena -r 1 -m --step 10
+        play capacity rmm:100,1 60 async -r 1 -m --step 50
+        return
+    fi
+    for trace in trace1 trace2 trace3 trace4 rmm:1000,4 rmm:1000,64 \
+        rmm:1000,1024 rmm:1000,4096; do
+        play capacity $trace 10 rmm-pool,rmm-arena -r 1 -m
+        play capacity $trace 20 heap -r 1 -m
+    done
+    for trace in trace1 trace2 trace3 trace4; do
+        play capacity $trace 12 async -r 1 -m --step 2
+    done
+}
+
+measure_heap() {
+    local folder
+    local -a options=()
+    plugins=''
+    folder=$(find_rmm)
+    if [ -z "$folder" ] && [ -n "$rmm" ] && [ $stand_in = no ]; then
+        make_rmm "$work/gpu-rmm" && folder=$work/gpu-rmm
+    fi
+    [ $quick = no ] || options+=(--quick)
+    if [ -n "$folder" ]; then
+        plugins="-p rmm-pool=$folder/rmm_pool.so"
+        plugins+=" -p rmm-arena=$folder/rmm_arena.so"
+        options+=("rmm-pool=$folder/rmm_pool.so"
+            "rmm-arena=$folder/rmm_arena.so")
+    else
+        skip 'heap: RMM beside it' 'give --rmm DIR'
+    fi
+    try 'heap: calls, and memory that is stitched' 100 \
+        "$build/tests/bench_heap_cuda" "${options[@]}"
+    measure_checkerboards
+    measure_random
+    measure_capacities
+}
+
+# --- its part of the page -----------------------------------------------
+
+# row WHAT WORKLOAD KIND - a line of a table: of each rival what a run of that
+# workload has shown.
+row() {
+    local file
+    for file in "$out/heap-$3"-*"-$(tr -cs 'A-Za-z0-9\n' - <<<"$2").csv"; do
+        [ ! -s "$file" ] || sed 's/^"[^"]*"/trace/' "$file"
+    done | awk -F, -v what="$1" -v workload="$2" -v rivals="$rivals" '
+        function time(ns) {
+            if (ns < 1e3) return sprintf("%d ns", ns)
+            if (ns < 1e6) return sprintf("%.3g us", ns / 1e3)
+            if (ns < 1e9) return sprintf("%.3g ms", ns / 1e6)
+            return sprintf("%.2f s", ns / 1e9)
+        }
+        function larger(a, b) { return a + 0 > b + 0 ? a : b }
+        $7 == "allocator" { next }
+        {
+            if ($19 > 0) {
+                text = "fails"
+                if ($15 > 0 && what == "run") text = text " (" $19 ")"
+            } else if (what == "run") {
+                text = sprintf("%s; %s; %s; %.2f", time($15),
+                    $16 > 0 ? time($16) : "-", time(larger($10, $13)),
+                    $6 > 0 ? $18 / $6 : 0)
+            } else if (what == "board") {
+                text = "passes; " time($15) "; " time($11)
+            }
+            if (what == "capacity") {
+                text = $20 == "" ? "none passes" : sprintf("%.3f", $20 / $6)
+            }
+            cell[$7] = text
+        }
+        END {
+            num = split(rivals, names, " ")
+            printf "| `%s` |", workload
+            for (i = 1; i <= num; i++) {
+                printf " %s |", names[i] in cell ? cell[names[i]] : "-"
+            }
+            printf "\n"
+        }'
+}
+
+# rows WHAT HEAD WORKLOAD... - a table.
+rows() {
+    local what=$1 name
+    printf '\n| %s | heap | cuMemAllocAsync | RMM pool | RMM arena |\n' "$2"
+    echo '|---|---|---|---|---|'
+    shift 2
+    for name in "$@"; do
+        row "$what" "$name" "$what"
+    done
+}
+
+heap_page() {
+    local -a boards=(checkerboard:{2,8,32,128} aba)
+    local -a runs=(rmm:{1000,10000,100000},{4,64,1024,4096})
+    local -a traces=(trace{1,2,3,4} rmm:1000,{4,64,1024,4096})
+    if [ $quick = yes ]; then
+        boards=(checkerboard:4,64m aba)
+        runs=(rmm:100,1)
+        traces=(rmm:100,1)
+    fi
+    printf '\n## The heap beside its rivals\n\n'
+    printed 'heap: calls, and memory that is stitched'
+    printf '\n### What passes\n\n'
+    echo 'A checkerboard of k MiB in 8 GiB, and what `aba` asks for, as'
+    echo '`ucxpool_replay` plays them: the first run (of a checkerboard, the one'
+    echo 'allocation that is asked for), and the longest allocation of a later one.'
+    rows board 'workload' "${boards[@]}"
+    printf '\n### Random sizes\n\n'
+    echo "RMM's random workload: the first run; a later one; p99 of a call;"
+    echo 'the most memory held, of the peak of live bytes. RMM has taken half of'
+    echo 'the GPU before.'
+    rows run 'workload' "${runs[@]}"
+    printf '\n### The smallest capacity that passes\n\n'
+    echo 'In peaks of live bytes, in steps of 1 %; cuMemAllocAsync of 2 %.'
+    rows capacity 'trace' "${traces[@]}"
+}
