@@ -38,12 +38,11 @@ csv() {
 play() {
     local kind=$1 workload=$2 time=$3 names=$4
     shift 4
-    if [ -z "$plugins" ]; then
+    if [ ${#plugins[@]} -eq 0 ]; then
         names=$(tr , '\n' <<<"$names" | grep -v '^rmm-' | paste -s -d ,)
         [ -n "$names" ] || return 0
     fi
     # Bounded in here too, where that is no failure.
-    # shellcheck disable=SC2086 # plug-ins are words
     try "heap: $kind, $workload, $names" $((time + 30)) sh -c '
         time=$1
         shift
@@ -54,7 +53,7 @@ play() {
             exit 77
         fi
         exit $code' sh "$time" "$build/tools/ucxpool_replay" -d cuda \
-        -w "$workload" $plugins -a "$names" \
+        -w "$workload" "${plugins[@]}" -a "$names" \
         --csv="$(csv "$kind-${names//[^a-z]/}" "$workload")" "$@"
 }
 
@@ -70,7 +69,7 @@ measure_random() {
             play run rmm:$num,$size 40 $all -r 2
         done
     done
-    play run rmm:100000,4 10 $all -r 2
+    play run rmm:100000,4 20 $all -r 2
     play run rmm:100000,64 20 $all -r 1
     for size in 1024 4096; do
         play run rmm:100000,$size 10 rmm-pool,rmm-arena -r 1
@@ -110,23 +109,33 @@ measure_capacities() {
     done
 }
 
-measure_heap() {
-    local folder
-    local -a options=()
-    plugins=''
+# Sets $plugins, to the options for ucxpool_replay. Where RMM does not work, all
+# else is measured without it.
+take_rmm() {
+    local folder name
+    local label='heap: RMM beside it'
+    plugins=()
     folder=$(find_rmm)
-    if [ -z "$folder" ] && [ -n "$rmm" ] && [ $stand_in = no ]; then
-        make_rmm "$work/gpu-rmm" && folder=$work/gpu-rmm
+    if [ -z "$folder" ] && [ -n "$rmm" ]; then
+        make_rmm "$work/gpu-rmm" || return
+        folder=$work/gpu-rmm
     fi
+    if [ -z "$folder" ]; then
+        skip "$label" 'give --rmm DIR'
+        return
+    fi
+    for name in pool arena; do
+        plugins+=(-p "rmm-$name=$folder/rmm_$name.so")
+    done
+    try "$label" 60 "$build/tools/ucxpool_replay" -d cuda -w pair:1k,10 -r 1 \
+        "${plugins[@]}" -a rmm-pool,rmm-arena || plugins=()
+}
+
+measure_heap() {
+    local -a options=()
+    take_rmm
     [ $quick = no ] || options+=(--quick)
-    if [ -n "$folder" ]; then
-        plugins="-p rmm-pool=$folder/rmm_pool.so"
-        plugins+=" -p rmm-arena=$folder/rmm_arena.so"
-        options+=("rmm-pool=$folder/rmm_pool.so"
-            "rmm-arena=$folder/rmm_arena.so")
-    else
-        skip 'heap: RMM beside it' 'give --rmm DIR'
-    fi
+    [ ${#plugins[@]} -eq 0 ] || options+=("${plugins[1]}" "${plugins[3]}")
     try 'heap: calls, and memory that is stitched' 100 \
         "$build/tests/bench_heap_cuda" "${options[@]}"
     measure_checkerboards
