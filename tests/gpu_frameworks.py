@@ -489,9 +489,27 @@ def rmm_speed(options):
             for size in (1024, MIB, 256 * MIB)}
 
 
-def numba_arrays(options):
+def numba_cuda():
+    """numba.cuda, where it can be imported. It may not go together with the
+    NumPy that is installed, which says nothing about the heap."""
     need("numba")
-    cuda = need("numba.cuda")
+    numpy = need("numpy")
+    # NumPy 2.5 has no row_stack(), the old name of vstack(), and numba.cuda
+    # registers it when it is imported.
+    if not hasattr(numpy, "row_stack"):
+        numpy.row_stack = numpy.vstack
+    try:
+        return need("numba.cuda")
+    except Skip:
+        raise
+    except Exception as error:
+        raise Skip(f"numba.cuda cannot be imported beside NumPy "
+                   f"{numpy.__version__}: {type(error).__name__}: "
+                   f"{error}") from error
+
+
+def numba_arrays(options):
+    cuda = numba_cuda()
     import ucxpool
     import ucxpool.numba
     # Only the driver is asked: there is no context yet.
