@@ -85,6 +85,14 @@ void two_init(two_t *two, const char *settings)
     connect_pools(two);
 }
 
+void two_init_after(two_t *two, const char *settings, void (*prepare)(void))
+{
+    be_two(two);
+    prepare();
+    two->pool = pair_pool(settings);
+    connect_pools(two);
+}
+
 void two_init_on(two_t *two, const char *settings, int parents, int childs)
 {
     be_two(two);

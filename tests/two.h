@@ -22,6 +22,8 @@ typedef struct two {
 /* Fork; each side creates a pool with these settings, and its channel. Returns
  * twice, with the channel open. */
 void two_init(two_t *two, const char *settings);
+/* The same where each side first does something to itself. */
+void two_init_after(two_t *two, const char *settings, void (*prepare)(void));
 /* With pools on GPUs: the parent's and the child's. */
 void two_init_on(two_t *two, const char *settings, int parents, int childs);
 

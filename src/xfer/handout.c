@@ -260,8 +260,12 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     const ucxpool_channel_t *channel = xfer_channel_find(pool, &head);
     const char              *reason;
 
-    if ((channel == NULL) || !xfer_channel_is_live(channel)) {
+    if (channel == NULL) {
         return refuse(pool, caller, "it names no channel");
+    }
+    if (!xfer_channel_is_live(channel)) {
+        hang_up(pool, caller); /* the peer is told why by other ways */
+        return true;
     }
     if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
         return false;

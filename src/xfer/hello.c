@@ -255,7 +255,10 @@ void xfer_hello_fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
         base_warn("%s: the peer's memory is not mapped: %s", channel->name,
                   channel->peer.we_reason);
     }
-    if (result != XFER_MAPPING_DONE) {
+    if (result == XFER_MAPPING_DONE) {
+        snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
+                 "same host and user, by what it has given");
+    } else {
         xfer_mapping_close(channel);
     }
     channel->peer.we_map = result == XFER_MAPPING_DONE;
