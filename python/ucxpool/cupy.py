@@ -47,20 +47,31 @@ class Allocator:
 
     def __init__(self):
         self._entries = {}
+        # What those call, by itself: CuPy asks for memory all the time.
+        self._mallocs = {}
         self._many = _MANY
         self._lock = threading.Lock()
         # Memory that is freed late reads its variable: they stay.
         self._variables = []
+        self.malloc = self._make_malloc()
 
-    def malloc(self, size):
-        stream = cupy.cuda.get_current_stream()
-        entry = self._entries.get(stream.ptr)
-        if entry is None:
-            entry = self._add(stream)
-        memory = entry.malloc(size)
-        if memory.ptr or not size:
-            return memory
-        return self._retry(entry, size)
+    def _make_malloc(self):
+        """A function with all that it needs at hand: looking it up would take
+        as long as the allocation itself."""
+        current = cupy.cuda.get_current_stream
+        find = self._mallocs.get
+
+        def malloc(size):
+            stream = current()
+            of_stream = find(stream.ptr)
+            if of_stream is None:
+                of_stream = self._add(stream).malloc
+            memory = of_stream(size)
+            if memory.ptr or not size:
+                return memory
+            return self._retry(stream, size)
+
+        return malloc
 
     def _add(self, stream):
         if stream.ptr == _PER_THREAD:
@@ -76,11 +87,13 @@ class Allocator:
             if entry is None:
                 entry = self._entries[stream.ptr] = _Entry(stream)
                 self._variables.append(entry.variable)
+                self._mallocs[stream.ptr] = entry.malloc
             return entry
 
-    def _retry(self, entry, size):
+    def _retry(self, stream, size):
         """As CuPy's pool does: arrays that only the collector frees may hold
         memory."""
+        entry = self._add(stream)
         gc.collect()
         memory = entry.malloc(size)
         if memory.ptr:
@@ -112,6 +125,7 @@ class Allocator:
             Heap.of_frameworks(device).stream_end(handle)
         # All its work is done: what is freed later needs no order of its.
         entry.variable.value = 0
+        del self._mallocs[handle]
         del self._entries[handle]
 
     def stream_end(self, stream):
