@@ -62,7 +62,7 @@ static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
     uint64_t align = (form == MEM_COPY_EXACT) ? 1 : MEM_COPY_UNIT;
     uint64_t done  = 0;
 
-    if (tile->count == 1) {
+    if ((tile->count == 1) && (form != MEM_COPY_UNIFORM)) {
         uint64_t origin = ((form == MEM_COPY_EXACT) && (tile->origin == 0))
                               ? COPY_TWIN_ZEROS
                               : tile->origin;
@@ -100,6 +100,21 @@ void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
     }
 }
 
+void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,
+                       const copy_twin_even_t *even, const void *list,
+                       uint32_t length, bool gather)
+{
+    const twin_mover_t mover = {move, context, gather};
+
+    for (size_t i = 0; i < num_tiles; i++) {
+        mem_copy_tile_t tile =
+            mem_copy_tile_even(even->stream, even->stream_size, length,
+                               even->tile_size, (uint32_t)i);
+
+        twin_tile(&mover, &tile, list, MEM_COPY_UNIFORM, length);
+    }
+}
+
 static void twin_memcpy(void *context, uint64_t target, uint64_t source,
                         uint64_t size)
 {
@@ -116,4 +131,15 @@ void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
 {
     copy_twin_by(twin_memcpy, NULL, num_tiles, tiles, list, form, length,
                  gather);
+}
+
+void copy_twin_even(const mem_copy_list_t *list, uint32_t tile_size,
+                    bool gather)
+{
+    const copy_twin_even_t even = {list->stream, mem_copy_even_size(list),
+                                   tile_size};
+    size_t num_tiles = (even.stream_size + tile_size - 1) / tile_size;
+
+    copy_twin_even_by(twin_memcpy, NULL, num_tiles, &even, list->entries,
+                      list->length, gather);
 }

@@ -12,6 +12,10 @@
 void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
                mem_copy_form_t form, uint32_t length, bool gather);
 
+/* A list of one length, which the kernel cuts itself. */
+void copy_twin_even(const mem_copy_list_t *list, uint32_t tile_size,
+                    bool gather);
+
 /* The same, with a function that moves the bytes in place of memcpy(); from
  * this source come zeros. */
 #define COPY_TWIN_ZEROS UINT64_MAX
@@ -22,5 +26,16 @@ typedef void (*copy_twin_move_t)(void *context, uint64_t target,
 void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
                   const mem_copy_tile_t *tiles, const void *list,
                   mem_copy_form_t form, uint32_t length, bool gather);
+
+/* As the kernel has them: of a list of one length. */
+typedef struct copy_twin_even {
+    uint64_t stream;
+    uint32_t stream_size;
+    uint32_t tile_size;
+} copy_twin_even_t;
+
+void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,
+                       const copy_twin_even_t *even, const void *list,
+                       uint32_t length, bool gather);
 
 #endif

@@ -11,6 +11,7 @@
 
 #define MEMORY_SIZE ((size_t)1 << 20)
 #define NUM_PIECES  600
+#define MAX_TILES   4096
 
 static uint8_t memory[MEMORY_SIZE];
 static uint8_t stream[2 * MEMORY_SIZE];
@@ -19,7 +20,7 @@ static uint8_t expected[2 * MEMORY_SIZE];
 static mem_copy_exact_t   exact[NUM_PIECES];
 static mem_copy_segment_t segments[NUM_PIECES];
 static uint64_t           addresses[NUM_PIECES];
-static mem_copy_tile_t    tiles[4096];
+static mem_copy_tile_t    tiles[MAX_TILES];
 
 static uint64_t address_of(const void *pointer)
 {
@@ -117,21 +118,34 @@ static void expect(const mem_copy_list_t *list, uint32_t i, bool gather)
 static void compare(const mem_copy_list_t *list, uint32_t tile_size,
                     bool gather)
 {
-    size_t   num_tiles = mem_copy_tiles_cut(list, tile_size, tiles,
-                                            sizeof(tiles) / sizeof(*tiles));
     uint8_t *target    = gather ? stream : memory;
     size_t   size      = gather ? sizeof(stream) : sizeof(memory);
+    size_t   num_tiles;
 
-    ck_assert_uint_le(num_tiles, sizeof(tiles) / sizeof(*tiles));
     fill(gather ? memory : stream, gather ? sizeof(memory) : sizeof(stream));
     memset(target, 0xcd, size);
     memset(expected, 0xcd, size);
     for (uint32_t i = 0; i < list->num_entries; i++) {
         expect(list, i, gather);
     }
-    copy_twin(num_tiles, tiles, list->entries, list->form, list->length,
-              gather);
+    if (list->form == MEM_COPY_UNIFORM) {
+        copy_twin_even(list, tile_size, gather);
+    } else {
+        num_tiles = mem_copy_tiles_cut(list, tile_size, tiles, MAX_TILES);
+        ck_assert_uint_le(num_tiles, MAX_TILES);
+        copy_twin(num_tiles, tiles, list->entries, list->form, 0, gather);
+    }
     ck_assert_mem_eq(target, expected, size);
+}
+
+/* A size of tiles of which there is room for as many as it takes. */
+static uint32_t choose_size(const mem_copy_list_t *list, uint32_t size)
+{
+    if ((list->form != MEM_COPY_UNIFORM) &&
+        (mem_copy_tiles_cut(list, size, NULL, 0) > MAX_TILES)) {
+        return 4096;
+    }
+    return size;
 }
 
 START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
@@ -143,16 +157,10 @@ START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
     for (int round = 0; round < 8; round++) {
         uint32_t uniform =
             (form == MEM_COPY_UNIFORM) ? 1 + (uint32_t)random() % 300 : 0;
-        mem_copy_list_t list      = make_list(form, uniform);
-        uint32_t        tile_size = sizes[round % 4];
+        mem_copy_list_t list = make_list(form, uniform);
 
         ck_assert_uint_gt(list.num_entries, 50);
-        if (mem_copy_tiles_cut(&list, tile_size, NULL, 0) <=
-            sizeof(tiles) / sizeof(*tiles)) {
-            compare(&list, tile_size, _i % 2);
-        } else {
-            compare(&list, 4096, _i % 2);
-        }
+        compare(&list, choose_size(&list, sizes[round % 4]), _i % 2);
     }
 }
 END_TEST
@@ -160,7 +168,7 @@ END_TEST
 START_TEST(no_tile_is_longer_than_asked)
 {
     mem_copy_list_t list      = make_list(MEM_COPY_SEGMENTS, 0);
-    size_t          num_tiles = mem_copy_tiles_cut(&list, 4096, tiles, 4096);
+    size_t          num_tiles = mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
 
     for (size_t i = 0; i < num_tiles; i++) {
         ck_assert_uint_gt(tiles[i].size, 0);
@@ -178,7 +186,7 @@ START_TEST(a_tile_within_one_piece_says_where_it_is)
                                .num_entries = 1,
                                .stream      = 0x100000};
 
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 65536, tiles, 4096), 2);
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 65536, tiles, MAX_TILES), 2);
     ck_assert_uint_eq(tiles[1].count, 1);
     ck_assert_uint_eq(tiles[1].origin, 0x1000 + 65536);
     ck_assert_uint_eq(tiles[1].stream, 0x100000 + 65536);
@@ -194,13 +202,13 @@ START_TEST(a_tile_of_one_piece_says_how_much_padding_it_has)
                                  .num_entries = 2,
                                  .stream      = 0x100000};
 
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, 4096), 2);
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, MAX_TILES), 2);
     ck_assert_uint_eq(tiles[0].size, 4112);
     ck_assert_uint_eq(tiles[0].padding, 12);
     ck_assert_uint_eq(tiles[1].size, 5);
     ck_assert_uint_eq(tiles[1].padding, 0);
     list.is_padded = true;
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, 4096), 2);
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, MAX_TILES), 2);
     ck_assert_uint_eq(tiles[1].size, 16);
     ck_assert_uint_eq(tiles[1].padding, 11);
 }
@@ -212,9 +220,9 @@ START_TEST(a_list_without_bytes_takes_no_tile)
     mem_copy_list_t    list     = {
                .form = MEM_COPY_SEGMENTS, .entries = empty, .num_entries = 3};
 
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, 4096), 0);
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
     list.num_entries = 0;
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, 4096), 0);
+    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
 }
 END_TEST
 

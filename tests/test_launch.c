@@ -190,9 +190,13 @@ static size_t size_of_entry(mem_copy_form_t form)
 static void copy(const pack_launch_t *launch, bool is_gather)
 {
     uint32_t tile_size = (uint32_t)(MEM_COPY_UNIT * (1 + random_below(300)));
-    size_t   num       = mem_copy_tiles_cut(&launch->list, tile_size,
-                                            model.tiles, MAX_TILES);
+    size_t   num;
 
+    if (launch->list.form == MEM_COPY_UNIFORM) {
+        copy_twin_even(&launch->list, tile_size, is_gather);
+        return;
+    }
+    num = mem_copy_tiles_cut(&launch->list, tile_size, model.tiles, MAX_TILES);
     ck_assert_uint_le(num, MAX_TILES);
     copy_twin(num, model.tiles, model.entries, launch->list.form,
               launch->list.length, is_gather);

@@ -30,34 +30,40 @@ void mem_cuda_job_put(mem_cuda_copier_t *copier, mem_cuda_job_t *job)
     copier->free_jobs = job;
 }
 
-static size_t entry_size(mem_copy_form_t form)
+/* The kernel cuts these itself: nothing for it to read but addresses. */
+static void add_even(mem_cuda_job_t *job, const mem_copy_list_t *list,
+                     uint32_t tile_size)
 {
-    return form == MEM_COPY_UNIFORM ? sizeof(uint64_t)
-                                    : sizeof(mem_copy_segment_t);
+    assert(job->num_tiles == 0);
+    job->even      = *list;
+    job->tile_size = tile_size;
+    job->num_tiles = (mem_copy_even_size(list) + tile_size - 1) / tile_size;
 }
 
 bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
                       const mem_copy_list_t *list, uint64_t stream_size)
 {
-    size_t           offset = (size_t)((const char *)list->entries -
+    uint32_t tile_size = mem_copy_tile_size(
+        stream_size, (unsigned)copier->device->num_processors);
+    size_t   offset    = (size_t)((const char *)list->entries -
                              (const char *)job->entries);
-    size_t           room   = copier->max_tiles - job->num_tiles;
-    mem_copy_tile_t *tiles  = job->tiles + job->num_tiles;
-    uint32_t         tile_size;
+    size_t   room      = copier->max_tiles - job->num_tiles;
+    mem_copy_tile_t *tiles = job->tiles + job->num_tiles;
     size_t           num;
 
     assert(!job->is_started);
-    assert(offset + list->num_entries * entry_size(list->form) <=
-           copier->entries_size);
-    tile_size = mem_copy_tile_size(
-        stream_size, (unsigned)copier->device->num_processors);
+    assert(offset < copier->entries_size);
+    if (list->form == MEM_COPY_UNIFORM) {
+        add_even(job, list, tile_size);
+        return true;
+    }
     num = mem_copy_tiles_cut(list, tile_size, tiles, room);
     if (num > room) {
         return false;
     }
     /* The kernel counts from the first entry of the job. */
     for (size_t i = 0; i < num; i++) {
-        tiles[i].first += (uint32_t)(offset / entry_size(list->form));
+        tiles[i].first += (uint32_t)(offset / sizeof(mem_copy_segment_t));
     }
     job->num_tiles += num;
     return true;
@@ -67,11 +73,16 @@ static CUresult launch(const mem_cuda_copier_t *copier,
                        const mem_cuda_job_t *job, mem_copy_form_t form,
                        uint32_t length, bool is_gather)
 {
+    bool     is_even  = form == MEM_COPY_UNIFORM;
     uint64_t tiles    = (uintptr_t)job->tiles;
-    uint64_t entries  = (uintptr_t)job->entries;
+    uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
+    uint64_t stream   = is_even ? job->even.stream : 0;
+    uint32_t size     = is_even ? mem_copy_even_size(&job->even) : 0;
     uint32_t is_form  = (uint32_t)form;
     uint32_t gather   = is_gather ? 1 : 0;
-    void    *params[] = {&tiles, &entries, &is_form, &length, &gather};
+    uint32_t tile     = job->tile_size;
+    void    *params[] = {&tiles,  &entries, &is_form, &length,
+                         &gather, &stream,  &size,    &tile};
 
     if (job->num_tiles == 0) {
         return CUDA_SUCCESS;

@@ -28,6 +28,8 @@ typedef struct mem_cuda_job {
     /* The copier's own. */
     mem_copy_tile_t     *tiles;
     size_t               num_tiles;
+    mem_copy_list_t      even; /* MEM_COPY_UNIFORM: in place of tiles         */
+    uint32_t             tile_size; /* its                                    */
     struct mem_cuda_job *next;
     CUstream             stream;    /* that it was started in                */
     uint32_t            *word;      /* is `number` when the job is done       */
@@ -63,8 +65,9 @@ void            mem_cuda_job_put(mem_cuda_copier_t *copier,
                                  mem_cuda_job_t    *job);
 
 /*
- * Cut a list into tiles for this job. Several lists of one job, with a stream
- * each (blocks that do not lie side by side, say), have one form and length.
+ * Cut a list into tiles for this job. There may be several in one job, with a
+ * stream each (blocks that do not lie side by side, say): all of one form, which
+ * is not MEM_COPY_UNIFORM.
  *
  * list         Its entries lie in job->entries.
  * stream_size  Bytes of the streams of all lists of the job, by which the

@@ -311,7 +311,7 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
     uint64_t entry = tile->first + index;
     piece    p = {0, length, 0};
 
-    if (tile->count == 1) {
+    if ((tile->count == 1) && (form != MEM_COPY_UNIFORM)) {
         p.address = tile->origin;
         p.length = (index == 0) ? tile->size - tile->padding : 0;
         return p;
@@ -340,13 +340,20 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
 /*
  * Copy a list, one tile per thread block. `gather` is 1 or 0. A launch has
  * MEM_COPY_THREADS threads per block and no dynamic shared memory.
+ *
+ * stream, stream_size, tile_size  What MEM_COPY_UNIFORM has in place of tiles.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(MEM_COPY_THREADS, BLOCKS))) void
 ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
-             uint32_t length, uint32_t gather)
+             uint32_t length, uint32_t gather, uint64_t stream,
+             uint32_t stream_size, uint32_t tile_size)
 {
-    mem_copy_tile_t tile = tiles[__nvvm_read_ptx_sreg_ctaid_x()];
+    uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
+    mem_copy_tile_t tile = (form == MEM_COPY_UNIFORM)
+                               ? mem_copy_tile_even(stream, stream_size, length,
+                                                    tile_size, number)
+                               : tiles[number];
     uint32_t        me = thread_index();
     uint32_t        align = (form == MEM_COPY_EXACT) ? 1 : UNIT;
     uint32_t        left = tile.size;

@@ -23,17 +23,13 @@ uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors)
 
 static mem_copy_segment_t tiles_piece(const mem_copy_list_t *list, size_t i)
 {
-    const uint64_t         *addresses = list->entries;
-    const mem_copy_exact_t *exact     = list->entries;
+    const mem_copy_segment_t *segments = list->entries;
+    const mem_copy_exact_t   *exact    = list->entries;
 
-    switch (list->form) {
-    case MEM_COPY_UNIFORM:
-        return (mem_copy_segment_t){addresses[i], list->length};
-    case MEM_COPY_SEGMENTS:
-        return ((const mem_copy_segment_t *)list->entries)[i];
-    default:
-        return (mem_copy_segment_t){exact[i].address, exact[i].length};
+    if (list->form == MEM_COPY_SEGMENTS) {
+        return segments[i];
     }
+    return (mem_copy_segment_t){exact[i].address, exact[i].length};
 }
 
 /* Bytes that a piece takes in the stream. */
@@ -67,26 +63,6 @@ static uint64_t tiles_origin(const mem_copy_list_t *list, size_t i,
     return address + offset;
 }
 
-/* Pieces of one length need no walk. */
-static void tiles_pass_uniform(const mem_copy_list_t *list, tiles_walk_t *at,
-                               uint32_t tile_size, mem_copy_tile_t *tile)
-{
-    uint64_t stride = base_align_up((uint64_t)list->length, MEM_COPY_UNIT);
-    uint64_t total  = list->num_entries * stride;
-    uint64_t begin  = at->stream - list->stream;
-    uint64_t end;
-
-    if (!list->is_padded) {
-        total -= stride - list->length;
-    }
-    end         = base_min(begin + tile_size, total);
-    tile->size  = (uint32_t)(end - begin);
-    tile->count = (uint32_t)((end + stride - 1) / stride) - at->index;
-    at->stream += tile->size;
-    at->index  = (end == total) ? list->num_entries : (uint32_t)(end / stride);
-    at->offset = (end == total) ? 0 : end % stride;
-}
-
 static void tiles_pass(const mem_copy_list_t *list, tiles_walk_t *at,
                        uint32_t tile_size, mem_copy_tile_t *tile)
 {
@@ -114,11 +90,7 @@ static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
     uint64_t data = tiles_piece(list, at->index).length - at->offset;
     const mem_copy_exact_t *exact = list->entries;
 
-    if (list->form == MEM_COPY_UNIFORM) {
-        tiles_pass_uniform(list, at, tile_size, &tile);
-    } else {
-        tiles_pass(list, at, tile_size, &tile);
-    }
+    tiles_pass(list, at, tile_size, &tile);
     if (list->form == MEM_COPY_EXACT) {
         tile.stream = list->stream;
         if (tile.count == 1) {
@@ -138,6 +110,7 @@ size_t mem_copy_tiles_cut(const mem_copy_list_t *list, uint32_t tile_size,
     tiles_walk_t at        = {.stream = list->stream};
     size_t       num_tiles = 0;
 
+    assert(list->form != MEM_COPY_UNIFORM);
     assert((tile_size > 0) && (tile_size % MEM_COPY_UNIT == 0));
     while (at.index < list->num_entries) {
         mem_copy_tile_t tile = tiles_next(list, &at, tile_size);

@@ -11,6 +11,9 @@
  *     tiles     |       0       |       1       |     2      |
  *     stream    [ 0 | 1 ~~~~~~~~~~~~~~~~~~~~~~| 2 | 3 ~~~~~~~~~]
  *
+ * Pieces of one length are cut by arithmetic, which the kernel does itself; of
+ * others it reads a list of tiles.
+ *
  * Padding between pieces is cleared by a gather: what the stream's memory held
  * before is no business of who reads it. A tile may begin in the middle of a
  * piece, but not in padding. The list lies in pinned host memory, which the
@@ -79,6 +82,53 @@ typedef struct mem_copy_list {
     bool            is_padded;
 } mem_copy_list_t;
 
+#ifdef __CUDA__
+#define MEM_COPY_BOTH __attribute__((device)) __attribute__((host))
+#else
+#define MEM_COPY_BOTH
+#endif
+
+/* Bytes of the stream from one such piece to the next. */
+MEM_COPY_BOTH static inline uint32_t mem_copy_even_stride(uint32_t length)
+{
+    return (length + MEM_COPY_UNIT - 1) & ~(uint32_t)(MEM_COPY_UNIT - 1);
+}
+
+/*
+ * Tile number `index` of pieces of one length, which take `size` bytes of the
+ * stream in all. Its origin is an offset, however many pieces there are.
+ */
+MEM_COPY_BOTH static inline mem_copy_tile_t
+mem_copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
+                   uint32_t tile_size, uint32_t index)
+{
+    uint32_t stride = mem_copy_even_stride(length);
+    uint32_t begin  = index * tile_size;
+    uint32_t end    = (size - begin > tile_size) ? begin + tile_size : size;
+    uint32_t first  = begin / stride;
+    mem_copy_tile_t tile;
+
+    tile.stream  = stream + begin;
+    tile.origin  = begin - first * stride;
+    tile.first   = first;
+    tile.count   = (end + stride - 1) / stride - first;
+    tile.size    = end - begin;
+    tile.padding = 0;
+    return tile;
+}
+
+/* Bytes of the stream that a list of MEM_COPY_UNIFORM takes. */
+static inline uint32_t mem_copy_even_size(const mem_copy_list_t *list)
+{
+    uint32_t stride = mem_copy_even_stride(list->length);
+
+    if (list->num_entries == 0) {
+        return 0;
+    }
+    return (list->num_entries - 1) * stride +
+           (list->is_padded ? stride : list->length);
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -90,7 +140,7 @@ extern "C" {
 uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors);
 
 /*
- * Cut a list into tiles of tile_size bytes of the stream, a multiple of
+ * Cut another list into tiles of tile_size bytes of the stream, a multiple of
  * MEM_COPY_UNIT and at most 1 MiB. Writes max_tiles at most; returns how many
  * the list takes, so with max_tiles 0 it only counts.
  */

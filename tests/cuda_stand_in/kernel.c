@@ -88,18 +88,39 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
                                       false);
 }
 
-/* ucxpool_copy(tiles, list, form, length, gather); what it reads itself lies in
- * host memory, which has one address for both. */
+/* A list of one length, which has no tiles. */
+static CUresult run_copy_even(const unsigned long long *arguments,
+                              unsigned num_blocks, int device)
+{
+    const copy_twin_even_t even   = {arguments[5], (uint32_t)arguments[6],
+                                     (uint32_t)arguments[7]};
+    launch_t               launch = {device, CUDA_SUCCESS};
+
+    copy_twin_even_by(move, &launch, num_blocks, &even,
+                      (const void *)(uintptr_t)arguments[1],
+                      (uint32_t)arguments[3], arguments[4] != 0);
+    return launch.result;
+}
+
+/* ucxpool_copy(tiles, list, form, length, gather, stream, stream_size,
+ * tile_size); what it reads itself lies in host memory, which has one address
+ * for both. */
 static CUresult run_copy(const unsigned long long *arguments,
                          unsigned num_blocks, int device)
 {
     launch_t launch = {device, CUDA_SUCCESS};
     size_t   run    = 0;
     size_t   size   = num_blocks * sizeof(mem_copy_tile_t);
-    char    *tiles  = resolve(arguments[0], device, false, &run);
+    char    *tiles;
 
-    if ((tiles == NULL) || (run < size) ||
-        (resolve(arguments[1], device, false, &run) == NULL)) {
+    if (resolve(arguments[1], device, false, &run) == NULL) {
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    if (arguments[2] == MEM_COPY_UNIFORM) {
+        return run_copy_even(arguments, num_blocks, device);
+    }
+    tiles = resolve(arguments[0], device, false, &run);
+    if ((tiles == NULL) || (run < size)) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     copy_twin_by(move, &launch, num_blocks,
@@ -111,7 +132,8 @@ static CUresult run_copy(const unsigned long long *arguments,
 }
 
 static struct CUfunc_st twins[] = {
-    {MEM_COPY_KERNEL_NAME, {8, 8, 4, 4, 4}, MEM_COPY_THREADS, run_copy},
+    {MEM_COPY_KERNEL_NAME, {8, 8, 4, 4, 4, 8, 4, 4}, MEM_COPY_THREADS,
+     run_copy},
 };
 
 int kernel_arguments(CUfunction function, void **params, unsigned num_threads,
