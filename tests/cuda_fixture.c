@@ -65,6 +65,9 @@ void cuda_start(const char *configuration)
 
     if (cuda_is_real()) {
         unsetenv(MEM_CUDA_DRIVER_VARIABLE);
+        /* Streams that share a connection wait for each other: a test's that
+         * stands still, and a pool's. */
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
         return;
     }
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_STAND_IN_PATH, 1);

@@ -409,7 +409,7 @@ static Suite *suite(void)
     TCase *both  = tcase_create("stand-in or real");
     TCase *ours  = tcase_create("stand-in");
 
-    tcase_set_timeout(both, 120);
+    tcase_set_timeout(both, 40);
     tcase_set_timeout(ours, 120);
     tcase_add_loop_test(both, a_send_is_read_when_its_stream_is_there, 0,
                         NUM_CASES);
@@ -426,11 +426,12 @@ static Suite *suite(void)
                         0, NUM_CASES);
     tcase_add_loop_test(both, host_segments_have_no_stream_to_wait_for, 0,
                         NUM_CASES);
-    tcase_add_loop_test(both,
-                        no_more_requests_wait_for_streams_than_there_are_marks,
-                        0, 2);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
+        /* A stream of the real driver that stands still takes about 1,000
+         * operations; a call for one more waits. */
+        tcase_add_loop_test(
+            ours, no_more_requests_wait_for_streams_than_there_are_marks, 0, 2);
         tcase_add_loop_test(
             ours, what_a_stream_does_and_what_a_transfer_does_come_in_order, 0,
             2 * NUM_CASES);

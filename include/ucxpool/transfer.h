@@ -91,7 +91,9 @@ typedef struct ucxpool_request_params {
      * segments are read, or written, only after what is in that stream when
      * the request is posted. Default: NULL, the legacy default stream, which
      * itself comes after all streams of its context that were not made
-     * non-blocking. UCXPOOL_STREAM_READY: at once.
+     * non-blocking. UCXPOOL_STREAM_READY: at once. Each request puts a word
+     * in the stream; where the stream stands still and has as much to do as the
+     * driver takes, about 1,000 operations, the call waits as any other would.
      * When a request has ended, nothing reads or writes the segments any more,
      * and kernels that are launched from then on see what was received.
      */

@@ -107,6 +107,34 @@ static void jobs_init(mem_cuda_copier_t *copier, size_t size)
     }
 }
 
+/*
+ * Launch the kernel once, for nothing. The driver loads it when it is first
+ * launched, and may wait for all that the GPU has to do before it does so: for a
+ * caller's stream that waits for us, say.
+ */
+static ucxpool_status_t warm_up(mem_cuda_copier_t *copier)
+{
+    mem_cuda_job_t  *job = copier->free_jobs;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    job->even = (mem_copy_list_t){.form    = MEM_COPY_UNIFORM,
+                                  .entries = job->entries,
+                                  .length  = MEM_COPY_UNIT};
+    job->num_tiles = 1;
+    job->tile_size = MEM_COPY_UNIT;
+    status = mem_cuda_job_start(copier, job, MEM_COPY_UNIFORM, MEM_COPY_UNIT,
+                                true);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = copier->device->driver->cuStreamSynchronize(job->stream);
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_copier_error(copier, result, "a copy of nothing");
+    }
+    return mem_cuda_job_poll(copier, job);
+}
+
 /* Between enter and leave. */
 static ucxpool_status_t copier_init(mem_cuda_copier_t *copier, size_t size)
 {
@@ -118,11 +146,23 @@ static ucxpool_status_t copier_init(mem_cuda_copier_t *copier, size_t size)
     }
     status = pinned_take(copier, size * copier->num_jobs);
     if (status != UCXPOOL_OK) {
-        streams_destroy(copier, MEM_CUDA_NUM_STREAMS);
-        return status;
+        goto err_destroy_streams;
     }
     jobs_init(copier, size);
+    status = warm_up(copier);
+    if (status != UCXPOOL_OK) {
+        goto err_free_pinned;
+    }
     return UCXPOOL_OK;
+
+err_free_pinned:
+    streams_wait(copier);
+    mem_cuda_ignore(copier->device->driver,
+                    copier->device->driver->cuMemFreeHost(copier->pinned),
+                    "cuMemFreeHost");
+err_destroy_streams:
+    streams_destroy(copier, MEM_CUDA_NUM_STREAMS);
+    return status;
 }
 
 static ucxpool_status_t params_check(const mem_cuda_copier_params_t *params,
