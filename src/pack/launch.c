@@ -78,41 +78,6 @@ static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
     return base_min(count, run->count - filling->plan->at.index);
 }
 
-/* Segments that are looked at together. */
-#define STEP 8u
-
-/* The addresses of the first segments that have this length; returns how
- * many. */
-static uint64_t take_addresses(const ucxpool_segment_t *segments,
-                               uint64_t count, uint64_t length,
-                               uint64_t *addresses)
-{
-    uint64_t n = 0;
-
-    while (n + STEP <= count) {
-        const pack_pair_t lengths = {length, length};
-        pack_pair_t       differs = {0, 0};
-
-        pack_pairs_prefetch(&segments[n]);
-        for (uint64_t i = n; i < n + STEP; i += 2) {
-            pack_pair_t a = pack_pair(&segments[i]);
-            pack_pair_t b = pack_pair(&segments[i + 1]);
-
-            *(pack_pair_here_t *)&addresses[i] = (pack_pair_t){a[0], b[0]};
-            differs |= (pack_pair_t){a[1], b[1]} ^ lengths;
-        }
-        if ((differs[0] | differs[1]) != 0) {
-            break;
-        }
-        n += STEP;
-    }
-    while ((n < count) && (segments[n].length == length)) {
-        addresses[n] = (uintptr_t)segments[n].address;
-        n++;
-    }
-    return n;
-}
-
 /* Addresses alone, where many segments have one length. */
 static bool fill_uniform(filling_t *filling, uint64_t *addresses)
 {
@@ -127,7 +92,7 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
     }
     count = base_min(count_whole(filling, run), (uint64_t)filling->room * 2);
     count = base_min(count, plan->num_segments - plan->at.memory);
-    n = take_addresses(segments, count, run->length, addresses);
+    n = pack_pairs_addresses(segments, count, run->length, addresses);
     if ((n == 0) || ((n < UNIFORM_MIN) &&
                      (n * pack_run_stride(run) < filling->length))) {
         return false;

@@ -41,39 +41,13 @@ static bool lengths_add(pack_totals_t *totals, uint64_t length, uint64_t count)
     return true;
 }
 
-/* Segments that are looked at together: without a branch for each. */
-#define LENGTHS_STEP 8u
-
-#define HIGHEST_BIT (UINT64_C(1) << 63)
-
 /* The number of segments from `first` on that are as long as that one, and
- * have an address. */
+ * have an address: the first one at least. */
 static size_t lengths_run(const ucxpool_segment_t *segments,
                           size_t num_segments, size_t first)
 {
-    size_t            length = segments[first].length;
-    size_t            end    = first + 1;
-    const pack_pair_t same   = {0, length};
-    const pack_pair_t one    = {1, 0};
-
-    while (end + LENGTHS_STEP <= num_segments) {
-        pack_pair_t differs = {0, 0};
-
-        pack_pairs_prefetch(&segments[end]);
-        /* Of addresses only NULL turns to one with the highest bit. */
-        for (size_t i = end; i < end + LENGTHS_STEP; i++) {
-            differs |= (pack_pair(&segments[i]) - one) ^ same;
-        }
-        if (((differs[0] & HIGHEST_BIT) | differs[1]) != 0) {
-            break;
-        }
-        end += LENGTHS_STEP;
-    }
-    while ((end < num_segments) && (segments[end].length == length) &&
-           (segments[end].address != NULL)) {
-        end++;
-    }
-    return end - first;
+    return 1 + pack_pairs_alike(&segments[first + 1], num_segments - first - 1,
+                                segments[first].length);
 }
 
 static ucxpool_status_t no_address(const ucxpool_segment_t *segments, size_t i)

@@ -1,37 +1,37 @@
 /*
- * A caller's segments as vectors of an address and a length, for loops over
- * lists that are longer than a processor's caches: these go as fast as the list
- * comes from memory.
+ * Passes over a caller's list of segments, each as quick as the list comes from
+ * memory: a list of 100,000 is as much work for the processor as what it tells
+ * of is for the GPU.
  */
 #ifndef PACK_PAIRS_H
 #define PACK_PAIRS_H
 
 #include <ucxpool/transfer.h>
 
-#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* {address, length}; aligned as a segment is. */
-typedef uint64_t pack_pair_t __attribute__((vector_size(16)));
-typedef uint64_t pack_pair_here_t
-    __attribute__((vector_size(16), aligned(8), may_alias));
+/*
+ * How many of the segments, from the first one on, have this length, and an
+ * address that is not NULL?
+ */
+size_t pack_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
+                        uint64_t length);
 
-static_assert(sizeof(ucxpool_segment_t) == sizeof(pack_pair_t),
-              "a segment is a pair of 64 bits each");
+/*
+ * The addresses of the segments, from the first one on, that have this length;
+ * returns how many.
+ */
+size_t pack_pairs_addresses(const ucxpool_segment_t *segments,
+                            size_t num_segments, uint64_t length,
+                            uint64_t *addresses);
 
-/* Segments that lie so far ahead are asked for: the processor itself looks no
- * farther than the end of a page. */
-#define PACK_PAIRS_AHEAD 192u
-
-static inline pack_pair_t pack_pair(const ucxpool_segment_t *segment)
-{
-    return *(const pack_pair_here_t *)segment;
-}
-
-static inline void pack_pairs_prefetch(const ucxpool_segment_t *segment)
-{
-    __builtin_prefetch(segment + PACK_PAIRS_AHEAD);
-    __builtin_prefetch(segment + PACK_PAIRS_AHEAD + 4);
-}
+/*
+ * The sum of the lengths. False when that cannot be said so quickly: an address
+ * is NULL, or the lengths are near to what a number holds.
+ */
+bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
+                    uint64_t *sum_p);
 
 #endif

@@ -2,6 +2,7 @@
  * The public functions of sends and receives.
  */
 #include "base/error.h"
+#include "pack/pairs.h"
 #include "xfer/message.h"
 #include "xfer/places.h"
 #include "xfer/recv.h"
@@ -166,6 +167,11 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
 /* How much the segments hold together. */
 static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
+    if (pack_pairs_sum(request->segments, request->num_segments,
+                       &request->capacity)) {
+        return UCXPOOL_OK;
+    }
+    request->capacity = 0;
     for (size_t i = 0; i < request->num_segments; i++) {
         const ucxpool_segment_t *segment = &request->segments[i];
 

@@ -1,0 +1,158 @@
+/* Passes over lists of segments, of each kind that the processor has: what a
+ * plain loop finds, they find. */
+#include "pack/pairs.c"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SEGMENTS 300u
+#define ROUNDS       2000
+
+typedef struct passes {
+    size_t (*alike)(const ucxpool_segment_t *, size_t, uint64_t);
+    size_t (*addresses)(const ucxpool_segment_t *, size_t, uint64_t,
+                        uint64_t *);
+    bool (*sum)(const ucxpool_segment_t *, size_t, uint64_t *);
+} passes_t;
+
+static const passes_t kinds[] = {
+    {alike_any, addresses_any, sum_any},
+    {alike_avx2, addresses_avx2, sum_avx2},
+    {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum},
+};
+
+static const passes_t   *passes;
+static ucxpool_segment_t segments[MAX_SEGMENTS];
+static uint64_t          addresses[MAX_SEGMENTS + 1];
+static size_t            num;
+
+static void choose(int kind)
+{
+    srandom(11);
+    passes = &kinds[((kind == 1) && !HAS_AVX2()) ? 0 : kind];
+}
+
+/* All of one length, with addresses; any number of them. */
+static void make_list(void)
+{
+    num = (size_t)random() % MAX_SEGMENTS;
+    for (size_t i = 0; i < MAX_SEGMENTS; i++) {
+        segments[i].address = (void *)(uintptr_t)(((uint64_t)random() << 16) |
+                                                  1);
+        segments[i].length  = 77;
+    }
+}
+
+START_TEST(a_run_ends_where_a_length_differs)
+{
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end;
+
+        make_list();
+        end                  = (size_t)random() % MAX_SEGMENTS;
+        segments[end].length = 77 + ((uint64_t)1 << (random() % 60));
+        ck_assert_uint_eq(passes->alike(segments, num, 77),
+                          base_min(end, num));
+    }
+}
+END_TEST
+
+START_TEST(a_run_ends_where_an_address_is_null)
+{
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end;
+
+        make_list();
+        end                   = (size_t)random() % MAX_SEGMENTS;
+        segments[end].address = NULL;
+        ck_assert_uint_eq(passes->alike(segments, num, 77),
+                          base_min(end, num));
+    }
+}
+END_TEST
+
+START_TEST(addresses_are_copied_as_far_as_lengths_are_alike)
+{
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end, count;
+
+        make_list();
+        memset(addresses, 0xee, sizeof(addresses));
+        end                  = (size_t)random() % MAX_SEGMENTS;
+        segments[end].length = 78;
+        count = passes->addresses(segments, num, 77, addresses);
+        ck_assert_uint_eq(count, base_min(end, num));
+        for (size_t i = 0; i < count; i++) {
+            if (addresses[i] != (uintptr_t)segments[i].address) {
+                ck_abort_msg("address %zu of %zu differs", i, count);
+            }
+        }
+        ck_assert_uint_eq(addresses[num], UINT64_C(0xeeeeeeeeeeeeeeee));
+    }
+}
+END_TEST
+
+START_TEST(lengths_are_summed)
+{
+    uint64_t sum, expected;
+
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        make_list();
+        expected = 0;
+        for (size_t i = 0; i < num; i++) {
+            segments[i].length = (uint64_t)random() << 8;
+            expected += segments[i].length;
+        }
+        ck_assert(passes->sum(segments, num, &sum));
+        ck_assert_uint_eq(sum, expected);
+    }
+}
+END_TEST
+
+START_TEST(lists_with_null_or_vast_lengths_are_for_a_slower_pass)
+{
+    uint64_t sum;
+
+    choose(_i);
+    for (size_t i = 0; i < 40; i++) {
+        make_list();
+        segments[i].address = NULL;
+        ck_assert(!passes->sum(segments, 40, &sum));
+        make_list();
+        segments[i].length = SHORT_LENGTH;
+        ck_assert(!passes->sum(segments, 40, &sum));
+        segments[i].length = SHORT_LENGTH - 1;
+        ck_assert(passes->sum(segments, 40, &sum));
+        ck_assert_uint_eq(sum, 39 * 77 + SHORT_LENGTH - 1);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const int num_kinds = (int)(sizeof(kinds) / sizeof(kinds[0]));
+    Suite    *suite     = suite_create("pairs");
+    TCase    *tcase     = tcase_create("pairs");
+    SRunner  *runner    = srunner_create(suite);
+    int       failed;
+
+    tcase_add_loop_test(tcase, a_run_ends_where_a_length_differs, 0, num_kinds);
+    tcase_add_loop_test(tcase, a_run_ends_where_an_address_is_null, 0,
+                        num_kinds);
+    tcase_add_loop_test(
+        tcase, addresses_are_copied_as_far_as_lengths_are_alike, 0, num_kinds);
+    tcase_add_loop_test(tcase, lengths_are_summed, 0, num_kinds);
+    tcase_add_loop_test(tcase,
+                        lists_with_null_or_vast_lengths_are_for_a_slower_pass,
+                        0, num_kinds);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
