@@ -66,7 +66,7 @@ void            mem_cuda_job_put(mem_cuda_copier_t *copier,
 
 /*
  * Cut a list into tiles for this job. There may be several in one job, with a
- * stream each (blocks that do not lie side by side, say): all of one form, which
+ * stream each (blocks that do not lie side by side, say), all of one form that
  * is not MEM_COPY_UNIFORM.
  *
  * list         Its entries lie in job->entries.

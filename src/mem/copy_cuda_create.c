@@ -109,8 +109,8 @@ static void jobs_init(mem_cuda_copier_t *copier, size_t size)
 
 /*
  * Launch the kernel once, for nothing. The driver loads it when it is first
- * launched, and may wait for all that the GPU has to do before it does so: for a
- * caller's stream that waits for us, say.
+ * launched, and may wait for all that the GPU has to do before it does so: for
+ * a caller's stream that waits for us, say.
  */
 static ucxpool_status_t warm_up(mem_cuda_copier_t *copier)
 {

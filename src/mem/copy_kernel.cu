@@ -45,15 +45,9 @@ DEVICE uint32_t thread_index()
     return __nvvm_read_ptx_sreg_tid_x();
 }
 
-DEVICE uint32_t smaller(uint32_t a, uint32_t b)
-{
-    return (a < b) ? a : b;
-}
+DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return (a < b) ? a : b; }
 
-DEVICE void barrier()
-{
-    asm volatile("bar.sync 0;" ::: "memory");
-}
+DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 /* Loads pass the first cache: it is not coherent with what other devices
  * write, and no byte is read twice but at the ends of pieces. */
@@ -338,10 +332,8 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
 }
 
 /*
- * Copy a list, one tile per thread block. `gather` is 1 or 0. A launch has
- * MEM_COPY_THREADS threads per block and no dynamic shared memory.
- *
- * stream, stream_size, tile_size  What MEM_COPY_UNIFORM has in place of tiles.
+ * Copy a list, one tile per thread block of MEM_COPY_THREADS. `gather` is 1 or
+ * 0. MEM_COPY_UNIFORM has stream, stream_size and tile_size in place of tiles.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(MEM_COPY_THREADS, BLOCKS))) void
@@ -350,10 +342,10 @@ ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t stream_size, uint32_t tile_size)
 {
     uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
-    mem_copy_tile_t tile = (form == MEM_COPY_UNIFORM)
-                               ? mem_copy_tile_even(stream, stream_size, length,
-                                                    tile_size, number)
-                               : tiles[number];
+    mem_copy_tile_t tile =
+        (form == MEM_COPY_UNIFORM)
+            ? mem_copy_tile_even(stream, stream_size, length, tile_size, number)
+            : tiles[number];
     uint32_t        me = thread_index();
     uint32_t        align = (form == MEM_COPY_EXACT) ? 1 : UNIT;
     uint32_t        left = tile.size;
