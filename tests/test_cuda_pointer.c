@@ -141,6 +141,26 @@ START_TEST(segments_of_one_allocation_take_one_question)
 }
 END_TEST
 
+START_TEST(pieces_are_as_segments_of_one_length)
+{
+    void *const pieces[] = {(char *)allocated.address + 5, pinned.address,
+                            (char *)pinned.address + REGION_SIZE,
+                            (char *)allocated.address + REGION_SIZE, NULL};
+    mem_cuda_places_t places;
+
+    ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 4, 100, &places),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(places.places, MEM_CUDA_PINNED | MEM_CUDA_DEVICE);
+    ck_assert_int_eq(places.device, 0);
+    ck_assert_uint_eq(places.num_questions, 2);
+    ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 5, 100, &places),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 5, 0, &places),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(places.places, 0);
+}
+END_TEST
+
 START_TEST(a_mixed_list_is_all_that_it_holds)
 {
     const mem_copy_segment_t segments[] = {
@@ -228,6 +248,7 @@ int main(void)
     tcase_add_test(tcase, other_memory_is_pageable);
     tcase_add_test(tcase, memory_that_was_freed_is_pageable);
     tcase_add_test(tcase, segments_of_one_allocation_take_one_question);
+    tcase_add_test(tcase, pieces_are_as_segments_of_one_length);
     tcase_add_test(tcase, a_mixed_list_is_all_that_it_holds);
     tcase_add_test(tcase, a_segment_that_runs_out_of_its_allocation_is_noticed);
     tcase_add_test(tcase, two_gpus_are_told_apart);

@@ -55,13 +55,30 @@ typedef struct walk {
     uint64_t                 page; /* of the host, that is there             */
     mem_cuda_pointer_t       remembered[NUM_REMEMBERED];
     unsigned                 next; /* to be forgotten */
+    uint64_t                 start; /* of the allocation that was met last   */
+    uint64_t                 size;
     mem_cuda_places_t        places;
 } walk_t;
 
-static bool walk_knows(const walk_t *walk, uint64_t address)
+static void walk_meet(walk_t *walk, const mem_cuda_pointer_t *pointer)
+{
+    walk->start = pointer->start;
+    walk->size  = pointer->size;
+}
+
+/* Does a segment lie in the allocation that was met last? Most do. */
+static inline bool walk_stays(const walk_t *walk, uint64_t address,
+                              uint64_t length)
+{
+    return (length <= walk->size) &&
+           (address - walk->start <= walk->size - length);
+}
+
+static bool walk_knows(walk_t *walk, uint64_t address)
 {
     for (unsigned i = 0; i < NUM_REMEMBERED; i++) {
         if (address - walk->remembered[i].start < walk->remembered[i].size) {
+            walk_meet(walk, &walk->remembered[i]);
             return true;
         }
     }
@@ -72,6 +89,7 @@ static void walk_add(walk_t *walk, const mem_cuda_pointer_t *pointer)
 {
     walk->remembered[walk->next] = *pointer;
     walk->next                   = (walk->next + 1) % NUM_REMEMBERED;
+    walk_meet(walk, pointer);
     walk->places.places |= (unsigned)pointer->place;
     if (pointer->place != MEM_CUDA_DEVICE) {
         return;
@@ -126,28 +144,31 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t walk_segment(walk_t                   *walk,
-                                     const mem_copy_segment_t *segment,
-                                     size_t                    index)
+/* A segment, of 1 byte or more, that does not lie where the last one did. */
+static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
+                                     uint64_t length, size_t index)
 {
     ucxpool_status_t status;
 
-    if (segment->length == 0) {
-        return UCXPOOL_OK;
-    }
-    status = walk_address(walk, segment->address);
+    status = walk_address(walk, address);
     if (status == UCXPOOL_OK) {
-        status = walk_address(walk, segment->address + segment->length - 1);
+        status = walk_address(walk, address + length - 1);
     }
     if (status == UCXPOOL_ERR_INVALID_PARAM) {
         return base_error(status,
                           "segment %zu, %llu bytes at 0x%llx, is memory "
                           "neither of the host nor of a GPU: has it been "
                           "freed?",
-                          index, (unsigned long long)segment->length,
-                          (unsigned long long)segment->address);
+                          index, (unsigned long long)length,
+                          (unsigned long long)address);
     }
     return status;
+}
+
+static walk_t walk_begin(const mem_cuda_driver_t *driver)
+{
+    return (walk_t){
+        .driver = driver, .page = UINT64_MAX, .places = {.device = -1}};
 }
 
 ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
@@ -155,12 +176,41 @@ ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
                                        size_t                    num_segments,
                                        mem_cuda_places_t        *places_p)
 {
-    walk_t           walk = {
-              .driver = driver, .page = UINT64_MAX, .places = {.device = -1}};
+    walk_t           walk = walk_begin(driver);
     ucxpool_status_t status;
 
     for (size_t i = 0; i < num_segments; i++) {
-        status = walk_segment(&walk, &segments[i], i);
+        uint64_t address = segments[i].address;
+        uint64_t length  = segments[i].length;
+
+        if ((length == 0) || walk_stays(&walk, address, length)) {
+            continue;
+        }
+        status = walk_segment(&walk, address, length, i);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    *places_p = walk.places;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t mem_cuda_places_of_pieces(const mem_cuda_driver_t *driver,
+                                           void *const             *addresses,
+                                           size_t                   num_pieces,
+                                           uint64_t                 length,
+                                           mem_cuda_places_t       *places_p)
+{
+    walk_t           walk = walk_begin(driver);
+    ucxpool_status_t status;
+
+    for (size_t i = 0; (i < num_pieces) && (length != 0); i++) {
+        uint64_t address = (uintptr_t)addresses[i];
+
+        if (walk_stays(&walk, address, length)) {
+            continue;
+        }
+        status = walk_segment(&walk, address, length, i);
         if (status != UCXPOOL_OK) {
             return status;
         }

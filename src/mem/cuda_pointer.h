@@ -54,4 +54,11 @@ ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
                                        size_t                    num_segments,
                                        mem_cuda_places_t        *places_p);
 
+/* The same of pieces that have one length. */
+ucxpool_status_t mem_cuda_places_of_pieces(const mem_cuda_driver_t *driver,
+                                           void *const             *addresses,
+                                           size_t                   num_pieces,
+                                           uint64_t                 length,
+                                           mem_cuda_places_t       *places_p);
+
 #endif
