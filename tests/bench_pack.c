@@ -97,11 +97,14 @@ static void work_destroy(work_t *work)
 
 static void work_plan(work_t *work, pack_plan_t *plan)
 {
+    pack_memory_t memory;
+
     work->one.address = arena;
     work->one.length  = work->totals.payload_size;
-    pack_plan_init(plan, work->runs, work->num_runs, &work->totals,
-                   work->is_one ? &work->one : work->segments,
-                   work->is_one ? 1 : work->num_segments);
+    memory            = pack_memory_of_segments(
+        work->is_one ? &work->one : work->segments,
+        work->is_one ? 1 : work->num_segments);
+    pack_plan_init(plan, work->runs, work->num_runs, &work->totals, &memory);
 }
 
 static uint64_t pool_gather(work_t *work, char *block, size_t block_size)

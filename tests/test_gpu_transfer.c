@@ -161,6 +161,144 @@ START_TEST(any_cut_meets_any_other)
 }
 END_TEST
 
+/* What is known of the pieces: they are looked at, or they are not. */
+static const ucxpool_request_params_t params_of_pieces[] = {
+    {.field_mask = 0},
+    {.field_mask    = UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS,
+     .segments_kind = UCXPOOL_SEGMENTS_CUDA}};
+
+/* Lay pieces into memory, neighbours and others, in another order. */
+static void lay_pieces(uint8_t *memory, size_t num, size_t length,
+                       void **pieces)
+{
+    for (size_t i = 0; i < num; i++) {
+        pieces[i] = memory + ((i % 4 == 3) ? i - 1 : (i % 4 == 2) ? i + 1 : i) *
+                                 length;
+    }
+}
+
+static void start_pieces(void *const *from, size_t num_from, size_t from_length,
+                         void *const *to, size_t num_to, size_t to_length,
+                         int kind, ucxpool_request_t *requests[2])
+{
+    ck_assert_msg(ucxpool_recv_pieces(pair.b, pair.to_a, to, num_to, to_length,
+                                      TAG, ALL_BITS, &params_of_pieces[kind],
+                                      &requests[0]) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_msg(ucxpool_send_pieces(pair.to_b, from, num_from, from_length,
+                                      TAG, &params_of_pieces[kind],
+                                      &requests[1]) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+}
+
+#define MAX_PIECES 40000
+static void *from_pieces[MAX_PIECES];
+static void *to_pieces[MAX_PIECES];
+
+/* The pieces of both sides hold the same bytes, in their orders. */
+static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
+                            size_t to_length, int kind)
+{
+    size_t             size = num_from * from_length;
+    ucxpool_request_t *requests[2];
+    twins_t            twins;
+
+    twins_init(&twins, size);
+    lay_pieces(twins.source, num_from, from_length, from_pieces);
+    lay_pieces(twins.target, num_to, to_length, to_pieces);
+    start_pieces(from_pieces, num_from, from_length, to_pieces, num_to,
+                 to_length, kind, requests);
+    ck_assert_int_eq(pair_finish(&pair, requests[0]), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, requests[1]), UCXPOOL_OK);
+    twins_read(&twins);
+    for (size_t i = 0; i < size; i++) {
+        const uint8_t *source = from_pieces[i / from_length];
+        const uint8_t *target = to_pieces[i / to_length];
+        size_t         a = (size_t)(source - twins.source) + i % from_length;
+        size_t         b = (size_t)(target - twins.target) + i % to_length;
+
+        if (twins.bytes[a] != twins.result[b]) {
+            ck_abort_msg("byte %zu of %zu differs", i, size);
+        }
+    }
+    ck_assert_uint_eq(twins.result[size], 0xfe);
+    twins_cleanup(&twins);
+}
+
+START_TEST(pieces_meet_pieces)
+{
+    connect_pair(kinds[_i]);
+    for (int kind = 0; kind < 2; kind++) {
+        exchange_pieces(36000, 64, 36000, 64, kind);
+        exchange_pieces(36000, 100, 36000, 100, kind);
+        exchange_pieces(8, 100, 8, 100, kind);
+        exchange_pieces(1000, 400, 4000, 100, kind);
+        exchange_pieces(4000, 100, 1000, 400, kind);
+        exchange_pieces(12, 100000, 12, 100000, kind);
+        exchange_pieces(1, 400000, 40000, 10, kind);
+    }
+    end_pair();
+}
+END_TEST
+
+/* One of the pieces is NULL, at the sender or at the receiver. */
+static void check_null_ends(void **pieces, size_t piece, size_t num,
+                            size_t from_length, size_t to_length)
+{
+    bool               is_send = pieces == from_pieces;
+    ucxpool_status_t   ends[2];
+    ucxpool_request_t *requests[2];
+    twins_t            twins;
+
+    twins_init(&twins, num * to_length);
+    lay_pieces(twins.source, num * to_length / from_length, from_length,
+               from_pieces);
+    lay_pieces(twins.target, num, to_length, to_pieces);
+    pieces[piece] = NULL;
+    start_pieces(from_pieces, num * to_length / from_length, from_length,
+                 to_pieces, num, to_length, 1, requests);
+    ends[0] = pair_finish(&pair, requests[0]);
+    ends[1] = pair_finish(&pair, requests[1]);
+    ck_assert_int_eq(ends[is_send], UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ends[!is_send], is_send ? UCXPOOL_ERR_CANCELED
+                                             : UCXPOOL_ERR_REFUSED);
+    twins_cleanup(&twins);
+}
+
+START_TEST(a_null_piece_that_nobody_looked_for_ends_its_request)
+{
+    connect_pair(kinds[_i]);
+    check_null_ends(from_pieces, 0, 36000, 64, 64);
+    check_null_ends(from_pieces, 35999, 36000, 64, 64);
+    check_null_ends(from_pieces, 1, 4, 64, 64);
+    check_null_ends(from_pieces, 3, 4, 40000, 40000);
+    check_null_ends(to_pieces, 17000, 36000, 64, 64);
+    check_null_ends(to_pieces, 17000, 36000, 128, 64);
+    check_null_ends(to_pieces, 2, 4, 160, 320);
+    check_null_ends(to_pieces, 3, 4, 1000, 400000);
+    exchange_pieces(1000, 400, 4000, 100, 1);
+    end_pair();
+}
+END_TEST
+
+START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
+{
+    ucxpool_request_t *request;
+
+    connect_pair(kinds[_i]);
+    from_pieces[0] = &pair;
+    from_pieces[1] = NULL;
+    ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, from_pieces, 2, 16, TAG,
+                                         NULL, &request),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "piece 1 "));
+    ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG,
+                                         ALL_BITS, NULL, &request),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    end_pair();
+}
+END_TEST
+
 /* They are asked again in each round, before a byte is in its place: that must
  * not look as if the peer had us walk through the message for nothing. */
 START_TEST(many_fragments_wait_for_few_receive_blocks)
@@ -188,6 +326,13 @@ static Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, pieces_meet_pieces, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase,
+                        a_null_piece_that_nobody_looked_for_ends_its_request, 0,
+                        NUM_KINDS);
+    tcase_add_loop_test(tcase,
+                        a_null_piece_that_is_looked_for_is_refused_at_once, 0,
+                        NUM_KINDS);
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(late, start_late, gpu_stop);
     tcase_set_timeout(late, 120);

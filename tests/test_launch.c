@@ -9,6 +9,7 @@
 #include "rounds.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,8 @@ typedef struct model {
     pack_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[MAX_SEGMENTS];
+    size_t            pieces_length; /* of all segments; 0: they are not pieces */
+    void             *pieces[MAX_SEGMENTS];
     pack_plan_t       plan;
     char              arena[ARENA_SIZE];
     size_t            stream_size;
@@ -40,6 +43,15 @@ typedef struct model {
 } model_t;
 
 static model_t model;
+
+static void init_plan(pack_plan_t *plan, const pack_run_t *runs,
+                      size_t num_runs, const pack_totals_t *totals,
+                      const ucxpool_segment_t *segments, size_t num_segments)
+{
+    pack_memory_t memory = pack_memory_of_segments(segments, num_segments);
+
+    pack_plan_init(plan, runs, num_runs, totals, &memory);
+}
 
 static size_t random_below(size_t limit)
 {
@@ -58,9 +70,9 @@ static size_t random_length(void)
 }
 
 /* Runs of one length: short ones, and such as are worth a list of their own. */
-static void make_lengths(bool has_long_runs)
+static void make_lengths(bool has_long_runs, bool are_alike)
 {
-    size_t num_groups = 1 + random_below(8);
+    size_t num_groups = are_alike ? 1 : 1 + random_below(8);
 
     model.num_lengths = 0;
     for (size_t i = 0; i < num_groups; i++) {
@@ -87,13 +99,22 @@ static void make_memory(bool is_cut_alike)
     for (size_t i = 0; i < model.num_lengths; i++) {
         left += model.lengths[i];
     }
+    if ((model.pieces_length != 0) && is_cut_alike) {
+        model.pieces_length = model.lengths[0];
+    } else if (model.pieces_length != 0) {
+        size_t length = random_length();
+
+        model.pieces_length = base_max(length, left / 9999 + 1);
+    }
     model.num_segments = 0;
     while (is_cut_alike ? (model.num_segments < model.num_lengths)
                         : (left > 0)) {
         size_t i      = model.num_segments++;
         size_t length = is_cut_alike ? model.lengths[i] : random_length();
 
-        if (i + 1 == MAX_SEGMENTS) {
+        if (model.pieces_length != 0) {
+            length = model.pieces_length;
+        } else if (i + 1 == MAX_SEGMENTS) {
             length = left;
         }
         place += random_below(3) == 0 ? random_below(40) : 0;
@@ -141,16 +162,32 @@ static void make_stream(void)
     model.stream_size = end;
 }
 
+/* The plan's memory is the addresses alone. */
+static void make_pieces(void)
+{
+    pack_memory_t memory = pack_memory_of_pieces(
+        model.pieces, model.num_segments, model.pieces_length);
+
+    for (size_t i = 0; i < model.num_segments; i++) {
+        model.pieces[i] = model.segments[i].address;
+    }
+    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
+                   &memory);
+}
+
+/* Of every three lists, one is for pieces. */
 static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
 {
-    ucxpool_segment_t *list = malloc(MAX_SEGMENTS * sizeof(*list));
+    const bool         is_pieces = seed % 3 == 0;
+    ucxpool_segment_t *list      = malloc(MAX_SEGMENTS * sizeof(*list));
 
     model.random = seed * 4 + has_long_runs * 2 + is_cut_alike;
     for (size_t i = 0; i < ARENA_SIZE; i++) {
         model.arena[i] = (char)(i * 31 + i / 251);
     }
     memcpy(model.copy, model.arena, ARENA_SIZE);
-    make_lengths(has_long_runs);
+    make_lengths(has_long_runs, is_pieces && is_cut_alike);
+    model.pieces_length = is_pieces;
     make_memory(is_cut_alike);
     shuffle_memory();
     for (size_t i = 0; i < model.num_lengths; i++) {
@@ -163,8 +200,11 @@ static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
     free(list);
     make_stream();
     ck_assert_uint_eq(model.stream_size, model.totals.stream_size);
-    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
-                   model.segments, model.num_segments);
+    init_plan(&model.plan, model.runs, model.num_runs, &model.totals,
+              model.segments, model.num_segments);
+    if (model.pieces_length != 0) {
+        make_pieces();
+    }
 }
 
 /* Room for one entry, for some, for all. */
@@ -333,14 +373,15 @@ static void make_uniform(size_t count, size_t length)
     for (size_t i = 0; i < count; i++) {
         model.lengths[i] = length;
     }
-    model.num_segments = 0;
+    model.num_segments  = 0;
+    model.pieces_length = 0;
     make_memory(true);
     make_stream();
     model.runs[0] = (pack_run_t){length, count};
     ck_assert_int_eq(pack_lengths_check(model.runs, 1, &model.totals),
                      UCXPOOL_OK);
-    pack_plan_init(&model.plan, model.runs, 1, &model.totals, model.segments,
-                   model.num_segments);
+    init_plan(&model.plan, model.runs, 1, &model.totals, model.segments,
+              model.num_segments);
 }
 
 START_TEST(many_segments_of_one_length_take_8_bytes_each)
@@ -358,6 +399,64 @@ START_TEST(many_segments_of_one_length_take_8_bytes_each)
     pack_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
                      5000 * sizeof(uint64_t), &launch);
     ck_assert_uint_eq(launch.covered, model.stream_size);
+}
+END_TEST
+
+START_TEST(many_pieces_are_their_addresses)
+{
+    pack_launch_t launch;
+
+    make_uniform(5000, 100);
+    model.pieces_length = 100;
+    make_pieces();
+    ck_assert_int_eq(pack_launch_fill(&model.plan, 0, model.stream_size, true,
+                                      model.entries, sizeof(model.entries),
+                                      &launch),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(launch.list.form, MEM_COPY_UNIFORM);
+    ck_assert_uint_eq(launch.list.num_entries, 5000);
+    ck_assert_uint_eq(launch.covered, model.stream_size);
+    ck_assert_mem_eq(model.entries, model.pieces, 5000 * sizeof(void *));
+}
+END_TEST
+
+/* Which piece of 5000 is found to be NULL, when the message is cut so? */
+static void check_null_is_found(size_t piece, size_t sent_length)
+{
+    pack_memory_t    memory = pack_memory_of_pieces(model.pieces, 5000, 100);
+    pack_run_t       run    = {sent_length, 500000 / sent_length};
+    size_t           offset = 0;
+    pack_launch_t    launch;
+    char             name[32];
+    ucxpool_status_t status;
+
+    make_uniform(5000, 100);
+    model.pieces_length = 100;
+    make_pieces();
+    model.pieces[piece] = NULL;
+    ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
+    pack_plan_init(&model.plan, &run, 1, &model.totals, &memory);
+    do {
+        ck_assert_uint_lt(offset, model.totals.stream_size);
+        status = pack_launch_fill(&model.plan, offset, 40000, false,
+                                  model.entries, sizeof(model.entries),
+                                  &launch);
+        offset += launch.covered;
+    } while (status == UCXPOOL_OK);
+    ck_assert_int_eq(status, UCXPOOL_ERR_INVALID_PARAM);
+    snprintf(name, sizeof(name), "piece %zu ", piece);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
+}
+
+START_TEST(a_piece_without_an_address_is_named)
+{
+    static const size_t lengths[] = {100, 10, 1000, 125, 500000};
+
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        check_null_is_found(0, lengths[i]);
+        check_null_is_found(2501, lengths[i]);
+        check_null_is_found(4999, lengths[i]);
+    }
 }
 END_TEST
 
@@ -387,7 +486,7 @@ START_TEST(one_launch_takes_no_more_than_its_numbers_hold)
     pack_run_t        run = {segment.length, 1};
 
     ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
-    pack_plan_init(&model.plan, &run, 1, &model.totals, &segment, 1);
+    init_plan(&model.plan, &run, 1, &model.totals, &segment, 1);
     while (offset < segment.length) {
         pack_launch_fill(&model.plan, offset, segment.length - offset, true,
                          model.entries, 64, &launch);
@@ -417,6 +516,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_scatter_of_any_range_stays_within_it, 0,
                         NUM_SHAPES);
     tcase_add_test(tcase, many_segments_of_one_length_take_8_bytes_each);
+    tcase_add_test(tcase, many_pieces_are_their_addresses);
+    tcase_add_test(tcase, a_piece_without_an_address_is_named);
     tcase_add_test(tcase, nothing_is_a_list_without_entries);
     tcase_add_test(tcase, one_launch_takes_no_more_than_its_numbers_hold);
     suite_add_tcase(suite, tcase);

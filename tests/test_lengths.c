@@ -109,6 +109,28 @@ START_TEST(a_length_without_an_address_is_refused_by_number)
 }
 END_TEST
 
+START_TEST(pieces_are_one_run)
+{
+    pack_totals_t totals;
+    pack_run_t    run;
+    size_t        num_runs;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_of_pieces(17, 3, &run, &num_runs,
+                                                        &totals));
+    ck_assert_uint_eq(1, num_runs);
+    ck_assert_uint_eq(17, run.length);
+    ck_assert_uint_eq(3, run.count);
+    check_totals(&totals, 3, 51, 81);
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_of_pieces(17, 0, &run, &num_runs,
+                                                        &totals));
+    ck_assert_uint_eq(0, num_runs);
+    check_totals(&totals, 0, 0, 0);
+    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
+                     pack_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs,
+                                            &totals));
+}
+END_TEST
+
 START_TEST(lengths_that_overflow_are_refused_by_number)
 {
     ucxpool_segment_t segments[] = {
@@ -233,6 +255,7 @@ int main(void)
     tcase_add_test(tcase, padding_lies_between_and_not_at_the_end);
     tcase_add_test(tcase, empty_segments_need_no_address);
     tcase_add_test(tcase, a_length_without_an_address_is_refused_by_number);
+    tcase_add_test(tcase, pieces_are_one_run);
     tcase_add_test(tcase, lengths_that_overflow_are_refused_by_number);
     tcase_add_test(tcase, a_peers_count_of_zero_is_refused);
     tcase_add_test(tcase, a_peers_sums_may_reach_the_limit);

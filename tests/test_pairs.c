@@ -14,12 +14,14 @@ typedef struct passes {
     size_t (*addresses)(const ucxpool_segment_t *, size_t, uint64_t,
                         uint64_t *);
     bool (*sum)(const ucxpool_segment_t *, size_t, uint64_t *);
+    size_t (*present)(void *const *, size_t);
 } passes_t;
 
 static const passes_t kinds[] = {
-    {alike_any, addresses_any, sum_any},
-    {alike_avx2, addresses_avx2, sum_avx2},
-    {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum},
+    {alike_any, addresses_any, sum_any, present_any},
+    {alike_avx2, addresses_avx2, sum_avx2, present_avx2},
+    {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum,
+     pack_pairs_present},
 };
 
 static const passes_t   *passes;
@@ -133,6 +135,26 @@ START_TEST(lists_with_null_or_vast_lengths_are_for_a_slower_pass)
 }
 END_TEST
 
+/* Addresses with the highest bit are none that a process has, but no NULL. */
+START_TEST(addresses_are_there_up_to_the_first_null)
+{
+    static void *list[MAX_SEGMENTS];
+
+    choose(_i);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t end = (size_t)random() % MAX_SEGMENTS;
+        size_t max = (size_t)random() % (MAX_SEGMENTS + 1);
+
+        for (size_t i = 0; i < MAX_SEGMENTS; i++) {
+            list[i] = (void *)(((uintptr_t)random() << 33) |
+                               ((uintptr_t)random() & 1) | 2);
+        }
+        list[end] = NULL;
+        ck_assert_uint_eq(passes->present(list, max), base_min(end, max));
+    }
+}
+END_TEST
+
 int main(void)
 {
     const int num_kinds = (int)(sizeof(kinds) / sizeof(kinds[0]));
@@ -150,6 +172,8 @@ int main(void)
     tcase_add_loop_test(tcase,
                         lists_with_null_or_vast_lengths_are_for_a_slower_pass,
                         0, num_kinds);
+    tcase_add_loop_test(tcase, addresses_are_there_up_to_the_first_null, 0,
+                        num_kinds);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

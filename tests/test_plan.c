@@ -23,6 +23,8 @@ typedef struct model {
     pack_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[4 * MAX_SEGMENTS];
+    size_t            pieces_length; /* of all segments; 0: they are not pieces */
+    void             *pieces[4 * MAX_SEGMENTS];
     pack_plan_t       plan;
     char              arena[ARENA_SIZE];
     size_t            stream_size;
@@ -33,6 +35,15 @@ typedef struct model {
 } model_t;
 
 static model_t model;
+
+static void init_plan(pack_plan_t *plan, const pack_run_t *runs,
+                      size_t num_runs, const pack_totals_t *totals,
+                      const ucxpool_segment_t *segments, size_t num_segments)
+{
+    pack_memory_t memory = pack_memory_of_segments(segments, num_segments);
+
+    pack_plan_init(plan, runs, num_runs, totals, &memory);
+}
 
 static size_t model_random(size_t limit)
 {
@@ -51,13 +62,13 @@ static size_t model_random_length(void)
 }
 
 /* Lengths in which equal ones often follow each other. */
-static void model_make_lengths(void)
+static void model_make_lengths(bool are_alike)
 {
     ucxpool_segment_t list[MAX_SEGMENTS];
 
     model.num_lengths = model_random(MAX_SEGMENTS + 1);
     for (size_t i = 0; i < model.num_lengths; i++) {
-        model.lengths[i] = (i > 0) && (model_random(3) != 0)
+        model.lengths[i] = (i > 0) && (are_alike || (model_random(3) != 0))
                                ? model.lengths[i - 1]
                                : model_random_length();
         list[i].address  = model.arena;
@@ -67,6 +78,24 @@ static void model_make_lengths(void)
                      pack_lengths_count(list, model.num_lengths, model.runs,
                                         MAX_SEGMENTS, &model.num_runs,
                                         &model.totals));
+}
+
+/* Memory is to be pieces of one length: of the messages', or of any. */
+static void model_choose_pieces(bool cut_as_lengths)
+{
+    size_t least  = model.totals.payload_size / (4 * MAX_SEGMENTS - 1) + 1;
+    size_t length = model_random_length();
+
+    model.pieces_length = cut_as_lengths && (model.num_lengths != 0)
+                              ? model.lengths[0]
+                              : base_max(length, least);
+}
+
+/* A length of memory that has nothing to do with those of the message. */
+static size_t model_memory_length(void)
+{
+    return model.pieces_length != 0 ? model.pieces_length
+                                    : model_random_length();
 }
 
 /* Memory for the lengths, or cut anew and with something left over. */
@@ -81,8 +110,9 @@ static void model_make_memory(bool cut_as_lengths)
                                 : room < model.totals.payload_size);
          i++) {
         model.segments[i].length =
-            cut_as_lengths ? model.lengths[i] : model_random_length();
-        if ((i + 1 == 4 * MAX_SEGMENTS) && !cut_as_lengths) {
+            cut_as_lengths ? model.lengths[i] : model_memory_length();
+        if ((i + 1 == 4 * MAX_SEGMENTS) && !cut_as_lengths &&
+            (model.pieces_length == 0)) {
             model.segments[i].length = model.totals.payload_size - room;
         }
         room += model.segments[i].length;
@@ -91,7 +121,7 @@ static void model_make_memory(bool cut_as_lengths)
     if (!cut_as_lengths && (model_random(2) == 0)) {
         model.num_segments = i < 4 * MAX_SEGMENTS ? i + 1 : i;
         if (model.num_segments > i) {
-            model.segments[i].length = model_random_length();
+            model.segments[i].length = model_memory_length();
         }
     }
     for (i = 0; i < model.num_segments; i++) {
@@ -139,18 +169,41 @@ static void model_make_stream(void)
     model.stream_size = end;
 }
 
+/* The plan's memory is the addresses alone. */
+static void model_make_pieces(void)
+{
+    pack_memory_t memory = pack_memory_of_pieces(
+        model.pieces, model.num_segments, model.pieces_length);
+
+    for (size_t i = 0; i < model.num_segments; i++) {
+        model.pieces[i] = model.segments[i].address;
+    }
+    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
+                   &memory);
+}
+
+/* Of every three lists, one is for pieces. */
 static void model_make(uint64_t seed, bool cut_as_lengths)
 {
+    const bool is_pieces = seed % 3 == 0;
+
     model.random = seed * 2 + cut_as_lengths;
     for (size_t i = 0; i < ARENA_SIZE; i++) {
         model.arena[i] = (char)(i * 31 + i / 251);
     }
     memcpy(model.copy, model.arena, ARENA_SIZE);
-    model_make_lengths();
+    model_make_lengths(is_pieces && cut_as_lengths);
+    model.pieces_length = 0;
+    if (is_pieces) {
+        model_choose_pieces(cut_as_lengths);
+    }
     model_make_memory(cut_as_lengths);
     model_make_stream();
-    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
-                   model.segments, model.num_segments);
+    init_plan(&model.plan, model.runs, model.num_runs, &model.totals,
+              model.segments, model.num_segments);
+    if (model.pieces_length != 0) {
+        model_make_pieces();
+    }
 }
 
 static void model_gather(size_t offset, size_t length)
@@ -318,7 +371,7 @@ START_TEST(segments_over_4_gib_are_found)
                                         &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
-    pack_plan_init(&plan, runs, num_runs, &totals, segments, 3);
+    init_plan(&plan, runs, num_runs, &totals, segments, 3);
     ck_assert_uint_eq(3, count_extents(&plan, &data));
     ck_assert_uint_eq(2 * size, data);
 
@@ -338,7 +391,7 @@ START_TEST(a_run_of_2_to_the_40_segments_is_one_step)
     uint64_t          data;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    pack_plan_init(&plan, &run, 1, &totals, segments, 1);
+    init_plan(&plan, &run, 1, &totals, segments, 1);
     ck_assert_uint_eq(1, count_extents(&plan, &data));
     ck_assert_uint_eq((uint64_t)1 << 45, data);
 }
@@ -354,7 +407,7 @@ START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
     pack_extent_t     extent;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
-    pack_plan_init(&plan, runs, 3, &totals, segments, 1);
+    init_plan(&plan, runs, 3, &totals, segments, 1);
     pack_plan_extent(&plan, 32 * count, 100, &extent);
     ck_assert_ptr_eq(fake_address(4096 + 17 * count), extent.address);
     ck_assert_uint_eq(5, extent.length);
@@ -364,6 +417,59 @@ START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
     pack_plan_extent(&plan, 32 * (count - 1) + 17, 100, &extent);
     ck_assert_ptr_eq(NULL, extent.address);
     ck_assert_uint_eq(15, extent.length);
+}
+END_TEST
+
+START_TEST(seeking_over_2_to_the_40_pieces_is_arithmetic)
+{
+    const uint64_t   count     = (uint64_t)1 << 40;
+    const pack_run_t run       = {24, count};
+    void            *first[]   = {NULL};
+    pack_memory_t    memory    = pack_memory_of_pieces(first, count, 24);
+    pack_totals_t    totals;
+    pack_plan_t      plan;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    pack_plan_init(&plan, &run, 1, &totals, &memory);
+    ck_assert_uint_eq(8, pack_plan_padding(&plan, 32 * (count - 2) + 24));
+    ck_assert_uint_eq(0, pack_plan_padding(&plan, 32 * (count - 1)));
+    ck_assert_uint_eq(count - 1, plan.at.memory);
+    ck_assert_uint_eq(0, pack_plan_padding(&plan, totals.stream_size));
+}
+END_TEST
+
+START_TEST(a_piece_without_an_address_is_no_padding)
+{
+    const pack_run_t run     = {24, 3};
+    void            *pieces[] = {model.arena, NULL, model.arena};
+    pack_memory_t    memory  = pack_memory_of_pieces(pieces, 3, 24);
+    pack_totals_t    totals;
+    pack_plan_t      plan;
+    pack_extent_t    extent;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    pack_plan_init(&plan, &run, 1, &totals, &memory);
+    pack_plan_extent(&plan, 32 + 8, 100, &extent);
+    ck_assert_ptr_null(extent.address);
+    ck_assert_uint_eq(16, extent.length);
+    ck_assert_uint_eq(0, pack_plan_padding(&plan, 32 + 8));
+}
+END_TEST
+
+START_TEST(pieces_without_bytes_are_not_looked_at)
+{
+    const pack_run_t run    = {0, 1000};
+    void            *none[] = {NULL};
+    pack_memory_t    memory = pack_memory_of_pieces(none, 1000, 0);
+    pack_totals_t    totals;
+    pack_plan_t      plan;
+    pack_extent_t    extent;
+
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    pack_plan_init(&plan, &run, 1, &totals, &memory);
+    pack_plan_extent(&plan, 0, 10, &extent);
+    ck_assert_uint_eq(0, extent.length);
+    pack_gather(&plan, 0, 0, NULL);
 }
 END_TEST
 
@@ -377,7 +483,7 @@ START_TEST(neighbours_in_memory_and_stream_are_one_extent)
     pack_extent_t    extent;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
-    pack_plan_init(&plan, runs, 3, &totals, segments, 3);
+    init_plan(&plan, runs, 3, &totals, segments, 3);
     pack_plan_extent(&plan, 8, 1000, &extent);
     ck_assert_ptr_eq(model.arena + 8, extent.address);
     ck_assert_uint_eq(216, extent.length);
@@ -392,13 +498,13 @@ START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
     pack_plan_t      plan;
     pack_extent_t    extent;
 
-    pack_plan_init(&plan, NULL, 0, &totals, NULL, 0);
+    init_plan(&plan, NULL, 0, &totals, NULL, 0);
     pack_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
     pack_gather(&plan, 0, 0, NULL);
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    pack_plan_init(&plan, &run, 1, &totals, NULL, 0);
+    init_plan(&plan, &run, 1, &totals, NULL, 0);
     pack_gather(&plan, 0, 0, &byte);
     pack_scatter(&plan, 0, 0, &byte);
     ck_assert_int_eq(1, byte);
@@ -423,6 +529,9 @@ int main(void)
     tcase_add_test(tcase, a_run_of_2_to_the_40_segments_is_one_step);
     tcase_add_test(tcase,
                    seeking_over_2_to_the_40_padded_segments_is_arithmetic);
+    tcase_add_test(tcase, seeking_over_2_to_the_40_pieces_is_arithmetic);
+    tcase_add_test(tcase, a_piece_without_an_address_is_no_padding);
+    tcase_add_test(tcase, pieces_without_bytes_are_not_looked_at);
     tcase_add_test(tcase, neighbours_in_memory_and_stream_are_one_extent);
     tcase_add_test(tcase, an_empty_message_has_no_extents_and_copies_nothing);
     suite_add_tcase(suite, tcase);

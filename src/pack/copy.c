@@ -86,7 +86,8 @@ static inline void copy_data(pack_plan_t *plan, copy_batch_t *batch,
     uint64_t left, n;
 
     while (length > 0) {
-        left = plan->segments[plan->at.memory].length - plan->at.memory_offset;
+        left = pack_memory_length(&plan->memory, plan->at.memory) -
+               plan->at.memory_offset;
         n    = base_min(left, length);
         if (n > 0) {
             copy_batch_add(batch, pack_walk_address(plan), block, n);
@@ -123,25 +124,19 @@ static uint64_t copy_segment(pack_plan_t *plan, copy_batch_t *batch,
     return length;
 }
 
-/*
- * The common case: memory is cut as the stream is. Takes the whole segments of
- * the walk's run, with the padding behind them, that lie in the next `length`
- * bytes, and returns how much of the stream that was.
- */
-static uint64_t copy_whole(pack_plan_t *plan, copy_batch_t *batch,
-                           uint64_t length, char *block)
+/* Whole segments of the walk's run, where memory is cut alike, that lie in
+ * `length` bytes; returns how many. */
+static uint64_t copy_segments(const pack_plan_t *plan, copy_batch_t *batch,
+                              uint64_t length, char *block)
 {
     const pack_run_t        *run     = &plan->runs[plan->at.run];
-    const ucxpool_segment_t *segment = &plan->segments[plan->at.memory];
+    const ucxpool_segment_t *segment = &plan->memory.segments[plan->at.memory];
     const uint64_t           stride  = pack_run_stride(run);
-    uint64_t                 left    = length;
+    const uint64_t           max    = run->count - plan->at.index;
     uint64_t                 count;
 
-    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0)) {
-        return 0;
-    }
-    for (count = run->count - plan->at.index; count > 0; count--) {
-        if ((left < stride) || (segment->length != run->length)) {
+    for (count = 0; count < max; count++) {
+        if ((length < stride) || (segment->length != run->length)) {
             break;
         }
         if (stride != run->length) {
@@ -150,13 +145,57 @@ static uint64_t copy_whole(pack_plan_t *plan, copy_batch_t *batch,
         copy_batch_add(batch, segment->address, block, run->length);
         segment++;
         block += stride;
-        left -= stride;
+        length -= stride;
     }
-    plan->at.memory = (size_t)(segment - plan->segments);
-    plan->at.index  = run->count - count;
-    plan->at.offset += length - left;
+    return count;
+}
+
+/* The same from pieces. */
+static uint64_t copy_pieces(const pack_plan_t *plan, copy_batch_t *batch,
+                            uint64_t length, char *block)
+{
+    const pack_run_t *run     = &plan->runs[plan->at.run];
+    void *const      *address = &plan->memory.addresses[plan->at.memory];
+    const uint64_t    stride  = pack_run_stride(run);
+    uint64_t          count;
+
+    if (plan->memory.length != run->length) {
+        return 0;
+    }
+    count = base_min(length / stride, run->count - plan->at.index);
+    for (uint64_t i = 0; i < count; i++) {
+        if (stride != run->length) {
+            copy_clear_early(batch, block + stride);
+        }
+        copy_batch_add(batch, address[i], block, run->length);
+        block += stride;
+    }
+    return count;
+}
+
+/*
+ * The common case: memory is cut as the stream is. Takes the whole segments of
+ * the walk's run, with the padding behind them, that lie in the next `length`
+ * bytes, and returns how much of the stream that was.
+ */
+static uint64_t copy_whole(pack_plan_t *plan, copy_batch_t *batch,
+                           uint64_t length, char *block)
+{
+    const pack_run_t *run    = &plan->runs[plan->at.run];
+    const uint64_t    stride = pack_run_stride(run);
+    uint64_t          count;
+
+    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0)) {
+        return 0;
+    }
+    count = pack_memory_is_pieces(&plan->memory)
+                ? copy_pieces(plan, batch, length, block)
+                : copy_segments(plan, batch, length, block);
+    plan->at.memory += count;
+    plan->at.index += count;
+    plan->at.offset += count * stride;
     copy_settle(plan);
-    return length - left;
+    return count * stride;
 }
 
 static void copy_range(pack_plan_t *plan, uint64_t offset, uint64_t length,

@@ -1,7 +1,10 @@
 #include "pack/launch.h"
 
+#include "base/error.h"
 #include "pack/pairs.h"
 #include "pack/walk.h"
+
+#include <string.h>
 
 /* So many segments of one length are worth a list of 8 bytes each, though the
  * launch then ends with the run. */
@@ -24,7 +27,7 @@ typedef struct filling {
 static bool is_cut_alike(const pack_plan_t *plan)
 {
     return (plan->at.segment_offset == plan->at.memory_offset) &&
-           (plan->segments[plan->at.memory].length ==
+           (pack_memory_length(&plan->memory, plan->at.memory) ==
             plan->runs[plan->at.run].length);
 }
 
@@ -37,8 +40,8 @@ static void settle(pack_plan_t *plan)
         plan->at.run++;
         plan->at.index = 0;
     }
-    while ((plan->at.memory < plan->num_segments) &&
-           (plan->segments[plan->at.memory].length == 0)) {
+    while ((plan->at.memory < plan->memory.num) &&
+           (pack_memory_length(&plan->memory, plan->at.memory) == 0)) {
         plan->at.memory++;
     }
 }
@@ -78,21 +81,39 @@ static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
     return base_min(count, run->count - filling->plan->at.index);
 }
 
+/* The addresses of the memory's next segments that have this length, `max` at
+ * most; returns how many. */
+static uint64_t copy_addresses(const pack_plan_t *plan, uint64_t max,
+                               uint64_t length, uint64_t *addresses)
+{
+    const pack_memory_t *memory = &plan->memory;
+
+    if (!pack_memory_is_pieces(memory)) {
+        return pack_pairs_addresses(&memory->segments[plan->at.memory], max,
+                                    length, addresses);
+    }
+    if (memory->length != length) {
+        return 0;
+    }
+    memcpy(addresses, &memory->addresses[plan->at.memory],
+           max * sizeof(*addresses));
+    return max;
+}
+
 /* Addresses alone, where many segments have one length. */
 static bool fill_uniform(filling_t *filling, uint64_t *addresses)
 {
-    pack_plan_t             *plan     = filling->plan;
-    const pack_run_t        *run      = &plan->runs[plan->at.run];
-    const ucxpool_segment_t *segments = &plan->segments[plan->at.memory];
-    uint64_t                 count, n;
+    pack_plan_t      *plan = filling->plan;
+    const pack_run_t *run  = &plan->runs[plan->at.run];
+    uint64_t          count, n;
 
     if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0) ||
         (run->length > LENGTH_MAX)) {
         return false;
     }
     count = base_min(count_whole(filling, run), (uint64_t)filling->room * 2);
-    count = base_min(count, plan->num_segments - plan->at.memory);
-    n = pack_pairs_addresses(segments, count, run->length, addresses);
+    count = base_min(count, plan->memory.num - plan->at.memory);
+    n     = copy_addresses(plan, count, run->length, addresses);
     if ((n == 0) || ((n < UNIFORM_MIN) &&
                      (n * pack_run_stride(run) < filling->length))) {
         return false;
@@ -163,11 +184,35 @@ static void fill_exact(filling_t *filling, mem_copy_exact_t *entries,
     }
 }
 
-void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
-                      bool is_gather, void *entries, size_t entries_size,
-                      pack_launch_t *launch_p)
+/*
+ * Nobody may have looked at the pieces' addresses before; now they are in the
+ * cache. Looks at those from number `first` up to a place of the stream.
+ */
+static ucxpool_status_t check_pieces(pack_plan_t *plan, size_t first,
+                                     uint64_t offset)
+{
+    size_t end, num;
+
+    if (!pack_memory_is_pieces(&plan->memory)) {
+        return UCXPOOL_OK;
+    }
+    pack_walk_seek(plan, offset);
+    end = plan->at.memory + (plan->at.memory_offset != 0);
+    num = pack_pairs_present(&plan->memory.addresses[first], end - first);
+    if (num == end - first) {
+        return UCXPOOL_OK;
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "piece %zu has no address; give it memory", first + num);
+}
+
+ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
+                                  uint64_t length, bool is_gather,
+                                  void *entries, size_t entries_size,
+                                  pack_launch_t *launch_p)
 {
     filling_t filling = {.plan = plan};
+    size_t    first;
 
     length         = pack_walk_clip(plan, offset, length);
     filling.length = base_min(length, LENGTH_MAX);
@@ -176,9 +221,10 @@ void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
     launch_p->list = (mem_copy_list_t){.entries = entries};
     if (filling.length == 0) {
         launch_p->covered = 0;
-        return;
+        return UCXPOOL_OK;
     }
     settle(plan);
+    first = plan->at.memory;
     launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
     if (fill_uniform(&filling, entries)) {
         launch_p->list.form = MEM_COPY_UNIFORM;
@@ -191,4 +237,5 @@ void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
     launch_p->list.num_entries = filling.num;
     launch_p->list.is_padded   = filling.done % PACK_ALIGNMENT == 0;
     launch_p->covered          = filling.done;
+    return check_pieces(plan, first, offset + filling.done);
 }

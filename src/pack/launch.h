@@ -18,9 +18,13 @@ typedef struct pack_launch {
  * stream, as far as there is room for entries: at least one fits. A gather
  * clears the padding in what was covered, if its offset is a multiple of
  * PACK_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in it is NULL; the detail
+ *                            names the piece
  */
-void pack_launch_fill(pack_plan_t *plan, uint64_t offset, uint64_t length,
-                      bool is_gather, void *entries, size_t entries_size,
-                      pack_launch_t *launch_p);
+ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
+                                  uint64_t length, bool is_gather,
+                                  void *entries, size_t entries_size,
+                                  pack_launch_t *launch_p);
 
 #endif

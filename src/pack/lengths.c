@@ -101,6 +101,25 @@ ucxpool_status_t pack_lengths_count(const ucxpool_segment_t *segments,
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t pack_lengths_of_pieces(uint64_t length, size_t num_pieces,
+                                        pack_run_t *run_p, size_t *num_runs_p,
+                                        pack_totals_t *totals_p)
+{
+    pack_totals_t totals = {0, 0, 0};
+
+    if ((num_pieces != 0) && !lengths_add(&totals, length, num_pieces)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu pieces of %llu bytes are more than %llu bytes; "
+                          "check the length",
+                          num_pieces, (unsigned long long)length,
+                          (unsigned long long)LENGTHS_LIMIT);
+    }
+    *run_p      = (pack_run_t){length, num_pieces};
+    *num_runs_p = (num_pieces != 0);
+    *totals_p   = totals;
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t pack_lengths_check(const void *runs, size_t num_runs,
                                     pack_totals_t *totals_p)
 {

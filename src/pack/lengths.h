@@ -45,6 +45,16 @@ ucxpool_status_t pack_lengths_count(const ucxpool_segment_t *segments,
                                     pack_totals_t *totals_p);
 
 /*
+ * The one run of pieces of one length, and what it adds up to. *num_runs_p is 0
+ * where there are no pieces.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  the sum overflows
+ */
+ucxpool_status_t pack_lengths_of_pieces(uint64_t length, size_t num_pieces,
+                                        pack_run_t *run_p, size_t *num_runs_p,
+                                        pack_totals_t *totals_p);
+
+/*
  * Check and add up runs that a peer sent (unaligned memory is fine).
  *
  * UCXPOOL_ERR_PROTOCOL  a count of 0, or sums that overflow 2^62

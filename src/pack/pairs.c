@@ -35,6 +35,9 @@ static_assert(2 * sizeof(ucxpool_segment_t) == sizeof(pairs_t),
 /* What may be read of segment n, and the one behind it. */
 #define PAIRS(segments, n) (*(const pairs_here_t *)&(segments)[n])
 
+/* Four addresses, from number n on. */
+#define ADDRESSES(addresses, n) (*(const pairs_here_t *)&(addresses)[n])
+
 INLINE void prefetch(const ucxpool_segment_t *segment)
 {
     __builtin_prefetch(segment + AHEAD);
@@ -123,6 +126,30 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
            ((any[1] | any[3]) < SHORT_LENGTH);
 }
 
+INLINE size_t present(void *const *addresses, size_t num_addresses)
+{
+    size_t n = 0;
+
+    for (; n + 2 * STEP <= num_addresses; n += 2 * STEP) {
+        pairs_t missing = {0};
+
+        /* Only NULL has a highest bit that is got by taking away 1. */
+        for (size_t i = n; i < n + 2 * STEP; i += 4) {
+            pairs_t a = ADDRESSES(addresses, i);
+
+            missing |= (a - 1) & ~a;
+        }
+        if (((missing[0] | missing[1] | missing[2] | missing[3]) &
+             HIGHEST_BIT) != 0) {
+            break;
+        }
+    }
+    while ((n < num_addresses) && (addresses[n] != NULL)) {
+        n++;
+    }
+    return n;
+}
+
 /* The passes, under a name of their own for a kind of processor. */
 #define PASSES(kind, attributes)                                              \
     attributes static size_t alike_##kind(const ucxpool_segment_t *segments,  \
@@ -140,6 +167,10 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
                                       size_t n, uint64_t *sum_p)              \
     {                                                                         \
         return sum_of(segments, n, sum_p);                                    \
+    }                                                                         \
+    attributes static size_t present_##kind(void *const *addresses, size_t n) \
+    {                                                                         \
+        return present(addresses, n);                                         \
     }
 
 PASSES(any, )
@@ -151,6 +182,7 @@ PASSES(avx2, __attribute__((target("avx2"))))
 #define alike_avx2     alike_any
 #define addresses_avx2 addresses_any
 #define sum_avx2       sum_any
+#define present_avx2   present_any
 #endif
 
 size_t pack_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
@@ -177,4 +209,10 @@ bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
     }
     return HAS_AVX2() ? sum_avx2(segments, num_segments, sum_p)
                       : sum_any(segments, num_segments, sum_p);
+}
+
+size_t pack_pairs_present(void *const *addresses, size_t num_addresses)
+{
+    return HAS_AVX2() ? present_avx2(addresses, num_addresses)
+                      : present_any(addresses, num_addresses);
 }

@@ -34,4 +34,7 @@ size_t pack_pairs_addresses(const ucxpool_segment_t *segments,
 bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
                     uint64_t *sum_p);
 
+/* How many of the addresses, from the first one on, are not NULL? */
+size_t pack_pairs_present(void *const *addresses, size_t num_addresses);
+
 #endif

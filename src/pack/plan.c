@@ -20,24 +20,41 @@ static void plan_rewind(pack_plan_t *plan)
 }
 
 void pack_plan_init(pack_plan_t *plan, const pack_run_t *runs, size_t num_runs,
-                    const pack_totals_t     *totals,
-                    const ucxpool_segment_t *segments, size_t num_segments)
+                    const pack_totals_t *totals, const pack_memory_t *memory)
 {
-    plan->runs         = runs;
-    plan->num_runs     = num_runs;
-    plan->segments     = segments;
-    plan->num_segments = num_segments;
-    plan->totals       = *totals;
+    plan->runs     = runs;
+    plan->num_runs = num_runs;
+    plan->memory   = *memory;
+    plan->totals   = *totals;
+    if (pack_memory_is_pieces(memory) && (memory->length == 0)) {
+        plan->memory = pack_memory_of_segments(NULL, 0);
+    }
     plan_rewind(plan);
+}
+
+static void plan_advance_pieces(pack_plan_t *plan, uint64_t length)
+{
+    uint64_t place = plan->at.memory_offset + length;
+
+    plan->at.memory += place / plan->memory.length;
+    plan->at.memory_offset = place % plan->memory.length;
+    assert((plan->at.memory < plan->memory.num) ||
+           ((plan->at.memory == plan->memory.num) &&
+            (plan->at.memory_offset == 0)));
 }
 
 /* Pass `length` bytes of memory, and then segments that have nothing left. */
 static void plan_advance_memory(pack_plan_t *plan, uint64_t length)
 {
-    uint64_t left;
+    const ucxpool_segment_t *segments = plan->memory.segments;
+    uint64_t                 left;
 
-    for (; plan->at.memory < plan->num_segments; plan->at.memory++) {
-        left = plan->segments[plan->at.memory].length - plan->at.memory_offset;
+    if (pack_memory_is_pieces(&plan->memory)) {
+        plan_advance_pieces(plan, length);
+        return;
+    }
+    for (; plan->at.memory < plan->memory.num; plan->at.memory++) {
+        left = segments[plan->at.memory].length - plan->at.memory_offset;
         if (length < left) {
             plan->at.memory_offset += length;
             return;
@@ -130,19 +147,21 @@ static bool plan_extend_data(const pack_plan_t *plan, size_t *run_p,
 static bool plan_extend_memory(const pack_plan_t *plan, size_t *memory_p,
                                uint64_t *memory_size_p)
 {
-    const ucxpool_segment_t *segment = &plan->segments[*memory_p];
-    const ucxpool_segment_t *next    = segment + 1;
-    const ucxpool_segment_t *end     = plan->segments + plan->num_segments;
+    const pack_memory_t *memory = &plan->memory;
+    size_t               i      = *memory_p;
+    size_t               next   = i + 1;
 
-    while ((next < end) && (next->length == 0)) {
+    while ((next < memory->num) && (pack_memory_length(memory, next) == 0)) {
         next++;
     }
-    if ((next == end) || ((uintptr_t)next->address !=
-                          (uintptr_t)segment->address + segment->length)) {
+    if ((next == memory->num) ||
+        ((uintptr_t)pack_memory_address(memory, next) !=
+         (uintptr_t)pack_memory_address(memory, i) +
+             pack_memory_length(memory, i))) {
         return false;
     }
-    *memory_p = (size_t)(next - plan->segments);
-    *memory_size_p += next->length;
+    *memory_p = next;
+    *memory_size_p += pack_memory_length(memory, next);
     return true;
 }
 
@@ -157,7 +176,7 @@ static uint64_t plan_merge(const pack_plan_t *plan, uint64_t limit)
     uint64_t data   = pack_run_data(&plan->runs[run], plan->at.index,
                                     plan->at.segment_offset);
     uint64_t memory_size =
-        plan->segments[memory].length - plan->at.memory_offset;
+        pack_memory_length(&plan->memory, memory) - plan->at.memory_offset;
 
     for (;;) {
         if (limit <= base_min(data, memory_size)) {
@@ -190,6 +209,19 @@ void pack_plan_extent(pack_plan_t *plan, uint64_t offset, uint64_t length,
         extent_p->length = base_min(padding, length);
         return;
     }
-    extent_p->address = pack_walk_address(plan);
-    extent_p->length  = plan_merge(plan, length);
+    extent_p->length = plan_merge(plan, length);
+    if (pack_memory_address(&plan->memory, plan->at.memory) != NULL) {
+        extent_p->address = pack_walk_address(plan);
+    }
+}
+
+uint64_t pack_plan_padding(pack_plan_t *plan, uint64_t offset)
+{
+    uint64_t left = plan->totals.stream_size - offset;
+
+    if (left == 0) {
+        return 0;
+    }
+    pack_walk_seek(plan, offset);
+    return base_min(plan_padding(plan), left);
 }

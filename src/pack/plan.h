@@ -14,6 +14,7 @@
 
 #include "mem/copy.h"
 #include "pack/lengths.h"
+#include "pack/memory.h"
 
 /* A place in both lists. */
 typedef struct pack_place {
@@ -21,27 +22,25 @@ typedef struct pack_place {
     size_t   run;
     uint64_t index;          /* of the segment in its run                    */
     uint64_t segment_offset; /* in that stream segment                       */
-    size_t   memory;         /* index in segments                            */
-    uint64_t memory_offset;  /* in that segment                              */
+    size_t   memory;         /* index in the memory's list                   */
+    uint64_t memory_offset;  /* in that segment, or piece                    */
 } pack_place_t;
 
 typedef struct pack_plan {
-    const pack_run_t        *runs;
-    size_t                   num_runs;
-    const ucxpool_segment_t *segments; /* memory, in order                    */
-    size_t                   num_segments;
-    pack_totals_t            totals;
-    pack_place_t             at;     /* the walk's, see walk.h               */
-    pack_place_t             before; /* where the range before began         */
+    const pack_run_t *runs;
+    size_t            num_runs;
+    pack_memory_t     memory;
+    pack_totals_t     totals;
+    pack_place_t      at;     /* the walk's, see walk.h                      */
+    pack_place_t      before; /* where the range before began                */
 } pack_plan_t;
 
 /*
- * The runs, totals and segments must outlive the plan. The segments hold at
+ * The runs and the memory's list must outlive the plan. The memory holds at
  * least totals.payload_size bytes (the caller has checked that).
  */
 void pack_plan_init(pack_plan_t *plan, const pack_run_t *runs, size_t num_runs,
-                    const pack_totals_t *totals,
-                    const ucxpool_segment_t *segments, size_t num_segments);
+                    const pack_totals_t *totals, const pack_memory_t *memory);
 
 /* The memory behind a range of the stream, when it is one piece. */
 typedef struct pack_extent {
@@ -52,10 +51,14 @@ typedef struct pack_extent {
 /*
  * The longest extent of contiguous memory, with no padding inside, that starts
  * at stream offset `offset` and is at most `length` bytes long. *extent_p is
- * {NULL, n} where n bytes of padding lie at `offset`.
+ * {NULL, n} where n bytes of padding lie at `offset`; or n bytes of a piece
+ * whose address is NULL, where the caller's list was not looked through.
  */
 void pack_plan_extent(pack_plan_t *plan, uint64_t offset, uint64_t length,
                       pack_extent_t *extent_p);
+
+/* Bytes of padding that lie at `offset`; 0 where there are data, or no more. */
+uint64_t pack_plan_padding(pack_plan_t *plan, uint64_t offset);
 
 /*
  * Gather: copy the range [offset, offset + length) of the stream from the

@@ -45,7 +45,7 @@ static inline uint64_t pack_run_data(const pack_run_t *run, uint64_t index,
 /* The next byte of memory. */
 static inline char *pack_walk_address(const pack_plan_t *plan)
 {
-    return (char *)plan->segments[plan->at.memory].address +
+    return (char *)pack_memory_address(&plan->memory, plan->at.memory) +
            plan->at.memory_offset;
 }
 

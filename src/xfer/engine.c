@@ -169,18 +169,23 @@ static ucxpool_status_t start_launch(xfer_engine_t *engine,
 
 /* Fill the job's list; what the GPU does not reach goes through the job's
  * pinned memory. */
-static void fill(xfer_engine_t *engine, xfer_copy_t *copy, mem_cuda_job_t *job,
-                 const xfer_work_t *work, pack_launch_t *launch)
+static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
+                             mem_cuda_job_t *job, const xfer_work_t *work,
+                             pack_launch_t *launch)
 {
-    uint64_t length    = work->length;
-    size_t   list_size = LIST_SIZE;
+    uint64_t         length    = work->length;
+    size_t           list_size = LIST_SIZE;
+    ucxpool_status_t status;
 
     if (work->has_host_block || work->has_host_segments) {
         length    = base_min(length, (uint64_t)XFER_BOUNCE_HALF);
         list_size = XFER_BOUNCE_LIST;
     }
-    pack_launch_fill(work->plan, work->offset, length, work->is_gather,
-                     job->entries, list_size, launch);
+    status = pack_launch_fill(work->plan, work->offset, length,
+                              work->is_gather, job->entries, list_size, launch);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     launch->list.stream = (uintptr_t)work->block;
     copy->num_rest      = 0;
     if (work->has_host_segments) {
@@ -192,6 +197,7 @@ static void fill(xfer_engine_t *engine, xfer_copy_t *copy, mem_cuda_job_t *job,
         launch->list.stream = xfer_bounce_block(job, work->block,
                                                 launch->covered);
     }
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
@@ -205,8 +211,10 @@ ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
     if (job == NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    fill(engine, copy, job, work, &launch);
-    status = start_launch(engine, job, &launch, work->is_gather);
+    status = fill(engine, copy, job, work, &launch);
+    if (status == UCXPOOL_OK) {
+        status = start_launch(engine, job, &launch, work->is_gather);
+    }
     if (status != UCXPOOL_OK) {
         mem_cuda_job_put(engine->copier, job);
         return status;

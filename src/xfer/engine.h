@@ -85,6 +85,7 @@ uint64_t xfer_engine_deadline(const xfer_engine_t *engine);
  *
  * UCXPOOL_OK            copy->done will be called
  * UCXPOOL_ERR_BUSY      no job is free: try again later
+ * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller's has no address
  * UCXPOOL_ERR_IO, others  the GPU failed
  */
 ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,

@@ -193,7 +193,7 @@ static bool find_in_place(landing_t *landing, void **target_p,
 
     if ((landing->data.flags & PROTO_DATA_CHECKSUM) ||
         ((pool->engine != NULL) &&
-         (request->capacity / request->num_segments < length))) {
+         (request->capacity / request->memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }
     request->recv.restarts += landing->data.offset < request->plan.at.offset;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "mem/cuda_pointer.h"
+#include "pack/pairs.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -30,20 +31,57 @@ static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
                       other, device->ordinal);
 }
 
+static ucxpool_status_t query(const mem_cuda_driver_t *driver,
+                              const pack_memory_t     *memory,
+                              mem_cuda_places_t       *places_p)
+{
+    if (pack_memory_is_pieces(memory)) {
+        return mem_cuda_places_of_pieces(driver, memory->addresses, memory->num,
+                                         memory->length, places_p);
+    }
+    return mem_cuda_places_query(driver,
+                                 (const mem_copy_segment_t *)memory->segments,
+                                 memory->num, places_p);
+}
+
 static ucxpool_status_t look(ucxpool_request_t *request, unsigned *places_p)
 {
     const xfer_engine_t *engine = request->pool->engine;
     mem_cuda_places_t    places;
     ucxpool_status_t     status;
 
-    status = mem_cuda_places_query(
-        engine->device->driver, (const mem_copy_segment_t *)request->segments,
-        request->num_segments, &places);
+    status = query(engine->device->driver, &request->memory, &places);
     if (status != UCXPOOL_OK) {
         return status;
     }
     *places_p = places.places;
     return check_device(engine->device, places.device);
+}
+
+/* Does the caller answer for the segments? */
+static bool is_told(const ucxpool_request_t        *request,
+                    const ucxpool_request_params_t *params)
+{
+    return (request->pool->engine != NULL) && (params != NULL) &&
+           (params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS) &&
+           (params->segments_kind == UCXPOOL_SEGMENTS_CUDA);
+}
+
+/* Segments have been looked through when their lengths were added up. */
+static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
+{
+    const pack_memory_t *memory = &request->memory;
+    size_t               num;
+
+    if (!pack_memory_is_pieces(memory) || (memory->length == 0)) {
+        return UCXPOOL_OK;
+    }
+    num = pack_pairs_present(memory->addresses, memory->num);
+    if (num == memory->num) {
+        return UCXPOOL_OK;
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "piece %zu has no address; give it memory", num);
 }
 
 ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
@@ -54,11 +92,16 @@ ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
     void            *stream = NULL;
     ucxpool_status_t status;
 
+    if (!is_told(request, params)) {
+        status = check_pieces(request);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
     if (request->pool->engine == NULL) {
         return UCXPOOL_OK;
     }
-    if (!(fields & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS) ||
-        (params->segments_kind != UCXPOOL_SEGMENTS_CUDA)) {
+    if (!is_told(request, params)) {
         status = look(request, &places);
         if (status != UCXPOOL_OK) {
             return status;

@@ -113,19 +113,7 @@ static void mixed_range(ucxpool_request_t *request, xfer_range_t *range)
 /* Padding behind a fragment in place goes over no wire. */
 uint64_t xfer_range_skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
-    uint64_t      end = request->totals.stream_size;
-    pack_extent_t extent;
-
-    while (offset < end) {
-        pack_plan_extent(&request->plan, offset,
-                         base_min(end - offset, (uint64_t)PACK_ALIGNMENT),
-                         &extent);
-        if (extent.address != NULL) {
-            break;
-        }
-        offset += extent.length;
-    }
-    return offset;
+    return offset + pack_plan_padding(&request->plan, offset);
 }
 
 void xfer_range_next(ucxpool_request_t *request, xfer_range_t *range)

@@ -142,7 +142,7 @@ static void receive_eager(ucxpool_request_t *request,
         return;
     }
     pack_plan_init(&request->plan, request->runs, request->num_runs,
-                   &message->totals, request->segments, request->num_segments);
+                   &message->totals, &request->memory);
     if (request->has_gpu_segments && (data.length != 0)) {
         xfer_arrival_start(request,
                            &(xfer_arrival_params_t){.data  = &data,
@@ -177,8 +177,7 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         return;
     }
     pack_plan_init(&request->plan, request->runs, request->num_runs,
-                   &request->totals, request->segments,
-                   request->num_segments);
+                   &request->totals, &request->memory);
     take_number(request);
     send_accept(request);
 }

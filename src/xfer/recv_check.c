@@ -92,7 +92,7 @@ static bool is_worth_its_cost(const ucxpool_request_t *request)
 {
     const uint64_t free_restarts = 64;
     const uint64_t steps_a_byte  = 16;
-    uint64_t       steps    = request->num_runs + request->num_segments;
+    uint64_t       steps    = request->num_runs + request->memory.num;
     uint64_t       restarts = request->recv.restarts;
 
     return (restarts <= free_restarts) ||

@@ -160,29 +160,30 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
 }
 
 ucxpool_status_t xfer_request_create(ucxpool_t *pool, xfer_request_kind_t kind,
-                                     const ucxpool_segment_t *segments,
-                                     size_t num_segments,
+                                     const pack_memory_t *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if ((segments == NULL) && (num_segments != 0)) {
+    if ((memory->segments == NULL) && !pack_memory_is_pieces(memory) &&
+        (memory->num != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "segments is NULL, but num_segments is %zu",
-                          num_segments);
+                          "the list is NULL, but the number of its entries is "
+                          "%zu",
+                          memory->num);
     }
     request = request_get(pool);
     if (request == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
     reset(request, kind);
-    request->segments     = segments;
-    request->num_segments = num_segments;
-    if (num_segments == 1) {
-        request->segment  = segments[0];
-        request->segments = &request->segment;
+    request->memory = *memory;
+    if (memory->num == 1) {
+        request->segment.address = pack_memory_address(memory, 0);
+        request->segment.length  = pack_memory_length(memory, 0);
+        request->memory = pack_memory_of_segments(&request->segment, 1);
     }
     status = read_params(request, params);
     if (status != UCXPOOL_OK) {

@@ -121,8 +121,7 @@ struct ucxpool_request {
 
     uint64_t                 tag;
     uint64_t                 mask;
-    const ucxpool_segment_t *segments;
-    size_t                   num_segments;
+    pack_memory_t            memory;  /* the caller's                        */
     ucxpool_segment_t        segment; /* the list of a single buffer         */
     uint64_t                 capacity; /* receive: bytes in all              */
     pack_run_t              *runs;     /* kept when the request is reused    */
@@ -141,10 +140,10 @@ struct ucxpool_request {
     };
 };
 
-/* What the caller of the library gave, in one place. */
+/* What the caller of the library gave, in one place. A list of one segment, or
+ * piece, is copied. */
 ucxpool_status_t xfer_request_create(ucxpool_t *pool, xfer_request_kind_t kind,
-                                     const ucxpool_segment_t *segments,
-                                     size_t num_segments,
+                                     const pack_memory_t *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t **request_p);
 

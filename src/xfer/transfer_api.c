@@ -22,7 +22,7 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
  * others to be packed, short ones go with them. */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
-    if ((request->pool->engine != NULL) && (request->num_segments == 1)) {
+    if ((request->pool->engine != NULL) && (request->memory.num == 1)) {
         return 1;
     }
     return request->pool->config.inplace_min;
@@ -31,19 +31,20 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
 /* Does any segment lie in comm memory, and is worth a fragment? */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
-    ucxpool_t           *pool = request->pool;
+    const pack_memory_t *memory = &request->memory;
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
     if (request->send.longest < request->send.inplace_min) {
         return false;
     }
-    for (size_t i = 0; i < request->num_segments; i++) {
-        const ucxpool_segment_t *segment = &request->segments[i];
+    for (size_t i = 0; i < memory->num; i++) {
+        uint64_t length = pack_memory_length(memory, i);
 
-        if ((segment->length >= request->send.inplace_min) &&
-            block_comm_find(pool->comm, segment->address, segment->length,
-                            &where, &buffer)) {
+        if ((length >= request->send.inplace_min) &&
+            block_comm_find(request->pool->comm,
+                            pack_memory_address(memory, i), length, &where,
+                            &buffer)) {
             return true;
         }
     }
@@ -53,9 +54,22 @@ static bool has_comm_memory(const ucxpool_request_t *request)
 /* As many runs as there is room for are written, too. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
-    return pack_lengths_count(request->segments, request->num_segments,
+    return pack_lengths_count(request->memory.segments, request->memory.num,
                               request->runs, request->runs_size,
                               &request->num_runs, &request->totals);
+}
+
+/* The run of pieces is known without a look at them. */
+static ucxpool_status_t count_pieces(ucxpool_request_t *request)
+{
+    ucxpool_status_t status = xfer_request_reserve_runs(request, 1);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    return pack_lengths_of_pieces(request->memory.length, request->memory.num,
+                                  request->runs, &request->num_runs,
+                                  &request->totals);
 }
 
 /* Lengths as runs, and what there is to be sent in place. */
@@ -64,7 +78,8 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     ucxpool_t       *pool = request->pool;
     ucxpool_status_t status;
 
-    status = count_runs(request);
+    status = pack_memory_is_pieces(&request->memory) ? count_pieces(request)
+                                                     : count_runs(request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -84,7 +99,7 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
         }
     }
     pack_plan_init(&request->plan, request->runs, request->num_runs,
-                   &request->totals, request->segments, request->num_segments);
+                   &request->totals, &request->memory);
     request->send.longest     = longest_segment(request);
     request->send.inplace_min = inplace_min(request);
     request->send.in_place    = has_comm_memory(request);
@@ -100,9 +115,8 @@ static ucxpool_status_t ended(const ucxpool_channel_t *channel)
                                                    : channel->reason);
 }
 
-static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
-                                  const ucxpool_segment_t *segments,
-                                  size_t num_segments, uint64_t tag,
+static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
+                                  const pack_memory_t *memory, uint64_t tag,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
 {
@@ -113,8 +127,7 @@ static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
     if (!xfer_channel_is_live(channel)) {
         return ended(channel);
     }
-    status = xfer_request_create(pool, XFER_SEND, segments, num_segments,
-                                 params, &request);
+    status = xfer_request_create(pool, XFER_SEND, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -138,19 +151,40 @@ static ucxpool_status_t post_send(ucxpool_channel_t       *channel,
     return UCXPOOL_OK;
 }
 
+static ucxpool_status_t send_memory(ucxpool_channel_t *channel,
+                                    pack_memory_t memory, uint64_t tag,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t             **request_p)
+{
+    ucxpool_t       *pool = channel->pool;
+    ucxpool_status_t status;
+
+    xfer_lock(pool);
+    status = post_send(channel, &memory, tag, params, request_p);
+    xfer_unlock_posted(pool);
+    return status;
+}
+
 ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
                                       const ucxpool_segment_t *segments,
                                       size_t num_segments, uint64_t tag,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p)
 {
-    ucxpool_t       *pool = channel->pool;
-    ucxpool_status_t status;
+    return send_memory(channel, pack_memory_of_segments(segments, num_segments),
+                       tag, params, request_p);
+}
 
-    xfer_lock(pool);
-    status = post_send(channel, segments, num_segments, tag, params, request_p);
-    xfer_unlock_posted(pool);
-    return status;
+ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
+                                     void *const       *addresses,
+                                     size_t num_pieces, size_t length,
+                                     uint64_t                        tag,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t             **request_p)
+{
+    return send_memory(channel,
+                       pack_memory_of_pieces(addresses, num_pieces, length),
+                       tag, params, request_p);
 }
 
 ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
@@ -164,16 +198,33 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
     return ucxpool_send_buffers(channel, &segment, 1, tag, params, request_p);
 }
 
+static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
+{
+    const pack_memory_t *memory = &request->memory;
+
+    if (!base_mul(memory->num, memory->length, &request->capacity) ||
+        (request->capacity > PROTO_SIZE_MAX)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu pieces of %llu bytes overflow", memory->num,
+                          (unsigned long long)memory->length);
+    }
+    return UCXPOOL_OK;
+}
+
 /* How much the segments hold together. */
 static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
-    if (pack_pairs_sum(request->segments, request->num_segments,
-                       &request->capacity)) {
+    const pack_memory_t *memory = &request->memory;
+
+    if (pack_memory_is_pieces(memory)) {
+        return multiply_capacity(request);
+    }
+    if (pack_pairs_sum(memory->segments, memory->num, &request->capacity)) {
         return UCXPOOL_OK;
     }
     request->capacity = 0;
-    for (size_t i = 0; i < request->num_segments; i++) {
-        const ucxpool_segment_t *segment = &request->segments[i];
+    for (size_t i = 0; i < memory->num; i++) {
+        const ucxpool_segment_t *segment = &memory->segments[i];
 
         if ((segment->address == NULL) && (segment->length != 0)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -190,17 +241,15 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t create_recv(ucxpool_t               *pool,
-                                    const ucxpool_segment_t *segments,
-                                    size_t                   num_segments,
+static ucxpool_status_t create_recv(ucxpool_t           *pool,
+                                    const pack_memory_t *memory,
                                     const ucxpool_request_params_t *params,
                                     ucxpool_request_t **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status = xfer_request_create(pool, XFER_RECV, segments, num_segments,
-                                 params, &request);
+    status = xfer_request_create(pool, XFER_RECV, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -217,8 +266,7 @@ static ucxpool_status_t create_recv(ucxpool_t               *pool,
 }
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
-                                  const ucxpool_segment_t *segments,
-                                  size_t num_segments, uint64_t tag,
+                                  const pack_memory_t *memory, uint64_t tag,
                                   uint64_t                        mask,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
@@ -230,7 +278,7 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (pool->closing) {
         return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
     }
-    status = create_recv(pool, segments, num_segments, params, &request);
+    status = create_recv(pool, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -256,6 +304,21 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
+static ucxpool_status_t recv_memory(ucxpool_t         *pool,
+                                    ucxpool_channel_t *channel,
+                                    pack_memory_t memory, uint64_t tag,
+                                    uint64_t                        mask,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t             **request_p)
+{
+    ucxpool_status_t status;
+
+    xfer_lock(pool);
+    status = post_recv(pool, channel, &memory, tag, mask, params, request_p);
+    xfer_unlock_posted(pool);
+    return status;
+}
+
 ucxpool_status_t
 ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
                      const ucxpool_segment_t *segments, size_t num_segments,
@@ -263,13 +326,22 @@ ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
                      const ucxpool_request_params_t *params,
                      ucxpool_request_t             **request_p)
 {
-    ucxpool_status_t status;
+    return recv_memory(pool, channel,
+                       pack_memory_of_segments(segments, num_segments), tag,
+                       mask, params, request_p);
+}
 
-    xfer_lock(pool);
-    status = post_recv(pool, channel, segments, num_segments, tag, mask, params,
-                       request_p);
-    xfer_unlock_posted(pool);
-    return status;
+ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
+                                     ucxpool_channel_t *channel,
+                                     void *const       *addresses,
+                                     size_t num_pieces, size_t length,
+                                     uint64_t tag, uint64_t mask,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t             **request_p)
+{
+    return recv_memory(pool, channel,
+                       pack_memory_of_pieces(addresses, num_pieces, length),
+                       tag, mask, params, request_p);
 }
 
 ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
@@ -290,12 +362,14 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p)
 {
+    const pack_memory_t memory = pack_memory_of_segments(segments,
+                                                         num_segments);
     ucxpool_t         *pool = message->pool;
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
     xfer_lock(pool);
-    status = create_recv(pool, segments, num_segments, params, &request);
+    status = create_recv(pool, &memory, params, &request);
     if (status != UCXPOOL_OK) {
         goto out;
     }

@@ -106,14 +106,16 @@ static void make_memory(input_t *input, uintptr_t address)
 /* All memory is one piece here, so its address tells the place in it. */
 static void check_extents(const input_t *input, uint64_t at)
 {
-    const uint64_t size = input->totals.stream_size;
-    uint64_t       next = 0;
+    const uint64_t size   = input->totals.stream_size;
+    pack_memory_t  memory = pack_memory_of_segments(input->segments,
+                                                    input->num_segments);
+    uint64_t       next   = 0;
     pack_plan_t    plan;
     pack_extent_t  extent;
     uint64_t       place;
 
     pack_plan_init(&plan, input->runs, input->num_runs, &input->totals,
-                   input->segments, input->num_segments);
+                   &memory);
     for (size_t i = 0; (i < MAX_EXTENTS) && (at < size); i++) {
         pack_plan_extent(&plan, at, size - at, &extent);
         CHECK((extent.length > 0) && (extent.length <= size - at));
@@ -141,6 +143,7 @@ static void check_copy(input_t *input)
     char             *to           = calloc(1, payload_size + 1);
     char             *block        = malloc(step);
     ucxpool_segment_t whole        = {from, payload_size};
+    pack_memory_t     memory       = pack_memory_of_segments(&whole, 1);
     pack_plan_t       gather, scatter;
     size_t            n;
 
@@ -149,9 +152,10 @@ static void check_copy(input_t *input)
     }
     make_memory(input, (uintptr_t)to);
     pack_plan_init(&gather, input->runs, input->num_runs, &input->totals,
-                   &whole, 1);
+                   &memory);
+    memory = pack_memory_of_segments(input->segments, input->num_segments);
     pack_plan_init(&scatter, input->runs, input->num_runs, &input->totals,
-                   input->segments, input->num_segments);
+                   &memory);
     for (size_t at = 0; at < stream_size; at += n) {
         n = base_min(step, stream_size - at);
         pack_gather(&gather, at, n, block);

@@ -58,11 +58,12 @@ static void check_eager(const proto_desc_t *desc, const pack_run_t *runs,
     const size_t      size    = (size_t)totals->payload_size;
     char             *target  = malloc(size + 1);
     ucxpool_segment_t segment = {target, size};
+    pack_memory_t     memory  = pack_memory_of_segments(&segment, 1);
     pack_plan_t       plan;
     unsigned          sum = 0;
 
     CHECK(totals->stream_size <= PROTO_DATA_MAX);
-    pack_plan_init(&plan, runs, desc->num_runs, totals, &segment, 1);
+    pack_plan_init(&plan, runs, desc->num_runs, totals, &memory);
     pack_scatter(&plan, 0, totals->stream_size, stream);
     for (size_t i = 0; i < size; i++) {
         sum += (unsigned char)target[i];

@@ -1,0 +1,439 @@
+/* Messages from and to pieces of one length, on both wires. */
+#include "pair.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each test runs once on each wire. */
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx",
+                                    "WIRE=map CHECKSUM=crc32c",
+                                    "WIRE=ucx CHECKSUM=crc32c"};
+#define NUM_WIRES ((int)(sizeof(wires) / sizeof(wires[0])))
+
+#define TAG        UINT64_C(0x1234)
+#define ALL_BITS   UINT64_MAX
+#define MAX_PIECES ((size_t)5000)
+#define GAP        3
+
+/* Pieces in any order, and between them bytes that are nobody's. */
+typedef struct side {
+    size_t   num;
+    size_t   length;
+    uint8_t *arena;
+    size_t   arena_size;
+    void    *pieces[MAX_PIECES];
+} side_t;
+
+static pair_t pair;
+static side_t from, to;
+
+static void side_init(side_t *side, size_t num, size_t length)
+{
+    ck_assert(num <= MAX_PIECES && length <= 1000000);
+    side->num        = num;
+    side->length     = length;
+    side->arena_size = num * (length + GAP) + 1;
+    side->arena      = malloc(side->arena_size);
+    pair_poison(side->arena, side->arena_size);
+    for (size_t i = 0; i < num; i++) {
+        side->pieces[i] = side->arena + i * (length + GAP);
+    }
+    for (size_t i = 0; i < num; i++) {
+        size_t other         = (size_t)rand() % num;
+        void  *kept          = side->pieces[i];
+        side->pieces[i]     = side->pieces[other];
+        side->pieces[other] = kept;
+    }
+}
+
+/* The bytes of the message that the pieces hold. */
+static uint8_t *side_message(const side_t *side)
+{
+    uint8_t *message = malloc(side->num * side->length + 1);
+
+    for (size_t i = 0; (i < side->num) && (side->length != 0); i++) {
+        memcpy(message + i * side->length, side->pieces[i], side->length);
+    }
+    return message;
+}
+
+static void side_fill(side_t *side)
+{
+    for (size_t i = 0; i < side->num; i++) {
+        pair_fill(side->pieces[i], side->length);
+    }
+}
+
+/* Is what lies between the pieces as it was? */
+static void side_check_gaps(const side_t *side)
+{
+    for (size_t i = 0; i < side->num; i++) {
+        const uint8_t *gap = (uint8_t *)side->pieces[i] + side->length;
+
+        for (size_t j = 0; j < GAP; j++) {
+            ck_assert_uint_eq(gap[j], 0xfe);
+        }
+    }
+}
+
+static ucxpool_request_t *send_pieces(void)
+{
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, from.pieces, from.num,
+                                         from.length, TAG, NULL, &request),
+                     UCXPOOL_OK);
+    return request;
+}
+
+static ucxpool_request_t *recv_pieces(void)
+{
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(ucxpool_recv_pieces(pair.b, pair.to_a, to.pieces, to.num,
+                                         to.length, TAG, ALL_BITS, NULL,
+                                         &request),
+                     UCXPOOL_OK);
+    return request;
+}
+
+static void finish_both(ucxpool_request_t *send, ucxpool_request_t *recv,
+                        size_t length)
+{
+    ucxpool_request_attr_t attr;
+
+    pair_until(&pair, pair_ended(send) && pair_ended(recv));
+    ucxpool_request_query(recv, &attr);
+    ck_assert_uint_eq(attr.length, length);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+}
+
+/* The first `length` bytes of both sides are alike. */
+static void check_same(size_t length)
+{
+    uint8_t *sent = side_message(&from);
+    uint8_t *came = side_message(&to);
+
+    ck_assert_mem_eq(sent, came, length);
+    side_check_gaps(&to);
+    free(sent);
+    free(came);
+}
+
+static void sides_cleanup(void)
+{
+    free(from.arena);
+    free(to.arena);
+}
+
+static void exchange(size_t num_from, size_t from_length, size_t num_to,
+                     size_t to_length)
+{
+    ucxpool_request_t *recv;
+
+    side_init(&from, num_from, from_length);
+    side_init(&to, num_to, to_length);
+    side_fill(&from);
+    recv = recv_pieces();
+    finish_both(send_pieces(), recv, num_from * from_length);
+    check_same(num_from * from_length);
+    sides_cleanup();
+}
+
+static void connect_pair(int wire)
+{
+    srand(5);
+    pair_init(&pair, wires[wire], wires[wire]);
+}
+
+static void end_pair(void)
+{
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+
+START_TEST(pieces_of_any_length_arrive)
+{
+    static const size_t lengths[] = {1, 7, 16, 100, 256, 1000, 4096, 70000};
+
+    connect_pair(_i);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        size_t num = (lengths[i] > 4096) ? 60 : 1200;
+
+        exchange(1, lengths[i], 1, lengths[i]);
+        exchange(2, lengths[i], 2, lengths[i]);
+        exchange(num, lengths[i], num, lengths[i]);
+    }
+    end_pair();
+}
+END_TEST
+
+START_TEST(the_receivers_pieces_may_be_of_another_length)
+{
+    connect_pair(_i);
+    exchange(1000, 100, 100, 1000);
+    exchange(100, 1000, 1000, 100);
+    exchange(300, 1000, 4300, 70); /* with room left */
+    exchange(4321, 7, 1, 40000);
+    exchange(1, 40000, 4444, 9 + 1);
+    end_pair();
+}
+END_TEST
+
+/* Cut `length` bytes at random, with gaps between. */
+static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
+{
+    size_t count = 0;
+    size_t n;
+
+    while ((length > 0) && (count < MAX_PIECES - 1)) {
+        n                 = (size_t)rand() % 400;
+        n                 = (n > length) ? length : n;
+        segments[count++] = (ucxpool_segment_t){bytes, n};
+        bytes += n + GAP;
+        length -= n;
+    }
+    segments[count++] = (ucxpool_segment_t){bytes, length};
+    return count;
+}
+
+START_TEST(segments_and_pieces_receive_each_other)
+{
+    enum { LENGTH = 256 * 1000 };
+    static ucxpool_segment_t segments[MAX_PIECES];
+    static uint8_t           other[LENGTH + GAP * MAX_PIECES];
+    ucxpool_request_t       *send;
+    ucxpool_request_t       *recv;
+    size_t                   num;
+
+    connect_pair(_i);
+    /* From pieces to segments, and these back to pieces. */
+    side_init(&from, 1000, 256);
+    side_init(&to, 2000, 128);
+    side_fill(&from);
+    num = cut(other, LENGTH, segments);
+    pair_poison(other, sizeof(other));
+    send = send_pieces();
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, segments, num, TAG,
+                                          ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    finish_both(send, recv, LENGTH);
+    recv = recv_pieces();
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL,
+                                          &send),
+                     UCXPOOL_OK);
+    finish_both(send, recv, LENGTH);
+    check_same(LENGTH);
+    sides_cleanup();
+    end_pair();
+}
+END_TEST
+
+START_TEST(a_message_of_pieces_is_one_of_equal_segments)
+{
+    ucxpool_message_t     *message = NULL;
+    ucxpool_message_attr_t attr;
+    ucxpool_segment_t      segment;
+    ucxpool_request_t     *send, *recv;
+    size_t                 lengths[4];
+
+    connect_pair(_i);
+    side_init(&from, 3, 50);
+    side_init(&to, 3, 50);
+    send = send_pieces();
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    ucxpool_message_query(message, &attr);
+    ck_assert_uint_eq(attr.num_segments, 3);
+    ck_assert_uint_eq(attr.length, 150);
+    ck_assert_uint_eq(ucxpool_message_lengths(message, 0, 4, lengths), 3);
+    ck_assert_uint_eq(lengths[2], 50);
+    segment = (ucxpool_segment_t){to.arena, 150};
+    ck_assert_int_eq(ucxpool_message_recv(message, &segment, 1, NULL, &recv),
+                     UCXPOOL_OK);
+    finish_both(send, recv, 150);
+    sides_cleanup();
+    end_pair();
+}
+END_TEST
+
+START_TEST(no_pieces_and_pieces_of_nothing_are_messages)
+{
+    static void *const null[3] = {NULL, NULL, NULL};
+    ucxpool_request_t *send, *recv;
+
+    connect_pair(_i);
+    for (size_t num = 0; num < 4; num++) {
+        ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, num == 0 ? NULL : null,
+                                             num, 0, TAG, NULL, &send),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL,
+                                             num == 0 ? NULL : null, num, 0,
+                                             TAG, ALL_BITS, NULL, &recv),
+                         UCXPOOL_OK);
+        finish_both(send, recv, 0);
+    }
+    /* None of these, too, of some length. */
+    ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL,
+                                         &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, null, 0, 77, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    finish_both(send, recv, 0);
+    end_pair();
+}
+END_TEST
+
+static ucxpool_status_t post(bool is_send, void *const *addresses, size_t num,
+                             size_t length)
+{
+    ucxpool_request_t *request = NULL;
+    ucxpool_status_t   status;
+
+    status = is_send ? ucxpool_send_pieces(pair.to_b, addresses, num, length,
+                                           TAG, NULL, &request)
+                     : ucxpool_recv_pieces(pair.b, NULL, addresses, num, length,
+                                           TAG, ALL_BITS, NULL, &request);
+    ck_assert_ptr_null(request);
+    return status;
+}
+
+START_TEST(what_cannot_be_is_refused_at_once)
+{
+    connect_pair(_i);
+    side_init(&from, 100, 64);
+    for (int is_send = 0; is_send < 2; is_send++) {
+        ck_assert_int_eq(post(is_send, NULL, 5, 64), UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(post(is_send, from.pieces, 100, SIZE_MAX / 50),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(post(is_send, from.pieces, SIZE_MAX, SIZE_MAX),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        for (size_t i = 0; i < 100; i += 33) {
+            void *kept = from.pieces[i];
+            char  name[32];
+
+            from.pieces[i] = NULL;
+            ck_assert_int_eq(post(is_send, from.pieces, 100, 64),
+                             UCXPOOL_ERR_INVALID_PARAM);
+            snprintf(name, sizeof(name), "piece %zu ", i);
+            ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
+            from.pieces[i] = kept;
+        }
+        ck_assert_int_eq(post(is_send, (void *[]){NULL}, 1, 64),
+                         UCXPOOL_ERR_INVALID_PARAM);
+    }
+    free(from.arena);
+    exchange(10, 10, 10, 10);
+    end_pair();
+}
+END_TEST
+
+START_TEST(too_few_pieces_truncate)
+{
+    static const size_t nums[] = {3, 4000}; /* eager, and not */
+    ucxpool_request_t  *send, *recv;
+
+    connect_pair(_i);
+    for (size_t i = 0; i < 2; i++) {
+        side_init(&from, nums[i], 100);
+        side_init(&to, nums[i] - 1, 100);
+        recv = recv_pieces();
+        send = send_pieces();
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
+        ck_assert_int_eq(pair_finish(&pair, send),
+                         i == 0 ? UCXPOOL_OK : UCXPOOL_ERR_REFUSED);
+        sides_cleanup();
+    }
+    exchange(10, 10, 10, 10);
+    end_pair();
+}
+END_TEST
+
+START_TEST(an_array_of_one_piece_is_copied)
+{
+    ucxpool_request_t *send, *recv;
+    void              *source, *target;
+
+    connect_pair(_i);
+    side_init(&from, 1, 100000);
+    side_init(&to, 1, 100000);
+    side_fill(&from);
+    source         = from.pieces[0];
+    target         = to.pieces[0];
+    recv           = recv_pieces();
+    send           = send_pieces();
+    from.pieces[0] = NULL;
+    to.pieces[0]   = NULL;
+    finish_both(send, recv, 100000);
+    from.pieces[0] = source;
+    to.pieces[0]   = target;
+    check_same(100000);
+    sides_cleanup();
+    end_pair();
+}
+END_TEST
+
+/* Pieces long enough for it, in comm memory, go in place, as segments do. */
+START_TEST(pieces_in_comm_memory_go_in_place)
+{
+    enum { NUM = 6, LENGTH = 40000 };
+    ucxpool_mode_t  mode = (strstr(wires[_i], "map") != NULL)
+                               ? UCXPOOL_MODE_MAP_INPLACE
+                               : UCXPOOL_MODE_UCX_INPLACE;
+    void              *memory;
+    ucxpool_stats_t    before, after;
+    ucxpool_request_t *recv;
+
+    connect_pair(_i);
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, NUM * LENGTH, &memory),
+                     UCXPOOL_OK);
+    side_init(&to, NUM, LENGTH);
+    from = (side_t){.num = NUM, .length = LENGTH};
+    for (size_t i = 0; i < NUM; i++) {
+        from.pieces[i] = (uint8_t *)memory + (i ^ 1) * LENGTH;
+    }
+    side_fill(&from);
+    ucxpool_stats_get(pair.a, &before);
+    recv = recv_pieces();
+    finish_both(send_pieces(), recv, NUM * LENGTH);
+    ucxpool_stats_get(pair.a, &after);
+    check_same(NUM * LENGTH);
+    ck_assert_uint_eq(after.sent[mode].bytes - before.sent[mode].bytes,
+                      NUM * LENGTH);
+    ucxpool_comm_free(pair.a, memory);
+    free(to.arena);
+    end_pair();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("pieces");
+    TCase   *tcase  = tcase_create("wires");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, pieces_of_any_length_arrive, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, the_receivers_pieces_may_be_of_another_length, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, segments_and_pieces_receive_each_other, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_message_of_pieces_is_one_of_equal_segments, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, no_pieces_and_pieces_of_nothing_are_messages, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, what_cannot_be_is_refused_at_once, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, too_few_pieces_truncate, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, an_array_of_one_piece_is_copied, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, pieces_in_comm_memory_go_in_place, 0, NUM_WIRES);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
