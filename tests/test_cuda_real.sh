@@ -20,6 +20,11 @@ fi
 [ $# -gt 0 ] || set -- $tests
 export TEST_CUDA="${TEST_CUDA-real}"
 
+# A process takes seconds to begin on a real GPU that others use, too.
+if [ "$TEST_CUDA" = real ]; then
+    export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT-30}"
+fi
+
 # Calls that the driver refuses are what some tests are about.
 under=
 if [ -n "${TEST_CUDA_UNDER-}" ]; then

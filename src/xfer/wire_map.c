@@ -23,7 +23,7 @@
 
 /* A message is cut at least so often, so that the processors' work on lists
  * goes on while the link is busy. */
-#define GPU_CUTS 16u
+#define GPU_CUTS 8u
 
 /* The copy engine wants long ones, and has nothing else to wait for. */
 #define GPU_LONG_SIZE ((uint64_t)32 << 20)
