@@ -103,7 +103,7 @@ shuffle() {
 }
 
 measure() {
-    local device run
+    local device run count
     local -a devices=(cuda:0,1 cuda:0)
     [ "$gpus" -ge 2 ] || devices=(cuda:0)
     for device in "${devices[@]}"; do
@@ -112,6 +112,12 @@ measure() {
     done
     if [ "$build" = "${builds[0]}" ] && [ $stand_in = no ]; then
         try 'the copy kernel on one GPU' 120 "$build/tests/bench_copy_cuda"
+        for count in $(counts); do
+            [ "$count" -ge 2 ] || continue
+            try "all-to-all beside NCCL, GPUs: $count" 200 \
+                python3 -B "$top/tests/gpu_alltoall.py" "$(library)" \
+                --gpus "$count" --json "$out/alltoall-$count.json"
+        done
     fi
     scratch=$(mktemp -d "$(test -w /dev/shm && echo /dev/shm ||
         echo /tmp)/run-gpu-tests.XXXXXX") || return 1
@@ -165,7 +171,7 @@ shuffle_rows() {
 }
 
 page() {
-    local device name
+    local device name count
     echo '# libucxpool on GPUs'
     printf '\nMade by `./run-gpu-tests`.\n\n## The machine\n\n'
     cat "$out/machine.md"
@@ -199,5 +205,10 @@ page() {
     if [ $stand_in = no ]; then
         printf '\n## The copy kernel, on one GPU\n\n'
         printed 'the copy kernel on one GPU' | sed 's/^/    /'
+        for count in $(counts); do
+            [ "$count" -ge 2 ] || continue
+            printf '\n## All-to-all beside NCCL, %s GPUs\n\n' "$count"
+            printed "all-to-all beside NCCL, GPUs: $count" | sed 's/^/    /'
+        done
     fi
 }
