@@ -28,7 +28,7 @@ typedef struct model {
     pack_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[MAX_SEGMENTS];
-    size_t            pieces_length; /* of all segments; 0: they are not pieces */
+    size_t            pieces_length; /* 0: the segments are no pieces */
     void             *pieces[MAX_SEGMENTS];
     pack_plan_t       plan;
     char              arena[ARENA_SIZE];

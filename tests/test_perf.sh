@@ -19,6 +19,9 @@ says out 'am-each/peer'
 says out 'every byte verified'
 says out 'pool/map is'
 says out 'registrations after the start 0'
+says out 'pool-pieces/map is'
+run 0 $short -s 1001 -n 333 --sides pool-pieces/ucx,pool/ucx,pool-pieces/map
+says out 'pool-pieces/map'
 run 0 $short -t iov -s 1001 -n 77 -O 3 --wire ucx
 says out 'iov/none'
 says out 'wire ucx'
@@ -63,6 +66,8 @@ wait $server || fail "the server failed: $(cat "$dir/server")"
 run 1 $short "$where"
 says err 'ucxpool_perf -l'
 
+run 0 $short -t each -s 100 -n 33 --wire map --json
+says out '"pool": "pool-pieces/map"'
 run 0 $short -t any -s 64k --json
 says out '"side": "tag/none"'
 says out '"verified": true'
@@ -127,6 +132,8 @@ run 2 -l 0 localhost:1
 run 2 --nonsense
 run 2 -t pingpong -n 2
 says err 'leave out -n'
+run 2 -t mixed --sides pool-pieces/map
+says err 'pieces have one length'
 run 2 -t mixed -s 4
 says err 'raise -s'
 run 2 -s 64g -n 16m

@@ -43,6 +43,7 @@ for device in cuda "$two"; do
     says out 'every byte verified'
     says out "in the memory of cuda:"
     says out 'pool/map is'
+    says out 'pool-pieces/map is'
     says out 'registrations after the start 0'
     says out 'copy-each'
     run 0 $short -t pingpong -s 4k --device $device --wire map
@@ -67,6 +68,7 @@ says out 'copy-each: of each message the first 16,384 buffers'
 # A table: no times are asserted, only that each line is there.
 run 0 $short --table cuda -s 64k -n 50
 says out '| work (cuda) | the pool |'
+says out '| pieces of one length |'
 says out '| mixed, 50 x up to 64 KiB |'
 says out '| pingpong-comm, 4 KiB |'
 says out 'Two processes on GPU 0'

@@ -23,7 +23,7 @@ typedef struct model {
     pack_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[4 * MAX_SEGMENTS];
-    size_t            pieces_length; /* of all segments; 0: they are not pieces */
+    size_t            pieces_length; /* 0: the segments are no pieces */
     void             *pieces[4 * MAX_SEGMENTS];
     pack_plan_t       plan;
     char              arena[ARENA_SIZE];
@@ -422,10 +422,10 @@ END_TEST
 
 START_TEST(seeking_over_2_to_the_40_pieces_is_arithmetic)
 {
-    const uint64_t   count     = (uint64_t)1 << 40;
-    const pack_run_t run       = {24, count};
-    void            *first[]   = {NULL};
-    pack_memory_t    memory    = pack_memory_of_pieces(first, count, 24);
+    const uint64_t   count   = (uint64_t)1 << 40;
+    const pack_run_t run     = {24, count};
+    void            *first[] = {NULL};
+    pack_memory_t    memory  = pack_memory_of_pieces(first, count, 24);
     pack_totals_t    totals;
     pack_plan_t      plan;
 

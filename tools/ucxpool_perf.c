@@ -33,6 +33,9 @@ static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
                                                       : test->raw_ways;
 
     job->sides[job->num_sides++] = (side_t){test->pool_way, pool_mode};
+    if (test->has_pieces) {
+        job->sides[job->num_sides++] = (side_t){WAY_POOL_PIECES, pool_mode};
+    }
     for (unsigned i = 0; ways[i] != WAY_LAST; i++) {
         side_t side = {ways[i], MODE_PEER};
 
@@ -62,6 +65,11 @@ static void say_why_insane(const job_t *job)
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work)) {
             perf_error("--sides: copies are a GPU's: give --device");
+            return;
+        }
+        if (side_is_pieces(job->sides[i]) && job->work.mixed) {
+            perf_error("--sides: pieces have one length, those of %s do not",
+                       job->test);
             return;
         }
     }

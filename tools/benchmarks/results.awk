@@ -3,7 +3,8 @@
 #
 #     tests[j] wires[j] works[j] trips[j]     trips: there and back, not a rate
 #     num_sides[j]  sides[j, i] figures[j, i] seconds[j, i], p05, p95
-#     num_ratios[j] ratios[j, i] is the line of a ratio
+#     num_ratios[j] ratios[j, i] is the line of a ratio; those of the pool's first
+#                   side come first
 #     side_of[j, NAME] is the number of a side
 
 # field(LINE, KEY) - the value of the first such key, without its quotes.

@@ -22,9 +22,15 @@ function target(line,    words) {
     return words " | " field(line, "verdict") " "
 }
 
+# The pool's first side, or the one that the ratio names.
+function pool_figure(job, line,    name) {
+    name = field(line, "pool")
+    return name == "" ? figure(job, 1) : figure(job, side_of[job, name]) ", pieces"
+}
+
 function row(job, line) {
     printf "| %s, %s | %s | %s | %s | %.2f | %.2f to %.2f | %s|\n", tests[job],
-        works[job], figure(job, 1), field(line, "against"),
+        works[job], pool_figure(job, line), field(line, "against"),
         figure(job, side_of[job, field(line, "against")]),
         field(line, "ratio"), field(line, "p05"), field(line, "p95"),
         target(line)

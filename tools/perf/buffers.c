@@ -81,6 +81,9 @@ static void lay_out(buffers_t *buffers, const work_t *work)
         }
         shuffle(segments, work->count);
     }
+    for (size_t i = 0; i < buffers->num_slots * buffers->num_segments; i++) {
+        buffers->addresses[i] = buffers->segments[i].address;
+    }
 }
 
 int buffers_init(buffers_t *buffers, const buffers_params_t *params)
@@ -101,7 +104,10 @@ int buffers_init(buffers_t *buffers, const buffers_params_t *params)
     buffers->arena_size   = buffers_arena_size(work, params->is_scattered);
     buffers->segments     = calloc(buffers->num_slots * buffers->num_segments,
                                    sizeof(*buffers->segments));
-    if (buffers->segments == NULL) {
+    buffers->addresses    = calloc(buffers->num_slots * buffers->num_segments,
+                                   sizeof(*buffers->addresses));
+    if ((buffers->segments == NULL) || (buffers->addresses == NULL)) {
+        buffers_cleanup(buffers);
         return perf_error("out of memory for the list of buffers: lower -n");
     }
     if (buffers->arena == NULL) {
@@ -122,6 +128,7 @@ void buffers_cleanup(buffers_t *buffers)
         memory_free(buffers->memory, buffers->arena, buffers->arena_size);
     }
     free(buffers->segments);
+    free(buffers->addresses);
     memset(buffers, 0, sizeof(*buffers));
 }
 

@@ -24,6 +24,7 @@ typedef struct buffers {
     size_t             num_segments; /* of one message                        */
     size_t             size;         /* bytes of one message                  */
     ucxpool_segment_t *segments;     /* slot by slot                          */
+    void             **addresses;    /* of these                              */
     void              *arena;
     size_t             arena_size;
     size_t             slot_size; /* from one slot to the next                */
@@ -55,6 +56,11 @@ static inline ucxpool_segment_t *buffers_segments(const buffers_t *buffers,
                                                   unsigned slot)
 {
     return buffers->segments + slot * buffers->num_segments;
+}
+
+static inline void **buffers_addresses(const buffers_t *buffers, unsigned slot)
+{
+    return buffers->addresses + slot * buffers->num_segments;
 }
 
 /* Where a reply comes to, and its bytes. */

@@ -34,6 +34,7 @@ bool job_is_sane(const job_t *job)
     }
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (!side_is_sane(job->sides[i]) ||
+            (side_is_pieces(job->sides[i]) && job->work.mixed) ||
             ((job->sides[i].way == WAY_BLOCK) && !is_block(job)) ||
             (side_is_copy(job->sides[i]) && !work_is_on_gpu(&job->work))) {
             return false;
@@ -192,13 +193,29 @@ static void mark_best(job_result_t *result)
 
         ratio->is_best = true;
         for (unsigned k = 0; k < result->num_ratios; k++) {
-            if (is_alike(result->job.sides[result->ratios[k].raw],
+            if ((result->ratios[k].pool == ratio->pool) &&
+                is_alike(result->job.sides[result->ratios[k].raw],
                          result->job.sides[ratio->raw]) &&
                 (result->ratios[k].median < ratio->median)) {
                 ratio->is_best = false;
             }
         }
     }
+}
+
+static int add_ratios_of(job_result_t *result, measure_t *measures,
+                         unsigned pool)
+{
+    const job_t *job = &result->job;
+
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        if (!side_is_pool(job->sides[i]) &&
+            (measures[i].batches.num != 0) &&
+            (add_ratio(result, measures, pool, i) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 /* Ratios first: sorting the samples for their median loses the rounds. */
@@ -209,12 +226,10 @@ static int add_ratios(job_result_t *result, measure_t *measures)
     if (!side_is_pool(job->sides[0])) {
         return 0;
     }
-    for (unsigned i = 1; i < job->num_sides; i++) {
-        if (!side_is_pool(job->sides[i]) &&
-            (measures[i].batches.num != 0) &&
-            (add_ratio(result, measures, 0, i) != 0)) {
-            return -1;
-        }
+    if ((add_ratios_of(result, measures, 0) != 0) ||
+        ((job->num_sides > 1) && side_is_pieces(job->sides[1]) &&
+         (add_ratios_of(result, measures, 1) != 0))) {
+        return -1;
     }
     mark_best(result);
     return 0;

@@ -76,7 +76,8 @@ typedef struct job_result {
     uint32_t    num_ratios;
     char        gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or ""  */
     job_side_t  sides[JOB_MAX_SIDES];
-    job_ratio_t ratios[JOB_MAX_SIDES];
+    /* Of the first side, and then of the one by pieces. */
+    job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;
 
 /* A job that came from another host: is it one that we would make? */

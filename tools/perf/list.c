@@ -24,6 +24,15 @@ static void print_ways(const uint32_t *ways)
     printf("\n");
 }
 
+static void print_pieces(const test_t *test)
+{
+    char name[SIDE_NAME_SIZE];
+
+    if (test->has_pieces) {
+        printf(" %s", side_name((side_t){WAY_POOL_PIECES, MODE_AUTO}, name));
+    }
+}
+
 static void print_test(const test_t *test)
 {
     char   name[SIDE_NAME_SIZE];
@@ -32,9 +41,11 @@ static void print_test(const test_t *test)
     printf("  %-13s %s\n                -s %llu -n %llu; sides: %s",
            test->name, test->title, (unsigned long long)test->size,
            (unsigned long long)test->count, side_name(side, name));
+    print_pieces(test);
     print_ways(test->raw_ways);
     if (test->gpu_ways[0] != WAY_LAST) {
         printf("                with --device: %s", name);
+        print_pieces(test);
         print_ways(test->gpu_ways);
     }
 }
@@ -55,7 +66,7 @@ void list_print(void)
            "                                             /none without\n"
            "  copy-each, copy                            with --device: "
            "cuMemcpyAsync()\n"
-           "  pool, pool-comm, pool-comm-send, pool-comm-recv\n"
+           "  pool, pool-pieces, pool-comm, pool-comm-send, pool-comm-recv\n"
            "                                             the pool: /auto, "
            "/map, /ucx name the wire\n"
            "\ntables (--table), and the command of each row:\n\n");

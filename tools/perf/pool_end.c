@@ -101,6 +101,39 @@ static int posted(end_slot_t *slot, ucxpool_status_t status)
     return fail(slot->end, "a request was not taken", ucxpool_error_detail());
 }
 
+static ucxpool_status_t send_data(pool_lane_t *lane, end_t *end, unsigned index,
+                                  const ucxpool_request_params_t *params)
+{
+    const buffers_t *buffers = &end->buffers;
+
+    if (side_is_pieces(end->side)) {
+        return ucxpool_send_pieces(lane->channel,
+                                   buffers_addresses(buffers, index),
+                                   buffers->num_segments, end->work.size,
+                                   TAG_DATA | index, params, NULL);
+    }
+    return ucxpool_send_buffers(lane->channel, buffers_segments(buffers, index),
+                                buffers->num_segments, TAG_DATA | index, params,
+                                NULL);
+}
+
+static ucxpool_status_t recv_data(pool_lane_t *lane, end_t *end, unsigned index,
+                                  const ucxpool_request_params_t *params)
+{
+    const buffers_t *buffers = &end->buffers;
+
+    if (side_is_pieces(end->side)) {
+        return ucxpool_recv_pieces(lane->pool, lane->channel,
+                                   buffers_addresses(buffers, index),
+                                   buffers->num_segments, end->work.size,
+                                   TAG_DATA | index, UINT64_MAX, params, NULL);
+    }
+    return ucxpool_recv_buffers(lane->pool, lane->channel,
+                                buffers_segments(buffers, index),
+                                buffers->num_segments, TAG_DATA | index,
+                                UINT64_MAX, params, NULL);
+}
+
 /* The receive of the answer first, so that it is there in time. */
 static int pool_send(end_t *end, unsigned index)
 {
@@ -117,11 +150,7 @@ static int pool_send(end_t *end, unsigned index)
         return -1;
     }
     fill_params(&params, slot, sent, true);
-    return posted(slot,
-                  ucxpool_send_buffers(lane->channel,
-                                       buffers_segments(&end->buffers, index),
-                                       end->buffers.num_segments,
-                                       TAG_DATA | index, &params, NULL));
+    return posted(slot, send_data(lane, end, index, &params));
 }
 
 static int pool_expect(end_t *end, unsigned index)
@@ -131,12 +160,7 @@ static int pool_expect(end_t *end, unsigned index)
     ucxpool_request_params_t params;
 
     fill_params(&params, slot, data_arrived, true);
-    return posted(slot,
-                  ucxpool_recv_buffers(lane->pool, lane->channel,
-                                       buffers_segments(&end->buffers, index),
-                                       end->buffers.num_segments,
-                                       TAG_DATA | index, UINT64_MAX, &params,
-                                       NULL));
+    return posted(slot, recv_data(lane, end, index, &params));
 }
 
 static int pool_reply(end_t *end, unsigned index)

@@ -107,9 +107,18 @@ void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
     }
 }
 
-double report_rate_target(const job_result_t *result, const char **verdict_p)
+unsigned report_pieces(const job_result_t *result)
 {
-    const job_side_t *pool   = &result->sides[0];
+    const job_t *job = &result->job;
+
+    return (job->num_sides > 1) && side_is_pool(job->sides[0]) &&
+           side_is_pieces(job->sides[1]);
+}
+
+double report_rate_target(const job_result_t *result, unsigned side,
+                          const char **verdict_p)
+{
+    const job_side_t *pool   = &result->sides[side];
     double            target = 0;
 
     *verdict_p = "";

@@ -42,8 +42,12 @@ typedef struct report_ratio {
 void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
                       report_ratio_t *ratio_p);
 
-/* GB/s that the pool has at least; 0: none. Verdict as above. */
-double report_rate_target(const job_result_t *result, const char **verdict_p);
+/* GB/s that a side of the pool's has at least; 0: none. Verdict as above. */
+double report_rate_target(const job_result_t *result, unsigned side,
+                          const char **verdict_p);
+
+/* The side by pieces, beside the pool's first; 0: there is none. */
+unsigned report_pieces(const job_result_t *result);
 
 #define REPORT_TEXT_SIZE 64
 

@@ -35,12 +35,14 @@ void report_gpu_begin(const char *table, const job_result_t *result,
         fprintf(stream, "\nFrom GPU %d, %s, to GPU %d, %s.\n", devices[0],
                 result->gpus[0], devices[1], result->gpus[1]);
     }
-    fprintf(stream, "\n| work (%s) | the pool | 5%% to 95%% | at least |",
+    fprintf(stream,
+            "\n| work (%s) | the pool | 5%% to 95%% | at least | pieces of one "
+            "length |",
             table);
     for (size_t i = 0; i < NUM_COLUMNS; i++) {
         fprintf(stream, " %s |", columns[i].title);
     }
-    fprintf(stream, "\n|---|---|---|---|");
+    fprintf(stream, "\n|---|---|---|---|---|");
     for (size_t i = 0; i < NUM_COLUMNS; i++) {
         fprintf(stream, "---|");
     }
@@ -57,11 +59,30 @@ static void print_figure(const job_result_t *result, double seconds,
     }
 }
 
+static void print_pieces(const job_result_t *result, FILE *stream)
+{
+    unsigned    side = report_pieces(result);
+    const char *verdict;
+    double      target;
+
+    if (side == 0) {
+        fprintf(stream, " |");
+        return;
+    }
+    target = report_rate_target(result, side, &verdict);
+    fprintf(stream, " ");
+    print_figure(result, result->sides[side].median, stream);
+    if (target != 0) {
+        fprintf(stream, " (at least %g: %s)", target, verdict);
+    }
+    fprintf(stream, " |");
+}
+
 static void print_pool(const job_result_t *result, FILE *stream)
 {
     const job_side_t *pool = &result->sides[0];
     const char       *verdict;
-    double            target = report_rate_target(result, &verdict);
+    double            target = report_rate_target(result, 0, &verdict);
 
     print_figure(result, pool->median, stream);
     fprintf(stream, " | ");
@@ -101,15 +122,17 @@ void report_gpu_row(const job_result_t *result, FILE *stream)
 
     fprintf(stream, "| %s, %s | ", job->test, report_work(&job->work, work));
     if (result->missing[0] != '\0') {
-        fprintf(stream, "none: %s | | |", result->missing);
+        fprintf(stream, "none: %s | | | |", result->missing);
     } else {
         print_pool(result, stream);
+        print_pieces(result, stream);
     }
     for (size_t i = 0; i < NUM_COLUMNS; i++) {
         for (unsigned k = 0; k < result->num_ratios; k++) {
             side_t side = job->sides[result->ratios[k].raw];
 
-            if (result->ratios[k].is_best && (side.mode == columns[i].mode) &&
+            if (result->ratios[k].is_best && (result->ratios[k].pool == 0) &&
+                (side.mode == columns[i].mode) &&
                 (side_group(side) == columns[i].group)) {
                 print_cell(result, &result->ratios[k], stream);
                 break;

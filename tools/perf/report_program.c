@@ -27,6 +27,23 @@ static void print_string(const char *text, FILE *stream)
     fputc('"', stream);
 }
 
+/* The pool's own stands with the job. */
+static void json_pieces_target(const job_result_t *result, unsigned index,
+                               FILE *stream)
+{
+    const char *verdict;
+    double      target;
+
+    if ((index == 0) || (index != report_pieces(result))) {
+        return;
+    }
+    target = report_rate_target(result, index, &verdict);
+    if (target != 0) {
+        fprintf(stream, ", \"target_gb_per_s\": %g, \"verdict\": \"%s\"",
+                target, verdict);
+    }
+}
+
 static void json_side(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_side_t *side = &result->sides[index];
@@ -58,6 +75,7 @@ static void json_side(const job_result_t *result, unsigned index, FILE *stream)
         fprintf(stream, ", \"buffers_moved\": %llu",
                 (unsigned long long)side->num_moved);
     }
+    json_pieces_target(result, index, stream);
     if (side->wire[0] != '\0') {
         fprintf(stream, ", \"wire\": \"%s\", \"wire_reason\": ", side->wire);
         print_string(side->wire_reason, stream);
@@ -75,7 +93,7 @@ static void json_gpus(const job_result_t *result, FILE *stream)
     const job_t *job = &result->job;
     char         device[DEVICES_TEXT_SIZE];
     const char  *verdict;
-    double       target = report_rate_target(result, &verdict);
+    double       target = report_rate_target(result, 0, &verdict);
 
     if (!work_is_on_gpu(&job->work)) {
         return;
@@ -112,6 +130,10 @@ static void json_ratio(const job_result_t *result, unsigned index,
     }
     if (at.aim != 0) {
         fprintf(stream, ", \"aim\": %g", at.aim);
+    }
+    if (ratio->pool != 0) {
+        fprintf(stream, ", \"pool\": \"%s\"",
+                side_name(result->job.sides[ratio->pool], name));
     }
     fprintf(stream, "}%s\n", index + 1 < result->num_ratios ? "," : "");
 }
@@ -171,7 +193,7 @@ void report_json(const job_result_t *results, unsigned num_results,
 static const job_ratio_t *ratio_of(const job_result_t *result, unsigned side)
 {
     for (unsigned i = 0; i < result->num_ratios; i++) {
-        if (result->ratios[i].raw == side) {
+        if ((result->ratios[i].raw == side) && (result->ratios[i].pool == 0)) {
             return &result->ratios[i];
         }
     }

@@ -70,16 +70,17 @@ static void print_pool(const job_side_t *side, FILE *stream)
     }
 }
 
-static void print_rate_target(const job_result_t *result, FILE *stream)
+static void print_rate_target(const job_result_t *result, unsigned side,
+                              FILE *stream)
 {
     const char *verdict;
     char        name[SIDE_NAME_SIZE];
-    double      target = report_rate_target(result, &verdict);
+    double      target = report_rate_target(result, side, &verdict);
 
     if (target != 0) {
         fprintf(stream, "  %s has %.3g GB/s; at least %g: %s\n",
-                side_name(result->sides[0].side, name),
-                job_rate(&result->job, result->sides[0].median), target,
+                side_name(result->sides[side].side, name),
+                job_rate(&result->job, result->sides[side].median), target,
                 verdict);
     }
 }
@@ -152,7 +153,10 @@ void report_text(const job_result_t *result, FILE *stream)
     for (unsigned i = 0; i < result->num_ratios; i++) {
         print_ratio(result, &result->ratios[i], stream);
     }
-    print_rate_target(result, stream);
+    print_rate_target(result, 0, stream);
+    if (report_pieces(result) != 0) {
+        print_rate_target(result, report_pieces(result), stream);
+    }
     for (unsigned i = 0; i < job->num_sides; i++) {
         print_pool(&result->sides[i], stream);
     }
@@ -232,7 +236,9 @@ void report_table_row(const job_result_t *result, FILE *stream)
         fprintf(stream, "| %s, %s | ", job->test,
                 report_work(&job->work, work));
         print_figure(result, ratio->pool, stream);
-        fprintf(stream, " | %s | ", side_name(job->sides[ratio->raw], name));
+        fprintf(stream, "%s | %s | ",
+                side_is_pieces(job->sides[ratio->pool]) ? ", pieces" : "",
+                side_name(job->sides[ratio->raw], name));
         print_figure(result, ratio->raw, stream);
         fprintf(stream, " | %.2f | %.2f to %.2f | ", at.value, at.low,
                 at.high);

@@ -14,6 +14,7 @@ static const char *const way_names[WAY_LAST] = {
     [WAY_COPY_EACH]      = "copy-each",
     [WAY_COPY]           = "copy",
     [WAY_POOL]           = "pool",
+    [WAY_POOL_PIECES]    = "pool-pieces",
     [WAY_POOL_COMM]      = "pool-comm",
     [WAY_POOL_COMM_SEND] = "pool-comm-send",
     [WAY_POOL_COMM_RECV] = "pool-comm-recv",
@@ -56,6 +57,11 @@ const char *side_mode_name(uint32_t mode)
 bool side_is_pool(side_t side)
 {
     return side.way >= WAY_POOL;
+}
+
+bool side_is_pieces(side_t side)
+{
+    return side.way == WAY_POOL_PIECES;
 }
 
 bool side_is_copy(side_t side)

@@ -28,6 +28,8 @@ typedef enum way {
     WAY_COPY,      /* once, contiguous memory: the link's limit               */
     /* the pool */
     WAY_POOL,           /* any memory on both sides                           */
+    WAY_POOL_PIECES,    /* the same by ucxpool_send_pieces() and _recv_pieces():
+                           buffers of one length                              */
     WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides          */
     WAY_POOL_COMM_SEND, /* at the sender only                                 */
     WAY_POOL_COMM_RECV, /* at the receiver only                               */
@@ -64,6 +66,7 @@ const char *side_mode_name(uint32_t mode);
 int side_parse(const char *name, side_t *side_p);
 
 bool side_is_pool(side_t side);
+bool side_is_pieces(side_t side);
 bool side_is_raw(side_t side);
 bool side_is_copy(side_t side);
 

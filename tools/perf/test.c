@@ -25,45 +25,46 @@ static const test_t tests[] = {
     {"each", "scattered buffers in one message, against one active message "
              "per buffer",
      TEST_UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH, WAY_LAST},
-     GPU_SCATTERED, false, 0, 0},
+     GPU_SCATTERED, false, 0, 0, true},
     {"mixed", "scattered buffers of lengths as columns have them, up to -s, "
               "against one active message per buffer",
      TEST_UNIT_RATE, 8 << 20, 180, WAY_POOL, {WAY_AM_EACH, WAY_LAST},
-     GPU_SCATTERED, true, 0, 0},
+     GPU_SCATTERED, true, 0, 0, false},
     {"misaligned", "scattered buffers, the sender's one byte off, against one "
                    "active message per buffer",
      TEST_UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH, WAY_LAST},
-     GPU_SCATTERED, false, 1, 0},
+     GPU_SCATTERED, false, 1, 0, true},
     {"few-blocks", "scattered buffers through 16 MiB of send blocks in all, "
                    "against one active message per buffer",
      TEST_UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_AM_EACH, WAY_LAST},
-     GPU_SCATTERED, false, 0, 16 << 20},
+     GPU_SCATTERED, false, 0, 16 << 20, true},
     {"iov", "scattered buffers in one message, against UCX's IOV datatype",
      TEST_UNIT_RATE, 4096, 16384, WAY_POOL, {WAY_IOV, WAY_LAST},
-     {WAY_IOV, WAY_COPY_EACH, WAY_LAST}, false, 0, 0},
+     {WAY_IOV, WAY_COPY_EACH, WAY_LAST}, false, 0, 0, false},
     {"comm", "ucxpool_comm_alloc memory on both sides, against raw UCX with a "
              "memory handle",
      TEST_UNIT_RATE, SIZE_64M, 1, WAY_POOL_COMM,
-     {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_LAST}, GPU_REGISTERED, false, 0, 0},
+     {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_LAST}, GPU_REGISTERED, false, 0, 0, false},
     {"comm-send", "ucxpool_comm_alloc memory at the sender, against raw UCX "
                   "with a memory handle",
      TEST_UNIT_RATE, SIZE_64M, 1, WAY_POOL_COMM_SEND,
-     {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_LAST}, GPU_REGISTERED, false, 0, 0},
+     {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_LAST}, GPU_REGISTERED, false, 0, 0, false},
     {"comm-recv", "ucxpool_comm_alloc memory at the receiver, against raw UCX "
                   "with a memory handle",
      TEST_UNIT_RATE, SIZE_64M, 1, WAY_POOL_COMM_RECV,
-     {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_LAST}, GPU_REGISTERED, false, 0, 0},
+     {WAY_AM_MEMH, WAY_TAG_MEMH, WAY_LAST}, GPU_REGISTERED, false, 0, 0, false},
     {"any", "any other memory, against raw UCX",
      TEST_UNIT_RATE, SIZE_64M, 1, WAY_POOL, {WAY_AM, WAY_TAG, WAY_LAST},
-     GPU_CONTIGUOUS, false, 0, 0},
+     GPU_CONTIGUOUS, false, 0, 0, false},
     {"pingpong", "one message there and back, against a raw active message",
      TEST_UNIT_TRIP, 64, 1, WAY_POOL, {WAY_AM, WAY_LAST}, GPU_CONTIGUOUS,
-     false, 0, 0},
+     false, 0, 0, false},
     {"pingpong-comm", "one message of ucxpool_comm_alloc memory there and back",
      TEST_UNIT_TRIP, 64, 1, WAY_POOL_COMM, {WAY_AM, WAY_LAST}, GPU_CONTIGUOUS,
-     false, 0, 0},
+     false, 0, 0, false},
     {"block", "one block taken and given back, one thread",
-     TEST_UNIT_BLOCK, 1, 1, WAY_BLOCK, {WAY_LAST}, {WAY_LAST}, false, 0, 0},
+     TEST_UNIT_BLOCK, 1, 1, WAY_BLOCK, {WAY_LAST}, {WAY_LAST}, false, 0, 0,
+     false},
 };
 
 static const test_row_t rows[] = {

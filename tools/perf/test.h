@@ -30,6 +30,7 @@ typedef struct test {
     bool        is_mixed;   /* lengths, see work_length() */
     uint32_t    misaligned; /* bytes, see work_t          */
     uint64_t    send_size;  /* bytes, see job_t           */
+    bool        has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
 } test_t;
 
 /* NULL when there is none of that name. */
