@@ -2,7 +2,8 @@
  * How tight the heap is, at full size, without the memory: the traces of
  * ucxpool_replay on addresses that nobody touches, with the smallest capacity
  * that passes, what the driver would be asked for, and how long the heap itself
- * takes.
+ * takes; and runs of RMM's random workload one after another, from an empty heap
+ * and from one that has reserved three times the peak.
  *
  * Not installed: it measures the inner functions behind ucxpool_heap_alloc().
  *
@@ -15,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MIB  ((uint64_t)1 << 20)
 #define STEP 0.0025 /* of the peak of live bytes */
@@ -122,9 +124,10 @@ static heap_t *create(mem_vmm_t *vmm, uint64_t limit, uint64_t chunk_size)
     return heap;
 }
 
-/* Play a trace; false: an allocation failed. */
+/* Play a trace, and free what is left; false: an allocation failed. */
 static bool play(const trace_t *trace, heap_t *heap, void **addresses)
 {
+    memset(addresses, 0, trace->num_allocations * sizeof(addresses[0]));
     for (size_t i = 0; i < trace->num_events; i++) {
         const trace_event_t *event  = &trace->events[i];
         uint32_t             number = event->allocation;
@@ -137,6 +140,12 @@ static bool play(const trace_t *trace, heap_t *heap, void **addresses)
         if (status != UCXPOOL_OK) {
             return false;
         }
+        if (event->is_free) {
+            addresses[number] = NULL;
+        }
+    }
+    for (size_t i = 0; i < trace->num_allocations; i++) {
+        (void)heap_free(heap, addresses[i], NULL);
     }
     return true;
 }
@@ -212,6 +221,81 @@ static void run(const char *name, uint64_t chunk_size)
     trace_destroy(trace);
 }
 
+/* --- runs, one after another, in plenty of memory ------------------------- */
+
+/* What the driver is asked for in the first run and in the third. */
+static void report_rounds(const char *name, const trace_t *trace,
+                          uint64_t reserved, uint64_t chunk_size,
+                          void **addresses)
+{
+    mem_vmm_t            vmm  = {.calls = &nothing_calls, .is_host = true};
+    heap_t              *heap = create(&vmm, 4 * trace->peak_live, chunk_size);
+    ucxpool_heap_stats_t stats;
+    bool                 is_passed = heap_reserve(heap, reserved) == UCXPOOL_OK;
+
+    printf("%-16s %9.2f %8.2f", name,
+           (double)trace->peak_live / (double)(1024 * MIB),
+           (double)reserved / (double)trace->peak_live);
+    for (unsigned i = 0; (i < 3) && is_passed; i++) {
+        uint64_t before;
+
+        counts.mapped   = 0;
+        counts.unmapped = 0;
+        heap_stats(heap, &stats);
+        before    = stats.stitches;
+        is_passed = play(trace, heap, addresses);
+        heap_stats(heap, &stats);
+        if (i != 1) {
+            printf(" %8lu %8lu %8lu", (unsigned long)counts.mapped,
+                   (unsigned long)counts.unmapped,
+                   (unsigned long)(stats.stitches - before));
+        }
+    }
+    printf(" %8.3f%s\n", (double)stats.peak_reserved /
+                             (double)trace->peak_live,
+           is_passed ? "" : " fails");
+    heap_destroy(heap);
+}
+
+/* From an empty heap, and with three times the peak reserved before. */
+static void run_rounds(unsigned num, unsigned mib, uint64_t chunk_size)
+{
+    char     name[32];
+    bool     is_wrong;
+    trace_t *trace;
+    void   **addresses;
+
+    snprintf(name, sizeof(name), "rmm:%u,%u", num, mib);
+    trace = workload_make(name, &is_wrong);
+    if (trace == NULL) {
+        exit(EXIT_FAILURE);
+    }
+    addresses = calloc(trace->num_allocations, sizeof(addresses[0]));
+    if (addresses == NULL) {
+        fprintf(stderr, "bench_heap: no memory\n");
+        exit(EXIT_FAILURE);
+    }
+    report_rounds(name, trace, 0, chunk_size, addresses);
+    report_rounds(name, trace, 3 * trace->peak_live, chunk_size, addresses);
+    free(addresses);
+    trace_destroy(trace);
+}
+
+static void bench_rounds(uint64_t chunk_size)
+{
+    static const unsigned sizes[] = {4, 64, 1024, 4096};
+
+    printf("\n%-16s %9s %8s %26s %26s %8s\n%-35s %8s %8s %8s %8s %8s %8s\n",
+           "workload", "peak GiB", "reserved", "the first run", "the third",
+           "held", "", "mapped", "unmapped", "stitched", "mapped", "unmapped",
+           "stitched");
+    for (unsigned num = 1000; num <= 10000; num *= 10) {
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            run_rounds(num, sizes[i], chunk_size);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"trace1", "trace2", "trace3", "trace4"};
@@ -230,5 +314,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         run(names[i], chunk_size);
     }
+    bench_rounds(chunk_size);
     return EXIT_SUCCESS;
 }

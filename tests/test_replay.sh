@@ -170,6 +170,14 @@ run 0 -r 1 -w checkerboard:4,64m -a heap -m --csv
 run 0 -r 1 -w rmm:200,1 -a heap -c 64m
 says out 'capacity 64.00 MiB'
 
+# What is reserved before is what is held: bytes, or a part of what is free.
+run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv
+[ "$(field 18)" = 134217728 ] || fail 'the heap has not reserved 128 MiB'
+run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
+[ "$(field 18)" -gt 0 ] || fail 'the heap has reserved no part'
+run 1 -r 1 -w rmm:200,1 -a heap -c 64m --reserve 128m
+says err 'raise MEMORY_LIMIT'
+
 # A plug-in's name may come before it; a search makes it anew for each trial;
 # where it is full, that is a result.
 run 0 -r 1 --mark -a bestfit,mine -w rmm:200,1 -p mine="$plugin" -m --csv
@@ -240,7 +248,8 @@ run 2 -w rmm:100
 says err 'rmm:N,MIB'
 for bad in '-a malloc' '-a heap,heap' '-a ,' '-d gpu' '-d cuda:' '-d cuda:-1' \
     '-c 0' '-c much' '-s 2' '-s 1/0' '-s 1/x' '-r 0' '-r 1001' '--step 0' \
-    '--step 101' '--nonsense' '-a cuda' '-a heap,async'; do
+    '--step 101' '--reserve 0' '--reserve 0%' '--reserve 101%' \
+    '--reserve 5%%' '--reserve much' '--nonsense' '-a cuda' '-a heap,async'; do
     run 2 -w rmm:100,1 $bad
 done
 run 2 -w rmm:100,1 -a async

@@ -35,6 +35,10 @@ struct allocator_kind {
                   uint64_t capacity, allocator_t **allocator_p);
     void (*destroy)(allocator_t *allocator);
 
+    /* Take memory before the first call, bytes a multiple of ALLOCATOR_UNIT.
+     * Returns 0, or -1 after having said why. NULL: it cannot. */
+    int (*reserve)(allocator_t *allocator, uint64_t bytes);
+
     /* Called from any thread. stream: one of device->streams. size: as it was
      * allocated. */
     allocator_answer_t (*alloc)(allocator_t *allocator, size_t size,

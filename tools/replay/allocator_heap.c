@@ -103,6 +103,15 @@ static void destroy(allocator_t *allocator)
     free(self);
 }
 
+static int reserve(allocator_t *allocator, uint64_t bytes)
+{
+    heap_allocator_t *self = (heap_allocator_t *)allocator;
+
+    return ucxpool_heap_reserve(self->pool, bytes) == UCXPOOL_OK
+               ? 0
+               : replay_error("%s", ucxpool_error_detail());
+}
+
 static allocator_answer_t take(allocator_t *allocator, size_t size,
                                void *stream, void **address_p)
 {
@@ -156,6 +165,7 @@ const allocator_kind_t allocator_heap = {
     .doc           = "the heap of a pool: ucxpool_heap_alloc()",
     .create        = create,
     .destroy       = destroy,
+    .reserve       = reserve,
     .alloc         = take,
     .free          = give,
     .reserved      = reserved,

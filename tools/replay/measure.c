@@ -106,6 +106,20 @@ static int look_first(const play_t *play, const measure_params_t *params,
     return look(play, measure);
 }
 
+static int reserve(const play_t *play, const reserve_t *reserve)
+{
+    uint64_t bytes;
+
+    if (play->allocator->kind->reserve == NULL) {
+        return 0;
+    }
+    if (reserve_bytes(reserve, play->device, &bytes) != 0) {
+        return -1;
+    }
+    return bytes > 0 ? play->allocator->kind->reserve(play->allocator, bytes)
+                     : 0;
+}
+
 /* Do a step with a new allocator. */
 static int with_allocator(step_t step, const trace_t *trace,
                           device_t *device, const measure_params_t *params,
@@ -120,7 +134,10 @@ static int with_allocator(step_t step, const trace_t *trace,
                               &play.allocator) != 0) {
         return -1;
     }
-    code = step(&play, params, measure);
+    code = reserve(&play, &params->reserve);
+    if (code == 0) {
+        code = step(&play, params, measure);
+    }
     measure->kind->destroy(play.allocator);
     return code;
 }

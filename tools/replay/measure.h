@@ -6,6 +6,7 @@
 
 #include "replay/allocator.h"
 #include "replay/curve.h"
+#include "replay/reserve.h"
 #include "replay/search.h"
 #include "replay/times.h"
 #include "replay/trace.h"
@@ -15,12 +16,13 @@
 #define MEASURE_MAX_ROUNDS 1000
 
 typedef struct measure_params {
-    uint64_t capacity;    /* 0: none                                   */
-    unsigned num_rounds;  /* that are timed as a whole                 */
-    bool     has_threads; /* each thread of the trace has one          */
-    bool     is_marked;   /* a further round writes and reads memory   */
-    bool     is_searched; /* find the smallest capacity                */
-    double   percent;     /* of the peak: the steps of that            */
+    uint64_t  capacity;    /* 0: none                                   */
+    unsigned  num_rounds;  /* that are timed as a whole                 */
+    bool      has_threads; /* each thread of the trace has one          */
+    bool      is_marked;   /* a further round writes and reads memory   */
+    bool      is_searched; /* find the smallest capacity                */
+    double    percent;     /* of the peak: the steps of that            */
+    reserve_t reserve;     /* before the first round, where one can     */
 } measure_params_t;
 
 typedef struct measure {

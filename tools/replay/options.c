@@ -16,6 +16,7 @@
 
 enum {
     OPTION_STEP = 256,
+    OPTION_RESERVE,
     OPTION_MARK,
     OPTION_WRITE,
     OPTION_JSON,
@@ -34,6 +35,7 @@ static const struct option long_options[] = {
     {"capacity", required_argument, NULL, 'c'},
     {"min-capacity", no_argument, NULL, 'm'},
     {"step", required_argument, NULL, OPTION_STEP},
+    {"reserve", required_argument, NULL, OPTION_RESERVE},
     {"scale", required_argument, NULL, 's'},
     {"rounds", required_argument, NULL, 'r'},
     {"threads", no_argument, NULL, 't'},
@@ -68,6 +70,8 @@ static const char help[] =
     "  -m, --min-capacity    find the smallest capacity that suffices\n"
     "      --step PERCENT    of the peak of live bytes: the steps of that\n"
     "                        (default: 1)\n"
+    "      --reserve SIZE    the heap takes so much before the first run, or\n"
+    "                        N% of what is free\n"
     "  -s, --scale 1/N       divide all sizes by N\n"
     "  -r, --rounds NUM      play NUM times, each timed as a whole (default:\n"
     "                        3)\n"
@@ -202,6 +206,10 @@ static int set_measure(options_t *options, int option, const char *value)
                        (params->percent >= 0.01) && (params->percent <= 100)
                    ? 0
                    : wrong("--step", value, "give percent, 0.01 to 100");
+    case OPTION_RESERVE:
+        return reserve_parse(value, &params->reserve) == 0
+                   ? 0
+                   : wrong("--reserve", value, "give bytes, as 8g, or 50%");
     case 's':
         return parse_scale(value, &options->divisor) == 0
                    ? 0

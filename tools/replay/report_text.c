@@ -85,6 +85,13 @@ static void tell_where(const report_t *report, FILE *stream)
         report_size(report->params.capacity, text);
         fprintf(stream, "; capacity %s", text);
     }
+    if (report->params.reserve.percent != 0) {
+        fprintf(stream, "; the heap takes %u%% before",
+                report->params.reserve.percent);
+    } else if (report->params.reserve.bytes != 0) {
+        report_size(report->params.reserve.bytes, text);
+        fprintf(stream, "; the heap takes %s before", text);
+    }
     fprintf(stream, "; %s; a reading of the clock, %" PRIu64
                     " ns, is in each call's time\n",
             report->params.has_threads ? "each thread in one of its own"
