@@ -487,6 +487,49 @@ START_TEST(new_memory_and_old_are_stitched_together)
 }
 END_TEST
 
+/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time. */
+static void churn(unsigned num, uint64_t *random)
+{
+    void  *pieces[32] = {NULL};
+    size_t sizes[32]  = {0};
+    size_t live       = 0;
+
+    for (unsigned i = 0; i < num; i++) {
+        size_t slot, size;
+
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        slot    = (*random >> 33) % 32;
+        size    = (8 + (*random >> 40) % 57) * MIB;
+        if (pieces[slot] != NULL) {
+            put(pieces[slot], NULL);
+            pieces[slot] = NULL;
+            live -= sizes[slot];
+        } else if (live + size <= 256 * MIB) {
+            pieces[slot] = get(size, NULL);
+            sizes[slot]  = size;
+            live += size;
+        }
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        put(pieces[i], NULL);
+    }
+}
+
+START_TEST(who_stitches_again_and_again_gets_more_memory)
+{
+    uint64_t random = 1, before;
+
+    start(false, 1024 * MIB);
+    churn(8000, &random);
+    before = stats().stitches;
+    ck_assert_uint_gt(before, 0);
+    churn(8000, &random);
+    ck_assert_uint_lt(stats().stitches - before, before / 2);
+    ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 2 * 3);
+    stop();
+}
+END_TEST
+
 START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
 {
     void *first, *address;
@@ -596,6 +639,7 @@ static void add_stitching(Suite *suite)
     tcase_add_test(stitching, segments_are_refused_outside_of_an_allocation);
     tcase_add_test(stitching, the_rest_of_the_last_chunk_is_not_lost);
     tcase_add_test(stitching, new_memory_and_old_are_stitched_together);
+    tcase_add_test(stitching, who_stitches_again_and_again_gets_more_memory);
     tcase_add_test(stitching, a_chunk_is_cut_into_pages_at_the_limit);
     tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
     suite_add_tcase(suite, stitching);

@@ -15,6 +15,11 @@
  * at most: more take longer than new memory does. */
 #define FEW_MAPPINGS 64
 
+/* Who has to stitch again and again needs more room: after so many times the
+ * heap takes memory instead, until it holds half as much again as was in use
+ * at most, where nearly all sizes fit somewhere; until then, a part of that. */
+#define MANY_STITCHES 128
+
 typedef struct wish {
     heap_t          *heap;
     heap_stream_t   *stream;
@@ -191,9 +196,27 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
     }
 }
 
+/* May memory be taken, where what is free would have to be stitched? */
+static bool has_room(const wish_t *wish)
+{
+    heap_t  *heap     = wish->heap;
+    uint64_t num      = base_min(heap->stitcher.num_stitches,
+                                 (uint64_t)MANY_STITCHES);
+    uint64_t reserved = heap->space.home.reserved;
+    uint64_t used     = reserved + wish->size;
+
+    for (const heap_stream_t *stream = heap->streams.all; stream != NULL;
+         stream                      = stream->next) {
+        used -= stream->index.size;
+    }
+    heap->peak_used = base_max(heap->peak_used, used);
+    return reserved + wish->size <=
+           heap->peak_used + heap->peak_used / 2 / MANY_STITCHES * num;
+}
+
 static void stitch_few(wish_t *wish)
 {
-    if (wish->size >= wish->heap->space.home.slot_size) {
+    if ((wish->size >= wish->heap->space.home.slot_size) && !has_room(wish)) {
         stitch_up_to(wish, FEW_MAPPINGS);
     }
 }

@@ -40,6 +40,7 @@ struct heap {
     void                  *callback_arg;
 
     uint64_t peak_reserved;
+    uint64_t peak_used; /* of what no stream has freed, when one was short */
     uint64_t num_failures;
     uint64_t num_found; /* allocations that were not quick */
     uint64_t num_grows;
