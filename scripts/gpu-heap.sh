@@ -2,8 +2,6 @@
 # To be sourced by bash, behind gpu-steps.sh, with $out, $quick, $rmm and
 # $given.
 
-# The columns of the tables.
-rivals='heap async rmm-pool rmm-arena'
 
 # --- RMM ----------------------------------------------------------------
 
@@ -57,23 +55,23 @@ play() {
         --csv="$(csv "$kind-${names//[^a-z]/}" "$workload")" "$@"
 }
 
-# RMM's random workload. cuMemAllocAsync() is left out where it takes minutes.
+# RMM's random workload. RMM takes half of the GPU before it begins, so the heap
+# is played as it is, and where it has reserved as much. Where a run takes
+# seconds there is one: cuMemAllocAsync's is alone, and may take too long.
 measure_random() {
-    local all=heap,async,rmm-pool,rmm-arena num size
+    local num rounds
     if [ $quick = yes ]; then
-        play run rmm:100,1 60 $all -r 2
+        play run rmm:100,1 60 heap,async,rmm-pool,rmm-arena -r 2
+        play reserved rmm:100,1 60 heap -r 2 --reserve 50%
         return
     fi
-    for num in 1000 10000; do
-        for size in 4 64 1024 4096; do
-            play run rmm:$num,$size 40 $all -r 2
-        done
-    done
-    play run rmm:100000,4 20 $all -r 2
-    play run rmm:100000,64 20 $all -r 1
-    for size in 1024 4096; do
-        play run rmm:100000,$size 10 rmm-pool,rmm-arena -r 1
-        play run rmm:100000,$size 8 heap -r 1
+    for num in 1000,64 1000,1024 10000,4 10000,64 10000,1024 10000,4096 \
+        100000,64; do
+        rounds=2
+        [ "${num#*,}" -le 64 ] || rounds=1
+        play run rmm:$num 20 heap,rmm-pool,rmm-arena -r 2
+        play reserved rmm:$num 15 heap -r 2 --reserve 50%
+        play run rmm:$num 15 async -r $rounds
     done
 }
 
@@ -99,13 +97,12 @@ measure_capacities() {
         play capacity rmm:100,1 60 async -r 1 -m --step 50
         return
     fi
-    for trace in trace1 trace2 trace3 trace4 rmm:1000,4 rmm:1000,64 \
-        rmm:1000,1024 rmm:1000,4096; do
+    for trace in trace1 trace2 trace3 trace4; do
         play capacity $trace 10 rmm-pool,rmm-arena -r 1 -m
         play capacity $trace 20 heap -r 1 -m
     done
-    for trace in trace1 trace2 trace3 trace4; do
-        play capacity $trace 12 async -r 1 -m --step 2
+    for trace in trace1 trace4; do
+        play capacity $trace 20 async -r 1 -m --step 4
     done
 }
 
@@ -145,13 +142,22 @@ measure_heap() {
 
 # --- its part of the page -----------------------------------------------
 
-# row WHAT WORKLOAD KIND - a line of a table: of each rival what a run of that
+# results KIND WORKLOAD - what was measured of a workload, as CSV without commas
+# in a name.
+results() {
+    local file
+    for file in "$out/heap-$1"-*"-$(tr -cs 'A-Za-z0-9\n' - <<<"$2").csv"; do
+        [ ! -s "$file" ] || sed 's/^"[^"]*"/trace/' "$file"
+    done
+}
+
+# row WHAT WORKLOAD RIVALS - a line of a table: of each rival what a run of that
 # workload has shown.
 row() {
-    local file
-    for file in "$out/heap-$3"-*"-$(tr -cs 'A-Za-z0-9\n' - <<<"$2").csv"; do
-        [ ! -s "$file" ] || sed 's/^"[^"]*"/trace/' "$file"
-    done | awk -F, -v what="$1" -v workload="$2" -v rivals="$rivals" '
+    {
+        results "$1" "$2"
+        [ "$1" != run ] || results reserved "$2" | sed 's/,heap,/,reserved,/'
+    } | awk -F, -v what="$1" -v workload="$2" -v rivals="$3" '
         function time(ns) {
             if (ns < 1e3) return sprintf("%d ns", ns)
             if (ns < 1e6) return sprintf("%.3g us", ns / 1e3)
@@ -188,19 +194,26 @@ row() {
 
 # rows WHAT HEAD WORKLOAD... - a table.
 rows() {
-    local what=$1 name
-    printf '\n| %s | heap | cuMemAllocAsync | RMM pool | RMM arena |\n' "$2"
-    echo '|---|---|---|---|---|'
+    local what=$1 head=$2 name
+    local rivals='heap async rmm-pool rmm-arena'
+    local names='heap | cuMemAllocAsync | RMM pool | RMM arena'
+    if [ "$what" = run ]; then
+        rivals=${rivals/heap/heap reserved}
+        names=${names/heap/heap | heap, reserved}
+    fi
+    printf '\n| %s | %s |\n' "$head" "$names"
+    printf '|---%.0s' x $rivals
+    echo '|'
     shift 2
     for name in "$@"; do
-        row "$what" "$name" "$what"
+        row "$what" "$name" "$rivals"
     done
 }
 
 heap_page() {
     local -a boards=(checkerboard:{2,8,32,128} aba)
-    local -a runs=(rmm:{1000,10000,100000},{4,64,1024,4096})
-    local -a traces=(trace{1,2,3,4} rmm:1000,{4,64,1024,4096})
+    local -a runs=(rmm:1000,{64,1024} rmm:10000,{4,64,1024,4096} rmm:100000,64)
+    local -a traces=(trace{1,2,3,4})
     if [ $quick = yes ]; then
         boards=(checkerboard:4,64m aba)
         runs=(rmm:100,1)
@@ -216,9 +229,9 @@ heap_page() {
     printf '\n### Random sizes\n\n'
     echo "RMM's random workload: the first run; a later one; p99 of a call;"
     echo 'the most memory held, of the peak of live bytes. RMM has taken half of'
-    echo 'the GPU before.'
+    echo 'the GPU before; so has the heap where it has reserved it.'
     rows run 'workload' "${runs[@]}"
     printf '\n### The smallest capacity that passes\n\n'
-    echo 'In peaks of live bytes, in steps of 1 %; cuMemAllocAsync of 2 %.'
+    echo 'In peaks of live bytes, in steps of 1 %; cuMemAllocAsync of 4 %.'
     rows capacity 'trace' "${traces[@]}"
 }
