@@ -60,24 +60,31 @@ typedef struct walk {
     mem_cuda_places_t        places;
 } walk_t;
 
-static void walk_meet(walk_t *walk, const mem_cuda_pointer_t *pointer)
+static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
+                             uint64_t length)
 {
-    walk->start = pointer->start;
-    walk->size  = pointer->size;
+    return (length <= size) && (address - start <= size - length);
 }
 
 /* Does a segment lie in the allocation that was met last? Most do. */
 static inline bool walk_stays(const walk_t *walk, uint64_t address,
                               uint64_t length)
 {
-    return (length <= walk->size) &&
-           (address - walk->start <= walk->size - length);
+    return is_inside(walk->start, walk->size, address, length);
 }
 
-static bool walk_knows(walk_t *walk, uint64_t address)
+static void walk_meet(walk_t *walk, const mem_cuda_pointer_t *pointer)
+{
+    walk->start = pointer->start;
+    walk->size  = pointer->size;
+}
+
+/* Does it lie in one that is remembered? */
+static bool walk_knows(walk_t *walk, uint64_t address, uint64_t length)
 {
     for (unsigned i = 0; i < NUM_REMEMBERED; i++) {
-        if (address - walk->remembered[i].start < walk->remembered[i].size) {
+        if (is_inside(walk->remembered[i].start, walk->remembered[i].size,
+                      address, length)) {
             walk_meet(walk, &walk->remembered[i]);
             return true;
         }
@@ -128,7 +135,7 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
     mem_cuda_pointer_t pointer;
     ucxpool_status_t   status;
 
-    if (walk_knows(walk, address)) {
+    if (walk_knows(walk, address, 1)) {
         return UCXPOOL_OK;
     }
     walk->places.num_questions++;
@@ -150,6 +157,9 @@ static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
 {
     ucxpool_status_t status;
 
+    if (walk_knows(walk, address, length)) {
+        return UCXPOOL_OK;
+    }
     status = walk_address(walk, address);
     if (status == UCXPOOL_OK) {
         status = walk_address(walk, address + length - 1);
