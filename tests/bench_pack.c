@@ -26,9 +26,11 @@ typedef struct work {
     size_t             slot;   /* distance of segments in the arena */
     size_t             length; /* of each; 0: mixed, up to the slot */
     bool               is_one; /* the pool sees one piece of memory */
+    bool               is_pieces; /* the pool sees addresses alone  */
     size_t             num_segments;
     ucxpool_segment_t *segments;
     ucxpool_segment_t  one;
+    void             **pieces;
     size_t             num_runs;
     pack_run_t        *runs;
     pack_totals_t      totals;
@@ -82,6 +84,10 @@ static void work_create(work_t *work)
     if (work->is_one) {
         work_join(work);
     }
+    work->pieces = calloc(work->num_segments, sizeof(*work->pieces));
+    for (size_t i = 0; i < work->num_segments; i++) {
+        work->pieces[i] = work->segments[i].address;
+    }
     if (pack_lengths_count(work->segments, work->num_segments, work->runs,
                            work->num_segments, &work->num_runs,
                            &work->totals) != UCXPOOL_OK) {
@@ -93,6 +99,7 @@ static void work_destroy(work_t *work)
 {
     free(work->segments);
     free(work->runs);
+    free(work->pieces);
 }
 
 static void work_plan(work_t *work, pack_plan_t *plan)
@@ -104,6 +111,10 @@ static void work_plan(work_t *work, pack_plan_t *plan)
     memory            = pack_memory_of_segments(
         work->is_one ? &work->one : work->segments,
         work->is_one ? 1 : work->num_segments);
+    if (work->is_pieces) {
+        memory = pack_memory_of_pieces(work->pieces, work->num_segments,
+                                       work->length);
+    }
     pack_plan_init(plan, work->runs, work->num_runs, &work->totals, &memory);
 }
 
@@ -245,6 +256,14 @@ int main(int argc, char **argv)
                        {.name = "65536 x 256 B", .slot = 1024, .length = 256},
                        {.name = "65536 x 1 KiB", .slot = 1024, .length = 1024},
                        {.name = "16384 x 4 KiB", .slot = 4096, .length = 4096},
+                       {.name      = "65536 x 64 B, pieces",
+                        .slot      = 1024,
+                        .length    = 64,
+                        .is_pieces = true},
+                       {.name      = "65536 x 256 B, pieces",
+                        .slot      = 1024,
+                        .length    = 256,
+                        .is_pieces = true},
                        {.name = "1024 x 64 KiB", .slot = 65536, .length = 65536},
                        {.name = "1 x 64 MiB", .slot = ARENA_SIZE, .length = ARENA_SIZE},
                        {.name = "1 to 500 bytes", .slot = 500},

@@ -15,13 +15,14 @@ typedef struct passes {
                         uint64_t *);
     bool (*sum)(const ucxpool_segment_t *, size_t, uint64_t *);
     size_t (*present)(void *const *, size_t);
+    size_t (*copy)(void *const *, size_t, uint64_t *);
 } passes_t;
 
 static const passes_t kinds[] = {
-    {alike_any, addresses_any, sum_any, present_any},
-    {alike_avx2, addresses_avx2, sum_avx2, present_avx2},
+    {alike_any, addresses_any, sum_any, present_any, copy_any},
+    {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2},
     {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum,
-     pack_pairs_present},
+     pack_pairs_present, pack_pairs_copy},
 };
 
 static const passes_t   *passes;
@@ -151,6 +152,11 @@ START_TEST(addresses_are_there_up_to_the_first_null)
         }
         list[end] = NULL;
         ck_assert_uint_eq(passes->present(list, max), base_min(end, max));
+        memset(addresses, 0xee, sizeof(addresses));
+        ck_assert_uint_eq(passes->copy(list, max, addresses),
+                          base_min(end, max));
+        ck_assert_mem_eq(addresses, list, base_min(end, max) * sizeof(*list));
+        ck_assert_uint_eq(addresses[max], UINT64_C(0xeeeeeeeeeeeeeeee));
     }
 }
 END_TEST

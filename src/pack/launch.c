@@ -4,8 +4,6 @@
 #include "pack/pairs.h"
 #include "pack/walk.h"
 
-#include <string.h>
-
 /* So many segments of one length are worth a list of 8 bytes each, though the
  * launch then ends with the run. */
 #define UNIFORM_MIN 4096u
@@ -20,6 +18,7 @@ typedef struct filling {
     uint64_t     done;   /* bytes of it                  */
     size_t       room;   /* for entries of 16 bytes      */
     uint32_t     num;    /* entries filled               */
+    size_t       seen;   /* pieces that have an address  */
 } filling_t;
 
 /* Both lists stand at the start of a segment, or as far in one of the same
@@ -83,9 +82,10 @@ static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
 
 /* The addresses of the memory's next segments that have this length, `max` at
  * most; returns how many. */
-static uint64_t copy_addresses(const pack_plan_t *plan, uint64_t max,
+static uint64_t copy_addresses(filling_t *filling, uint64_t max,
                                uint64_t length, uint64_t *addresses)
 {
+    const pack_plan_t   *plan   = filling->plan;
     const pack_memory_t *memory = &plan->memory;
 
     if (!pack_memory_is_pieces(memory)) {
@@ -95,8 +95,9 @@ static uint64_t copy_addresses(const pack_plan_t *plan, uint64_t max,
     if (memory->length != length) {
         return 0;
     }
-    memcpy(addresses, &memory->addresses[plan->at.memory],
-           max * sizeof(*addresses));
+    /* Where there is a NULL among them the list is not used. */
+    filling->seen = pack_pairs_copy(&memory->addresses[plan->at.memory], max,
+                                    addresses);
     return max;
 }
 
@@ -113,7 +114,7 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
     }
     count = base_min(count_whole(filling, run), (uint64_t)filling->room * 2);
     count = base_min(count, plan->memory.num - plan->at.memory);
-    n     = copy_addresses(plan, count, run->length, addresses);
+    n     = copy_addresses(filling, count, run->length, addresses);
     if ((n == 0) || ((n < UNIFORM_MIN) &&
                      (n * pack_run_stride(run) < filling->length))) {
         return false;
@@ -184,10 +185,8 @@ static void fill_exact(filling_t *filling, mem_copy_exact_t *entries,
     }
 }
 
-/*
- * Nobody may have looked at the pieces' addresses before; now they are in the
- * cache. Looks at those from number `first` up to a place of the stream.
- */
+/* Nobody may have looked at the pieces' addresses before. Looks at those from
+ * number `first` up to a place of the stream. */
 static ucxpool_status_t check_pieces(pack_plan_t *plan, size_t first,
                                      uint64_t offset)
 {
@@ -198,6 +197,9 @@ static ucxpool_status_t check_pieces(pack_plan_t *plan, size_t first,
     }
     pack_walk_seek(plan, offset);
     end = plan->at.memory + (plan->at.memory_offset != 0);
+    if (first >= end) {
+        return UCXPOOL_OK;
+    }
     num = pack_pairs_present(&plan->memory.addresses[first], end - first);
     if (num == end - first) {
         return UCXPOOL_OK;
@@ -237,5 +239,5 @@ ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
     launch_p->list.num_entries = filling.num;
     launch_p->list.is_padded   = filling.done % PACK_ALIGNMENT == 0;
     launch_p->covered          = filling.done;
-    return check_pieces(plan, first, offset + filling.done);
+    return check_pieces(plan, first + filling.seen, offset + filling.done);
 }

@@ -126,17 +126,24 @@ INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
            ((any[1] | any[3]) < SHORT_LENGTH);
 }
 
-INLINE size_t present(void *const *addresses, size_t num_addresses)
+/* Copies the addresses, too, unless `copies` is NULL. */
+INLINE size_t present(void *const *addresses, size_t num_addresses,
+                      uint64_t *copies)
 {
     size_t n = 0;
 
     for (; n + 2 * STEP <= num_addresses; n += 2 * STEP) {
         pairs_t missing = {0};
 
+        __builtin_prefetch(&addresses[n + 2 * AHEAD]);
+        __builtin_prefetch(&addresses[n + 2 * AHEAD + STEP]);
         /* Only NULL has a highest bit that is got by taking away 1. */
         for (size_t i = n; i < n + 2 * STEP; i += 4) {
             pairs_t a = ADDRESSES(addresses, i);
 
+            if (copies != NULL) {
+                *(pairs_here_t *)&copies[i] = a;
+            }
             missing |= (a - 1) & ~a;
         }
         if (((missing[0] | missing[1] | missing[2] | missing[3]) &
@@ -144,8 +151,10 @@ INLINE size_t present(void *const *addresses, size_t num_addresses)
             break;
         }
     }
-    while ((n < num_addresses) && (addresses[n] != NULL)) {
-        n++;
+    for (; (n < num_addresses) && (addresses[n] != NULL); n++) {
+        if (copies != NULL) {
+            copies[n] = (uintptr_t)addresses[n];
+        }
     }
     return n;
 }
@@ -170,7 +179,12 @@ INLINE size_t present(void *const *addresses, size_t num_addresses)
     }                                                                         \
     attributes static size_t present_##kind(void *const *addresses, size_t n) \
     {                                                                         \
-        return present(addresses, n);                                         \
+        return present(addresses, n, NULL);                                   \
+    }                                                                         \
+    attributes static size_t copy_##kind(void *const *addresses, size_t n,    \
+                                         uint64_t *copies)                    \
+    {                                                                         \
+        return present(addresses, n, copies);                                 \
     }
 
 PASSES(any, )
@@ -183,6 +197,7 @@ PASSES(avx2, __attribute__((target("avx2"))))
 #define addresses_avx2 addresses_any
 #define sum_avx2       sum_any
 #define present_avx2   present_any
+#define copy_avx2      copy_any
 #endif
 
 size_t pack_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
@@ -215,4 +230,11 @@ size_t pack_pairs_present(void *const *addresses, size_t num_addresses)
 {
     return HAS_AVX2() ? present_avx2(addresses, num_addresses)
                       : present_any(addresses, num_addresses);
+}
+
+size_t pack_pairs_copy(void *const *addresses, size_t num_addresses,
+                       uint64_t *copies)
+{
+    return HAS_AVX2() ? copy_avx2(addresses, num_addresses, copies)
+                      : copy_any(addresses, num_addresses, copies);
 }

@@ -37,4 +37,9 @@ bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
 /* How many of the addresses, from the first one on, are not NULL? */
 size_t pack_pairs_present(void *const *addresses, size_t num_addresses);
 
+/* Copy addresses up to the first NULL, which the same pass finds; returns how
+ * many these are. More may be written, but no more than num_addresses. */
+size_t pack_pairs_copy(void *const *addresses, size_t num_addresses,
+                       uint64_t *copies);
+
 #endif
