@@ -50,7 +50,9 @@ static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
 
     (void)allocator;
     (void)stream;
-    if ((break_at != 0) && (--break_at == 0)) {
+    /* Called by the threads of a round. */
+    if ((__atomic_load_n(&break_at, __ATOMIC_RELAXED) != 0) &&
+        (__atomic_sub_fetch(&break_at, 1, __ATOMIC_RELAXED) == 0)) {
         return ALLOCATOR_BROKEN;
     }
     if (gives_twice) {
