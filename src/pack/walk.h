@@ -42,11 +42,13 @@ static inline uint64_t pack_run_data(const pack_run_t *run, uint64_t index,
     return count * run->length - segment_offset;
 }
 
-/* The next byte of memory. */
+/* The next byte of memory. As a number, because a piece that nobody has looked
+ * at may be NULL. */
 static inline char *pack_walk_address(const pack_plan_t *plan)
 {
-    return (char *)pack_memory_address(&plan->memory, plan->at.memory) +
-           plan->at.memory_offset;
+    return (char *)((uintptr_t)pack_memory_address(&plan->memory,
+                                                   plan->at.memory) +
+                    plan->at.memory_offset);
 }
 
 /* Bytes of a range that lie within the stream. */
