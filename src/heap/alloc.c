@@ -3,6 +3,7 @@
 #include "heap/heap_inside.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/math.h"
 
 #include <stdlib.h>
@@ -24,16 +25,13 @@ static heap_page_t *page_get(heap_t *heap)
     return page;
 }
 
-/* One more page for a stream. Under the heap's lock. */
-static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
+/* Let a stream have a page, as it was found. Under the heap's lock. */
+static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
+                                  heap_range_t *place)
 {
     heap_page_t     *page;
-    heap_range_t    *place;
-    ucxpool_status_t status = heap_find(heap, stream, HEAP_PAGE, true, &place);
+    ucxpool_status_t status;
 
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
     page = page_get(heap);
     if (page == NULL) {
         heap_space_give(&heap->space, place, stream,
@@ -54,6 +52,15 @@ static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
         heap_release_page(heap, page, stream);
     }
     return status;
+}
+
+/* One more page for a stream. Under the heap's lock. */
+static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
+{
+    heap_range_t    *place;
+    ucxpool_status_t status = heap_find(heap, stream, HEAP_PAGE, true, &place);
+
+    return (status == UCXPOOL_OK) ? add_found(heap, stream, place) : status;
 }
 
 static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
@@ -113,6 +120,70 @@ static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
     return status;
 }
 
+/* As take_small(), unless there are enough of them: false. */
+static bool take_medium(const heap_t *heap, heap_stream_t *stream,
+                        uint64_t size, uint64_t asked, heap_range_t **range_p)
+{
+    heap_small_t    *small = &stream->small;
+    ucxpool_status_t status;
+    bool             is_few;
+
+    pthread_mutex_lock(&stream->lock);
+    is_few = small->num_mediums < heap->max_mediums;
+    if (is_few) {
+        status = heap_small_take(small, size, asked, range_p);
+        if ((status == UCXPOOL_OK) && (*range_p == NULL) &&
+            (small->num_pages >= heap->max_mediums / 4)) {
+            /* Enough pages: what is kept for quick use has to do. */
+            heap_small_join(small);
+            status = heap_small_take(small, size, asked, range_p);
+        }
+        is_few = status == UCXPOOL_OK;
+        stream->num_allocs += (*range_p != NULL);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return is_few;
+}
+
+/* Make room for one more in the stream's pages; not at any price, since there
+ * are other places. Under the heap's lock. */
+static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
+                        uint64_t asked, heap_range_t **range_p)
+{
+    heap_range_t *place;
+    bool          is_settled;
+
+    do {
+        is_settled = !settle(heap, stream);
+        if (!take_medium(heap, stream, size, asked, range_p) ||
+            (*range_p != NULL)) {
+            return;
+        }
+    } while (!is_settled);
+    if ((heap_find_page_soon(heap, stream, &place) == UCXPOOL_OK) &&
+        (add_found(heap, stream, place) == UCXPOOL_OK)) {
+        (void)take_medium(heap, stream, size, asked, range_p);
+    }
+}
+
+/* In a page, if there is to be one more. */
+static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
+                         uint64_t asked, heap_range_t **range_p)
+{
+    base_log_level_t level;
+
+    if (__atomic_load_n(&heap->is_tight, __ATOMIC_RELAXED) ||
+        !take_medium(heap, stream, size, asked, range_p) ||
+        (*range_p != NULL)) {
+        return;
+    }
+    pthread_mutex_lock(&heap->lock);
+    level = base_error_log_at(BASE_LOG_DEBUG);
+    find_medium(heap, stream, size, asked, range_p);
+    base_error_log_at(level);
+    pthread_mutex_unlock(&heap->lock);
+}
+
 static heap_range_t *take_quick(heap_stream_t *stream, uint64_t size,
                                 uint64_t asked)
 {
@@ -160,6 +231,12 @@ static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
     *range_p = NULL;
     if (size <= HEAP_SMALL_MAX) {
         return alloc_small(heap, stream, size, asked, range_p);
+    }
+    if (size <= HEAP_MEDIUM_MAX) {
+        alloc_medium(heap, stream, size, asked, range_p);
+    }
+    if (*range_p != NULL) {
+        return UCXPOOL_OK;
     }
     return alloc_large(heap, stream, size, asked, range_p);
 }

@@ -281,6 +281,20 @@ static void sync(wish_t *wish)
     }
 }
 
+/* One step after the other, until one finds it. */
+static ucxpool_status_t fulfil(wish_t *wish, void (*const *steps)(wish_t *),
+                               size_t num_steps, heap_range_t **range_p)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
+
+    for (size_t i = 0; (i < num_steps) && (wish->range == NULL); i++) {
+        steps[i](wish);
+    }
+    base_error_log_at(level);
+    *range_p = wish->range;
+    return (wish->range != NULL) ? UCXPOOL_OK : wish->status;
+}
+
 ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p)
 {
@@ -293,14 +307,21 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                    .size    = size,
                    .is_page = is_page,
                    .status  = UCXPOOL_ERR_NO_MEMORY};
-    base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
 
-    for (size_t i = 0; (i < sizeof(steps) / sizeof(steps[0])) &&
-                       (wish.range == NULL);
-         i++) {
-        steps[i](&wish);
-    }
-    base_error_log_at(level);
-    *range_p = wish.range;
-    return (wish.range != NULL) ? UCXPOOL_OK : wish.status;
+    return fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+}
+
+ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
+                                     heap_range_t **range_p)
+{
+    static void (*const steps[])(wish_t *) = {own, own_quick, borrow, gather,
+                                              grow};
+
+    wish_t wish = {.heap    = heap,
+                   .stream  = stream,
+                   .size    = HEAP_PAGE,
+                   .is_page = true,
+                   .status  = UCXPOOL_ERR_NO_MEMORY};
+
+    return fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
 }

@@ -29,6 +29,7 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
     }
     heap_log_write(heap->log, HEAP_LOG_FREE, address, range->asked,
                    stream->handle);
+    heap_small_end(&owner->small, range);
     if (is_late) {
         range->stream = stream;
         range->ticket = heap_stream_ticket(stream);

@@ -84,7 +84,7 @@ static ucxpool_status_t take_place(heap_t *heap, const place_t *place,
     ucxpool_status_t status;
 
     if (place->size > heap->options.limit - home->reserved) {
-        heap->is_tight = true;
+        __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
         return UCXPOOL_OK;
     }
     status = heap_space_back(&heap->space, place->hole, place->offset,

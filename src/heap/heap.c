@@ -10,6 +10,9 @@
 
 #define MIB ((uint64_t)1 << 20)
 
+/* Of a stream, and of the largest heaps. */
+#define MAX_MEDIUMS 64
+
 /* CU_STREAM_LEGACY, which is another name of NULL, and CU_STREAM_PER_THREAD, as
  * cuda.h has them. */
 #define STREAM_LEGACY     ((void *)0x1)
@@ -55,6 +58,15 @@ static uint64_t home_size(const heap_options_t *options)
 {
     return base_align_up(2 * options->limit, options->chunk_size) +
            2 * options->chunk_size;
+}
+
+/*
+ * As long as they are few, they do no harm: each keeps one page at most from
+ * other use, together 1/256 of the limit.
+ */
+static unsigned max_mediums(const heap_options_t *options)
+{
+    return (unsigned)base_min(options->limit / HEAP_PAGE / 256, MAX_MEDIUMS);
 }
 
 static ucxpool_status_t init_tables(heap_t *heap, uint64_t home)
@@ -121,6 +133,7 @@ ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
     }
     heap->vmm     = vmm;
     heap->options = *options;
+    heap->max_mediums = max_mediums(options);
     if (options->log_path != NULL) {
         status = heap_log_create(options->log_path, &heap->log);
         if (status != UCXPOOL_OK) {

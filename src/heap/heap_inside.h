@@ -22,6 +22,14 @@ struct heap {
     uint64_t        size;    /* of all addresses */
     heap_options_t  options;
     heap_log_t     *log; /* NULL: none */
+    /* Medium allocations that a stream may have in its pages. */
+    unsigned max_mediums;
+    /* Memory has been asked for over the limit: from now on chunks are cut
+     * where an allocation ends, and pages have small allocations alone. Atomic;
+     * set under the lock. */
+    bool is_tight;
+
+    char            apart[HEAP_APART];
     pthread_mutex_t lock;
 
     heap_space_t    space;
@@ -30,10 +38,6 @@ struct heap {
     heap_stitcher_t stitcher;
     heap_page_t    *spare_pages; /* descriptors */
     heap_page_t    *all_pages;
-
-    /* Memory has been asked for over the limit: from now on chunks are cut
-     * where an allocation ends. */
-    bool is_tight;
 
     ucxpool_t             *pool;
     ucxpool_heap_failure_t callback;
@@ -57,6 +61,11 @@ struct heap {
  */
 ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p);
+
+/* A page, if it can be had without waiting or taking from others what they
+ * keep for quick use. The same result. */
+ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
+                                     heap_range_t **range_p);
 
 /* Take memory from the driver so that `size` bytes lie together. *range_p is a
  * free range that is long enough; NULL: the limit does not allow it. */

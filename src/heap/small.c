@@ -13,7 +13,9 @@ void heap_small_init(heap_small_t *small)
     small->quick = (heap_quick_t){.used = 0};
     heap_ranges_init(&small->ranges);
     base_list_init(&small->late);
-    small->num_empty = 0;
+    small->num_pages   = 0;
+    small->num_empty   = 0;
+    small->num_mediums = 0;
 }
 
 void heap_small_cleanup(heap_small_t *small)
@@ -29,6 +31,11 @@ static size_t unit_of(const heap_page_t *page, uint64_t offset)
 static bool is_whole(const heap_range_t *range)
 {
     return range->size == HEAP_PAGE;
+}
+
+static bool is_medium(const heap_range_t *range)
+{
+    return range->size > HEAP_SMALL_MAX;
 }
 
 static void index_add(heap_small_t *small, heap_range_t *range)
@@ -82,9 +89,15 @@ ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
     }
     if (range != NULL) {
         range->asked = asked;
+        small->num_mediums += is_medium(range);
     }
     *range_p = range;
     return status;
+}
+
+void heap_small_end(heap_small_t *small, const heap_range_t *range)
+{
+    small->num_mediums -= is_medium(range);
 }
 
 ucxpool_status_t heap_small_add(heap_small_t *small, heap_stream_t *stream,
@@ -104,6 +117,7 @@ ucxpool_status_t heap_small_add(heap_small_t *small, heap_stream_t *stream,
     page->first   = range;
     __atomic_store_n(&page->stream, stream, __ATOMIC_RELEASE);
     base_list_add_tail(&small->pages, &page->link);
+    small->num_pages++;
     index_add(small, range);
     return UCXPOOL_OK;
 }
@@ -207,6 +221,7 @@ heap_page_t *heap_small_remove(heap_small_t *small, unsigned keep)
     index_remove(small, range);
     heap_ranges_put(&small->ranges, range);
     base_list_del(&page->link);
+    small->num_pages--;
     page->first = NULL;
     return page;
 }

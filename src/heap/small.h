@@ -14,6 +14,13 @@
 
 #define HEAP_SMALL_MAX ((uint64_t)256 << 10)
 
+/*
+ * Medium allocations, which are longer, lie in pages too as long as they are
+ * few (heap_t.max_mediums) and memory is plenty, since a stream finds them room
+ * there without the heap's lock. In pages alone they would waste up to a third.
+ */
+#define HEAP_MEDIUM_MAX ((uint64_t)1 << 20)
+
 struct heap_stream;
 
 /* A page of the home. Its descriptor is never freed before the heap is. */
@@ -34,7 +41,9 @@ typedef struct heap_small {
     heap_quick_t  quick;
     heap_ranges_t ranges;
     base_list_t   late;      /* freed in other streams                      */
-    unsigned      num_empty; /* pages with nothing in them                  */
+    unsigned      num_pages;
+    unsigned      num_empty;   /* pages with nothing in them                */
+    unsigned      num_mediums; /* live                                      */
 } heap_small_t;
 
 void heap_small_init(heap_small_t *small);
@@ -59,6 +68,9 @@ heap_range_t *heap_small_at(const heap_page_t *page, uint64_t offset);
 
 /* The live range that an offset lies in, or NULL. */
 heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset);
+
+/* One that was live no longer is: before it is given. */
+void heap_small_end(heap_small_t *small, const heap_range_t *range);
 
 /* Free a range that is HEAP_QUICK, in the stream of its page. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);

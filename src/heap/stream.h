@@ -17,6 +17,10 @@
 
 #include <pthread.h>
 
+/* Between what different threads write: two lines of a cache, since these are
+ * fetched in pairs. */
+#define HEAP_APART 128
+
 typedef struct heap_stream {
     struct heap_stream *next;   /* of the heap's                             */
     void               *handle;
@@ -29,10 +33,12 @@ typedef struct heap_stream {
                                    reached                                   */
 
     /* What a stream's own threads need, without the heap's lock. */
+    char            apart_before[HEAP_APART];
     pthread_mutex_t lock;
     heap_quick_t    quick; /* large ranges                                   */
-    heap_small_t    small; /* pages for small allocations                    */
+    heap_small_t    small; /* pages for small and medium allocations         */
     uint64_t        num_allocs;
+    char            apart_behind[HEAP_APART];
 } heap_stream_t;
 
 typedef struct heap_streams {

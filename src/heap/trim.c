@@ -78,7 +78,7 @@ ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p)
     before = heap->trimmed;
     status = trim(heap, keep_size);
     if (heap->trimmed > before) {
-        heap->is_tight = false;
+        __atomic_store_n(&heap->is_tight, false, __ATOMIC_RELAXED);
     }
     if (released_p != NULL) {
         *released_p = heap->trimmed - before;

@@ -1,0 +1,410 @@
+/*
+ * The heap as threads see it that find what they need in their streams' own
+ * pages: small and medium allocations, on memory that knows who uses what
+ * (vmm_double.h).
+ */
+#include <config.h>
+
+#include "heap/heap.h"
+#include "rounds.h"
+#include "vmm_double.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+#define A ((void *)0x10)
+#define B ((void *)0x20)
+
+/* Of a heap of PLENTY bytes, a stream may have so many in its pages. */
+#define PLENTY      (16 * GIB)
+#define MAX_MEDIUMS 32
+
+static mem_vmm_t *vmm;
+static heap_t    *heap;
+
+static void start(bool has_streams, size_t limit)
+{
+    heap_options_t options = {.limit       = limit,
+                              .chunk_size  = 8 * MIB,
+                              .alignment   = 256,
+                              .stitch_size = limit};
+
+    vmm = vmm_double_create_host(has_streams);
+    ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
+}
+
+static void stop(void)
+{
+    ck_assert_int_eq(heap_check(heap), UCXPOOL_OK);
+    heap_destroy(heap);
+}
+
+static char *get(size_t size, void *stream)
+{
+    void *address = NULL;
+
+    ck_assert_int_eq(heap_alloc(heap, size, stream, &address), UCXPOOL_OK);
+    ck_assert_ptr_nonnull(address);
+    return address;
+}
+
+static void put(void *address, void *stream)
+{
+    ck_assert_int_eq(heap_free(heap, address, stream), UCXPOOL_OK);
+}
+
+static ucxpool_heap_stats_t stats(void)
+{
+    ucxpool_heap_stats_t now;
+
+    heap_stats(heap, &now);
+    return now;
+}
+
+START_TEST(medium_ones_share_a_page)
+{
+    char *first, *second, *third;
+
+    start(true, PLENTY);
+    first  = get(600 * KIB, A);
+    second = get(700 * KIB, A);
+    third  = get(256, A);
+    ck_assert_ptr_eq(second, first + 600 * KIB);
+    ck_assert_ptr_eq(third, second + 700 * KIB);
+    ck_assert_uint_eq(stats().reserved, 2 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(more_of_them_than_may_be_do_not_waste_pages)
+{
+    start(true, PLENTY);
+    for (size_t i = 0; i < 4 * MAX_MEDIUMS; i++) {
+        (void)get(700 * KIB, A);
+    }
+    /* Two to a page, and one behind the other. */
+    ck_assert_uint_le(stats().reserved,
+                      MAX_MEDIUMS * MIB +
+                          3 * MAX_MEDIUMS * 700 * KIB + 2 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(one_that_is_freed_makes_room_for_another)
+{
+    start(true, PLENTY);
+    for (size_t i = 0; i < 2 * MAX_MEDIUMS; i++) {
+        put(get(600 * KIB, A), (_i == 0) ? A : B);
+    }
+    ck_assert_uint_eq(vmm_double_held(vmm), 2 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(they_fill_a_heap_to_its_limit)
+{
+    size_t size = 0;
+    void  *address;
+
+    start(true, 512 * MIB);
+    while (heap_alloc(heap, 700 * KIB, A, &address) == UCXPOOL_OK) {
+        size += 700 * KIB;
+    }
+    ck_assert_uint_ge(size, 510 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(what_is_kept_for_quick_use_is_bounded)
+{
+    void *live[MAX_MEDIUMS];
+
+    start(true, PLENTY);
+    for (size_t round = 0; round < 50; round++) {
+        size_t size = 300 * KIB + round * 8 * KIB;
+
+        for (size_t i = 0; i < MAX_MEDIUMS; i++) {
+            live[i] = get(size, A);
+        }
+        for (size_t i = 0; i < MAX_MEDIUMS; i++) {
+            put(live[i], A);
+        }
+    }
+    /* All that are live at a time, two to a page, and a quarter. */
+    ck_assert_uint_le(vmm_double_held(vmm), 40 * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(medium_ones_freed_elsewhere_come_back_to_their_pages)
+{
+    void *live[MAX_MEDIUMS];
+
+    start(true, PLENTY);
+    for (size_t round = 0; round < 20; round++) {
+        for (size_t i = 0; i < MAX_MEDIUMS; i++) {
+            live[i] = get(600 * KIB, A);
+            vmm_double_post(vmm, A, live[i], 600 * KIB, NULL, NULL);
+        }
+        vmm_double_sync(vmm, A);
+        for (size_t i = 0; i < MAX_MEDIUMS; i++) {
+            vmm_double_post(vmm, B, live[i], 600 * KIB, NULL, NULL);
+            put(live[i], B);
+        }
+    }
+    ck_assert_uint_le(vmm_double_held(vmm), 2 * MAX_MEDIUMS * MIB);
+    stop();
+}
+END_TEST
+
+START_TEST(a_medium_one_is_freed_once_and_at_its_begin)
+{
+    char *address;
+
+    start(_i != 0, PLENTY);
+    address = get(600 * KIB, A);
+    ck_assert_int_eq(heap_free(heap, address + 256, A),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, address + 600 * KIB, A),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    put(address, (_i == 2) ? B : A);
+    ck_assert_int_eq(heap_free(heap, address, A), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, address, B), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_uint_eq(stats().num_live, 0);
+    stop();
+}
+END_TEST
+
+/* Each call of the driver in turn; another way is found. */
+START_TEST(where_there_is_no_page_it_lies_elsewhere)
+{
+    bool has_failed = true;
+
+    for (unsigned n = 1; has_failed; n++) {
+        void            *address;
+        ucxpool_status_t status;
+
+        start(true, PLENTY);
+        vmm_double_fail(vmm, VMM_LAST, n,
+                        (_i == 0) ? UCXPOOL_ERR_NO_MEMORY : UCXPOOL_ERR_IO);
+        status     = heap_alloc(heap, 600 * KIB, A, &address);
+        has_failed = vmm_double_has_failed(vmm);
+        ck_assert_int_eq(status, UCXPOOL_OK);
+        ck_assert_uint_eq(stats().reserved, vmm_double_held(vmm));
+        put(address, A);
+        (void)get(600 * KIB, A);
+        stop();
+    }
+}
+END_TEST
+
+/* --- threads -------------------------------------------------------------- */
+
+#define NUM_THREADS 8
+#define NUM_LIVE    16
+#define NUM_BOARD   16
+
+typedef struct live {
+    char  *address;
+    size_t size;
+    char   pattern;
+    void  *stream; /* that it was allocated for */
+} live_t;
+
+/* What one thread has allocated and another frees. */
+static struct {
+    pthread_mutex_t lock;
+    live_t          live[NUM_BOARD];
+} board = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+typedef struct worker {
+    pthread_t thread;
+    unsigned  number;
+    bool      shares;  /* one of two streams with others  */
+    bool      strays;  /* frees in other streams too      */
+    uint64_t  state;
+} worker_t;
+
+static unsigned draw(worker_t *worker, unsigned below)
+{
+    worker->state = worker->state * UINT64_C(6364136223846793005) +
+                    UINT64_C(1442695040888963407);
+    return (unsigned)((worker->state >> 33) % below);
+}
+
+static void *stream_number(unsigned number)
+{
+    return (void *)(uintptr_t)(16 * (number + 1));
+}
+
+static void *own_stream(const worker_t *worker)
+{
+    return stream_number(worker->shares ? worker->number % 2 : worker->number);
+}
+
+static void fill(const live_t *live)
+{
+    for (size_t at = 0; at < live->size; at += 4096) {
+        live->address[at] = live->pattern;
+    }
+    live->address[live->size - 1] = live->pattern;
+}
+
+static void verify(const live_t *live)
+{
+    for (size_t at = 0; at < live->size; at += 4096) {
+        ck_assert_int_eq(live->address[at], live->pattern);
+    }
+    ck_assert_int_eq(live->address[live->size - 1], live->pattern);
+}
+
+static void begin(worker_t *worker, live_t *live)
+{
+    /* 256 bytes to 1.5 MiB, as many of each length. */
+    unsigned top = 8 + draw(worker, 13);
+
+    live->size    = ((size_t)1 << top) + draw(worker, 1u << (top - 1));
+    live->stream  = own_stream(worker);
+    live->pattern = (char)draw(worker, 256);
+    live->address = get(live->size, live->stream);
+    fill(live);
+    if (!vmm->is_host && (draw(worker, 8) == 0)) {
+        vmm_double_post(vmm, live->stream, live->address, live->size, NULL,
+                        NULL);
+        vmm_double_sync(vmm, live->stream);
+    }
+}
+
+static void end(worker_t *worker, live_t *live)
+{
+    void *stream = live->stream;
+
+    if (worker->strays && (draw(worker, 3) == 0)) {
+        stream = stream_number(draw(worker, NUM_THREADS));
+    }
+    verify(live);
+    put(live->address, stream);
+    live->address = NULL;
+}
+
+/* Change one with what somebody left on the board. */
+static void exchange(worker_t *worker, live_t *live)
+{
+    unsigned place = draw(worker, NUM_BOARD);
+    live_t   left;
+
+    pthread_mutex_lock(&board.lock);
+    left              = board.live[place];
+    board.live[place] = *live;
+    pthread_mutex_unlock(&board.lock);
+    *live = left;
+}
+
+static void *work(void *arg)
+{
+    worker_t *worker         = arg;
+    live_t    live[NUM_LIVE] = {{.address = NULL}};
+
+    for (unsigned i = 0; i < rounds(400); i++) {
+        live_t *one = &live[draw(worker, NUM_LIVE)];
+
+        if (one->address == NULL) {
+            begin(worker, one);
+        } else if (worker->strays && (draw(worker, 4) == 0)) {
+            exchange(worker, one);
+        } else {
+            end(worker, one);
+        }
+    }
+    for (unsigned i = 0; i < NUM_LIVE; i++) {
+        if (live[i].address != NULL) {
+            end(worker, &live[i]);
+        }
+    }
+    return NULL;
+}
+
+static void clear_board(worker_t *worker)
+{
+    for (unsigned i = 0; i < NUM_BOARD; i++) {
+        if (board.live[i].address != NULL) {
+            end(worker, &board.live[i]);
+        }
+    }
+}
+
+static void run_threads(bool shares, bool strays)
+{
+    worker_t workers[NUM_THREADS];
+
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        workers[i] = (worker_t){.number = i,
+                                .shares = shares,
+                                .strays = strays,
+                                .state  = i * UINT64_C(0x9E3779B97F4A7C15)};
+        ck_assert_int_eq(
+            pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    clear_board(&workers[0]);
+}
+
+/* Loop: with streams and without; plenty of memory and little; streams of their
+ * own and shared; freed where it was allocated and anywhere. */
+START_TEST(threads_keep_what_is_theirs)
+{
+    ucxpool_heap_stats_t now;
+
+    start((_i & 1) != 0, (_i & 2) != 0 ? 128 * MIB : PLENTY);
+    run_threads((_i & 4) != 0, (_i & 8) != 0);
+    now = stats();
+    ck_assert_uint_eq(now.num_live, 0);
+    ck_assert_uint_eq(now.live, 0);
+    ck_assert_uint_eq(now.reserved, vmm_double_held(vmm));
+    ck_assert_int_eq(heap_trim(heap, 0, NULL), UCXPOOL_OK);
+    ck_assert_uint_eq(vmm_double_held(vmm), 0);
+    stop();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite  = suite_create("threads of the heap");
+    TCase *medium = tcase_create("medium");
+    TCase *random = tcase_create("threads");
+
+    tcase_add_test(medium, medium_ones_share_a_page);
+    tcase_add_test(medium, more_of_them_than_may_be_do_not_waste_pages);
+    tcase_add_loop_test(medium, one_that_is_freed_makes_room_for_another, 0, 2);
+    tcase_add_test(medium, they_fill_a_heap_to_its_limit);
+    tcase_add_test(medium, what_is_kept_for_quick_use_is_bounded);
+    tcase_add_test(medium,
+                   medium_ones_freed_elsewhere_come_back_to_their_pages);
+    tcase_add_loop_test(medium, a_medium_one_is_freed_once_and_at_its_begin, 0,
+                        3);
+    tcase_add_loop_test(medium, where_there_is_no_page_it_lies_elsewhere, 0, 2);
+    suite_add_tcase(suite, medium);
+    tcase_set_timeout(random, 120);
+    tcase_add_loop_test(random, threads_keep_what_is_theirs, 0, 16);
+    suite_add_tcase(suite, random);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    int      failed;
+
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
