@@ -16,10 +16,12 @@
 
 /* Between GPUs a launch costs some microseconds, in which the link moves some
  * hundred KiB; and several must be under way, so that gathering one does not
- * wait for another to be read. */
-#define GPU_FRAG_SIZE ((uint64_t)16 << 20)
-#define GPU_FRAG_MIN  ((uint64_t)1 << 20)
-#define GPU_FRAGS     4u
+ * wait for another to be read: the more, the shorter they are. */
+#define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
+#define GPU_FRAG_MIN    ((uint64_t)1 << 20)
+#define GPU_FRAGS       4u
+#define GPU_SHORT_FRAGS 8u
+#define GPU_SHORT_SHARE ((uint64_t)64 << 20)
 
 /* A message is cut at least so often, so that the processors' work on lists
  * goes on while the link is busy. */
@@ -49,7 +51,8 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
         shares_gpu(request->channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
-    size = base_min(size / GPU_FRAGS, request->totals.stream_size / GPU_CUTS);
+    size /= (size < GPU_SHORT_SHARE) ? GPU_SHORT_FRAGS : GPU_FRAGS;
+    size = base_min(size, request->totals.stream_size / GPU_CUTS);
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 
