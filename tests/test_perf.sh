@@ -123,6 +123,8 @@ run 2 -r x
 run 2 -T -3
 run 2 --sides am-each
 says err '--list'
+run 2 --wire ucx --sides pool/auto
+says err 'pool/ucx'
 run 2 --cpus 0
 run 2 --wire nonsense
 says err 'auto, map or ucx'

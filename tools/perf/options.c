@@ -312,6 +312,11 @@ static int check(options_t *options)
         perf_error("give -l PORT on one host and HOST:PORT on the other");
         return 2;
     }
+    if ((options->num_sides != 0) && (options->pool_mode != MODE_AUTO)) {
+        perf_error("--sides names the pool's wires, as in pool/ucx: leave out "
+                   "--wire");
+        return 2;
+    }
     if (options->table == NULL) {
         return -1;
     }
