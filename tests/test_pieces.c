@@ -260,6 +260,38 @@ START_TEST(a_message_of_pieces_is_one_of_equal_segments)
 }
 END_TEST
 
+START_TEST(a_probed_message_is_received_into_pieces)
+{
+    ucxpool_message_t *message = NULL;
+    ucxpool_request_t *send, *recv;
+    uint8_t           *sent, *received;
+
+    connect_pair(_i);
+    side_init(&from, 6, 50);
+    side_init(&to, 3, 100);
+    side_fill(&from);
+    send = send_pieces();
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_message_recv_pieces(message, to.pieces, 2, 100,
+                                                 NULL, &recv),
+                     UCXPOOL_ERR_TRUNCATED);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "the pieces hold 200"));
+    ck_assert_int_eq(ucxpool_message_recv_pieces(message, to.pieces, 3, 100,
+                                                 NULL, &recv),
+                     UCXPOOL_OK);
+    finish_both(send, recv, 300);
+    sent     = side_message(&from);
+    received = side_message(&to);
+    ck_assert_mem_eq(received, sent, 300);
+    side_check_gaps(&to);
+    free(sent);
+    free(received);
+    sides_cleanup();
+    end_pair();
+}
+END_TEST
+
 START_TEST(no_pieces_and_pieces_of_nothing_are_messages)
 {
     static void *const null[3] = {NULL, NULL, NULL};
@@ -424,6 +456,8 @@ int main(void)
     tcase_add_loop_test(tcase, segments_and_pieces_receive_each_other, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, a_message_of_pieces_is_one_of_equal_segments, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_probed_message_is_received_into_pieces, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, no_pieces_and_pieces_of_nothing_are_messages, 0,
                         NUM_WIRES);

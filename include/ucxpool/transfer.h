@@ -225,7 +225,8 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
 /*
  * Take the oldest message that matches and that no receive has taken, to look
  * at it first. The caller then owns it and must end it by
- * ucxpool_message_recv() or ucxpool_message_refuse(). Does not progress.
+ * ucxpool_message_recv(), ucxpool_message_recv_pieces() or
+ * ucxpool_message_refuse(). Does not progress.
  *
  * UCXPOOL_ERR_NO_MESSAGE  there is none now
  */
@@ -269,6 +270,13 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t *message,
                                       size_t num_segments,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p);
+
+/* The same into pieces of one length, as ucxpool_recv_pieces(). */
+ucxpool_status_t
+ucxpool_message_recv_pieces(ucxpool_message_t *message, void *const *addresses,
+                            size_t num_pieces, size_t length,
+                            const ucxpool_request_params_t *params,
+                            ucxpool_request_t             **request_p);
 
 /*
  * Refuse a message that was probed. Its sender's request ends with

@@ -151,6 +151,15 @@ block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel)
     return (channel->wire == &xfer_wire_ucx) ? pool->ucx_blocks : pool->blocks;
 }
 
+ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel)
+{
+    return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
+                                                      : channel->status,
+                      "%s: %s", channel->name,
+                      (channel->reason[0] == '\0') ? "the channel is closed"
+                                                   : channel->reason);
+}
+
 bool xfer_channel_is_live(const ucxpool_channel_t *channel)
 {
     return channel->state <= UCXPOOL_CHANNEL_OPEN;

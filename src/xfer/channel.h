@@ -134,6 +134,9 @@ block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel);
 
 bool xfer_channel_is_live(const ucxpool_channel_t *channel);
 
+/* The error of a request on a channel that has ended: why that was. */
+ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel);
+
 /*
  * Is there something to be read from its ring? A channel that has ended is read
  * on while the peer may still read what was sent: it says when it has stopped.
