@@ -192,8 +192,22 @@ static void start_pieces(void *const *from, size_t num_from, size_t from_length,
 }
 
 #define MAX_PIECES 40000
-static void *from_pieces[MAX_PIECES];
-static void *to_pieces[MAX_PIECES];
+static void *pageable[2][MAX_PIECES];
+static void **pinned; /* for as many */
+static void **from_pieces, **to_pieces;
+
+/* Where the arrays lie: a GPU reads pinned ones itself. */
+static void arrays_init(bool is_pinned)
+{
+    pinned      = gpu_pinned(sizeof(pageable));
+    from_pieces = is_pinned ? pinned : pageable[0];
+    to_pieces   = is_pinned ? pinned + MAX_PIECES : pageable[1];
+}
+
+static void arrays_cleanup(void)
+{
+    gpu_pinned_free(pinned);
+}
 
 /* The pieces of both sides hold the same bytes, in their orders. */
 static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
@@ -227,7 +241,8 @@ static void exchange_pieces(size_t num_from, size_t from_length, size_t num_to,
 
 START_TEST(pieces_meet_pieces)
 {
-    connect_pair(kinds[_i]);
+    connect_pair(kinds[_i % NUM_KINDS]);
+    arrays_init(_i >= NUM_KINDS);
     for (int kind = 0; kind < 2; kind++) {
         exchange_pieces(36000, 64, 36000, 64, kind);
         exchange_pieces(36000, 100, 36000, 100, kind);
@@ -237,6 +252,7 @@ START_TEST(pieces_meet_pieces)
         exchange_pieces(12, 100000, 12, 100000, kind);
         exchange_pieces(1, 400000, 40000, 10, kind);
     }
+    arrays_cleanup();
     end_pair();
 }
 END_TEST
@@ -267,7 +283,8 @@ static void check_null_ends(void **pieces, size_t piece, size_t num,
 
 START_TEST(a_null_piece_that_nobody_looked_for_ends_its_request)
 {
-    connect_pair(kinds[_i]);
+    connect_pair(kinds[_i % NUM_KINDS]);
+    arrays_init(_i >= NUM_KINDS);
     check_null_ends(from_pieces, 0, 36000, 64, 64);
     check_null_ends(from_pieces, 35999, 36000, 64, 64);
     check_null_ends(from_pieces, 1, 4, 64, 64);
@@ -277,6 +294,8 @@ START_TEST(a_null_piece_that_nobody_looked_for_ends_its_request)
     check_null_ends(to_pieces, 2, 4, 160, 320);
     check_null_ends(to_pieces, 3, 4, 1000, 400000);
     exchange_pieces(1000, 400, 4000, 100, 1);
+    exchange_pieces(36000, 64, 36000, 64, 1);
+    arrays_cleanup();
     end_pair();
 }
 END_TEST
@@ -286,6 +305,7 @@ START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
     ucxpool_request_t *request;
 
     connect_pair(kinds[_i]);
+    arrays_init(false);
     from_pieces[0] = &pair;
     from_pieces[1] = NULL;
     ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, from_pieces, 2, 16, TAG,
@@ -295,6 +315,7 @@ START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
     ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG,
                                          ALL_BITS, NULL, &request),
                      UCXPOOL_ERR_INVALID_PARAM);
+    arrays_cleanup();
     end_pair();
 }
 END_TEST
@@ -326,10 +347,10 @@ static Suite *suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, one_buffer_of_any_size_arrives, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, any_cut_meets_any_other, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, pieces_meet_pieces, 0, NUM_KINDS);
+    tcase_add_loop_test(tcase, pieces_meet_pieces, 0, 2 * NUM_KINDS);
     tcase_add_loop_test(tcase,
                         a_null_piece_that_nobody_looked_for_ends_its_request, 0,
-                        NUM_KINDS);
+                        2 * NUM_KINDS);
     tcase_add_loop_test(tcase,
                         a_null_piece_that_is_looked_for_is_refused_at_once, 0,
                         NUM_KINDS);

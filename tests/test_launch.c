@@ -377,7 +377,8 @@ static void make_uniform(size_t count, size_t length)
     model.pieces_length = 0;
     make_memory(true);
     make_stream();
-    model.runs[0] = (pack_run_t){length, count};
+    model.num_runs = 1;
+    model.runs[0]  = (pack_run_t){length, count};
     ck_assert_int_eq(pack_lengths_check(model.runs, 1, &model.totals),
                      UCXPOOL_OK);
     init_plan(&model.plan, model.runs, 1, &model.totals, model.segments,
@@ -417,6 +418,33 @@ START_TEST(many_pieces_are_their_addresses)
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.covered, model.stream_size);
     ck_assert_mem_eq(model.entries, model.pieces, 5000 * sizeof(void *));
+}
+END_TEST
+
+START_TEST(many_pinned_pieces_are_the_list_itself)
+{
+    pack_launch_t launch;
+
+    make_uniform(6000, 100);
+    model.pieces_length = 100;
+    make_pieces();
+    model.plan.memory.is_pinned = true;
+    memset(model.entries, 0xff, sizeof(model.entries));
+    ck_assert_int_eq(pack_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
+                                      model.entries, 64, &launch),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(launch.list.form, MEM_COPY_UNIFORM);
+    ck_assert_ptr_eq(launch.list.entries, &model.pieces[10]);
+    ck_assert_uint_eq(launch.list.num_entries, 5000);
+    ck_assert_uint_eq(launch.first, 10);
+    ck_assert_uint_eq(launch.covered, 112 * 5000);
+    /* What is left is short, and copied. */
+    ck_assert_int_eq(pack_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
+                                      model.entries, sizeof(model.entries),
+                                      &launch),
+                     UCXPOOL_OK);
+    ck_assert_ptr_eq(launch.list.entries, model.entries);
+    ck_assert_uint_eq(launch.covered, 112 * 5);
 }
 END_TEST
 
@@ -517,6 +545,7 @@ int main(void)
                         NUM_SHAPES);
     tcase_add_test(tcase, many_segments_of_one_length_take_8_bytes_each);
     tcase_add_test(tcase, many_pieces_are_their_addresses);
+    tcase_add_test(tcase, many_pinned_pieces_are_the_list_itself);
     tcase_add_test(tcase, a_piece_without_an_address_is_named);
     tcase_add_test(tcase, nothing_is_a_list_without_entries);
     tcase_add_test(tcase, one_launch_takes_no_more_than_its_numbers_hold);

@@ -52,11 +52,11 @@ bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
     size_t           num;
 
     assert(!job->is_started);
-    assert(offset < copier->entries_size);
     if (list->form == MEM_COPY_UNIFORM) {
         add_even(job, list, tile_size);
         return true;
     }
+    assert(offset < copier->entries_size);
     num = mem_copy_tiles_cut(list, tile_size, tiles, room);
     if (num > room) {
         return false;
@@ -74,7 +74,7 @@ static CUresult launch(const mem_cuda_copier_t *copier,
                        uint32_t length, bool is_gather)
 {
     bool     is_even  = form == MEM_COPY_UNIFORM;
-    uint64_t tiles    = (uintptr_t)job->tiles;
+    uint64_t tiles    = is_even ? (uintptr_t)job->fault : (uintptr_t)job->tiles;
     uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
     uint64_t stream   = is_even ? job->even.stream : 0;
     uint32_t size     = is_even ? mem_copy_even_size(&job->even) : 0;
@@ -98,6 +98,7 @@ static ucxpool_status_t begin(const mem_cuda_copier_t *copier,
     assert(!job->is_started);
     /* Not the number that stands in the word: the last job's. */
     job->number++;
+    *job->fault    = 0;
     job->num_polls = 0;
     job->stream    = copier->streams[stream];
     return mem_cuda_device_enter(copier->device);
@@ -191,6 +192,11 @@ ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
     }
     job->is_started = status == UCXPOOL_INPROGRESS;
     return status;
+}
+
+uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job)
+{
+    return *job->fault;
 }
 
 ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier)

@@ -33,6 +33,7 @@ typedef struct mem_cuda_job {
     struct mem_cuda_job *next;
     CUstream             stream;    /* that it was started in                */
     uint32_t            *word;      /* is `number` when the job is done       */
+    uint32_t            *fault;     /* beside it: see mem_cuda_job_fault()    */
     uint32_t             number;
     uint32_t             num_polls; /* since it was started                   */
     bool                 is_started;
@@ -69,7 +70,8 @@ void            mem_cuda_job_put(mem_cuda_copier_t *copier,
  * stream each (blocks that do not lie side by side, say), all of one form that
  * is not MEM_COPY_UNIFORM.
  *
- * list         Its entries lie in job->entries.
+ * list         Its entries lie in job->entries; those of MEM_COPY_UNIFORM may
+ *              lie in any pinned memory.
  * stream_size  Bytes of the streams of all lists of the job, by which the
  *              tiles' size is chosen.
  *
@@ -111,6 +113,13 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
  */
 ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
                                    mem_cuda_job_t    *job);
+
+/*
+ * Of a job of MEM_COPY_UNIFORM that is done: the number of an entry that was
+ * NULL, from 1 on; 0 if none was. Where one was, other bytes may have been
+ * copied to wrong places of the stream, or of the pieces.
+ */
+uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job);
 
 /*
  * Is the GPU well? For who waits for another stream than the copier's.

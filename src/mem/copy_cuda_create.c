@@ -99,6 +99,7 @@ static void jobs_init(mem_cuda_copier_t *copier, size_t size)
         mem_cuda_job_t *job = &copier->jobs[i];
 
         job->word    = (uint32_t *)(void *)(copier->pinned + i * LINE_SIZE);
+        job->fault   = job->word + 1;
         job->tiles   = (mem_copy_tile_t *)(void *)next;
         job->entries = next + tiles_size;
         job->bounce  = next + tiles_size + list_size;

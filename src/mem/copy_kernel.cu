@@ -13,10 +13,8 @@
  *
  * Written for clang without CUDA's headers: see scripts/make-ptx.
  */
-#include "mem/copy_tiles.h"
+#include "mem/copy_units.cuh"
 
-#define DEVICE \
-    __attribute__((device)) static inline __attribute__((always_inline))
 /* External linkage: LLVM 14 takes a barrier for something that cannot change a
  * variable that no other file knows, and moves loads across it. */
 #define SHARED __attribute__((shared))
@@ -26,11 +24,6 @@
 /* Thread blocks on a multiprocessor: bounds the registers. */
 #define BLOCKS 4
 #define WARPS  (MEM_COPY_THREADS / 32)
-#define UNIT   MEM_COPY_UNIT
-
-struct words4 {
-    uint32_t w[4];
-};
 
 /* The pieces that are being copied, and the first unit of each. */
 SHARED uint64_t ucxpool_copy_target[MEM_COPY_THREADS];
@@ -48,154 +41,6 @@ DEVICE uint32_t thread_index()
 DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return (a < b) ? a : b; }
 
 DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
-
-/* Loads pass the first cache: it is not coherent with what other devices
- * write, and no byte is read twice but at the ends of pieces. */
-DEVICE words4 load16(uint64_t address)
-{
-    words4 v;
-
-    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                 : "l"(address));
-    return v;
-}
-
-DEVICE uint32_t load4(uint64_t address)
-{
-    uint32_t v;
-
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(address));
-    return v;
-}
-
-DEVICE uint32_t load1(uint64_t address)
-{
-    uint32_t v;
-
-    asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(v) : "l"(address));
-    return v;
-}
-
-/* An entry is read by one load: what lies in host memory is in no cache. */
-DEVICE uint64_t load_entry(const uint64_t *entry)
-{
-    uint64_t v;
-
-    asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(v) : "l"(entry));
-    return v;
-}
-
-DEVICE void load_entry(const uint64_t *entry, uint64_t *first_p,
-                       uint64_t *second_p)
-{
-    asm volatile("ld.global.cg.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(*first_p), "=l"(*second_p)
-                 : "l"(entry));
-}
-
-DEVICE void store16(uint64_t address, words4 v)
-{
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address),
-                 "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
-                 : "memory");
-}
-
-DEVICE void store4(uint64_t address, uint32_t v)
-{
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(v) : "memory");
-}
-
-DEVICE void store1(uint64_t address, uint32_t v)
-{
-    asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
-}
-
-/* Four bytes from byte bits / 8 of two words on. */
-DEVICE uint32_t funnel(uint32_t low, uint32_t high, uint32_t bits)
-{
-    uint32_t v;
-
-    asm("shf.r.wrap.b32 %0, %1, %2, %3;"
-        : "=r"(v)
-        : "r"(low), "r"(high), "r"(bits));
-    return v;
-}
-
-/* The word at an aligned address; only its bytes in [first, last) are read. */
-DEVICE uint32_t load_word(uint64_t address, uint64_t first, uint64_t last)
-{
-    uint32_t v = 0;
-
-    if ((address >= first) && (address + 4 <= last)) {
-        return load4(address);
-    }
-    for (uint32_t i = 0; i < 4; i++) {
-        if ((address + i >= first) && (address + i < last)) {
-            v |= load1(address + i) << (8 * i);
-        }
-    }
-    return v;
-}
-
-/* The five words from word `skip` on, of eight. */
-DEVICE void select_words(words4 low, words4 high, uint32_t skip, uint32_t *v)
-{
-    bool     two = skip & 2;
-    bool     one = skip & 1;
-    uint32_t half[6] = {two ? low.w[2] : low.w[0],  two ? low.w[3] : low.w[1],
-                        two ? high.w[0] : low.w[2], two ? high.w[1] : low.w[3],
-                        two ? high.w[2] : high.w[0],
-                        two ? high.w[3] : high.w[1]};
-
-    for (int i = 0; i < 5; i++) {
-        v[i] = one ? half[i + 1] : half[i];
-    }
-}
-
-/* 16 bytes from any address; only bytes in [first, last) are read, the others
- * are 0. */
-DEVICE words4 load_unit(uint64_t address, uint64_t first, uint64_t last)
-{
-    uint64_t base = address & ~(uint64_t)(UNIT - 1);
-    uint32_t offset = address & (UNIT - 1);
-    uint32_t v[5];
-    words4   unit;
-
-    if ((offset == 0) && (base >= first) && (base + UNIT <= last)) {
-        return load16(base);
-    }
-    if ((base >= first) && (base + 2 * UNIT <= last)) {
-        select_words(load16(base), load16(base + UNIT), offset / 4, v);
-    } else {
-        for (int i = 0; i < 5; i++) {
-            v[i] = load_word((address & ~(uint64_t)3) + 4 * i, first, last);
-        }
-    }
-    for (int i = 0; i < 4; i++) {
-        unit.w[i] = funnel(v[i], v[i + 1], 8 * (offset % 4));
-    }
-    return unit;
-}
-
-/* Store bytes [first, last) of a unit. */
-DEVICE void store_part(uint64_t address, words4 unit, uint32_t first,
-                       uint32_t last)
-{
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t at = 4 * i;
-
-        if ((at >= first) && (at + 4 <= last)) {
-            store4(address + at, unit.w[i]);
-            continue;
-        }
-        for (uint32_t j = 0; j < 4; j++) {
-            if ((at + j >= first) && (at + j < last)) {
-                store1(address + at + j, unit.w[i] >> (8 * j));
-            }
-        }
-    }
-}
 
 /* Sum of v over the threads before this one, and over all. */
 DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
@@ -298,9 +143,11 @@ struct piece {
     uint64_t stream; /* its offset there; with MEM_COPY_EXACT only */
 };
 
-/* A piece of a tile, from where the tile begins. */
+/* A piece of a tile, from where the tile begins. `fault` is where to tell of
+ * one of MEM_COPY_UNIFORM that has no address. */
 DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
-                        uint32_t form, uint32_t length, uint32_t index)
+                        uint32_t form, uint32_t length, uint32_t index,
+                        uint64_t fault)
 {
     uint64_t entry = tile->first + index;
     piece    p = {0, length, 0};
@@ -316,6 +163,11 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
     }
     if (form == MEM_COPY_UNIFORM) {
         p.address = load_entry(list + entry);
+        if (p.address == 0) {
+            store4(fault, (uint32_t)entry + 1);
+            p.length = 0;
+            return p;
+        }
     } else {
         load_entry(list + 2 * entry, &p.address, &p.length);
     }
@@ -333,7 +185,9 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
 
 /*
  * Copy a list, one tile per thread block of MEM_COPY_THREADS. `gather` is 1 or
- * 0. MEM_COPY_UNIFORM has stream, stream_size and tile_size in place of tiles.
+ * 0. MEM_COPY_UNIFORM has stream, stream_size and tile_size in place of tiles,
+ * and in `tiles` the address of a word: the number, from 1 on, of a piece that
+ * has no address.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(MEM_COPY_THREADS, BLOCKS))) void
@@ -351,7 +205,8 @@ ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
     uint32_t        left = tile.size;
 
     for (uint32_t index = 0; index < tile.count; index += MEM_COPY_THREADS) {
-        piece p = load_piece(&tile, list, form, length, index + me);
+        piece p = load_piece(&tile, list, form, length, index + me,
+                             (uint64_t)tiles);
 
         /* Where the pieces lie in the tile, each with its padding; what is past
          * the tile's end is cut. */

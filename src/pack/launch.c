@@ -14,6 +14,7 @@
 /* What is being filled. */
 typedef struct filling {
     pack_plan_t *plan;
+    const void  *entries; /* or a part of the pieces' own */
     uint64_t     length; /* of the range                 */
     uint64_t     done;   /* bytes of it                  */
     size_t       room;   /* for entries of 16 bytes      */
@@ -101,6 +102,13 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
     return max;
 }
 
+/* Are these pieces a list already? Short ones go with what follows them. */
+static bool is_list(const pack_plan_t *plan, uint64_t num, uint64_t length)
+{
+    return plan->memory.is_pinned && (plan->memory.length == length) &&
+           (num >= UNIFORM_MIN);
+}
+
 /* Addresses alone, where many segments have one length. */
 static bool fill_uniform(filling_t *filling, uint64_t *addresses)
 {
@@ -112,9 +120,16 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
         (run->length > LENGTH_MAX)) {
         return false;
     }
-    count = base_min(count_whole(filling, run), (uint64_t)filling->room * 2);
-    count = base_min(count, plan->memory.num - plan->at.memory);
-    n     = copy_addresses(filling, count, run->length, addresses);
+    count = base_min(count_whole(filling, run),
+                     plan->memory.num - plan->at.memory);
+    if (is_list(plan, count, run->length)) {
+        filling->entries = &plan->memory.addresses[plan->at.memory];
+        filling->seen    = count; /* by the kernel, in time */
+        n                = count;
+    } else {
+        count = base_min(count, (uint64_t)filling->room * 2);
+        n     = copy_addresses(filling, count, run->length, addresses);
+    }
     if ((n == 0) || ((n < UNIFORM_MIN) &&
                      (n * pack_run_stride(run) < filling->length))) {
         return false;
@@ -204,8 +219,13 @@ static ucxpool_status_t check_pieces(pack_plan_t *plan, size_t first,
     if (num == end - first) {
         return UCXPOOL_OK;
     }
+    return pack_launch_no_address(first + num);
+}
+
+ucxpool_status_t pack_launch_no_address(size_t piece)
+{
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "piece %zu has no address; give it memory", first + num);
+                      "piece %zu has no address; give it memory", piece);
 }
 
 ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
@@ -213,8 +233,7 @@ ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
                                   void *entries, size_t entries_size,
                                   pack_launch_t *launch_p)
 {
-    filling_t filling = {.plan = plan};
-    size_t    first;
+    filling_t filling = {.plan = plan, .entries = entries};
 
     length         = pack_walk_clip(plan, offset, length);
     filling.length = base_min(length, LENGTH_MAX);
@@ -226,7 +245,7 @@ ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
         return UCXPOOL_OK;
     }
     settle(plan);
-    first = plan->at.memory;
+    launch_p->first       = plan->at.memory;
     launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
     if (fill_uniform(&filling, entries)) {
         launch_p->list.form = MEM_COPY_UNIFORM;
@@ -236,8 +255,10 @@ ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
         fill_exact(&filling, entries, is_gather);
         launch_p->list.form = MEM_COPY_EXACT;
     }
+    launch_p->list.entries     = filling.entries;
     launch_p->list.num_entries = filling.num;
     launch_p->list.is_padded   = filling.done % PACK_ALIGNMENT == 0;
     launch_p->covered          = filling.done;
-    return check_pieces(plan, first + filling.seen, offset + filling.done);
+    return check_pieces(plan, launch_p->first + filling.seen,
+                        offset + filling.done);
 }

@@ -21,12 +21,13 @@ typedef struct pack_memory {
     void *const             *addresses; /* NULL for segments                 */
     uint64_t                 length;    /* of each piece                     */
     size_t                   num;       /* segments, or pieces               */
+    bool                     is_pinned; /* a GPU can read `addresses` itself */
 } pack_memory_t;
 
 static inline pack_memory_t
 pack_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 {
-    pack_memory_t memory = {segments, NULL, 0, num};
+    pack_memory_t memory = {segments, NULL, 0, num, false};
 
     return memory;
 }
@@ -34,7 +35,7 @@ pack_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 static inline pack_memory_t pack_memory_of_pieces(void *const *addresses,
                                                   size_t num, uint64_t length)
 {
-    pack_memory_t memory = {NULL, addresses, length, num};
+    pack_memory_t memory = {NULL, addresses, length, num, false};
 
     return memory;
 }

@@ -188,6 +188,7 @@ static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
     }
     launch->list.stream = (uintptr_t)work->block;
     copy->num_rest      = 0;
+    copy->first         = launch->first;
     if (work->has_host_segments) {
         copy->rest = (mem_copy_t *)(void *)((char *)job->entries + list_size);
         xfer_bounce_segments(engine->device->driver, job, launch,
@@ -225,6 +226,20 @@ ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
     return UCXPOOL_OK;
 }
 
+/* How is it with a copy? */
+static ucxpool_status_t poll(xfer_engine_t *engine, const xfer_copy_t *copy)
+{
+    ucxpool_status_t status = mem_cuda_job_poll(engine->copier, copy->job);
+    uint32_t         fault;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    fault = mem_cuda_job_fault(copy->job);
+    return (fault == 0) ? UCXPOOL_OK
+                        : pack_launch_no_address(copy->first + fault - 1);
+}
+
 /* The first that is over. */
 static xfer_copy_t *find_finished(xfer_engine_t    *engine,
                                   ucxpool_status_t *status_p)
@@ -232,7 +247,7 @@ static xfer_copy_t *find_finished(xfer_engine_t    *engine,
     xfer_copy_t *copy;
 
     base_list_for_each(copy, &engine->copies, xfer_copy_t, link) {
-        *status_p = mem_cuda_job_poll(engine->copier, copy->job);
+        *status_p = poll(engine, copy);
         if (*status_p != UCXPOOL_INPROGRESS) {
             return copy;
         }

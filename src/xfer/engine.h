@@ -31,6 +31,7 @@ typedef struct xfer_copy {
     base_list_t     link;
     mem_cuda_job_t *job; /* NULL: not under way */
     xfer_copy_cb_t  done;
+    size_t          first; /* piece of its list, if it is one of addresses  */
     /* What the processor has to copy when the GPU is done: in the job. */
     mem_copy_t     *rest;
     size_t          num_rest;

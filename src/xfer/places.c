@@ -12,6 +12,9 @@ static_assert((sizeof(ucxpool_segment_t) == sizeof(mem_copy_segment_t)) &&
                    offsetof(mem_copy_segment_t, length)),
               "a caller's segments are a list as the copy kernel reads it");
 
+/* Pieces from which on it is asked where their array lies. */
+#define PINNED_LIST_MIN 4096u
+
 /* Memory that only some GPU reaches: is it ours? */
 static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
 {
@@ -84,6 +87,24 @@ static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
                       "piece %zu has no address; give it memory", num);
 }
 
+/* May the GPU read the array of the pieces itself? A short one is not worth the
+ * question; and addresses of host memory are changed in the list. */
+static bool is_list_pinned(const ucxpool_request_t *request)
+{
+    const pack_memory_t     *memory = &request->memory;
+    const mem_cuda_driver_t *driver = request->pool->engine->device->driver;
+    uint64_t                 start  = (uintptr_t)memory->addresses;
+    uint64_t                 size   = memory->num * sizeof(void *);
+    mem_cuda_pointer_t       pointer;
+
+    return pack_memory_is_pieces(memory) && !request->has_host_segments &&
+           (memory->num >= PINNED_LIST_MIN) &&
+           (mem_cuda_pointer_query(driver, start, &pointer) == UCXPOOL_OK) &&
+           (pointer.place == MEM_CUDA_PINNED) &&
+           (start - pointer.start < pointer.size) &&
+           (size <= pointer.size - (start - pointer.start));
+}
+
 ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
                                   const ucxpool_request_params_t *params)
 {
@@ -108,6 +129,7 @@ ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
         }
     }
     request->has_host_segments = (places & MEM_CUDA_PAGEABLE) != 0;
+    request->memory.is_pinned  = is_list_pinned(request);
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_STREAM) {
         stream = params->stream;
     }

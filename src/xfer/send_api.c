@@ -95,8 +95,6 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
             return status;
         }
     }
-    pack_plan_init(&request->plan, request->runs, request->num_runs,
-                   &request->totals, &request->memory);
     request->send.longest     = longest_segment(request);
     request->send.inplace_min = inplace_min(request);
     request->send.in_place    = has_comm_memory(request);
@@ -132,6 +130,8 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
         xfer_request_discard(request);
         return status;
     }
+    pack_plan_init(&request->plan, request->runs, request->num_runs,
+                   &request->totals, &request->memory);
     xfer_request_arm(request);
     base_list_add_tail(&channel->queue, &request->link);
     xfer_send_advance(request);

@@ -88,6 +88,23 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
                                       false);
 }
 
+/* Tell of an entry without an address, in the word that the launch has for it;
+ * and copy nothing then. */
+static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
+                      uint32_t length, uint32_t *fault)
+{
+    uint32_t stride = mem_copy_even_stride(length);
+    uint32_t num    = (even->stream_size + stride - 1) / stride;
+
+    for (uint32_t i = 0; i < num; i++) {
+        if (list[i] == 0) {
+            *fault = i + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A list of one length, which has no tiles. */
 static CUresult run_copy_even(const unsigned long long *arguments,
                               unsigned num_blocks, int device)
@@ -95,10 +112,18 @@ static CUresult run_copy_even(const unsigned long long *arguments,
     const copy_twin_even_t even   = {arguments[5], (uint32_t)arguments[6],
                                      (uint32_t)arguments[7]};
     launch_t               launch = {device, CUDA_SUCCESS};
+    const void            *list   = (const void *)(uintptr_t)arguments[1];
+    size_t                 run    = 0;
+    char                  *fault  = resolve(arguments[0], device, true, &run);
 
-    copy_twin_even_by(move, &launch, num_blocks, &even,
-                      (const void *)(uintptr_t)arguments[1],
-                      (uint32_t)arguments[3], arguments[4] != 0);
+    if ((fault == NULL) || (run < sizeof(uint32_t))) {
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    if (!has_fault(list, &even, (uint32_t)arguments[3],
+                   (uint32_t *)(void *)fault)) {
+        copy_twin_even_by(move, &launch, num_blocks, &even, list,
+                          (uint32_t)arguments[3], arguments[4] != 0);
+    }
     return launch.result;
 }
 

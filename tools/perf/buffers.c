@@ -104,11 +104,14 @@ int buffers_init(buffers_t *buffers, const buffers_params_t *params)
     buffers->arena_size   = buffers_arena_size(work, params->is_scattered);
     buffers->segments     = calloc(buffers->num_slots * buffers->num_segments,
                                    sizeof(*buffers->segments));
-    buffers->addresses    = calloc(buffers->num_slots * buffers->num_segments,
-                                   sizeof(*buffers->addresses));
-    if ((buffers->segments == NULL) || (buffers->addresses == NULL)) {
-        buffers_cleanup(buffers);
+    if (buffers->segments == NULL) {
         return perf_error("out of memory for the list of buffers: lower -n");
+    }
+    if (memory_list_alloc(buffers->memory,
+                          buffers->num_slots * buffers->num_segments,
+                          &buffers->addresses) != 0) {
+        buffers_cleanup(buffers);
+        return -1;
     }
     if (buffers->arena == NULL) {
         if (memory_alloc(buffers->memory, buffers->arena_size,
@@ -128,7 +131,7 @@ void buffers_cleanup(buffers_t *buffers)
         memory_free(buffers->memory, buffers->arena, buffers->arena_size);
     }
     free(buffers->segments);
-    free(buffers->addresses);
+    memory_list_free(buffers->memory, buffers->addresses);
     memset(buffers, 0, sizeof(*buffers));
 }
 

@@ -5,6 +5,7 @@
 #include "perf/work.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -56,6 +57,36 @@ void memory_free(memory_t *memory, void *address, size_t size)
         gpu_free(&memory->gpu, address);
     } else if (address != NULL) {
         munmap(address, size);
+    }
+}
+
+int memory_list_alloc(memory_t *memory, size_t num, void ***list_p)
+{
+    void *list = NULL;
+
+    if (!memory_is_on_gpu(memory)) {
+        *list_p = calloc(num, sizeof(**list_p));
+        return *list_p != NULL
+                   ? 0
+                   : perf_error("out of memory for a list of addresses: lower "
+                                "-n");
+    }
+    if (gpu_host_alloc(&memory->gpu, num * sizeof(**list_p), &list) != 0) {
+        return fail(memory);
+    }
+    *list_p = list;
+    return 0;
+}
+
+void memory_list_free(memory_t *memory, void **list)
+{
+    if (list == NULL) {
+        return;
+    }
+    if (memory_is_on_gpu(memory)) {
+        gpu_host_free(&memory->gpu, list);
+    } else {
+        free(list);
     }
 }
 

@@ -31,6 +31,10 @@ static inline bool memory_is_on_gpu(const memory_t *memory)
 int  memory_alloc(memory_t *memory, size_t size, void **address_p);
 void memory_free(memory_t *memory, void *address, size_t size);
 
+/* A list of addresses: pinned, where the buffers lie in a GPU's memory. */
+int  memory_list_alloc(memory_t *memory, size_t num, void ***list_p);
+void memory_list_free(memory_t *memory, void **list);
+
 /* Overwrite with one byte. */
 int memory_poison(memory_t *memory, void *address, size_t size,
                   unsigned char byte);
