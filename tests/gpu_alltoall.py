@@ -33,45 +33,20 @@ import sys
 import tempfile
 import time
 
-from gpu_torch import (ChannelParams, PoolParams, RequestParams, Segment,
-                       TIMEOUT)
+import gpu_torch
+from gpu_torch import ChannelParams, RequestParams, TIMEOUT
 
 SEGMENTS = 16               # field: what the segments are is told
 STREAM_READY = 2**64 - 1    # nothing to wait for
 SEGMENTS_CUDA = 1
 
 
-class Pool:
+class Pool(gpu_torch.Pool):
     """A pool on a GPU, with a channel to each other process."""
 
     def __init__(self, path, gpu, exchange):
-        self.lib = ctypes.CDLL(path)
-        self.lib.ucxpool_error_detail.restype = ctypes.c_char_p
-        self.handle = ctypes.c_void_p()
-        config = ctypes.c_void_p()
-        self.call("config_read", ctypes.byref(config))
-        self.call("config_modify", config, b"COMM_SIZE", b"1g")
-        params = PoolParams(config=config, memory_kind=PoolParams.CUDA,
-                            device=gpu)
-        params.field_mask = (PoolParams.CONFIG | PoolParams.MEMORY_KIND |
-                             PoolParams.DEVICE)
-        self.call("create", ctypes.byref(params), ctypes.byref(self.handle))
-        self.lib.ucxpool_config_release(config)
+        self.open(path, gpu, COMM_SIZE="1g")
         self.channels = self.connect(exchange(self.address()), gpu)
-
-    def call(self, name, *arguments):
-        status = getattr(self.lib, "ucxpool_" + name)(*arguments)
-        if status != 0:
-            raise RuntimeError(f"ucxpool_{name}: {status}: " +
-                               self.lib.ucxpool_error_detail().decode())
-
-    def address(self):
-        address, length = ctypes.c_void_p(), ctypes.c_size_t()
-        self.call("address_get", self.handle, ctypes.byref(address),
-                  ctypes.byref(length))
-        copy = ctypes.string_at(address, length.value)
-        self.lib.ucxpool_address_release(address)
-        return copy
 
     def connect(self, addresses, me):
         channels = {}
@@ -109,10 +84,6 @@ class Pool:
                   ctypes.c_uint64(2**64 - 1), self.params(),
                   ctypes.byref(request))
         return request
-
-    def wait(self, request):
-        self.call("request_wait", request, ctypes.c_uint64(TIMEOUT))
-        self.lib.ucxpool_request_free(request)
 
 
 class Pieces:
@@ -207,10 +178,6 @@ def measure(torch, function):
     return took.item()
 
 
-def has_pieces(lib):
-    return hasattr(lib, "ucxpool_send_pieces")
-
-
 def work(rank, options, folder):
     import torch
     distributed = torch.distributed
@@ -226,7 +193,7 @@ def work(rank, options, folder):
 
     part = AllToAll(torch, rank, options.gpus, options.size, options.piece)
     pool = Pool(options.library, rank, exchange)
-    ways = ["buffers"] + ["pieces"] * has_pieces(pool.lib)
+    ways = ["buffers", "pieces"]
     times = {way: [] for way in ways + ["nccl"]}
     for way in ways:
         part.prepare(way)
@@ -255,8 +222,6 @@ def report(options, bytes_out, times):
     for way, name in (("buffers", f"pieces of {options.piece} B, as segments"),
                       ("pieces", f"pieces of {options.piece} B, as pieces"),
                       ("nccl", "NCCL, contiguous")):
-        if way not in rates:
-            continue
         print(f"  {name:36} {medians[way]:7.1f} GB/s "
               f"({min(rates[way]):.1f} to {max(rates[way]):.1f}), "
               f"{medians[way] / medians['nccl']:.2f} of NCCL", flush=True)

@@ -70,26 +70,29 @@ class Pool:
     """A pool on a GPU with one channel, to the process behind the pipe."""
 
     def __init__(self, path, gpu, wire, pipe):
-        self.lib = ctypes.CDLL(path)
-        self.lib.ucxpool_error_detail.restype = ctypes.c_char_p
-        self.handle = ctypes.c_void_p()
+        self.open(path, gpu, WIRE=wire, COMM_SIZE="256m")
         self.channel = ctypes.c_void_p()
-        config = ctypes.c_void_p()
-        self.call("config_read", ctypes.byref(config))
-        self.call("config_modify", config, b"WIRE", wire.encode())
-        self.call("config_modify", config, b"COMM_SIZE", b"256m")
-        params = PoolParams(config=config, memory_kind=PoolParams.CUDA,
-                            device=gpu)
-        params.field_mask = (PoolParams.CONFIG | PoolParams.MEMORY_KIND |
-                             PoolParams.DEVICE)
-        self.call("create", ctypes.byref(params), ctypes.byref(self.handle))
-        self.lib.ucxpool_config_release(config)
         pipe.send(self.address())
         address = pipe.recv()
         params = ChannelParams(ChannelParams.ADDRESS, address, len(address))
         self.call("channel_create", self.handle, ctypes.byref(params),
                   ctypes.byref(self.channel))
         self.call("channel_wait", self.channel, ctypes.c_uint64(TIMEOUT))
+
+    def open(self, path, gpu, **settings):
+        self.lib = ctypes.CDLL(path)
+        self.lib.ucxpool_error_detail.restype = ctypes.c_char_p
+        self.handle = ctypes.c_void_p()
+        config = ctypes.c_void_p()
+        self.call("config_read", ctypes.byref(config))
+        for key, value in settings.items():
+            self.call("config_modify", config, key.encode(), value.encode())
+        params = PoolParams(config=config, memory_kind=PoolParams.CUDA,
+                            device=gpu)
+        params.field_mask = (PoolParams.CONFIG | PoolParams.MEMORY_KIND |
+                             PoolParams.DEVICE)
+        self.call("create", ctypes.byref(params), ctypes.byref(self.handle))
+        self.lib.ucxpool_config_release(config)
 
     def call(self, name, *arguments):
         status = getattr(self.lib, "ucxpool_" + name)(*arguments)

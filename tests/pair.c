@@ -81,7 +81,7 @@ ucxpool_t *pair_pool_on(int device, const char *settings)
                      settings);
 }
 
-static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)
+ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to)
 {
     ucxpool_channel_params_t params = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
@@ -120,8 +120,8 @@ void pair_join(pair_t *pair, const char *settings_b)
 
 void pair_connect(pair_t *pair)
 {
-    pair->to_b = connect_to(pair->a, pair->b);
-    pair->to_a = connect_to(pair->b, pair->a);
+    pair->to_b = pair_meet(pair->a, pair->b);
+    pair->to_a = pair_meet(pair->b, pair->a);
     pair_until(pair,
                !is_connecting(pair->to_b) && !is_connecting(pair->to_a));
 }

@@ -27,6 +27,8 @@ void pair_init(pair_t *pair, const char *settings_a, const char *settings_b);
 /* The same with a pool a that is there already; with both pools there. */
 void pair_join(pair_t *pair, const char *settings_b);
 void pair_connect(pair_t *pair);
+/* Begin a channel from one pool to another, by its address. */
+ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to);
 void pair_cleanup(pair_t *pair);
 
 /* One round for both. */

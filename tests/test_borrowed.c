@@ -87,23 +87,6 @@ static ucxpool_t *pool_over(const ucx_t *ucx, const char *settings)
     return pool;
 }
 
-static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)
-{
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *address;
-
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
-    params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
-    ucxpool_address_release(address);
-    return channel;
-}
-
 static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
@@ -114,8 +97,8 @@ static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
 
 static void connect_by_address(pair_t *pair)
 {
-    pair->to_b = connect_to(pair->a, pair->b);
-    pair->to_a = connect_to(pair->b, pair->a);
+    pair->to_b = pair_meet(pair->a, pair->b);
+    pair->to_a = pair_meet(pair->b, pair->a);
     pair_until(pair, (state_of(pair->to_b) == UCXPOOL_CHANNEL_OPEN) &&
                          (state_of(pair->to_a) == UCXPOOL_CHANNEL_OPEN));
 }

@@ -125,23 +125,6 @@ int __lsan_is_turned_off(void)
     return may_lose_worker;
 }
 
-static ucxpool_channel_t *begin_channel(ucxpool_t *from, ucxpool_t *to)
-{
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *address;
-
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
-    params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
-    ucxpool_address_release(address);
-    return channel;
-}
-
 /* Does UCX owe a peer something that waits for the peer? */
 static bool owes_answer(ucxpool_t *pool)
 {
@@ -162,7 +145,7 @@ START_TEST(a_pool_goes_while_ucx_owes_a_peer_an_answer)
                    .b = pair_pool("CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
 
     may_lose_worker = true;
-    pair.to_b       = begin_channel(pair.a, pair.b);
+    pair.to_b       = pair_meet(pair.a, pair.b);
     pair_until(&pair, owes_answer(pair.b));
     ucxpool_destroy(pair.b);
     ucxpool_destroy(pair.a);

@@ -55,23 +55,6 @@ static bool is_settled(void)
            (query(pair.to_b).state != UCXPOOL_CHANNEL_CONNECTING);
 }
 
-static ucxpool_channel_t *meet(ucxpool_t *from, ucxpool_t *to)
-{
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *address;
-
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
-    params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
-    ucxpool_address_release(address);
-    return channel;
-}
-
 static void check_exchange(void)
 {
     uint8_t           *source = malloc(LENGTH);
@@ -265,8 +248,8 @@ START_TEST(many_channels_of_one_pool_are_served)
     forbid_taking(EPERM, true);
     pair_init(&pair, NULL, NULL);
     for (int i = 0; i < 40; i++) {
-        to_a[i] = meet(pair.b, pair.a);
-        to_b[i] = meet(pair.a, pair.b);
+        to_a[i] = pair_meet(pair.b, pair.a);
+        to_b[i] = pair_meet(pair.a, pair.b);
     }
     for (int i = 0; i < 40; i++) {
         pair_until(&pair, query(to_a[i]).state == UCXPOOL_CHANNEL_OPEN);
@@ -309,8 +292,8 @@ START_TEST(a_call_that_fails_costs_no_more_than_the_wire)
         if (calls[_i].call != NET_CALL_CALLOC) {
             net_call_fail(calls[_i].call, n, calls[_i].error);
         }
-        pair.to_b = meet(pair.a, pair.b);
-        pair.to_a = meet(pair.b, pair.a);
+        pair.to_b = pair_meet(pair.a, pair.b);
+        pair.to_a = pair_meet(pair.b, pair.a);
         if (calls[_i].call == NET_CALL_CALLOC) {
             net_call_fail(calls[_i].call, n, calls[_i].error);
         }
@@ -338,8 +321,8 @@ START_TEST(an_event_that_cannot_be_watched_costs_no_more_than_the_wire)
         pair.a = pair_pool(NULL);
         pair.b = pair_pool(NULL);
         net_call_fail(NET_CALL_EPOLL_CTL, n, ENOSPC);
-        pair.to_b = meet(pair.a, pair.b);
-        pair.to_a = meet(pair.b, pair.a);
+        pair.to_b = pair_meet(pair.a, pair.b);
+        pair.to_a = pair_meet(pair.b, pair.a);
         pair_until(&pair, is_settled());
         net_call_reset();
         check_exchange();
@@ -465,7 +448,7 @@ START_TEST(a_caller_may_be_quicker_than_its_hello)
 
     pair.a    = pair_pool(NULL);
     pair.b    = pair_pool(NULL);
-    pair.to_b = meet(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     fd        = stranger();
     say(fd, question());
     pair_until(&pair, xfer_handout_is_busy(pair.a));
@@ -473,7 +456,7 @@ START_TEST(a_caller_may_be_quicker_than_its_hello)
         pair_progress(&pair);
     }
     ck_assert(!is_hung_up(fd));
-    pair.to_a = meet(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     ck_assert_uint_ge(hear(fd), 2);
     close(fd);
     pair_until(&pair, is_settled());
@@ -541,13 +524,13 @@ START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
 
     pair.a    = pair_pool(NULL);
     pair.b    = pair_pool(NULL);
-    pair.to_b = meet(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     fd        = stranger();
     say(fd, question());
     say(fd, question());
     pair_until(&pair, is_hung_up(fd));
     close(fd);
-    pair.to_a = meet(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     pair_until(&pair, is_settled());
     pair_cleanup(&pair);
 }
@@ -593,8 +576,8 @@ START_TEST(many_who_say_nothing_keep_a_peer_waiting_and_no_longer)
         fds[i] = stranger();
     }
     pair_until(&pair, xfer_handout_is_busy(pair.a));
-    pair.to_a = meet(pair.b, pair.a);
-    pair.to_b = meet(pair.a, pair.b);
+    pair.to_a = pair_meet(pair.b, pair.a);
+    pair.to_b = pair_meet(pair.a, pair.b);
     /* Its own descriptors b gives. */
     pair_until(&pair, pair.to_b->peer.we_map);
     for (int i = 0; i < 1000; i++) {
@@ -643,7 +626,7 @@ START_TEST(who_asks_of_a_channel_that_has_ended_is_hung_up_on)
 
     pair.a    = pair_pool(NULL);
     pair.b    = pair_pool(NULL);
-    pair.to_b = meet(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     fd        = stranger();
     say(fd, question());
     pair_until(&pair, xfer_handout_is_busy(pair.a));
@@ -662,8 +645,8 @@ START_TEST(a_channel_closed_meanwhile_leaves_nothing)
     forbid_taking(EPERM, true);
     pair.a    = pair_pool(NULL);
     pair.b    = pair_pool(NULL);
-    pair.to_b = meet(pair.a, pair.b);
-    pair.to_a = meet(pair.b, pair.a);
+    pair.to_b = pair_meet(pair.a, pair.b);
+    pair.to_a = pair_meet(pair.b, pair.a);
     pair_until(&pair, !base_list_is_empty(&pair.a->fetches) ||
                           !base_list_is_empty(&pair.b->fetches));
     if (_i == 0) {

@@ -165,23 +165,6 @@ static void flood(stranger_t *stranger, ucxpool_t *victim)
 
 /* --- the honest ones ------------------------------------------------------ */
 
-static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to)
-{
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *address;
-
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
-    params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
-    ucxpool_address_release(address);
-    return channel;
-}
-
 static bool is_open(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
@@ -223,11 +206,11 @@ START_TEST(a_flood_of_early_hellos_keeps_nobody_out)
     stranger_t stranger;
 
     stranger_init(&stranger, pair.a);
-    pair.to_a = connect_to(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     pair_until(&pair, pair.a->num_hellos == 1);
     flood(&stranger, pair.a);
     ck_assert_uint_eq(pair.a->num_hellos, EARLY_MAX);
-    pair.to_b = connect_to(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert(!is_open(pair.to_b));
     /* What was crowded out is said again. */
     ahead += SECOND;
@@ -244,7 +227,7 @@ START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
 
     stranger_init(&stranger, pair.a);
     flood(&stranger, pair.a);
-    pair.to_a = connect_to(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     for (int i = 0; i < 12; i++) {
         ahead += SECOND;
         for (int j = 0; j < 300; j++) {
@@ -253,7 +236,7 @@ START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
     }
     pair_until(&pair, pair.a->num_hellos == 1);
     /* It is as good as on the first day. */
-    pair.to_b = connect_to(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_uint_eq(pair.a->num_hellos, 0);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
@@ -272,12 +255,12 @@ START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
     memcpy(hello.from_id, pair.b->id, sizeof(hello.from_id));
     /* Too early, and in time. */
     say(&stranger, pair.a, &hello, sizeof(hello));
-    pair.to_b = connect_to(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
     hello.channel_key++;
     say(&stranger, pair.a, &hello, sizeof(hello));
     ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
-    pair.to_a = connect_to(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
@@ -297,7 +280,7 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
     stranger_init(&stranger, pair.a);
     /* One of a's channels is over an endpoint, the other over an address. */
     over.ep   = endpoint_to(pair.a->worker, pair.b);
-    pair.to_b = connect_to(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_int_eq(ucxpool_channel_create(pair.a, &over, &by_ep), UCXPOOL_OK);
     hello       = hello_to(pair.a);
     hello.flags = PROTO_HELLO_BY_EP;
@@ -309,7 +292,7 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
     ck_assert_uint_eq(by_ep->handshake & XFER_HELLO_RECEIVED, 0);
     ck_assert_uint_eq(pair.a->num_hellos, 2);
     ucxpool_channel_close(by_ep);
-    pair.to_a = connect_to(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
@@ -371,13 +354,13 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
 {
     pair_t pair = two_pools();
 
-    pair.to_a = connect_to(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     ck_assert_uint_le(pair.b->next_hello, base_clock_now() + SECOND);
     pair_until(&pair, pair.a->num_hellos == 1);
     xfer_lock(pair.a);
     ck_assert_uint_ne(pair.a->next_hello, BASE_CLOCK_FOREVER);
     xfer_unlock(pair.a);
-    pair.to_b = connect_to(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     finish(&pair);
     ahead += SECOND;
     pair_progress(&pair);

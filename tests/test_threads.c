@@ -152,24 +152,6 @@ START_TEST(threads_have_a_pool_each)
 }
 END_TEST
 
-/* One more channel between the two pools. */
-static ucxpool_channel_t *add_channel(ucxpool_t *from, ucxpool_t *to)
-{
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *address;
-
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
-    params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
-    ucxpool_address_release(address);
-    return channel;
-}
-
 START_TEST(threads_have_a_channel_each)
 {
     pair_t pair;
@@ -179,8 +161,8 @@ START_TEST(threads_have_a_channel_each)
     for (unsigned i = 0; i < NUM_LANES; i++) {
         set_ends(&lanes[2 * i], &pair, i, false);
         if (i != 0) {
-            lanes[2 * i].channel     = add_channel(pair.a, pair.b);
-            lanes[2 * i + 1].channel = add_channel(pair.b, pair.a);
+            lanes[2 * i].channel     = pair_meet(pair.a, pair.b);
+            lanes[2 * i + 1].channel = pair_meet(pair.b, pair.a);
         }
     }
     for (unsigned i = 0; i < 2 * NUM_LANES; i++) {

@@ -37,23 +37,6 @@ static void check_exchange(pair_t *pair)
     free(target);
 }
 
-static ucxpool_channel_t *meet(ucxpool_t *from, ucxpool_t *to)
-{
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
-    };
-    ucxpool_channel_t *channel;
-    void              *address;
-
-    ck_assert_int_eq(ucxpool_address_get(to, &address, &params.address_length),
-                     UCXPOOL_OK);
-    params.address = address;
-    ck_assert_int_eq(ucxpool_channel_create(from, &params, &channel),
-                     UCXPOOL_OK);
-    ucxpool_address_release(address);
-    return channel;
-}
-
 START_TEST(two_on_one_host_read_each_others_blocks)
 {
     pair_t pair;
@@ -110,10 +93,10 @@ START_TEST(what_waited_for_a_channel_that_cannot_be_ends_with_it)
     pair_t pair = {pair_pool("WIRE=map"), pair_pool("WIRE=ucx"), NULL, NULL};
     ucxpool_request_t *send;
 
-    pair.to_b = meet(pair.a, pair.b);
+    pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, NULL, &send),
                      UCXPOOL_OK);
-    pair.to_a = meet(pair.b, pair.a);
+    pair.to_a = pair_meet(pair.b, pair.a);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_UNSUPPORTED);
     pair_cleanup(&pair);
 }
@@ -131,8 +114,8 @@ START_TEST(two_that_have_parted_can_meet_again)
         pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
         /* One side keeps its old handle for longer than the other. */
         old       = pair.to_a;
-        pair.to_b = meet(pair.a, pair.b);
-        pair.to_a = meet(pair.b, pair.a);
+        pair.to_b = pair_meet(pair.a, pair.b);
+        pair.to_a = pair_meet(pair.b, pair.a);
         pair_until(&pair, query(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
         pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_OPEN);
         check_exchange(&pair);
