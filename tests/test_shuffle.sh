@@ -9,6 +9,8 @@ set -u
 : "${UCXPOOL_COMM_SIZE:=16m}"
 : "${UCXPOOL_BLOCK_SIZE:=256k}"
 export UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
+# Workers where many matter.
+many=32
 
 # fails STATUS TEXT ARG... - the run must fail with that status and say TEXT;
 # no file may be left in out.
@@ -355,11 +357,27 @@ part_full_disk() {
     [ ! -s left ] || failed "full disk: left behind: $(cat left)"
 }
 
+# One of many workers fails at once, while the others are still being connected
+# to it. They end without a word, of UCX's as well.
+part_first_cause() {
+    printf 'a\n' >short.tbl
+    for wire in map ucx; do
+        UCXPOOL_WIRE=$wire
+        export UCXPOOL_WIRE
+        fails 1 'no field 2' -w $many -k 2 -o out short.tbl
+        [ "$(wc -l <stderr)" -eq 1 ] ||
+            failed "$wire: more is said than the cause: $(cat stderr)"
+    done
+}
+
 # --- death ---------------------------------------------------------------
 
 # Start a run and stop its worker 1 while it works, so that the run cannot end;
 # the main process is $main, the workers $workers, and worker 1 is $victim.
+#
+# start_stopped [WORKERS]
 start_stopped() {
+    num_workers=${1:-3}
     records 20000 >piece.tbl
     : >in.tbl
     until [ "$(wc -c <in.tbl)" -gt 400000000 ]; do
@@ -369,8 +387,8 @@ start_stopped() {
         done >>in.tbl
         rm -rf out
         # A shell that is not interactive ignores SIGINT in what it starts.
-        env --default-signal=INT "$shuffle" -w 3 -p 6 -o out in.tbl \
-            >stdout 2>stderr &
+        env --default-signal=INT "$shuffle" -w $num_workers -p $num_workers \
+            -o out in.tbl >stdout 2>stderr &
         main=$!
         while kill -0 $main 2>/dev/null; do
             if [ -e out/.part-00001.tmp ]; then
@@ -396,17 +414,21 @@ gone() {
     done
 }
 
+# What kills a worker is told, and not what comes of it to the others: many of
+# them are still being connected to it.
 part_killed_worker() {
-    for wire in map ucx; do
-        UCXPOOL_WIRE=$wire
+    for run in 'map 3' 'ucx 3' "map $many" "ucx $many"; do
+        UCXPOOL_WIRE=${run% *}
         export UCXPOOL_WIRE
-        start_stopped || return
+        start_stopped "${run#* }" || return
         kill -KILL "$victim"
         wait $main 2>wait
         status=$?
         [ $status -eq 1 ] || failed "exit status $status, not 1"
         grep -q "worker 1 (process $victim) was killed by signal 9" stderr ||
             failed "who died is not said: $(cat stderr)"
+        [ "$(grep -c '^ucxpool_shuffle: ' stderr)" -eq 1 ] ||
+            failed "more is said than that: $(cat stderr)"
         gone $workers
         leftovers
     done
@@ -472,8 +494,8 @@ part_interrupted_late() {
 
 if [ $# -eq 0 ]; then
     set -- partitions many_files fields odd long small_blocks wires large \
-        json bar usage inputs outputs full_disk killed_worker interrupted \
-        interrupted_late killed_main
+        json bar usage inputs outputs first_cause full_disk killed_worker \
+        interrupted interrupted_late killed_main
 fi
 for part in "$@"; do
     mkdir -p "$work/$part"

@@ -177,6 +177,17 @@ static void child_discard(const child_t *child)
     output_discard(&folder, &set);
 }
 
+/* Until the main process ends this one, or has died itself. */
+static void child_park(const child_t *child)
+{
+    char    word;
+    ssize_t got;
+
+    do {
+        got = recv(child->params.socket, &word, 1, 0);
+    } while ((got > 0) || ((got < 0) && (errno == EINTR)));
+}
+
 static void child_fail(child_t *child)
 {
     board_place_t *place = child->place;
@@ -192,6 +203,7 @@ static void child_fail(child_t *child)
     }
     child_discard(child);
     child_say(child, BOARD_FAILED);
+    child_park(child);
 }
 
 int child_main(const child_params_t *params)
@@ -211,9 +223,10 @@ int child_main(const child_params_t *params)
     if ((result != 0) || (child_work(&child) != 0) ||
         (child_stay(&child) != 0)) {
         child_fail(&child);
-        result = -1;
+        /* To say good-bye to others that leave as well would be in vain. */
+        _exit(1);
     }
     exchange_destroy(child.exchange);
     vault_destroy(child.vault);
-    return result == 0 ? 0 : 1;
+    return 0;
 }

@@ -12,11 +12,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How likely a worker is the cause of the failure, the likeliest first. */
+typedef enum crew_blame {
+    CREW_KILLED, /* by somebody else */
+    CREW_FAILED,
+    CREW_KILLED_LATE,
+    CREW_DIED, /* by itself */
+    CREW_FAILED_LATE,
+    CREW_DIED_LATE,
+    CREW_LOST_PEER,
+    CREW_INNOCENT
+} crew_blame_t;
+
 int crew_init(crew_t *crew, const job_t *job)
 {
-    crew->job       = job;
-    crew->num_alive = 0;
-    crew->members   = calloc(job->num_workers, sizeof(*crew->members));
+    crew->job        = job;
+    crew->num_alive  = 0;
+    crew->num_failed = 0;
+    crew->is_ending  = false;
+    crew->members    = calloc(job->num_workers, sizeof(*crew->members));
     if (crew->members == NULL) {
         return complain("out of memory for %u workers", job->num_workers);
     }
@@ -96,6 +110,7 @@ void crew_tell(crew_t *crew, board_word_t word)
 {
     char byte = (char)word;
 
+    crew->is_ending |= word == BOARD_ABORT;
     for (unsigned i = 0; i < crew->job->num_workers; i++) {
         if (crew->members[i].socket >= 0) {
             /* One that is gone is noticed by crew_hear(). */
@@ -105,14 +120,40 @@ void crew_tell(crew_t *crew, board_word_t word)
     }
 }
 
-void crew_kill(crew_t *crew)
+static void crew_signal(const crew_t *crew, int signal_number)
 {
     for (unsigned i = 0; i < crew->job->num_workers; i++) {
         if (crew->members[i].socket >= 0) {
-            crew->members[i].was_killed = true;
-            kill(crew->members[i].pid, SIGKILL);
+            kill(crew->members[i].pid, signal_number);
         }
     }
+}
+
+void crew_kill(crew_t *crew)
+{
+    crew->is_ending = true;
+    for (unsigned i = 0; i < crew->job->num_workers; i++) {
+        crew->members[i].was_killed |= crew->members[i].socket >= 0;
+    }
+    /* None may see another go, and between two kills there is time enough. */
+    crew_signal(crew, SIGSTOP);
+    crew_signal(crew, SIGKILL);
+}
+
+bool crew_is_parked(const crew_t *crew)
+{
+    for (unsigned i = 0; i < crew->job->num_workers; i++) {
+        if ((crew->members[i].socket >= 0) && !crew->members[i].has_failed) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void crew_note_end(crew_t *crew, crew_member_t *member)
+{
+    member->is_late = crew->is_ending;
+    member->order   = crew->num_failed++;
 }
 
 char crew_hear(crew_t *crew, unsigned index)
@@ -125,8 +166,14 @@ char crew_hear(crew_t *crew, unsigned index)
         got = recv(member->socket, &byte, 1, 0);
     } while ((got < 0) && (errno == EINTR));
     if (got == 1) {
-        member->has_failed |= byte == BOARD_FAILED;
+        if (byte == BOARD_FAILED) {
+            crew_note_end(crew, member);
+            member->has_failed = true;
+        }
         return byte;
+    }
+    if (!member->has_failed) {
+        crew_note_end(crew, member);
     }
     close(member->socket);
     member->socket = -1;
@@ -158,22 +205,60 @@ static int crew_complain_dead(const crew_t *crew, unsigned index)
                     index, (long)member->pid, WEXITSTATUS(member->status));
 }
 
+bool crew_was_slain(const crew_t *crew, unsigned index)
+{
+    const crew_member_t *member = &crew->members[index];
+
+    return crew_is_dead(crew, index) && WIFSIGNALED(member->status) &&
+           (WTERMSIG(member->status) == SIGKILL);
+}
+
+static crew_blame_t crew_blame(const crew_t *crew, unsigned index)
+{
+    const crew_member_t *member = &crew->members[index];
+
+    if (crew_was_slain(crew, index)) {
+        return member->is_late ? CREW_KILLED_LATE : CREW_KILLED;
+    }
+    if (crew_is_dead(crew, index)) {
+        return member->is_late ? CREW_DIED_LATE : CREW_DIED;
+    }
+    if (!member->has_failed) {
+        return CREW_INNOCENT;
+    }
+    if (crew->board[index].is_consequence) {
+        return CREW_LOST_PEER;
+    }
+    return member->is_late ? CREW_FAILED_LATE : CREW_FAILED;
+}
+
+/* The first one of the most to blame; num_workers: none is. */
+static unsigned crew_cause(const crew_t *crew)
+{
+    crew_blame_t most  = CREW_INNOCENT;
+    unsigned     cause = crew->job->num_workers;
+    crew_blame_t blame;
+
+    for (unsigned i = 0; i < crew->job->num_workers; i++) {
+        blame = crew_blame(crew, i);
+        if ((blame < most) ||
+            ((blame == most) && (cause < crew->job->num_workers) &&
+             (crew->members[i].order < crew->members[cause].order))) {
+            most  = blame;
+            cause = i;
+        }
+    }
+    return cause;
+}
+
 int crew_complain(const crew_t *crew)
 {
-    unsigned num_workers = crew->job->num_workers;
+    unsigned cause = crew_cause(crew);
 
-    for (unsigned i = 0; i < num_workers; i++) {
-        if (crew_is_dead(crew, i)) {
-            return crew_complain_dead(crew, i);
-        }
+    if (cause == crew->job->num_workers) {
+        return complain("a worker did not end when it was told to");
     }
-    for (int consequence = 0; consequence < 2; consequence++) {
-        for (unsigned i = 0; i < num_workers; i++) {
-            if (crew->members[i].has_failed &&
-                (crew->board[i].is_consequence == (consequence != 0))) {
-                return complain("%s", crew->board[i].complaint);
-            }
-        }
-    }
-    return complain("a worker did not end when it was told to");
+    return crew_is_dead(crew, cause) ?
+               crew_complain_dead(crew, cause) :
+               complain("%s", crew->board[cause].complaint);
 }

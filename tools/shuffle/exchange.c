@@ -131,11 +131,19 @@ int exchange_address(exchange_t *exchange, const void **address_p,
     return 0;
 }
 
+/* What the end of a peer looks like. */
+static bool exchange_is_loss(ucxpool_status_t status)
+{
+    return (status == UCXPOOL_ERR_PEER_LOST) ||
+           (status == UCXPOOL_ERR_CLOSED) || (status == UCXPOOL_ERR_CANCELED);
+}
+
 int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
                      size_t length)
 {
     ucxpool_channel_params_t params = {0};
     char                     name[32];
+    ucxpool_status_t         status;
 
     snprintf(name, sizeof(name), "worker-%u", peer);
     params.field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
@@ -143,8 +151,10 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
     params.address        = address;
     params.address_length = length;
     params.name           = name;
-    if (ucxpool_channel_create(exchange->pool, &params,
-                               &exchange->peers[peer].channel) != UCXPOOL_OK) {
+    status = ucxpool_channel_create(exchange->pool, &params,
+                                    &exchange->peers[peer].channel);
+    if (status != UCXPOOL_OK) {
+        exchange->lost_peer = exchange_is_loss(status);
         return complain("cannot make a channel to worker %u: %s", peer,
                         ucxpool_error_detail());
     }
@@ -158,9 +168,7 @@ void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
         return;
     }
     exchange->failed    = true;
-    exchange->lost_peer = (status == UCXPOOL_ERR_PEER_LOST) ||
-                          (status == UCXPOOL_ERR_CLOSED) ||
-                          (status == UCXPOOL_ERR_CANCELED);
+    exchange->lost_peer = exchange_is_loss(status);
     complain("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
              detail);
 }

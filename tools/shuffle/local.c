@@ -111,12 +111,25 @@ static void local_compare(local_t *local)
     }
 }
 
+/* A worker is gone. Those that are connected to it run into its end before they
+ * can be told; those that are not yet are in the middle of UCX's start, which
+ * leaves files behind if it is cut off. */
+static void local_lose(local_t *local, unsigned index)
+{
+    local_fail(local);
+    if ((local->num_ready == local->job->num_workers) &&
+        crew_was_slain(&local->crew, index)) {
+        crew_kill(&local->crew);
+    }
+}
+
 static void local_take_word(local_t *local, unsigned index)
 {
     char word = crew_hear(&local->crew, index);
 
     if (word == BOARD_READY) {
-        if (++local->num_ready == local->job->num_workers) {
+        if ((++local->num_ready == local->job->num_workers) &&
+            !local->has_failed) {
             crew_tell(&local->crew, BOARD_GO);
         }
     } else if (word == BOARD_DONE) {
@@ -124,10 +137,11 @@ static void local_take_word(local_t *local, unsigned index)
             !local->has_failed) {
             local_compare(local);
         }
-    } else if ((word == BOARD_FAILED) ||
-               (local->num_done < local->job->num_workers) ||
-               (local->crew.members[index].status != 0)) {
+    } else if (word == BOARD_FAILED) {
         local_fail(local);
+    } else if ((local->num_done < local->job->num_workers) ||
+               (local->crew.members[index].status != 0)) {
+        local_lose(local, index);
     }
 }
 
@@ -170,7 +184,8 @@ static void local_turn(local_t *local)
     }
     local_draw(local);
     if (local->has_failed &&
-        (stopwatch_now() - local->failed_at > LOCAL_GRACE_NS)) {
+        (crew_is_parked(&local->crew) ||
+         (stopwatch_now() - local->failed_at > LOCAL_GRACE_NS))) {
         crew_kill(&local->crew);
     }
 }

@@ -4,7 +4,11 @@
  * then gives the files their final names.
  *
  *     start -> all ready: go -> all done: compare, leave -> all gone: commit
- *        \________________________ any failure: abort -> all gone: discard
+ *        \______________________ any failure: abort -> all park: kill, discard
+ *
+ * A worker that has failed does not leave, because its connections would break
+ * while others use them: UCX is loud then, and 1.13 may abort the process. It
+ * waits until all do, and they are ended together.
  */
 #ifndef SHUFFLE_LOCAL_H
 #define SHUFFLE_LOCAL_H
