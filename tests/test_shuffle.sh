@@ -3,14 +3,15 @@
 # die. Every part runs in a folder of its own.
 #
 # usage: test_shuffle.sh [PART...]
+#
+# TEST_MANY  workers where many matter (32)
 set -u
 . "${top_srcdir:=$(cd "$(dirname "$0")/.." && pwd)}/tests/shuffle.sh"
 # Small, so that several runs fit a small machine.
 : "${UCXPOOL_COMM_SIZE:=16m}"
 : "${UCXPOOL_BLOCK_SIZE:=256k}"
 export UCXPOOL_COMM_SIZE UCXPOOL_BLOCK_SIZE
-# Workers where many matter.
-many=32
+many=${TEST_MANY:-32}
 
 # fails STATUS TEXT ARG... - the run must fail with that status and say TEXT;
 # no file may be left in out.

@@ -15,6 +15,8 @@ shuffle=${SHUFFLE:-$top_builddir/tools/ucxpool_shuffle}
 command -v mpirun >/dev/null 2>&1 || hosts_skip "there is no mpirun"
 mpirun --version 2>/dev/null | grep -q 'Open MPI' ||
     hosts_skip "not Open MPI"
+why=$(mpirun --allow-run-as-root --oversubscribe -n 1 true 2>&1) ||
+    hosts_skip "mpirun itself does not run here: $why"
 work=$(mktemp -d)
 cleanup() {
     hosts_down
