@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef enum status {
     STATUS_DONE   = 0,
@@ -89,11 +90,17 @@ static int main_print(const options_t *options, const summary_t *summary,
     return 0;
 }
 
-/* As if nobody had caught the signal: the shell sees how we ended. */
-static status_t main_raise(int signal_number)
+/* As if nobody had caught the signal: the shell sees how we ended. Of those
+ * that a launcher ends together, one says so. */
+static status_t main_raise(int signal_number, const launcher_t *launcher)
 {
-    fprintf(stderr, "ucxpool_shuffle: ended by %s, nothing was written\n",
-            strsignal(signal_number));
+    if ((launcher == NULL) || (launcher->rank == 0)) {
+        fprintf(stderr, "ucxpool_shuffle: ended by %s, nothing was written\n",
+                strsignal(signal_number));
+    }
+    if (launcher != NULL) {
+        launcher_linger(launcher);
+    }
     signal(signal_number, SIG_DFL);
     raise(signal_number);
     return STATUS_FAILED;
@@ -132,7 +139,7 @@ static status_t main_run(const options_t *options, launcher_t *launcher,
     inputs_cleanup(&job.inputs);
     free(results);
     if (result > 0) {
-        return main_raise(result);
+        return main_raise(result, launcher);
     }
     return result == 0 ? STATUS_DONE : main_fail(STATUS_FAILED);
 }
@@ -150,6 +157,11 @@ static status_t main_run_launched(const options_t *options, FILE *stream)
         return main_fail(STATUS_FAILED);
     }
     status = main_run(options, &launcher, stream);
+    if (status != STATUS_DONE) {
+        launcher_abort(&launcher, status);
+        /* UCX and PMIx would say good-bye to those that leave as well. */
+        _exit((int)status);
+    }
     launcher_cleanup(&launcher);
     return status;
 }

@@ -14,6 +14,7 @@ typedef struct launcher {
     unsigned rank;
     unsigned num_ranks;
     unsigned local_rank; /* among those on this host */
+    bool     has_shown;  /* others may be connected  */
     void    *inside;
 } launcher_t;
 
@@ -30,6 +31,21 @@ int launcher_show(launcher_t *launcher, const void *card, size_t length);
 /* The card of another, to be released by free(). */
 int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
                   size_t *length_p);
+
+/*
+ * What follows a failure. Workers are to stop before any connection breaks,
+ * which makes UCX loud, and 1.13 abort those that use it. So
+ *
+ * abort   asks for the end of all workers, after a complaint, and waits for it;
+ * linger  waits, after a signal, until the others will have had theirs;
+ * await   waits for a signal, after the loss of another worker, which has told
+ *         why, or the launcher does.
+ *
+ * None waits for more than seconds, or before there are connections.
+ */
+void launcher_abort(const launcher_t *launcher, int status);
+void launcher_linger(const launcher_t *launcher);
+void launcher_await(const launcher_t *launcher);
 
 /* Say good-bye. */
 void launcher_cleanup(launcher_t *launcher);

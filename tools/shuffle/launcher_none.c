@@ -29,6 +29,18 @@ int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
     return complain("built without PMIx");
 }
 
+void launcher_abort(const launcher_t *launcher, int status)
+{
+}
+
+void launcher_linger(const launcher_t *launcher)
+{
+}
+
+void launcher_await(const launcher_t *launcher)
+{
+}
+
 void launcher_cleanup(launcher_t *launcher)
 {
 }

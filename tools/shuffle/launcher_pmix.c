@@ -5,10 +5,15 @@
 #include "tools/shuffle/launcher.h"
 
 #include <pmix.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LAUNCHER_KEY "ucxpool.shuffle"
+/* Both are bounds for a launcher that does nothing: mpirun sends SIGTERM, and
+ * SIGKILL a second later. */
+#define LAUNCHER_PATIENCE_MS 3000
+#define LAUNCHER_LINGER_MS   2000
 
 bool launcher_is_present(void)
 {
@@ -66,6 +71,7 @@ int launcher_init(launcher_t *launcher)
     launcher->rank       = self->rank;
     launcher->num_ranks  = value->data.uint32;
     launcher->local_rank = launcher_local_rank(self);
+    launcher->has_shown  = false;
     launcher->inside     = self;
     PMIX_VALUE_RELEASE(value);
     return 0;
@@ -95,6 +101,7 @@ int launcher_show(launcher_t *launcher, const void *card, size_t length)
     if (status != PMIX_SUCCESS) {
         return launcher_complain("tell", status);
     }
+    launcher->has_shown = true;
     PMIX_INFO_CONSTRUCT(&info);
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
     status = PMIx_Fence(NULL, 0, &info, 1);
@@ -130,6 +137,30 @@ int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
     }
     PMIX_VALUE_RELEASE(value);
     return result;
+}
+
+void launcher_abort(const launcher_t *launcher, int status)
+{
+    if (launcher->has_shown) {
+        PMIx_Abort(status, "a worker of ucxpool_shuffle failed", NULL, 0);
+        launcher_await(launcher);
+        launcher_linger(launcher);
+    }
+}
+
+void launcher_linger(const launcher_t *launcher)
+{
+    if (launcher->has_shown) {
+        poll(NULL, 0, LAUNCHER_LINGER_MS);
+    }
+}
+
+/* A signal ends the call. */
+void launcher_await(const launcher_t *launcher)
+{
+    if (launcher->has_shown) {
+        poll(NULL, 0, LAUNCHER_PATIENCE_MS);
+    }
 }
 
 void launcher_cleanup(launcher_t *launcher)

@@ -337,9 +337,13 @@ int ranks_run(const job_t *job, launcher_t *launcher, result_t *results)
         (ranks_conclude(&ranks, own) != 0)) {
         /* Of all partitions: one of the others may have died in this folder. */
         output_discard(&job->folder, &all);
-        result = ranks_signal != 0 ? ranks_signal : -1;
+        if ((ranks.exchange != NULL) && exchange_lost_peer(ranks.exchange)) {
+            launcher_await(launcher);
+        }
+        /* The pool stays, and its connections: see launcher_abort(). */
+        return ranks_signal != 0 ? ranks_signal : -1;
     }
     exchange_destroy(ranks.exchange);
     vault_destroy(ranks.vault);
-    return result;
+    return 0;
 }
