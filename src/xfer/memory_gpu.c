@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "base/parse.h"
 #include "block/budget.h"
 #include "mem/cuda_backing.h"
@@ -15,8 +16,10 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* Pinned blocks for a UCX that does not know the GPU's memory. */
-#define PINNED_SIZE       (64 * MIB)
+/* Pinned blocks for a UCX that does not know the GPU's memory: as much as the
+ * pool has of the GPU's, within these bounds. */
+#define PINNED_SIZE_LEAST (16 * MIB)
+#define PINNED_SIZE_MOST  (64 * MIB)
 #define PINNED_BLOCK_SIZE (4 * MIB)
 
 /* Pinned blocks beside those of the GPU. */
@@ -39,7 +42,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     xfer_taken_t     taken;
     ucxpool_status_t status;
 
-    config.comm_size   = PINNED_SIZE;
+    config.comm_size   = base_max(config.comm_size, PINNED_SIZE_LEAST);
+    config.comm_size   = base_min(config.comm_size, PINNED_SIZE_MOST);
     config.block_size  = PINNED_BLOCK_SIZE;
     config.region_size = BASE_SIZE_AUTO;
     config.frag_size   = BASE_SIZE_AUTO;
