@@ -15,13 +15,15 @@
 static const char small[] = "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m "
                             "HUGE_PAGES=n LOG_LEVEL=none CLOSE_TIMEOUT=50ms";
 
-static char secret[] = "/tmp/test_create_XXXXXX";
+static char secret[64];
 
 static void setup(void)
 {
     static const char text[] = "a secret of sufficient length, and random";
-    int               fd     = mkstemp(secret);
+    int               fd;
 
+    snprintf(secret, sizeof(secret), "/tmp/test_create_XXXXXX");
+    fd = mkstemp(secret);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, text, sizeof(text)), (ssize_t)sizeof(text));
     close(fd);

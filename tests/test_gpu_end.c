@@ -6,7 +6,7 @@
 #include <config.h>
 
 #include "gpu.h"
-#include "slow.h"
+#include "rounds.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -270,7 +270,7 @@ START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
         if (num_steps % 8 == 0) {
             check_channel(&plan);
         }
-        num_steps += slow_is() ? 17 : 1 + (unsigned)rand() % 9;
+        num_steps += rounds_are_few() ? 17 : 1 + (unsigned)rand() % 9;
     }
     ck_assert_uint_gt(num_steps, 10);
     free_memory(&plan);
@@ -369,7 +369,7 @@ START_TEST(a_channel_that_ends_at_any_step_leaves_nothing)
 {
     const end_t end = (end_t)(_i % NUM_ENDS);
 
-    const unsigned stride = slow_is() ? 90 : 32;
+    const unsigned stride = rounds_are_few() ? 90 : 32;
 
     for (unsigned n = (unsigned)_i; end_after(_i / NUM_ENDS, end, n);
          n += stride) {

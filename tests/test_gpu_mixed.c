@@ -22,16 +22,17 @@
 #define GPU_REACHES  (ALL_PLACES & ~HOST_PLACES)
 
 /* Pools of one process cannot open each other's IPC handles: there the map wire
- * wants virtual memory. */
+ * wants virtual memory. Under valgrind there is none (gpu_connect()), and the
+ * last two would be the first two again. */
 static const char *const kinds[] = {
-    "CUDA_BACKING=vmm WIRE=map",
     "CUDA_BACKING=vmm WIRE=ucx",
+    "CUDA_BACKING=vmm WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=1k",
     "CUDA_BACKING=alloc WIRE=ucx",
     "CUDA_BACKING=host WIRE=ucx",
+    "CUDA_BACKING=vmm WIRE=map",
     "CUDA_BACKING=vmm WIRE=map FRAG_SIZE=64k INPLACE_MIN=1k",
-    "CUDA_BACKING=vmm WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=1k",
 };
-#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+#define NUM_KINDS (RUNNING_ON_VALGRIND ? 4 : 6)
 
 /* How the stand-in works. */
 static const char *const ways[] = {"", "run=n", "run=late",

@@ -32,6 +32,8 @@ static void write_secret(char *path, const char *name, const char *text)
 
 static void setup(void)
 {
+    /* Tests may share a process: the name may be one that was used. */
+    memset(strrchr(dir, '_') + 1, 'X', 6);
     ck_assert_ptr_nonnull(mkdtemp(dir));
     write_secret(secret_a, "a", "a secret of sufficient length, and random");
     write_secret(secret_b, "b", "another secret of sufficient length, really");

@@ -4,6 +4,7 @@
  */
 #include "base/math.h"
 #include "pack/plan.h"
+#include "rounds.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 #define MAX_SEGMENTS 64
 #define ARENA_SIZE   (64 * 1024)
-#define NUM_LISTS    300
+#define NUM_LISTS    rounds(300)
 
 /* One list of segments on each side, and the model of their stream. */
 typedef struct model {
