@@ -1,6 +1,8 @@
 /* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
 #include "pair.h"
 
+#include "xfer/hold.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +285,65 @@ START_TEST(a_message_that_waits_stops_no_other_while_there_are_credits)
 }
 END_TEST
 
+/* --- two messages side by side ------------------------------------------ */
+
+#define SIDE_SIZE ((size_t)4 << 20)
+
+static unsigned num_blocks(const ucxpool_request_t *request)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < request->send.num_holds; i++) {
+        count += request->send.holds[i].block != XFER_NO_BLOCK;
+    }
+    return count;
+}
+
+START_TEST(of_two_messages_the_first_alone_has_more_than_one_block)
+{
+    static const char  settings[] = "WIRE=map COMM_SIZE=2m BLOCK_SIZE=32k "
+                                    "FRAG_SIZE=16k DEPTH=8";
+    uint8_t           *source = calloc(2, SIDE_SIZE);
+    uint8_t           *target = malloc(2 * SIDE_SIZE);
+    ucxpool_request_t *sends[2];
+    ucxpool_request_t *recvs[2];
+    unsigned           most_before = 0;
+    unsigned           most_after  = 0;
+    pair_t             pair;
+
+    /* Blocks enough, each of two fragments: a window takes four. On the other
+     * wire the caller's memory goes as it is. */
+    pair_init(&pair, settings, settings);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(
+            ucxpool_recv_buffer(pair.b, pair.to_a, target + i * SIDE_SIZE,
+                                SIDE_SIZE, i, ALL_BITS, NULL, &recvs[i]),
+            UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, source + i * SIDE_SIZE, SIDE_SIZE, i,
+                                NULL, &sends[i]),
+            UCXPOOL_OK);
+    }
+    while (ucxpool_request_test(sends[1]) == UCXPOOL_INPROGRESS) {
+        unsigned *most_p = sends[0]->send.all_posted ? &most_after
+                                                     : &most_before;
+
+        *most_p = base_max(*most_p, num_blocks(sends[1]));
+        pair_progress(&pair);
+    }
+    ck_assert_uint_eq(most_before, 1);
+    ck_assert_uint_gt(most_after, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+    }
+    ck_assert_int_eq(memcmp(source, target, 2 * SIDE_SIZE), 0);
+    pair_cleanup(&pair);
+    free(source);
+    free(target);
+}
+END_TEST
+
 /* --- refusals and limits ------------------------------------------------- */
 
 START_TEST(a_receive_that_is_too_small_refuses_with_a_reason)
@@ -561,6 +622,7 @@ int main(void)
     ADD(suite, all_to_all_with_one_block_each_way_comes_to_an_end);
     ADD(suite, messages_that_nobody_receives_are_bounded_by_credits);
     ADD(suite, a_message_that_waits_stops_no_other_while_there_are_credits);
+    ADD(suite, of_two_messages_the_first_alone_has_more_than_one_block);
     ADD(suite, a_receive_that_is_too_small_refuses_with_a_reason);
     ADD(suite, a_message_is_refused_with_the_reason_that_is_given);
     ADD(suite, a_message_without_segments_arrives);

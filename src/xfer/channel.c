@@ -55,6 +55,7 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->link);
     base_list_init(&channel->greet_link);
     base_list_init(&channel->queue);
+    base_list_init(&channel->packing);
     base_list_init(&channel->arriving);
     base_list_init(&channel->free_messages);
     base_list_init(&channel->backlog);

@@ -100,6 +100,7 @@ struct ucxpool_channel {
     uint64_t    expected_sequence;
     uint64_t    next_number;   /* of sends and receives                      */
     base_list_t queue;
+    base_list_t packing;       /* sends that fill blocks, in that order      */
     base_list_t arriving;
     base_list_t free_messages;
     uint32_t    num_messages;  /* allocated                                  */

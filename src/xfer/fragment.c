@@ -219,6 +219,9 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     send->offset = next;
     send->index++;
     send->all_posted = range.last;
+    if (range.last) {
+        xfer_hold_leave(request);
+    }
     return UCXPOOL_OK;
 }
 

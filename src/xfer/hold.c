@@ -1,5 +1,7 @@
 #include "xfer/hold.h"
 
+#include "xfer/channel.h"
+
 #define SLICES_MAX 64u
 
 static unsigned num_slices(const ucxpool_request_t *request)
@@ -28,11 +30,25 @@ static bool take_from(xfer_hold_t *hold, unsigned *slice_p)
     return true;
 }
 
+static bool has_block(const xfer_send_t *send)
+{
+    for (unsigned i = 0; i < send->num_holds; i++) {
+        if (send->holds[i].block != XFER_NO_BLOCK) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A place for one more block, if the request may have it. */
 static xfer_hold_t *new_hold(ucxpool_request_t *request)
 {
     xfer_send_t *send = &request->send;
 
+    if ((request->channel->packing.next != &request->link) &&
+        has_block(send)) {
+        return NULL;
+    }
     for (unsigned i = 0; i < send->num_holds; i++) {
         if (send->holds[i].block == XFER_NO_BLOCK) {
             return &send->holds[i];
@@ -51,6 +67,9 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
     xfer_send_t *send = &request->send;
     xfer_hold_t *hold;
 
+    if (base_list_is_empty(&request->link)) {
+        base_list_add_tail(&request->channel->packing, &request->link);
+    }
     for (unsigned i = 0; i < send->num_holds; i++) {
         if (take_from(&send->holds[i], slice_p)) {
             *hold_p = i;
@@ -68,6 +87,15 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
     return take_from(hold, slice_p);
 }
 
+/* It may have more blocks than it has. */
+static void wake_first(ucxpool_channel_t *channel)
+{
+    if (!base_list_is_empty(&channel->packing)) {
+        xfer_request_wake(
+            base_list_head(&channel->packing, ucxpool_request_t, link));
+    }
+}
+
 void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
 {
     xfer_hold_t  *held   = &request->send.holds[hold];
@@ -80,12 +108,22 @@ void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
     if (xfer_request_has_ended(request)) {
         block_pool_release(blocks, UCXPOOL_SHARE_SEND, held->block);
         held->block = XFER_NO_BLOCK;
-    } else if (!base_list_is_empty(&request->pool->waiters)) {
+    } else if (request->send.all_posted ||
+               !base_list_is_empty(&request->pool->waiters)) {
         /* Others wait: a block is kept no longer than it is in use, so that
          * every send gets one in turn. */
         block_pool_put(blocks, UCXPOOL_SHARE_SEND, held->block);
         held->block = XFER_NO_BLOCK;
+        if (request->send.all_posted) {
+            wake_first(request->channel);
+        }
     }
+}
+
+void xfer_hold_leave(ucxpool_request_t *request)
+{
+    base_list_del(&request->link);
+    wake_first(request->channel);
 }
 
 void xfer_hold_release_all(ucxpool_request_t *request)

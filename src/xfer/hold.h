@@ -12,12 +12,23 @@
 
 #define XFER_NO_BLOCK UINT32_MAX
 
-/* Take a slice for one fragment; false: no block is free. */
+/*
+ * Take a slice for one fragment; false: no block is free, or it is not the
+ * send's turn to have more of them than one.
+ *
+ * Of the sends of a channel that fill blocks, the one that began first may have
+ * any number, the others one each. Were all alike, they would come to their
+ * ends together, and the link would stand idle while the next ones begin.
+ */
 bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
                     unsigned *slice_p);
 
 /* Nothing is in flight from the slice any more. */
 void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice);
+
+/* All fragments of the send have their slices: blocks that fall free are for
+ * others. */
+void xfer_hold_leave(ucxpool_request_t *request);
 
 /* The request has ended: blocks go back, or to quarantine while slices of them
  * are in flight. */
