@@ -92,15 +92,17 @@ static CUresult launch(const mem_cuda_copier_t *copier,
         0, job->stream, params, NULL);
 }
 
-static ucxpool_status_t begin(const mem_cuda_copier_t *copier,
-                              mem_cuda_job_t *job, unsigned stream)
+static ucxpool_status_t begin(mem_cuda_copier_t *copier,
+                              mem_cuda_job_t *job, mem_cuda_way_t way)
 {
+    mem_cuda_lane_t *lane = &copier->lanes[way];
+
     assert(!job->is_started);
     /* Not the number that stands in the word: the last job's. */
     job->number++;
     *job->fault    = 0;
     job->num_polls = 0;
-    job->stream    = copier->streams[stream];
+    job->stream    = lane->streams[lane->num_jobs++ % lane->num_streams];
     return mem_cuda_device_enter(copier->device);
 }
 
@@ -130,8 +132,8 @@ ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
                                     mem_cuda_job_t *job, mem_copy_form_t form,
                                     uint32_t length, bool is_gather)
 {
-    unsigned         stream = copier->num_kernels++ % MEM_CUDA_KERNEL_STREAMS;
-    ucxpool_status_t status = begin(copier, job, stream);
+    ucxpool_status_t status = begin(
+        copier, job, is_gather ? MEM_CUDA_GATHER : MEM_CUDA_SCATTER);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -144,9 +146,7 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
                                          mem_cuda_job_t *job, void *target,
                                          const void *source, size_t length)
 {
-    unsigned         turn   = copier->num_longs++ % MEM_CUDA_LONG_STREAMS;
-    ucxpool_status_t status = begin(copier, job,
-                                    MEM_CUDA_KERNEL_STREAMS + turn);
+    ucxpool_status_t status = begin(copier, job, MEM_CUDA_LONG);
     CUresult         result;
 
     if (status != UCXPOOL_OK) {
@@ -201,7 +201,7 @@ uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job)
 
 ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier)
 {
-    ucxpool_status_t status = stream_query(copier, copier->streams[0]);
+    ucxpool_status_t status = stream_query(copier, copier->lanes[0].streams[0]);
 
     return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

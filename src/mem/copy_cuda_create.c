@@ -20,28 +20,67 @@ ucxpool_status_t mem_cuda_copier_error(const mem_cuda_copier_t *copier,
                           call, copier->device->ordinal, copier->device->name);
 }
 
-static void streams_destroy(mem_cuda_copier_t *copier, unsigned num)
+/* Streams of each way, and how far its priority lies below the greatest. */
+static const struct {
+    unsigned num_streams;
+    int      below;
+} ways[MEM_CUDA_NUM_WAYS] = {
+    [MEM_CUDA_GATHER]  = {2, 0},
+    [MEM_CUDA_SCATTER] = {4, 1},
+    [MEM_CUDA_LONG]    = {2, 0},
+};
+
+static void streams_destroy(mem_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
 
-    for (unsigned i = 0; i < num; i++) {
-        mem_cuda_ignore(driver, driver->cuStreamDestroy(copier->streams[i]),
-                        "cuStreamDestroy");
+    for (unsigned way = 0; way < MEM_CUDA_NUM_WAYS; way++) {
+        mem_cuda_lane_t *lane = &copier->lanes[way];
+
+        while (lane->num_streams > 0) {
+            mem_cuda_ignore(
+                driver,
+                driver->cuStreamDestroy(lane->streams[--lane->num_streams]),
+                "cuStreamDestroy");
+        }
     }
+}
+
+static CUresult lane_create(mem_cuda_copier_t *copier, mem_cuda_way_t way,
+                            int priority)
+{
+    mem_cuda_lane_t *lane   = &copier->lanes[way];
+    CUresult         result = CUDA_SUCCESS;
+
+    while (lane->num_streams < ways[way].num_streams) {
+        result = copier->device->driver->cuStreamCreateWithPriority(
+            &lane->streams[lane->num_streams], CU_STREAM_NON_BLOCKING,
+            priority);
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+        lane->num_streams++;
+    }
+    return result;
 }
 
 static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
+    int                      least;
+    int                      greatest; /* the lower the number, the greater */
     CUresult                 result;
 
-    for (unsigned i = 0; i < MEM_CUDA_NUM_STREAMS; i++) {
-        result = driver->cuStreamCreate(&copier->streams[i],
-                                        CU_STREAM_NON_BLOCKING);
-        if (result != CUDA_SUCCESS) {
-            streams_destroy(copier, i);
-            return mem_cuda_copier_error(copier, result, "cuStreamCreate");
-        }
+    result = driver->cuCtxGetStreamPriorityRange(&least, &greatest);
+    for (unsigned way = 0;
+         (result == CUDA_SUCCESS) && (way < MEM_CUDA_NUM_WAYS); way++) {
+        result = lane_create(copier, way,
+                             base_min(least, greatest + ways[way].below));
+    }
+    if (result != CUDA_SUCCESS) {
+        streams_destroy(copier);
+        return mem_cuda_copier_error(copier, result,
+                                     "cuStreamCreateWithPriority");
     }
     return UCXPOOL_OK;
 }
@@ -50,9 +89,14 @@ static void streams_wait(const mem_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
 
-    for (unsigned i = 0; i < MEM_CUDA_NUM_STREAMS; i++) {
-        mem_cuda_ignore(driver, driver->cuStreamSynchronize(copier->streams[i]),
-                        "cuStreamSynchronize");
+    for (unsigned way = 0; way < MEM_CUDA_NUM_WAYS; way++) {
+        const mem_cuda_lane_t *lane = &copier->lanes[way];
+
+        for (unsigned i = 0; i < lane->num_streams; i++) {
+            mem_cuda_ignore(driver,
+                            driver->cuStreamSynchronize(lane->streams[i]),
+                            "cuStreamSynchronize");
+        }
     }
 }
 
@@ -162,7 +206,7 @@ err_free_pinned:
                     copier->device->driver->cuMemFreeHost(copier->pinned),
                     "cuMemFreeHost");
 err_destroy_streams:
-    streams_destroy(copier, MEM_CUDA_NUM_STREAMS);
+    streams_destroy(copier);
     return status;
 }
 
@@ -250,7 +294,7 @@ void mem_cuda_copier_destroy(mem_cuda_copier_t *copier)
     driver = copier->device->driver;
     if (mem_cuda_device_enter(copier->device) == UCXPOOL_OK) {
         streams_wait(copier);
-        streams_destroy(copier, MEM_CUDA_NUM_STREAMS);
+        streams_destroy(copier);
         mem_cuda_ignore(driver, driver->cuMemFreeHost(copier->pinned),
                         "cuMemFreeHost");
         mem_cuda_device_leave(copier->device);

@@ -7,21 +7,32 @@
 #include "mem/copy_cuda.h"
 
 /*
- * Jobs take turns in streams: while the last thread blocks of one launch come
- * to their end and its word is written, others have begun. Long pieces share
- * the link, and two at a time are enough to hide their words.
+ * Jobs take turns in the streams of their kind: while the last thread blocks of
+ * one launch come to their end and its word is written, others have begun.
+ * Scatters and long pieces share a link. A gather is short, and a peer's link
+ * stands idle until it is done: so it goes before scatters, and both before
+ * what callers do at the default priority, where the GPU knows priorities.
  */
-#define MEM_CUDA_KERNEL_STREAMS 4u
-#define MEM_CUDA_LONG_STREAMS   2u
-#define MEM_CUDA_NUM_STREAMS \
-    (MEM_CUDA_KERNEL_STREAMS + MEM_CUDA_LONG_STREAMS)
+typedef enum mem_cuda_way {
+    MEM_CUDA_GATHER,
+    MEM_CUDA_SCATTER,
+    MEM_CUDA_LONG, /* by the copy engine, either way */
+    MEM_CUDA_NUM_WAYS
+} mem_cuda_way_t;
+
+#define MEM_CUDA_MAX_STREAMS 4u
+
+/* The streams of one way. */
+typedef struct mem_cuda_lane {
+    CUstream streams[MEM_CUDA_MAX_STREAMS];
+    unsigned num_streams;
+    unsigned num_jobs; /* started: for the turns */
+} mem_cuda_lane_t;
 
 struct mem_cuda_copier {
     const mem_cuda_device_t *device;
     CUfunction               kernel;
-    CUstream                 streams[MEM_CUDA_NUM_STREAMS];
-    unsigned                 num_kernels; /* started: for their turns         */
-    unsigned                 num_longs;   /* pieces, likewise                 */
+    mem_cuda_lane_t          lanes[MEM_CUDA_NUM_WAYS];
     char                    *pinned; /* words, then what each job has */
     size_t                   entries_size;
     size_t                   max_tiles;

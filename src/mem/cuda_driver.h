@@ -126,6 +126,10 @@
     \
     _call(cuStreamCreate, "cuStreamCreate", true, \
           (CUstream *stream, unsigned flags)) \
+    _call(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", true, \
+          (CUstream *stream, unsigned flags, int priority)) \
+    _call(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", true, \
+          (int *least, int *greatest)) \
     _call(cuStreamDestroy, "cuStreamDestroy_v2", true, (CUstream stream)) \
     _call(cuStreamSynchronize, "cuStreamSynchronize", true, \
           (CUstream stream)) \

@@ -306,6 +306,22 @@ ENTRY(cuStreamCreate, CUstream *stream, unsigned flags)
     return done(CUDA_SUCCESS);
 }
 
+/* The GPU has one thread, which knows no priorities. */
+ENTRY(cuStreamCreateWithPriority, CUstream *stream, unsigned flags,
+      int priority)
+{
+    (void)priority;
+    return cuStreamCreate(stream, flags);
+}
+
+ENTRY(cuCtxGetStreamPriorityRange, int *least, int *greatest)
+{
+    BEGIN("cuCtxGetStreamPriorityRange", NEEDS_CONTEXT);
+    *least    = 0;
+    *greatest = -5;
+    return done(CUDA_SUCCESS);
+}
+
 ENTRY(cuStreamDestroy_v2, CUstream stream)
 {
     BEGIN("cuStreamDestroy", NEEDS_CONTEXT);
