@@ -228,10 +228,21 @@ END_TEST
 
 START_TEST(tiles_are_short_where_there_are_few_bytes)
 {
-    ck_assert_uint_eq(mem_copy_tile_size((uint64_t)1 << 30, 132), 65536);
-    ck_assert_uint_eq(mem_copy_tile_size(1, 132), 4096);
-    ck_assert_uint_eq(
-        mem_copy_tile_size((uint64_t)4 << 20, 132) % MEM_COPY_UNIT, 0);
+    ck_assert_uint_eq(mem_copy_tile_size((uint64_t)1 << 30, 132, false), 65536);
+    ck_assert_uint_eq(mem_copy_tile_size(1, 132, false), 4096);
+    ck_assert_uint_eq(mem_copy_tile_size((uint64_t)4 << 20, 132, false) % 512,
+                      0);
+}
+END_TEST
+
+START_TEST(tiles_of_a_far_stream_are_few)
+{
+    const uint64_t size = (uint64_t)16 << 20;
+
+    ck_assert_uint_le(size / mem_copy_tile_size(size, 132, true), 132 / 2);
+    ck_assert_uint_eq(mem_copy_tile_size(1, 132, true), 4096);
+    ck_assert_uint_eq(mem_copy_tile_size(size, 1, true), 512 << 10);
+    ck_assert_uint_eq(mem_copy_tile_size(size + 1, 132, true) % 512, 0);
 }
 END_TEST
 
@@ -249,6 +260,7 @@ int main(void)
     tcase_add_test(tcase, a_tile_of_one_piece_says_how_much_padding_it_has);
     tcase_add_test(tcase, a_list_without_bytes_takes_no_tile);
     tcase_add_test(tcase, tiles_are_short_where_there_are_few_bytes);
+    tcase_add_test(tcase, tiles_of_a_far_stream_are_few);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

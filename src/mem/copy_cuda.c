@@ -44,7 +44,7 @@ bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
                       const mem_copy_list_t *list, uint64_t stream_size)
 {
     uint32_t tile_size = mem_copy_tile_size(
-        stream_size, (unsigned)copier->device->num_processors);
+        stream_size, (unsigned)copier->device->num_processors, list->is_far);
     size_t   offset    = (size_t)((const char *)list->entries -
                              (const char *)job->entries);
     size_t   room      = copier->max_tiles - job->num_tiles;

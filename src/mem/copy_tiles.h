@@ -80,6 +80,8 @@ typedef struct mem_copy_list {
     /* Is there padding behind the last piece, as there is behind the others?
      * Not with MEM_COPY_EXACT. */
     bool            is_padded;
+    /* The stream lies behind a link, which is what takes the time. */
+    bool            is_far;
 } mem_copy_list_t;
 
 #ifdef __CUDA__
@@ -135,9 +137,12 @@ extern "C" {
 
 /*
  * Bytes of the stream that one tile should have, so that a launch for so many
- * bytes keeps all multiprocessors of a device busy: a multiple of the unit.
+ * bytes keeps all multiprocessors of a device busy; or where the stream is far,
+ * as few as keep a link busy, and leave the others to those who wait for
+ * nothing: a multiple of 512.
  */
-uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors);
+uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors,
+                            bool is_far);
 
 /*
  * Cut another list into tiles of tile_size bytes of the stream, a multiple of

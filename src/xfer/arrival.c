@@ -15,6 +15,7 @@ typedef struct xfer_arrival {
     proto_data_t       data;
     uint8_t           *copy_of_bytes; /* NULL: not needed                   */
     const uint8_t     *bytes;  /* what is left                       */
+    bool               are_far;
     uint64_t           offset; /* in the stream                      */
     uint64_t           length;
     xfer_copy_t        copy;
@@ -91,6 +92,7 @@ static bool launch(arrival_t *arrival)
         .offset            = arrival->offset,
         .length            = arrival->length,
         .block             = arrival->bytes,
+        .has_far_block     = arrival->are_far,
         .has_host_block    = arrival->copy_of_bytes != NULL,
         .has_host_segments = request->has_host_segments,
     };
@@ -167,6 +169,7 @@ void xfer_arrival_start(ucxpool_request_t           *request,
     arrival->data   = *params->data;
     arrival->offset = params->data->offset;
     arrival->length = params->data->length;
+    arrival->are_far = params->are_far;
     arrival->done   = params->done;
     arrival->arg    = params->arg;
     arrival->waits  = true;

@@ -28,6 +28,7 @@ typedef struct xfer_arrival_params {
     const void         *bytes;
     bool                must_copy; /* they are host memory of somebody else's,
                                       that stays no longer than this call    */
+    bool                are_far; /* another GPU's memory                     */
     xfer_arrival_cb_t   done;
     void               *arg;
 } xfer_arrival_params_t;

@@ -187,6 +187,7 @@ static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
         return status;
     }
     launch->list.stream = (uintptr_t)work->block;
+    launch->list.is_far = work->has_far_block || work->has_host_block;
     copy->num_rest      = 0;
     copy->first         = launch->first;
     if (work->has_host_segments) {

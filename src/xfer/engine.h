@@ -44,6 +44,7 @@ typedef struct xfer_work {
     uint64_t     length;
     const void  *block; /* where the range's first byte lies                 */
     bool         is_gather; /* to the block; else from there                 */
+    bool         has_far_block; /* another GPU's */
     /* The GPU does not reach the block (of a scatter); some of the segments. */
     bool         has_host_block;
     bool         has_host_segments;

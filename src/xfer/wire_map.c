@@ -165,10 +165,14 @@ void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
         return;
     }
     if (channel->pool->engine != NULL) {
-        xfer_arrival_start(request,
-                           &(xfer_arrival_params_t){.data  = data,
-                                                    .bytes = bytes,
-                                                    .done  = read_by_gpu});
+        const xfer_arrival_params_t params = {
+            .data    = data,
+            .bytes   = bytes,
+            .are_far = !shares_gpu(channel),
+            .done    = read_by_gpu,
+        };
+
+        xfer_arrival_start(request, &params);
     } else {
         finish(request, data, xfer_recv_scatter(request, data, bytes));
     }
