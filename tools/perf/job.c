@@ -7,8 +7,12 @@
 
 #include <string.h>
 
-/* A batch lasts about so long, so that starting it does not count. */
-#define BATCH_NS 20e6
+/* A batch lasts about so long, so that starting it does not count; longer where
+ * there is time, since to start some messages of long lists takes a GPU's
+ * processor half a millisecond. */
+#define BATCH_NS     20e6
+#define BATCH_MAX_NS 100e6
+#define BATCH_SHARE  0.05
 
 /* Each side must have been measured so often, whatever the time. */
 #define MIN_ROUNDS 5u
@@ -48,14 +52,22 @@ double job_rate(const job_t *job, double seconds)
     return seconds > 0 ? (double)work_bytes(&job->work) / seconds * 1e-9 : 0;
 }
 
+static double batch_ns(const job_t *job)
+{
+    double ns = BATCH_SHARE * (double)job->time_ns;
+
+    ns = ns < BATCH_MAX_NS ? ns : BATCH_MAX_NS;
+    return ns > BATCH_NS ? ns : BATCH_NS;
+}
+
 /* The best of some, where one may have lost the processor for a while. */
-static int time_batch(stage_t *stage, unsigned side, uint64_t num_messages,
-                      double *best_p)
+static int time_batch(stage_t *stage, const job_t *job, unsigned side,
+                      uint64_t num_messages, double *best_p)
 {
     double seconds;
 
     *best_p = 1e9;
-    for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= BATCH_NS / 2); i++) {
+    for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= batch_ns(job) / 2); i++) {
         if (batch_lead(stage, side, num_messages, false, NULL, &seconds) !=
             0) {
             return -1;
@@ -76,13 +88,13 @@ static int calibrate(stage_t *stage, const job_t *job, unsigned side,
     double   seconds;
 
     for (;;) {
-        if (time_batch(stage, side, num, &seconds) != 0) {
+        if (time_batch(stage, job, side, num, &seconds) != 0) {
             return -1;
         }
-        if (seconds * 1e9 >= BATCH_NS / 2) {
+        if (seconds * 1e9 >= batch_ns(job) / 2) {
             break;
         }
-        num *= seconds * 1e9 >= BATCH_NS / 8 ? 2 : 4;
+        num *= seconds * 1e9 >= batch_ns(job) / 8 ? 2 : 4;
     }
     *num_p = num;
     return 0;
