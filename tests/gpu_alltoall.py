@@ -88,17 +88,19 @@ class Pool(gpu_torch.Pool):
 
 class Pieces:
     """Pieces of a tensor as the library wants them: a list of segments, or
-    only addresses where all have one length."""
+    only addresses where all have one length, in memory that the GPU reads."""
 
     def __init__(self, kind, tensor, numbers, length):
         import numpy
+        import torch
         addresses = (numbers.cpu().numpy().astype(numpy.uint64) *
                      numpy.uint64(length) + numpy.uint64(tensor.data_ptr()))
         count = ctypes.c_size_t(len(addresses))
         self.kind = kind
         if kind == "pieces":
-            self.array = addresses
-            self.arguments = (ctypes.c_void_p(addresses.ctypes.data), count,
+            self.array = torch.from_numpy(addresses.view(numpy.int64))
+            self.array = self.array.pin_memory()
+            self.arguments = (ctypes.c_void_p(self.array.data_ptr()), count,
                               ctypes.c_size_t(length))
         else:
             self.array = numpy.empty(2 * len(addresses), numpy.uint64)
