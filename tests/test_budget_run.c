@@ -18,6 +18,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,9 +50,10 @@ static const setup_t setups[] = {
 };
 #define NUM_SETUPS ((int)(sizeof(setups) / sizeof(setups[0])))
 
-/* Looks while the others work. */
+/* Looks while the others work, once for each thing that they begin. */
 typedef struct sampler {
     pthread_t        thread;
+    sem_t            begun;
     _Atomic bool     is_done;
     _Atomic uint64_t num_samples;
     _Atomic uint64_t most;
@@ -59,18 +61,19 @@ typedef struct sampler {
 
 static void *sample(void *argument)
 {
-    /* So that the machine is left to those who work. */
-    const struct timespec pause   = {.tv_nsec = 200000};
-    sampler_t            *sampler = argument;
+    sampler_t *sampler = argument;
 
     while (!atomic_load(&sampler->is_done)) {
-        uint64_t live = reg_counts().live;
+        uint64_t live;
+
+        while (sem_wait(&sampler->begun) != 0) {
+        }
+        live = reg_counts().live;
 
         if (live > atomic_load(&sampler->most)) {
             atomic_store(&sampler->most, live);
         }
         atomic_fetch_add(&sampler->num_samples, 1);
-        nanosleep(&pause, NULL);
     }
     return NULL;
 }
@@ -78,6 +81,7 @@ static void *sample(void *argument)
 static void sampler_start(sampler_t *sampler)
 {
     memset(sampler, 0, sizeof(*sampler));
+    ck_assert_int_eq(sem_init(&sampler->begun, 0, 0), 0);
     ck_assert_int_eq(pthread_create(&sampler->thread, NULL, sample, sampler),
                      0);
 }
@@ -85,7 +89,9 @@ static void sampler_start(sampler_t *sampler)
 static void sampler_stop(sampler_t *sampler)
 {
     atomic_store(&sampler->is_done, true);
+    sem_post(&sampler->begun);
     pthread_join(sampler->thread, NULL);
+    sem_destroy(&sampler->begun);
 }
 
 static ucxpool_stats_t stats_of(ucxpool_t *pool)
@@ -155,13 +161,14 @@ static void connect_pools(const setup_t *setup, pair_t *pair)
 }
 
 /* Two pools for a time. What they tell is what is. */
-static void live_once(const setup_t *setup, void *from, void *to,
-                      uint64_t deadline)
+static void live_once(const setup_t *setup, sampler_t *sampler, void *from,
+                      void *to, uint64_t deadline)
 {
     uint64_t before = reg_counts().num_maps;
     pair_t   pair   = {0};
     uint64_t registered;
 
+    sem_post(&sampler->begun);
     connect_pools(setup, &pair);
     registered = reg_counts().live;
     before     = reg_counts().num_maps - before;
@@ -176,6 +183,7 @@ static void live_once(const setup_t *setup, void *from, void *to,
     }
     before = reg_counts().num_maps;
     for (int i = 0; (i < NUM_ROUNDS) && (base_clock_now() < deadline); i++) {
+        sem_post(&sampler->begun);
         round_of(&pair, from, to);
         ck_assert_uint_eq(reg_counts().live, registered);
     }
@@ -218,7 +226,7 @@ START_TEST(what_is_registered_stays_within_the_budget)
     }
     sampler_start(&sampler);
     do {
-        live_once(setup, from, to, deadline);
+        live_once(setup, &sampler, from, to, deadline);
         num_lives++;
     } while (base_clock_now() < deadline);
     sampler_stop(&sampler);
