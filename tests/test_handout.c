@@ -427,6 +427,21 @@ static unsigned hear(int fd)
     return num_fds;
 }
 
+/* Ask a, which has a channel to b but has not heard of b's; it lets the one who
+ * asks wait. */
+static int ask_early(void)
+{
+    int fd;
+
+    pair.a    = pair_pool(NULL);
+    pair.b    = pair_pool(NULL);
+    pair.to_b = pair_meet(pair.a, pair.b);
+    fd        = stranger();
+    say(fd, question());
+    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    return fd;
+}
+
 START_TEST(who_asks_well_is_answered_and_then_hung_up_on)
 {
     int fd;
@@ -444,14 +459,8 @@ END_TEST
 
 START_TEST(a_caller_may_be_quicker_than_its_hello)
 {
-    int fd;
+    int fd = ask_early();
 
-    pair.a    = pair_pool(NULL);
-    pair.b    = pair_pool(NULL);
-    pair.to_b = pair_meet(pair.a, pair.b);
-    fd        = stranger();
-    say(fd, question());
-    pair_until(&pair, xfer_handout_is_busy(pair.a));
     for (int i = 0; i < 100; i++) {
         pair_progress(&pair);
     }
@@ -622,14 +631,8 @@ END_TEST
 
 START_TEST(who_asks_of_a_channel_that_has_ended_is_hung_up_on)
 {
-    int fd;
+    int fd = ask_early();
 
-    pair.a    = pair_pool(NULL);
-    pair.b    = pair_pool(NULL);
-    pair.to_b = pair_meet(pair.a, pair.b);
-    fd        = stranger();
-    say(fd, question());
-    pair_until(&pair, xfer_handout_is_busy(pair.a));
     ck_assert(!is_hung_up(fd));
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, is_hung_up(fd));

@@ -4,63 +4,16 @@
  */
 #include <config.h>
 
-#include "heap/heap.h"
-#include "vmm_double.h"
-
-#include <ucxpool/status.h>
+#include "heap_fixture.h"
 
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
-
-#define A ((void *)0x10)
-#define B ((void *)0x20)
-
-static mem_vmm_t *vmm;
-static heap_t    *heap;
-
-/* Chunks of 8 MiB. */
 static void start(bool has_streams, size_t limit)
 {
-    heap_options_t options = {.limit       = limit,
-                              .chunk_size  = 8 * MIB,
-                              .alignment   = 256,
-                              .stitch_size = 2 * limit};
-
-    vmm = vmm_double_create_host(has_streams);
-    ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
-}
-
-static void stop(void)
-{
-    ck_assert_int_eq(heap_check(heap), UCXPOOL_OK);
-    heap_destroy(heap);
-}
-
-static char *get(size_t size, void *stream)
-{
-    void *address = NULL;
-
-    ck_assert_int_eq(heap_alloc(heap, size, stream, &address), UCXPOOL_OK);
-    ck_assert_ptr_nonnull(address);
-    return address;
-}
-
-static void put(void *address, void *stream)
-{
-    ck_assert_int_eq(heap_free(heap, address, stream), UCXPOOL_OK);
-}
-
-static ucxpool_heap_stats_t stats(void)
-{
-    ucxpool_heap_stats_t now;
-
-    heap_stats(heap, &now);
-    return now;
+    start_with(has_streams, limit, 2 * limit);
 }
 
 /* `num` pieces that fill the heap, of which every second is free again. */

@@ -7,6 +7,7 @@
 #include "copy_twin.h"
 #include "pack/launch.h"
 #include "rounds.h"
+#include "stream_model.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -44,19 +45,9 @@ typedef struct model {
 
 static model_t model;
 
-static void init_plan(pack_plan_t *plan, const pack_run_t *runs,
-                      size_t num_runs, const pack_totals_t *totals,
-                      const ucxpool_segment_t *segments, size_t num_segments)
-{
-    pack_memory_t memory = pack_memory_of_segments(segments, num_segments);
-
-    pack_plan_init(plan, runs, num_runs, totals, &memory);
-}
-
 static size_t random_below(size_t limit)
 {
-    model.random = model.random * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(model.random >> 33) % limit;
+    return stream_model_random(&model.random, limit);
 }
 
 static size_t random_length(void)
@@ -141,38 +132,12 @@ static void shuffle_memory(void)
     }
 }
 
-static void make_stream(void)
+/* Of the segments, or where these are pieces, of their addresses alone. */
+static void make_plan(void)
 {
-    size_t segment = 0, offset = 0, n = 0, end = 0;
-
-    for (size_t i = 0; i < model.num_lengths; i++) {
-        for (; (model.lengths[i] != 0) && (n % PACK_ALIGNMENT != 0); n++) {
-            model.stream[n] = NULL;
-        }
-        for (size_t j = 0; j < model.lengths[i]; j++) {
-            while (offset == model.segments[segment].length) {
-                segment++;
-                offset = 0;
-            }
-            model.stream[n++] =
-                (char *)model.segments[segment].address + offset++;
-            end = n;
-        }
-    }
-    model.stream_size = end;
-}
-
-/* The plan's memory is the addresses alone. */
-static void make_pieces(void)
-{
-    pack_memory_t memory = pack_memory_of_pieces(
-        model.pieces, model.num_segments, model.pieces_length);
-
-    for (size_t i = 0; i < model.num_segments; i++) {
-        model.pieces[i] = model.segments[i].address;
-    }
-    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
-                   &memory);
+    stream_model_plan_any(&model.plan, model.runs, model.num_runs,
+                          &model.totals, model.segments, model.num_segments,
+                          model.pieces_length, model.pieces);
 }
 
 /* Of every three lists, one is for pieces. */
@@ -198,13 +163,10 @@ static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
                                         &model.totals),
                      UCXPOOL_OK);
     free(list);
-    make_stream();
+    model.stream_size = stream_model_make(model.lengths, model.num_lengths,
+                                          model.segments, model.stream);
     ck_assert_uint_eq(model.stream_size, model.totals.stream_size);
-    init_plan(&model.plan, model.runs, model.num_runs, &model.totals,
-              model.segments, model.num_segments);
-    if (model.pieces_length != 0) {
-        make_pieces();
-    }
+    make_plan();
 }
 
 /* Room for one entry, for some, for all. */
@@ -376,13 +338,13 @@ static void make_uniform(size_t count, size_t length)
     model.num_segments  = 0;
     model.pieces_length = 0;
     make_memory(true);
-    make_stream();
+    model.stream_size = stream_model_make(model.lengths, model.num_lengths,
+                                          model.segments, model.stream);
     model.num_runs = 1;
     model.runs[0]  = (pack_run_t){length, count};
     ck_assert_int_eq(pack_lengths_check(model.runs, 1, &model.totals),
                      UCXPOOL_OK);
-    init_plan(&model.plan, model.runs, 1, &model.totals, model.segments,
-              model.num_segments);
+    make_plan();
 }
 
 START_TEST(many_segments_of_one_length_take_8_bytes_each)
@@ -409,7 +371,7 @@ START_TEST(many_pieces_are_their_addresses)
 
     make_uniform(5000, 100);
     model.pieces_length = 100;
-    make_pieces();
+    make_plan();
     ck_assert_int_eq(pack_launch_fill(&model.plan, 0, model.stream_size, true,
                                       model.entries, sizeof(model.entries),
                                       &launch),
@@ -427,7 +389,7 @@ START_TEST(many_pinned_pieces_are_the_list_itself)
 
     make_uniform(6000, 100);
     model.pieces_length = 100;
-    make_pieces();
+    make_plan();
     model.plan.memory.is_pinned = true;
     memset(model.entries, 0xff, sizeof(model.entries));
     ck_assert_int_eq(pack_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
@@ -460,7 +422,7 @@ static void check_null_is_found(size_t piece, size_t sent_length)
 
     make_uniform(5000, 100);
     model.pieces_length = 100;
-    make_pieces();
+    make_plan();
     model.pieces[piece] = NULL;
     ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
     pack_plan_init(&model.plan, &run, 1, &model.totals, &memory);
@@ -514,7 +476,7 @@ START_TEST(one_launch_takes_no_more_than_its_numbers_hold)
     pack_run_t        run = {segment.length, 1};
 
     ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
-    init_plan(&model.plan, &run, 1, &model.totals, &segment, 1);
+    stream_model_plan(&model.plan, &run, 1, &model.totals, &segment, 1);
     while (offset < segment.length) {
         pack_launch_fill(&model.plan, offset, segment.length - offset, true,
                          model.entries, 64, &launch);

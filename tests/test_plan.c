@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "pack/plan.h"
 #include "rounds.h"
+#include "stream_model.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -37,19 +38,9 @@ typedef struct model {
 
 static model_t model;
 
-static void init_plan(pack_plan_t *plan, const pack_run_t *runs,
-                      size_t num_runs, const pack_totals_t *totals,
-                      const ucxpool_segment_t *segments, size_t num_segments)
-{
-    pack_memory_t memory = pack_memory_of_segments(segments, num_segments);
-
-    pack_plan_init(plan, runs, num_runs, totals, &memory);
-}
-
 static size_t model_random(size_t limit)
 {
-    model.random = model.random * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(model.random >> 33) % limit;
+    return stream_model_random(&model.random, limit);
 }
 
 static size_t model_random_length(void)
@@ -144,45 +135,6 @@ static void model_make_memory(bool cut_as_lengths)
     }
 }
 
-/* The next byte of memory that a message byte goes to. */
-static char *model_next(size_t *segment, size_t *offset)
-{
-    while (*offset == model.segments[*segment].length) {
-        (*segment)++;
-        *offset = 0;
-    }
-    return (char *)model.segments[*segment].address + (*offset)++;
-}
-
-static void model_make_stream(void)
-{
-    size_t segment = 0, offset = 0, n = 0, end = 0;
-
-    for (size_t i = 0; i < model.num_lengths; i++) {
-        for (; (model.lengths[i] != 0) && (n % PACK_ALIGNMENT != 0); n++) {
-            model.stream[n] = NULL;
-        }
-        for (size_t j = 0; j < model.lengths[i]; j++) {
-            model.stream[n++] = model_next(&segment, &offset);
-        }
-        end = n;
-    }
-    model.stream_size = end;
-}
-
-/* The plan's memory is the addresses alone. */
-static void model_make_pieces(void)
-{
-    pack_memory_t memory = pack_memory_of_pieces(
-        model.pieces, model.num_segments, model.pieces_length);
-
-    for (size_t i = 0; i < model.num_segments; i++) {
-        model.pieces[i] = model.segments[i].address;
-    }
-    pack_plan_init(&model.plan, model.runs, model.num_runs, &model.totals,
-                   &memory);
-}
-
 /* Of every three lists, one is for pieces. */
 static void model_make(uint64_t seed, bool cut_as_lengths)
 {
@@ -199,12 +151,11 @@ static void model_make(uint64_t seed, bool cut_as_lengths)
         model_choose_pieces(cut_as_lengths);
     }
     model_make_memory(cut_as_lengths);
-    model_make_stream();
-    init_plan(&model.plan, model.runs, model.num_runs, &model.totals,
-              model.segments, model.num_segments);
-    if (model.pieces_length != 0) {
-        model_make_pieces();
-    }
+    model.stream_size = stream_model_make(model.lengths, model.num_lengths,
+                                          model.segments, model.stream);
+    stream_model_plan_any(&model.plan, model.runs, model.num_runs,
+                          &model.totals, model.segments, model.num_segments,
+                          model.pieces_length, model.pieces);
 }
 
 static void model_gather(size_t offset, size_t length)
@@ -372,7 +323,7 @@ START_TEST(segments_over_4_gib_are_found)
                                         &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
-    init_plan(&plan, runs, num_runs, &totals, segments, 3);
+    stream_model_plan(&plan, runs, num_runs, &totals, segments, 3);
     ck_assert_uint_eq(3, count_extents(&plan, &data));
     ck_assert_uint_eq(2 * size, data);
 
@@ -392,7 +343,7 @@ START_TEST(a_run_of_2_to_the_40_segments_is_one_step)
     uint64_t          data;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    init_plan(&plan, &run, 1, &totals, segments, 1);
+    stream_model_plan(&plan, &run, 1, &totals, segments, 1);
     ck_assert_uint_eq(1, count_extents(&plan, &data));
     ck_assert_uint_eq((uint64_t)1 << 45, data);
 }
@@ -408,7 +359,7 @@ START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
     pack_extent_t     extent;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
-    init_plan(&plan, runs, 3, &totals, segments, 1);
+    stream_model_plan(&plan, runs, 3, &totals, segments, 1);
     pack_plan_extent(&plan, 32 * count, 100, &extent);
     ck_assert_ptr_eq(fake_address(4096 + 17 * count), extent.address);
     ck_assert_uint_eq(5, extent.length);
@@ -484,7 +435,7 @@ START_TEST(neighbours_in_memory_and_stream_are_one_extent)
     pack_extent_t    extent;
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
-    init_plan(&plan, runs, 3, &totals, segments, 3);
+    stream_model_plan(&plan, runs, 3, &totals, segments, 3);
     pack_plan_extent(&plan, 8, 1000, &extent);
     ck_assert_ptr_eq(model.arena + 8, extent.address);
     ck_assert_uint_eq(216, extent.length);
@@ -499,13 +450,13 @@ START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
     pack_plan_t      plan;
     pack_extent_t    extent;
 
-    init_plan(&plan, NULL, 0, &totals, NULL, 0);
+    stream_model_plan(&plan, NULL, 0, &totals, NULL, 0);
     pack_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
     pack_gather(&plan, 0, 0, NULL);
 
     ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    init_plan(&plan, &run, 1, &totals, NULL, 0);
+    stream_model_plan(&plan, &run, 1, &totals, NULL, 0);
     pack_gather(&plan, 0, 0, &byte);
     pack_scatter(&plan, 0, 0, &byte);
     ck_assert_int_eq(1, byte);

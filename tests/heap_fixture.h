@@ -1,0 +1,33 @@
+/*
+ * A heap on memory that knows who uses what (vmm_double.h), and short words for
+ * what is done with it, which require that it succeeds.
+ */
+#ifndef TESTS_HEAP_FIXTURE_H
+#define TESTS_HEAP_FIXTURE_H
+
+#include "heap/heap.h"
+#include "vmm_double.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+/* Streams. */
+#define A ((void *)0x10)
+#define B ((void *)0x20)
+
+extern mem_vmm_t *vmm;
+extern heap_t    *heap;
+
+/* Chunks of 8 MiB. */
+void start_with(bool has_streams, size_t limit, size_t stitch_size);
+void stop(void);
+
+char                *get(size_t size, void *stream);
+void                 put(void *address, void *stream);
+ucxpool_heap_stats_t stats(void);
+
+#endif
