@@ -17,7 +17,10 @@
 
 /* Who has to stitch again and again needs more room: after so many times the
  * heap takes memory instead, until it holds half as much again as was in use
- * at most, where nearly all sizes fit somewhere; until then, a part of that. */
+ * at most, where nearly all sizes fit somewhere; until then, a part of that.
+ * The first few do not count: what a program does in a circle, as training
+ * does, stitches in its first rounds and has what it needs from then on. */
+#define FEW_STITCHES  64
 #define MANY_STITCHES 128
 
 typedef struct wish {
@@ -200,8 +203,8 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
 static bool has_room(const wish_t *wish)
 {
     heap_t  *heap     = wish->heap;
-    uint64_t num      = base_min(heap->stitcher.num_stitches,
-                                 (uint64_t)MANY_STITCHES);
+    uint64_t num      = base_max(heap->stitcher.num_stitches,
+                                 (uint64_t)FEW_STITCHES) - FEW_STITCHES;
     uint64_t reserved = heap->space.home.reserved;
     uint64_t used     = reserved + wish->size;
 
@@ -211,7 +214,8 @@ static bool has_room(const wish_t *wish)
     }
     heap->peak_used = base_max(heap->peak_used, used);
     return reserved + wish->size <=
-           heap->peak_used + heap->peak_used / 2 / MANY_STITCHES * num;
+           heap->peak_used + heap->peak_used / 2 / MANY_STITCHES *
+                                 base_min(num, (uint64_t)MANY_STITCHES);
 }
 
 static void stitch_few(wish_t *wish)
