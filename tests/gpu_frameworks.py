@@ -533,7 +533,8 @@ def numba_arrays(options):
         require(ucxpool.heap_stats(0)["num_live"] > 0, "not from the heap")
         del array, zeros
     gc.collect()
-    cuda.current_context().deallocations.clear()
+    # Not those of the context, which are other things.
+    cuda.current_context().memory_manager.deallocations.clear()
     left = ucxpool.heap_stats(0)["num_live"]
     require(left == 0, f"{left} allocations are left")
     return {"rounds": rounds}
