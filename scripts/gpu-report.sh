@@ -74,6 +74,32 @@ table() {
         --json="$out/perf-${label#UCX }-$1-$(tr -cs 'a-z0-9\n' _ <<<"$2").json"
 }
 
+# What two processes have in one turn on the GPU that they share: as much as their
+# blocks hold.
+comm_sizes() {
+    if [ $quick = yes ]; then
+        echo 64m
+    else
+        echo 1g 4g
+    fi
+}
+
+# share_gpu SIZE - two processes on one GPU, with so much memory for blocks.
+share_gpu() {
+    local each='-s 4k -n 131072' any='-s 1g -n 1'
+    if [ $quick = yes ]; then
+        each='-s 4k -n 50 -r 1'
+        any='-s 64k -n 1 -r 1'
+    fi
+    try "$label: one GPU, UCXPOOL_COMM_SIZE=$1" 200 \
+        env UCXPOOL_COMM_SIZE="$1" sh -c '
+        perf=$1
+        shift
+        "$perf" -t each '"$each"' "$@" && "$perf" -t any '"$any"' "$@"' sh \
+        "$build/tools/ucxpool_perf" -q --device cuda:0 -T "$seconds" \
+        --sides pool/map,copy
+}
+
 # What the shuffle partitions: made once.
 make_records() {
     local count=2000000
@@ -103,12 +129,15 @@ shuffle() {
 }
 
 measure() {
-    local device run count
+    local device run count size
     local -a devices=(cuda:0,1 cuda:0)
     [ "$gpus" -ge 2 ] || devices=(cuda:0)
     for device in "${devices[@]}"; do
         table cuda $device
         table cuda-ucx $device
+    done
+    for size in $(comm_sizes); do
+        share_gpu "$size"
     done
     if [ "$build" = "${builds[0]}" ] && [ $stand_in = no ]; then
         try 'the copy kernel on one GPU' 120 "$build/tests/bench_copy_cuda"
@@ -171,7 +200,7 @@ shuffle_rows() {
 }
 
 page() {
-    local device name count
+    local device name count size
     echo '# libucxpool on GPUs'
     printf '\nMade by `./run-gpu-tests`.\n\n## The machine\n\n'
     cat "$out/machine.md"
@@ -196,6 +225,10 @@ page() {
                 printf '\n### `--table %s --device %s`\n' $name $device
                 printed "$label: $name, $device"
             done
+        done
+        for size in $(comm_sizes); do
+            printf '\n### One GPU, `UCXPOOL_COMM_SIZE=%s`\n\n' "$size"
+            printed "$label: one GPU, UCXPOOL_COMM_SIZE=$size" | sed 's/^/    /'
         done
         printf '\n### ucxpool_shuffle, two workers, eight partitions\n\n'
         echo '| partitions held by | input | time | rate | moved | in |'

@@ -58,6 +58,7 @@ done
 ends 0 --stand-in --quick --built "$top_builddir" --rmm "$dir/rmm"
 says log '^[0-9]+ steps: [0-9]+ ok, 0 failed, [0-9]+ skipped'
 says out/summary.txt '^ok .*: test_gpu_two, GPUs: 1$'
+says out/summary.txt '^ok .*: one GPU, UCXPOOL_COMM_SIZE=64m$'
 says out/summary.txt '^skipped .*: gpu_torch.py, GPUs: 1 \('
 says out/summary.txt '^skipped .* PyTorch, CuPy, RMM and Numba on the heap \('
 says out/gpu.md '^- GPUs: 1 x Stand-in GPU'
