@@ -26,8 +26,7 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
 /* Nothing is in flight from the slice any more. */
 void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice);
 
-/* All fragments of the send have their slices: blocks that fall free are for
- * others. */
+/* The send takes no more slices: blocks that fall free are for others. */
 void xfer_hold_leave(ucxpool_request_t *request);
 
 /* The request has ended: blocks go back, or to quarantine while slices of them

@@ -99,7 +99,8 @@ typedef struct xfer_recv {
 } xfer_recv_t;
 
 struct ucxpool_request {
-    base_list_t         link;      /* posted, the channel's queue, free      */
+    base_list_t         link;      /* posted, the channel's queue, its      */
+                                   /* packing ones, free                     */
     base_list_t         run_link;  /* runnable or waiters                    */
     base_list_t         done_link; /* completed                              */
     base_list_t         all_link;

@@ -3,6 +3,7 @@
  */
 #include "xfer/control.h"
 #include "xfer/fragment.h"
+#include "xfer/hold.h"
 #include "xfer/send.h"
 #include "xfer/wire.h"
 
@@ -65,6 +66,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     } else if (!request->send.ending) {
         request->send.ending = true;
         request->send.end    = status;
+        xfer_hold_leave(request);
         xfer_request_set_detail(request, detail);
         xfer_request_linger(request);
     }
