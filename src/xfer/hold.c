@@ -96,6 +96,13 @@ static void wake_first(ucxpool_channel_t *channel)
     }
 }
 
+static void put_block(ucxpool_request_t *request, xfer_hold_t *hold)
+{
+    block_pool_put(xfer_channel_blocks(request->channel), UCXPOOL_SHARE_SEND,
+                   hold->block);
+    hold->block = XFER_NO_BLOCK;
+}
+
 void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
 {
     xfer_hold_t  *held   = &request->send.holds[hold];
@@ -108,15 +115,13 @@ void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
     if (xfer_request_has_ended(request)) {
         block_pool_release(blocks, UCXPOOL_SHARE_SEND, held->block);
         held->block = XFER_NO_BLOCK;
-    } else if (request->send.all_posted ||
-               !base_list_is_empty(&request->pool->waiters)) {
+    } else if (request->send.all_posted) {
+        put_block(request, held);
+        wake_first(request->channel);
+    } else if (!base_list_is_empty(&request->pool->waiters)) {
         /* Others wait: a block is kept no longer than it is in use, so that
          * every send gets one in turn. */
-        block_pool_put(blocks, UCXPOOL_SHARE_SEND, held->block);
-        held->block = XFER_NO_BLOCK;
-        if (request->send.all_posted) {
-            wake_first(request->channel);
-        }
+        put_block(request, held);
     }
 }
 
@@ -137,8 +142,7 @@ void xfer_hold_release_all(ucxpool_request_t *request)
             continue;
         }
         if (hold->free_slices == all_free(request)) {
-            block_pool_put(blocks, UCXPOOL_SHARE_SEND, hold->block);
-            hold->block = XFER_NO_BLOCK;
+            put_block(request, hold);
         } else {
             block_pool_quarantine(blocks, UCXPOOL_SHARE_SEND, hold->block);
         }

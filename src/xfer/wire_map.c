@@ -31,8 +31,6 @@
 #define GPU_LONG_SIZE ((uint64_t)32 << 20)
 #define GPU_LONG_MIN  GPU_FRAG_SIZE
 
-/* Two processes that share a GPU have it by turns, and a turn takes longer to
- * come than a fragment to copy: let it be worth it. */
 static bool shares_gpu(const ucxpool_channel_t *channel)
 {
     return memcmp(channel->peer.gpu.uuid, &channel->pool->engine->device->uuid,
@@ -47,6 +45,8 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
 
     block_pool_stats(pool->blocks, UCXPOOL_SHARE_SEND, &share);
     size = share.total * block_pool_block_size(pool->blocks);
+    /* Two processes that share a GPU have it by turns, and a turn takes longer
+     * to come than a fragment to copy: let it be worth it. */
     if ((request->send.longest >= GPU_LONG_MIN) ||
         shares_gpu(request->channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
