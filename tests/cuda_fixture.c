@@ -78,6 +78,7 @@ void cuda_start(const char *configuration)
     find(library, "stand_in_fail", &stand_in.fail_call);
     find(library, "stand_in_has_failed", &stand_in.has_failed);
     find(library, "stand_in_step", &stand_in.step);
+    find(library, "stand_in_priority", &stand_in.priority);
     find(library, "stand_in_live", &stand_in.live);
     find(library, "stand_in_bytes", &stand_in.bytes);
     find(library, "stand_in_reset_context", &stand_in.reset_context);

@@ -18,6 +18,7 @@ typedef struct cuda_stand_in {
     void (*fail_call)(const char *name, unsigned n, int result);
     int (*has_failed)(void);
     unsigned (*step)(unsigned num);
+    int (*priority)(CUstream stream);
     unsigned (*live)(void);
     void *(*bytes)(unsigned long long address, size_t size);
     void (*reset_context)(int device);

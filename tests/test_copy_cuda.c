@@ -620,6 +620,30 @@ START_TEST(a_copy_is_one_launch_and_no_call_asks_whether_it_is_done)
 }
 END_TEST
 
+static int start_and_ask_priority(bool is_gather)
+{
+    mem_cuda_job_t *job = make_job(MEM_COPY_SEGMENTS, 0);
+    int             priority;
+
+    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
+                                        is_gather),
+                     UCXPOOL_OK);
+    priority = stand_in.priority(job->stream);
+    wait_for(job);
+    mem_cuda_job_put(copier, job);
+    return priority;
+}
+
+/* The lower the number, the greater; 0 is what callers' streams have. */
+START_TEST(a_gather_goes_before_a_scatter_and_both_before_callers)
+{
+    init_memory(&mem_kind_cuda_alloc);
+    ck_assert_int_lt(start_and_ask_priority(true),
+                     start_and_ask_priority(false));
+    ck_assert_int_lt(start_and_ask_priority(false), 0);
+}
+END_TEST
+
 START_TEST(a_stream_that_writes_no_words_sets_them)
 {
     ck_assert(!device->has_mem_ops);
@@ -786,6 +810,8 @@ static void add_stand_in_tests(TCase *tcase)
     tcase_add_test(tcase, jobs_are_done_while_the_host_goes_on);
     tcase_add_test(tcase, a_job_is_not_done_before_it_is_done);
     tcase_add_test(tcase, a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
+    tcase_add_test(tcase,
+                   a_gather_goes_before_a_scatter_and_both_before_callers);
     tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);
     tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
     tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);

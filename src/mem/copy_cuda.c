@@ -201,7 +201,8 @@ uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job)
 
 ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier)
 {
-    ucxpool_status_t status = stream_query(copier, copier->lanes[0].streams[0]);
+    ucxpool_status_t status = stream_query(
+        copier, copier->lanes[MEM_CUDA_GATHER].streams[0]);
 
     return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

@@ -1,4 +1,4 @@
-/* Making a copier: its stream, and its jobs in pinned memory. */
+/* Making a copier: its streams, and its jobs in pinned memory. */
 #include <config.h>
 
 #include "mem/copy_cuda_inside.h"
@@ -46,43 +46,48 @@ static void streams_destroy(mem_cuda_copier_t *copier)
     }
 }
 
-static CUresult lane_create(mem_cuda_copier_t *copier, mem_cuda_way_t way,
-                            int priority)
+/* What was created is in the lane also after an error. */
+static ucxpool_status_t lane_create(mem_cuda_copier_t *copier,
+                                    mem_cuda_way_t way, int priority)
 {
-    mem_cuda_lane_t *lane   = &copier->lanes[way];
-    CUresult         result = CUDA_SUCCESS;
+    mem_cuda_lane_t *lane = &copier->lanes[way];
+    CUresult         result;
 
     while (lane->num_streams < ways[way].num_streams) {
         result = copier->device->driver->cuStreamCreateWithPriority(
             &lane->streams[lane->num_streams], CU_STREAM_NON_BLOCKING,
             priority);
         if (result != CUDA_SUCCESS) {
-            break;
+            return mem_cuda_copier_error(copier, result,
+                                         "cuStreamCreateWithPriority");
         }
         lane->num_streams++;
     }
-    return result;
+    return UCXPOOL_OK;
 }
 
 static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
 {
-    const mem_cuda_driver_t *driver = copier->device->driver;
-    int                      least;
-    int                      greatest; /* the lower the number, the greater */
-    CUresult                 result;
+    int              least;
+    int              greatest; /* the lower the number, the greater */
+    ucxpool_status_t status = UCXPOOL_OK;
+    CUresult         result;
 
-    result = driver->cuCtxGetStreamPriorityRange(&least, &greatest);
+    result = copier->device->driver->cuCtxGetStreamPriorityRange(&least,
+                                                                 &greatest);
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_copier_error(copier, result,
+                                     "cuCtxGetStreamPriorityRange");
+    }
     for (unsigned way = 0;
-         (result == CUDA_SUCCESS) && (way < MEM_CUDA_NUM_WAYS); way++) {
-        result = lane_create(copier, way,
+         (status == UCXPOOL_OK) && (way < MEM_CUDA_NUM_WAYS); way++) {
+        status = lane_create(copier, way,
                              base_min(least, greatest + ways[way].below));
     }
-    if (result != CUDA_SUCCESS) {
+    if (status != UCXPOOL_OK) {
         streams_destroy(copier);
-        return mem_cuda_copier_error(copier, result,
-                                     "cuStreamCreateWithPriority");
     }
-    return UCXPOOL_OK;
+    return status;
 }
 
 static void streams_wait(const mem_cuda_copier_t *copier)

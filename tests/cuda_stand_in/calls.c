@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VISIBLE __attribute__((visibility("default")))
-
 config_t config;
 unsigned num_live;
 

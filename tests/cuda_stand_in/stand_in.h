@@ -58,6 +58,10 @@ int stand_in_has_failed(void);
 /* Do the next operations that wait on streams; how many were done. */
 unsigned stand_in_step(unsigned num);
 
+/* With which a stream was made; 0: with none. */
+struct CUstream_st;
+int stand_in_priority(struct CUstream_st *stream);
+
 /* Things that somebody has made and not given back: memory, handles, mappings,
  * ranges, streams, events, modules, contexts, registrations. */
 unsigned stand_in_live(void);

@@ -20,7 +20,8 @@ extern "C" {
 #define GRANULARITY ((size_t)2 << 20)
 
 /* Visible where everything else is hidden. */
-#define DRIVER_CALL __attribute__((visibility("default"))) CUresult
+#define VISIBLE     __attribute__((visibility("default")))
+#define DRIVER_CALL VISIBLE CUresult
 
 /* The library is built without the driver's headers, and so has no
  * declarations; each entry point declares itself. */

@@ -8,6 +8,7 @@
 #include <config.h>
 
 #include "state.h"
+#include "stand_in.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +19,7 @@
 struct CUstream_st {
     CUcontext context;
     unsigned  flags;
+    int       priority;
     bool      is_legacy;
 };
 
@@ -306,12 +308,21 @@ ENTRY(cuStreamCreate, CUstream *stream, unsigned flags)
     return done(CUDA_SUCCESS);
 }
 
-/* The GPU has one thread, which knows no priorities. */
+/* The GPU has one thread: a priority is kept, and changes nothing. */
 ENTRY(cuStreamCreateWithPriority, CUstream *stream, unsigned flags,
       int priority)
 {
-    (void)priority;
-    return cuStreamCreate(stream, flags);
+    CUresult result = cuStreamCreate(stream, flags);
+
+    if (result == CUDA_SUCCESS) {
+        (*stream)->priority = priority;
+    }
+    return result;
+}
+
+VISIBLE int stand_in_priority(CUstream stream)
+{
+    return stream->priority;
 }
 
 ENTRY(cuCtxGetStreamPriorityRange, int *least, int *greatest)
