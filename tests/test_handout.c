@@ -427,9 +427,8 @@ static unsigned hear(int fd)
     return num_fds;
 }
 
-/* Ask a, which has a channel to b but has not heard of b's; it lets the one who
- * asks wait. */
-static int ask_early(void)
+/* Ask a, which has a channel to b but has not heard of b's. */
+static int ask(void)
 {
     int fd;
 
@@ -438,6 +437,14 @@ static int ask_early(void)
     pair.to_b = pair_meet(pair.a, pair.b);
     fd        = stranger();
     say(fd, question());
+    return fd;
+}
+
+/* The same; a lets the one who asks wait. */
+static int ask_early(void)
+{
+    int fd = ask();
+
     pair_until(&pair, xfer_handout_is_busy(pair.a));
     return fd;
 }
@@ -529,13 +536,8 @@ END_TEST
 
 START_TEST(who_asks_twice_before_an_answer_is_hung_up_on)
 {
-    int fd;
+    int fd = ask();
 
-    pair.a    = pair_pool(NULL);
-    pair.b    = pair_pool(NULL);
-    pair.to_b = pair_meet(pair.a, pair.b);
-    fd        = stranger();
-    say(fd, question());
     say(fd, question());
     pair_until(&pair, is_hung_up(fd));
     close(fd);
