@@ -154,8 +154,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  *
  * As ucxpool_send_buffers(), but: in a pool on a GPU, where params say
  * UCXPOOL_SEGMENTS_CUDA, the array is read as its pieces are sent; by the GPU
- * itself if it lies in pinned memory (cuMemHostAlloc(), cudaMallocHost()),
- * which costs the processor nothing. A NULL in it then ends the request
+ * itself if it lies in pinned memory (cuMemHostAlloc(), cudaMallocHost()) and
+ * has 4,096 addresses or more. A NULL in it then ends the request
  *
  * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL; the detail names it
  */
