@@ -18,8 +18,8 @@
 /* Who has to stitch again and again needs more room: after so many times the
  * heap takes memory instead, until it holds half as much again as was in use
  * at most, where nearly all sizes fit somewhere; until then, a part of that.
- * The first few do not count: what a program does in a circle, as training
- * does, stitches in its first rounds and has what it needs from then on. */
+ * The first few do not count: they are for what a program does in a circle, as
+ * training does, which should have the ranges it needs by then. */
 #define FEW_STITCHES  64
 #define MANY_STITCHES 128
 
