@@ -41,6 +41,12 @@ static void start_late(void)
     gpu_start("run=late,memory=1g");
 }
 
+/* They do when gpu_step() says so. */
+static void start_stepped(void)
+{
+    gpu_start("run=n,memory=1g");
+}
+
 static void connect_pair(const char *settings)
 {
     gpu_connect(&pair, settings, settings);
@@ -339,11 +345,72 @@ START_TEST(many_fragments_wait_for_few_receive_blocks)
 }
 END_TEST
 
+/* Pieces of 32 bytes, from the last to the first. */
+static ucxpool_segment_t *backwards(uint8_t *bytes, size_t num)
+{
+    ucxpool_segment_t *pieces = calloc(num, sizeof(pieces[0]));
+
+    for (size_t i = 0; i < num; i++) {
+        pieces[i] = (ucxpool_segment_t){bytes + (num - 1 - i) * 32, 32};
+    }
+    return pieces;
+}
+
+/* The receiver looks seldom, and finds that many copies have ended and that
+ * fragments have come; and then often, while nothing ends. */
+static void progress_by_fits(void)
+{
+    ucxpool_progress(pair.b);
+    for (int i = 0; i < 100; i++) {
+        gpu_step();
+        ucxpool_progress(pair.a);
+    }
+    for (int i = 0; i < 100; i++) {
+        ucxpool_progress(pair.b);
+    }
+}
+
+/* Likewise where all that copies is busy. */
+START_TEST(many_fragments_wait_for_few_copies)
+{
+    enum { NUM_PIECES = 200000 };
+
+    ucxpool_segment_t *pieces;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    twins_t            twins;
+
+    connect_pair("CUDA_BACKING=vmm WIRE=map DEPTH=32 FRAG_SIZE=64k");
+    twins_init(&twins, (size_t)NUM_PIECES * 32);
+    pieces = backwards(twins.target, NUM_PIECES);
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, pieces, NUM_PIECES,
+                                          TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, twins.source, twins.size,
+                                         TAG, NULL, &send),
+                     UCXPOOL_OK);
+    while (ucxpool_request_test(recv) == UCXPOOL_INPROGRESS) {
+        progress_by_fits();
+    }
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    gpu_read(twins.result, twins.target, twins.size);
+    for (size_t n = 0; n < NUM_PIECES; n++) {
+        ck_assert_mem_eq(twins.bytes + n * 32,
+                         twins.result + (NUM_PIECES - 1 - n) * 32, 32);
+    }
+    twins_cleanup(&twins);
+    free(pieces);
+    end_pair();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_transfer");
     TCase *tcase = tcase_create("stand-in or real");
     TCase *late  = tcase_create("late");
+    TCase *stepped = tcase_create("stepped");
 
     tcase_add_checked_fixture(tcase, start, gpu_stop);
     tcase_set_timeout(tcase, 120);
@@ -361,6 +428,10 @@ static Suite *suite(void)
     tcase_set_timeout(late, 120);
     tcase_add_test(late, many_fragments_wait_for_few_receive_blocks);
     suite_add_tcase(suite, late);
+    tcase_add_checked_fixture(stepped, start_stepped, gpu_stop);
+    tcase_set_timeout(stepped, 120);
+    tcase_add_test(stepped, many_fragments_wait_for_few_copies);
+    suite_add_tcase(suite, stepped);
     return suite;
 }
 

@@ -96,20 +96,21 @@ static bool launch(arrival_t *arrival)
         .has_host_block    = arrival->copy_of_bytes != NULL,
         .has_host_segments = request->has_host_segments,
     };
-    uint64_t         covered = 0;
+    bool             goes_back = work.offset < request->plan.at.offset;
+    uint64_t         covered   = 0;
     ucxpool_status_t status;
 
     if (request->mark != NULL) {
         return false;
     }
     assert(is_wanted(request));
-    request->recv.restarts += (arrival->offset < request->plan.at.offset);
     arrival->copy.done = copied;
     status             = xfer_engine_start(request->pool->engine,
                                            &arrival->copy, &work, &covered);
     if (status == UCXPOOL_ERR_BUSY) {
         return false;
     }
+    request->recv.restarts += goes_back ? 1 : 0;
     arrival->waits = false;
     if (status != UCXPOOL_OK) {
         finish(arrival, status);
@@ -152,6 +153,22 @@ static bool take_bytes(arrival_t *arrival, const xfer_arrival_params_t *params)
     return true;
 }
 
+/* Does one of the same request wait? To overtake it would cost two walks of the
+ * plan. */
+static bool is_behind_another(const arrival_t *arrival)
+{
+    arrival_t *other;
+
+    base_list_for_each(other, &arrival->request->pool->arrivals, arrival_t,
+                       link) {
+        if ((other != arrival) && other->waits &&
+            (other->request == arrival->request)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void xfer_arrival_start(ucxpool_request_t           *request,
                         const xfer_arrival_params_t *params)
 {
@@ -173,7 +190,9 @@ void xfer_arrival_start(ucxpool_request_t           *request,
     arrival->done   = params->done;
     arrival->arg    = params->arg;
     arrival->waits  = true;
-    launch(arrival);
+    if (!is_behind_another(arrival)) {
+        launch(arrival);
+    }
 }
 
 void xfer_arrival_forget(ucxpool_request_t *request)
