@@ -9,14 +9,15 @@ LIBRARY   libucxpool.so
 --gpus    processes, one on each GPU; default: as many as PyTorch sees, 8 at
           most
 --size    that each process sends, its own share of it counted; default 1 GiB
---piece   bytes of one of libucxpool's pieces; default 4096
+--piece   bytes of one of libucxpool's pieces, a multiple of 16; default 4096
 --rounds  of each; default 11
 
 Of its bytes each process sends one share to each, itself included. NCCL's
 shares are contiguous. libucxpool's are cut into pieces that lie in random
 order in the sender's tensor, and go to places in random order in the
-receiver's; a process copies its own share by an index of PyTorch's. All bytes
-are random, and every one is compared once.
+receiver's. Its own share a process copies from place to place by one kernel,
+through CuPy; by two of PyTorch's where there is no CuPy. All bytes are random,
+and every one is compared once.
 
 Prints GB/s that leave a process, by the time of the slowest, medians; and how
 many times as fast as NCCL.
@@ -109,6 +110,47 @@ class Pieces:
             self.arguments = (ctypes.c_void_p(self.array.ctypes.data), count)
 
 
+class OwnShare:
+    """The pieces that a process sends to itself, and how it copies them."""
+
+    KERNEL = r"""
+    extern "C" __global__ void copy_pieces(
+        const ulonglong2 *source, ulonglong2 *target, const long long *from,
+        const long long *to, long long words)
+    {
+        source += from[blockIdx.x] * words;
+        target += to[blockIdx.x] * words;
+        for (long long i = threadIdx.x; i < words; i += blockDim.x) {
+            target[i] = source[i];
+        }
+    }
+    """
+
+    def __init__(self, torch, source, target, sources, targets):
+        self.source, self.target = source, target
+        self.sources, self.targets = sources, targets
+        self.words = source.shape[1] * source.element_size() // 16
+        try:
+            import cupy
+        except ImportError:
+            self.copy = self.copy_by_index
+            return
+        cupy.cuda.Device(source.device.index).use()
+        self.kernel = cupy.RawKernel(self.KERNEL, "copy_pieces")
+        self.stream = cupy.cuda.ExternalStream(
+            torch.cuda.current_stream().cuda_stream)
+
+    def copy_by_index(self):
+        self.target[self.targets] = self.source[self.sources]
+
+    def copy(self):
+        addresses = [tensor.data_ptr() for tensor in (
+            self.source, self.target, self.sources, self.targets)]
+        with self.stream:
+            self.kernel((len(self.sources),), (min(256, self.words),),
+                        (*addresses, self.words))
+
+
 def shuffled(torch, count, seed):
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
@@ -126,8 +168,9 @@ class AllToAll:
         self.sources = [shuffled(torch, count, r).split(self.share)
                         for r in range(gpus)]
         self.targets = shuffled(torch, count, 100 + rank).split(self.share)
-        self.own = [x.to(self.device)
-                    for x in (self.sources[rank][rank], self.targets[rank])]
+        self.own = OwnShare(torch, self.source, self.target,
+                            self.sources[rank][rank].to(self.device),
+                            self.targets[rank].to(self.device))
 
     def data(self, rank, count):
         generator = self.torch.Generator(self.device).manual_seed(rank)
@@ -136,7 +179,8 @@ class AllToAll:
             dtype=self.torch.int64, generator=generator)
 
     def peers(self):
-        return [p for p in range(self.gpus) if p != self.rank]
+        """From the next one on, so that not all send to one at a time."""
+        return [(self.rank + i) % self.gpus for i in range(1, self.gpus)]
 
     def prepare(self, kind):
         lay = lambda tensor, numbers: Pieces(kind, tensor, numbers, self.piece)
@@ -148,7 +192,7 @@ class AllToAll:
     def pool_round(self, pool):
         requests = [pool.recv(p, self.incoming[p]) for p in self.peers()]
         requests += [pool.send(p, self.outgoing[p]) for p in self.peers()]
-        self.target[self.own[1]] = self.source[self.own[0]]
+        self.own.copy()
         for request in requests:
             pool.wait(request)
         self.torch.cuda.synchronize()
@@ -243,6 +287,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--json")
     options = parser.parse_args()
+    if (options.piece < 16) or (options.piece % 16 != 0):
+        parser.error(f"--piece {options.piece} is no multiple of 16")
     try:
         import torch
     except ImportError as error:
