@@ -405,6 +405,82 @@ START_TEST(many_fragments_wait_for_few_copies)
 }
 END_TEST
 
+/* No stream has to be waited for. */
+static const ucxpool_request_params_t ready = {
+    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+    .stream     = UCXPOOL_STREAM_READY,
+};
+
+static void progress_often(void)
+{
+    for (int i = 0; i < 200; i++) {
+        pair_progress(&pair);
+    }
+}
+
+/* How often the kernel is launched while a message is sent back, and nothing
+ * that is under way ends. */
+static unsigned launches_to_send_back(const twins_t *twins)
+{
+    ucxpool_segment_t  pieces[] = {{twins->source, 30000},
+                                   {twins->source + 40000, 30000}};
+    ucxpool_request_t *requests[2];
+    unsigned           before = stand_in.count("cuLaunchKernel");
+    unsigned           after;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, twins->target,
+                                         twins->size, TAG, ALL_BITS, &ready,
+                                         &requests[0]),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_a, pieces, 2, TAG, &ready,
+                                          &requests[1]),
+                     UCXPOOL_OK);
+    progress_often();
+    after = stand_in.count("cuLaunchKernel");
+    ck_assert_int_eq(gpu_finish(&pair, requests[0]), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, requests[1]), UCXPOOL_OK);
+    return after - before;
+}
+
+/* Were all copies under way scatters, a peer would wait for its bytes. */
+START_TEST(a_gather_finds_room_among_scatters)
+{
+    enum { NUM_PIECES = 100000 };
+
+    ucxpool_segment_t *pieces;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    twins_t            twins;
+    twins_t            back;
+
+    if (cuda_is_real()) {
+        return;
+    }
+    connect_pair("CUDA_BACKING=vmm WIRE=map DEPTH=32 FRAG_SIZE=64k");
+    twins_init(&twins, (size_t)NUM_PIECES * 32);
+    twins_init(&back, 70000);
+    pieces = backwards(twins.target, NUM_PIECES);
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, pieces, NUM_PIECES,
+                                          TAG, ALL_BITS, &ready, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, twins.source, twins.size,
+                                         TAG, &ready, &send),
+                     UCXPOOL_OK);
+    /* What has been gathered then is more than can be scattered at a time. */
+    progress_often();
+    while (gpu_step()) {
+    }
+    progress_often();
+    ck_assert_uint_eq(launches_to_send_back(&back), 1);
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    twins_cleanup(&back);
+    twins_cleanup(&twins);
+    free(pieces);
+    end_pair();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_transfer");
@@ -431,6 +507,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(stepped, start_stepped, gpu_stop);
     tcase_set_timeout(stepped, 120);
     tcase_add_test(stepped, many_fragments_wait_for_few_copies);
+    tcase_add_test(stepped, a_gather_finds_room_among_scatters);
     suite_add_tcase(suite, stepped);
     return suite;
 }

@@ -11,6 +11,10 @@
 
 /* Copies under way at one time. */
 #define NUM_JOBS 16u
+/* Of them scatters, at the most: those of a peer's memory are slow, and were all
+ * jobs theirs, nothing would be gathered, and the peers' links stand idle. All to
+ * all between four H200 that cost a sixth. */
+#define NUM_SCATTERS 12u
 /* Bytes of one copy's list: 131,072 segments of one length. */
 #define LIST_SIZE ((size_t)1 << 20)
 
@@ -202,11 +206,20 @@ static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
     return UCXPOOL_OK;
 }
 
+/* One for a copy of this kind, or NULL. */
+static mem_cuda_job_t *job_get(xfer_engine_t *engine, bool is_gather)
+{
+    if (!is_gather && (engine->num_scatters == NUM_SCATTERS)) {
+        return NULL;
+    }
+    return mem_cuda_job_get(engine->copier);
+}
+
 ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
                                    const xfer_work_t *work,
                                    uint64_t          *covered_p)
 {
-    mem_cuda_job_t  *job = mem_cuda_job_get(engine->copier);
+    mem_cuda_job_t  *job = job_get(engine, work->is_gather);
     pack_launch_t    launch;
     ucxpool_status_t status;
 
@@ -221,8 +234,10 @@ ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
         mem_cuda_job_put(engine->copier, job);
         return status;
     }
-    copy->job  = job;
-    *covered_p = launch.covered;
+    copy->job        = job;
+    copy->is_scatter = !work->is_gather;
+    *covered_p       = launch.covered;
+    engine->num_scatters += copy->is_scatter ? 1 : 0;
     base_list_add_tail(&engine->copies, &copy->link);
     return UCXPOOL_OK;
 }
@@ -268,6 +283,7 @@ static unsigned progress_copies(xfer_engine_t *engine)
         mem_copy_list(copy->rest, copy->num_rest);
         mem_cuda_job_put(engine->copier, copy->job);
         copy->job = NULL;
+        engine->num_scatters -= copy->is_scatter ? 1 : 0;
         copy->done(copy, status);
         count++;
     }

@@ -35,6 +35,7 @@ typedef struct xfer_copy {
     /* What the processor has to copy when the GPU is done: in the job. */
     mem_copy_t     *rest;
     size_t          num_rest;
+    bool            is_scatter;
 } xfer_copy_t;
 
 /* What is to be copied: a range of a plan's stream. */
@@ -56,6 +57,7 @@ typedef struct xfer_engine {
     mem_cuda_copier_t  *copier;
     mem_cuda_marks_t   *marks;
     base_list_t         copies;
+    unsigned            num_scatters; /* of them                             */
     base_list_t         marked;  /* requests, by their mark_link            */
     uint32_t            num_looks; /* at marks that were not reached         */
     unsigned            num_failed; /* enters that found no context          */
@@ -86,7 +88,7 @@ uint64_t xfer_engine_deadline(const xfer_engine_t *engine);
  * covered_p  [out] Bytes of the stream that are copied.
  *
  * UCXPOOL_OK            copy->done will be called
- * UCXPOOL_ERR_BUSY      no job is free: try again later
+ * UCXPOOL_ERR_BUSY      no job is free for it: try again later
  * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller's has no address
  * UCXPOOL_ERR_IO, others  the GPU failed
  */
