@@ -35,18 +35,6 @@ static void start(void)
     gpu_start("");
 }
 
-/* Copies take their time. */
-static void start_late(void)
-{
-    gpu_start("run=late,memory=1g");
-}
-
-/* They do when gpu_step() says so. */
-static void start_stepped(void)
-{
-    gpu_start("run=n,memory=1g");
-}
-
 static void connect_pair(const char *settings)
 {
     gpu_connect(&pair, settings, settings);
@@ -328,165 +316,10 @@ START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
 }
 END_TEST
 
-/* They are asked again in each round, before a byte is in its place: that must
- * not look as if the peer had us walk through the message for nothing. */
-START_TEST(many_fragments_wait_for_few_receive_blocks)
-{
-    twins_t twins;
-
-    connect_pair("CUDA_BACKING=alloc WIRE=ucx DEPTH=32");
-    twins_init(&twins, (size_t)40 << 20);
-    exchange(&(ucxpool_segment_t){twins.source, twins.size}, 1,
-             &(ucxpool_segment_t){twins.target, twins.size}, 1);
-    twins_read(&twins);
-    ck_assert_mem_eq(twins.bytes, twins.result, twins.size);
-    twins_cleanup(&twins);
-    end_pair();
-}
-END_TEST
-
-/* Pieces of 32 bytes, from the last to the first. */
-static ucxpool_segment_t *backwards(uint8_t *bytes, size_t num)
-{
-    ucxpool_segment_t *pieces = calloc(num, sizeof(pieces[0]));
-
-    for (size_t i = 0; i < num; i++) {
-        pieces[i] = (ucxpool_segment_t){bytes + (num - 1 - i) * 32, 32};
-    }
-    return pieces;
-}
-
-/* The receiver looks seldom, and finds that many copies have ended and that
- * fragments have come; and then often, while nothing ends. */
-static void progress_by_fits(void)
-{
-    ucxpool_progress(pair.b);
-    for (int i = 0; i < 100; i++) {
-        gpu_step();
-        ucxpool_progress(pair.a);
-    }
-    for (int i = 0; i < 100; i++) {
-        ucxpool_progress(pair.b);
-    }
-}
-
-/* Likewise where all that copies is busy. */
-START_TEST(many_fragments_wait_for_few_copies)
-{
-    enum { NUM_PIECES = 200000 };
-
-    ucxpool_segment_t *pieces;
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-    twins_t            twins;
-
-    connect_pair("CUDA_BACKING=vmm WIRE=map DEPTH=32 FRAG_SIZE=64k");
-    twins_init(&twins, (size_t)NUM_PIECES * 32);
-    pieces = backwards(twins.target, NUM_PIECES);
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, pieces, NUM_PIECES,
-                                          TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, twins.source, twins.size,
-                                         TAG, NULL, &send),
-                     UCXPOOL_OK);
-    while (ucxpool_request_test(recv) == UCXPOOL_INPROGRESS) {
-        progress_by_fits();
-    }
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
-    gpu_read(twins.result, twins.target, twins.size);
-    for (size_t n = 0; n < NUM_PIECES; n++) {
-        ck_assert_mem_eq(twins.bytes + n * 32,
-                         twins.result + (NUM_PIECES - 1 - n) * 32, 32);
-    }
-    twins_cleanup(&twins);
-    free(pieces);
-    end_pair();
-}
-END_TEST
-
-/* No stream has to be waited for. */
-static const ucxpool_request_params_t ready = {
-    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
-    .stream     = UCXPOOL_STREAM_READY,
-};
-
-static void progress_often(void)
-{
-    for (int i = 0; i < 200; i++) {
-        pair_progress(&pair);
-    }
-}
-
-/* How often the kernel is launched while a message is sent back, and nothing
- * that is under way ends. */
-static unsigned launches_to_send_back(const twins_t *twins)
-{
-    ucxpool_segment_t  pieces[] = {{twins->source, 30000},
-                                   {twins->source + 40000, 30000}};
-    ucxpool_request_t *requests[2];
-    unsigned           before = stand_in.count("cuLaunchKernel");
-    unsigned           after;
-
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, twins->target,
-                                         twins->size, TAG, ALL_BITS, &ready,
-                                         &requests[0]),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_a, pieces, 2, TAG, &ready,
-                                          &requests[1]),
-                     UCXPOOL_OK);
-    progress_often();
-    after = stand_in.count("cuLaunchKernel");
-    ck_assert_int_eq(gpu_finish(&pair, requests[0]), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, requests[1]), UCXPOOL_OK);
-    return after - before;
-}
-
-/* Were all copies under way scatters, a peer would wait for its bytes. */
-START_TEST(a_gather_finds_room_among_scatters)
-{
-    enum { NUM_PIECES = 100000 };
-
-    ucxpool_segment_t *pieces;
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-    twins_t            twins;
-    twins_t            back;
-
-    if (cuda_is_real()) {
-        return;
-    }
-    connect_pair("CUDA_BACKING=vmm WIRE=map DEPTH=32 FRAG_SIZE=64k");
-    twins_init(&twins, (size_t)NUM_PIECES * 32);
-    twins_init(&back, 70000);
-    pieces = backwards(twins.target, NUM_PIECES);
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, pieces, NUM_PIECES,
-                                          TAG, ALL_BITS, &ready, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, twins.source, twins.size,
-                                         TAG, &ready, &send),
-                     UCXPOOL_OK);
-    /* What has been gathered then is more than can be scattered at a time. */
-    progress_often();
-    while (gpu_step()) {
-    }
-    progress_often();
-    ck_assert_uint_eq(launches_to_send_back(&back), 1);
-    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
-    twins_cleanup(&back);
-    twins_cleanup(&twins);
-    free(pieces);
-    end_pair();
-}
-END_TEST
-
 static Suite *suite(void)
 {
     Suite *suite = suite_create("gpu_transfer");
     TCase *tcase = tcase_create("stand-in or real");
-    TCase *late  = tcase_create("late");
-    TCase *stepped = tcase_create("stepped");
 
     tcase_add_checked_fixture(tcase, start, gpu_stop);
     tcase_set_timeout(tcase, 120);
@@ -500,15 +333,6 @@ static Suite *suite(void)
                         a_null_piece_that_is_looked_for_is_refused_at_once, 0,
                         NUM_KINDS);
     suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(late, start_late, gpu_stop);
-    tcase_set_timeout(late, 120);
-    tcase_add_test(late, many_fragments_wait_for_few_receive_blocks);
-    suite_add_tcase(suite, late);
-    tcase_add_checked_fixture(stepped, start_stepped, gpu_stop);
-    tcase_set_timeout(stepped, 120);
-    tcase_add_test(stepped, many_fragments_wait_for_few_copies);
-    tcase_add_test(stepped, a_gather_finds_room_among_scatters);
-    suite_add_tcase(suite, stepped);
     return suite;
 }
 

@@ -1,0 +1,222 @@
+/*
+ * Transfers between pools on a GPU when there is more to do than can be under
+ * way: fragments wait for receive blocks, and for copies that have to end first.
+ */
+#include <config.h>
+
+#include "cuda_fixture.h"
+#include "gpu.h"
+#include "pair.h"
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define TAG      UINT64_C(42)
+#define ALL_BITS UINT64_MAX
+
+/* Small fragments, and many of them. */
+#define MANY "CUDA_BACKING=vmm WIRE=map DEPTH=32 FRAG_SIZE=64k"
+
+static pair_t pair;
+
+/* No stream has to be waited for. */
+static const ucxpool_request_params_t ready = {
+    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+    .stream     = UCXPOOL_STREAM_READY,
+};
+
+/* Copies take their time. */
+static void start_late(void)
+{
+    gpu_start("run=late,memory=1g");
+}
+
+/* They do when gpu_step() says so. */
+static void start_stepped(void)
+{
+    gpu_start("run=n,memory=1g");
+}
+
+static void stop(void)
+{
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    gpu_stop();
+}
+
+/* Contiguous memory of A's, and pieces of B's, the last first. */
+typedef struct message {
+    size_t             num;
+    size_t             length; /* of a piece */
+    uint8_t           *bytes;
+    uint8_t           *source;
+    uint8_t           *target;
+    ucxpool_segment_t *pieces;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+} message_t;
+
+static void message_post(message_t *message, size_t num, size_t length)
+{
+    size_t size = num * length;
+
+    message->num    = num;
+    message->length = length;
+    message->bytes  = malloc(size);
+    message->source = gpu_alloc(size);
+    message->target = gpu_alloc(size);
+    message->pieces = calloc(num, sizeof(message->pieces[0]));
+    pair_poison(message->bytes, size);
+    gpu_write(message->target, message->bytes, size);
+    pair_fill(message->bytes, size);
+    gpu_write(message->source, message->bytes, size);
+    for (size_t i = 0; i < num; i++) {
+        message->pieces[i] = (ucxpool_segment_t){
+            message->target + (num - 1 - i) * length, length};
+    }
+    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, message->pieces,
+                                          num, TAG, ALL_BITS, &ready,
+                                          &message->recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, message->source, size, TAG,
+                                         &ready, &message->send),
+                     UCXPOOL_OK);
+}
+
+static void message_finish(message_t *message)
+{
+    size_t   size   = message->num * message->length;
+    uint8_t *result = malloc(size);
+
+    ck_assert_int_eq(gpu_finish(&pair, message->send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, message->recv), UCXPOOL_OK);
+    gpu_read(result, message->target, size);
+    for (size_t i = 0; i < message->num; i++) {
+        ck_assert_mem_eq(message->bytes + i * message->length,
+                         result + (message->num - 1 - i) * message->length,
+                         message->length);
+    }
+    free(result);
+    free(message->pieces);
+    free(message->bytes);
+    gpu_free(message->target);
+    gpu_free(message->source);
+}
+
+/* They are asked again in each round, before a byte is in its place: that must
+ * not look as if the peer had us walk through the message for nothing. */
+START_TEST(many_fragments_wait_for_few_receive_blocks)
+{
+    message_t message;
+
+    gpu_connect(&pair, "CUDA_BACKING=alloc WIRE=ucx DEPTH=32",
+                "CUDA_BACKING=alloc WIRE=ucx DEPTH=32");
+    message_post(&message, 1, (size_t)40 << 20);
+    message_finish(&message);
+}
+END_TEST
+
+/* The receiver looks seldom, and finds that many copies have ended and that
+ * fragments have come; and then often, while nothing ends. */
+static void progress_by_fits(void)
+{
+    ucxpool_progress(pair.b);
+    for (int i = 0; i < 100; i++) {
+        gpu_step();
+        ucxpool_progress(pair.a);
+    }
+    for (int i = 0; i < 100; i++) {
+        ucxpool_progress(pair.b);
+    }
+}
+
+/* Likewise; and one fragment may find a copy free before another that came
+ * earlier. */
+START_TEST(many_fragments_wait_for_few_copies)
+{
+    message_t message;
+
+    gpu_connect(&pair, MANY, MANY);
+    message_post(&message, 200000, 32);
+    while (ucxpool_request_test(message.recv) == UCXPOOL_INPROGRESS) {
+        progress_by_fits();
+    }
+    message_finish(&message);
+}
+END_TEST
+
+static void progress_often(void)
+{
+    for (int i = 0; i < 200; i++) {
+        pair_progress(&pair);
+    }
+}
+
+/* How often the kernel is launched for a message from B to A, while nothing
+ * that is under way ends. */
+static unsigned launches_to_send_back(void)
+{
+    uint8_t           *memory = gpu_alloc(200000);
+    ucxpool_segment_t  pieces[] = {{memory, 30000}, {memory + 40000, 30000}};
+    unsigned           before   = stand_in.count("cuLaunchKernel");
+    unsigned           after;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, memory + 80000,
+                                         60016, TAG, ALL_BITS, &ready, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffers(pair.to_a, pieces, 2, TAG, &ready,
+                                          &send),
+                     UCXPOOL_OK);
+    progress_often();
+    after = stand_in.count("cuLaunchKernel");
+    ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
+    gpu_free(memory);
+    return after - before;
+}
+
+/* Were all copies under way scatters, a peer would wait for its bytes. */
+START_TEST(a_gather_finds_room_among_scatters)
+{
+    message_t message;
+
+    gpu_connect(&pair, MANY, MANY);
+    if (cuda_is_real()) {
+        return;
+    }
+    message_post(&message, 100000, 32);
+    /* What has been gathered then is more than can be scattered at a time. */
+    progress_often();
+    while (gpu_step()) {
+    }
+    progress_often();
+    ck_assert_uint_eq(launches_to_send_back(), 1);
+    message_finish(&message);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite   = suite_create("gpu_busy");
+    TCase *late    = tcase_create("late");
+    TCase *stepped = tcase_create("stepped");
+
+    tcase_add_checked_fixture(late, start_late, stop);
+    tcase_set_timeout(late, 120);
+    tcase_add_test(late, many_fragments_wait_for_few_receive_blocks);
+    suite_add_tcase(suite, late);
+    tcase_add_checked_fixture(stepped, start_stepped, stop);
+    tcase_set_timeout(stepped, 120);
+    tcase_add_test(stepped, many_fragments_wait_for_few_copies);
+    tcase_add_test(stepped, a_gather_finds_room_among_scatters);
+    suite_add_tcase(suite, stepped);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}
