@@ -440,8 +440,9 @@ START_TEST(new_memory_and_old_are_stitched_together)
 }
 END_TEST
 
-/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time. */
-static void churn(unsigned num, uint64_t *random)
+/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; and `num_more`
+ * after each, which fit somewhere. */
+static void churn(unsigned num, unsigned num_more, uint64_t *random)
 {
     void  *pieces[32] = {NULL};
     size_t sizes[32]  = {0};
@@ -453,6 +454,9 @@ static void churn(unsigned num, uint64_t *random)
         *random = *random * 6364136223846793005u + 1442695040888963407u;
         slot    = (*random >> 33) % 32;
         size    = (8 + (*random >> 40) % 57) * MIB;
+        for (unsigned j = 0; j < num_more; j++) {
+            put(get(MIB + (*random >> 20) % 1000 * 1024 + j * 512, NULL), NULL);
+        }
         if (pieces[slot] != NULL) {
             put(pieces[slot], NULL);
             pieces[slot] = NULL;
@@ -473,12 +477,25 @@ START_TEST(who_stitches_again_and_again_gets_more_memory)
     uint64_t random = 1, before;
 
     start(false, 1024 * MIB);
-    churn(8000, &random);
+    churn(8000, 0, &random);
     before = stats().stitches;
     ck_assert_uint_gt(before, 0);
-    churn(8000, &random);
+    churn(8000, 0, &random);
     ck_assert_uint_lt(stats().stitches - before, before / 2);
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 2 * 3);
+    stop();
+}
+END_TEST
+
+/* What training does: nearly all that it asks for fits somewhere. */
+START_TEST(who_stitches_seldom_gets_no_more_memory)
+{
+    uint64_t random = 1;
+
+    start(false, 1024 * MIB);
+    churn(16000, 4, &random);
+    ck_assert_uint_gt(stats().stitches, 300);
+    ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 4 * 5);
     stop();
 }
 END_TEST
@@ -593,6 +610,7 @@ static void add_stitching(Suite *suite)
     tcase_add_test(stitching, the_rest_of_the_last_chunk_is_not_lost);
     tcase_add_test(stitching, new_memory_and_old_are_stitched_together);
     tcase_add_test(stitching, who_stitches_again_and_again_gets_more_memory);
+    tcase_add_test(stitching, who_stitches_seldom_gets_no_more_memory);
     tcase_add_test(stitching, a_chunk_is_cut_into_pages_at_the_limit);
     tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
     suite_add_tcase(suite, stitching);

@@ -12,15 +12,15 @@
 #include "heap/plan.h"
 
 /* Before memory is taken from the driver, ranges are stitched of so many chunks
- * at most: more take longer than new memory does. */
-#define FEW_MAPPINGS 64
+ * at most: more take several times as long as new memory does. */
+#define FEW_MAPPINGS 128
 
-/* Who has to stitch again and again needs more room: after so many times the
- * heap takes memory instead, until it holds half as much again as was in use
- * at most, where nearly all sizes fit somewhere; until then, a part of that.
- * The first few do not count: they are for what a program does in a circle, as
- * training does, which should have the ranges it needs by then. */
-#define FEW_STITCHES  64
+/* Who has to stitch often needs more room: the heap then takes memory instead,
+ * until it holds half as much again as was in use at most, where nearly all
+ * sizes fit somewhere; until then, a part of that. Often is more than once in so
+ * many allocations that were not quick: a program that does much the same again
+ * and again, as training does, has to seldom, and should hold no more for it. */
+#define SELDOM        80
 #define MANY_STITCHES 128
 
 typedef struct wish {
@@ -203,8 +203,8 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
 static bool has_room(const wish_t *wish)
 {
     heap_t  *heap     = wish->heap;
-    uint64_t num      = base_max(heap->stitcher.num_stitches,
-                                 (uint64_t)FEW_STITCHES) - FEW_STITCHES;
+    uint64_t seldom   = heap->num_found / SELDOM;
+    uint64_t often    = base_max(heap->stitcher.num_stitches, seldom) - seldom;
     uint64_t reserved = heap->space.home.reserved;
     uint64_t used     = reserved + wish->size;
 
@@ -215,7 +215,7 @@ static bool has_room(const wish_t *wish)
     heap->peak_used = base_max(heap->peak_used, used);
     return reserved + wish->size <=
            heap->peak_used + heap->peak_used / 2 / MANY_STITCHES *
-                                 base_min(num, (uint64_t)MANY_STITCHES);
+                                 base_min(often, (uint64_t)MANY_STITCHES);
 }
 
 static void stitch_few(wish_t *wish)
