@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "heap_fixture.h"
+#include "slow.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -487,14 +488,18 @@ START_TEST(who_stitches_again_and_again_gets_more_memory)
 }
 END_TEST
 
-/* What training does: nearly all that it asks for fits somewhere. */
+/* What training does: nearly all that it asks for fits somewhere. Under valgrind
+ * it takes half a minute, and finds nothing that the one before does not. */
 START_TEST(who_stitches_seldom_gets_no_more_memory)
 {
     uint64_t random = 1;
 
+    if (RUNNING_ON_VALGRIND) {
+        return;
+    }
     start(false, 1024 * MIB);
-    churn(16000, 4, &random);
-    ck_assert_uint_gt(stats().stitches, 300);
+    churn(6000, 4, &random);
+    ck_assert_uint_gt(stats().stitches, 150);
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 4 * 5);
     stop();
 }

@@ -17,9 +17,10 @@
 
 /* Who has to stitch often needs more room: the heap then takes memory instead,
  * until it holds half as much again as was in use at most, where nearly all
- * sizes fit somewhere; until then, a part of that. Often is more than once in so
- * many allocations that were not quick: a program that does much the same again
- * and again, as training does, has to seldom, and should hold no more for it. */
+ * sizes fit somewhere; until then, a part of that. Often is more than once in
+ * so many allocations that were not quick: a program that does much the same
+ * again and again, as training does, stitches seldom, and should hold no more
+ * for it. */
 #define SELDOM        80
 #define MANY_STITCHES 128
 

@@ -18,9 +18,9 @@
 #define TILE_BLOCKS 4
 
 /* Several launches share a link, and each has a thread block on every fourth
- * multiprocessor: twice as many gain 2 % for pieces up to 1 KiB, and cost a tenth
- * where other GPUs wait for gathers beside; half as many are too few for short
- * pieces. Measured on four H200 over NVLink. */
+ * multiprocessor: twice as many gain 2 % for pieces up to 1 KiB, and cost a
+ * tenth where other GPUs wait for gathers beside; half as many are too few for
+ * short pieces. Measured on four H200 over NVLink. */
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)
 

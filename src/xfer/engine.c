@@ -11,9 +11,9 @@
 
 /* Copies under way at one time. */
 #define NUM_JOBS 16u
-/* Of them scatters, at the most: those of a peer's memory are slow, and were all
- * jobs theirs, nothing would be gathered, and the peers' links stand idle. All to
- * all between four H200 that cost a sixth. */
+/* Of them scatters, at the most: those of a peer's memory are slow, and were
+ * all jobs theirs, nothing would be gathered, and the peers' links stand idle.
+ * In an all-to-all between four H200 that cost a sixth. */
 #define NUM_SCATTERS 12u
 /* Bytes of one copy's list: 131,072 segments of one length. */
 #define LIST_SIZE ((size_t)1 << 20)
