@@ -505,6 +505,24 @@ START_TEST(who_stitches_seldom_gets_no_more_memory)
 }
 END_TEST
 
+/* What it did not stitch long ago is no reason to stitch now. */
+START_TEST(a_quiet_time_saves_up_for_few_stitches)
+{
+    uint64_t random = 1;
+
+    if (RUNNING_ON_VALGRIND) {
+        return;
+    }
+    start(false, 1024 * MIB);
+    for (unsigned i = 0; i < 100000; i++) {
+        put(get(MIB + i % 1000 * 1024, NULL), NULL);
+    }
+    churn(16000, 0, &random);
+    ck_assert_uint_lt(stats().stitches, 350);
+    stop();
+}
+END_TEST
+
 START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
 {
     void *first, *address;
@@ -616,6 +634,7 @@ static void add_stitching(Suite *suite)
     tcase_add_test(stitching, new_memory_and_old_are_stitched_together);
     tcase_add_test(stitching, who_stitches_again_and_again_gets_more_memory);
     tcase_add_test(stitching, who_stitches_seldom_gets_no_more_memory);
+    tcase_add_test(stitching, a_quiet_time_saves_up_for_few_stitches);
     tcase_add_test(stitching, a_chunk_is_cut_into_pages_at_the_limit);
     tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
     suite_add_tcase(suite, stitching);

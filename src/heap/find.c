@@ -20,9 +20,10 @@
  * sizes fit somewhere; until then, a part of that. Often is more than once in
  * so many allocations that were not quick: a program that does much the same
  * again and again, as training does, stitches seldom, and should hold no more
- * for it. */
-#define SELDOM        80
-#define MANY_STITCHES 128
+ * for it. What it did long ago says nothing of what it does now: it saves up,
+ * and owes, so many stitches at most. */
+#define SELDOM    80
+#define MOST_DEBT (128 * SELDOM)
 
 typedef struct wish {
     heap_t          *heap;
@@ -204,8 +205,7 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
 static bool has_room(const wish_t *wish)
 {
     heap_t  *heap     = wish->heap;
-    uint64_t seldom   = heap->num_found / SELDOM;
-    uint64_t often    = base_max(heap->stitcher.num_stitches, seldom) - seldom;
+    uint64_t owed     = (uint64_t)base_max(heap->stitch_debt, (int64_t)0);
     uint64_t reserved = heap->space.home.reserved;
     uint64_t used     = reserved + wish->size;
 
@@ -215,8 +215,16 @@ static bool has_room(const wish_t *wish)
     }
     heap->peak_used = base_max(heap->peak_used, used);
     return reserved + wish->size <=
-           heap->peak_used + heap->peak_used / 2 / MANY_STITCHES *
-                                 base_min(often, (uint64_t)MANY_STITCHES);
+           heap->peak_used + heap->peak_used / 2 / MOST_DEBT * owed;
+}
+
+/* An allocation was found, and so many ranges were stitched for it. */
+static void count_stitches(heap_t *heap, uint64_t num)
+{
+    int64_t most = MOST_DEBT;
+    int64_t debt = heap->stitch_debt + (int64_t)num * SELDOM - 1;
+
+    heap->stitch_debt = base_max(base_min(debt, most), -most);
 }
 
 static void stitch_few(wish_t *wish)
@@ -313,7 +321,12 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                    .is_page = is_page,
                    .status  = UCXPOOL_ERR_NO_MEMORY};
 
-    return fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+    uint64_t         before = heap->stitcher.num_stitches;
+    ucxpool_status_t status =
+        fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+
+    count_stitches(heap, heap->stitcher.num_stitches - before);
+    return status;
 }
 
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
