@@ -40,8 +40,7 @@ static void start_stepped(void)
 
 static void stop(void)
 {
-    pair_check_blocks(&pair);
-    pair_cleanup(&pair);
+    gpu_disconnect(&pair);
     gpu_stop();
 }
 
