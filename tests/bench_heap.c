@@ -1,9 +1,10 @@
 /*
  * How tight the heap is, at full size, without the memory: the traces of
- * ucxpool_replay on addresses that nobody touches, with the smallest capacity
- * that passes, what the driver would be asked for, and how long the heap itself
- * takes; and runs of RMM's random workload one after another, from an empty heap
- * and from one that has reserved three times the peak.
+ * ucxpool_replay and RMM's random workload on addresses that nobody touches,
+ * with the smallest capacity that passes, what the driver would be asked for,
+ * and how long the heap itself takes; and runs of RMM's workload one after
+ * another, from an empty heap and from one that has reserved three times the
+ * peak.
  *
  * Not installed: it measures the inner functions behind ucxpool_heap_alloc().
  *
@@ -14,6 +15,7 @@
 #include "heap/heap.h"
 #include "replay/workload.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +176,7 @@ static void report(const char *name, const trace_t *trace, double capacity,
                    uint64_t time, const counts_t *calls,
                    const ucxpool_heap_stats_t *stats)
 {
-    printf("%-8s %9.2f %8.3f %8.3f %8.0f %8lu %8lu %8lu %8lu %8lu\n", name,
+    printf("%-16s %9.2f %8.3f %8.3f %8.0f %8lu %8lu %8lu %8lu %8lu\n", name,
            (double)trace->peak_live / (double)(1024 * MIB), capacity,
            (double)calls->most_held / (double)trace->peak_live,
            (double)time / (double)trace->num_events,
@@ -212,7 +214,7 @@ static void run(const char *name, uint64_t chunk_size)
     if (try_out(trace, high, chunk_size, addresses, &time, &stats)) {
         report(name, trace, high, time, &counts, &stats);
     } else {
-        printf("%-8s does not pass with %.2f of its peak\n", name, high);
+        printf("%-16s does not pass with %.2f of its peak\n", name, high);
     }
     if (try_out(trace, 1.5, chunk_size, addresses, &time, &stats)) {
         report(name, trace, 1.5, time, &counts, &stats);
@@ -223,7 +225,8 @@ static void run(const char *name, uint64_t chunk_size)
 
 /* --- runs, one after another, in plenty of memory ------------------------- */
 
-/* What the driver is asked for in the first run and in the third. */
+/* What the driver is asked for in the first run and in the third, and how long
+ * the heap itself takes for a call. */
 static void report_rounds(const char *name, const trace_t *trace,
                           uint64_t reserved, uint64_t chunk_size,
                           void **addresses)
@@ -237,17 +240,20 @@ static void report_rounds(const char *name, const trace_t *trace,
            (double)trace->peak_live / (double)(1024 * MIB),
            (double)reserved / (double)trace->peak_live);
     for (unsigned i = 0; (i < 3) && is_passed; i++) {
-        uint64_t before;
+        uint64_t before, time;
 
         counts.mapped   = 0;
         counts.unmapped = 0;
         heap_stats(heap, &stats);
         before    = stats.stitches;
+        time      = base_clock_now();
         is_passed = play(trace, heap, addresses);
+        time      = base_clock_now() - time;
         heap_stats(heap, &stats);
         if (i != 1) {
-            printf(" %8lu %8lu %8lu", (unsigned long)counts.mapped,
-                   (unsigned long)counts.unmapped,
+            printf(" %7.0f %6lu %6lu %6lu",
+                   (double)time / (double)trace->num_events,
+                   (unsigned long)counts.mapped, (unsigned long)counts.unmapped,
                    (unsigned long)(stats.stitches - before));
         }
     }
@@ -258,15 +264,12 @@ static void report_rounds(const char *name, const trace_t *trace,
 }
 
 /* From an empty heap, and with three times the peak reserved before. */
-static void run_rounds(unsigned num, unsigned mib, uint64_t chunk_size)
+static void run_rounds(const char *name, uint64_t chunk_size)
 {
-    char     name[32];
     bool     is_wrong;
-    trace_t *trace;
+    trace_t *trace = workload_make(name, &is_wrong);
     void   **addresses;
 
-    snprintf(name, sizeof(name), "rmm:%u,%u", num, mib);
-    trace = workload_make(name, &is_wrong);
     if (trace == NULL) {
         exit(EXIT_FAILURE);
     }
@@ -281,24 +284,22 @@ static void run_rounds(unsigned num, unsigned mib, uint64_t chunk_size)
     trace_destroy(trace);
 }
 
-static void bench_rounds(uint64_t chunk_size)
+static void print_rounds_head(void)
 {
-    static const unsigned sizes[] = {4, 64, 1024, 4096};
-
-    printf("\n%-16s %9s %8s %26s %26s %8s\n%-35s %8s %8s %8s %8s %8s %8s\n",
-           "workload", "peak GiB", "reserved", "the first run", "the third",
-           "held", "", "mapped", "unmapped", "stitched", "mapped", "unmapped",
-           "stitched");
-    for (unsigned num = 1000; num <= 10000; num *= 10) {
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            run_rounds(num, sizes[i], chunk_size);
-        }
-    }
+    printf("\n%-16s %9s %8s %-28s %-28s %8s\n%-35s %7s %6s %6s %6s %7s %6s %6s "
+           "%6s\n",
+           "workload", "peak GiB", "reserved", "  first run", "  third", "held",
+           "", "ns/call", "map", "unmap", "stitch", "ns/call", "map", "unmap",
+           "stitch");
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"trace1", "trace2", "trace3", "trace4"};
+    static const char *const names[] = {
+        "trace1",      "trace2",       "trace3",         "trace4",
+        "rmm:1000,4",  "rmm:1000,64",  "rmm:1000,1024",  "rmm:1000,4096",
+        "rmm:10000,4", "rmm:10000,64", "rmm:10000,1024", "rmm:10000,4096"};
+    enum { NUM = sizeof(names) / sizeof(names[0]), TRACES = 4 };
     uint64_t chunk_size = ((argc > 1) ? strtoull(argv[1], NULL, 10) : 32) * MIB;
 
     if ((chunk_size < 2 * MIB) || (chunk_size > 128 * MIB) ||
@@ -308,12 +309,17 @@ int main(int argc, char **argv)
         return 2;
     }
     base_log_set_level(BASE_LOG_NONE);
-    printf("%-8s %9s %8s %8s %8s %8s %8s %8s %8s %8s\n", "trace", "peak GiB",
+    /* Each heap's tables are new memory, as a program's are. */
+    (void)mallopt(M_MMAP_THRESHOLD, (int)MIB);
+    printf("%-16s %9s %8s %8s %8s %8s %8s %8s %8s %8s\n", "trace", "peak GiB",
            "capacity", "held", "ns/call", "created", "mapped", "unmapped",
            "stitched", "recuts");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < NUM; i++) {
         run(names[i], chunk_size);
     }
-    bench_rounds(chunk_size);
+    print_rounds_head();
+    for (size_t i = TRACES; i < NUM; i++) {
+        run_rounds(names[i], chunk_size);
+    }
     return EXIT_SUCCESS;
 }

@@ -44,6 +44,13 @@ heap_page_t *heap_starts_page(const heap_starts_t *starts, uint64_t offset)
                            __ATOMIC_ACQUIRE);
 }
 
+void heap_starts_open(heap_starts_t *starts, uint64_t offset, uint64_t size)
+{
+    for (uint64_t done = 0; done < size; done += HEAP_PAGE) {
+        heap_starts_set_page(starts, offset + done, NULL);
+    }
+}
+
 /* The entry with that key. */
 static heap_start_t *entry(const heap_starts_t *starts, uint64_t offset,
                            uint64_t key)

@@ -43,6 +43,11 @@ heap_range_t *heap_starts_find(const heap_starts_t *starts, uint64_t offset);
 heap_page_t *heap_starts_page(const heap_starts_t *starts, uint64_t offset);
 
 /* Under the heap's lock. */
+
+/* Nothing begins in these whole pages, whose memory is new. Their entries are
+ * written, so that the system gives memory for them now, when it takes long
+ * anyway, and not when something is allocated there. */
+void heap_starts_open(heap_starts_t *starts, uint64_t offset, uint64_t size);
 void heap_starts_add(heap_starts_t *starts, heap_range_t *range);
 void heap_starts_remove(heap_starts_t *starts, const heap_range_t *range);
 void heap_starts_set_page(heap_starts_t *starts, uint64_t offset,
