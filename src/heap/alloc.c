@@ -42,12 +42,12 @@ static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
     }
     heap_range_become(place, HEAP_SMALL);
     page->place = place;
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     status = heap_small_add(&stream->small, stream, page);
     if (status == UCXPOOL_OK) {
         heap_starts_set_page(&heap->starts, place->offset, page);
     }
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     if (status != UCXPOOL_OK) {
         heap_release_page(heap, page, stream);
     }
@@ -68,10 +68,10 @@ static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
 {
     ucxpool_status_t status;
 
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     status = heap_small_take(&stream->small, size, asked, range_p);
     stream->num_allocs += (*range_p != NULL);
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     return status;
 }
 
@@ -82,9 +82,9 @@ static bool settle(heap_t *heap, heap_stream_t *stream)
     heap_stream_t *other;
     uint64_t       ticket;
 
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     other = heap_small_settle(&stream->small, NULL, 0);
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     if (other == NULL) {
         return false;
     }
@@ -92,9 +92,9 @@ static bool settle(heap_t *heap, heap_stream_t *stream)
     if (heap_stream_wait(&heap->streams, other, stream) != UCXPOOL_OK) {
         return false;
     }
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     heap_small_settle(&stream->small, other, ticket);
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     return true;
 }
 
@@ -128,7 +128,7 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
     ucxpool_status_t status;
     bool             is_few;
 
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     is_few = small->num_mediums < heap->max_mediums;
     if (is_few) {
         status = heap_small_take(small, size, asked, range_p);
@@ -141,7 +141,7 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
         is_few = status == UCXPOOL_OK;
         stream->num_allocs += (*range_p != NULL);
     }
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     return is_few;
 }
 
@@ -189,13 +189,13 @@ static heap_range_t *take_quick(heap_stream_t *stream, uint64_t size,
 {
     heap_range_t *range;
 
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     range = heap_quick_take(&stream->quick, size);
     if (range != NULL) {
         range->asked = asked;
         stream->num_allocs++;
     }
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     return range;
 }
 

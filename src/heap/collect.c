@@ -36,7 +36,7 @@ static void collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
     heap_page_t  *page;
     unsigned      num;
 
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     while ((num = heap_quick_empty(&stream->quick, ranges)) != 0) {
         for (unsigned i = 0; i < num; i++) {
             heap_release_range(heap, ranges[i], stream);
@@ -49,7 +49,7 @@ static void collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
     while ((page = heap_small_remove(&stream->small, keep)) != NULL) {
         heap_release_page(heap, page, stream);
     }
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
 }
 
 void heap_collect(heap_t *heap, heap_stream_t *stream)

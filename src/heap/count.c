@@ -79,10 +79,10 @@ static void count_streams(heap_t *heap, ucxpool_heap_stats_t *stats)
 {
     for (heap_stream_t *stream = heap->streams.all; stream != NULL;
          stream                = stream->next) {
-        pthread_mutex_lock(&stream->lock);
+        base_lock_take(&stream->lock);
         count_pages(&stream->small, stats);
         stats->allocations += stream->num_allocs;
-        pthread_mutex_unlock(&stream->lock);
+        base_lock_give(&stream->lock);
         stats->largest_stitchable += heap_plan_stitchable(&heap->space, stream);
     }
 }

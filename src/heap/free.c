@@ -23,10 +23,10 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
 {
     bool is_late = (owner != stream) && !heap->vmm->is_host;
 
-    if ((range == NULL) ||
-        !heap_range_turn(range, HEAP_LIVE, is_late ? HEAP_LATE : HEAP_QUICK)) {
+    if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
         return false;
     }
+    heap_range_become(range, is_late ? HEAP_LATE : HEAP_QUICK);
     heap_log_write(heap->log, HEAP_LOG_FREE, address, range->asked,
                    stream->handle);
     heap_small_end(&owner->small, range);
@@ -47,13 +47,13 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
     heap_stream_t *owner = __atomic_load_n(&page->stream, __ATOMIC_ACQUIRE);
     bool           is_given;
 
-    pthread_mutex_lock(&owner->lock);
+    base_lock_take(&owner->lock);
     /* Only a page in which nothing is live can have gone meanwhile. */
     is_given = (heap_starts_page(&heap->starts, offset) == page) &&
                (page->stream == owner) &&
                give_small(heap, owner, stream, heap_small_at(page, offset),
                           address);
-    pthread_mutex_unlock(&owner->lock);
+    base_lock_give(&owner->lock);
     return is_given ? UCXPOOL_OK : refuse_dead(address);
 }
 
@@ -68,9 +68,9 @@ static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
     }
     heap_log_write(heap->log, HEAP_LOG_FREE, address, range->asked,
                    stream->handle);
-    pthread_mutex_lock(&stream->lock);
+    base_lock_take(&stream->lock);
     num_gone = heap_quick_put(&stream->quick, range, gone);
-    pthread_mutex_unlock(&stream->lock);
+    base_lock_give(&stream->lock);
     if (num_gone > 0) {
         pthread_mutex_lock(&heap->lock);
         for (unsigned i = 0; i < num_gone; i++) {

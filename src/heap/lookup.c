@@ -30,12 +30,12 @@ static bool find_small(heap_page_t *page, place_t *place)
     heap_stream_t      *owner = page->stream;
     const heap_range_t *range;
 
-    pthread_mutex_lock(&owner->lock);
+    base_lock_take(&owner->lock);
     range = heap_small_around(page, place->offset);
     if (range != NULL) {
         fill(range, place);
     }
-    pthread_mutex_unlock(&owner->lock);
+    base_lock_give(&owner->lock);
     return range != NULL;
 }
 

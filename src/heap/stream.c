@@ -27,7 +27,6 @@ static void stream_destroy(mem_vmm_t *vmm, heap_stream_t *stream)
         vmm->calls->fence_put(vmm, stream->fence);
     }
     heap_small_cleanup(&stream->small);
-    pthread_mutex_destroy(&stream->lock);
     free(stream);
 }
 
@@ -114,16 +113,10 @@ static ucxpool_status_t stream_create(const mem_vmm_t *vmm, void *handle,
                                       heap_stream_t **stream_p)
 {
     heap_stream_t *stream = calloc(1, sizeof(*stream));
-    int            error;
 
     if (stream == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no host memory for what the heap knows of a stream");
-    }
-    error = pthread_mutex_init(&stream->lock, NULL);
-    if (error != 0) {
-        free(stream);
-        return base_error_errno(error, "no lock for a stream of the heap");
     }
     stream->handle = handle;
     stream->over   = vmm->is_host ? UINT64_MAX : 0;

@@ -10,12 +10,11 @@
 #ifndef HEAP_STREAM_H
 #define HEAP_STREAM_H
 
+#include "base/lock.h"
 #include "heap/index.h"
 #include "heap/quick.h"
 #include "heap/small.h"
 #include "mem/vmm.h"
-
-#include <pthread.h>
 
 /* Between what different threads write: two lines of a cache, since these are
  * fetched in pairs. */
@@ -33,12 +32,12 @@ typedef struct heap_stream {
                                    reached                                   */
 
     /* What a stream's own threads need, without the heap's lock. */
-    char            apart_before[HEAP_APART];
-    pthread_mutex_t lock;
-    heap_quick_t    quick; /* large ranges                                   */
-    heap_small_t    small; /* pages for small and medium allocations         */
-    uint64_t        num_allocs;
-    char            apart_behind[HEAP_APART];
+    char         apart_before[HEAP_APART];
+    base_lock_t  lock;
+    heap_quick_t quick; /* large ranges                                      */
+    heap_small_t small; /* pages for small and medium allocations            */
+    uint64_t     num_allocs;
+    char         apart_behind[HEAP_APART];
 } heap_stream_t;
 
 typedef struct heap_streams {
