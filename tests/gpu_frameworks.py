@@ -669,6 +669,7 @@ def main():
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.environ["LIBUCXPOOL"] = os.path.abspath(options.library)
     if options.one:
+        sys.path.insert(0, os.path.join(top, "python"))
         run_here(options)
         return
     wanted = [name for name in options.only.split(",") if name]
