@@ -473,6 +473,7 @@ static void churn(unsigned num, unsigned num_more, uint64_t *random)
     }
 }
 
+/* With no more memory it stitches 243 ranges, and 251. */
 START_TEST(who_stitches_again_and_again_gets_more_memory)
 {
     uint64_t random = 1, before;
@@ -481,8 +482,9 @@ START_TEST(who_stitches_again_and_again_gets_more_memory)
     churn(8000, 0, &random);
     before = stats().stitches;
     ck_assert_uint_gt(before, 0);
+    ck_assert_uint_lt(before, 120);
     churn(8000, 0, &random);
-    ck_assert_uint_lt(stats().stitches - before, before / 2);
+    ck_assert_uint_lt(stats().stitches - before, 80);
     ck_assert_uint_le(stats().peak_reserved, 256 * MIB / 2 * 3);
     stop();
 }
@@ -505,7 +507,7 @@ START_TEST(who_stitches_seldom_gets_no_more_memory)
 }
 END_TEST
 
-/* What it did not stitch long ago is no reason to stitch now. */
+/* What it did not stitch long ago is no reason to stitch now: 437, if it were. */
 START_TEST(a_quiet_time_saves_up_for_few_stitches)
 {
     uint64_t random = 1;
@@ -518,7 +520,7 @@ START_TEST(a_quiet_time_saves_up_for_few_stitches)
         put(get(MIB + i % 1000 * 1024, NULL), NULL);
     }
     churn(16000, 0, &random);
-    ck_assert_uint_lt(stats().stitches, 350);
+    ck_assert_uint_lt(stats().stitches, 200);
     stop();
 }
 END_TEST

@@ -17,13 +17,15 @@
 
 /* Who has to stitch often needs more room: the heap then takes memory instead,
  * until it holds half as much again as was in use at most, where nearly all
- * sizes fit somewhere; until then, a part of that. Often is more than once in
- * so many allocations that were not quick: a program that does much the same
- * again and again, as training does, stitches seldom, and should hold no more
- * for it. What it did long ago says nothing of what it does now: it saves up,
- * and owes, so many stitches at most. */
+ * sizes fit somewhere. Often is more than once in so many allocations that were
+ * not quick: a program that does much the same again and again, as training
+ * does, stitches seldom, and should hold no more for it. So each stitch is owed
+ * that many allocations. A few may be owed, as when a program begins; with each
+ * from there on the heap may hold more, up to most. Few are saved up, too: what
+ * a program did long ago says nothing of what it does now. */
 #define SELDOM    80
-#define MOST_DEBT (128 * SELDOM)
+#define FEW_OWED  (16 * SELDOM)
+#define MOST_OWED (48 * SELDOM)
 
 typedef struct wish {
     heap_t          *heap;
@@ -205,7 +207,7 @@ static void stitch_up_to(wish_t *wish, size_t max_mappings)
 static bool has_room(const wish_t *wish)
 {
     heap_t  *heap     = wish->heap;
-    uint64_t owed     = (uint64_t)base_max(heap->stitch_debt, (int64_t)0);
+    uint64_t owed     = base_max(heap->stitches_owed, FEW_OWED) - FEW_OWED;
     uint64_t reserved = heap->space.home.reserved;
     uint64_t used     = reserved + wish->size;
 
@@ -215,16 +217,16 @@ static bool has_room(const wish_t *wish)
     }
     heap->peak_used = base_max(heap->peak_used, used);
     return reserved + wish->size <=
-           heap->peak_used + heap->peak_used / 2 / MOST_DEBT * owed;
+           heap->peak_used +
+               heap->peak_used / 2 / (MOST_OWED - FEW_OWED) * owed;
 }
 
 /* An allocation was found, and so many ranges were stitched for it. */
 static void count_stitches(heap_t *heap, uint64_t num)
 {
-    int64_t most = MOST_DEBT;
-    int64_t debt = heap->stitch_debt + (int64_t)num * SELDOM - 1;
+    int owed = heap->stitches_owed - 1 + (int)num * SELDOM;
 
-    heap->stitch_debt = base_max(base_min(debt, most), -most);
+    heap->stitches_owed = base_max(base_min(owed, MOST_OWED), -FEW_OWED);
 }
 
 static void stitch_few(wish_t *wish)

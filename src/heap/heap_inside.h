@@ -47,7 +47,7 @@ struct heap {
     uint64_t peak_used; /* of what no stream has freed, when one was short */
     uint64_t num_failures;
     uint64_t num_found; /* allocations that were not quick */
-    int64_t  stitch_debt; /* of who stitches often: find.c */
+    int      stitches_owed; /* in allocations: find.c */
     uint64_t num_grows;
     uint64_t num_recuts;
     uint64_t trimmed;
