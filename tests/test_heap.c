@@ -543,6 +543,27 @@ START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
 }
 END_TEST
 
+/* Each small allocation would keep a chunk from being stitched. */
+START_TEST(a_chunk_is_cut_where_a_page_lies)
+{
+    void *rest, *last;
+
+    start(false, 64 * MIB);
+    put(get(32 * MIB, NULL), NULL);
+    (void)get(256, NULL);
+    ck_assert_uint_eq(stats().recuts, 1);
+    rest = get(6 * MIB, NULL);
+    (void)get(16 * MIB, NULL);
+    last = get(8 * MIB, NULL);
+    (void)get(32 * MIB, NULL);
+    put(rest, NULL);
+    put(last, NULL);
+    (void)get(14 * MIB, NULL);
+    ck_assert_uint_eq(stats().stitches, 1);
+    stop();
+}
+END_TEST
+
 START_TEST(mappings_go_when_there_is_no_room_for_more)
 {
     void *pieces[8];
@@ -638,6 +659,7 @@ static void add_stitching(Suite *suite)
     tcase_add_test(stitching, who_stitches_seldom_gets_no_more_memory);
     tcase_add_test(stitching, a_quiet_time_saves_up_for_few_stitches);
     tcase_add_test(stitching, a_chunk_is_cut_into_pages_at_the_limit);
+    tcase_add_test(stitching, a_chunk_is_cut_where_a_page_lies);
     tcase_add_test(stitching, mappings_go_when_there_is_no_room_for_more);
     suite_add_tcase(suite, stitching);
 }
