@@ -89,7 +89,7 @@ static bool cut_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
     if ((offset % home->slot_size == 0) || (offset >= home->size)) {
         return false;
     }
-    heap_stream_look(&heap->streams, range->stream);
+    heap_stream_ask(&heap->streams, range->stream);
     if (!is_idle_chunk(heap, range, slot) ||
         (heap_stitcher_purge(&heap->stitcher, slot * home->slot_size,
                              home->slot_size) != UCXPOOL_OK)) {

@@ -200,6 +200,15 @@ static bool is_all_over(const heap_stream_t *stream)
                                                        __ATOMIC_RELAXED));
 }
 
+void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream)
+{
+    heap_stream_look(streams, stream);
+    if ((stream->fence == NULL) && !is_all_over(stream) &&
+        (set_fence(streams, stream) == UCXPOOL_OK)) {
+        heap_stream_look(streams, stream);
+    }
+}
+
 ucxpool_status_t heap_stream_wait(heap_streams_t *streams,
                                   heap_stream_t *stream, heap_stream_t *user)
 {

@@ -82,10 +82,13 @@ static inline bool heap_stream_may_use(const heap_stream_t *user,
     return (user == stream) || heap_stream_is_over(stream, ticket);
 }
 
-/* The four below are under the heap's lock. */
+/* The five below are under the heap's lock. */
 
 /* Look how far a stream has come, if a fence tells. */
 void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream);
+
+/* The same; where there is no fence, one is set, for this look and others. */
+void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream);
 
 /*
  * Let what comes into `user` wait for what is in `stream` now, so that all that
