@@ -221,7 +221,7 @@ static bool has_room(const wish_t *wish)
                heap->peak_used / 2 / (MOST_OWED - FEW_OWED) * owed;
 }
 
-/* An allocation was found, and so many ranges were stitched for it. */
+/* Memory was looked for, and so many ranges were stitched for it. */
 static void count_stitches(heap_t *heap, uint64_t num)
 {
     int owed = heap->stitches_owed - 1 + (int)num * SELDOM;
