@@ -90,12 +90,47 @@ grep -q '"side"' "$dir/a.json" || fail 'no JSON'
 grep -q '^each,64' "$dir/a.csv" || fail 'no CSV'
 run 1 $short -s 64 -n 2 --sides am/none --json="$dir/none/a.json"
 says err 'a.json'
+[ ! -s "$dir/out" ] || fail 'it works before it finds that it cannot write'
+run 2 $short -s 64 -n 2 --sides am/none --json="$dir/x" --csv="$dir/./x"
+says err 'this is the file of --json'
+run 2 $short -s 64 -n 2 --sides am/none --plot "$dir/x.jpg"
+says err 'give a name that ends in'
+run 1 $short -s 64 -n 2 --sides am/none --csv=/dev/full
+says err '/dev/full: No space left on device'
 
 # The picture, and what is said where nothing can draw it.
 if command -v gnuplot >/dev/null; then
     run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/it's.svg"
     grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
+    # The plot has the width of the picture (640); the two lines of its title
+    # are above it, the figures of its bars inside.
+    awk -F"[ ML,()']+" '
+        / d=.M[0-9.,]* L[0-9.,]* L[0-9.,]* M/ && !top {
+            split($0, path, / d=.M| L| M/)
+            split(path[2], corner, ",")
+            split(path[4], other, ",")
+            top = corner[2]
+            width = other[1] - corner[1]
+        }
+        /text-anchor="middle"/ && !/rotate/ {
+            sub(/.*translate\([0-9.]*,/, "")
+            y[n++] = $0 + 0
+        }
+        END {
+            for (i = 0; i < n; i++) {
+                above += y[i] < top
+                inside += y[i] > top + 10
+            }
+            exit !(width > 450 && above == 2 && inside == 1)
+        }' "$dir/it's.svg" || fail 'the plot is small, or under its title'
+    run 2 $short -t block --plot "$dir/x.svg"
+    says err 'nothing to draw'
     run 1 $short -s 64 -n 2 --sides am/none --plot "$dir/none/x.svg"
+    run 0 $short -s 64 -n 2 --sides am/none --plot "$dir/x.png"
+    head -c 4 "$dir/x.png" | grep -q PNG || fail 'a .png holds something else'
+    run 1 $short -s 64 -n 2 --sides am/none --plot /dev/full
+    says err '/dev/full: No space left on device'
+    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'the picture is on stderr'
 fi
 mkdir "$dir/bin"
 for name in sh; do
@@ -141,6 +176,13 @@ says err 'raise -s'
 run 2 -s 64g -n 16m
 says err 'too much memory'
 
+# 512 GiB in all; a machine that has them would use them.
+if awk '/^MemAvailable:/ { exit !($2 < 500 * 2 ^ 20) }' /proc/meminfo; then
+    run 1 $short -s 32g -n 1
+    says err 'GiB left: lower -s, -n or -O'
+    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'more is said than that'
+fi
+
 run 1 $short -s 64 -n 2 --cpus 1023,1023
 says err 'processor 1023'
 code=0
@@ -150,8 +192,8 @@ code=0
 says err 'standard output'
 UCX_TLS=nonsense run 1 $short -s 64 -n 2 --sides am/peer
 says err 'look at UCX_TLS'
-UCXPOOL_NONSENSE=1 run 1 $short -s 64 -n 2
-says err 'NONSENSE'
+UCXPOOL_DEPTH=nonsense run 1 $short -s 64 -n 2
+says err 'UCXPOOL_DEPTH=nonsense'
 
 # No process is left behind when the tool is killed.
 "$perf" -q -t any -s 1m -T 60 >/dev/null 2>&1 &

@@ -176,7 +176,15 @@ run 0 -r 1 -w rmm:200,1 -a heap,bestfit --reserve 128m --csv
 run 0 -r 1 -w rmm:200,1 -a heap --reserve 1% --csv
 [ "$(field 18)" -gt 0 ] || fail 'the heap has reserved no part'
 run 1 -r 1 -w rmm:200,1 -a heap -c 64m --reserve 128m
-says err 'raise MEMORY_LIMIT'
+says err 'lower --reserve or raise -c'
+! grep -q MEMORY_LIMIT "$dir/err" || fail 'it speaks of what nobody typed'
+# The least capacity, and less.
+run 0 -r 1 -w rmm:200,1 -c 2m -a heap
+says out 'capacity 2.00 MiB'
+[ ! -s "$dir/err" ] || fail 'the least capacity is no good'
+run 0 -r 1 -w pair:1k,10 -a heap -m
+run 2 -r 1 -w rmm:200,1 -a heap -c 1
+says err '-c 1: give bytes, 2m or more'
 
 # A plug-in's name may come before it; a search makes it anew for each trial;
 # where it is full, that is a result.
@@ -209,6 +217,18 @@ run 2 -w rmm:100,1 -p "$plugin" -p "$plugin"
 run 2 -w rmm:100,1 -p a=
 run 2 -w rmm:100,1 -p mine="$plugin" -a yours
 
+# How far it has come is told to a terminal, and to nothing else.
+run 0 -r 2 -w rmm:100,1 -a heap -m
+[ ! -s "$dir/err" ] || fail 'progress, but no terminal'
+if command -v script >/dev/null; then
+    echo "exec '$replay' -r 2 -w rmm:100,1 -a heap -m >'$dir/out'" >"$dir/cmd"
+    script -qec "sh '$dir/cmd'" /dev/null </dev/null >"$dir/err" 2>&1 ||
+        fail 'on a terminal'
+    says err 'heap: round 2 of 2'
+    says err 'heap: capacity 1.'
+    ! grep -q 'round 2' "$dir/out" || fail 'progress is in the report'
+fi
+
 # Reports.
 run 0 -r 1 -w rmm:100,1 -m --step 5 --json
 says out '"smallest_capacity"'
@@ -224,10 +244,60 @@ grep -q '"peak_reserved"' "$dir/a.json" || fail 'no JSON'
 grep -q '^trace,' "$dir/a.csv" || fail 'no CSV'
 run 1 -r 1 -w rmm:100,1 -a bestfit --json="$dir/none/a.json"
 says err 'a.json'
+[ ! -s "$dir/out" ] || fail 'it works before it finds that it cannot write'
+
+# No result is written over what is read, or over another result.
+cp "$dir/rmm.csv" "$dir/kept.csv"
+ln -s rmm.csv "$dir/soft.csv"
+ln "$dir/rmm.csv" "$dir/hard.csv"
+for option in --csv=rmm.csv --csv=soft.csv --csv=hard.csv --write=./rmm.csv; do
+    run 2 "$dir/rmm.csv" -a bestfit "${option%%=*}=$dir/${option#*=}"
+    says err 'this is the log that is read'
+done
+code=0
+"$replay" -a bestfit --csv="$dir/rmm.csv" - <"$dir/rmm.csv" \
+    >"$dir/out" 2>"$dir/err" || code=$?
+[ $code -eq 2 ] || fail "the standard input as a result: exit code $code"
+UCXPOOL_HEAP_LOG=$dir/kept.csv run 2 -w rmm:10,1 -a heap --csv="$dir/kept.csv"
+says err 'UCXPOOL_HEAP_LOG'
+cmp "$dir/rmm.csv" "$dir/kept.csv" || fail 'the log was changed'
+run 2 "$dir/rmm.csv" -a bestfit --json="$dir/x" --csv="$dir/./x"
+says err 'this is the file of --json'
+[ ! -e "$dir/x" ] || fail 'a refused file is left'
+for option in --json=a.csv --csv=a.json --picture=a.pdf --write=a.png; do
+    run 2 -w rmm:10,1 -a bestfit "${option%%=*}=$dir/${option#*=}"
+    says err 'give a name that ends in'
+done
 if command -v gnuplot >/dev/null; then
     run 0 -r 1 -w rmm:100,1 --picture "$dir/it's.svg"
     grep -q '<svg' "$dir/it's.svg" || fail 'no picture'
+    # Two allocators that hold the same are told apart, and hold what the table
+    # says.
+    run 0 -r 1 -w aba -s 1/64 -a heap,bestfit --picture "$dir/same.svg"
+    held=$(sed -n 's/^heap .* \([0-9.]* MiB\) .*/\1/p' "$dir/out")
+    for name in heap bestfit; do
+        grep -q "$name holds (at most $held)" "$dir/same.svg" ||
+            fail "the table says $held of $name"
+    done
+    [ "$(sed -n 's/.*stroke-width="\([2-9.]*[0-9]*\)".*/\1/p' \
+        "$dir/same.svg" | sort -u | wc -l)" -ge 2 ] ||
+        fail 'the lines of both have one width'
+    # More allocators than colours.
+    run 0 -r 1 -w rmm:10,1 -p a="$plugin" -p b="$plugin" -p c="$plugin" \
+        -p d="$plugin" -p e="$plugin" -p f="$plugin" --picture "$dir/many.svg"
+    grep -q 'f holds' "$dir/many.svg" || fail 'a curve is missing'
+    [ ! -s "$dir/err" ] || fail 'gnuplot complains'
     run 1 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/none/a.svg"
+    run 0 -r 1 -w rmm:100,1 -a bestfit --picture "$dir/a.PNG"
+    head -c 4 "$dir/a.PNG" | grep -q PNG || fail 'a .PNG holds something else'
+    # A full disk, and what it says.
+    run 1 -r 1 -w rmm:100,1 -a bestfit --picture /dev/full
+    says err '/dev/full: No space left on device'
+    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail 'the picture is on stderr'
+    (ulimit -f 8
+     run 1 -r 1 -w rmm:1000,1 -a bestfit --picture "$dir/cut.svg") || exit 1
+    says err 'File too large'
+    [ ! -e "$dir/cut.svg" ] || fail 'half a picture is left'
 fi
 mkdir "$dir/empty"
 code=0
@@ -267,7 +337,7 @@ run 1 -w pair:60000g -a heap
 says err 'divide its sizes with --scale'
 run 1 -w rmm:100,1 --write "$dir/none/a.csv"
 run 1 -w rmm:100,1 --write /dev/full
-UCXPOOL_NONSENSE=1 run 1 -w rmm:100,1 -a heap
-says err UCXPOOL_NONSENSE
+UCXPOOL_DEPTH=nonsense run 1 -w rmm:100,1 -a heap
+says err UCXPOOL_DEPTH=nonsense
 UCXPOOL_CUDA_DRIVER=$dir/none.so run 1 -w rmm:100,1 -d cuda -a cuda
 says err 'no CUDA driver'

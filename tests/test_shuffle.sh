@@ -103,6 +103,75 @@ part_fields() {
         cat in.csv in.tsv >both && same both
 }
 
+# The header is no record: once at the begin of each output, and not counted.
+part_header() {
+    { echo 'key|n|text|'
+      records 5000; } >a.tbl
+    { echo 'key|n|text|'
+      records 300; } >b.tbl
+    : >empty.tbl
+    printf 'key|n|text|' >alone.tbl
+    { sed 1d a.tbl
+      sed 1d b.tbl; } >all
+    for w in 1 2 7; do
+        passes -w $w -p 3 --header a.tbl empty.tbl b.tbl alone.tbl || continue
+        for file in out/part-*; do
+            [ "$(head -n 1 "$file")" = 'key|n|text|' ] ||
+                failed "-w $w: $file begins with $(head -n 1 "$file")"
+            sed -i 1d "$file"
+        done
+        same all
+        keys_apart '|' 1
+        grep -q 'Checked: 5300 records' stdout || failed "-w $w: $(cat stdout)"
+    done
+    passes -w 9 -p 4 --header alone.tbl
+    [ "$(sort -u out/part-*)" = 'key|n|text|' ] || failed "a header alone"
+    [ "$(cat out/part-* | wc -l)" -eq 4 ] || failed "not once in each"
+    # As there are more partitions than open files, and with a long header.
+    { head -c 100000 /dev/zero | tr '\000' h
+      echo
+      records 10; } >long.tbl
+    passes -w 2 -p 50 --header long.tbl
+    [ "$(head -qc 3 out/part-* | tr -d h | wc -c)" -eq 0 ] || failed "long"
+    rm -rf out
+    echo 'other|n|text|' >other.tbl
+    fails 1 "header of 'other.tbl' is not that" --header -o out a.tbl other.tbl
+    [ ! -e out ] || failed "an output folder was made for other headers"
+}
+
+# Quotes in .csv files: a key is its value, and a record may have newlines.
+part_quotes() {
+    awk 'BEGIN {
+        print "\"the\nkey\",text"
+        for (i = 0; i < 20000; i++) {
+            key = "k, " i % 100
+            if (i % 3 == 0) key = "plain" i % 100
+            quoted = i % 3 != 0 || i % 2 ? "\"" key "\"" : key
+            print quoted ",\"line " i "\n\"\"and, \"\"\nmore\",5\" x"
+        }
+    }' >in.csv
+    command -v python3 >/dev/null 2>&1 || return
+    for w in 1 3 8; do
+        passes -w $w -p 5 --header in.csv || continue
+        grep -q 'Checked: 20000 records' stdout || failed "-w $w: $(cat stdout)"
+        python3 -c '
+import csv, sys
+def rows(name):
+    found = list(csv.reader(open(name, newline="")))
+    assert found.pop(0) == ["the\nkey", "text"], name
+    return found
+parts = [rows(name) for name in sys.argv[2:]]
+assert sorted(sum(parts, [])) == sorted(rows(sys.argv[1]))
+keys = [{row[0] for row in part} for part in parts]
+assert sum(map(len, keys)) == len(set.union(*keys)), keys
+' in.csv out/part-* || failed "-w $w: other rows, or a key in two files"
+    done
+    rm -rf out
+    printf 'a\n"b\n' >open.csv
+    fails 1 "begins at byte 2, has a quote that is not closed" -o out open.csv
+    passes -w 2 -p 2 -d , open.csv && same open.csv
+}
+
 part_odd() {
     : >empty.tbl
     passes -w 2 -p 3 empty.tbl && same empty.tbl
@@ -279,7 +348,7 @@ part_usage() {
     fails 2 "unknown" -x -o out in.tbl
     fails 2 "needs a value" -o
     UCXPOOL_WIRE=pigeon fails 2 pigeon -o out in.tbl
-    UCXPOOL_NONSENSE=1 fails 2 NONSENSE -o out in.tbl
+    UCXPOOL_DEPTH=nonsense fails 2 DEPTH=nonsense -o out in.tbl
     [ ! -e out ] || failed "an output folder was made for wrong usage"
 }
 
@@ -328,6 +397,61 @@ part_outputs() {
     fails 1 'no field 2' -k 2 -o kept short.tbl
     [ -d kept ] || failed "a folder that was there before was removed"
     [ -z "$(ls -A kept)" ] || failed "files are left: $(ls -A kept)"
+}
+
+# Of two runs into one folder one ends well, whichever; the other is refused.
+part_two_runs() {
+    records 3000 >in.tbl
+    for trial in 1 2 3 4 5 6 7 8 9 10; do
+        rm -rf out
+        "$shuffle" -w 2 -p 3 -o out in.tbl >stdout.1 2>stderr.1 &
+        first=$!
+        "$shuffle" -w 2 -p 3 -o out in.tbl >stdout.2 2>stderr.2
+        second=$?
+        wait $first
+        first=$?
+        [ $((first + second)) -eq 1 ] ||
+            failed "exit statuses of two runs: $first and $second"
+        same in.tbl
+        [ "$(ls -A out | wc -l)" -eq 3 ] || failed "left: $(ls -A out)"
+        cat stderr.1 stderr.2 >stderr
+        grep -q -e 'another run of ucxpool_shuffle (' -e 'is not empty' \
+            stderr || failed "not said why: $(cat stderr)"
+    done
+}
+
+# A run is refused as long as the other lives, and not by what a killed one has
+# left of its claim.
+part_claimed() {
+    start_stopped || return
+    records 1000 >small.tbl
+    "$shuffle" -w 2 -o out small.tbl >stdout 2>refusal
+    [ $? -eq 1 ] || failed "a second run is not refused"
+    grep -q "another run of ucxpool_shuffle (process $main on .*'out'" \
+        refusal || failed "not said by whom: $(cat refusal)"
+    kill -KILL $main $workers
+    wait $main 2>wait
+    gone $workers
+    [ -e out/.ucxpool_shuffle.claim ] || failed "nothing is left of the claim"
+    rm -f out/.part-*
+    run_tool -w 2 -o out small.tbl
+    [ $status -eq 0 ] || failed "a dead run's claim: $(cat stderr)"
+    same small.tbl
+    [ ! -e out/.ucxpool_shuffle.claim ] || failed "the claim is left"
+}
+
+# A file that somebody else puts there stays.
+part_foreign_file() {
+    start_stopped || return
+    echo mine >out/part-00001
+    kill -CONT "$victim"
+    wait $main 2>wait
+    status=$?
+    [ $status -eq 1 ] || failed "exit status $status, not 1"
+    grep -q "cannot name 'out/.*part-00001.*File exists" stderr ||
+        failed "not said: $(cat stderr)"
+    [ "$(cat out/part-00001)" = mine ] || failed "another's file was replaced"
+    [ "$(ls -A out)" = part-00001 ] || failed "left behind: $(ls -A out)"
 }
 
 part_full_disk() {
@@ -463,6 +587,7 @@ part_killed_main() {
     wait $main 2>wait
     gone $workers
     leftovers
+    [ ! -e out ] || failed "the folder is left, with $(ls -A out)"
 }
 
 # Too late: the files have their names, and only the summary is missing, which
@@ -494,9 +619,9 @@ part_interrupted_late() {
 # -------------------------------------------------------------------------
 
 if [ $# -eq 0 ]; then
-    set -- partitions many_files fields odd long small_blocks wires large \
-        json bar usage inputs outputs first_cause full_disk killed_worker \
-        interrupted interrupted_late killed_main
+    set -- partitions many_files fields header quotes odd long small_blocks \
+        wires large json bar usage inputs outputs two_runs claimed foreign_file \
+        first_cause full_disk killed_worker interrupted interrupted_late killed_main
 fi
 for part in "$@"; do
     mkdir -p "$work/$part"

@@ -22,11 +22,12 @@ typedef struct fault {
 static fault_t  pwrite_fault;
 static fault_t  close_fault;
 static fault_t  openat_fault;
-static fault_t  renameat_fault;
+static fault_t  linkat_fault;
 static bool     pwrite_is_short;
 static unsigned num_pwrites;
 static unsigned num_openats;
 static bool     files_are_few;
+static bool     links_are_unknown;
 
 static bool strikes(fault_t *fault)
 {
@@ -43,8 +44,10 @@ int     __real_close(int fd);
 int     __wrap_close(int fd);
 int     __real_openat(int fd, const char *path, int flags, ...);
 int     __wrap_openat(int fd, const char *path, int flags, mode_t mode);
-int     __real_renameat(int from, const char *old, int to, const char *path);
-int     __wrap_renameat(int from, const char *old, int to, const char *path);
+int     __real_linkat(int from, const char *old, int to, const char *path,
+                      int flags);
+int     __wrap_linkat(int from, const char *old, int to, const char *path,
+                      int flags);
 
 ssize_t __wrap_pwrite(int fd, const void *data, size_t length, off_t offset)
 {
@@ -69,10 +72,15 @@ int __wrap_openat(int fd, const char *path, int flags, mode_t mode)
     return strikes(&openat_fault) ? -1 : __real_openat(fd, path, flags, mode);
 }
 
-int __wrap_renameat(int from, const char *old, int to, const char *path)
+int __wrap_linkat(int from, const char *old, int to, const char *path,
+                  int flags)
 {
-    return strikes(&renameat_fault) ? -1 :
-                                      __real_renameat(from, old, to, path);
+    if (links_are_unknown) {
+        errno = EPERM;
+        return -1;
+    }
+    return strikes(&linkat_fault) ? -1 :
+                                    __real_linkat(from, old, to, path, flags);
 }
 
 /* ThreadSanitizer's own calls come here too, before it is ready to watch. */
@@ -113,12 +121,13 @@ UNWATCHED int __wrap_setrlimit(__rlimit_resource_t which,
 static char                path[64];
 static output_folder_t     folder;
 static output_t            output;
+static const claim_id_t    run = "0123456789abcdef0123456789abcdef";
 static const output_set_t  set = {1, 2, 6}; /* partitions 1, 3 and 5 */
 
 static void setup(void)
 {
     snprintf(path, sizeof(path), "output-%ld", (long)getpid());
-    ck_assert_int_eq(output_folder_open(&folder, path), 0);
+    ck_assert_int_eq(output_folder_open(&folder, path, run), 0);
 }
 
 static void teardown(void)
@@ -126,6 +135,13 @@ static void teardown(void)
     output_discard(&folder, &set);
     output_folder_close(&folder);
     rmdir(path);
+}
+
+/* A run that failed, and the next. */
+static void start_again(void)
+{
+    teardown();
+    setup();
 }
 
 static bool exists(const char *name)
@@ -141,6 +157,14 @@ static bool contains(const char *name, const char *text)
 
     __real_close(fd);
     return (length >= 0) && (strcmp(data, text) == 0);
+}
+
+static void put(const char *name, const char *text)
+{
+    int fd = __real_openat(folder.fd, name, O_WRONLY | O_CREAT, 0666);
+
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    __real_close(fd);
 }
 
 static int write_all(void)
@@ -168,7 +192,6 @@ START_TEST(files_get_their_names_only_by_commit)
     ck_assert(contains("part-00003", "three\ndrei\n"));
     ck_assert(contains("part-00005", "five\n"));
     ck_assert(!exists("part-00000"));
-    ck_assert(!exists(".part-00003.tmp"));
 }
 END_TEST
 
@@ -197,7 +220,7 @@ START_TEST(a_full_disk_is_an_error_with_the_file_and_advice)
         ck_assert_ptr_nonnull(strstr(complaint_text(), "free some space"));
         output_discard(&folder, &set);
         ck_assert(!exists(".part-00003.tmp"));
-        setup();
+        start_again();
     }
     ck_assert_int_eq(write_all(), 0);
 }
@@ -209,8 +232,7 @@ START_TEST(a_disk_that_is_full_at_close_is_an_error)
         close_fault = (fault_t){n, 0, ENOSPC};
         ck_assert_int_eq(write_all(), -1);
         ck_assert_ptr_nonnull(strstr(complaint_text(), "free some space"));
-        output_discard(&folder, &set);
-        setup();
+        start_again();
     }
 }
 END_TEST
@@ -221,24 +243,78 @@ START_TEST(a_file_that_cannot_be_created_is_an_error)
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
         ck_assert_ptr_nonnull(strstr(complaint_text(), "cannot create"));
-        output_discard(&folder, &set);
         openat_fault.at = 0;
-        setup();
+        start_again();
     }
     ck_assert_int_eq(write_all(), 0);
 }
 END_TEST
 
-START_TEST(a_failed_commit_leaves_no_file_after_discard)
+START_TEST(a_failed_commit_names_no_file)
 {
     for (unsigned n = 1; n <= 3; n++) {
         ck_assert_int_eq(write_all(), 0);
-        renameat_fault = (fault_t){n, 0, EIO};
+        linkat_fault = (fault_t){n, 0, EIO};
         ck_assert_int_eq(output_commit(&folder, &set), -1);
-        output_discard(&folder, &set);
         ck_assert(!exists("part-00001"));
         ck_assert(!exists("part-00003"));
-        setup();
+        ck_assert(exists(".part-00001.tmp"));
+        start_again();
+    }
+}
+END_TEST
+
+/* With hard links, and without. */
+START_TEST(a_commit_takes_no_name_from_another_file)
+{
+    links_are_unknown = _i == 1;
+    ck_assert_int_eq(write_all(), 0);
+    put("part-00003", "another's");
+    ck_assert_int_eq(output_commit(&folder, &set), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "part-00003"));
+    ck_assert(!exists("part-00001"));
+    output_discard(&folder, &set);
+    ck_assert(!exists(".part-00001.tmp"));
+    ck_assert(!exists(".part-00003.tmp"));
+    ck_assert(contains("part-00003", "another's"));
+    unlinkat(folder.fd, "part-00003", 0);
+}
+END_TEST
+
+START_TEST(discard_removes_what_was_committed_but_not_settled)
+{
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert_int_eq(output_commit(&folder, &set), 0);
+    output_discard(&folder, &set);
+    ck_assert(!exists("part-00003"));
+    ck_assert(!exists(".part-00003.tmp"));
+}
+END_TEST
+
+START_TEST(what_is_withdrawn_has_its_temporary_name_alone)
+{
+    links_are_unknown = _i == 1;
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert_int_eq(output_commit(&folder, &set), 0);
+    output_withdraw(&folder, &set);
+    ck_assert(!exists("part-00003"));
+    ck_assert(contains(".part-00003.tmp", "three\ndrei\n"));
+}
+END_TEST
+
+START_TEST(what_is_settled_stays)
+{
+    ck_assert_int_eq(write_all(), 0);
+    ck_assert_int_eq(output_commit(&folder, &set), 0);
+    output_settle(&folder, &set);
+    ck_assert(!exists(".part-00003.tmp"));
+    output_discard(&folder, &set);
+    ck_assert(contains("part-00003", "three\ndrei\n"));
+    for (unsigned i = 1; i <= 5; i += 2) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "part-0000%u", i);
+        ck_assert_int_eq(unlinkat(folder.fd, name, 0), 0);
     }
 }
 END_TEST
@@ -296,8 +372,7 @@ START_TEST(pieces_of_any_length_come_out_in_their_order)
         ck_assert_int_eq(output_finish(&output), 0);
         output_cleanup(&output);
         expect_pieces(sizeof(pieces));
-        output_discard(&folder, &set);
-        setup();
+        start_again();
     }
 }
 END_TEST
@@ -348,9 +423,8 @@ START_TEST(a_file_that_cannot_be_opened_again_is_an_error)
         openat_fault = (fault_t){n, 0, EACCES};
         ck_assert_int_eq(write_all(), -1);
         ck_assert_ptr_nonnull(strstr(complaint_text(), "cannot open"));
-        output_discard(&folder, &set);
         openat_fault.at = 0;
-        setup();
+        start_again();
     }
     ck_assert_int_eq(write_all(), 0);
 }
@@ -361,8 +435,11 @@ START_TEST(a_folder_that_is_not_empty_is_refused)
     output_folder_t other;
 
     ck_assert_int_eq(write_all(), 0);
-    ck_assert_int_eq(output_folder_open(&other, path), -1);
+    output_folder_close(&folder);
+    ck_assert_int_eq(output_folder_open(&other, path, run), -1);
     ck_assert_ptr_nonnull(strstr(complaint_text(), "not empty"));
+    folder.fd = open(path, O_RDONLY | O_DIRECTORY);
+    ck_assert(!exists(".ucxpool_shuffle.claim"));
 }
 END_TEST
 
@@ -370,22 +447,35 @@ START_TEST(a_folder_that_cannot_be_is_refused)
 {
     output_folder_t other;
 
-    ck_assert_int_eq(output_folder_open(&other, "no/such/folder"), -1);
-    ck_assert_int_eq(output_folder_open(&other, "/dev/null"), -1);
+    ck_assert_int_eq(output_folder_open(&other, "no/such/folder", run), -1);
+    ck_assert_int_eq(output_folder_open(&other, "/dev/null", run), -1);
 }
 END_TEST
 
-START_TEST(discard_removes_a_folder_only_if_it_was_created)
+START_TEST(a_discarded_folder_goes_with_its_last_process)
 {
     output_folder_t other;
 
-    ck_assert_int_eq(output_folder_open(&other, path), 0);
+    ck_assert_int_eq(output_folder_open(&other, path, run), 0);
     ck_assert(!other.created);
+    output_discard(&folder, &set);
+    output_folder_close(&folder);
+    ck_assert_int_eq(access(path, F_OK), 0);
     output_discard(&other, &set);
     output_folder_close(&other);
-    ck_assert_int_eq(access(path, F_OK), 0);
-    output_discard(&folder, &set);
     ck_assert_int_ne(access(path, F_OK), 0);
+    setup();
+}
+END_TEST
+
+START_TEST(a_discarded_folder_that_was_there_before_stays)
+{
+    output_folder_close(&folder);
+    ck_assert_int_eq(output_folder_open(&folder, path, run), 0);
+    output_discard(&folder, &set);
+    output_folder_close(&folder);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    setup();
 }
 END_TEST
 
@@ -403,7 +493,12 @@ int main(void)
     tcase_add_test(tcase, a_full_disk_is_an_error_with_the_file_and_advice);
     tcase_add_test(tcase, a_disk_that_is_full_at_close_is_an_error);
     tcase_add_test(tcase, a_file_that_cannot_be_created_is_an_error);
-    tcase_add_test(tcase, a_failed_commit_leaves_no_file_after_discard);
+    tcase_add_test(tcase, a_failed_commit_names_no_file);
+    tcase_add_loop_test(tcase, a_commit_takes_no_name_from_another_file, 0, 2);
+    tcase_add_test(tcase, discard_removes_what_was_committed_but_not_settled);
+    tcase_add_loop_test(tcase, what_is_withdrawn_has_its_temporary_name_alone,
+                        0, 2);
+    tcase_add_test(tcase, what_is_settled_stays);
     tcase_add_test(tcase, a_foreign_writer_is_noticed);
     tcase_add_test(tcase, pieces_of_any_length_come_out_in_their_order);
     tcase_add_test(tcase, small_pieces_are_written_together);
@@ -412,7 +507,8 @@ int main(void)
     tcase_add_test(tcase, a_file_that_cannot_be_opened_again_is_an_error);
     tcase_add_test(tcase, a_folder_that_is_not_empty_is_refused);
     tcase_add_test(tcase, a_folder_that_cannot_be_is_refused);
-    tcase_add_test(tcase, discard_removes_a_folder_only_if_it_was_created);
+    tcase_add_test(tcase, a_discarded_folder_goes_with_its_last_process);
+    tcase_add_test(tcase, a_discarded_folder_that_was_there_before_stays);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -31,6 +31,8 @@ static void write_file(unsigned index, const char *data, size_t length)
     fclose(file);
 }
 
+static int delimiter = ',';
+
 static void open_inputs(unsigned num_files)
 {
     char *names[MAX_FILES];
@@ -38,7 +40,8 @@ static void open_inputs(unsigned num_files)
     for (unsigned i = 0; i < num_files; i++) {
         names[i] = paths[i];
     }
-    ck_assert_int_eq(inputs_init(&inputs, names, num_files, ','), 0);
+    ck_assert_int_eq(inputs_init(&inputs, names, num_files, delimiter),
+                     0);
 }
 
 static void write_texts(const char *const *texts, unsigned num_texts)
@@ -71,6 +74,9 @@ static int read_part(unsigned part, unsigned num_parts, size_t buffer_size)
                       inputs_begin(&inputs, part + 1, num_parts), buffer_size),
         0);
     while ((result = splitter_next(&splitter, &span)) > 0) {
+        if ((span.length == 0) && (delimiter == FIELD_CSV)) {
+            continue;
+        }
         ck_assert_uint_gt(span.length, 0);
         ck_assert_int_eq(span.data[span.length - 1], '\n');
         ck_assert_uint_le(output_length + span.length, sizeof(output));
@@ -172,6 +178,42 @@ START_TEST(a_span_tells_where_it_lies)
 }
 END_TEST
 
+START_TEST(quoted_newlines_end_no_record)
+{
+    const char *texts[] = {"a,\"b\nc\nd\"\n\"\n\n\"\"\n\",x\ny\"\n\nz,\"\n\"",
+                           "1\n\"2\n\n\n\n\n\n\n\n\n\n\n\n2\",2\n3\n"};
+
+    delimiter = FIELD_CSV;
+    write_texts(texts, 2);
+    require("a,\"b\nc\nd\"\n\"\n\n\"\"\n\",x\ny\"\n\nz,\"\n\"\n"
+            "1\n\"2\n\n\n\n\n\n\n\n\n\n\n\n2\",2\n3\n",
+            strlen(texts[0]) + 1 + strlen(texts[1]), 1);
+}
+END_TEST
+
+START_TEST(a_header_is_in_no_part)
+{
+    const char *texts[] = {"h,\"h\nh\"\na\nb\n", "", "h,\"h\nh\"\nc\n"};
+
+    delimiter = FIELD_CSV;
+    write_texts(texts, 3);
+    ck_assert_int_eq(inputs_take_header(&inputs), 0);
+    ck_assert_uint_eq(inputs.header_length, 8);
+    require("a\nb\nc\n", 6, 0);
+}
+END_TEST
+
+START_TEST(an_open_quote_is_an_error_with_its_place)
+{
+    const char *text = "a\n\"b\nc\n";
+
+    delimiter = FIELD_CSV;
+    write_texts(&text, 1);
+    ck_assert_int_eq(read_part(0, 1, 16), -1);
+    ck_assert_ptr_nonnull(strstr(complaint_text(), "begins at byte 2"));
+}
+END_TEST
+
 START_TEST(a_file_cut_short_is_an_error_with_its_name)
 {
     const char *text = "aaaaaaaa\nbbbbbbbb\n";
@@ -243,6 +285,9 @@ int main(void)
     tcase_add_test(tcase, a_record_may_hold_nul_bytes);
     tcase_add_test(tcase, a_record_may_be_longer_than_parts_and_buffer);
     tcase_add_test(tcase, a_span_tells_where_it_lies);
+    tcase_add_test(tcase, quoted_newlines_end_no_record);
+    tcase_add_test(tcase, a_header_is_in_no_part);
+    tcase_add_test(tcase, an_open_quote_is_an_error_with_its_place);
     tcase_add_test(tcase, a_file_cut_short_is_an_error_with_its_name);
     tcase_add_test(tcase, a_file_that_went_away_is_an_error_with_its_name);
     tcase_add_test(tcase, a_directory_is_no_input);

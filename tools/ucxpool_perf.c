@@ -216,31 +216,86 @@ static int serve(const run_t *run)
     return remote_serve(run->options.listen, run->output);
 }
 
-typedef void (*report_t)(const job_result_t *results, unsigned num_results,
-                         FILE *stream);
+/* What a file is to hold; 0, or -1 after having said why it cannot. */
+typedef int (*printer_t)(const run_t *run, FILE *stream);
 
-/* path NULL: nothing is to be written. */
-static int report_to_file(const run_t *run, report_t write, const char *path)
+static int print_json(const run_t *run, FILE *stream)
 {
-    FILE *stream;
-    bool  failed;
+    report_json(run->results, run->num_jobs, stream);
+    return 0;
+}
 
-    if (path == NULL) {
+static int print_csv(const run_t *run, FILE *stream)
+{
+    report_csv(run->results, run->num_jobs, stream);
+    return 0;
+}
+
+static int print_plot(const run_t *run, FILE *stream)
+{
+    return plot_draw(run->results, run->num_jobs,
+                     run->options.files[FILE_PLOT].path, stream);
+}
+
+/* Nothing is written to a file that no option names. */
+static int print_to_file(run_t *run, file_t which, printer_t print)
+{
+    result_file_t *file = &run->options.files[which];
+    char           error[RESULT_ERROR_SIZE];
+    FILE          *stream;
+    bool           is_good;
+
+    if (file->path == NULL) {
         return 0;
     }
-    stream = fopen(path, "w");
+    stream = result_file_begin(file, error);
     if (stream == NULL) {
-        return perf_error("%s: %s", path, strerror(errno));
+        return perf_error("%s", error);
     }
-    write(run->results, run->num_jobs, stream);
-    failed = ferror(stream) != 0;
-    if ((fclose(stream) != 0) || failed) {
-        return perf_error("%s cannot be written: is the disk full?", path);
+    is_good = print(run, stream) == 0;
+    if (result_file_end(file, stream, is_good, error) != 0) {
+        return is_good ? perf_error("%s", error) : -1;
     }
     return 0;
 }
 
-static int report(const run_t *run)
+/* Is there a bar for any of the jobs? */
+static bool can_be_drawn(const run_t *run)
+{
+    for (unsigned i = 0; i < run->num_jobs; i++) {
+        if (test_find(run->jobs[i].test)->unit != TEST_UNIT_BLOCK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Before the work. Returns -1 to go on, or the exit code. */
+static int try_files(run_t *run)
+{
+    options_t *options = &run->options;
+    char       error[RESULT_ERROR_SIZE];
+    int        code;
+
+    if (options->files[FILE_PLOT].path != NULL) {
+        if (!can_be_drawn(run)) {
+            perf_error("--plot: a block's get and put is nothing to draw: "
+                       "leave it out, or give another test");
+            return 2;
+        }
+        if (plot_check() != 0) {
+            return 1;
+        }
+    }
+    code = result_files_try(options->files, FILE_LAST, NULL, 0, error);
+    if (code != 0) {
+        perf_error("%s", error);
+        return code;
+    }
+    return -1;
+}
+
+static int report(run_t *run)
 {
     if (run->options.format == FORMAT_JSON) {
         report_json(run->results, run->num_jobs, run->output);
@@ -250,20 +305,14 @@ static int report(const run_t *run)
     if ((fflush(run->output) != 0) || ferror(run->output)) {
         return perf_error("standard output cannot be written");
     }
-    if ((report_to_file(run, report_json, run->options.json_path) != 0) ||
-        (report_to_file(run, report_csv, run->options.csv_path) != 0)) {
-        return -1;
-    }
-    return run->options.plot == NULL
-               ? 0
-               : plot_draw(run->results, run->num_jobs, run->options.plot);
+    return (print_to_file(run, FILE_JSON, print_json) == 0) &&
+                   (print_to_file(run, FILE_CSV, print_csv) == 0)
+               ? print_to_file(run, FILE_PLOT, print_plot)
+               : -1;
 }
 
 static int run_and_report(run_t *run)
 {
-    if ((run->options.plot != NULL) && (plot_check() != 0)) {
-        return -1;
-    }
     if ((run->options.devices[0] != WORK_HOST) &&
         (run->options.connect == NULL) &&
         (devices_check(run->options.devices) != 0)) {
@@ -289,6 +338,9 @@ static int run_with_output(run_t *run)
         code = serve(run) != 0;
     } else {
         code = add_jobs(run);
+        if (code < 0) {
+            code = try_files(run);
+        }
         if (code < 0) {
             code = run_and_report(run) != 0;
         }

@@ -8,6 +8,7 @@
 #include "replay/measure.h"
 #include "replay/options.h"
 #include "replay/picture.h"
+#include "replay/progress.h"
 #include "replay/report.h"
 #include "replay/workload.h"
 
@@ -34,9 +35,13 @@ static int load(run_t *run)
     options_t *options = &run->options;
     bool       is_wrong = false;
 
+    if (options->log != NULL) {
+        progress_say("reading %s", options->log);
+    }
     run->trace = options->workload != NULL
                      ? workload_make(options->workload, &is_wrong)
                      : log_read(options->log);
+    progress_clear();
     if (run->trace == NULL) {
         return is_wrong ? 2 : 1;
     }
@@ -89,35 +94,89 @@ static report_t report_of(const run_t *run, uint64_t clock_ns)
                       .num_measures = run->num_measures};
 }
 
-typedef void (*printer_t)(const report_t *report, FILE *stream);
+/* What a file is to hold; 0, or -1 after having said why it cannot. */
+typedef int (*printer_t)(const run_t *run, const report_t *report,
+                         FILE *stream);
 
-/* path NULL: nothing is to be written. */
-static int report_to_file(const report_t *report, printer_t print,
-                          const char *path)
+static int print_log(const run_t *run, const report_t *report, FILE *stream)
 {
-    FILE *stream;
-    bool  failed;
+    (void)report;
+    return log_write(run->trace, stream);
+}
 
-    if (path == NULL) {
+static int print_json(const run_t *run, const report_t *report, FILE *stream)
+{
+    (void)run;
+    report_json(report, stream);
+    return 0;
+}
+
+static int print_csv(const run_t *run, const report_t *report, FILE *stream)
+{
+    (void)run;
+    report_csv(report, stream);
+    return 0;
+}
+
+static int print_picture(const run_t *run, const report_t *report, FILE *stream)
+{
+    return picture_draw(report, run->options.files[FILE_PICTURE].path, stream);
+}
+
+/* Nothing is written to a file that no option names. */
+static int print_to_file(run_t *run, const report_t *report, file_t which,
+                         printer_t print)
+{
+    result_file_t *file = &run->options.files[which];
+    char           error[RESULT_ERROR_SIZE];
+    FILE          *stream;
+    bool           is_good;
+
+    if (file->path == NULL) {
         return 0;
     }
-    stream = fopen(path, "w");
+    stream = result_file_begin(file, error);
     if (stream == NULL) {
-        return replay_error("%s: %s", path, strerror(errno));
+        return replay_error("%s", error);
     }
-    print(report, stream);
-    failed = ferror(stream) != 0;
-    if ((fclose(stream) != 0) || failed) {
-        return replay_error("%s cannot be written: is the disk full?", path);
+    is_good = print(run, report, stream) == 0;
+    if (result_file_end(file, stream, is_good, error) != 0) {
+        return is_good ? replay_error("%s", error) : -1;
     }
     return 0;
 }
 
-static int tell(const run_t *run, const report_t *report)
+/* Before the work. Returns as load() does. */
+static int try_files(run_t *run)
 {
-    const options_t *options = &run->options;
+    options_t           *options  = &run->options;
+    const char          *log      = options->log;
+    const result_other_t others[] = {
+        {"the log that is read",
+         (log != NULL) && (strcmp(log, "-") == 0) ? "/dev/stdin" : log},
+        {"the file of UCXPOOL_HEAP_LOG", getenv("UCXPOOL_HEAP_LOG")},
+    };
+    char error[RESULT_ERROR_SIZE];
+    int  code = result_files_try(options->files, FILE_LAST, others,
+                                 sizeof(others) / sizeof(others[0]), error);
 
-    switch (options->format) {
+    if (code != 0) {
+        replay_error("%s", error);
+        return code;
+    }
+    return -1;
+}
+
+static int flush_output(const run_t *run)
+{
+    return (fflush(run->output) == 0) && !ferror(run->output)
+               ? 0
+               : replay_error("standard output cannot be written");
+}
+
+static int tell(run_t *run, const report_t *report)
+{
+    switch (run->options.format) {
     case FORMAT_JSON:
         report_json(report, run->output);
         break;
@@ -127,15 +186,19 @@ static int tell(const run_t *run, const report_t *report)
     default:
         report_table(report, run->output);
     }
-    if ((fflush(run->output) != 0) || ferror(run->output)) {
-        return replay_error("standard output cannot be written");
+    return (flush_output(run) == 0) &&
+                   (print_to_file(run, report, FILE_JSON, print_json) == 0) &&
+                   (print_to_file(run, report, FILE_CSV, print_csv) == 0)
+               ? print_to_file(run, report, FILE_PICTURE, print_picture)
+               : -1;
+}
+
+static int write_log(run_t *run)
+{
+    if (run->options.files[FILE_LOG].path != NULL) {
+        return print_to_file(run, NULL, FILE_LOG, print_log);
     }
-    if ((report_to_file(report, report_json, options->json_path) != 0) ||
-        (report_to_file(report, report_csv, options->csv_path) != 0)) {
-        return -1;
-    }
-    return options->picture == NULL ? 0
-                                    : picture_draw(report, options->picture);
+    return log_write(run->trace, run->output) == 0 ? flush_output(run) : -1;
 }
 
 static int measure_all(run_t *run)
@@ -166,9 +229,6 @@ static int play(run_t *run)
 {
     int code;
 
-    if ((run->options.picture != NULL) && (picture_check() != 0)) {
-        return -1;
-    }
     if (device_open(&run->device, run->options.ordinal, run->trace) != 0) {
         return -1;
     }
@@ -186,11 +246,15 @@ static int run_with_output(run_t *run)
         replay_error("cannot use the standard output: %s", strerror(errno));
         return 1;
     }
-    code = load(run);
+    code = (run->options.files[FILE_PICTURE].path != NULL) &&
+                   (picture_check() != 0)
+               ? 1
+               : try_files(run);
     if (code < 0) {
-        code = (run->options.write != NULL
-                    ? log_write(run->trace, run->options.write, run->output)
-                    : play(run)) != 0;
+        code = load(run);
+    }
+    if (code < 0) {
+        code = (run->options.writes_log ? write_log(run) : play(run)) != 0;
     }
     fclose(run->output);
     return code;

@@ -48,8 +48,23 @@ static unsigned main_count_processors(void)
     return count < 64 ? (unsigned)count : 64;
 }
 
+/* All workers of a run write by one claim on the folder. */
+static int main_open_folder(const options_t *options, launcher_t *launcher,
+                            output_folder_t *folder)
+{
+    claim_id_t id;
+
+    if ((claim_id_make(id) != 0) ||
+        ((launcher != NULL) &&
+         (launcher_share(launcher, id, sizeof(id)) != 0))) {
+        return -1;
+    }
+    return output_folder_open(folder, options->folder, id);
+}
+
 /* Everything that can be checked before a process is started. */
-static int main_init_job(const options_t *options, job_t *job)
+static int main_init_job(const options_t *options, launcher_t *launcher,
+                         job_t *job)
 {
     job->num_partitions = options->num_partitions != 0 ?
                               options->num_partitions :
@@ -67,7 +82,8 @@ static int main_init_job(const options_t *options, job_t *job)
                     options->delimiter) != 0) {
         return -1;
     }
-    if (output_folder_open(&job->folder, options->folder) != 0) {
+    if ((options->has_header && (inputs_take_header(&job->inputs) != 0)) ||
+        (main_open_folder(options, launcher, &job->folder) != 0)) {
         inputs_cleanup(&job->inputs);
         return -1;
     }
@@ -123,7 +139,7 @@ static status_t main_run(const options_t *options, launcher_t *launcher,
         complain("out of memory for %u workers", job.num_workers);
         return main_fail(STATUS_FAILED);
     }
-    if (main_init_job(options, &job) != 0) {
+    if (main_init_job(options, launcher, &job) != 0) {
         free(results);
         return main_fail(STATUS_FAILED);
     }

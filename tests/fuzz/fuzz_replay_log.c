@@ -65,7 +65,7 @@ static void check_copy(const trace_t *trace)
     FILE    *stream = open_memstream(&text, &size);
     trace_t *copy;
 
-    CHECK((stream != NULL) && (log_write(trace, "-", stream) == 0));
+    CHECK((stream != NULL) && (log_write(trace, stream) == 0));
     fclose(stream);
     copy = read_bytes(text, size);
     CHECK((copy != NULL) && (copy->num_events == trace->num_events));

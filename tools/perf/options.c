@@ -80,7 +80,7 @@ static const char help[] =
     "      --cpus A,B        pin the sender to processor A, the receiver to B\n"
     "      --json[=FILE], --csv[=FILE]\n"
     "                        for programs: to a file, or instead of the text\n"
-    "      --plot FILE.svg   draw the rates (needs gnuplot)\n"
+    "      --plot FILE.svg   draw the rates (or .png; needs gnuplot)\n"
     "      --list            print tests, sides and tables, and end\n"
     "  -l, --listen [HOST:]PORT\n"
     "                        serve one run from another process or host\n"
@@ -244,15 +244,15 @@ static int set_option(options_t *options, int option, const char *value)
         code = set_table(options, value);
         break;
     case OPTION_JSON:
-        options->json_path = value;
-        options->format    = value == NULL ? FORMAT_JSON : options->format;
+        options->files[FILE_JSON].path = value;
+        options->format = value == NULL ? FORMAT_JSON : options->format;
         break;
     case OPTION_CSV:
-        options->csv_path = value;
-        options->format   = value == NULL ? FORMAT_CSV : options->format;
+        options->files[FILE_CSV].path = value;
+        options->format = value == NULL ? FORMAT_CSV : options->format;
         break;
     case OPTION_PLOT:
-        options->plot = value;
+        options->files[FILE_PLOT].path = value;
         break;
     case OPTION_LIST:
         options->list = true;
@@ -330,12 +330,16 @@ static int check(options_t *options)
     return -1;
 }
 
-int options_parse(options_t *options, int argc, char **argv)
+static void set_defaults(options_t *options)
 {
-    int option;
-    int code;
+    static const result_file_t files[FILE_LAST] = {
+        [FILE_JSON] = {.option = "--json", .suffixes = ".json"},
+        [FILE_CSV]  = {.option = "--csv", .suffixes = ".csv"},
+        [FILE_PLOT] = {.option = "--plot", .suffixes = ".svg or .png"},
+    };
 
     memset(options, 0, sizeof(*options));
+    memcpy(options->files, files, sizeof(files));
     options->outstanding = 2;
     options->rounds      = 40;
     options->seconds     = 10;
@@ -344,6 +348,14 @@ int options_parse(options_t *options, int argc, char **argv)
     options->devices[1]  = WORK_HOST;
     options->cpus[0]     = -1;
     options->cpus[1]     = -1;
+}
+
+int options_parse(options_t *options, int argc, char **argv)
+{
+    int option;
+    int code;
+
+    set_defaults(options);
     while ((option = getopt_long(argc, argv, short_options, long_options,
                                  NULL)) != -1) {
         code = set_option(options, option, optarg);

@@ -4,6 +4,7 @@
 #ifndef PERF_OPTIONS_H
 #define PERF_OPTIONS_H
 
+#include "common/result_file.h"
 #include "perf/job.h"
 
 #include <stdbool.h>
@@ -13,6 +14,13 @@ typedef enum options_format {
     FORMAT_JSON,
     FORMAT_CSV
 } options_format_t;
+
+typedef enum file {
+    FILE_JSON,
+    FILE_CSV,
+    FILE_PLOT,
+    FILE_LAST
+} file_t;
 
 typedef struct options {
     const char      *test;  /* NULL where a table was asked for               */
@@ -28,9 +36,7 @@ typedef struct options {
     side_t           sides[JOB_MAX_SIDES];
     int              cpus[2]; /* -1: not pinned                               */
     options_format_t format;    /* of the standard output                     */
-    const char      *json_path; /* a file besides; NULL: none                 */
-    const char      *csv_path;
-    const char      *plot;
+    result_file_t    files[FILE_LAST]; /* besides                             */
     const char      *listen;
     const char      *connect;
     bool             list;

@@ -2,6 +2,7 @@
 
 #include "perf/pair.h"
 #include "perf/error.h"
+#include "perf/stage.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -119,6 +120,9 @@ int pair_run(const job_t *job, const int cpus[2], job_result_t *result_p)
     int           fds[2];
     int           status;
 
+    if (stage_check_memory(job, 2) != 0) {
+        return -1;
+    }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
         return perf_error("socketpair: %s", strerror(errno));
     }

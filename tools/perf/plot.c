@@ -1,12 +1,14 @@
 #include "perf/plot.h"
+#include "common/gnuplot.h"
 #include "perf/error.h"
 #include "perf/report.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+
+/* Of the axis, so that the figure over the highest bar is inside. */
+#define HEADROOM 1.12
 
 int plot_check(void)
 {
@@ -15,19 +17,6 @@ int plot_check(void)
                           "it (Debian: gnuplot-nox), or leave --plot out");
     }
     return 0;
-}
-
-/* A file name in a gnuplot string of single quotes. */
-static void print_path(const char *path, FILE *stream)
-{
-    fputc('\'', stream);
-    for (; *path != '\0'; path++) {
-        fputc(*path, stream);
-        if (*path == '\'') {
-            fputc('\'', stream);
-        }
-    }
-    fputc('\'', stream);
 }
 
 static unsigned color_of(uint32_t mode)
@@ -113,12 +102,29 @@ static void print_group_titles(const job_result_t *results,
             continue;
         }
         fprintf(stream,
-                "set label \"%s\\n%s\" at %.1f, graph 1.07 center "
+                "set label \"%s\\n%s\" at %.1f, graph 1 center offset 0,2 "
                 "noenhanced\n",
                 job->test, report_work(&job->work, work),
                 x + (num_drawn(&results[i]) - 1) / 2.0);
         x += num_drawn(&results[i]) + 1;
     }
+}
+
+static double highest_value(const job_result_t *results, unsigned num_results,
+                            bool trips)
+{
+    double highest = 0;
+
+    for (unsigned i = 0; i < num_results; i++) {
+        for (unsigned k = 0;
+             fits(&results[i], trips) && (k < results[i].job.num_sides); k++) {
+            if (is_drawn(&results[i], k) &&
+                (value_of(&results[i], k) > highest)) {
+                highest = value_of(&results[i], k);
+            }
+        }
+    }
+    return highest > 0 ? highest : 1;
 }
 
 static bool has_copies(const job_result_t *results, unsigned num_results)
@@ -139,23 +145,19 @@ static void print_script(const job_result_t *results, unsigned num_results,
 {
     unsigned width = print_data(results, num_results, trips, stream);
 
+    gnuplot_terminal(path, width < 10 ? 640 : 160 + width * 48, 480, stream);
     fprintf(stream,
-            "set terminal svg size %u,460 font \"sans-serif,12\" background "
-            "\"white\"\nset output ",
-            width < 10 ? 640 : 160 + width * 48);
-    print_path(path, stream);
-    fprintf(stream,
-            "\nset encoding utf8\nset style fill solid 1.0 noborder\n"
+            "set encoding utf8\nset style fill solid 1.0 noborder\n"
             "set boxwidth 0.8\nset border 3 lc rgb \"#808080\"\n"
             "set tics nomirror\nset xtics rotate by -40 noenhanced\n"
             "set grid y lc rgb \"#e0e0e0\"\nset ylabel \"%s\"\n"
-            "set xrange [-1:%u]\nset yrange [0:*]\n"
-            "set offsets 0,0,graph 0.08,0\nset tmargin 6\nset rmargin 4\n"
-            "set key outside bottom left vertical\n"
+            "set xrange [-0.7:%.1f]\nset yrange [0:%.4g]\n"
+            "set tmargin 5\nset rmargin 6\n"
+            "set key outside bottom center horizontal\n"
             "array c[4] = [0x1b7837, 0xb2182b, 0x7f8fa6, 0xd9a441]\n",
             trips ? "microseconds, there and back (less is better)"
                   : "GB/s (more is better)",
-            width);
+            width - 1.3, HEADROOM * highest_value(results, num_results, trips));
     print_group_titles(results, num_results, trips, stream);
     fprintf(stream,
             "plot $bars using 1:2:(c[$3+1]):xtic(4) with boxes lc rgb "
@@ -173,26 +175,21 @@ static void print_script(const job_result_t *results, unsigned num_results,
 }
 
 int plot_draw(const job_result_t *results, unsigned num_results,
-              const char *path)
+              const char *path, FILE *stream)
 {
-    bool  trips = true;
-    FILE *gnuplot;
-    int   status;
+    gnuplot_t gnuplot;
+    bool      trips = true;
 
     for (unsigned i = 0; i < num_results; i++) {
         trips = trips && !fits(&results[i], false);
     }
-    signal(SIGPIPE, SIG_IGN);
-    gnuplot = popen("gnuplot", "w");
-    if (gnuplot == NULL) {
+    if (gnuplot_start(&gnuplot) != 0) {
         return perf_error("gnuplot does not start: %s", strerror(errno));
     }
-    print_script(results, num_results, trips, path, gnuplot);
-    status = pclose(gnuplot);
-    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)) {
-        return perf_error("gnuplot could not write %s: its own message says "
-                          "why",
-                          path);
-    }
-    return 0;
+    print_script(results, num_results, trips, path, gnuplot.script);
+    return gnuplot_finish(&gnuplot, stream) == 0
+               ? 0
+               : perf_error("gnuplot could not draw for %s: its own message "
+                            "says why",
+                            path);
 }

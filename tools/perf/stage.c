@@ -1,10 +1,14 @@
 #include "perf/stage.h"
+#include "common/memory_left.h"
 #include "perf/copy_end.h"
 #include "perf/error.h"
 #include "perf/raw.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* What is left is needed by the pool and by UCX as well. */
+#define MEMORY_SHARE 0.9
 
 /* All that the sides of one mode want of their pool, at the end that wants
  * more: both ends have pools of one size. */
@@ -137,11 +141,37 @@ static int introduce(stage_t *stage, const job_t *job, bool is_sender)
     return 0;
 }
 
+int stage_check_memory(const job_t *job, unsigned num_processes)
+{
+    const double gib   = 0x1p30;
+    double       bytes = 0;
+    uint64_t     left;
+
+    for (unsigned i = 0; i < job->num_sides; i++) {
+        work_t work = side_work(job->sides[i], &job->work);
+
+        bytes += (double)buffers_arena_size(&work,
+                                            side_is_scattered(job->sides[i]));
+    }
+    bytes *= num_processes;
+    if (work_is_on_gpu(&job->work) || (memory_left(&left) != 0) ||
+        (bytes <= MEMORY_SHARE * (double)left)) {
+        return 0;
+    }
+    return perf_error("the buffers of all sides take %.1f GiB, and this "
+                      "machine has %.1f GiB left: lower -s, -n or -O, or "
+                      "name fewer sides with --sides",
+                      bytes / gib, (double)left / gib);
+}
+
 int stage_init(stage_t *stage, const job_t *job, control_t *control,
                bool is_sender, char *missing)
 {
     int status;
 
+    if (stage_check_memory(job, 1) != 0) {
+        return -1;
+    }
     memset(stage, 0, sizeof(*stage));
     stage->control   = control;
     stage->num_sides = job->num_sides;

@@ -37,6 +37,10 @@ int  stage_init(stage_t *stage, const job_t *job, control_t *control,
                 bool is_sender, char *missing);
 void stage_cleanup(stage_t *stage);
 
+/* Has this machine host memory for the buffers of so many processes? Without,
+ * the system would kill one of them. -1 after having said so. */
+int stage_check_memory(const job_t *job, unsigned num_processes);
+
 static inline bool stage_has(const stage_t *stage, unsigned side)
 {
     return stage->ends[side] != NULL;

@@ -1,7 +1,7 @@
 #include "perf/work.h"
 
 #define NUM_COLUMNS 6u
-#define FEWEST_ROWS 64u
+#define FEWEST_ROWS UINT64_C(64)
 #define VALUE_SIZE  8u /* of the widest column */
 
 /* How many sizes of batches there are. */

@@ -8,39 +8,53 @@
 #include <stdlib.h>
 
 /* Blocks are not what this is about. Those of a GPU are pages of it. */
-#define HOST_COMM_SIZE  "1m"
+#define HOST_COMM_SIZE  (UINT64_C(1) << 20)
 #define HOST_BLOCK_SIZE "64k"
-#define GPU_COMM_SIZE   "8m"
+#define GPU_COMM_SIZE   (UINT64_C(8) << 20)
 #define GPU_BLOCK_SIZE  "2m"
+/* The least that MEMORY_LIMIT can be. */
+#define LEAST_LIMIT (UINT64_C(4) << 20)
 
 typedef struct heap_allocator {
     allocator_t super;
     ucxpool_t  *pool;
 } heap_allocator_t;
 
-static uint64_t comm_size(const device_t *device)
+/* Blocks take what is missing of the least limit. */
+static uint64_t comm_size(const device_t *device, uint64_t capacity)
 {
-    return (device->ordinal == DEVICE_HOST ? UINT64_C(1) : UINT64_C(8)) << 20;
+    uint64_t size = device->ordinal == DEVICE_HOST ? HOST_COMM_SIZE
+                                                   : GPU_COMM_SIZE;
+
+    return (capacity != 0) && (capacity + size < LEAST_LIMIT)
+               ? LEAST_LIMIT - capacity
+               : size;
+}
+
+static ucxpool_status_t set_bytes(ucxpool_config_t *config, const char *key,
+                                  uint64_t bytes)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+    return ucxpool_config_modify(config, key, text);
 }
 
 static ucxpool_status_t set(ucxpool_config_t *config, const device_t *device,
                             uint64_t capacity)
 {
-    bool             is_host = device->ordinal == DEVICE_HOST;
-    char             text[32];
+    uint64_t         comm = comm_size(device, capacity);
     ucxpool_status_t status;
 
-    status = ucxpool_config_modify(config, "COMM_SIZE",
-                                   is_host ? HOST_COMM_SIZE : GPU_COMM_SIZE);
+    status = set_bytes(config, "COMM_SIZE", comm);
     if (status == UCXPOOL_OK) {
         status = ucxpool_config_modify(config, "BLOCK_SIZE",
-                                       is_host ? HOST_BLOCK_SIZE
-                                               : GPU_BLOCK_SIZE);
+                                       device->ordinal == DEVICE_HOST
+                                           ? HOST_BLOCK_SIZE
+                                           : GPU_BLOCK_SIZE);
     }
     if ((status == UCXPOOL_OK) && (capacity != 0)) {
-        snprintf(text, sizeof(text), "%llu",
-                 (unsigned long long)(capacity + comm_size(device)));
-        status = ucxpool_config_modify(config, "MEMORY_LIMIT", text);
+        status = set_bytes(config, "MEMORY_LIMIT", capacity + comm);
     }
     /* That an allocation fails is a result, and is told as one. */
     if ((status == UCXPOOL_OK) && (getenv("UCXPOOL_LOG_LEVEL") == NULL)) {

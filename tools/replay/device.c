@@ -1,4 +1,5 @@
 #include "replay/device.h"
+#include "common/memory_left.h"
 #include "replay/error.h"
 
 #include <stdio.h>
@@ -102,36 +103,16 @@ int device_settle(device_t *device)
     return 0;
 }
 
-/* What the system says that programs can still have. */
-static int host_free_bytes(uint64_t *bytes_p)
-{
-    FILE              *stream = fopen("/proc/meminfo", "r");
-    char               line[128];
-    unsigned long long kib   = 0;
-    bool               found = false;
-
-    while ((stream != NULL) && !found &&
-           (fgets(line, sizeof(line), stream) != NULL)) {
-        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
-    }
-    if (stream != NULL) {
-        fclose(stream);
-    }
-    if (!found) {
-        return replay_error("/proc/meminfo does not tell how much memory is "
-                            "available");
-    }
-    *bytes_p = (uint64_t)kib << 10;
-    return 0;
-}
-
 int device_free_bytes(device_t *device, uint64_t *bytes_p)
 {
     size_t   left, total;
     CUresult result;
 
     if (device->ordinal == DEVICE_HOST) {
-        return host_free_bytes(bytes_p);
+        return memory_left(bytes_p) == 0
+                   ? 0
+                   : replay_error("/proc/meminfo does not tell how much memory "
+                                  "is available");
     }
     result = device->gpu.driver.cuMemGetInfo(&left, &total);
     if (result != CUDA_SUCCESS) {

@@ -1,4 +1,5 @@
 #include "replay/error.h"
+#include "replay/progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@ int replay_error(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    progress_clear();
     fprintf(stderr, "ucxpool_replay: %s\n", text);
     return -1;
 }

@@ -28,8 +28,9 @@ trace_t *log_read(const char *path);
 /* The same for a stream that is open; `name` is for messages. */
 trace_t *log_read_stream(FILE *stream, const char *name);
 
-/* Write a trace as a log, with addresses that are used once. Returns 0 or -1.
- * "-": `output`. */
-int log_write(const trace_t *trace, const char *path, FILE *output);
+/* Write a trace as a log, with addresses that are used once. Returns 0; or -1
+ * without memory for that. Whether the stream took it is for the caller to
+ * see. */
+int log_write(const trace_t *trace, FILE *stream);
 
 #endif

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "replay/error.h"
 #include "replay/play.h"
+#include "replay/progress.h"
 
 #include <string.h>
 
@@ -34,6 +35,7 @@ static int look(const play_t *play, measure_t *measure)
 {
     play_result_t result = {0};
 
+    progress_say("%s: a round to see what it holds", measure->kind->name);
     if (play_round(play, PLAY_SAMPLED, &measure->curve, &result) != 0) {
         return -1;
     }
@@ -50,6 +52,8 @@ static int time_rounds(const play_t *play, unsigned num_rounds,
     play_result_t result = {0};
 
     for (unsigned i = 0; i < num_rounds; i++) {
+        progress_say("%s: round %u of %u", measure->kind->name, i + 1,
+                     num_rounds);
         if (play_round(play, PLAY_PLAIN, NULL, &result) != 0) {
             return -1;
         }
@@ -67,8 +71,10 @@ static int time_rounds(const play_t *play, unsigned num_rounds,
 static int time_calls(const play_t *play, measure_t *measure)
 {
     play_result_t result = {0};
-    int           code   = play_round(play, PLAY_TIMED, NULL, &result);
+    int           code;
 
+    progress_say("%s: a round in which calls are timed", measure->kind->name);
+    code = play_round(play, PLAY_TIMED, NULL, &result);
     if (code == 0) {
         note_failures(measure, result.num_failures);
         times_summarize(&result.allocs, &measure->alloc);
@@ -88,9 +94,12 @@ static int time_all(const play_t *play, const measure_params_t *params,
         (time_calls(play, measure) != 0)) {
         return -1;
     }
-    if (params->is_marked && !measure->kind->is_simulated &&
-        (play_round(play, PLAY_MARKED, NULL, &result) != 0)) {
-        return -1;
+    if (params->is_marked && !measure->kind->is_simulated) {
+        progress_say("%s: a round in which memory is read and written",
+                     measure->kind->name);
+        if (play_round(play, PLAY_MARKED, NULL, &result) != 0) {
+            return -1;
+        }
     }
     note_counted_peak(measure, play->allocator);
     return 0;
@@ -106,15 +115,22 @@ static int look_first(const play_t *play, const measure_params_t *params,
     return look(play, measure);
 }
 
-static int reserve(const play_t *play, const reserve_t *reserve)
+static int reserve(const play_t *play, const measure_params_t *params)
 {
-    uint64_t bytes;
+    const reserve_t *reserve = &params->reserve;
+    uint64_t         bytes;
 
     if (play->allocator->kind->reserve == NULL) {
         return 0;
     }
     if (reserve_bytes(reserve, play->device, &bytes) != 0) {
         return -1;
+    }
+    if ((params->capacity != 0) && (bytes > params->capacity)) {
+        return replay_error("--reserve takes %llu bytes and -c allows %llu: "
+                            "lower --reserve or raise -c",
+                            (unsigned long long)bytes,
+                            (unsigned long long)params->capacity);
     }
     return bytes > 0 ? play->allocator->kind->reserve(play->allocator, bytes)
                      : 0;
@@ -134,7 +150,7 @@ static int with_allocator(step_t step, const trace_t *trace,
                               &play.allocator) != 0) {
         return -1;
     }
-    code = reserve(&play, &params->reserve);
+    code = reserve(&play, params);
     if (code == 0) {
         code = step(&play, params, measure);
     }
@@ -142,20 +158,30 @@ static int with_allocator(step_t step, const trace_t *trace,
     return code;
 }
 
+static int run_all(const trace_t *trace, device_t *device,
+                   const measure_params_t *params, measure_t *measure)
+{
+    if ((with_allocator(look_first, trace, device, params, measure) != 0) ||
+        (with_allocator(time_all, trace, device, params, measure) != 0)) {
+        return -1;
+    }
+    return params->is_searched
+               ? search_run(trace, device, measure->kind, params->percent,
+                            &measure->search)
+               : 0;
+}
+
 int measure_run(const trace_t *trace, device_t *device,
                 const allocator_kind_t *kind, const measure_params_t *params,
                 measure_t *measure_p)
 {
+    int code;
+
     memset(measure_p, 0, sizeof(*measure_p));
     measure_p->kind = kind;
-    if ((with_allocator(look_first, trace, device, params, measure_p) != 0) ||
-        (with_allocator(time_all, trace, device, params, measure_p) != 0)) {
-        return -1;
-    }
-    return params->is_searched
-               ? search_run(trace, device, kind, params->percent,
-                            &measure_p->search)
-               : 0;
+    code            = run_all(trace, device, params, measure_p);
+    progress_clear();
+    return code;
 }
 
 uint64_t measure_clock(void)

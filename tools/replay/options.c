@@ -3,8 +3,7 @@
 #include "replay/options.h"
 #include "common/number.h"
 #include "replay/error.h"
-
-#include <ucxpool/version.h>
+#include "replay/help.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -49,48 +48,6 @@ static const struct option long_options[] = {
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
-
-static const char help[] =
-    "usage: ucxpool_replay [options] LOG.csv\n"
-    "       ucxpool_replay [options] -w WORKLOAD\n"
-    "\n"
-    "Play a log of allocations, as RMM and UCXPOOL_HEAP_LOG write them, or a\n"
-    "workload, against the pool's heap and other allocators; tell how long\n"
-    "calls take and how much memory is held.\n"
-    "\n"
-    "  -w, --workload NAME   make the calls instead (--list tells which)\n"
-    "  -a, --allocators LIST of heap,cuda,async,bestfit and plugins\n"
-    "                        (default: all that the device can have)\n"
-    "  -p, --plugin [NAME=]FILE.so\n"
-    "                        an allocator of your own, called plugin or NAME;\n"
-    "                        again for more\n"
-    "  -d, --device host|cuda[:N]\n"
-    "                        memory of the host (default) or of GPU N\n"
-    "  -c, --capacity SIZE   an allocator may have so much, as 512m, 8g\n"
-    "  -m, --min-capacity    find the smallest capacity that suffices\n"
-    "      --step PERCENT    of the peak of live bytes: the steps of that\n"
-    "                        (default: 1)\n"
-    "      --reserve SIZE    the heap takes so much before the first run, or\n"
-    "                        N% of what is free\n"
-    "  -s, --scale 1/N       divide all sizes by N\n"
-    "  -r, --rounds NUM      play NUM times, each timed as a whole (default:\n"
-    "                        3)\n"
-    "  -t, --threads         play each thread of the log in one of its own\n"
-    "      --mark            once more, writing and reading the memory: see\n"
-    "                        that no two allocations share any\n"
-    "      --write FILE      write the calls as a log, and end\n"
-    "      --json[=FILE], --csv[=FILE]\n"
-    "                        for programs: to a file, or instead of the text\n"
-    "      --picture FILE.svg\n"
-    "                        draw what is live and held over time (or .png;\n"
-    "                        needs gnuplot)\n"
-    "      --list            print workloads and allocators, and end\n"
-    "  -h, --help            print this, and end\n"
-    "  -V, --version         print the version, and end\n"
-    "\n"
-    "LOG.csv may be -: the standard input. UCXPOOL_ variables apply to the\n"
-    "heap. Exit code: 0 done, 1 something broke, 2 wrong usage. Allocations\n"
-    "that fail are a result.\n";
 
 static int wrong(const char *option, const char *value, const char *right)
 {
@@ -182,17 +139,13 @@ static int set_capacity(options_t *options, const char *value)
 {
     uint64_t *capacity = &options->params.capacity;
 
-    if (number_parse_size(value, MAX_CAPACITY, capacity) != 0) {
-        return wrong("-c", value, "give bytes, as 512m or 8g");
+    if ((number_parse_size(value, MAX_CAPACITY, capacity) != 0) ||
+        (*capacity < ALLOCATOR_UNIT)) {
+        return wrong("-c", value, "give bytes, 2m or more, as 512m or 8g");
     }
     *capacity = (*capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
                 ALLOCATOR_UNIT;
     return 0;
-}
-
-static void print_version(void)
-{
-    printf("ucxpool_replay (libucxpool) %s\n", ucxpool_version_string());
 }
 
 /* How it is measured. */
@@ -238,18 +191,19 @@ static int set_output(options_t *options, int option, const char *value)
 {
     switch (option) {
     case OPTION_WRITE:
-        options->write = value;
+        options->writes_log           = true;
+        options->files[FILE_LOG].path = strcmp(value, "-") != 0 ? value : NULL;
         return 0;
     case OPTION_JSON:
-        options->json_path = value;
-        options->format    = value == NULL ? FORMAT_JSON : options->format;
+        options->files[FILE_JSON].path = value;
+        options->format = value == NULL ? FORMAT_JSON : options->format;
         return 0;
     case OPTION_CSV:
-        options->csv_path = value;
-        options->format   = value == NULL ? FORMAT_CSV : options->format;
+        options->files[FILE_CSV].path = value;
+        options->format = value == NULL ? FORMAT_CSV : options->format;
         return 0;
     case OPTION_PICTURE:
-        options->picture = value;
+        options->files[FILE_PICTURE].path = value;
         return 0;
     default:
         return set_measure(options, option, value);
@@ -283,10 +237,10 @@ static int set_option(options_t *options, int option, const char *value)
         options->list = true;
         break;
     case 'h':
-        fputs(help, stdout);
+        help_print();
         return 0;
     case 'V':
-        print_version();
+        help_print_version();
         return 0;
     case '?':
         fputs("ucxpool_replay: --help tells how to use it\n", stderr);
@@ -356,16 +310,29 @@ static int load_plugins(options_t *options)
     return -1;
 }
 
+static void set_defaults(options_t *options)
+{
+    static const result_file_t files[FILE_LAST] = {
+        [FILE_LOG]     = {.option = "--write", .suffixes = ".csv"},
+        [FILE_JSON]    = {.option = "--json", .suffixes = ".json"},
+        [FILE_CSV]     = {.option = "--csv", .suffixes = ".csv"},
+        [FILE_PICTURE] = {.option = "--picture", .suffixes = ".svg or .png"},
+    };
+
+    memset(options, 0, sizeof(*options));
+    memcpy(options->files, files, sizeof(files));
+    options->ordinal           = DEVICE_HOST;
+    options->divisor           = 1;
+    options->params.num_rounds = 3;
+    options->params.percent    = 1;
+}
+
 int options_parse(options_t *options, int argc, char **argv)
 {
     int option;
     int code;
 
-    memset(options, 0, sizeof(*options));
-    options->ordinal           = DEVICE_HOST;
-    options->divisor           = 1;
-    options->params.num_rounds = 3;
-    options->params.percent    = 1;
+    set_defaults(options);
     while ((option = getopt_long(argc, argv, short_options, long_options,
                                  NULL)) != -1) {
         code = set_option(options, option, optarg);

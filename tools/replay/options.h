@@ -4,6 +4,7 @@
 #ifndef REPLAY_OPTIONS_H
 #define REPLAY_OPTIONS_H
 
+#include "common/result_file.h"
 #include "replay/allocator.h"
 #include "replay/measure.h"
 #include "replay/plugin.h"
@@ -15,6 +16,14 @@ typedef enum format {
     FORMAT_CSV,
     FORMAT_JSON
 } format_t;
+
+typedef enum file {
+    FILE_LOG, /* path NULL, but writes_log: the standard output */
+    FILE_JSON,
+    FILE_CSV,
+    FILE_PICTURE,
+    FILE_LAST
+} file_t;
 
 #define OPTIONS_MAX_KINDS (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
 
@@ -30,11 +39,9 @@ typedef struct options {
     int                     ordinal;   /* DEVICE_HOST or a GPU */
     unsigned                divisor;   /* of sizes */
     measure_params_t        params;
-    const char             *write;     /* NULL, or where to write the log */
-    format_t                format;    /* on the standard output */
-    const char             *json_path; /* NULL: none */
-    const char             *csv_path;
-    const char             *picture;
+    bool                    writes_log; /* and no more                      */
+    format_t                format;     /* on the standard output           */
+    result_file_t           files[FILE_LAST];
     bool                    list;
 } options_t;
 

@@ -1,5 +1,6 @@
 #include "replay/search.h"
 #include "replay/play.h"
+#include "replay/progress.h"
 
 #include <string.h>
 
@@ -40,6 +41,11 @@ static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
         return -1;
     }
     attempt->search->num_trials++;
+    progress_say("%s: capacity %.3f of the peak, trial %u",
+                 attempt->kind->name,
+                 (double)capacity_of(attempt, step) /
+                     (double)attempt->trace->peak_live,
+                 (unsigned)attempt->search->num_trials);
     code      = play_round(&play, PLAY_STRICT, NULL, &result);
     *passes_p = result.num_failures == 0;
     attempt->kind->destroy(play.allocator);

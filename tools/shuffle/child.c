@@ -3,6 +3,7 @@
 #include "tools/shuffle/child.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -10,12 +11,15 @@
 #include <unistd.h>
 
 #define CHILD_WAIT_MS 20
+/* Milliseconds; the alarm comes later. */
+#define CHILD_LEAVE_TRIES 1000u
 
 typedef struct child {
     child_params_t params;
     board_place_t *place;
     vault_t       *vault;
     exchange_t    *exchange;
+    output_folder_t folder; /* the job's, with a claim of the child's own */
     bool           told_to_end;
 } child_t;
 
@@ -162,19 +166,11 @@ static int child_stay(child_t *child)
     }
 }
 
-/* The main process removes everything too, unless it is not there any more. As
- * long as it is, the folder is its business: another worker may be about to
- * create its files, and would fail for want of it. */
-static void child_discard(const child_t *child)
+static void child_discard(child_t *child)
 {
-    output_folder_t folder = child->params.job->folder;
-    output_set_t    set    = job_partitions(child->params.job,
-                                            child->params.index);
+    output_set_t set = job_partitions(child->params.job, child->params.index);
 
-    if (getppid() == child->params.parent) {
-        folder.created = false;
-    }
-    output_discard(&folder, &set);
+    output_discard(&child->folder, &set);
 }
 
 /* Until the main process ends this one, or has died itself. */
@@ -186,6 +182,18 @@ static void child_park(const child_t *child)
     do {
         got = recv(child->params.socket, &word, 1, 0);
     } while ((got > 0) || ((got < 0) && (errno == EINTR)));
+}
+
+/* As long as the main process is there, the folder is its business: another
+ * worker may be about to create its files, and would fail for want of it. Its
+ * socket is closed a moment before its claim. */
+static void child_leave_folder(child_t *child)
+{
+    for (unsigned i = 0;
+         (i < CHILD_LEAVE_TRIES) && (getppid() == child->params.parent); i++) {
+        poll(NULL, 0, 1);
+    }
+    output_folder_close(&child->folder);
 }
 
 static void child_fail(child_t *child)
@@ -204,6 +212,7 @@ static void child_fail(child_t *child)
     child_discard(child);
     child_say(child, BOARD_FAILED);
     child_park(child);
+    child_leave_folder(child);
 }
 
 int child_main(const child_params_t *params)
@@ -215,8 +224,13 @@ int child_main(const child_params_t *params)
     child.params = *params;
     child.place  = &params->board[params->index];
     child_init_signals(params->parent);
+    child.folder = params->job->folder;
     job_batch_shape(params->job, &shape);
-    result = job_make_vault(params->job, params->index, &shape, &child.vault);
+    result = output_folder_join(&child.folder);
+    if (result == 0) {
+        result = job_make_vault(params->job, params->index, &shape,
+                                &child.vault);
+    }
     if ((result == 0) && (params->job->num_workers > 1)) {
         result = child_meet(&child, &shape);
     }

@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/field.h"
+#include "tools/shuffle/csv.h"
 
 #include <string.h>
 
@@ -59,6 +60,10 @@ static bool field_find_blanks(const field_rule_t *rule, const char *record,
 bool field_find(const field_rule_t *rule, const char *record, size_t length,
                 field_key_t *key_p)
 {
+    key_p->is_raw = false;
+    if (rule->delimiter == FIELD_CSV) {
+        return csv_find(rule->number, record, length, key_p);
+    }
     if (rule->delimiter == FIELD_BLANKS) {
         return field_find_blanks(rule, record, length, key_p);
     }
@@ -73,6 +78,9 @@ int field_delimiter_parse(const char *text)
     if (strcmp(text, "blank") == 0) {
         return FIELD_BLANKS;
     }
+    if (strcmp(text, "csv") == 0) {
+        return FIELD_CSV;
+    }
     /* A newline ends records, so it cannot part fields. */
     if ((text[0] != '\0') && (text[1] == '\0') && (text[0] != '\n')) {
         return (unsigned char)text[0];
@@ -86,7 +94,7 @@ int field_delimiter_guess(const char *path)
         const char *suffix;
         int         delimiter;
     } guesses[] = {
-        {".tbl", '|'},          {".csv", ','},          {".tsv", '\t'},
+        {".tbl", '|'},          {".csv", FIELD_CSV},    {".tsv", '\t'},
         {".tab", '\t'},         {".passwd", ':'},       {".group", ':'},
         {".txt", FIELD_BLANKS}, {".log", FIELD_BLANKS},
     };

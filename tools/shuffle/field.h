@@ -15,16 +15,18 @@
 
 /* Delimiters other than a byte 0 .. 255. */
 #define FIELD_BLANKS  256 /* runs of spaces and tabs                  */
+#define FIELD_CSV     257 /* commas, and quotes: see csv.h            */
 #define FIELD_UNKNOWN (-1)
 
 typedef struct field_rule {
-    int      delimiter; /* a byte, or FIELD_BLANKS */
+    int      delimiter; /* a byte, or one of these */
     unsigned number;    /* 1 or more               */
 } field_rule_t;
 
 typedef struct field_key {
     const char *data;
     size_t      length;
+    bool        is_raw; /* csv_value() makes it the value */
 } field_key_t;
 
 /* Find the field in a record (without its newline). False: it has too few. */
@@ -32,8 +34,8 @@ bool field_find(const field_rule_t *rule, const char *record, size_t length,
                 field_key_t *key_p);
 
 /*
- * The delimiter named on the command line: one character, "tab" or "blank".
- * FIELD_UNKNOWN when it is none of them.
+ * The delimiter named on the command line: one character, "tab", "blank" or
+ * "csv". FIELD_UNKNOWN when it is none of them.
  */
 int field_delimiter_parse(const char *text);
 

@@ -18,12 +18,15 @@ typedef struct input_file {
     uint64_t    start;     /* of its first byte in the whole range */
     uint64_t    size;      /* when the run began                   */
     int         delimiter; /* see field.h                          */
+    uint64_t    header;    /* bytes at its begin that are no record */
 } input_file_t;
 
 typedef struct inputs {
     input_file_t *files;
     size_t        num_files;
     uint64_t      size;
+    char         *header; /* the line, with its newline; NULL: none */
+    size_t        header_length;
 } inputs_t;
 
 /*
@@ -34,6 +37,12 @@ typedef struct inputs {
 int  inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
                  int delimiter);
 void inputs_cleanup(inputs_t *inputs);
+
+/*
+ * The first line of each file is a header, the same in all, and no record. An
+ * empty file has none. Returns -1 with a complaint.
+ */
+int inputs_take_header(inputs_t *inputs);
 
 /* Where the part of a worker begins; that of worker num_workers is the end. */
 uint64_t inputs_begin(const inputs_t *inputs, unsigned worker,

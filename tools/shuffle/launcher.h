@@ -25,6 +25,10 @@ bool launcher_is_present(void);
 
 int launcher_init(launcher_t *launcher);
 
+/* Worker 0 gives a text to all, itself too. Waits until all are there. size:
+ * bytes of the text, its final 0 included. */
+int launcher_share(launcher_t *launcher, char *text, size_t size);
+
 /* Show a card to all others, and wait until all have shown theirs. */
 int launcher_show(launcher_t *launcher, const void *card, size_t length);
 

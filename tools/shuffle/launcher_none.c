@@ -18,6 +18,11 @@ int launcher_init(launcher_t *launcher)
                     "with -w");
 }
 
+int launcher_share(launcher_t *launcher, char *text, size_t size)
+{
+    return complain("built without PMIx");
+}
+
 int launcher_show(launcher_t *launcher, const void *card, size_t length)
 {
     return complain("built without PMIx");

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAUNCHER_KEY "ucxpool.shuffle"
+#define LAUNCHER_CARD_KEY   "ucxpool.shuffle"
+#define LAUNCHER_SHARED_KEY "ucxpool.shuffle.shared"
 /* Both are bounds for a launcher that does nothing: mpirun sends SIGTERM, and
  * SIGKILL a second later. */
 #define LAUNCHER_PATIENCE_MS 3000
@@ -83,25 +84,33 @@ err_free:
     return -1;
 }
 
-int launcher_show(launcher_t *launcher, const void *card, size_t length)
+/* The data may be NULL, from who has none to give. */
+static int launcher_put(const char *key, const void *data, size_t length)
 {
-    bool          collect = true;
     pmix_value_t  value;
-    pmix_info_t   info;
     pmix_status_t status;
 
+    if (data == NULL) {
+        return 0;
+    }
     PMIX_VALUE_CONSTRUCT(&value);
     value.type          = PMIX_BYTE_OBJECT;
-    value.data.bo.bytes = (char *)card;
+    value.data.bo.bytes = (char *)data;
     value.data.bo.size  = length;
-    status              = PMIx_Put(PMIX_GLOBAL, LAUNCHER_KEY, &value);
+    status              = PMIx_Put(PMIX_GLOBAL, key, &value);
     if (status == PMIX_SUCCESS) {
         status = PMIx_Commit();
     }
-    if (status != PMIX_SUCCESS) {
-        return launcher_complain("tell", status);
-    }
-    launcher->has_shown = true;
+    return status == PMIX_SUCCESS ? 0 : launcher_complain("tell", status);
+}
+
+/* Wait until all have put what they give. */
+static int launcher_meet(void)
+{
+    bool          collect = true;
+    pmix_info_t   info;
+    pmix_status_t status;
+
     PMIX_INFO_CONSTRUCT(&info);
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
     status = PMIx_Fence(NULL, 0, &info, 1);
@@ -109,8 +118,8 @@ int launcher_show(launcher_t *launcher, const void *card, size_t length)
     return status == PMIX_SUCCESS ? 0 : launcher_complain("meet", status);
 }
 
-int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
-                  size_t *length_p)
+static int launcher_get(launcher_t *launcher, unsigned rank, const char *key,
+                        void **data_p, size_t *length_p)
 {
     const pmix_proc_t *self = launcher->inside;
     pmix_proc_t        peer;
@@ -120,7 +129,7 @@ int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
 
     PMIX_PROC_CONSTRUCT(&peer);
     PMIX_LOAD_PROCID(&peer, self->nspace, rank);
-    status = PMIx_Get(&peer, LAUNCHER_KEY, NULL, 0, &value);
+    status = PMIx_Get(&peer, key, NULL, 0, &value);
     if (status != PMIX_SUCCESS) {
         return launcher_complain("hear from", status);
     }
@@ -128,15 +137,51 @@ int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
         result = complain("worker %u shows nothing that can be read", rank);
     } else {
         *length_p = value->data.bo.size;
-        *card_p   = malloc(*length_p + 1);
-        if (*card_p == NULL) {
+        *data_p   = malloc(*length_p + 1);
+        if (*data_p == NULL) {
             result = complain("out of memory");
         } else {
-            memcpy(*card_p, value->data.bo.bytes, *length_p);
+            memcpy(*data_p, value->data.bo.bytes, *length_p);
         }
     }
     PMIX_VALUE_RELEASE(value);
     return result;
+}
+
+int launcher_share(launcher_t *launcher, char *text, size_t size)
+{
+    void  *data;
+    size_t length;
+
+    if ((launcher_put(LAUNCHER_SHARED_KEY, launcher->rank == 0 ? text : NULL,
+                      size) != 0) ||
+        (launcher_meet() != 0) ||
+        (launcher_get(launcher, 0, LAUNCHER_SHARED_KEY, &data, &length) !=
+         0)) {
+        return -1;
+    }
+    if (length != size) {
+        free(data);
+        return complain("worker 0 is of another version");
+    }
+    memcpy(text, data, size);
+    free(data);
+    return 0;
+}
+
+int launcher_show(launcher_t *launcher, const void *card, size_t length)
+{
+    if (launcher_put(LAUNCHER_CARD_KEY, card, length) != 0) {
+        return -1;
+    }
+    launcher->has_shown = true;
+    return launcher_meet();
+}
+
+int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
+                  size_t *length_p)
+{
+    return launcher_get(launcher, rank, LAUNCHER_CARD_KEY, card_p, length_p);
 }
 
 void launcher_abort(const launcher_t *launcher, int status)

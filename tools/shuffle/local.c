@@ -19,7 +19,7 @@
 #define LOCAL_GRACE_NS 10000000000u
 
 typedef struct local {
-    const job_t   *job;
+    job_t         *job;
     result_t      *results;
     crew_t         crew;
     bar_t          bar;
@@ -204,10 +204,11 @@ static void local_work(local_t *local)
 
 static int local_end(local_t *local)
 {
-    const job_t *job = local->job;
+    job_t       *job = local->job;
     output_set_t all = {0, 1, job->num_partitions};
 
     if (!local->has_failed && (output_commit(&job->folder, &all) == 0)) {
+        output_settle(&job->folder, &all);
         return 0;
     }
     if (!local->has_failed) {
@@ -223,7 +224,7 @@ static int local_end(local_t *local)
     return crew_complain(&local->crew);
 }
 
-int local_run(const job_t *job, result_t *results)
+int local_run(job_t *job, result_t *results)
 {
     local_t local  = {0};
     int     result = -1;

@@ -20,6 +20,6 @@
  * Returns 0 with num_workers results; -1 with a complaint; or the number of the
  * signal that ended the run. After the last two no file is left.
  */
-int local_run(const job_t *job, result_t *results);
+int local_run(job_t *job, result_t *results);
 
 #endif

@@ -19,6 +19,7 @@
 
 enum {
     OPTION_JSON = 256,
+    OPTION_HEADER,
     OPTION_MEMCPY,
     OPTION_DEVICE,
     OPTION_DEVICE_MEMORY
@@ -32,6 +33,7 @@ static const struct option options_long[] = {
     {"output", required_argument, NULL, 'o'},
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"device-memory", required_argument, NULL, OPTION_DEVICE_MEMORY},
+    {"header", no_argument, NULL, OPTION_HEADER},
     {"json", no_argument, NULL, OPTION_JSON},
     {"memcpy", no_argument, NULL, OPTION_MEMCPY},
     {"help", no_argument, NULL, 'h'},
@@ -42,7 +44,7 @@ static const struct option options_long[] = {
 static const char options_help[] =
     "usage: ucxpool_shuffle [-w WORKERS] [-p PARTITIONS] [-d DELIMITER]\n"
     "                       [-k FIELD] [--device=cuda[:N]]\n"
-    "                       [--json] -o DIR FILE...\n"
+    "                       [--header] [--json] -o DIR FILE...\n"
     "\n"
     "Partition the records (lines) of files by a key field. Workers exchange\n"
     "the records through libucxpool; records with equal keys end in the same\n"
@@ -50,9 +52,10 @@ static const char options_help[] =
     "\n"
     "  -w, --workers=N      worker processes (default: one per processor)\n"
     "  -p, --partitions=N   partitions (default: as many as workers)\n"
-    "  -d, --delimiter=C    what parts the fields: one character, 'tab', or\n"
-    "                       'blank' for runs of blanks (default: by suffix:\n"
-    "                       .tbl '|', .csv ',', .tsv .tab tab,\n"
+    "  -d, --delimiter=C    what parts the fields: one character, 'tab',\n"
+    "                       'blank' for runs of blanks, 'csv' for commas and\n"
+    "                       quoted fields (default: by suffix:\n"
+    "                       .tbl '|', .csv csv, .tsv .tab tab,\n"
     "                       .passwd .group ':', .txt .log blank)\n"
     "  -k, --field=N        number of the key field, from 1 (default: 1)\n"
     "  -o, --output=DIR     output folder, empty or to be created\n"
@@ -61,6 +64,8 @@ static const char options_help[] =
     "                       (cuda:N: all take GPU N, counted from 0)\n"
     "      --device-memory=SIZE  hold at most SIZE per worker (default: its\n"
     "                       share of half of what is free)\n"
+    "      --header         the first line of each file is a header: no\n"
+    "                       record, but the first line of each output\n"
     "      --json           print the summary as JSON\n"
     "      --memcpy         also time a plain copy of the bytes transferred\n"
     "  -h, --help           print this help\n"
@@ -92,7 +97,8 @@ static int options_delimiter(options_t *options, const char *text)
 {
     options->delimiter = field_delimiter_parse(text);
     if (options->delimiter == FIELD_UNKNOWN) {
-        return complain("-d '%s': must be one character, 'tab' or 'blank'",
+        return complain("-d '%s': must be one character, 'tab', 'blank' or "
+                        "'csv'",
                         text);
     }
     return 0;
@@ -169,6 +175,9 @@ static int options_take(options_t *options, int option, char **argv)
         return options_device(options, optarg);
     case OPTION_DEVICE_MEMORY:
         return options_size("--device-memory", optarg, &options->gpu_memory);
+    case OPTION_HEADER:
+        options->has_header = true;
+        return 0;
     case OPTION_JSON:
         options->json = true;
         return 0;

@@ -14,6 +14,7 @@ typedef struct options {
     int          delimiter;      /* see field.h; FIELD_UNKNOWN: not given */
     unsigned     field;
     const char  *folder;
+    bool         has_header;
     bool         json;
     bool         compare_memcpy;
     bool         on_gpu;

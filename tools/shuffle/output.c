@@ -224,6 +224,17 @@ int output_append(output_t *output, uint32_t partition, const char *data,
     return 0;
 }
 
+int output_write_header(output_t *output, const char *data, size_t length)
+{
+    for (uint32_t i = 0; i < output->num_files; i++) {
+        if (output_append(output, output_partition(output, i), data, length) !=
+            0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* --- the end ------------------------------------------------------------ */
 
 static int output_check(const output_t *output, uint32_t slot, int fd)

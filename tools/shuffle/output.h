@@ -37,6 +37,9 @@ typedef struct output {
 int output_init(output_t *output, const output_folder_t *folder,
                 const output_set_t *set);
 
+/* Begin each file with a header. */
+int output_write_header(output_t *output, const char *data, size_t length);
+
 /* Append to the file of a partition of the set. */
 int output_append(output_t *output, uint32_t partition, const char *data,
                   size_t length);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define RANKS_WAIT_MS 20
-#define RANKS_VERSION 1u
+#define RANKS_VERSION 2u
 
 /* What each rank shows before its pool's address: all must have the same job,
  * or the parts would not fit together. */
@@ -20,6 +20,7 @@ typedef struct ranks_card {
     uint64_t num_bytes;
     uint64_t num_partitions;
     uint64_t field;
+    uint64_t header; /* its hash, 0: none */
 } ranks_card_t;
 
 typedef enum ranks_word {
@@ -37,7 +38,7 @@ typedef struct ranks_note {
 _Static_assert(sizeof(ranks_note_t) <= EXCHANGE_NOTE_SIZE, "it is one note");
 
 typedef struct ranks {
-    const job_t *job;
+    job_t       *job;
     launcher_t  *launcher;
     result_t    *results;
     vault_t     *vault;
@@ -75,11 +76,17 @@ static int ranks_interrupt(void *arg)
 
 static void ranks_card_fill(const ranks_t *ranks, ranks_card_t *card)
 {
+    const inputs_t *inputs = &ranks->job->inputs;
+
     card->version        = RANKS_VERSION;
-    card->num_files      = ranks->job->inputs.num_files;
-    card->num_bytes      = ranks->job->inputs.size;
+    card->num_files      = inputs->num_files;
+    card->num_bytes      = inputs->size;
     card->num_partitions = ranks->job->num_partitions;
     card->field          = ranks->job->field;
+    card->header         = inputs->header == NULL ?
+                               0 :
+                               hash_bytes(inputs->header, inputs->header_length,
+                                          HASH_SEED_RECORD);
 }
 
 static int ranks_show(ranks_t *ranks)
@@ -175,6 +182,19 @@ static int ranks_commit(const ranks_t *ranks)
     return output_commit(&ranks->job->folder, &own);
 }
 
+/* After the commit, when it is known how those of the others ended. */
+static int ranks_settle(const ranks_t *ranks, int result)
+{
+    output_set_t own = job_partitions(ranks->job, ranks->launcher->rank);
+
+    if (result == 0) {
+        output_settle(&ranks->job->folder, &own);
+    } else {
+        output_withdraw(&ranks->job->folder, &own);
+    }
+    return result;
+}
+
 /* --- notes -------------------------------------------------------------- */
 
 static int ranks_say(ranks_t *ranks, unsigned target, ranks_word_t word,
@@ -268,12 +288,12 @@ static int ranks_lead(ranks_t *ranks)
     if (ranks_judge(ranks, result) != 0) {
         return -1;
     }
-    result = ranks_commit(ranks);
-    if (result == 0) {
-        result = ranks_gather(ranks, RANKS_COMMITTED);
+    if (ranks_commit(ranks) != 0) {
+        ranks_judge(ranks, -1);
+        return -1;
     }
-    result = ranks_judge(ranks, result);
-    return result == 0 ? ranks_flush(ranks) : -1;
+    result = ranks_judge(ranks, ranks_gather(ranks, RANKS_COMMITTED));
+    return ranks_settle(ranks, result) == 0 ? ranks_flush(ranks) : -1;
 }
 
 static int ranks_obey(ranks_t *ranks)
@@ -290,25 +310,28 @@ static int ranks_obey(ranks_t *ranks)
 static int ranks_follow(ranks_t *ranks, const result_t *result)
 {
     int committed;
+    int said;
 
     if ((ranks_say(ranks, 0, RANKS_RESULT, true, result) != 0) ||
         (ranks_obey(ranks) != 0)) {
         return -1;
     }
     committed = ranks_commit(ranks);
-    if ((ranks_say(ranks, 0, RANKS_COMMITTED, committed == 0, NULL) != 0) ||
-        (committed != 0)) {
+    said = ranks_say(ranks, 0, RANKS_COMMITTED, committed == 0, NULL);
+    if (committed != 0) {
         ranks_flush(ranks);
         return -1;
     }
-    return ranks_obey(ranks);
+    return ranks_settle(ranks, said == 0 ? ranks_obey(ranks) : -1);
 }
 
 /* One process alone has nobody to talk to. */
 static int ranks_conclude(ranks_t *ranks, result_t *result)
 {
     if (ranks->exchange == NULL) {
-        return verdict_check(result) == 0 ? ranks_commit(ranks) : -1;
+        return (verdict_check(result) == 0) && (ranks_commit(ranks) == 0) ?
+                   ranks_settle(ranks, 0) :
+                   -1;
     }
     if (ranks->launcher->rank == 0) {
         return ranks_lead(ranks);
@@ -316,7 +339,7 @@ static int ranks_conclude(ranks_t *ranks, result_t *result)
     return ranks_follow(ranks, result);
 }
 
-int ranks_run(const job_t *job, launcher_t *launcher, result_t *results)
+int ranks_run(job_t *job, launcher_t *launcher, result_t *results)
 {
     output_set_t  all   = {0, 1, job->num_partitions};
     ranks_t       ranks = {0};

@@ -20,6 +20,6 @@
  * number of the signal that ended the run. After the last two no file is left
  * in this rank's folder.
  */
-int ranks_run(const job_t *job, launcher_t *launcher, result_t *results);
+int ranks_run(job_t *job, launcher_t *launcher, result_t *results);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "tools/shuffle/splitter.h"
 #include "tools/shuffle/complaint.h"
+#include "tools/shuffle/field.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +46,11 @@ static const input_file_t *splitter_file(const splitter_t *splitter)
     return &splitter->inputs->files[splitter->index];
 }
 
+static bool splitter_has_quotes(const splitter_t *splitter)
+{
+    return splitter_file(splitter)->delimiter == FIELD_CSV;
+}
+
 /* Find the next file that the part overlaps. Returns 0 when there is none. */
 static int splitter_open(splitter_t *splitter)
 {
@@ -73,11 +79,20 @@ static int splitter_open(splitter_t *splitter)
     splitter->high = splitter->end - file->start < file->size ?
                          splitter->end - file->start :
                          file->size;
+    if (splitter->low < file->header) {
+        splitter->low = file->header;
+    }
     /* Whether a record starts at low is told by the byte before it. */
-    splitter->skip   = splitter->low > 0;
+    splitter->skip   = splitter->low > file->header;
     splitter->offset = splitter->low - (splitter->skip ? 1 : 0);
     splitter->head   = 0;
     splitter->tail   = 0;
+    splitter->state  = CSV_START;
+    splitter->scanned   = 0;
+    splitter->is_before = splitter->skip && splitter_has_quotes(splitter);
+    if (splitter->is_before) {
+        splitter->offset = file->header;
+    }
     return 1;
 }
 
@@ -103,10 +118,15 @@ static int splitter_fill(splitter_t *splitter)
 {
     const input_file_t *file = splitter_file(splitter);
     size_t              left = splitter->tail - splitter->head;
+    uint64_t            end = splitter->is_before ? splitter->low - 1 :
+                                                    file->size;
     size_t              wanted;
     ssize_t             got;
 
     memmove(splitter->buffer, splitter->buffer + splitter->head, left);
+    splitter->scanned -= splitter->head < splitter->scanned ?
+                             splitter->head :
+                             splitter->scanned;
     splitter->head = 0;
     splitter->tail = left;
     /* One byte stays free for the newline that a file may lack. */
@@ -115,8 +135,8 @@ static int splitter_fill(splitter_t *splitter)
         return -1;
     }
     wanted = splitter->capacity - 1 - splitter->tail;
-    if (wanted > file->size - splitter->offset) {
-        wanted = (size_t)(file->size - splitter->offset);
+    if (wanted > end - splitter->offset) {
+        wanted = (size_t)(end - splitter->offset);
     }
     do {
         got = pread(splitter->fd, splitter->buffer + splitter->tail, wanted,
@@ -137,11 +157,42 @@ static int splitter_fill(splitter_t *splitter)
     return 0;
 }
 
+/* One buffer of what comes before the part; the last one ends with the byte
+ * before the one that tells whether a record starts with the part. */
+static int splitter_read_before(splitter_t *splitter)
+{
+    splitter->head = 0;
+    splitter->tail = 0;
+    if (splitter->offset < splitter->low - 1) {
+        if (splitter_fill(splitter) != 0) {
+            return -1;
+        }
+        splitter->state =
+            csv_scan(splitter->state, splitter->buffer, splitter->tail);
+    }
+    splitter->head      = splitter->tail;
+    splitter->is_before = splitter->offset < splitter->low - 1;
+    return 0;
+}
+
+/* The length of what a record ends with, its newline included; 0: it goes on
+ * behind what was read. */
+static size_t splitter_find_end(splitter_t *splitter)
+{
+    const char *newline;
+
+    if (splitter_has_quotes(splitter)) {
+        return csv_record_end(&splitter->state, splitter->buffer,
+                              splitter->tail);
+    }
+    newline = memchr(splitter->buffer, '\n', splitter->tail);
+    return newline != NULL ? (size_t)(newline + 1 - splitter->buffer) : 0;
+}
+
 /* Pass the rest of a record that started before the part. */
 static int splitter_skip(splitter_t *splitter)
 {
     const input_file_t *file = splitter_file(splitter);
-    const char         *newline;
 
     while (splitter->offset < file->size) {
         splitter->head = 0;
@@ -149,16 +200,49 @@ static int splitter_skip(splitter_t *splitter)
         if (splitter_fill(splitter) != 0) {
             return -1;
         }
-        newline = memchr(splitter->buffer, '\n', splitter->tail);
-        if (newline != NULL) {
-            splitter->head = (size_t)(newline + 1 - splitter->buffer);
-            splitter->skip = false;
+        splitter->head = splitter_find_end(splitter);
+        if (splitter->head > 0) {
+            splitter->scanned = splitter->head;
+            splitter->skip    = false;
             return 0;
         }
     }
     splitter->head = splitter->tail;
     splitter->skip = false;
     return 0;
+}
+
+/* The file ends here: its last line may lack a newline. Returns the length of
+ * what is left. */
+static size_t splitter_end_file(splitter_t *splitter)
+{
+    splitter->buffer[splitter->tail++] = '\n';
+    splitter->num_added++;
+    return splitter->tail - splitter->head;
+}
+
+/* splitter_cut() where there may be quotes. */
+static size_t splitter_cut_quoted(splitter_t *splitter)
+{
+    uint64_t begin = splitter->offset - splitter->tail;
+    size_t   whole = splitter->head;
+    size_t   length;
+
+    while ((length = csv_record_end(&splitter->state,
+                                    splitter->buffer + splitter->scanned,
+                                    splitter->tail - splitter->scanned)) > 0) {
+        splitter->scanned += length;
+        whole = splitter->scanned;
+        if (begin + whole >= splitter->high) {
+            return whole - splitter->head;
+        }
+    }
+    splitter->scanned = splitter->tail;
+    if ((splitter->offset == splitter_file(splitter)->size) &&
+        (splitter->state != CSV_QUOTED)) {
+        return splitter_end_file(splitter);
+    }
+    return whole - splitter->head;
 }
 
 /*
@@ -173,6 +257,9 @@ static size_t splitter_cut(splitter_t *splitter)
     const char *newline;
     size_t      inside;
 
+    if (splitter_has_quotes(splitter)) {
+        return splitter_cut_quoted(splitter);
+    }
     if (splitter->offset >= splitter->high) {
         inside  = (size_t)(splitter->high - 1 - start);
         newline = memchr(data + inside, '\n', length - inside);
@@ -180,13 +267,32 @@ static size_t splitter_cut(splitter_t *splitter)
             return (size_t)(newline + 1 - data);
         }
         if (splitter->offset == splitter_file(splitter)->size) {
-            splitter->buffer[splitter->tail++] = '\n';
-            splitter->num_added++;
-            return length + 1;
+            return splitter_end_file(splitter);
         }
     }
     newline = memrchr(data, '\n', length);
     return newline != NULL ? (size_t)(newline + 1 - data) : 0;
+}
+
+static int splitter_complain_quote(const splitter_t *splitter)
+{
+    const input_file_t *file  = splitter_file(splitter);
+    size_t              left  = splitter->tail - splitter->head;
+
+    return complain("the last record of '%s', which begins at byte %llu, has a "
+                    "quote that is not closed: mend it, or give -d , where "
+                    "quotes are characters as others",
+                    file->path, (unsigned long long)(file->size - left));
+}
+
+static void splitter_span(splitter_t *splitter, uint64_t start, size_t length,
+                          span_t *span_p)
+{
+    span_p->file   = splitter_file(splitter);
+    span_p->offset = start;
+    span_p->data   = splitter->buffer + splitter->head;
+    span_p->length = length;
+    splitter->head += length;
 }
 
 /* The next span of the open file. Returns 0 when the part has no more of it. */
@@ -195,6 +301,13 @@ static int splitter_next_here(splitter_t *splitter, span_t *span_p)
     uint64_t start = splitter->offset - (splitter->tail - splitter->head);
     size_t   length;
 
+    if (splitter->is_before) {
+        if (splitter_read_before(splitter) != 0) {
+            return -1;
+        }
+        splitter_span(splitter, splitter->offset, 0, span_p);
+        return 1;
+    }
     if (splitter->skip) {
         if (splitter_skip(splitter) != 0) {
             return -1;
@@ -209,15 +322,14 @@ static int splitter_next_here(splitter_t *splitter, span_t *span_p)
             ((length = splitter_cut(splitter)) > 0)) {
             break;
         }
+        if (splitter->offset == splitter_file(splitter)->size) {
+            return splitter_complain_quote(splitter);
+        }
         if (splitter_fill(splitter) != 0) {
             return -1;
         }
     }
-    span_p->file   = splitter_file(splitter);
-    span_p->offset = start;
-    span_p->data   = splitter->buffer + splitter->head;
-    span_p->length = length;
-    splitter->head += length;
+    splitter_span(splitter, start, length, span_p);
     return 1;
 }
 

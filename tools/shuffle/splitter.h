@@ -6,6 +6,9 @@
  *     file     ....a\n bbbb\n ccc\n ddddddd\n eeeeeeeee\n ff\n
  *     spans            [bbbb\n ccc\n] [ddddddd\n eeeeeeeee\n]
  *
+ * In a file with quotes a newline need not end a record, which only what comes
+ * before it tells: the file is read from its begin up to the part first.
+ *
  * A record belongs to the part in which its first byte lies. A last line
  * without a newline gets one; num_added counts them.
  *
@@ -16,11 +19,13 @@
 #ifndef SHUFFLE_SPLITTER_H
 #define SHUFFLE_SPLITTER_H
 
+#include "tools/shuffle/csv.h"
 #include "tools/shuffle/input.h"
 
 #include <stdbool.h>
 
-/* Whole records, each with its newline; valid until the next call. */
+/* Whole records, each with its newline; valid until the next call. None, while
+ * what comes before the part is read. */
 typedef struct span {
     const input_file_t *file;
     uint64_t            offset; /* of its first byte in the file */
@@ -42,6 +47,9 @@ typedef struct splitter {
     size_t          capacity;
     size_t          head; /* first byte that was not handed out yet          */
     size_t          tail; /* end of what was read                            */
+    csv_state_t     state;   /* behind `scanned`, with quotes                 */
+    size_t          scanned; /* up to here no record ends that was not found  */
+    bool            is_before; /* what comes before the part is being read    */
     uint64_t        num_added;
 } splitter_t;
 

@@ -2,6 +2,7 @@
 
 #include "tools/shuffle/worker.h"
 #include "tools/shuffle/complaint.h"
+#include "tools/shuffle/csv.h"
 #include "tools/shuffle/field.h"
 #include "tools/shuffle/splitter.h"
 #include "tools/shuffle/stopwatch.h"
@@ -30,6 +31,8 @@ typedef struct worker {
     splitter_t      splitter;
     writer_t        writer;
     tally_t         in;
+    char           *value; /* of a key that is not as it stands there */
+    size_t          value_size;
 } worker_t;
 
 /* One look at everything that is not reading. */
@@ -150,25 +153,60 @@ static int worker_complain_field(const worker_t *worker, const span_t *span,
                     span->file->path, worker->job->field, excerpt);
 }
 
+/* The hash of a key's value. Returns -1 with a complaint. */
+static int worker_hash(worker_t *worker, const field_key_t *key,
+                       uint64_t *hash_p)
+{
+    const char *data   = key->data;
+    size_t      length = key->length;
+    char       *value;
+
+    if (key->is_raw) {
+        if (length > worker->value_size) {
+            value = realloc(worker->value, length);
+            if (value == NULL) {
+                complain("out of memory for a key of %zu bytes", length);
+                return -1;
+            }
+            worker->value      = value;
+            worker->value_size = length;
+        }
+        length = csv_value(key, worker->value);
+        data   = worker->value;
+    }
+    *hash_p = hash_bytes(data, length, HASH_SEED_KEY);
+    return 0;
+}
+
+/* The length of the record that begins there, with its newline. */
+static size_t worker_record(const span_t *span, const char *record)
+{
+    size_t      left  = (size_t)(span->data + span->length - record);
+    csv_state_t state = CSV_START;
+
+    if (span->file->delimiter == FIELD_CSV) {
+        return csv_record_end(&state, record, left);
+    }
+    return (size_t)((const char *)memchr(record, '\n', left) + 1 - record);
+}
+
 static int worker_take_span(worker_t *worker, const span_t *span)
 {
     const field_rule_t rule = {span->file->delimiter, worker->job->field};
     const char        *at   = span->data;
     const char        *end  = at + span->length;
-    const char        *newline;
     field_key_t        key;
+    uint64_t           hash;
     size_t             length;
 
-    for (; at < end; at = newline + 1) {
-        newline = memchr(at, '\n', (size_t)(end - at));
-        length  = (size_t)(newline + 1 - at);
+    for (; at < end; at += length) {
+        length = worker_record(span, at);
         if (!field_find(&rule, at, length - 1, &key)) {
             return worker_complain_field(worker, span, at, length - 1);
         }
         tally_record(&worker->in, at, length);
-        if (worker_append(worker,
-                          hash_bytes(key.data, key.length, HASH_SEED_KEY), at,
-                          length) != 0) {
+        if ((worker_hash(worker, &key, &hash) != 0) ||
+            (worker_append(worker, hash, at, length) != 0)) {
             return -1;
         }
     }
@@ -252,6 +290,7 @@ static void worker_cleanup(worker_t *worker)
     writer_cleanup(&worker->writer);
     batch_destroy(worker->own);
     free(worker->open);
+    free(worker->value);
     store_cleanup(&worker->own_memory);
     splitter_cleanup(&worker->splitter);
 }

@@ -15,7 +15,13 @@ int writer_init(writer_t *writer, const job_t *job, unsigned index,
     writer->index    = index;
     writer->progress = progress;
     writer->vault    = vault;
-    return output_init(&writer->output, &job->folder, &set);
+    if (output_init(&writer->output, &job->folder, &set) != 0) {
+        return -1;
+    }
+    return job->inputs.header == NULL ?
+               0 :
+               output_write_header(&writer->output, job->inputs.header,
+                                   job->inputs.header_length);
 }
 
 void writer_cleanup(writer_t *writer)

@@ -1,0 +1,211 @@
+/* Files for a tool's results. */
+#include "common/result_file.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char          folder[] = "/tmp/result-file-XXXXXX";
+static char          error[RESULT_ERROR_SIZE];
+static result_file_t files[2];
+
+static void setup(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    files[0] = (result_file_t){.option = "--one", .suffixes = ".csv"};
+    files[1] = (result_file_t){.option = "--two", .suffixes = ".svg or .png"};
+}
+
+static void teardown(void)
+{
+    char command[64];
+
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *stream = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(stream);
+    fputs(text, stream);
+    fclose(stream);
+}
+
+static bool holds(const char *path, const char *text)
+{
+    char  data[64] = {0};
+    FILE *stream   = fopen(path, "r");
+
+    if (stream == NULL) {
+        return false;
+    }
+    ck_assert_uint_lt(fread(data, 1, sizeof(data) - 1, stream), sizeof(data));
+    fclose(stream);
+    return strcmp(data, text) == 0;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static int try_them(const char *one, const char *two, const char *other)
+{
+    const result_other_t others[] = {{"what is read", other}};
+
+    files[0].path = one;
+    files[1].path = two;
+    return result_files_try(files, 2, others, 1, error);
+}
+
+static int write_one(const char *text, bool is_good)
+{
+    FILE *stream = result_file_begin(&files[0], error);
+
+    if (stream == NULL) {
+        return -1;
+    }
+    fputs(text, stream);
+    return result_file_end(&files[0], stream, is_good, error);
+}
+
+START_TEST(a_trial_changes_and_leaves_nothing)
+{
+    put("old.csv", "old");
+    ck_assert_int_eq(try_them("old.csv", "new.svg", NULL), 0);
+    ck_assert(holds("old.csv", "old"));
+    ck_assert(!exists("new.svg"));
+}
+END_TEST
+
+START_TEST(what_is_written_replaces_what_was_there)
+{
+    put("old.csv", "a long old text");
+    ck_assert_int_eq(try_them("old.csv", NULL, NULL), 0);
+    ck_assert_int_eq(write_one("new", true), 0);
+    ck_assert(holds("old.csv", "new"));
+}
+END_TEST
+
+START_TEST(a_file_that_is_read_is_refused_by_any_name)
+{
+    const char *names[] = {"read.csv", "./read.csv", "soft.csv", "hard.csv"};
+
+    put("read.csv", "a log");
+    ck_assert_int_eq(symlink("read.csv", "soft.csv"), 0);
+    ck_assert_int_eq(link("read.csv", "hard.csv"), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(try_them(names[i], NULL, "read.csv"), 2);
+        ck_assert_ptr_nonnull(strstr(error, "this is what is read"));
+    }
+    ck_assert(holds("read.csv", "a log"));
+}
+END_TEST
+
+START_TEST(two_options_cannot_name_one_file)
+{
+    ck_assert_int_eq(symlink("new", "soft"), 0);
+    ck_assert_int_eq(try_them("new", "./new", NULL), 2);
+    ck_assert_ptr_nonnull(strstr(error, "--two ./new: this is the file of"));
+    ck_assert_int_eq(try_them("new", "soft", NULL), 2);
+    ck_assert(!exists("new"));
+}
+END_TEST
+
+START_TEST(a_device_may_be_named_twice)
+{
+    ck_assert_int_eq(try_them("/dev/null", "/dev/null", "/dev/null"), 0);
+}
+END_TEST
+
+START_TEST(a_name_must_not_promise_something_else)
+{
+    ck_assert_int_eq(try_them("a.json", NULL, NULL), 2);
+    ck_assert_ptr_nonnull(strstr(error, "ends in .csv"));
+    ck_assert_int_eq(try_them(NULL, "a.pdf", NULL), 2);
+    ck_assert_int_eq(try_them("a.CSV", "a.Png", NULL), 0);
+    ck_assert_int_eq(try_them("a", "b.2026", NULL), 0);
+}
+END_TEST
+
+START_TEST(what_cannot_be_written_is_found_by_the_trial)
+{
+    ck_assert_int_eq(try_them("no/such/folder.csv", NULL, NULL), 1);
+    ck_assert_ptr_nonnull(strstr(error, "No such file"));
+    ck_assert_int_eq(try_them(".", NULL, NULL), 1);
+    ck_assert_ptr_nonnull(strstr(error, "Is a directory"));
+}
+END_TEST
+
+START_TEST(a_failed_trial_leaves_nothing)
+{
+    ck_assert_int_eq(try_them("new.csv", "no/such.svg", NULL), 1);
+    ck_assert(!exists("new.csv"));
+}
+END_TEST
+
+START_TEST(a_full_disk_is_an_error_and_leaves_no_file)
+{
+    struct rlimit limit = {4, 4};
+
+    ck_assert_int_eq(try_them("new.csv", NULL, NULL), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(write_one("longer than that", true), -1);
+    ck_assert_ptr_nonnull(strstr(error, "--one new.csv: File too large"));
+    ck_assert(!exists("new.csv"));
+}
+END_TEST
+
+START_TEST(a_full_device_is_an_error)
+{
+    ck_assert_int_eq(try_them("/dev/full", NULL, NULL), 0);
+    ck_assert_int_eq(write_one("something", true), -1);
+    ck_assert_ptr_nonnull(strstr(error, "free some space"));
+}
+END_TEST
+
+START_TEST(what_is_not_good_is_removed_and_its_link_stays)
+{
+    ck_assert_int_eq(symlink("new.csv", "soft.csv"), 0);
+    ck_assert_int_eq(try_them("soft.csv", NULL, NULL), 0);
+    ck_assert_int_eq(write_one("half", false), -1);
+    ck_assert(!exists("new.csv"));
+    ck_assert_int_eq(unlink("soft.csv"), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("result file");
+    TCase   *tcase = tcase_create("file");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_trial_changes_and_leaves_nothing);
+    tcase_add_test(tcase, what_is_written_replaces_what_was_there);
+    tcase_add_test(tcase, a_file_that_is_read_is_refused_by_any_name);
+    tcase_add_test(tcase, two_options_cannot_name_one_file);
+    tcase_add_test(tcase, a_device_may_be_named_twice);
+    tcase_add_test(tcase, a_name_must_not_promise_something_else);
+    tcase_add_test(tcase, what_cannot_be_written_is_found_by_the_trial);
+    tcase_add_test(tcase, a_failed_trial_leaves_nothing);
+    tcase_add_test(tcase, a_full_disk_is_an_error_and_leaves_no_file);
+    tcase_add_test(tcase, a_full_device_is_an_error);
+    tcase_add_test(tcase, what_is_not_good_is_removed_and_its_link_stays);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

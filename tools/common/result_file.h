@@ -1,0 +1,54 @@
+/*
+ * The files that options name for a tool's results. Before the work it is tried
+ * whether they can be written; they keep what they hold until there is
+ * something to write. No file is left that is not whole.
+ */
+#ifndef COMMON_RESULT_FILE_H
+#define COMMON_RESULT_FILE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define RESULT_ERROR_SIZE 4352 /* room for a path */
+
+typedef struct result_file {
+    const char *option;   /* as "--json" */
+    const char *suffixes; /* of names for this, as ".svg .png" */
+    const char *path;     /* NULL: it is not asked for */
+    bool        is_new;   /* made for the trial */
+    dev_t       device;   /* of a regular file; else inode is 0 */
+    ino_t       inode;
+} result_file_t;
+
+/* A file that is used besides. path may be NULL. */
+typedef struct result_other {
+    const char *what; /* as "the log that is read" */
+    const char *path;
+} result_other_t;
+
+/* Whether a name ends so, in capitals or not. */
+bool result_name_ends(const char *path, const char *suffix);
+
+/*
+ * Try to write those that are asked for. Each must be a file of its own, and
+ * none of the others; what its name ends in must be right for what is written
+ * to it.
+ *
+ * Returns 0; or the exit code, 1 where a file cannot be written, 2 where
+ * another must be named, with the reason in error.
+ */
+int result_files_try(result_file_t *files, unsigned num,
+                     const result_other_t *others, unsigned num_others,
+                     char error[RESULT_ERROR_SIZE]);
+
+/* The stream to write a file's whole content to. NULL with the reason in
+ * error. */
+FILE *result_file_begin(result_file_t *file, char error[RESULT_ERROR_SIZE]);
+
+/* The stream is closed. Unless is_good, and all of it was written, the file is
+ * removed. Returns -1 with the reason in error where it was not written. */
+int result_file_end(result_file_t *file, FILE *stream, bool is_good,
+                    char error[RESULT_ERROR_SIZE]);
+
+#endif
