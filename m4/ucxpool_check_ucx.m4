@@ -40,5 +40,10 @@ AC_DEFUN([UCXPOOL_CHECK_UCX], [
     [[#include <ucp/api/ucp.h>]])
   AC_CHECK_DECLS([UCP_EP_ATTR_FIELD_TRANSPORTS], [], [],
     [[#include <ucp/api/ucp.h>]])
+  AC_COMPUTE_INT([ucx_major], [UCP_API_MAJOR],
+    [#include <ucp/api/ucp_version.h>], [ucx_major=?])
+  AC_COMPUTE_INT([ucx_minor], [UCP_API_MINOR],
+    [#include <ucp/api/ucp_version.h>], [ucx_minor=?])
+  ucx_version=$ucx_major.$ucx_minor
   CPPFLAGS=$ucxpool_save_CPPFLAGS
 ])

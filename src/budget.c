@@ -125,6 +125,9 @@ static ucxpool_status_t fill_pool(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
+    if (config->comm_size == 0) {
+        return UCXPOOL_OK; /* no blocks */
+    }
     sizes.kind = backing.kind;
     budget->is_comm_size_auto = config->comm_size == BASE_SIZE_AUTO;
     if (budget->is_comm_size_auto && budget->uses_bar1) {

@@ -3,6 +3,7 @@
  */
 #include <ucxpool/ucx.h>
 
+#include "base/error.h"
 #include "mem/ucx_domains.h"
 #include "xfer/memory.h"
 
@@ -41,9 +42,17 @@ static uint32_t count_regions(const mem_regions_t *regions, uint64_t bit)
 size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
                              size_t max_domains)
 {
-    const mem_regions_t     *regions = xfer_memory_registered(pool);
-    const mem_ucx_domains_t *all     = regions->domains;
+    const mem_regions_t     *regions;
+    const mem_ucx_domains_t *all;
 
+    if (base_missing(pool) || ((max_domains != 0) && base_missing(domains))) {
+        return 0;
+    }
+    regions = xfer_memory_registered(pool);
+    all     = regions->domains;
+    if (all == NULL) {
+        return 0; /* a pool without blocks */
+    }
     for (unsigned i = 0; (i < all->num) && (i < max_domains); i++) {
         const mem_ucx_domain_t *domain = &all->domains[i];
         uint64_t                bit    = UINT64_C(1) << i;

@@ -137,9 +137,13 @@ static ucxpool_status_t create_once(ucxpool_t *pool, heap_t **heap_p)
 ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
                                     void **address_p)
 {
-    heap_t          *heap = heap_of(pool);
+    heap_t          *heap;
     ucxpool_status_t status;
 
+    if (base_missing(pool) || base_missing(address_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
     if (__builtin_expect(heap == NULL, 0)) {
         status = create_once(pool, &heap);
         if (status != UCXPOOL_OK) {
@@ -158,8 +162,12 @@ static ucxpool_status_t refuse(const void *address)
 
 ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address, void *stream)
 {
-    heap_t *heap = heap_of(pool);
+    heap_t *heap;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
     if (heap == NULL) {
         return (address == NULL) ? UCXPOOL_OK : refuse(address);
     }
@@ -169,16 +177,24 @@ ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address, void *stream)
 ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
                                           size_t *size_p)
 {
-    heap_t *heap = heap_of(pool);
+    heap_t *heap;
 
+    if (base_missing(pool) || base_missing(size_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
     return (heap == NULL) ? refuse(address)
                           : heap_usable_size(heap, address, size_p);
 }
 
 ucxpool_status_t ucxpool_heap_stream_end(ucxpool_t *pool, void *stream)
 {
-    heap_t *heap = heap_of(pool);
+    heap_t *heap;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
     return (heap == NULL) ? UCXPOOL_OK : heap_stream_end(heap, stream);
 }
 
@@ -188,8 +204,13 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
                                        size_t max_segments,
                                        size_t *num_segments_p)
 {
-    heap_t *heap = heap_of(pool);
+    heap_t *heap;
 
+    if (base_missing(pool) || base_missing(num_segments_p) ||
+        ((max_segments != 0) && base_missing(segments))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
     return (heap == NULL) ? refuse(address)
                           : heap_segments(heap, address, length, segments,
                                           max_segments, num_segments_p);
@@ -198,16 +219,24 @@ ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
 ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size)
 {
     heap_t          *heap;
-    ucxpool_status_t status = create_once(pool, &heap);
+    ucxpool_status_t status;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = create_once(pool, &heap);
     return (status == UCXPOOL_OK) ? heap_reserve(heap, size) : status;
 }
 
 ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
                                    size_t *released_p)
 {
-    heap_t *heap = heap_of(pool);
+    heap_t *heap;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
     if (heap != NULL) {
         return heap_trim(heap, keep_size, released_p);
     }
@@ -222,8 +251,12 @@ ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
                                          void                  *arg)
 {
     heap_t          *heap;
-    ucxpool_status_t status = create_once(pool, &heap);
+    ucxpool_status_t status;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = create_once(pool, &heap);
     if (status == UCXPOOL_OK) {
         heap_on_failure(heap, pool, callback, arg);
     }
@@ -232,9 +265,16 @@ ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
 
 void ucxpool_heap_stats_get(ucxpool_t *pool, ucxpool_heap_stats_t *stats_p)
 {
-    heap_t *heap = heap_of(pool);
+    heap_t *heap;
 
+    if (base_missing(stats_p)) {
+        return;
+    }
     memset(stats_p, 0, sizeof(*stats_p));
+    if (base_missing(pool)) {
+        return;
+    }
+    heap = heap_of(pool);
     if (heap != NULL) {
         heap_stats(heap, stats_p);
     }

@@ -1,6 +1,7 @@
 /*
  * The heap's counters, printed in three ways.
  */
+#include "base/error.h"
 #include "base/quote.h"
 #include "heap/heap.h"
 #include "xfer/pool.h"
@@ -150,9 +151,13 @@ static void print_openmetrics(const char                 *name,
 void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
                         ucxpool_stats_format_t format)
 {
-    heap_t              *heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+    heap_t              *heap;
     ucxpool_heap_stats_t stats;
 
+    if (base_missing(pool) || base_missing(stream)) {
+        return;
+    }
+    heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
     ucxpool_heap_stats_get(pool, &stats);
     switch (format) {
     case UCXPOOL_STATS_JSON:

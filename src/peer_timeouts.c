@@ -4,6 +4,7 @@
 #include <ucxpool/ucx.h>
 
 #include "base/config.h"
+#include "base/error.h"
 #include "xfer/tune_peer.h"
 
 #include <stdio.h>
@@ -63,8 +64,13 @@ ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     unsigned               num;
     unsigned               tcp_retries2;
     uint64_t               time_ns;
-    ucxpool_status_t       status = read_time(config, &time_ns);
+    ucxpool_status_t       status;
 
+    if (base_missing(num_p) ||
+        ((max_timeouts != 0) && base_missing(timeouts))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = read_time(config, &time_ns);
     if (status != UCXPOOL_OK) {
         return status;
     }

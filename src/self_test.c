@@ -4,6 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "xfer/memory.h"
 #include "xfer/pool.h"
 
 #include <ucxpool/ucxpool.h>
@@ -221,9 +222,16 @@ static ucxpool_status_t run(loop_t *loop)
 
 ucxpool_status_t ucxpool_self_test(ucxpool_t *pool)
 {
-    loop_t           loop   = {.near = pool};
-    ucxpool_status_t status = create_far(&loop);
+    loop_t           loop = {.near = pool};
+    ucxpool_status_t status;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = xfer_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status = create_far(&loop);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }

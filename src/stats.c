@@ -3,6 +3,7 @@
  */
 #include <ucxpool/stats.h>
 
+#include "base/error.h"
 #include "base/quote.h"
 #include "mem/reg_ucx_verify.h"
 #include "xfer/domains.h"
@@ -99,9 +100,16 @@ static uint64_t registered_bytes(const mem_regions_t *regions)
 
 void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
 {
-    uint64_t num_maps = (uint64_t)pool->regions.num_maps +
-                        pool->pinned_regions.num_maps;
+    uint64_t num_maps;
 
+    if (base_missing(stats_p)) {
+        return;
+    }
+    if (base_missing(pool)) {
+        memset(stats_p, 0, sizeof(*stats_p));
+        return;
+    }
+    num_maps = (uint64_t)pool->regions.num_maps + pool->pinned_regions.num_maps;
     xfer_lock(pool);
     *stats_p = pool->stats;
     xfer_unlock(pool);
@@ -305,6 +313,9 @@ void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
 {
     ucxpool_stats_t stats;
 
+    if (base_missing(pool) || base_missing(stream)) {
+        return;
+    }
     ucxpool_stats_get(pool, &stats);
     switch (format) {
     case UCXPOOL_STATS_JSON:

@@ -21,6 +21,7 @@ static ucxpool_status_t read_config(ucxpool_t *pool,
 
     if (params->field_mask & UCXPOOL_PARAM_FIELD_CONFIG) {
         pool->config = *base_config_values(params->config);
+        base_secret_get(pool->config.secret);
         return base_config_check(&pool->config);
     }
     status = ucxpool_config_read(&config);
@@ -138,9 +139,13 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p)
 {
     static const ucxpool_params_t defaults = {0};
-    ucxpool_t                    *pool     = calloc(1, sizeof(*pool));
+    ucxpool_t                    *pool;
     ucxpool_status_t              status;
 
+    if (base_missing(pool_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    pool = calloc(1, sizeof(*pool));
     if (pool == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
     }
@@ -173,6 +178,7 @@ ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
 err_cleanup_locks:
     cleanup_locks(pool);
 err_free_pool:
+    base_secret_put(pool->config.secret);
     free(pool);
     return status;
 }
@@ -186,12 +192,15 @@ static void finish_destroy(ucxpool_t *pool)
     heap_destroy(pool->heap);
     xfer_memory_cleanup(pool);
     cleanup_locks(pool);
+    base_secret_put(pool->config.secret);
     free(pool);
 }
 
-void ucxpool_destroy(ucxpool_t *pool)
+static void destroy(ucxpool_t *pool)
 {
-    if (pool == NULL) {
+    if (pool->child.is_foreign) {
+        base_info("%s: a forked child leaves its parent's pool as it is",
+                  pool->name);
         return;
     }
     xfer_pool_shutdown(pool);
@@ -207,6 +216,17 @@ void ucxpool_destroy(ucxpool_t *pool)
         return;
     }
     finish_destroy(pool);
+}
+
+void ucxpool_destroy(ucxpool_t *pool)
+{
+    base_log_level_t level;
+
+    if (pool != NULL) {
+        level = base_error_log_at(BASE_LOG_WARN);
+        destroy(pool);
+        base_error_log_at(level);
+    }
 }
 
 /* What a caller is told of a block. */
@@ -228,6 +248,9 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     uint32_t         index;
     ucxpool_status_t status;
 
+    if (base_missing(pool) || base_missing(block_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     status = block_pool_get(pool->blocks, UCXPOOL_SHARE_USER, &index);
     if (status == UCXPOOL_OK) {
         fill_block(pool, index, block_p);
@@ -242,6 +265,9 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
     size_t           count;
     ucxpool_status_t status;
 
+    if (base_missing(pool) || base_missing(blocks)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if (num_blocks == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM, "0 blocks were asked for");
     }
@@ -259,34 +285,71 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
     return UCXPOOL_OK;
 }
 
-void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block)
+static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
 {
     if (block_comm_has_block(pool->comm, block->index) ||
         !block_pool_try_put(pool->blocks, UCXPOOL_SHARE_USER, block->index)) {
-        (void)base_error(UCXPOOL_ERR_INVALID_PARAM,
-                         "block %u was put back, but is not one that "
-                         "ucxpool_block_get() gave out",
-                         block->index);
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "block %u was put back, but is not one that "
+                          "ucxpool_block_get() gave out",
+                          block->index);
     }
+    return UCXPOOL_OK;
+}
+
+void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block)
+{
+    base_log_level_t level;
+
+    if (base_missing(pool) || base_missing(block)) {
+        return;
+    }
+    level = base_error_log_at(BASE_LOG_WARN);
+    (void)put_block(pool, block);
+    base_error_log_at(level);
 }
 
 ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
                                     void **address_p)
 {
+    if (base_missing(pool) || base_missing(address_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return block_comm_alloc(pool->comm, length, address_p);
 }
 
 void ucxpool_comm_free(ucxpool_t *pool, void *address)
 {
-    if (address != NULL) {
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+
+    if ((address != NULL) && !base_missing(pool)) {
         (void)block_comm_free(pool->comm, address);
     }
+    base_error_log_at(level);
+}
+
+ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
+{
+    if (base_missing(pool) || base_missing(fd_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (pool->worker_fd < 0) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the borrowed UCX context was made without "
+                          "UCP_FEATURE_WAKEUP");
+    }
+    *fd_p = pool->epoll_fd;
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t ucxpool_check(ucxpool_t *pool)
 {
-    ucxpool_status_t status = block_pool_check(pool->blocks);
+    ucxpool_status_t status;
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = block_pool_check(pool->blocks);
     if ((status == UCXPOOL_OK) && (pool->ucx_blocks != pool->blocks)) {
         status = block_pool_check(pool->ucx_blocks);
     }

@@ -11,6 +11,9 @@
 ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
                                         int access, ucxpool_verbs_t **verbs_p)
 {
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if ((pd == NULL) || (verbs_p == NULL)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM, "%s is NULL",
                           (pd == NULL) ? "the protection domain" : "verbs_p");
@@ -46,11 +49,15 @@ ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
                                     const void *address, size_t length,
                                     ucxpool_verbs_piece_t *piece_p)
 {
-    ucxpool_t  *pool = verbs->pool;
+    ucxpool_t  *pool;
     mem_piece_t where;
     uint32_t    lkey;
     uint32_t    rkey;
 
+    if (base_missing(verbs) || base_missing(piece_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    pool = verbs->pool;
     if ((length == 0) || !locate(pool, address, length, &where)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "%zu bytes from %p are no block nor buffer of the "

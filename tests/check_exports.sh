@@ -46,6 +46,9 @@ fi
     compare "$dir/exported" "$dir/listed" 'exported, not in libucxpool.map'
     compare "$dir/listed" "$dir/declared" 'in libucxpool.map, not in a header'
     compare "$dir/declared" "$dir/listed" 'in a header, not in libucxpool.map'
+    grep -oE '\bucxpool_[a-z0-9_]+' "$top_srcdir/tests/test_null.c" |
+        sort -u >"$dir/tried"
+    compare "$dir/listed" "$dir/tried" 'not in test_null.c'
     if [ -f "$top_srcdir/src/ucxpool.c" ]; then
         compare "$dir/listed" "$dir/exported" 'in libucxpool.map, not exported'
     fi

@@ -68,14 +68,14 @@ tables() {
 prologue() {
     echo '#include "xfer/ring.c"'
     echo '#include "pack/lengths.h"'
-    echo '#include "xfer/connect.h"'
+    echo '#include "xfer/blob.h"'
     echo '#include "xfer/greeting.h"'
     echo '#include "xfer/request.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done
-    for name in GO CREDIT BYE KNOCK; do
+    for name in GO CREDIT BYE KNOCK KEPT; do
         echo "#define FIXED_PROTO_$name proto_head_t x;"
     done
 }

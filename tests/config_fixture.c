@@ -15,8 +15,7 @@
 
 ucxpool_config_t *config;
 
-/* The tests must not depend on settings of who runs them. */
-static void clear_environment(void)
+void clear_environment(void)
 {
     char name[128];
 

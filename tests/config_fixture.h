@@ -10,6 +10,9 @@
 /* The settings of the test that runs. */
 extern ucxpool_config_t *config;
 
+/* The tests must not depend on settings of who runs them. */
+void clear_environment(void);
+
 /* The checked fixture of every test: read and release `config`. */
 void read_config(void);
 void release_config(void);

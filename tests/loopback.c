@@ -40,6 +40,7 @@ xfer_door_params_t loopback_params(const xfer_secret_t *secret)
          .blob                 = LOOPBACK_DOOR_BLOB,
          .blob_length          = sizeof(LOOPBACK_DOOR_BLOB),
          .max_half_open        = 8,
+         .accept_queue         = LOOPBACK_QUEUE,
          .handshake_timeout_ns = 5000000000u,
     };
 

@@ -11,6 +11,9 @@
 #define LOOPBACK_DOOR_BLOB   "the blob of the door"
 #define LOOPBACK_CALLER_BLOB "what the caller brings"
 
+/* Proven peers that may wait in its queue. */
+#define LOOPBACK_QUEUE 12
+
 /* A secret made from this text. */
 xfer_secret_t *loopback_secret(const char *text);
 

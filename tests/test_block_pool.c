@@ -201,11 +201,25 @@ START_TEST(every_split_adds_up_with_one_block_each)
 }
 END_TEST
 
+START_TEST(without_regions_there_are_no_blocks)
+{
+    uint32_t index;
+
+    create(0, 2, 25, 25);
+    ck_assert_uint_eq(block_pool_num_blocks(pool), 0);
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        require_counts((ucxpool_share_t)i, 0, 0, 0);
+        ck_assert_int_eq(block_pool_get(pool, (ucxpool_share_t)i, &index),
+                         UCXPOOL_ERR_NO_BLOCKS);
+    }
+    destroy();
+}
+END_TEST
+
 START_TEST(fewer_than_two_blocks_are_refused_with_the_keys)
 {
     require_refused(1, 1, 25, 25, "COMM_SIZE");
     require_refused(1, 1, 25, 25, "BLOCK_SIZE");
-    require_refused(0, 8, 25, 25, "COMM_SIZE");
 }
 END_TEST
 
@@ -892,6 +906,7 @@ static TCase *split_tests(void)
     tcase_add_test(tcase, no_user_share_means_no_user_block);
     tcase_add_test(tcase, two_blocks_are_enough_and_none_is_the_users);
     tcase_add_test(tcase, every_split_adds_up_with_one_block_each);
+    tcase_add_test(tcase, without_regions_there_are_no_blocks);
     tcase_add_test(tcase, fewer_than_two_blocks_are_refused_with_the_keys);
     tcase_add_test(tcase, more_blocks_than_indices_are_refused_with_the_keys);
     tcase_add_test(tcase, shares_above_100_percent_are_refused_with_the_keys);

@@ -293,25 +293,53 @@ START_TEST(a_worker_needs_its_context)
 }
 END_TEST
 
-/* UCX 1.13 refuses the handlers of such a context; 1.22 takes them. */
-START_TEST(a_context_without_active_messages_is_refused)
+/* With a worker, and without. */
+static void check_lacking(uint64_t features, const char *name)
 {
-    unsigned         major, minor, patch;
     ucx_t            ucx;
     ucxpool_t       *pool   = NULL;
     ucxpool_params_t params = {
         .field_mask = UCXPOOL_PARAM_FIELD_CONTEXT | UCXPOOL_PARAM_FIELD_WORKER,
     };
 
-    ucx_init(&ucx, UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP);
+    ucx_init(&ucx, features);
     params.context = ucx.context;
     params.worker  = ucx.worker;
-    ucp_get_version(&major, &minor, &patch);
-    if ((major == 1) && (minor < 14)) {
+    for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(try_pool(&params, "LOG_LEVEL=none", &pool),
                          UCXPOOL_ERR_UNSUPPORTED);
         ck_assert_ptr_null(pool);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), name));
+        params.field_mask = UCXPOOL_PARAM_FIELD_CONTEXT;
     }
+    ucx_cleanup(&ucx);
+}
+
+START_TEST(a_context_without_active_messages_is_refused)
+{
+    check_lacking(UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, "UCP_FEATURE_AM");
+    check_lacking(UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP, "UCP_FEATURE_AM");
+}
+END_TEST
+
+START_TEST(a_context_without_remote_memory_access_is_refused)
+{
+    check_lacking(UCP_FEATURE_AM | UCP_FEATURE_WAKEUP, "UCP_FEATURE_RMA");
+}
+END_TEST
+
+/* Where UCX may show less of a context, it is not refused for that. */
+START_TEST(a_context_of_few_transports_is_not_refused)
+{
+    ucx_t ucx;
+
+    setenv("UCX_TLS", "tcp", 1);
+    ucx_init(&ucx, ALL_FEATURES);
+    ucxpool_destroy(pool_over(&ucx, "WIRE=ucx"));
+    ucx_cleanup(&ucx);
+    setenv("UCX_TLS", "tcp,self", 1);
+    ucx_init(&ucx, ALL_FEATURES);
+    ucxpool_destroy(pool_over(&ucx, "WIRE=ucx"));
     ucx_cleanup(&ucx);
 }
 END_TEST
@@ -338,6 +366,44 @@ START_TEST(two_pools_share_a_worker_by_different_ids)
     pair_cleanup(&pairs[0]);
     exchange_all(&pairs[1]);
     pair_cleanup(&pairs[1]);
+    ucx_cleanup(&ucx);
+}
+END_TEST
+
+START_TEST(pools_of_one_worker_share_no_id)
+{
+    static const int taken[] = {199, 200, 201};
+    char             settings[32];
+    ucx_t            ucx;
+    ucx_t            other;
+    ucxpool_t       *first;
+    ucxpool_t       *second;
+    ucxpool_t       *none   = NULL;
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONTEXT | UCXPOOL_PARAM_FIELD_WORKER,
+    };
+
+    ucx_init(&ucx, ALL_FEATURES);
+    ucx_init(&other, ALL_FEATURES);
+    first          = pool_over(&ucx, "AM_ID=200");
+    params.context = ucx.context;
+    params.worker  = ucx.worker;
+    for (int i = 0; i < 3; i++) {
+        snprintf(settings, sizeof(settings), "LOG_LEVEL=none AM_ID=%d",
+                 taken[i]);
+        ck_assert_int_eq(try_pool(&params, settings, &none),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_ptr_null(none);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_AM_ID"));
+    }
+    second = pool_over(&ucx, "AM_ID=198");
+    ucxpool_destroy(second);
+    second = pool_over(&other, "AM_ID=200");
+    ucxpool_destroy(second);
+    ucxpool_destroy(first);
+    first = pool_over(&ucx, "AM_ID=199");
+    ucxpool_destroy(first);
+    ucx_cleanup(&other);
     ucx_cleanup(&ucx);
 }
 END_TEST
@@ -606,6 +672,9 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, without_wakeup_waiting_polls, 0, NUM_WIRES);
     tcase_add_test(tcase, a_worker_needs_its_context);
     tcase_add_test(tcase, a_context_without_active_messages_is_refused);
+    tcase_add_test(tcase, a_context_without_remote_memory_access_is_refused);
+    tcase_add_test(tcase, a_context_of_few_transports_is_not_refused);
+    tcase_add_test(tcase, pools_of_one_worker_share_no_id);
     tcase_add_loop_test(tcase, two_pools_share_a_worker_by_different_ids, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, channels_go_over_endpoints_made_of_addresses, 0,

@@ -476,7 +476,7 @@ START_TEST(a_channel_closed_while_it_is_read_gets_its_blocks_back)
         ucxpool_progress(pair.b);
         ucxpool_progress(pair.a);
     }
-    ucxpool_channel_close(pair.to_b);
+    ucxpool_channel_abort(pair.to_b);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
     ucxpool_request_free(send);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
@@ -504,7 +504,7 @@ START_TEST(a_channel_closed_over_memory_in_place_gets_it_back)
     for (int i = 0; i < 8; i++) {
         pair_progress(&pair);
     }
-    ucxpool_channel_close(pair.to_b);
+    ucxpool_channel_abort(pair.to_b);
     ucxpool_comm_free(pair.a, source);
     ck_assert_int_ne(pair_finish(&pair, send), UCXPOOL_INPROGRESS);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_INPROGRESS);

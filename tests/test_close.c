@@ -1,6 +1,6 @@
 /* Closing a channel while its peer may still read. */
 #include "pair.h"
-#include "xfer/pool.h"
+#include "xfer/channel.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -141,14 +141,120 @@ static bool owes_answer(ucxpool_t *pool)
 /* UCX 1.13 would end the process here. */
 START_TEST(a_pool_goes_while_ucx_owes_a_peer_an_answer)
 {
-    pair_t pair = {.a = pair_pool("CLOSE_TIMEOUT=1ms"),
-                   .b = pair_pool("CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
+    pair_t pair = {
+        .a = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms"),
+        .b = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
 
     may_lose_worker = true;
     pair.to_b       = pair_meet(pair.a, pair.b);
     pair_until(&pair, owes_answer(pair.b));
     ucxpool_destroy(pair.b);
     ucxpool_destroy(pair.a);
+}
+END_TEST
+
+/* --- what was posted before ------------------------------------------------ */
+
+static const char *const wires[] = {"WIRE=ucx CLOSE_TIMEOUT=300ms",
+                                    "WIRE=map CLOSE_TIMEOUT=300ms"};
+static uint8_t           sent[LENGTH];
+static uint8_t           got[LENGTH];
+
+static ucxpool_request_t *post_send(pair_t *pair)
+{
+    ucxpool_request_t *send;
+
+    pair_fill(sent, LENGTH);
+    pair_poison(got, LENGTH);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, sent, LENGTH, 1, NULL, &send),
+        UCXPOOL_OK);
+    return send;
+}
+
+static ucxpool_request_t *post_recv(pair_t *pair)
+{
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, NULL, got, LENGTH, 1,
+                                         UINT64_MAX, NULL, &recv),
+                     UCXPOOL_OK);
+    return recv;
+}
+
+START_TEST(what_was_posted_before_a_close_arrives)
+{
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    send = post_send(&pair);
+    ucxpool_channel_close(pair.to_b);
+    recv = post_recv(&pair);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_mem_eq(sent, got, LENGTH);
+    pair_until(&pair, pair.a->num_channels == 0);
+    pair_check_blocks(&pair);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+START_TEST(a_close_waits_for_so_long_and_an_abort_does_not)
+{
+    ucxpool_request_t *send;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    send = post_send(&pair);
+    ucxpool_channel_abort(pair.to_b);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
+    ucxpool_channel_close(pair.to_a);
+    pair.to_b = pair_meet(pair.a, pair.b);
+    pair.to_a = pair_meet(pair.b, pair.a);
+    send      = post_send(&pair);
+    ucxpool_channel_close(pair.to_b);
+    pair_progress(&pair);
+    ck_assert(!pair_ended(send));
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
+    pair_until(&pair, pair.a->num_channels == 0);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+START_TEST(a_flush_ends_after_the_sends_before_it)
+{
+    ucxpool_request_t *sends[3];
+    ucxpool_request_t *flush;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_request_test(flush), UCXPOOL_OK);
+    ucxpool_request_free(flush);
+    sends[0] = post_send(&pair);
+    sends[1] = post_send(&pair);
+    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),
+                     UCXPOOL_OK);
+    sends[2] = post_send(&pair);
+    for (int i = 0; i < 2; i++) {
+        ck_assert(!pair_ended(flush));
+        ck_assert_int_eq(pair_finish(&pair, post_recv(&pair)), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+    }
+    ck_assert_int_eq(pair_finish(&pair, flush), UCXPOOL_OK);
+    ck_assert(!pair_ended(sends[2]));
+    ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),
+                     UCXPOOL_OK);
+    ucxpool_channel_abort(pair.to_b);
+    ck_assert_int_eq(pair_finish(&pair, flush), UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(pair_finish(&pair, sends[2]), UCXPOOL_ERR_CANCELED);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
 }
 END_TEST
 
@@ -166,6 +272,10 @@ int main(void)
     tcase_add_test(tcase,
                    a_pool_goes_without_waiting_for_a_peer_that_stands_still);
     tcase_add_test(tcase, a_pool_goes_while_ucx_owes_a_peer_an_answer);
+    tcase_add_loop_test(tcase, what_was_posted_before_a_close_arrives, 0, 2);
+    tcase_add_loop_test(tcase, a_close_waits_for_so_long_and_an_abort_does_not,
+                        0, 2);
+    tcase_add_loop_test(tcase, a_flush_ends_after_the_sends_before_it, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

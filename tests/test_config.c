@@ -4,6 +4,7 @@
 #include "base/config.h"
 #include "base/keys.h"
 #include "base/log.h"
+#include "caught.h"
 #include "config_fixture.h"
 
 #include <ucxpool/ucxpool.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -83,55 +85,78 @@ START_TEST(an_empty_value_in_the_environment_is_refused)
 }
 END_TEST
 
-START_TEST(an_unknown_variable_is_refused)
+/* Read settings in the environment of now; what was written to stderr. */
+static const char *told_by_read(unsigned num_reads)
 {
-    setenv("UCXPOOL_BLOCKSIZE", "8m", 1);
-    assert_read_refused();
-    assert_detail_has("UCXPOOL_BLOCKSIZE");
-    assert_detail_has("did you mean UCXPOOL_BLOCK_SIZE?");
-    unsetenv("UCXPOOL_BLOCKSIZE");
+    ucxpool_config_t *read;
 
+    base_log_set_level(BASE_LOG_WARN);
+    for (unsigned i = 0; i < num_reads; i++) {
+        ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
+        ucxpool_config_release(read);
+    }
+    return caught_text();
+}
+
+START_TEST(an_unknown_variable_is_a_warning_with_the_nearest_key)
+{
+    char expected[128];
+
+    setenv("UCXPOOL_COM_SIZE", "8m", 1);
+    snprintf(expected, sizeof(expected),
+             "ucxpool[%d] WARN: UCXPOOL_COM_SIZE is no setting; nearest: "
+             "UCXPOOL_COMM_SIZE\n",
+             (int)getpid());
+    ck_assert_str_eq(told_by_read(3), expected);
+}
+END_TEST
+
+START_TEST(an_unknown_variable_that_is_like_no_key_is_a_warning)
+{
     setenv("UCXPOOL_", "1", 1);
-    assert_read_refused();
-    unsetenv("UCXPOOL_");
+    ck_assert_ptr_nonnull(strstr(
+        told_by_read(1),
+        "WARN: UCXPOOL_ is no setting; ucxpool_info -c prints all\n"));
+}
+END_TEST
+
+START_TEST(each_unknown_variable_is_told)
+{
+    const char *text;
+
+    setenv("UCXPOOL_DEPT", "1", 1);
+    setenv("UCXPOOL_BLOCKSIZE", "1", 1);
+    text = told_by_read(1);
+    ck_assert_ptr_nonnull(strstr(text, "nearest: UCXPOOL_DEPTH\n"));
+    ck_assert_ptr_nonnull(strstr(text, "nearest: UCXPOOL_BLOCK_SIZE\n"));
 }
 END_TEST
 
 START_TEST(the_variables_of_libraries_are_no_keys_and_no_mistakes)
 {
-    ucxpool_config_t *read = NULL;
-
     setenv("UCXPOOL_CUDA_DRIVER", "/nonexistent", 1);
     setenv("UCXPOOL_NVML_LIBRARY", "/nonexistent", 1);
     setenv("UCXPOOL_VERBS_LIBRARY", "/nonexistent", 1);
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
-    ucxpool_config_release(read);
-    unsetenv("UCXPOOL_CUDA_DRIVER");
-    unsetenv("UCXPOOL_NVML_LIBRARY");
-    unsetenv("UCXPOOL_VERBS_LIBRARY");
+    setenv("UCXPOOL_SYSFS", "/nonexistent", 1);
+    ck_assert_str_eq(told_by_read(1), "");
 }
 END_TEST
 
-START_TEST(an_unknown_variable_of_any_length_is_refused)
+START_TEST(an_unknown_variable_may_have_any_length)
 {
     char name[1000] = "UCXPOOL_";
 
     memset(name + strlen(name), 'X', sizeof(name) - 1 - strlen(name));
     setenv(name, "1", 1);
-    assert_read_refused();
-    assert_detail_has("UCXPOOL_XXX");
-    unsetenv(name);
+    ck_assert_ptr_nonnull(strstr(told_by_read(1), "WARN: UCXPOOL_XXX"));
 }
 END_TEST
 
 START_TEST(a_variable_of_somebody_else_is_let_be)
 {
-    ucxpool_config_t *read;
-
     setenv("UCX_NO_SUCH", "1", 1);
     setenv("UCXPOOLX", "1", 1);
-    ck_assert_int_eq(ucxpool_config_read(&read), UCXPOOL_OK);
-    ucxpool_config_release(read);
+    ck_assert_str_eq(told_by_read(1), "");
 }
 END_TEST
 
@@ -334,13 +359,31 @@ static void add_environment_tests(TCase *tcase)
     tcase_add_test(tcase, the_environment_sets_values);
     tcase_add_test(tcase, a_bad_value_in_the_environment_is_refused);
     tcase_add_test(tcase, an_empty_value_in_the_environment_is_refused);
-    tcase_add_test(tcase, an_unknown_variable_is_refused);
-    tcase_add_test(tcase, an_unknown_variable_of_any_length_is_refused);
-    tcase_add_test(tcase, the_variables_of_libraries_are_no_keys_and_no_mistakes);
-    tcase_add_test(tcase, a_variable_of_somebody_else_is_let_be);
     tcase_add_test(tcase, the_environment_sets_the_log_level_at_once);
     tcase_add_test(tcase, no_memory_is_told_and_a_retry_works);
     tcase_add_test(tcase, release_takes_null);
+}
+
+/* Of processes that have read no settings yet. */
+static void begin_of_process(void)
+{
+    clear_environment();
+    caught_begin();
+}
+
+static void add_variable_tests(Suite *suite)
+{
+    TCase *tcase = tcase_create("variables");
+
+    tcase_add_checked_fixture(tcase, begin_of_process, caught_end);
+    tcase_add_test(tcase, an_unknown_variable_is_a_warning_with_the_nearest_key);
+    tcase_add_test(tcase,
+                   an_unknown_variable_that_is_like_no_key_is_a_warning);
+    tcase_add_test(tcase, each_unknown_variable_is_told);
+    tcase_add_test(tcase, an_unknown_variable_may_have_any_length);
+    tcase_add_test(tcase, the_variables_of_libraries_are_no_keys_and_no_mistakes);
+    tcase_add_test(tcase, a_variable_of_somebody_else_is_let_be);
+    suite_add_tcase(suite, tcase);
 }
 
 static void add_check_tests(TCase *tcase)
@@ -377,6 +420,7 @@ int main(void)
         add_tests[i](tcase);
         suite_add_tcase(suite, tcase);
     }
+    add_variable_tests(suite);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);

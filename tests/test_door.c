@@ -234,21 +234,21 @@ END_TEST
 START_TEST(proven_peers_wait_in_a_bounded_queue)
 {
     xfer_door_t  *door = loopback_door(secret);
-    xfer_greet_t *greets[XFER_DOOR_QUEUE + 1];
+    xfer_greet_t *greets[LOOPBACK_QUEUE + 1];
 
-    for (int i = 0; i < XFER_DOOR_QUEUE; i++) {
+    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         greets[i] = loopback_caller(door, secret);
         ck_assert_int_eq(loopback_meet(door, greets[i]), UCXPOOL_OK);
     }
-    greets[XFER_DOOR_QUEUE] = loopback_caller(door, secret);
-    ck_assert_int_eq(loopback_meet(door, greets[XFER_DOOR_QUEUE]),
+    greets[LOOPBACK_QUEUE] = loopback_caller(door, secret);
+    ck_assert_int_eq(loopback_meet(door, greets[LOOPBACK_QUEUE]),
                      UCXPOOL_ERR_LIMIT);
-    ck_assert_ptr_nonnull(strstr(xfer_greet_reason(greets[XFER_DOOR_QUEUE]),
+    ck_assert_ptr_nonnull(strstr(xfer_greet_reason(greets[LOOPBACK_QUEUE]),
                                  "too many peers wait"));
-    for (int i = 0; i <= XFER_DOOR_QUEUE; i++) {
+    for (int i = 0; i <= LOOPBACK_QUEUE; i++) {
         xfer_greet_destroy(greets[i]);
     }
-    for (int i = 0; i < XFER_DOOR_QUEUE; i++) {
+    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         assert_peer_waits(door);
     }
     assert_nobody_waits(door);
@@ -411,7 +411,7 @@ START_TEST(an_answer_that_does_not_get_out_gives_its_place_back)
 {
     xfer_door_t *door = loopback_door(secret);
 
-    for (int i = 0; i < 2 * XFER_DOOR_QUEUE; i++) {
+    for (int i = 0; i < 2 * LOOPBACK_QUEUE; i++) {
         xfer_greet_t *greet = caller_without_answer(door);
 
         if ((i % 2) == 0) {
@@ -426,7 +426,7 @@ START_TEST(an_answer_that_does_not_get_out_gives_its_place_back)
         ck_assert_int_lt(loopback_meet(door, greet), 0);
         xfer_greet_destroy(greet);
     }
-    ck_assert_uint_eq(xfer_door_num_refused(door), 2 * XFER_DOOR_QUEUE);
+    ck_assert_uint_eq(xfer_door_num_refused(door), 2 * LOOPBACK_QUEUE);
     assert_nobody_waits(door);
     assert_open(door);
     xfer_door_destroy(door);
@@ -547,7 +547,7 @@ START_TEST(an_answer_on_its_way_has_a_place_in_the_queue)
     xfer_greet_t    *greets[2];
     ucxpool_status_t statuses[2];
 
-    for (int i = 0; i < XFER_DOOR_QUEUE - 1; i++) {
+    for (int i = 0; i < LOOPBACK_QUEUE - 1; i++) {
         greets[0] = loopback_caller(door, secret);
         ck_assert_int_eq(loopback_meet(door, greets[0]), UCXPOOL_OK);
         xfer_greet_destroy(greets[0]);
@@ -576,7 +576,7 @@ START_TEST(an_answer_on_its_way_has_a_place_in_the_queue)
         xfer_greet_destroy(greets[i]);
     }
     ck_assert_int_eq(statuses[0] + statuses[1], UCXPOOL_ERR_LIMIT);
-    for (int i = 0; i < XFER_DOOR_QUEUE; i++) {
+    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
         assert_peer_waits(door);
     }
     assert_nobody_waits(door);
@@ -603,6 +603,9 @@ static ucxpool_status_t listen_on(const char *text, const xfer_secret_t *with,
 START_TEST(without_a_secret_only_loopback_is_listened_on)
 {
     static const char *const wide[] = {"0.0.0.0:0", "[::]:0", ":0"};
+    /* An address that was given in numbers is told once. */
+    static const char *const told[] = {"on 0.0.0.0:0 without",
+                                       "on [::]:0 without", "on :0 ("};
     xfer_door_t             *door;
 
     for (size_t i = 0; i < 3; i++) {
@@ -610,6 +613,7 @@ START_TEST(without_a_secret_only_loopback_is_listened_on)
                          UCXPOOL_ERR_PERMISSION);
         ck_assert_ptr_nonnull(
             strstr(ucxpool_error_detail(), "LISTEN_WITHOUT_SECRET=y"));
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), told[i]));
     }
     ck_assert_int_eq(listen_on("127.0.0.1:0", NULL, false, &door), UCXPOOL_OK);
     xfer_door_destroy(door);
@@ -684,6 +688,10 @@ START_TEST(wrong_parameters_are_refused)
     ck_assert_int_eq(xfer_door_create(&params, &door),
                      UCXPOOL_ERR_INVALID_PARAM);
     params.max_half_open = 1;
+    params.accept_queue  = 0;
+    ck_assert_int_eq(xfer_door_create(&params, &door),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    params.accept_queue  = 1;
     params.blob          = bytes;
     params.blob_length   = sizeof(bytes);
     ck_assert_int_eq(xfer_door_create(&params, &door),

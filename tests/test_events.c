@@ -44,6 +44,39 @@ static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
               UCXPOOL_OK);
 }
 
+/* What arrives while the loop arms the pool, it has not looked at. */
+START_TEST(what_arrives_while_arming_is_not_slept_on)
+{
+    struct pollfd      event = {.events = POLLIN};
+    char               byte  = 'x';
+    ucxpool_request_t *send;
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    two_check(ucxpool_event_fd(pair.b, &event.fd) == UCXPOOL_OK);
+    for (int i = 0; i < 3; i++) {
+        while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
+            pair_progress(&pair);
+        }
+        ucxpool_progress(pair.b); /* here the loop looks, and sees nothing */
+    }
+    while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
+        pair_progress(&pair);
+    }
+    ck_assert_int_eq(poll(&event, 1, 0), 0);
+    ucxpool_progress(pair.b);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send), UCXPOOL_OK);
+    pair_until(&pair, !base_list_is_empty(&pair.b->unexpected));
+    while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
+        ucxpool_progress(pair.b);
+    }
+    ck_assert_int_eq(poll(&event, 1, 0), 1);
+    ucxpool_request_free(send);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 typedef void (*sleeper_t)(ucxpool_t *pool, const ucxpool_request_t *request);
 
 static void receive(two_t *two, sleeper_t sleeper, uint64_t *number_p,
@@ -184,7 +217,7 @@ static bool is_readable(ucxpool_t *pool)
     return poll(&event, 1, 0) == 1;
 }
 
-static void arm(ucxpool_t *pool)
+static void arm_once(ucxpool_t *pool)
 {
     uint64_t         deadline = pair_deadline();
     ucxpool_status_t status;
@@ -194,6 +227,14 @@ static void arm(ucxpool_t *pool)
         ck_assert_msg(!pair_is_late(deadline), "it never sleeps");
     }
     ck_assert_int_eq(status, UCXPOOL_OK);
+}
+
+/* As a loop that has looked, and has seen what there was. */
+static void arm(ucxpool_t *pool)
+{
+    arm_once(pool);
+    ucxpool_progress(pool);
+    arm_once(pool);
 }
 
 START_TEST(a_post_after_arming_makes_the_descriptor_readable)
@@ -308,6 +349,8 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, what_arrives_while_arming_is_not_slept_on, 0,
+                        NUM_WIRES);
     tcase_add_loop_test(tcase, no_wake_up_is_lost_by_an_event_loop, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, no_wake_up_is_lost_by_waiting, 0, NUM_WIRES);

@@ -82,11 +82,17 @@ static void end(void)
     close(listener.our_fd);
 }
 
+static xfer_self_t self_of(const xfer_secret_t *key, const void *blob,
+                           size_t length)
+{
+    return (xfer_self_t){
+        .secret = key, .blob = blob, .blob_length = length};
+}
+
 static void use(const xfer_secret_t *callers, const xfer_secret_t *listeners)
 {
-    caller.self = (xfer_self_t){callers, caller_blob, sizeof(caller_blob)};
-    listener.self =
-        (xfer_self_t){listeners, listener_blob, sizeof(listener_blob)};
+    caller.self   = self_of(callers, caller_blob, sizeof(caller_blob));
+    listener.self = self_of(listeners, listener_blob, sizeof(listener_blob));
 }
 
 static void setup(void)
@@ -269,8 +275,8 @@ START_TEST(blobs_may_be_empty_or_of_the_largest_size)
     memset(bytes, 0xa5, sizeof(bytes));
     for (size_t i = 0; i < 3; i++) {
         for (size_t j = 0; j < 3; j++) {
-            caller.self   = (xfer_self_t){secret, bytes, lengths[i]};
-            listener.self = (xfer_self_t){secret, bytes, lengths[j]};
+            caller.self   = self_of(secret, bytes, lengths[i]);
+            listener.self = self_of(secret, bytes, lengths[j]);
             begin();
             run();
             assert_met();

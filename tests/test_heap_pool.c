@@ -50,6 +50,64 @@ static void put(void *address)
                   ucxpool_error_detail());
 }
 
+START_TEST(a_heap_alone_has_no_blocks)
+{
+    ucxpool_heap_stats_t heap;
+    ucxpool_stats_t      stats;
+    ucxpool_block_t      block;
+    void                *address;
+
+    create(_i, "COMM_SIZE=0 MEMORY_LIMIT=16m");
+    put(get(16 * MIB));
+    ucxpool_heap_stats_get(pool, &heap);
+    ck_assert_uint_eq(heap.limit, 16 * MIB);
+    ucxpool_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.num_regions, 0);
+    ck_assert_uint_eq(stats.registered_bytes, 0);
+    ck_assert_uint_eq(stats.registrations, 0);
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        ck_assert_uint_eq(stats.blocks[i].total, 0);
+    }
+    ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 0), 0);
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_int_eq(ucxpool_block_get_n(pool, 2, &block),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 1, &address),
+                     UCXPOOL_ERR_NO_BLOCKS);
+    ucxpool_progress(pool);
+    destroy();
+}
+END_TEST
+
+/* Of a pool without blocks: what to change is said. */
+static void assert_no_channels(ucxpool_status_t status)
+{
+    ck_assert_int_eq(status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "set COMM_SIZE"));
+}
+
+START_TEST(a_heap_alone_has_no_channels)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
+    ucxpool_channel_t  *channel;
+    ucxpool_listener_t *listener;
+    void               *address;
+
+    create(_i, "COMM_SIZE=0 LOG_LEVEL=none");
+    ck_assert_int_eq(ucxpool_address_get(pool, &address,
+                                         &params.address_length),
+                     UCXPOOL_OK);
+    params.address = address;
+    assert_no_channels(ucxpool_channel_create(pool, &params, &channel));
+    ucxpool_address_release(address);
+    assert_no_channels(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel));
+    assert_no_channels(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
+    assert_no_channels(ucxpool_self_test(pool));
+    destroy();
+}
+END_TEST
+
 START_TEST(a_pool_without_a_heap_has_an_empty_one)
 {
     ucxpool_heap_stats_t stats;
@@ -240,6 +298,8 @@ static Suite *suite(void)
     TCase *both  = tcase_create("host and gpu");
     TCase *gpus  = tcase_create("gpu");
 
+    tcase_add_loop_test(both, a_heap_alone_has_no_blocks, 0, NUM_MEMORIES);
+    tcase_add_loop_test(both, a_heap_alone_has_no_channels, 0, NUM_MEMORIES);
     tcase_add_loop_test(both, a_pool_without_a_heap_has_an_empty_one, 0,
                         NUM_MEMORIES);
     tcase_add_loop_test(both, blocks_and_heap_share_one_limit, 0, NUM_MEMORIES);

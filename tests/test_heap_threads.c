@@ -330,6 +330,60 @@ START_TEST(threads_keep_what_is_theirs)
 }
 END_TEST
 
+/* Large ones of one rounded size, which a stream keeps for quick use: these it
+ * takes and gives without the heap's lock. */
+#define LARGE (3 * MIB)
+
+static bool is_over; /* atomic */
+
+static void *reuse(void *arg)
+{
+    worker_t *worker = arg;
+    void     *stream = own_stream(worker);
+
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        put(get(LARGE - draw(worker, 256), stream), stream);
+    }
+    return NULL;
+}
+
+/* Small ones of a stream that is not theirs: the walk over them takes long
+ * enough for the others to allocate meanwhile. */
+#define MANY 20000
+
+START_TEST(statistics_are_taken_while_others_allocate)
+{
+    worker_t workers[2] = {{.number = 0}, {.number = 1}};
+
+    start(true, PLENTY);
+    for (unsigned i = 0; i < 2; i++) {
+        put(get(LARGE, own_stream(&workers[i])), own_stream(&workers[i]));
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)get(256, stream_number(2));
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(
+            pthread_create(&workers[i].thread, NULL, reuse, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < rounds(200); i++) {
+        ucxpool_heap_stats_t now = stats();
+
+        ck_assert_uint_ge(now.num_live, MANY);
+        ck_assert_uint_le(now.num_live, MANY + 2);
+        ck_assert_uint_eq(now.live,
+                          MANY * 256 + (now.num_live - MANY) * LARGE);
+        ck_assert_uint_le(now.asked, now.live);
+        ck_assert_uint_le(now.live, now.asked + 2 * 255);
+    }
+    __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    stop();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *suite  = suite_create("threads of the heap");
@@ -349,6 +403,7 @@ static Suite *suite(void)
     suite_add_tcase(suite, medium);
     tcase_set_timeout(random, 120);
     tcase_add_loop_test(random, threads_keep_what_is_theirs, 0, 16);
+    tcase_add_test(random, statistics_are_taken_while_others_allocate);
     suite_add_tcase(suite, random);
     return suite;
 }

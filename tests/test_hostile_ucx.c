@@ -63,7 +63,7 @@ static void say(unsigned id, const proto_fixed_t *fixed, const void *data,
         scene.fixed[number].head.channel = scene.victim->number;
         scene.fixed[number].head.key     = scene.victim->key;
     }
-    request = ucp_am_send_nbx(scene.channel->ep, id, &scene.fixed[number],
+    request = ucp_am_send_nbx(scene.channel->endpoint->ep, id, &scene.fixed[number],
                               proto_fixed_size(fixed->head.type), data,
                               data_size, &param);
     ck_assert(!UCS_PTR_IS_ERR(request));

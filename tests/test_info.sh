@@ -190,11 +190,14 @@ has out '"from": "environment variable UCXPOOL_DEPTH"'
 has out '"value": "a\\"\\\\b"'
 
 echo 'a wrong setting is told, and the defaults are shown'
-ends 1 env UCXPOOL_DEPT=7 UCXPOOL_CREDITS=8 "$info" -c
-has err 'ucxpool_info: .*UCXPOOL_DEPT.*did you mean UCXPOOL_DEPTH'
+ends 1 env UCXPOOL_DEPTH=0 UCXPOOL_CREDITS=8 "$info" -c
+has err 'ucxpool_info: .*UCXPOOL_DEPTH=0 .*from 1 to 64'
 has err 'the settings shown are the defaults'
 has out '^UCXPOOL_DEPTH=4$'
 has out '^UCXPOOL_CREDITS=64$'
+ends 0 env UCXPOOL_DEPT=7 UCXPOOL_CREDITS=8 "$info" -c
+has err 'WARN: UCXPOOL_DEPT is no setting; nearest: UCXPOOL_DEPTH$'
+has out '^UCXPOOL_CREDITS=8$'
 ends 1 env UCXPOOL_DEPTH=700 "$info" -nj
 has err 'UCXPOOL_DEPTH=700 .*from 1 to 64'
 is_json

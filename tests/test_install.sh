@@ -58,6 +58,29 @@ if command -v "${cxx%% *}" >/dev/null; then
     run $cxx -x c++ -std=c++17
 fi
 
+# A program that calls UCX itself, and that finds the library by its run path.
+sed 's/#include <stdio.h>/#include <ucp\/api\/ucp.h>\n&/
+    s/ucxpool_status_string(UCXPOOL_OK)/ucp_get_version_string()/' \
+    "$dir/program.c" >"$dir/ucx.c"
+case $LIBUCX_CFLAGS in
+*-isystem*)
+    ucx=$(dirname "${LIBUCX_CFLAGS#*-isystem }")
+    libs="-L$ucx/lib -lucp -lucs -Wl,-rpath,$ucx/lib"
+    ;;
+*) libs=$(env -u PKG_CONFIG_SYSROOT_DIR pkg-config --libs ucx) ;;
+esac
+$CC $SANITIZER_CFLAGS $LIBUCX_CFLAGS -o "$dir/ucx" "$dir/ucx.c" $flags $libs \
+    -Wl,-rpath,"$libdir"
+said=$(env -u LD_LIBRARY_PATH "$dir/ucx")
+echo "with UCX: $said"
+case $said in
+1.[1-9]*" $version") ;;
+*)
+    echo 'a program that calls UCX too does not run by its run path'
+    exit 1
+    ;;
+esac
+
 # One binary serves machines with and without libibverbs and a GPU.
 if readelf -d "$libdir/libucxpool.so" | grep -E 'NEEDED.*(ibverbs|cuda|nvidia)'
 then

@@ -40,6 +40,7 @@ START_TEST(defaults_are_those_of_the_header)
     ck_assert_str_eq(values->secret_file, "");
     ck_assert(!values->listen_without_secret);
     ck_assert_uint_eq(values->max_half_open, 64);
+    ck_assert_uint_eq(values->accept_queue, 16);
     ck_assert_uint_eq(values->handshake_timeout_ns, 5 * SEC);
     ck_assert_uint_eq(values->log_level, BASE_LOG_WARN);
 }
@@ -139,6 +140,7 @@ START_TEST(limits_of_a_key_are_inside_and_what_is_past_them_is_refused)
         {"MAX_SEGMENTS", "0", "1", "1g", "1073741825"},
         {"AM_ID", "-1", "0", "65000", "65001"},
         {"MAX_HALF_OPEN", "0", "1", "65536", "65537"},
+        {"ACCEPT_QUEUE", "0", "1", "4096", "4097"},
         {"HANDSHAKE_TIMEOUT", "0", "1ms", "1h", "61m"},
         {"REQUEST_TIMEOUT", "999us", "1ms", "inf", "auto"},
         {"PEER_TIMEOUT", "999ms", "1s", "inf", "auto"},
@@ -165,6 +167,9 @@ END_TEST
 START_TEST(auto_and_inf_are_taken_only_where_they_mean_something)
 {
     set("COMM_SIZE", "auto");
+    set("COMM_SIZE", "0");
+    assert_refused("COMM_SIZE", "4k");
+    assert_refused("MEMORY_LIMIT", "0");
     set("INPLACE_MIN", "inf");
     set("CLOSE_TIMEOUT", "inf");
     assert_refused("COMM_SIZE", "inf");

@@ -54,7 +54,7 @@ static void write_file(const void *bytes, size_t length, mode_t mode)
 
 static void write_letters(size_t num_letters, const char *end)
 {
-    char bytes[XFER_SECRET_MAX + 8];
+    char bytes[BASE_SECRET_MAX + 8];
 
     memset(bytes, 'x', num_letters);
     memcpy(bytes + num_letters, end, strlen(end));
@@ -119,6 +119,66 @@ START_TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
         xfer_secret_release(secret);
         secret = NULL;
     }
+}
+END_TEST
+
+/* Of settings that have a secret from memory, and a file that is not there. */
+static void take_from(const void *bytes, size_t length)
+{
+    base_config_t config = {.secret_file = "/nonexistent/secret"};
+
+    ck_assert_int_eq(base_secret_create(bytes, length, &config.secret),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(xfer_secret_of(&config, &secret), UCXPOOL_OK);
+    base_secret_put(config.secret);
+}
+
+START_TEST(a_secret_from_memory_signs_as_that_of_a_file_does)
+{
+    static const char *const ends[] = {"", "\n", "\r\n"};
+    uint8_t                  bytes[22];
+
+    memset(bytes, 0x0b, 20);
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(bytes + 20, ends[i], strlen(ends[i]));
+        take_from(bytes, 20 + strlen(ends[i]));
+        assert_signs("Hi There", "b0344c61d8db38535ca8afceaf0bf12b"
+                                 "881dc200c9833da726e9376c2e32cff7");
+        xfer_secret_release(secret);
+        secret = NULL;
+    }
+}
+END_TEST
+
+START_TEST(without_one_from_memory_the_file_counts)
+{
+    base_config_t config = {.secret = NULL};
+
+    write_letters(BASE_SECRET_MIN, "");
+    strcpy(config.secret_file, path);
+    ck_assert_int_eq(xfer_secret_of(&config, &secret), UCXPOOL_OK);
+    ck_assert_ptr_nonnull(secret);
+}
+END_TEST
+
+START_TEST(a_secret_from_memory_has_the_length_of_one_in_a_file)
+{
+    static const char letters[BASE_SECRET_MAX + 2] = {'x'};
+    base_secret_t    *given = NULL;
+
+    ck_assert_int_eq(base_secret_create(letters, BASE_SECRET_MIN - 1, &given),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "a secret of 15 bytes"));
+    ck_assert_int_eq(base_secret_create("0123456789abcde\n", 16, &given),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(base_secret_create(letters, BASE_SECRET_MAX + 1, &given),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "16 to 4096"));
+    ck_assert_ptr_null(given);
+    take_from(letters, BASE_SECRET_MAX);
+    xfer_secret_release(secret);
+    take_from(letters, BASE_SECRET_MIN);
 }
 END_TEST
 
@@ -207,13 +267,13 @@ START_TEST(a_secret_has_16_to_4096_bytes)
     write_letters(16, "\n");
     assert_read();
     xfer_secret_release(secret);
-    write_letters(XFER_SECRET_MAX, "\r\n");
+    write_letters(BASE_SECRET_MAX, "\r\n");
     assert_read();
     xfer_secret_release(secret);
     secret = NULL;
-    write_letters(XFER_SECRET_MAX + 1, "");
+    write_letters(BASE_SECRET_MAX + 1, "");
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "more than 4096");
-    write_letters(XFER_SECRET_MAX + 1, "\r\n");
+    write_letters(BASE_SECRET_MAX + 1, "\r\n");
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "more than 4096");
 }
 END_TEST
@@ -263,6 +323,9 @@ int main(void)
     tcase_add_test(tcase, a_secret_signs_as_the_standard_says);
     tcase_add_test(tcase,
                    the_newline_that_ends_the_file_is_not_part_of_the_secret);
+    tcase_add_test(tcase, a_secret_from_memory_signs_as_that_of_a_file_does);
+    tcase_add_test(tcase, without_one_from_memory_the_file_counts);
+    tcase_add_test(tcase, a_secret_from_memory_has_the_length_of_one_in_a_file);
     tcase_add_test(tcase, without_a_secret_the_key_is_empty);
     tcase_add_test(tcase, a_signature_without_libcrypto_is_an_error);
     tcase_add_test(tcase, a_file_that_group_or_others_may_use_is_refused);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -394,6 +395,37 @@ static void check_misfit(const mem_share_host_t *host, const char *words)
                   words, reason);
 }
 
+START_TEST(a_host_that_is_not_known_is_not_another)
+{
+    mem_share_host_t host;
+
+    mem_share_host_fill(&host);
+    memset(host.boot_id, 0, sizeof(host.boot_id));
+    check_misfit(&host, "/proc cannot be read there");
+    mem_share_host_fill(&host);
+    host.pid_namespace = 0;
+    check_misfit(&host, "/proc cannot be read there");
+}
+END_TEST
+
+START_TEST(who_we_are_is_known_without_descriptors)
+{
+    mem_share_host_t host;
+    mem_share_host_t again;
+    struct rlimit    none = {0};
+    struct rlimit    limit;
+
+    mem_share_host_fill(&host);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none.rlim_max = limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    mem_share_host_fill(&again);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_uint_ne(host.start_time, 0);
+    ck_assert_mem_eq(&host, &again, sizeof(host));
+}
+END_TEST
+
 START_TEST(another_host_does_not_fit)
 {
     mem_share_host_t host;
@@ -476,14 +508,17 @@ END_TEST
 
 START_TEST(a_proc_that_cannot_be_read_fits_nobody)
 {
-    mem_share_host_t host;
+    mem_share_host_t host = {0};
 
-    mem_share_host_fill(&host);
-    calls_fail(CALLS_FOPEN, 1, EACCES);
+    calls_fail_from(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "/proc cannot be read here");
     calls_fail(CALLS_FOPEN, 2, EACCES);
+    mem_share_host_fill(&host);
+    calls_fail(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "/proc here");
-    calls_fail(CALLS_FOPEN, 3, EACCES);
+    calls_reset();
+    mem_share_host_fill(&host);
+    calls_fail(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "cannot be read");
     calls_reset();
     ck_assert(mem_share_host_fits(&host, reason, sizeof(reason)));
@@ -956,6 +991,8 @@ static TCase *host_case(void)
 {
     TCase *tcase = tcase_create("host");
 
+    tcase_add_test(tcase, a_host_that_is_not_known_is_not_another);
+    tcase_add_test(tcase, who_we_are_is_known_without_descriptors);
     tcase_add_test(tcase, another_host_does_not_fit);
     tcase_add_test(tcase, another_user_does_not_fit);
     tcase_add_test(tcase,

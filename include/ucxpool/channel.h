@@ -176,12 +176,21 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
 void ucxpool_channel_fail(ucxpool_channel_t *channel);
 
 /*
- * Close a channel and release it. The peer is told after what was posted
- * before has been handed to it; requests that have not completed end with
- * UCXPOOL_ERR_CANCELED. Does not wait: what is left is done by
- * ucxpool_progress(). The handle is invalid at once. NULL is allowed.
+ * Close a channel and release it, when what was posted has come to its end:
+ * sends, and receives that have their message, go on for CLOSE_TIMEOUT at most.
+ * What is left then, and receives from this channel that have no message, end
+ * with UCXPOOL_ERR_CANCELED. Then the peer is told. Does not wait: it is done
+ * by ucxpool_progress(), and by ucxpool_destroy(). The handle is invalid at
+ * once. NULL is allowed.
  */
 void ucxpool_channel_close(ucxpool_channel_t *channel);
+
+/*
+ * The same at once: requests that have not completed end with
+ * UCXPOOL_ERR_CANCELED, as they do with ucxpool_destroy() on channels that were
+ * not closed before.
+ */
+void ucxpool_channel_abort(ucxpool_channel_t *channel);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

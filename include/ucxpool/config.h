@@ -11,6 +11,7 @@
 
 #include <ucxpool/status.h>
 
+#include <stddef.h>
 #include <stdio.h>
 
 #ifdef __cplusplus
@@ -21,15 +22,15 @@ extern "C" {
 typedef struct ucxpool_config ucxpool_config_t;
 
 /*
- * Read the settings from defaults and the environment.
+ * Read the settings from defaults and the environment. Of variables UCXPOOL_*
+ * that name no key the log is warned, once a process, with the nearest key.
  *
  * config_p [out]  The settings; owned by the caller after success, to be
  *                 released by ucxpool_config_release(). Untouched after an
  *                 error.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a variable UCXPOOL_* names no key, or its value
- *                            is not one the key takes; the detail names the
- *                            key, the value, and what would be right
+ * UCXPOOL_ERR_INVALID_PARAM  a value is not one the key takes; the detail
+ *                            names the key, the value, and what would be right
  * UCXPOOL_ERR_NO_MEMORY      out of memory
  */
 ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p);
@@ -40,10 +41,28 @@ ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p);
  * key    Name without the prefix, for example "BLOCK_SIZE". Not NULL.
  * value  Text as it would stand in the environment. Not NULL.
  *
- * UCXPOOL_ERR_INVALID_PARAM  unknown key or bad value; nothing was changed
+ * UCXPOOL_ERR_INVALID_PARAM  unknown key (the detail names the nearest) or bad
+ *                            value; nothing was changed
  */
 ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value);
+
+/*
+ * Give the secret that the peers of a listener must know (README, "What is
+ * protected") from memory, where a program has it from elsewhere than a file.
+ * It counts in place of SECRET_FILE, whatever that is set to, in pools that are
+ * created with these settings from now on.
+ *
+ * bytes   The secret; copied, and the copy is wiped when the settings and the
+ *         pools made with them are gone. NULL: none, SECRET_FILE counts again.
+ * length  Bytes. As in a file, a "\n" or "\r\n" at the end does not count, and
+ *         what is before it has 16 to 4096 bytes; ignored where bytes is NULL.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  too short or too long; nothing was changed
+ * UCXPOOL_ERR_NO_MEMORY      out of memory; nothing was changed
+ */
+ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
+                                           const void *bytes, size_t length);
 
 typedef enum ucxpool_config_print_flags {
     UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* UCXPOOL_KEY=value             */

@@ -14,8 +14,10 @@
  * Progress. Nothing moves but inside ucxpool_progress() and the functions that
  * wait: there is no hidden thread.
  *
- * Fork. A pool belongs to the process that created it. A child may not use
- * nor destroy it.
+ * Fork. A pool belongs to the process that created it. A child may not use it;
+ * ucxpool_destroy() does nothing there. A forked child loses the pool's
+ * connections at once, UCX's included, so that peers notice its parent's end
+ * though it lives on; a program that is started does not inherit them.
  */
 #ifndef UCXPOOL_POOL_H
 #define UCXPOOL_POOL_H
@@ -60,13 +62,18 @@ typedef struct ucxpool_params {
     /*
      * A UCX context of the caller's, made with UCP_FEATURE_AM and
      * UCP_FEATURE_RMA (and UCP_FEATURE_WAKEUP where ucxpool_wait() should
-     * sleep and ucxpool_event_fd() be used). Borrowed until destroy.
+     * sleep and ucxpool_event_fd() be used). Borrowed until destroy. UCX does
+     * not tell a context's features: one without AM is refused, and one without
+     * RMA where that is seen (a UCX that checks parameters, as distributions
+     * build it; or one built for release, if the context has the transport
+     * `self`). What passes unseen fails over RDMA only, in mid-transfer.
      * Default: the pool makes its own.
      */
     struct ucp_context     *context;
     /*
      * A UCX worker of that context. Borrowed until destroy; the pool installs
-     * handlers for the active-message ids AM_ID and AM_ID + 1 (a setting). The
+     * handlers for the active-message ids AM_ID and AM_ID + 1 (a setting).
+     * Pools that share a worker need an AM_ID each, two apart or more. The
      * caller may progress the worker by itself, but must not do so while
      * another thread is inside a call on this pool.
      * Default: the pool makes its own.
@@ -90,9 +97,12 @@ typedef struct ucxpool_params {
  * params      NULL for all defaults.
  * pool_p [out] The pool, owned by the caller; untouched after an error.
  *
- * UCXPOOL_ERR_INVALID_PARAM  a setting does not fit another or this machine
+ * UCXPOOL_ERR_INVALID_PARAM  a setting does not fit another or this machine, or
+ *                            another pool has these ids of the borrowed worker
  * UCXPOOL_ERR_NO_MEMORY      the blocks do not fit in memory (the detail tells
- *                            how much was asked, and which key to lower)
+ *                            how much was asked, and which key to lower),
+ *                            or there is none for UCX's thread
+ * UCXPOOL_ERR_LIMIT          too few descriptors are left (ulimit -n)
  * UCXPOOL_ERR_UNSUPPORTED    the memory kind is not built in, or the borrowed
  *                            context lacks a feature
  * UCXPOOL_ERR_IO             UCX or the system failed
@@ -140,13 +150,17 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * ucxpool_progress() has something to do. Belongs to the pool. Before each
  * sleep call ucxpool_arm():
  *
- *     while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
+ *     while (!done) {
+ *         look at what there is: requests, ucxpool_probe(), accept
+ *         while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
+ *             ucxpool_progress(pool);
+ *         }
+ *         poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1);
  *         ucxpool_progress(pool);
  *     }
- *     if (!done) {
- *         poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1);
- *     }
- *     ucxpool_progress(pool);
+ *
+ * What arrives while the pool is armed makes the descriptor readable, so that
+ * the loop looks again; examples/event_loop.c is such a loop with epoll.
  *
  * Several threads. The descriptor is for one event loop: one thread at a time
  * arms, polls and progresses, and it must be the one that sees to what the loop
@@ -166,7 +180,9 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
  * Ask for the event descriptor to become readable at the next event. For the
  * thread of the event loop only; see ucxpool_event_fd().
  *
- * UCXPOOL_OK               sleep
+ * UCXPOOL_OK               sleep; if something has arrived since the first
+ *                          ucxpool_progress() after the last sleep, the
+ *                          descriptor is readable already
  * UCXPOOL_ERR_BUSY         events are pending: progress, then arm again
  * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()
  */

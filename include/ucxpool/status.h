@@ -5,6 +5,11 @@
  * UCXPOOL_INPROGRESS (1) means "not yet", a negative value is an error.
  * ucxpool_status_string() names the value; ucxpool_error_detail() tells what
  * failed, on what, and what to change.
+ *
+ * NULL where a handle or a place for the answer belongs, and the function's
+ * text does not allow it, is answered by UCXPOOL_ERR_INVALID_PARAM. A function
+ * that returns a count returns 0 then, a query fills in zeros and, where there
+ * is one, that status, and others do nothing; the detail names the parameter.
  */
 #ifndef UCXPOOL_STATUS_H
 #define UCXPOOL_STATUS_H
@@ -50,7 +55,8 @@ const char *ucxpool_status_string(ucxpool_status_t status);
  *
  * The string belongs to the library and is valid until the next call into it
  * from the same thread. A request that failed carries its own sentence, see
- * ucxpool_request_query().
+ * ucxpool_request_query(). What a call returns is logged at level info, so it
+ * is the caller's to tell; what nobody is returned is a warning in the log.
  */
 const char *ucxpool_error_detail(void);
 

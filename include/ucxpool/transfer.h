@@ -287,6 +287,21 @@ ucxpool_message_recv_pieces(ucxpool_message_t *message, void *const *addresses,
  */
 void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason);
 
+/*
+ * A request that ends with UCXPOOL_OK when all sends that were posted to the
+ * channel before have ended, in whatever way. Of params callback and timeout
+ * count. Where nothing is under way it has ended at once.
+ *
+ * It ends with UCXPOOL_ERR_CANCELED, UCXPOOL_ERR_TIMED_OUT, and with the error
+ * of the channel where that has ended.
+ *
+ * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
+ * UCXPOOL_ERR_NO_MEMORY
+ */
+ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
+                                       const ucxpool_request_params_t *params,
+                                       ucxpool_request_t **request_p);
+
 /* The state of a request: UCXPOOL_INPROGRESS, or how it ended. Does not
  * progress. */
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);

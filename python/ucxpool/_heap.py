@@ -1,6 +1,7 @@
 """The heap of a pool."""
 import collections
 import ctypes
+import os
 import weakref
 
 from . import _library
@@ -29,14 +30,22 @@ def _handle(stream):
     return 0 if stream == 1 else stream
 
 
+def _alone(settings):
+    """The settings of a heap; without a word about blocks it has none."""
+    settings = {key.upper(): str(value) for key, value in settings.items()}
+    if not any(key in settings or "UCXPOOL_" + key in os.environ
+               for key in ("COMM_SIZE", "BLOCK_SIZE", "REGION_SIZE")):
+        settings["COMM_SIZE"] = "0"
+    return settings
+
+
 def _create(lib, device, settings):
     config = ctypes.c_void_p()
     pool = ctypes.c_void_p()
     lib.check(lib.config_read(ctypes.byref(config)))
     try:
-        for key, value in settings.items():
-            lib.check(lib.config_modify(config, key.upper().encode(),
-                                        str(value).encode()))
+        for key, value in _alone(settings).items():
+            lib.check(lib.config_modify(config, key.encode(), value.encode()))
         params = _library.Params(
             config=config, device=max(device, 0), name=b"python",
             memory_kind=_library.Params.MEMORY_HOST)
@@ -56,7 +65,9 @@ class Heap:
     (Heap()), or of a GPU (Heap(0)).
 
     Keywords are settings, as in Heap(memory_limit="1g"); `man 7 ucxpool` lists
-    them. What is asked for here is freed here: an address is a plain number.
+    them. A size is a number of bytes, or a text such as "64m". Where neither
+    they nor the environment say anything of blocks (comm_size), the pool has
+    none: it is a heap, and no channel is made of it. What is asked for here is freed here: an address is a plain number.
     Streams are numbers, or objects of PyTorch, CuPy, RMM or cuda.core; on the
     host they are only names.
 

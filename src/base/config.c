@@ -9,6 +9,7 @@
 #include "base/variables.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,23 +35,19 @@ static const char *source_prefix(source_t source)
     return (source == SOURCE_ENVIRONMENT) ? PREFIX : "";
 }
 
-static ucxpool_status_t refuse_key(const char *name, source_t source)
+static ucxpool_status_t refuse_key(const char *name)
 {
-    const base_key_t *guess  = base_key_guess(name);
-    const char       *prefix = source_prefix(source);
+    const base_key_t *guess = base_key_guess(name);
 
     if (guess != NULL) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "there is no setting %s%s: did you mean %s%s? "
+                          "there is no setting %s: did you mean %s? "
                           "(ucxpool_info -c prints all)",
-                          prefix, name, prefix, guess->name);
+                          name, guess->name);
     }
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "there is no setting %s%s; ucxpool_info -c prints all%s",
-                      prefix, name,
-                      (source == SOURCE_ENVIRONMENT)
-                          ? " (variables UCXPOOL_* are taken for settings)"
-                          : "");
+                      "there is no setting %s; ucxpool_info -c prints all",
+                      name);
 }
 
 static ucxpool_status_t refuse_value(const base_key_t *key, const char *value,
@@ -109,9 +106,21 @@ static bool is_of_process(const char *name)
     return false;
 }
 
-/* A variable that names no key is most likely a misspelt one: to ignore it
- * would be to ignore a wish. */
-static ucxpool_status_t check_environment_names(void)
+/* Most likely it is misspelt. But it may be another program's, or of another
+ * version of this library, so it is no error. */
+static void warn_of_variable(const char *name)
+{
+    const base_key_t *guess = base_key_guess(name);
+
+    if (guess != NULL) {
+        base_warn(PREFIX "%s is no setting; nearest: " PREFIX "%s", name,
+                  guess->name);
+    } else {
+        base_warn(PREFIX "%s is no setting; ucxpool_info -c prints all", name);
+    }
+}
+
+static void check_environment_names(void)
 {
     char name[128];
 
@@ -130,10 +139,19 @@ static ucxpool_status_t check_environment_names(void)
         memcpy(name, text, length);
         name[length] = '\0';
         if ((base_key_find(name) == NULL) && !is_of_process(name)) {
-            return refuse_key(name, SOURCE_ENVIRONMENT);
+            warn_of_variable(name);
         }
     }
-    return UCXPOOL_OK;
+}
+
+/* The environment is the process's, however many pools read it. */
+static void check_environment_once(void)
+{
+    static atomic_flag is_checked = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&is_checked)) {
+        check_environment_names();
+    }
 }
 
 static ucxpool_status_t read_variable(ucxpool_config_t *config,
@@ -172,14 +190,19 @@ static ucxpool_status_t read_environment(ucxpool_config_t *config)
     for (size_t i = 0; (status == UCXPOOL_OK) && (i < BASE_NUM_KEYS); i++) {
         status = read_variable(config, &base_keys[i]);
     }
-    return (status == UCXPOOL_OK) ? check_environment_names() : status;
+    check_environment_once();
+    return status;
 }
 
 ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p)
 {
-    ucxpool_config_t *config = calloc(1, sizeof(*config));
+    ucxpool_config_t *config;
     ucxpool_status_t  status;
 
+    if (base_missing(config_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    config = calloc(1, sizeof(*config));
     if (config == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for the settings (%zu bytes)",
@@ -205,12 +228,35 @@ err_free:
 ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
                                        const char *key, const char *value)
 {
-    const base_key_t *found = base_key_find(key);
+    const base_key_t *found;
 
+    if (base_missing(config) || base_missing(key) || base_missing(value)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    found = base_key_find(key);
     if (found == NULL) {
-        return refuse_key(key, SOURCE_MODIFY);
+        return refuse_key(key);
     }
     return set_value(config, found, value, SOURCE_MODIFY);
+}
+
+ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
+                                           const void *bytes, size_t length)
+{
+    base_secret_t   *secret = NULL;
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (base_missing(config)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (bytes != NULL) {
+        status = base_secret_create(bytes, length, &secret);
+    }
+    if (status == UCXPOOL_OK) {
+        base_secret_put(config->values.secret);
+        config->values.secret = secret;
+    }
+    return status;
 }
 
 /* Print a text as comment lines. */
@@ -265,6 +311,9 @@ void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
 {
     char value[BASE_KEY_VALUE_SIZE];
 
+    if (base_missing(config) || base_missing(stream)) {
+        return;
+    }
     for (size_t i = 0; i < BASE_NUM_KEYS; i++) {
         const base_key_t *key = &base_keys[i];
 
@@ -282,6 +331,9 @@ void ucxpool_config_print(const ucxpool_config_t *config, FILE *stream,
 
 void ucxpool_config_release(ucxpool_config_t *config)
 {
+    if (config != NULL) {
+        base_secret_put(config->values.secret);
+    }
     free(config);
 }
 

@@ -5,6 +5,8 @@
 #ifndef BASE_CONFIG_H
 #define BASE_CONFIG_H
 
+#include "base/secret.h"
+
 #include <ucxpool/config.h>
 
 #include <stdbool.h>
@@ -46,7 +48,8 @@ typedef enum base_switch {
 
 typedef struct base_config {
     /* memory */
-    size_t        comm_size;    /* COMM_SIZE: auto, or bytes of all blocks    */
+    size_t        comm_size;    /* COMM_SIZE: auto, or bytes of all blocks; 0:
+                                   none, and no channels                      */
     size_t        comm_reserve; /* COMM_RESERVE: auto, or bytes of BAR1       */
     bool          comm_strict;  /* COMM_STRICT: n                             */
     char          budget_file[BASE_PATH_SIZE]; /* BUDGET_FILE: empty          */
@@ -84,8 +87,10 @@ typedef struct base_config {
 
     /* peers */
     char     secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty               */
+    base_secret_t *secret; /* in place of the file's; no key. NULL: none      */
     bool     listen_without_secret;     /* LISTEN_WITHOUT_SECRET: n           */
     unsigned max_half_open;             /* MAX_HALF_OPEN: 64                  */
+    unsigned accept_queue;              /* ACCEPT_QUEUE: 16                   */
     uint64_t handshake_timeout_ns;      /* HANDSHAKE_TIMEOUT: 5s              */
 
     /* all over */

@@ -23,7 +23,7 @@ static ucxpool_status_t check_comm_size(const base_config_t *config)
 {
     char comm[BASE_FORMAT_SIZE], other[BASE_FORMAT_SIZE];
 
-    if (config->comm_size == BASE_SIZE_AUTO) {
+    if ((config->comm_size == BASE_SIZE_AUTO) || (config->comm_size == 0)) {
         return UCXPOOL_OK;
     }
     base_format_size(config->comm_size, comm);

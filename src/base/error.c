@@ -11,7 +11,7 @@
 #include <string.h>
 
 static _Thread_local char             last_error[BASE_ERROR_SIZE];
-static _Thread_local base_log_level_t log_level = BASE_LOG_WARN;
+static _Thread_local base_log_level_t log_level = BASE_LOG_INFO;
 
 const char *ucxpool_error_detail(void)
 {
@@ -47,6 +47,12 @@ ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
     set_last_error(text);
     errno = saved_errno;
     return status;
+}
+
+void base_error_missing(const char *function, const char *name)
+{
+    (void)base_error(UCXPOOL_ERR_INVALID_PARAM, "%s(): %s is NULL", function,
+                     name);
 }
 
 static ucxpool_status_t errno_status(int error)

@@ -29,6 +29,9 @@ static bool parse_size(const base_key_t *key, const char *text, size_t *field)
         if (!(key->flags & BASE_KEY_INF)) {
             return false;
         }
+    } else if ((size == 0) && (key->flags & BASE_KEY_ZERO)) {
+        *field = 0;
+        return true;
     } else if ((size < key->min) || (size > key->max) ||
                ((key->flags & BASE_KEY_POW2) && !base_is_pow2(size))) {
         return false;
@@ -194,6 +197,9 @@ static void append_range(const base_key_t *key, char *text)
 
 static void append_specials(const base_key_t *key, char *text)
 {
+    if (key->flags & BASE_KEY_ZERO) {
+        append(text, ", or 0");
+    }
     if (key->flags & BASE_KEY_AUTO) {
         append(text, ", or auto");
     }

@@ -57,12 +57,13 @@ static const char *const log_words[] = {"none",  "error", "warn", "info",
 
 /* clang-format off */
 const base_key_t base_keys[BASE_NUM_KEYS] = {
-    SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO, 8 * KIB,
-         BASE_KEY_NO_MAX,
+    SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO | BASE_KEY_ZERO,
+         8 * KIB, BASE_KEY_NO_MAX,
          "Memory of all blocks together. It is taken and registered when the "
          "pool is created. auto takes 500m, or a 32nd of the machine's memory "
          "where that is less; on a GPU, a 32nd of its memory or what its BAR1 "
-         "can take, where that is less."),
+         "can take, where that is less. 0 makes a pool for its heap alone: it "
+         "has no blocks and no channels."),
     SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
          BASE_KEY_NO_MAX,
          "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "
@@ -170,6 +171,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     UNSIGNED("MAX_HALF_OPEN", max_half_open, "64", 1, 65536,
              "Connections that may be in their handshake at one time; more "
              "are refused."),
+    UNSIGNED("ACCEPT_QUEUE", accept_queue, "16", 1, 4096,
+             "Peers that have proven themselves to a listener and may wait to "
+             "be accepted; more are refused."),
     TIME("HANDSHAKE_TIMEOUT", handshake_timeout_ns, "5s", 0, MS, 3600 * SEC,
          "Time in which a connection must be through its handshake."),
 

@@ -21,7 +21,8 @@ typedef enum base_key_type {
 typedef enum base_key_flags {
     BASE_KEY_AUTO = 1u << 0, /* a size may be "auto"                          */
     BASE_KEY_INF  = 1u << 1, /* a size or time may be "inf"                   */
-    BASE_KEY_POW2 = 1u << 2  /* a size must be a power of two                 */
+    BASE_KEY_POW2 = 1u << 2, /* a size must be a power of two                 */
+    BASE_KEY_ZERO = 1u << 3  /* a size may be 0, though min is more           */
 } base_key_flags_t;
 
 typedef struct base_key {
@@ -39,7 +40,7 @@ typedef struct base_key {
 /* A size or time that has no upper limit of its own. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 34
+#define BASE_NUM_KEYS 35
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

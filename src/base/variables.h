@@ -1,7 +1,7 @@
 /*
  * Variables of the environment that are the process's, not a pool's: no keys
  * (base/keys.h). They are named here, and read by the layers above, because
- * whoever reads a configuration refuses names that nobody knows.
+ * whoever reads a configuration warns of names that nobody knows.
  */
 #ifndef BASE_VARIABLES_H
 #define BASE_VARIABLES_H

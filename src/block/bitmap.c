@@ -60,11 +60,11 @@ static void set_first(_Atomic uint64_t *words, uint32_t num_bits)
 ucxpool_status_t block_bitmap_create(uint32_t         num_bits,
                                      block_bitmap_t **bitmap_p)
 {
-    uint32_t        num_words     = (num_bits - 1) / WORD_BITS + 1;
+    uint32_t        last_bit      = base_max(num_bits, 1) - 1;
+    uint32_t        num_words     = last_bit / WORD_BITS + 1;
     uint32_t        num_summaries = (num_words - 1) / WORD_BITS + 1;
     block_bitmap_t *bitmap;
 
-    assert(num_bits > 0);
     bitmap = calloc(1, sizeof(*bitmap) + ((size_t)num_words + num_summaries) *
                                              sizeof(bitmap->words[0]));
     if (bitmap == NULL) {
@@ -76,7 +76,7 @@ ucxpool_status_t block_bitmap_create(uint32_t         num_bits,
     bitmap->num_summaries = num_summaries;
     bitmap->summaries     = bitmap->words + num_words;
     set_first(bitmap->words, num_bits);
-    set_first(bitmap->summaries, num_words);
+    set_first(bitmap->summaries, (num_bits == 0) ? 0 : num_words);
     *bitmap_p = bitmap;
     return UCXPOOL_OK;
 }

@@ -2,6 +2,8 @@
 #include "base/error.h"
 #include "base/math.h"
 
+#include <string.h>
+
 static ucxpool_status_t count_blocks(const block_pool_params_t *params,
                                      uint32_t                  *num_blocks_p)
 {
@@ -71,8 +73,13 @@ ucxpool_status_t block_split(const block_pool_params_t *params,
                              uint32_t                  *totals)
 {
     uint32_t         num_blocks = 0;
-    ucxpool_status_t status     = count_blocks(params, &num_blocks);
+    ucxpool_status_t status     = UCXPOOL_OK;
 
+    if (params->regions->num_regions == 0) {
+        memset(totals, 0, UCXPOOL_SHARE_LAST * sizeof(totals[0]));
+        return UCXPOOL_OK;
+    }
+    status = count_blocks(params, &num_blocks);
     if (status == UCXPOOL_OK) {
         split(params, num_blocks, totals);
     }

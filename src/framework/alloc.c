@@ -47,16 +47,14 @@ static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
     if (size == 0) {
         return UCXPOOL_OK;
     }
-    if (!atomic_load_explicit(&is_told, memory_order_relaxed)) {
-        status = allocate(pool, device, size, stream, address_p);
-        if (status != UCXPOOL_OK) {
-            atomic_store_explicit(&is_told, true, memory_order_relaxed);
-        }
-        return status;
-    }
-    level  = base_error_log_at(BASE_LOG_DEBUG);
+    level  = base_error_log_at(
+         atomic_load_explicit(&is_told, memory_order_relaxed) ? BASE_LOG_DEBUG
+                                                              : BASE_LOG_WARN);
     status = allocate(pool, device, size, stream, address_p);
     (void)base_error_log_at(level);
+    if (status != UCXPOOL_OK) {
+        atomic_store_explicit(&is_told, true, memory_order_relaxed);
+    }
     return status;
 }
 
@@ -73,11 +71,19 @@ ucxpool_status_t framework_alloc_from(ucxpool_t *pool, size_t size,
     return allocate_and_tell(pool, 0, size, stream, address_p);
 }
 
+void framework_free_to(ucxpool_t *pool, void *address, void *stream)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+
+    (void)ucxpool_heap_free(pool, address, framework_stream(stream));
+    (void)base_error_log_at(level);
+}
+
 void framework_free(int device, void *address, void *stream)
 {
     ucxpool_t *pool = framework_pools_find(device);
 
     if ((address != NULL) && (pool != NULL)) {
-        (void)ucxpool_heap_free(pool, address, framework_stream(stream));
+        framework_free_to(pool, address, stream);
     }
 }

@@ -16,6 +16,9 @@ ucxpool_status_t framework_alloc(int device, size_t size, void *stream,
 ucxpool_status_t framework_alloc_from(ucxpool_t *pool, size_t size,
                                       void *stream, void **address_p);
 
+/* To a pool. Nobody is returned an error, so the log is told. */
+void framework_free_to(ucxpool_t *pool, void *address, void *stream);
+
 /* NULL is allowed, and memory of a device without a pool: a child frees what
  * its parent has allocated. */
 void framework_free(int device, void *address, void *stream);

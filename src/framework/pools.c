@@ -143,6 +143,9 @@ ucxpool_status_t ucxpool_framework_pool(int device, ucxpool_t **pool_p)
     ucxpool_status_t      status = UCXPOOL_OK;
     ucxpool_t            *pool;
 
+    if (base_missing(pool_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if (place == NULL) {
         return no_such_device(device);
     }

@@ -6,8 +6,6 @@
 #include "framework/alloc.h"
 #include "framework/throw.h"
 
-#include <ucxpool/heap.h>
-
 void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool)
 {
     void *address;
@@ -24,6 +22,6 @@ void ucxpool_rmm_free(void *address, size_t size, void *stream, void *pool)
     if (pool == NULL) {
         framework_free(0, address, stream);
     } else {
-        (void)ucxpool_heap_free(pool, address, framework_stream(stream));
+        framework_free_to(pool, address, stream);
     }
 }

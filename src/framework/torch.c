@@ -17,11 +17,17 @@
 static ucxpool_status_t allocate(ssize_t size, int device, void *stream,
                                  void **address_p)
 {
+    base_log_level_t level;
+    ucxpool_status_t status;
+
     if (size < 0) {
         *address_p = NULL;
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "%zd bytes were asked for on device %d", size,
-                          device);
+        level      = base_error_log_at(BASE_LOG_WARN);
+        status     = base_error(UCXPOOL_ERR_INVALID_PARAM,
+                                "%zd bytes were asked for on device %d", size,
+                                device);
+        (void)base_error_log_at(level);
+        return status;
     }
     return framework_alloc(device, (size_t)size, stream, address_p);
 }
@@ -70,11 +76,15 @@ static void *stream_to_free_in(int device, const void *address, void *stream)
 
 void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream)
 {
+    base_log_level_t level;
+
     (void)size;
     if ((address != NULL) && (framework_pools_find(device) != NULL)) {
+        level  = base_error_log_at(BASE_LOG_WARN);
         stream = framework_stream(stream);
         framework_free(device, address,
                        stream_to_free_in(device, address, stream));
+        (void)base_error_log_at(level);
     }
 }
 
@@ -112,8 +122,11 @@ void ucxpool_torch_record_stream(void *address, void *stream)
 
 static void trim_pool(ucxpool_t *pool, void *arg)
 {
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+
     (void)arg;
     (void)ucxpool_heap_trim(pool, 0, NULL);
+    (void)base_error_log_at(level);
 }
 
 void ucxpool_torch_empty_cache(void)

@@ -190,9 +190,8 @@ static heap_range_t *take_quick(heap_stream_t *stream, uint64_t size,
     heap_range_t *range;
 
     base_lock_take(&stream->lock);
-    range = heap_quick_take(&stream->quick, size);
+    range = heap_quick_take(&stream->quick, size, asked);
     if (range != NULL) {
-        range->asked = asked;
         stream->num_allocs++;
     }
     base_lock_give(&stream->lock);
@@ -214,7 +213,7 @@ static ucxpool_status_t alloc_large(heap_t *heap, heap_stream_t *stream,
     status = heap_find(heap, stream, size, false, &range);
     if (status == UCXPOOL_OK) {
         range->stream = stream;
-        range->asked  = asked;
+        heap_range_set_asked(range, asked);
         heap_range_become(range, HEAP_LIVE);
         heap_starts_add(&heap->starts, range);
         heap->num_found++;

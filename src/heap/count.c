@@ -27,12 +27,13 @@ static ucxpool_heap_class_stats_t *class_of(ucxpool_heap_stats_t *stats,
 
 static void count_live(ucxpool_heap_stats_t *stats, const heap_range_t *range)
 {
-    ucxpool_heap_class_stats_t *class = class_of(stats, range->asked);
+    uint64_t                    asked = heap_range_asked(range);
+    ucxpool_heap_class_stats_t *class = class_of(stats, asked);
 
     class->live++;
     class->live_bytes += range->size;
     stats->live += range->size;
-    stats->asked += range->asked;
+    stats->asked += asked;
     stats->num_live++;
 }
 

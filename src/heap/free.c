@@ -27,8 +27,8 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
         return false;
     }
     heap_range_become(range, is_late ? HEAP_LATE : HEAP_QUICK);
-    heap_log_write(heap->log, HEAP_LOG_FREE, address, range->asked,
-                   stream->handle);
+    heap_log_write(heap->log, HEAP_LOG_FREE, address,
+                   heap_range_asked(range), stream->handle);
     heap_small_end(&owner->small, range);
     if (is_late) {
         range->stream = stream;
@@ -66,8 +66,8 @@ static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
     if ((range == NULL) || !heap_range_turn(range, HEAP_LIVE, HEAP_QUICK)) {
         return refuse_dead(address);
     }
-    heap_log_write(heap->log, HEAP_LOG_FREE, address, range->asked,
-                   stream->handle);
+    heap_log_write(heap->log, HEAP_LOG_FREE, address,
+                   heap_range_asked(range), stream->handle);
     base_lock_take(&stream->lock);
     num_gone = heap_quick_put(&stream->quick, range, gone);
     base_lock_give(&stream->lock);

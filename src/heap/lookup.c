@@ -21,7 +21,7 @@ static void fill(const heap_range_t *range, place_t *place)
 {
     place->begin    = range->offset;
     place->size     = range->size;
-    place->end      = range->offset + range->asked;
+    place->end      = range->offset + heap_range_asked(range);
     place->stitched = range->stitched;
 }
 

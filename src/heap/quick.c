@@ -16,7 +16,8 @@ static unsigned bin_of(uint64_t size)
     return (unsigned)((size / HEAP_UNIT * UINT64_C(0x9E3779B97F4A7C15)) >> 58);
 }
 
-heap_range_t *heap_quick_take(heap_quick_t *quick, uint64_t size)
+heap_range_t *heap_quick_take(heap_quick_t *quick, uint64_t size,
+                              uint64_t asked)
 {
     unsigned          number = bin_of(size);
     heap_quick_bin_t *bin    = &quick->bins[number];
@@ -29,6 +30,7 @@ heap_range_t *heap_quick_take(heap_quick_t *quick, uint64_t size)
     if (bin->count == 0) {
         quick->used &= ~(UINT64_C(1) << number);
     }
+    heap_range_set_asked(range, asked);
     heap_range_become(range, HEAP_LIVE);
     return range;
 }

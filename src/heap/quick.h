@@ -23,8 +23,10 @@ typedef struct heap_quick {
     uint64_t         used; /* a bit for each bin that is not empty */
 } heap_quick_t;
 
-/* One of exactly that size, which is HEAP_LIVE now; NULL: none. */
-heap_range_t *heap_quick_take(heap_quick_t *quick, uint64_t size);
+/* One of exactly that size, which is HEAP_LIVE now, for a caller who asked for
+ * so many bytes; NULL: none. */
+heap_range_t *heap_quick_take(heap_quick_t *quick, uint64_t size,
+                              uint64_t asked);
 
 /*
  * Keep one that is HEAP_QUICK. Where its place is taken, others must go: they

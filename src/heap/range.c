@@ -75,9 +75,9 @@ heap_range_t *heap_ranges_get(heap_ranges_t *ranges)
     range->after    = NULL;
     range->stream   = NULL;
     range->ticket   = 0;
-    range->asked    = 0;
     range->stitched = NULL;
     range->page     = NULL;
+    heap_range_set_asked(range, 0);
     return range;
 }
 

@@ -42,7 +42,8 @@ typedef struct heap_range {
                                   quick, late: among such; spare: likewise    */
     struct heap_stream *stream; /* that it was freed in, or allocated for    */
     uint64_t            ticket; /* free: see heap_stream_t                   */
-    uint64_t            asked;  /* live: bytes that the caller asked for     */
+    uint64_t            asked;  /* live: bytes that the caller asked for;
+                                   atomic, set before it becomes live        */
     struct heap_stitched *stitched; /* live, quick: it is this one; else NULL */
     struct heap_page     *page;     /* of small allocations, that it lies in */
     uint8_t               state;    /* a heap_state_t; atomic                 */
@@ -61,6 +62,21 @@ static inline heap_state_t heap_range_state(const heap_range_t *range)
 static inline void heap_range_become(heap_range_t *range, heap_state_t state)
 {
     __atomic_store_n(&range->state, (uint8_t)state, __ATOMIC_RELEASE);
+}
+
+/*
+ * A stream writes this under its own lock, and who counts reads it under the
+ * heap's. It belongs to the live range that heap_range_state() told of, or to
+ * one that has been live there since.
+ */
+static inline uint64_t heap_range_asked(const heap_range_t *range)
+{
+    return __atomic_load_n(&range->asked, __ATOMIC_RELAXED);
+}
+
+static inline void heap_range_set_asked(heap_range_t *range, uint64_t asked)
+{
+    __atomic_store_n(&range->asked, asked, __ATOMIC_RELAXED);
 }
 
 /* Become `to` if it is `from`: of two threads that try, one does. */

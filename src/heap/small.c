@@ -52,7 +52,7 @@ static void index_remove(heap_small_t *small, heap_range_t *range)
 }
 
 /* Cut one off a free range. */
-static ucxpool_status_t cut(heap_small_t *small, uint64_t size,
+static ucxpool_status_t cut(heap_small_t *small, uint64_t size, uint64_t asked,
                             heap_range_t **range_p)
 {
     heap_range_t    *range;
@@ -72,6 +72,7 @@ static ucxpool_status_t cut(heap_small_t *small, uint64_t size,
         index_add(small, heap_range_cut(&small->ranges, range,
                                         range->offset + size));
     }
+    heap_range_set_asked(range, asked);
     heap_range_become(range, HEAP_LIVE);
     range->page->starts[unit_of(range->page, range->offset)] = range;
     *range_p = range;
@@ -81,14 +82,14 @@ static ucxpool_status_t cut(heap_small_t *small, uint64_t size,
 ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
                                  uint64_t asked, heap_range_t **range_p)
 {
-    heap_range_t    *range  = heap_quick_take(&small->quick, size);
+    heap_range_t    *range  = heap_quick_take(&small->quick, size,
+                                              asked);
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (range == NULL) {
-        status = cut(small, size, &range);
+        status = cut(small, size, asked, &range);
     }
     if (range != NULL) {
-        range->asked = asked;
         small->num_mediums += is_medium(range);
     }
     *range_p = range;

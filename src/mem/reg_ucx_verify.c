@@ -195,6 +195,9 @@ void mem_reg_ucx_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
 
     *num_needed_p  = 0;
     *num_regions_p = 0;
+    if (domains == NULL) {
+        return; /* there is nothing to register */
+    }
     for (uint64_t rest = domains->needed; rest != 0; rest &= rest - 1) {
         (*num_needed_p)++;
     }

@@ -3,6 +3,7 @@
 #include "mem/region.h"
 #include "base/error.h"
 #include "base/math.h"
+#include "mem/cuda_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,30 @@ err_free_list:
     free(regions->regions);
 err_clear:
     memset(regions, 0, sizeof(*regions));
+    return status;
+}
+
+static void none_destroy(mem_regions_t *regions)
+{
+    if (regions->cuda != NULL) {
+        mem_cuda_device_close(regions->cuda);
+    }
+}
+
+static const mem_kind_t kind_none = {.name = "none", .destroy = none_destroy};
+
+ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    memset(regions, 0, sizeof(*regions));
+    if (device >= 0) {
+        status = mem_cuda_device_open(device, &regions->cuda);
+    }
+    if (status == UCXPOOL_OK) {
+        regions->kind   = &kind_none;
+        regions->device = device;
+    }
     return status;
 }
 

@@ -100,6 +100,13 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
                                   const mem_kind_t *kind, int device,
                                   unsigned num_regions, size_t region_size,
                                   int huge_pages);
+/*
+ * No regions, on the host (device -1) or on a GPU; to be passed to cleanup.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED, UCXPOOL_ERR_INVALID_PARAM, UCXPOOL_ERR_IO
+ *                            as above, of the GPU
+ */
+ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device);
 /* Does the processor not reach them? */
 bool             mem_regions_are_on_gpu(const mem_regions_t *regions);
 /* May be called twice. */

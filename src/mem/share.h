@@ -39,8 +39,13 @@ typedef struct mem_share_file {
     uint32_t huge_page_shift; /* 0: base pages                                */
 } mem_share_file_t;
 
-/* Of this process. What cannot be read is 0, and fits no peer. */
+/* Of this process. What cannot be read is 0, and fits no peer; what has been
+ * read once needs no descriptor later. */
 void mem_share_host_fill(mem_share_host_t *host);
+
+/* The inode of /proc/self/ns/net, or 0. Processes of one host that have it in
+ * common find each other's sockets (mem/share_socket.h). */
+uint64_t mem_share_net_namespace(void);
 
 /*
  * Of a memfd of this process.

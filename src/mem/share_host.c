@@ -25,6 +25,20 @@ _Static_assert(sizeof(mem_share_host_t) == 40, "goes over the wire as is");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "goes over the wire as is: other machines convert here");
 
+/*
+ * What has been read once, since it stays and the process may have no
+ * descriptor left when it is asked for again. What could not be read is tried
+ * again. No lock: a child may be forked at any moment.
+ */
+enum { NOT_KNOWN, BEING_KEPT, KNOWN };
+
+static struct {
+    int      state; /* of boot_id; atomic                                     */
+    uint8_t  boot_id[16];
+    uint32_t pid; /* whose start_time it is; atomic                           */
+    uint64_t start_time; /* atomic                                            */
+} kept;
+
 /* Two hexadecimal digits for each byte, with dashes between some. */
 static bool boot_id_read(uint8_t *boot_id)
 {
@@ -84,6 +98,41 @@ static bool proc_is_ours(void)
     return strtol(text, NULL, 10) == getpid();
 }
 
+static void boot_id_fill(uint8_t *boot_id)
+{
+    int state = NOT_KNOWN;
+
+    if (__atomic_load_n(&kept.state, __ATOMIC_ACQUIRE) == KNOWN) {
+        memcpy(boot_id, kept.boot_id, sizeof(kept.boot_id));
+        return;
+    }
+    if (!boot_id_read(boot_id)) {
+        memset(boot_id, 0, sizeof(kept.boot_id));
+        return;
+    }
+    if (__atomic_compare_exchange_n(&kept.state, &state, BEING_KEPT, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        memcpy(kept.boot_id, boot_id, sizeof(kept.boot_id));
+        __atomic_store_n(&kept.state, KNOWN, __ATOMIC_RELEASE);
+    }
+}
+
+/* Of this process. 0: not known. */
+static uint64_t own_start_time(uint32_t pid)
+{
+    uint64_t start_time;
+
+    if (__atomic_load_n(&kept.pid, __ATOMIC_ACQUIRE) == pid) {
+        return __atomic_load_n(&kept.start_time, __ATOMIC_RELAXED);
+    }
+    if (!start_time_read(pid, &start_time)) {
+        return 0;
+    }
+    __atomic_store_n(&kept.start_time, start_time, __ATOMIC_RELAXED);
+    __atomic_store_n(&kept.pid, pid, __ATOMIC_RELEASE);
+    return start_time;
+}
+
 void mem_share_host_fill(mem_share_host_t *host)
 {
     struct stat name_space;
@@ -91,15 +140,20 @@ void mem_share_host_fill(mem_share_host_t *host)
     memset(host, 0, sizeof(*host));
     host->pid = (uint32_t)getpid();
     host->uid = (uint32_t)geteuid();
-    if (!boot_id_read(host->boot_id)) {
-        memset(host->boot_id, 0, sizeof(host->boot_id));
-    }
+    boot_id_fill(host->boot_id);
     if (stat("/proc/self/ns/pid", &name_space) == 0) {
         host->pid_namespace = (uint64_t)name_space.st_ino;
     }
-    if (!proc_is_ours() || !start_time_read(host->pid, &host->start_time)) {
-        host->start_time = 0;
-    }
+    host->start_time = proc_is_ours() ? own_start_time(host->pid) : 0;
+}
+
+uint64_t mem_share_net_namespace(void)
+{
+    struct stat name_space;
+
+    return (stat("/proc/self/ns/net", &name_space) == 0)
+               ? (uint64_t)name_space.st_ino
+               : 0;
 }
 
 bool mem_share_host_is_alive(const mem_share_host_t *peer)
@@ -122,6 +176,11 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
     if ((memcmp(own.boot_id, unknown, sizeof(unknown)) == 0) ||
         (own.pid_namespace == 0)) {
         snprintf(reason, reason_size, "/proc cannot be read here");
+        return false;
+    }
+    if ((memcmp(peer->boot_id, unknown, sizeof(unknown)) == 0) ||
+        (peer->pid_namespace == 0)) {
+        snprintf(reason, reason_size, "/proc cannot be read there");
         return false;
     }
     if (memcmp(own.boot_id, peer->boot_id, sizeof(own.boot_id)) != 0) {

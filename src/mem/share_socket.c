@@ -128,6 +128,41 @@ int mem_share_socket_send(int fd, const void *data, size_t size,
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
+int mem_share_socket_send_parts(int fd, const void *first, size_t first_size,
+                                const void *second, size_t second_size)
+{
+    struct iovec parts[] = {
+        {(void *)(uintptr_t)first, first_size},
+        {(void *)(uintptr_t)second, second_size},
+    };
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
+}
+
+int mem_share_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
+{
+    struct iovec  bytes   = {data, size};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    ssize_t       length  = recvmsg(fd, &message, MSG_DONTWAIT);
+
+    if ((length < 0) && (errno == ECONNRESET)) {
+        /* The other end has not read everything; what it had sent is here. */
+        length = recvmsg(fd, &message, MSG_DONTWAIT);
+    }
+    if (length < 0) {
+        return errno;
+    }
+    if (length == 0) {
+        return ECONNRESET;
+    }
+    if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        return EPROTO;
+    }
+    *length_p = (size_t)length;
+    return 0;
+}
+
 /* The descriptors of a message; there is room for no more than were wanted. */
 static unsigned take_fds(struct msghdr *message, int *fds)
 {

@@ -1,7 +1,8 @@
 /*
- * Descriptors handed from process to process over a socket of the host, for
- * where the system forbids to take them (pidfd_getfd, /proc/PID/fd): the rules
- * on debugging do not apply to what its owner gives away.
+ * Sockets of the host: messages between processes, and descriptors that are
+ * handed over with them, for where the system forbids to take them
+ * (pidfd_getfd, /proc/PID/fd): the rules on debugging do not apply to what its
+ * owner gives away.
  *
  * The socket has a name without a file (unix(7), "abstract"), made of a pool's
  * id, so nothing is left behind in a directory; who is to find it has to be in
@@ -45,6 +46,15 @@ int mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
  * EAGAIN: the other end does not read. */
 int mem_share_socket_send(int fd, const void *data, size_t size,
                           const int *fds, unsigned num_fds);
+
+/* One message of two parts, without descriptors. */
+int mem_share_socket_send_parts(int fd, const void *first, size_t first_size,
+                                const void *second, size_t second_size);
+
+/* One message, of up to `size` bytes, without descriptors. EAGAIN, ECONNRESET,
+ * EPROTO (it is longer, or brings descriptors) as below. */
+int mem_share_socket_recv_any(int fd, void *data, size_t size,
+                              size_t *length_p);
 
 /*
  * One message of this very size. The descriptors are closed on exec, and the

@@ -2,25 +2,21 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "mem/ucx_status.h"
 #include "xfer/control.h"
-#include "xfer/connect.h"
 #include "xfer/fetch.h"
+#include "xfer/flush.h"
 #include "xfer/inbox.h"
+#include "xfer/local.h"
 #include "xfer/mapping.h"
 #include "xfer/message.h"
-#include "xfer/recv.h"
-#include "xfer/send.h"
+#include "xfer/remote.h"
 #include "xfer/watch.h"
 #include "xfer/wire.h"
 
 #include <openssl/rand.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A free number of the pool's table, which grows by doubling. */
 static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
@@ -55,6 +51,7 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->link);
     base_list_init(&channel->greet_link);
     base_list_init(&channel->queue);
+    base_list_init(&channel->flushes);
     base_list_init(&channel->packing);
     base_list_init(&channel->arriving);
     base_list_init(&channel->free_messages);
@@ -75,10 +72,14 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->refs          = 1; /* the pool's, until it is closed */
     channel->next_number   = 1;
     channel->ring.fd       = -1;
-    channel->peer.watch_fd  = -1;
+    xfer_source_init(&channel->peer.watch);
+    xfer_source_init(&channel->greet_source);
+    xfer_source_init(&channel->local);
     channel->peer.next_look = BASE_CLOCK_FOREVER;
     channel->peer.am_id     = pool->config.am_id; /* until it says */
     channel->close_deadline = BASE_CLOCK_FOREVER;
+    channel->next_hello     = BASE_CLOCK_FOREVER;
+    channel->lost_at        = BASE_CLOCK_FOREVER;
     status                 = table_add(pool, channel);
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
@@ -124,10 +125,17 @@ void xfer_channel_put(ucxpool_channel_t *channel)
     channel->pool->table[channel->number] = NULL;
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
+    xfer_local_close(channel);
     xfer_fetch_stop(channel);
     xfer_mapping_close(channel);
     xfer_watch_stop(channel);
     xfer_ring_cleanup(&channel->ring);
+    if (channel->endpoint != NULL) {
+        xfer_endpoint_destroy(channel->endpoint);
+    }
+    if (channel->remote != NULL) {
+        xfer_remote_put(channel->remote);
+    }
     free(channel);
 }
 
@@ -173,163 +181,46 @@ bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
     }
     /* A peer that has sent nonsense is not listened to any more. */
     return xfer_channel_is_live(channel) ||
-           ((channel->num_sends != 0) &&
+           (((channel->num_sends != 0) ||
+             (channel->close == XFER_CLOSE_GOODBYE)) &&
             (channel->status != UCXPOOL_ERR_PROTOCOL));
 }
 
-bool xfer_channel_ep_failed(const ucxpool_channel_t *channel)
+bool xfer_channel_is_broken(const ucxpool_channel_t *channel)
 {
-    return __atomic_load_n(&channel->ep_failed, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&channel->broken, __ATOMIC_ACQUIRE) ||
+           ((channel->endpoint != NULL) &&
+            xfer_endpoint_has_failed(channel->endpoint));
 }
 
-void xfer_channel_set_ep_failed(ucxpool_channel_t *channel)
+bool xfer_channel_can_send(const ucxpool_channel_t *channel)
 {
-    __atomic_store_n(&channel->ep_failed, true, __ATOMIC_RELEASE);
+    return (channel->endpoint != NULL) &&
+           (channel->endpoint->step < XFER_ENDPOINT_CLOSING) &&
+           !xfer_channel_is_broken(channel);
 }
 
-/* End every request of the channel, for the same reason. */
-static void abort_requests(ucxpool_channel_t *channel, ucxpool_status_t status)
+void xfer_channel_end_operation(ucxpool_channel_t *channel)
 {
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
+    ucxpool_t *pool = channel->pool;
 
-    base_list_for_each_safe(request, next, &channel->pool->posted,
-                            ucxpool_request_t, link) {
-        if (request->channel == channel) {
-            xfer_recv_abort(request, status, channel->reason);
-        }
-    }
-    base_list_for_each_safe(request, next, &channel->queue, ucxpool_request_t,
-                            link) {
-        xfer_send_abort(request, status, channel->reason);
-        xfer_request_reuse(request);
-    }
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (channel->sends[i] != NULL) {
-            xfer_send_abort(channel->sends[i], status, channel->reason);
-        }
-        if (channel->receives[i] != NULL) {
-            xfer_recv_abort(channel->receives[i], status, channel->reason);
-        }
-    }
-    xfer_message_channel_ended(channel);
-}
-
-/* Tell the peer of every request that is under way, while it can be told. */
-static void cancel_requests(ucxpool_channel_t *channel)
-{
-    static const char text[] = "the channel was closed";
-
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (channel->sends[i] != NULL) {
-            xfer_send_stop(channel->sends[i], UCXPOOL_ERR_CANCELED, text);
-        }
-        if (channel->receives[i] != NULL) {
-            xfer_recv_stop(channel->receives[i], UCXPOOL_ERR_CANCELED, text);
-        }
-    }
-}
-
-static void leave(ucxpool_channel_t *channel, ucxpool_channel_state_t state,
-                  ucxpool_status_t status)
-{
-    if (channel->wire == &xfer_wire_map) {
-        channel->pool->num_mapped -=
-            (channel->state == UCXPOOL_CHANNEL_OPEN) ? 1 : 0;
-    }
-    if (channel->state == UCXPOOL_CHANNEL_OPEN) {
-        channel->pool->stats.channels_open--;
-    }
-    channel->state  = state;
-    channel->status = status;
-    /* The requests hold references, and the last one may go here. */
-    xfer_channel_get(channel);
-    abort_requests(channel, status);
+    channel->endpoint->num_operations--;
     xfer_channel_put(channel);
+    xfer_pool_end_operation(pool);
 }
 
-void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
-                       const char *format, ...)
+void xfer_channel_set_broken(ucxpool_channel_t *channel)
 {
-    va_list arguments;
-
-    if (!xfer_channel_is_live(channel)) {
-        return;
-    }
-    va_start(arguments, format);
-    vsnprintf(channel->reason, sizeof(channel->reason), format, arguments);
-    va_end(arguments);
-    base_warn("%s: the channel has failed: %s", channel->name,
-              channel->reason);
-    channel->pool->stats.channels_failed++;
-    /* No word of such a peer is waited for, TAKEN neither: what it still reads
-     * of ours is revoked, so that it can not take it for a message. */
-    channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
-    leave(channel, UCXPOOL_CHANNEL_FAILED, status);
-    xfer_control_drop(channel);
-    xfer_channel_start_close(channel);
-}
-
-void xfer_channel_peer_left(ucxpool_channel_t *channel)
-{
-    if (xfer_channel_is_live(channel)) {
-        snprintf(channel->reason, sizeof(channel->reason),
-                 "the peer closed the channel");
-        leave(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
-    }
-    xfer_control_drop(channel);
-    /* The good-bye is answered, so that the peer knows that nothing of its
-     * memory is read any more. */
-    channel->bye_sent = channel->wire != &xfer_wire_map;
-    xfer_channel_peer_gone(channel);
-    xfer_channel_start_close(channel);
-}
-
-void xfer_channel_peer_gone(ucxpool_channel_t *channel)
-{
-    xfer_channel_get(channel);
-    channel->peer.gone = true;
-    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        ucxpool_request_t *request = channel->sends[i];
-
-        if ((request != NULL) && xfer_request_has_ended(request)) {
-            xfer_send_forget(request);
-        }
-    }
-    xfer_channel_put(channel);
-}
-
-void xfer_channel_start_close(ucxpool_channel_t *channel)
-{
-    if (channel->closing) {
-        return;
-    }
-    channel->closing        = true;
-    channel->close_deadline = base_clock_deadline(
-        channel->pool->config.close_timeout_ns);
-    xfer_connect_stop(channel);
-    xfer_fetch_stop(channel);
-}
-
-void xfer_channel_close(ucxpool_channel_t *channel)
-{
-    xfer_channel_get(channel);
-    channel->user_ref = false;
-    if (xfer_channel_is_live(channel)) {
-        cancel_requests(channel);
-        snprintf(channel->reason, sizeof(channel->reason),
-                 "the channel was closed here");
-        leave(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
-    }
-    xfer_channel_start_close(channel);
-    xfer_channel_put(channel);
+    __atomic_store_n(&channel->broken, true, __ATOMIC_RELEASE);
 }
 
 static bool is_unused(const ucxpool_channel_t *channel)
 {
     /* On the `map` wire the peer may still read; the channel then stays, to
      * watch for its end. */
-    return channel->ep_closed && (channel->num_sends == 0) &&
+    return (channel->close == XFER_CLOSE_DONE) && (channel->num_sends == 0) &&
+           ((channel->endpoint == NULL) ||
+            xfer_endpoint_is_over(channel->endpoint)) &&
            !channel->user_ref;
 }
 
@@ -339,13 +230,18 @@ unsigned xfer_channel_progress(ucxpool_channel_t *channel)
 
     xfer_channel_get(channel);
     count += xfer_watch_look(channel);
-    if (xfer_channel_ep_failed(channel) && xfer_channel_is_live(channel)) {
+    if (xfer_local_is_lost(channel)) {
+        xfer_channel_set_broken(channel);
+    }
+    if (xfer_channel_is_broken(channel) && xfer_channel_is_live(channel)) {
         xfer_inbox_drain(channel);
         xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the connection to the peer broke");
         count++;
     }
-    if (channel->closing) {
+    count += xfer_flush_progress(channel);
+    count += xfer_channel_progress_drain(channel);
+    if (channel->close != XFER_CLOSE_NONE) {
         count += xfer_channel_progress_close(channel);
         if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
             base_list_del(&channel->link);

@@ -8,8 +8,9 @@
 #define XFER_CHANNEL_H
 
 #include "mem/share_cuda.h"
-#include "xfer/pool.h"
+#include "xfer/endpoint.h"
 #include "xfer/ring.h"
+#include "xfer/source.h"
 
 #define XFER_REASON_SIZE 160u
 
@@ -30,6 +31,14 @@ typedef enum xfer_handshake {
     XFER_READY_SENT     = 1u << 5
 } xfer_handshake_t;
 
+/* Where the end of a channel stands; see close.c. */
+typedef enum xfer_close {
+    XFER_CLOSE_NONE,
+    XFER_CLOSE_GOODBYE,  /* BYE is to be said and heard                      */
+    XFER_CLOSE_ENDPOINT, /* UCX's endpoint is to be closed                   */
+    XFER_CLOSE_DONE
+} xfer_close_t;
+
 /* What the peer's HELLO said, and what we made of it. */
 typedef struct xfer_peer {
     uint8_t          id[XFER_ID_SIZE];
@@ -49,7 +58,7 @@ typedef struct xfer_peer {
     uint32_t         num_regions;
     mem_share_cuda_t gpu;       /* of a GPU: how they were shared; then they lie
                                    side by side                              */
-    int              watch_fd;  /* readable when its process has ended; or -1 */
+    xfer_source_t    watch;     /* ready when its process has ended           */
     mem_share_host_t host;      /* its process                               */
     uint64_t         next_look; /* without pidfd; BASE_CLOCK_FOREVER: not    */
     bool             gone;      /* it will never touch our memory again       */
@@ -64,6 +73,8 @@ struct ucxpool_channel {
     uint64_t     key;    /* messages to us must carry it                     */
     uint64_t     pair;
     bool         at_door; /* through a listener: its pair is a random number */
+    bool         begins;  /* it called there, or is the first of a pair of our
+                             own channels: see remote.h                      */
     char         name[XFER_NAME_SIZE];
     void        *user_ptr;
 
@@ -73,24 +84,33 @@ struct ucxpool_channel {
     const struct xfer_wire *wire;
     char                    wire_reason[XFER_REASON_SIZE];
 
-    ucp_ep_h  ep;
-    bool      own_ep;
-    bool      ep_failed;       /* told by UCX or the caller; atomic          */
-    bool      closing;         /* BYE is to be sent, then the endpoint closed */
-    bool      bye_sent;
-    bool      flushed;
-    void     *close_request;   /* UCX's flush; NULL: none under way          */
-    bool      ep_closing;
-    bool      ep_closed;
-    uint64_t  close_deadline;
+    struct xfer_remote *remote; /* NULL: not known yet, or by endpoint       */
+    xfer_endpoint_t *endpoint; /* NULL: none yet, or no more                 */
+    xfer_source_t    local;    /* within the host: local.h                   */
+    unsigned         num_unheard; /* times that it was broken too early       */
+    uint64_t         lost_at;  /* it counts as broken since it has ended     */
+    bool             by_ep;    /* it is the caller's, and tells the pair     */
+    bool             broken;   /* the caller says that it failed; atomic     */
 
+    xfer_close_t close;
+    bool         drains;         /* released, with requests under way        */
+    uint64_t     drain_deadline;
+    bool         bye_sent;
+    bool         bye_received;
+    bool         has_begun;      /* HELLO was said before one had come       */
+    bool         kept;           /* KEPT was said, or heard by who has begun  */
+    uint64_t     waiting_since;  /* for a word of the peer                   */
+    uint64_t     close_deadline;
+
+    uint64_t            called_at; /* a listener                             */
     struct xfer_greet  *greet; /* connecting through a door; NULL otherwise  */
     struct xfer_secret *secret; /* for as long                               */
     base_list_t        greet_link;
+    xfer_source_t      greet_source;
     struct xfer_fetch *fetch;  /* of the peer's descriptors; NULL: none      */
 
     unsigned    handshake;     /* xfer_handshake_t                           */
-    uint64_t    next_hello;    /* when it is said again                      */
+    uint64_t    next_hello;    /* when it is said, or said again             */
     xfer_peer_t peer;
     xfer_ring_t ring;
 
@@ -99,7 +119,9 @@ struct ucxpool_channel {
     uint64_t    next_sequence;
     uint64_t    expected_sequence;
     uint64_t    next_number;   /* of sends and receives                      */
+    uint64_t    num_posted;    /* sends                                      */
     base_list_t queue;
+    base_list_t flushes;
     base_list_t packing;       /* sends that fill blocks, in that order      */
     base_list_t arriving;
     base_list_t free_messages;
@@ -144,9 +166,17 @@ ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel);
  */
 bool xfer_channel_is_readable(const ucxpool_channel_t *channel);
 
-/* The endpoint has failed: told by UCX, or by the caller from any thread. */
-bool xfer_channel_ep_failed(const ucxpool_channel_t *channel);
-void xfer_channel_set_ep_failed(ucxpool_channel_t *channel);
+/* Can UCX be given something to send? */
+bool xfer_channel_can_send(const ucxpool_channel_t *channel);
+
+/* The last thing in a callback of UCX for an operation of its endpoint: the
+ * operation is over, and so is its reference to the channel. The pool may be
+ * gone after it. */
+void xfer_channel_end_operation(ucxpool_channel_t *channel);
+
+/* Its connection has failed: told by UCX, or by the caller from any thread. */
+bool xfer_channel_is_broken(const ucxpool_channel_t *channel);
+void xfer_channel_set_broken(ucxpool_channel_t *channel);
 
 /* End all its requests with a status; `reason` in words. */
 void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
@@ -160,18 +190,27 @@ void xfer_channel_peer_left(ucxpool_channel_t *channel);
  * is ours again. */
 void xfer_channel_peer_gone(ucxpool_channel_t *channel);
 
+/* It has ended: say good-bye and close the endpoint. */
 void xfer_channel_start_close(ucxpool_channel_t *channel);
 
-/* The caller is done with the channel. */
+/* The caller is done with the channel: it ends when the requests that were
+ * posted have, or at once. */
 void xfer_channel_close(ucxpool_channel_t *channel);
+void xfer_channel_abort(ucxpool_channel_t *channel);
+
+/* One that was closed ends when its requests have, or its time is over. */
+unsigned xfer_channel_progress_drain(ucxpool_channel_t *channel);
 
 /* Errors told by UCX, good-byes, endpoints to be closed. */
 unsigned xfer_channel_progress(ucxpool_channel_t *channel);
 
-/* The next steps of a close that was started. */
+/* The next steps of a close that was started, and when it wants to be looked at
+ * though nothing happens. */
 unsigned xfer_channel_progress_close(ucxpool_channel_t *channel);
+uint64_t xfer_channel_close_deadline(const ucxpool_channel_t *channel);
 
 /* Close by force what has not closed by itself. */
+void xfer_channel_hurry(ucxpool_channel_t *channel);
 void xfer_channel_hurry_all(ucxpool_t *pool);
 
 /* Take all channels away at once, when the pool goes and UCX's worker with it:

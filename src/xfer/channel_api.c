@@ -2,7 +2,9 @@
  * The public functions of channels.
  */
 #include "base/error.h"
+#include "xfer/blob.h"
 #include "xfer/connect.h"
+#include "xfer/memory.h"
 #include "xfer/wire.h"
 
 #include <stdlib.h>
@@ -14,6 +16,10 @@ ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
     xfer_blob_t  *address;
     ucxpool_status_t status;
 
+    if (base_missing(pool) || base_missing(address_p) ||
+        base_missing(length_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     xfer_lock(pool);
     status = xfer_blob_create(pool, 0, &address, length_p);
     xfer_unlock(pool);
@@ -78,6 +84,9 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
     uint64_t         way    = (params == NULL) ? 0 : params->field_mask & ways;
     ucxpool_status_t status;
 
+    if (base_missing(pool) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     if ((way == 0) || (way == ways)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "a channel is created over an address or over an "
@@ -88,6 +97,10 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
          (params->address == NULL))) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the address or endpoint of a channel is NULL");
+    }
+    status = xfer_memory_check(pool);
+    if (status != UCXPOOL_OK) {
+        return status;
     }
     xfer_lock(pool);
     status = create(pool, params, channel_p);
@@ -102,7 +115,13 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = xfer_where_resolve(where, XFER_WHERE_CONNECT, &resolved);
+    if (base_missing(pool) || base_missing(where) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = xfer_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status = xfer_where_resolve(where, XFER_WHERE_CONNECT, &resolved);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -125,6 +144,20 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p)
 {
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (base_missing(channel)) {
+        *attr_p = (ucxpool_channel_attr_t){
+            .state       = UCXPOOL_CHANNEL_FAILED,
+            .status      = UCXPOOL_ERR_INVALID_PARAM,
+            .reason      = "the channel is NULL",
+            .wire        = UCXPOOL_WIRE_NONE,
+            .wire_reason = "",
+            .name        = "",
+        };
+        return;
+    }
     xfer_lock(channel->pool);
     attr_p->state       = channel->state;
     attr_p->status      = channel->status;
@@ -140,7 +173,10 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
 
 void ucxpool_channel_fail(ucxpool_channel_t *channel)
 {
-    xfer_channel_set_ep_failed(channel);
+    if (base_missing(channel)) {
+        return;
+    }
+    xfer_channel_set_broken(channel);
     xfer_wake(channel->pool);
 }
 
@@ -154,5 +190,18 @@ void ucxpool_channel_close(ucxpool_channel_t *channel)
     pool = channel->pool;
     xfer_lock(pool);
     xfer_channel_close(channel);
+    xfer_unlock_posted(pool);
+}
+
+void ucxpool_channel_abort(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool;
+
+    if (channel == NULL) {
+        return;
+    }
+    pool = channel->pool;
+    xfer_lock(pool);
+    xfer_channel_abort(channel);
     xfer_unlock_posted(pool);
 }

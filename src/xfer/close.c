@@ -1,153 +1,194 @@
 /*
- * The end of a channel: BYE, flush, and the endpoint closed.
+ * The end of a channel: both sides say BYE, and then let go of the endpoint.
+ *
+ * On `map` BYE stands in the ring, where the peer finds it whenever it looks,
+ * and nothing is waited for. With an endpoint the peer's answer is: only when
+ * both are done with it can it serve the next channel (remote.h).
  */
 #include "base/clock.h"
 #include "xfer/control.h"
+#include "xfer/local.h"
+#include "xfer/remote.h"
 #include "xfer/wire.h"
 
-static void ep_flushed(void *request, ucs_status_t status, void *arg)
+/* A peer that answers does so within some rounds of its progress. One that is
+ * busy with something else should not hold up a pool that is being destroyed;
+ * what we said is with the system long before. */
+#define GOODBYE_NS UINT64_C(50000000)
+
+/* A channel that has failed says no more than it must. */
+#define FAILED_NS UINT64_C(50000000)
+
+void xfer_channel_start_close(ucxpool_channel_t *channel)
 {
-    ucxpool_channel_t *channel = arg;
-    ucxpool_t         *pool    = channel->pool;
+    uint64_t patience = (channel->state == UCXPOOL_CHANNEL_FAILED)
+                            ? FAILED_NS
+                            : channel->pool->config.close_timeout_ns;
 
-    (void)status;
-    ucp_request_free(request);
-    channel->close_request = NULL;
-    xfer_channel_put(channel);
-    xfer_operation_end(pool);
-}
-
-/* UCX's flush waits for the peer to make progress, which may be busy with
- * something else; what we said is with the system long before. */
-#define FLUSH_NS UINT64_C(50000000)
-
-/*
- * Let UCX hand over what it holds, before the endpoint is closed by force. On
- * the `map` wire BYE stands in the ring, where the peer finds it whenever it
- * looks.
- */
-static void flush_ep(ucxpool_channel_t *channel)
-{
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FIELD_USER_DATA,
-        .cb.send   = ep_flushed,
-        .user_data = channel,
-    };
-    ucs_status_ptr_t result;
-
-    channel->flushed = true;
-    if ((channel->ep == NULL) || (channel->wire == &xfer_wire_map)) {
-        return;
-    }
-    channel->close_deadline = base_min(channel->close_deadline,
-                                       base_clock_deadline(FLUSH_NS));
-    xfer_channel_get(channel);
-    result = ucp_ep_flush_nbx(channel->ep, &param);
-    if (UCS_PTR_IS_PTR(result)) {
-        channel->close_request = result;
-        xfer_operation_start(channel->pool);
-    } else {
-        xfer_channel_put(channel);
+    if (channel->close == XFER_CLOSE_NONE) {
+        channel->close          = XFER_CLOSE_GOODBYE;
+        channel->waiting_since  = base_clock_now();
+        channel->close_deadline = base_clock_deadline(patience);
     }
 }
 
-static void ep_closed(void *request, ucs_status_t status, void *arg)
+/* The peer has a channel, or will have one, and is to be told. It is when it
+ * has said HELLO, and on `ucx`, when it has made its endpoint. */
+static bool is_way_due(const ucxpool_channel_t *channel)
 {
-    ucxpool_channel_t *channel = arg;
-    ucxpool_t         *pool    = channel->pool;
+    bool knows_way = (channel->handshake & XFER_HELLO_RECEIVED) &&
+                     ((channel->wire != &xfer_wire_ucx) ||
+                      (channel->endpoint != NULL));
 
-    (void)status;
-    ucp_request_free(request);
-    channel->ep_closed = true;
-    channel->ep        = NULL;
-    xfer_channel_put(channel);
-    xfer_operation_end(pool);
+    return (channel->remote != NULL) && !knows_way && !channel->bye_received &&
+           !xfer_channel_is_broken(channel);
 }
 
-static void close_ep(ucxpool_channel_t *channel)
+/* Is a word of the peer waited for, now or until it has come? */
+static bool waits(const ucxpool_channel_t *channel)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-        .flags     = UCP_EP_CLOSE_FLAG_FORCE,
-        .cb.send   = ep_closed,
-        .user_data = channel,
-    };
-    ucs_status_ptr_t result;
-
-    if ((channel->ep == NULL) || !channel->own_ep) {
-        channel->ep        = NULL;
-        channel->ep_closed = true;
-        return;
-    }
-    xfer_channel_get(channel);
-    result = ucp_ep_close_nbx(channel->ep, &param);
-    if (UCS_PTR_IS_PTR(result)) {
-        xfer_operation_start(channel->pool);
-        return;
-    }
-    channel->ep_closed = true;
-    channel->ep        = NULL;
-    xfer_channel_put(channel);
+    return channel->bye_sent || is_way_due(channel);
 }
 
-/* BYE has been said, or need not be. */
-static bool has_said_bye(ucxpool_channel_t *channel)
+/* From when on nothing is waited for. */
+static uint64_t last_moment(const ucxpool_channel_t *channel)
 {
-    if (channel->bye_sent) {
+    uint64_t goodbye = BASE_CLOCK_FOREVER;
+
+    if (channel->pool->closing && waits(channel)) {
+        goodbye = channel->waiting_since + GOODBYE_NS;
+    }
+    return base_min(channel->close_deadline, goodbye);
+}
+
+/* What was to be said before is on its way, and so is BYE. False: there is no
+ * room now. */
+static bool say_bye(ucxpool_channel_t *channel)
+{
+    xfer_control_flush(channel);
+    if (!base_list_is_empty(&channel->backlog)) {
+        return false;
+    }
+    if (!channel->bye_sent) {
+        channel->bye_sent      = true;
+        channel->waiting_since = base_clock_now();
+        if (channel->handshake & XFER_HELLO_RECEIVED) {
+            xfer_control_post(channel, PROTO_BYE, XFER_MUST);
+        }
+    }
+    return base_list_is_empty(&channel->backlog);
+}
+
+/* Would a peer answer that makes progress? It does when it has heard of the
+ * channel, and is not gone itself. */
+static bool is_answer_due(const ucxpool_channel_t *channel)
+{
+    return ((channel->endpoint != NULL) || (channel->wire == NULL)) &&
+           (channel->handshake & XFER_HELLO_RECEIVED) &&
+           !channel->bye_received && !channel->peer.gone;
+}
+
+static bool has_said_goodbye(ucxpool_channel_t *channel)
+{
+    bool uses_ring = channel->wire == &xfer_wire_map;
+
+    if (base_clock_now() >= last_moment(channel)) {
         return true;
     }
-    if (channel->handshake & XFER_HELLO_RECEIVED) {
-        xfer_control_flush(channel);
-        if (!base_list_is_empty(&channel->backlog)) {
-            return false;
-        }
-        xfer_control_post(channel, PROTO_BYE, XFER_MUST);
+    if (xfer_channel_is_broken(channel) && !uses_ring) {
+        return true;
     }
-    channel->bye_sent = true;
-    return true;
+    if (is_way_due(channel)) {
+        return false;
+    }
+    return say_bye(channel) && !is_answer_due(channel);
 }
 
 /*
- * The steps of a close, as far as they can go now: BYE, flush, and the
- * endpoint closed by force: UCX then ends every operation on it, so that no
- * block stays in doubt.
+ * Can the endpoint serve another channel? UCX loses what is sent over one whose
+ * other end was closed by force, and tells nobody. So who answered HELLO says
+ * KEPT, when it has BYE of the peer, and uses the endpoint again only when the
+ * peer does; and the peer does not use it before KEPT. One over which no answer
+ * has come to the HELLO has no other end that could be closed.
  */
+static bool can_be_kept(const ucxpool_channel_t *channel)
+{
+    return (channel->remote != NULL) && !channel->pool->closing &&
+           !xfer_channel_is_broken(channel) &&
+           (channel->endpoint->step == XFER_ENDPOINT_OPEN) &&
+           ((channel->bye_sent && channel->bye_received) ||
+            !(channel->handshake & XFER_HELLO_RECEIVED));
+}
+
+static bool is_kept(const ucxpool_channel_t *channel)
+{
+    return channel->kept || (channel->has_begun &&
+                             !(channel->handshake & XFER_HELLO_RECEIVED));
+}
+
+/* False: that is not known yet. */
+static bool try_keep_endpoint(ucxpool_channel_t *channel)
+{
+    if (!channel->has_begun && !channel->kept) {
+        channel->kept = true;
+        xfer_control_post(channel, PROTO_KEPT, XFER_OUTSIDE);
+    }
+    if (is_kept(channel) && (channel->endpoint->num_operations == 0)) {
+        xfer_remote_keep_endpoint(channel);
+        return true;
+    }
+    return base_clock_now() >= last_moment(channel);
+}
+
+static void close_endpoint(ucxpool_channel_t *channel)
+{
+    xfer_endpoint_t *endpoint = channel->endpoint;
+
+    if ((endpoint != NULL) && can_be_kept(channel)) {
+        if (!try_keep_endpoint(channel)) {
+            return;
+        }
+        endpoint = channel->endpoint;
+    }
+    xfer_local_close(channel);
+    if (endpoint == NULL) {
+        channel->close = XFER_CLOSE_DONE;
+        return;
+    }
+    xfer_endpoint_close(endpoint, last_moment(channel));
+    xfer_endpoint_progress(endpoint);
+    if (endpoint->step == XFER_ENDPOINT_CLOSED) {
+        channel->close = XFER_CLOSE_DONE;
+    }
+}
+
 unsigned xfer_channel_progress_close(ucxpool_channel_t *channel)
 {
-    bool late   = base_clock_now() >= channel->close_deadline;
-    bool broken = xfer_channel_ep_failed(channel);
+    xfer_close_t before = channel->close;
 
-    if (channel->ep_closed) {
-        return 0;
-    }
-    if (!late && (!broken || (channel->wire == &xfer_wire_map))) {
-        /* A ring works without the endpoint. */
-        if (!has_said_bye(channel)) {
-            return 0;
-        }
-        xfer_control_flush(channel);
-        if (!base_list_is_empty(&channel->backlog)) {
-            return 0;
-        }
-    }
-    if (!late && !broken) {
-        if (!channel->flushed) {
-            flush_ep(channel);
-            return 1;
-        }
-        if (channel->close_request != NULL) {
-            return 0;
-        }
-    }
-    if (!channel->ep_closing) {
-        channel->ep_closing = true;
+    if ((channel->close == XFER_CLOSE_GOODBYE) && has_said_goodbye(channel)) {
+        channel->close = XFER_CLOSE_ENDPOINT;
         xfer_control_drop(channel);
-        close_ep(channel);
-        return 1;
     }
-    return 0;
+    if (channel->close == XFER_CLOSE_ENDPOINT) {
+        close_endpoint(channel);
+    }
+    return (channel->close != before) ? 1 : 0;
+}
+
+uint64_t xfer_channel_close_deadline(const ucxpool_channel_t *channel)
+{
+    if (channel->close == XFER_CLOSE_NONE) {
+        return channel->drains ? channel->drain_deadline : BASE_CLOCK_FOREVER;
+    }
+    return (channel->close == XFER_CLOSE_DONE) ? BASE_CLOCK_FOREVER
+                                               : last_moment(channel);
+}
+
+void xfer_channel_hurry(ucxpool_channel_t *channel)
+{
+    channel->drain_deadline = 0;
+    channel->close_deadline = 0;
 }
 
 void xfer_channel_hurry_all(ucxpool_t *pool)
@@ -156,7 +197,7 @@ void xfer_channel_hurry_all(ucxpool_t *pool)
 
     xfer_lock(pool);
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        channel->close_deadline = 0;
+        xfer_channel_hurry(channel);
     }
     xfer_unlock(pool);
 }

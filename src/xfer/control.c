@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/ucx_status.h"
+#include "xfer/local.h"
 #include "xfer/wire.h"
 
 #include <stdlib.h>
@@ -132,7 +133,7 @@ proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
     void  *fixed;
     void  *data;
 
-    if (way == XFER_BY_UCX) {
+    if (way == XFER_OUTSIDE) {
         return begin_outside(channel, type, data_size, false, data_p);
     }
     if (uses_ring(channel)) {
@@ -160,18 +161,16 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
 {
     xfer_control_t    *control = arg;
     ucxpool_channel_t *channel = control->channel;
-    ucxpool_t         *pool    = channel->pool;
 
     /* A failure reaches the endpoint's error handler too. */
     (void)status;
     ucp_request_free(request);
     channel->num_controls--;
     control_put(control);
-    xfer_channel_put(channel);
-    xfer_operation_end(pool);
+    xfer_channel_end_operation(channel);
 }
 
-static void send_by_ucx(xfer_control_t *control)
+static void send_outside(xfer_control_t *control)
 {
     ucxpool_channel_t  *channel = control->channel;
     ucp_request_param_t param   = {
@@ -183,26 +182,33 @@ static void send_by_ucx(xfer_control_t *control)
     };
     ucs_status_ptr_t result;
 
-    if ((channel->ep == NULL) || xfer_channel_ep_failed(channel)) {
+    if (xfer_local_is_up(channel)) {
+        xfer_local_send(channel, &control->fixed, control->fixed_size,
+                        control->data, control->data_size);
         control_put(control);
         return;
     }
-    if (control->fixed.head.type == PROTO_HELLO) {
+    if (!xfer_channel_can_send(channel)) {
+        control_put(control);
+        return;
+    }
+    if ((control->fixed.head.type == PROTO_HELLO) ||
+        (control->fixed.head.type == PROTO_GO)) {
         param.flags |= UCP_AM_SEND_FLAG_REPLY;
     }
     channel->num_controls++;
     xfer_channel_get(channel);
-    result = ucp_am_send_nbx(channel->ep, channel->peer.am_id,
+    result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id,
                              &control->fixed, control->fixed_size,
                              control->data, control->data_size, &param);
     if (UCS_PTR_IS_PTR(result)) {
-        xfer_operation_start(channel->pool);
+        xfer_endpoint_start(channel->endpoint);
         return;
     }
     if (UCS_PTR_IS_ERR(result)) {
         base_debug("%s: control message not sent: %s", channel->name,
                    ucs_status_string(UCS_PTR_STATUS(result)));
-        xfer_channel_set_ep_failed(channel);
+        xfer_channel_set_broken(channel);
     }
     channel->num_controls--;
     control_put(control);
@@ -214,7 +220,7 @@ void xfer_control_knock(ucxpool_channel_t *channel)
     /* Any message that UCX holds for the peer wakes it as well. */
     if (xfer_ring_must_knock(&channel->ring) &&
         (channel->num_controls < CONTROLS_MAX)) {
-        xfer_control_post(channel, PROTO_KNOCK, XFER_BY_UCX);
+        xfer_control_post(channel, PROTO_KNOCK, XFER_OUTSIDE);
     }
 }
 
@@ -231,7 +237,7 @@ void xfer_control_end(ucxpool_channel_t *channel)
         channel->num_backlog++;
     } else {
         channel->writing = NULL;
-        send_by_ucx(control);
+        send_outside(control);
     }
 }
 
@@ -279,7 +285,7 @@ static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
         }
         base_list_del(&control->link);
         channel->num_backlog--;
-        send_by_ucx(control);
+        send_outside(control);
         return true;
     }
     if (!xfer_ring_reserve(&channel->ring, control->fixed_size,

@@ -1,6 +1,6 @@
 /*
  * Control messages out: through the ring where the channel has one, otherwise
- * as active messages.
+ * over its connection within the host, or as active messages.
  *
  *     fixed = xfer_control_begin(channel, PROTO_TAKEN, 0, XFER_MUST, NULL);
  *     fixed->taken.message = ...;
@@ -9,12 +9,12 @@
 #ifndef XFER_CONTROL_H
 #define XFER_CONTROL_H
 
-#include "xfer/channel.h"
+#include "xfer/pairing.h"
 
 typedef enum xfer_control_way {
     XFER_MAY,   /* NULL when there is no room now                            */
     XFER_MUST,  /* waits in the backlog when there is none                   */
-    XFER_BY_UCX /* an active message in any case; waits likewise             */
+    XFER_OUTSIDE /* not through the ring; waits likewise                      */
 } xfer_control_way_t;
 
 /*
@@ -34,6 +34,10 @@ void xfer_control_post(ucxpool_channel_t *channel, proto_type_t type,
 /* DONE, with a reason or NULL. */
 void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
+
+/* BYE, to who says HELLO for a channel that is here no more. */
+void xfer_control_bye(ucxpool_t *pool, const proto_hello_t *hello,
+                      const xfer_way_t *way);
 
 /* Send what is in the backlog, and credits that are owed. */
 unsigned xfer_control_flush(ucxpool_channel_t *channel);

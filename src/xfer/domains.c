@@ -1,4 +1,5 @@
 #include "xfer/domains.h"
+#include "xfer/memory.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -57,9 +58,13 @@ static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
                                       int access, ucxpool_verbs_t **domain_p)
 {
     xfer_domains_t  *domains = &pool->domains;
-    ucxpool_verbs_t *domain  = calloc(1, sizeof(*domain));
-    ucxpool_status_t status;
+    ucxpool_verbs_t *domain;
+    ucxpool_status_t status = xfer_memory_check(pool);
 
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    domain = calloc(1, sizeof(*domain));
     if (domain == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a protection domain's registration");

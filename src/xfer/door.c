@@ -157,10 +157,11 @@ ucxpool_status_t xfer_door_create(const xfer_door_params_t *params,
     xfer_door_t     *door;
     ucxpool_status_t status;
 
-    if ((params->blob_length > XFER_BLOB_MAX) || (params->max_half_open == 0)) {
+    if ((params->blob_length > XFER_BLOB_MAX) || (params->max_half_open == 0) ||
+        (params->accept_queue == 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "a listener needs MAX_HALF_OPEN of at least 1 and at "
-                          "most %d bytes to greet with",
+                          "a listener needs MAX_HALF_OPEN and ACCEPT_QUEUE of "
+                          "at least 1 and at most %d bytes to greet with",
                           XFER_BLOB_MAX);
     }
     door = calloc(1, sizeof(*door));
@@ -177,8 +178,10 @@ ucxpool_status_t xfer_door_create(const xfer_door_params_t *params,
     door->hall = xfer_hall_create(params, door->epoll_fd);
     if (door->hall == NULL) {
         status = base_error(UCXPOOL_ERR_NO_MEMORY,
-                            "no memory to listen on %s with MAX_HALF_OPEN=%u",
-                            params->where->text, params->max_half_open);
+                            "no memory to listen on %s with MAX_HALF_OPEN=%u "
+                            "and ACCEPT_QUEUE=%u",
+                            params->where->text, params->max_half_open,
+                            params->accept_queue);
         goto err_close_epoll;
     }
     status = open_listener(door, params);

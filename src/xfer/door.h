@@ -8,9 +8,11 @@
  *
  * What strangers can make us hold is fixed at creation: max_half_open slots,
  * each with a fixed buffer, a small socket buffer and a deadline; a full queue
- * of XFER_DOOR_QUEUE proven peers refuses more, in words. When all slots are
- * taken, the oldest is dropped for the newcomer, so that silent connections
- * cannot lock anyone out. Nothing is allocated after creation.
+ * of accept_queue proven peers refuses more, in words. When all slots are
+ * taken, or fewer than XFER_SPARE_DESCRIPTORS would be left, the oldest is
+ * dropped for the newcomer, so that silent connections can neither lock anyone
+ * out nor take the descriptors that UCX needs. Nothing is allocated after
+ * creation.
  *
  * The caller holds a lock around all calls. No call waits.
  */
@@ -20,9 +22,6 @@
 #include "xfer/greeting.h"
 #include "xfer/where.h"
 
-/* Proven peers that may wait to be taken. */
-#define XFER_DOOR_QUEUE 16
-
 typedef struct xfer_door xfer_door_t;
 
 typedef struct xfer_door_params {
@@ -30,7 +29,12 @@ typedef struct xfer_door_params {
     const xfer_secret_t *secret; /* NULL: none; lives longer than the door    */
     const void          *blob; /* what each proven peer gets; copied         */
     size_t               blob_length; /* at most XFER_BLOB_MAX                */
+    /* Change the blob for a proven caller; NULL: it is the same for all. */
+    void (*fit_blob)(void *arg, void *blob, const void *caller, size_t length);
+    void *arg;
     unsigned             max_half_open; /* 1 at least                         */
+    unsigned             accept_queue; /* proven peers that may wait to be
+                                          taken; 1 at least                   */
     uint64_t             handshake_timeout_ns;
     bool                 listen_without_secret;
 } xfer_door_params_t;
@@ -58,7 +62,8 @@ typedef struct xfer_door_stats {
  *                             and listen_without_secret is not set; or the port
  *                             is reserved
  * UCXPOOL_ERR_ADDRESS_IN_USE  the port is taken
- * UCXPOOL_ERR_INVALID_PARAM   the blob is too long, or no slot is asked for
+ * UCXPOOL_ERR_INVALID_PARAM   the blob is too long, or no slot or no place in
+ *                             the queue is asked for
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t xfer_door_create(const xfer_door_params_t *params,

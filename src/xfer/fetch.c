@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 /* When the peer's socket has more callers waiting than the system keeps. */
@@ -21,7 +20,7 @@
 typedef struct xfer_fetch {
     base_list_t        link;
     ucxpool_channel_t *channel;
-    int                fd;        /* -1: not connected yet                   */
+    xfer_source_t      source;    /* its fd is -1: not connected yet         */
     uint64_t           next_try;  /* while it is not                         */
     uint32_t           total;
     uint32_t           num_fds;   /* that have come                          */
@@ -44,9 +43,9 @@ bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
         goto err_free;
     }
     fetch->channel = channel;
-    fetch->fd      = -1;
     fetch->total   = num_fds;
     fetch->hello   = *hello;
+    xfer_source_init(&fetch->source);
     memcpy(fetch->files, files, size);
     base_list_add_tail(&channel->pool->fetches, &fetch->link);
     channel->fetch = fetch;
@@ -62,11 +61,11 @@ err_none:
 
 static void hang_up(xfer_fetch_t *fetch)
 {
-    if (fetch->fd >= 0) {
-        epoll_ctl(fetch->channel->pool->epoll_fd, EPOLL_CTL_DEL, fetch->fd,
-                  NULL);
-        mem_share_socket_close(fetch->fd);
-        fetch->fd = -1;
+    int fd = fetch->source.fd;
+
+    if (fd >= 0) {
+        xfer_source_remove(&fetch->source);
+        mem_share_socket_close(fd);
     }
 }
 
@@ -117,7 +116,7 @@ static ucxpool_status_t check_owner(xfer_fetch_t *fetch)
 {
     const mem_share_host_t *host = &fetch->hello.host;
     mem_share_caller_t      who;
-    int error = mem_share_socket_caller(fetch->fd, &who);
+    int error = mem_share_socket_caller(fetch->source.fd, &who);
 
     if (error != 0) {
         return no(fetch, "its socket does not say whose it is: %s",
@@ -140,8 +139,8 @@ static ucxpool_status_t ask(xfer_fetch_t *fetch)
         .first   = fetch->num_fds,
         .key     = fetch->hello.channel_key,
     };
-    int error = mem_share_socket_send(fetch->fd, &asked, sizeof(asked), NULL,
-                                      0);
+    int error = mem_share_socket_send(fetch->source.fd, &asked, sizeof(asked),
+                                      NULL, 0);
 
     return (error == 0)
                ? UCXPOOL_OK
@@ -150,10 +149,8 @@ static ucxpool_status_t ask(xfer_fetch_t *fetch)
 
 static ucxpool_status_t connect_owner(xfer_fetch_t *fetch)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    int                epoll = fetch->channel->pool->epoll_fd;
-    ucxpool_status_t   status;
-    int                error, fd;
+    ucxpool_status_t status;
+    int              error, fd;
 
     if (base_clock_now() < fetch->next_try) {
         return UCXPOOL_INPROGRESS;
@@ -169,9 +166,11 @@ static ucxpool_status_t connect_owner(xfer_fetch_t *fetch)
                   "(its socket is seen in its network name space)",
                   strerror(error));
     }
-    fetch->fd = fd;
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-        return no(fetch, "its socket cannot be watched: %s", strerror(errno));
+    if (xfer_source_add(&fetch->source, fetch->channel->pool, fd, NULL) !=
+        UCXPOOL_OK) {
+        mem_share_socket_close(fd);
+        return no(fetch, "its socket cannot be watched: %s",
+                  ucxpool_error_detail());
     }
     status = check_owner(fetch);
     return (status == UCXPOOL_OK) ? ask(fetch) : status;
@@ -184,7 +183,7 @@ static ucxpool_status_t hear(xfer_fetch_t *fetch)
     unsigned      num_fds;
     int           error;
 
-    error = mem_share_socket_recv(fetch->fd, &given, sizeof(given), fds,
+    error = mem_share_socket_recv(fetch->source.fd, &given, sizeof(given), fds,
                                   MEM_SHARE_FDS_MAX, &num_fds);
     if (error == EAGAIN) {
         return UCXPOOL_INPROGRESS;
@@ -213,7 +212,7 @@ static ucxpool_status_t advance(xfer_fetch_t *fetch)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    if (fetch->fd < 0) {
+    if (fetch->source.fd < 0) {
         status = connect_owner(fetch);
     }
     while (status == UCXPOOL_OK) {
@@ -255,7 +254,7 @@ uint64_t xfer_fetch_deadline(const ucxpool_t *pool)
     xfer_fetch_t *fetch;
 
     base_list_for_each(fetch, &pool->fetches, xfer_fetch_t, link) {
-        if (fetch->fd < 0) {
+        if (fetch->source.fd < 0) {
             deadline = base_min(deadline, fetch->next_try);
         }
     }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "xfer/handshake.h"
+#include "xfer/spare.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -39,11 +40,14 @@ struct xfer_hall {
     base_list_t       free;
     base_list_t       half_open;   /* oldest first: the first to time out     */
     unsigned          num_answers; /* slots that have a place in the queue    */
+    size_t            queue_size;
     size_t            queue_head;
     size_t            queue_length;
-    xfer_door_peer_t  queue[XFER_DOOR_QUEUE];
+    xfer_door_peer_t *queue;
     uint8_t           blob[XFER_BLOB_MAX];
-    hall_slot_t       slots[];
+    void (*fit_blob)(void *arg, void *blob, const void *caller, size_t length);
+    void       *arg;
+    hall_slot_t slots[];
 };
 
 void xfer_hall_warn(xfer_hall_t *hall, const char *who, const char *what)
@@ -97,9 +101,9 @@ static void slot_finish(xfer_hall_t *hall, hall_slot_t *slot)
     xfer_door_peer_t *peer;
     const void       *blob;
 
-    assert(hall->queue_length < XFER_DOOR_QUEUE);
-    peer =
-        &hall->queue[(hall->queue_head + hall->queue_length) % XFER_DOOR_QUEUE];
+    assert(hall->queue_length < hall->queue_size);
+    peer = &hall->queue[(hall->queue_head + hall->queue_length) %
+                        hall->queue_size];
     blob = xfer_handshake_blob(&slot->handshake, &peer->length);
     memcpy(peer->blob, blob, peer->length);
     memcpy(peer->name, slot->name, sizeof(peer->name));
@@ -131,7 +135,7 @@ static void slot_progress(xfer_hall_t *hall, hall_slot_t *slot)
     ucxpool_status_t status;
 
     slot->handshake.is_full =
-        (hall->queue_length + hall->num_answers) >= XFER_DOOR_QUEUE;
+        (hall->queue_length + hall->num_answers) >= hall->queue_size;
     status = xfer_handshake_progress(&slot->handshake);
     hall->num_answers += (unsigned)holds_place(slot);
     hall->num_answers -= (unsigned)held_place;
@@ -173,11 +177,38 @@ static hall_slot_t *slot_take(xfer_hall_t *hall)
     return slot;
 }
 
+/* Strangers must not have the descriptors that UCX needs for who is proven. The
+ * ones that have been here longest give way to the newcomer. */
+static bool make_spare(xfer_hall_t *hall)
+{
+    while (!xfer_spare_has(XFER_SPARE_DESCRIPTORS)) {
+        if (base_list_is_empty(&hall->half_open)) {
+            return false;
+        }
+        hall->stats.num_dropped++;
+        slot_abort(hall, base_list_head(&hall->half_open, hall_slot_t, link),
+                   "descriptors are short (raise the limit of open files), and "
+                   "it was there longest");
+    }
+    return true;
+}
+
 void xfer_hall_enter(xfer_hall_t *hall, int fd, const xfer_address_t *peer)
 {
-    hall_slot_t     *slot = slot_take(hall);
+    hall_slot_t     *slot;
     ucxpool_status_t status;
+    char             name[XFER_ADDRESS_NAME_SIZE];
 
+    if (!make_spare(hall)) {
+        xfer_address_format(peer, name);
+        hall->stats.num_refused++;
+        xfer_hall_warn(hall, name,
+                       "no descriptors are left for a connection, raise the "
+                       "limit of open files");
+        close(fd);
+        return;
+    }
+    slot     = slot_take(hall);
     slot->fd       = fd;
     slot->deadline = base_clock_deadline(hall->timeout_ns);
     xfer_address_format(peer, slot->name);
@@ -240,7 +271,7 @@ ucxpool_status_t xfer_hall_take(xfer_hall_t *hall, xfer_door_peer_t *peer_p)
     memcpy(peer_p->name, peer->name, sizeof(peer->name));
     memcpy(peer_p->blob, peer->blob, peer->length);
     peer_p->length   = peer->length;
-    hall->queue_head = (hall->queue_head + 1) % XFER_DOOR_QUEUE;
+    hall->queue_head = (hall->queue_head + 1) % hall->queue_size;
     hall->queue_length--;
     return UCXPOOL_OK;
 }
@@ -248,6 +279,13 @@ ucxpool_status_t xfer_hall_take(xfer_hall_t *hall, xfer_door_peer_t *peer_p)
 void xfer_hall_get_stats(const xfer_hall_t *hall, xfer_door_stats_t *stats_p)
 {
     *stats_p = hall->stats;
+}
+
+static void fit_blob(void *arg, const void *caller, size_t length)
+{
+    xfer_hall_t *hall = arg;
+
+    hall->fit_blob(hall->arg, hall->blob, caller, length);
 }
 
 xfer_hall_t *xfer_hall_create(const xfer_door_params_t *params, int epoll_fd)
@@ -262,6 +300,12 @@ xfer_hall_t *xfer_hall_create(const xfer_door_params_t *params, int epoll_fd)
     }
     hall = calloc(1, size);
     if (hall == NULL) {
+        return NULL;
+    }
+    hall->queue_size = params->accept_queue;
+    hall->queue      = calloc(hall->queue_size, sizeof(hall->queue[0]));
+    if (hall->queue == NULL) {
+        free(hall);
         return NULL;
     }
     base_list_init(&hall->free);
@@ -279,6 +323,12 @@ xfer_hall_t *xfer_hall_create(const xfer_door_params_t *params, int epoll_fd)
     hall->self.secret      = params->secret;
     hall->self.blob        = hall->blob;
     hall->self.blob_length = params->blob_length;
+    hall->fit_blob         = params->fit_blob;
+    hall->arg              = params->arg;
+    if (params->fit_blob != NULL) {
+        hall->self.fit_blob = fit_blob;
+        hall->self.arg      = hall;
+    }
     return hall;
 }
 
@@ -287,5 +337,6 @@ void xfer_hall_destroy(xfer_hall_t *hall)
     while (!base_list_is_empty(&hall->half_open)) {
         slot_close(hall, base_list_head(&hall->half_open, hall_slot_t, link));
     }
+    free(hall->queue);
     free(hall);
 }

@@ -3,34 +3,34 @@
 #include "xfer/handout.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
 #include "mem/share_socket.h"
+#include "xfer/hello.h"
+#include "xfer/local.h"
 #include "xfer/mapping.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 /* Warnings about strangers go to the log once in this time. */
 #define WARN_NS UINT64_C(1000000000)
 
-/* When the system has no descriptor for a caller, the socket stays readable; it
- * is left alone for this long. */
+/* When the system has no descriptor for a caller, the socket is left alone. */
 #define PAUSE_NS UINT64_C(100000000)
-
 /* When more descriptors are on their way between all processes of our user than
- * the system allows: many peers meet, and most of them read in a moment. */
+ * the system allows. */
 #define RETRY_NS UINT64_C(5000000)
 
 static_assert(MEM_SHARE_ID_SIZE == XFER_ID_SIZE, "a socket has a pool's id");
 
 typedef struct caller {
     base_list_t        link;
-    int                fd;
+    xfer_source_t      source;
     uint64_t           deadline;
     uint64_t           next_try; /* to answer; 0: it waits for its HELLO     */
     mem_share_caller_t who;
@@ -39,76 +39,42 @@ typedef struct caller {
 } caller_t;
 
 struct xfer_handout {
-    int         fd; /* -1: there is no socket                               */
-    bool        is_watched;
-    uint64_t    pause_end;
-    base_list_t callers;
-    unsigned    num_callers;
+    xfer_source_t source;
+    bool          is_watched;
+    uint64_t      pause_end;
+    base_list_t   callers;
+    unsigned      num_callers;
 };
 
-static bool watch(ucxpool_t *pool, bool is_watched)
+static bool watch(xfer_handout_t *handout, bool is_watched)
 {
-    xfer_handout_t    *handout = pool->handout;
-    struct epoll_event event   = {
-          .events   = is_watched ? EPOLLIN : 0,
-          .data.ptr = handout,
-    };
-
     if ((is_watched != handout->is_watched) &&
-        (epoll_ctl(pool->epoll_fd, EPOLL_CTL_MOD, handout->fd, &event) == 0)) {
+        xfer_source_set_watched(&handout->source, is_watched)) {
         handout->is_watched = is_watched;
     }
     return is_watched == handout->is_watched;
 }
 
-/* Returns an errno. */
-static int open_socket(ucxpool_t *pool)
+bool xfer_handout_is_open(const ucxpool_t *pool)
 {
-    xfer_handout_t    *handout = pool->handout;
-    struct epoll_event event   = {.events = EPOLLIN, .data.ptr = handout};
-    int                error;
-
-    error = mem_share_socket_listen(pool->id, &handout->fd);
-    if (error != 0) {
-        handout->fd = -1;
-        return error;
-    }
-    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, handout->fd, &event) != 0) {
-        error = errno;
-        mem_share_socket_close(handout->fd);
-        handout->fd = -1;
-        return error;
-    }
-    handout->is_watched = true;
-    return 0;
+    return pool->handout != NULL;
 }
 
-void xfer_handout_open(ucxpool_t *pool)
+/* It is no caller any more; its connection stays. */
+static int detach(ucxpool_t *pool, caller_t *caller)
 {
-    int error = ENOMEM;
+    int fd = caller->source.fd;
 
-    if (pool->handout != NULL) {
-        return;
-    }
-    pool->handout = calloc(1, sizeof(*pool->handout));
-    if (pool->handout != NULL) {
-        base_list_init(&pool->handout->callers);
-        error = open_socket(pool);
-    }
-    if (error != 0) {
-        base_info("%s: no socket to hand out descriptors by: %s; peers must be "
-                  "allowed to take them",
-                  pool->name, strerror(error));
-    }
+    xfer_source_remove(&caller->source);
+    base_list_del(&caller->link);
+    pool->handout->num_callers--;
+    free(caller);
+    return fd;
 }
 
 static void hang_up(ucxpool_t *pool, caller_t *caller)
 {
-    epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, caller->fd, NULL);
-    mem_share_socket_close(caller->fd);
-    base_list_del(&caller->link);
-    pool->handout->num_callers--;
-    free(caller);
+    mem_share_socket_close(detach(pool, caller));
 }
 
 static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
@@ -134,7 +100,6 @@ static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
 
 static void enter(ucxpool_t *pool, int fd)
 {
-    struct epoll_event event  = {.events = EPOLLIN, .data.ptr = NULL};
     mem_share_caller_t who    = {0, 0};
     caller_t          *caller = NULL;
     const char        *reason;
@@ -149,10 +114,10 @@ static void enter(ucxpool_t *pool, int fd)
     if (caller == NULL) {
         goto err_close;
     }
-    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    reason = "it cannot be watched";
+    if (xfer_source_add(&caller->source, pool, fd, NULL) != UCXPOOL_OK) {
         goto err_close;
     }
-    caller->fd       = fd;
     caller->who      = who;
     caller->deadline = base_clock_deadline(pool->config.handshake_timeout_ns);
     base_list_add_tail(&pool->handout->callers, &caller->link);
@@ -165,15 +130,17 @@ err_close:
     mem_share_socket_close(fd);
 }
 
-unsigned xfer_handout_accept(ucxpool_t *pool)
+/* Somebody has come. */
+static unsigned accept_callers(xfer_source_t *source)
 {
+    ucxpool_t      *pool    = source->pool;
     xfer_handout_t *handout = pool->handout;
     unsigned        count   = 0;
     int             fd      = -1;
     int             error;
 
     while (handout->num_callers < XFER_HANDOUT_MAX) {
-        error = mem_share_socket_accept(handout->fd, &fd);
+        error = mem_share_socket_accept(source->fd, &fd);
         if (error == EAGAIN) {
             return count;
         }
@@ -189,7 +156,7 @@ unsigned xfer_handout_accept(ucxpool_t *pool)
         }
         enter(pool, fd);
     }
-    watch(pool, false);
+    watch(handout, false);
     return count;
 }
 
@@ -211,7 +178,7 @@ static const char *check_caller(const caller_t          *caller,
     return NULL;
 }
 
-/* The next descriptors; and then no more, if these were the last. */
+/* The next descriptors. */
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
@@ -231,7 +198,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     for (uint32_t i = 0; i < count; i++) {
         fds[i] = xfer_mapping_fd(channel, first + i);
     }
-    error = mem_share_socket_send(caller->fd, &given, sizeof(given), fds,
+    error = mem_share_socket_send(caller->source.fd, &given, sizeof(given), fds,
                                   count);
     if (error == ETOOMANYREFS) {
         caller->next_try = base_clock_deadline(RETRY_NS);
@@ -277,15 +244,24 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     return give(pool, caller, channel);
 }
 
-/* Has it said something? It is not to speak before it is answered. */
+static bool is_fetch(const void *bytes, size_t length, proto_fetch_t *asked_p)
+{
+    memcpy(asked_p, bytes, base_min(length, sizeof(*asked_p)));
+    return (length == sizeof(*asked_p)) &&
+           (asked_p->magic == PROTO_FETCH_MAGIC) &&
+           (asked_p->version == PROTO_VERSION);
+}
+
+/* It is not to speak before it is answered. */
 static bool hear(ucxpool_t *pool, caller_t *caller)
 {
-    unsigned      num_fds;
-    proto_fetch_t asked;
-    int           error;
+    _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
+    proto_hello_t      hello;
+    size_t             length;
+    int                error;
 
-    error = mem_share_socket_recv(caller->fd, &asked, sizeof(asked), NULL, 0,
-                                  &num_fds);
+    error = mem_share_socket_recv_any(caller->source.fd, bytes, sizeof(bytes),
+                                      &length);
     if (error == EAGAIN) {
         return false;
     }
@@ -293,14 +269,19 @@ static bool hear(ucxpool_t *pool, caller_t *caller)
         hang_up(pool, caller);
         return true;
     }
-    if ((error != 0) || caller->has_asked ||
-        (asked.magic != PROTO_FETCH_MAGIC) ||
-        (asked.version != PROTO_VERSION)) {
-        return refuse(pool, caller, "it speaks another language");
+    if ((error == 0) && !caller->has_asked &&
+        is_fetch(bytes, length, &caller->asked)) {
+        caller->has_asked = true;
+        return answer(pool, caller);
     }
-    caller->asked     = asked;
-    caller->has_asked = true;
-    return answer(pool, caller);
+    if ((error == 0) && !caller->has_asked && (caller->next_try == 0) &&
+        xfer_local_parse_hello(bytes, length, &hello) &&
+        (hello.host.pid == caller->who.pid)) {
+        xfer_hello_received(pool, &hello, bytes + sizeof(hello),
+                            &(xfer_way_t){.fd = detach(pool, caller)});
+        return true;
+    }
+    return refuse(pool, caller, "it speaks another language");
 }
 
 static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
@@ -322,7 +303,7 @@ unsigned xfer_handout_progress(ucxpool_t *pool)
     caller_t       *caller;
     caller_t       *next;
 
-    if ((handout == NULL) || (handout->fd < 0) ||
+    if (!xfer_handout_is_open(pool) ||
         (handout->is_watched && (handout->num_callers == 0))) {
         return 0;
     }
@@ -331,7 +312,7 @@ unsigned xfer_handout_progress(ucxpool_t *pool)
         count += progress_caller(pool, caller, now) ? 1 : 0;
     }
     if ((handout->num_callers < XFER_HANDOUT_MAX) &&
-        (handout->pause_end <= now) && !watch(pool, true)) {
+        (handout->pause_end <= now) && !watch(handout, true)) {
         handout->pause_end = now + PAUSE_NS;
     }
     return count;
@@ -347,7 +328,7 @@ uint64_t xfer_handout_deadline(const ucxpool_t *pool)
     uint64_t  deadline = BASE_CLOCK_FOREVER;
     caller_t *caller;
 
-    if ((pool->handout == NULL) || (pool->handout->fd < 0)) {
+    if (!xfer_handout_is_open(pool)) {
         return deadline;
     }
     if (!pool->handout->is_watched &&
@@ -362,9 +343,48 @@ uint64_t xfer_handout_deadline(const ucxpool_t *pool)
     return deadline;
 }
 
+ucxpool_status_t xfer_handout_create(ucxpool_t *pool)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    xfer_handout_t  *handout;
+    int              fd;
+    int              error;
+
+    if (pool->config.wire == BASE_WIRE_UCX) {
+        return UCXPOOL_OK;
+    }
+    error = mem_share_socket_listen(pool->id, &fd);
+    if (error != 0) {
+        base_info("%s: no socket for peers on this host: %s; they connect over "
+                  "UCX, and must be allowed to take descriptors",
+                  pool->name, strerror(error));
+        return UCXPOOL_OK;
+    }
+    handout = calloc(1, sizeof(*handout));
+    if (handout == NULL) {
+        status = base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a socket");
+        goto err_close;
+    }
+    base_list_init(&handout->callers);
+    handout->is_watched = true;
+    status = xfer_source_add(&handout->source, pool, fd, accept_callers);
+    if (status != UCXPOOL_OK) {
+        goto err_free;
+    }
+    pool->handout = handout;
+    return UCXPOOL_OK;
+
+err_free:
+    free(handout);
+err_close:
+    mem_share_socket_close(fd);
+    return status;
+}
+
 void xfer_handout_destroy(ucxpool_t *pool)
 {
     xfer_handout_t *handout = pool->handout;
+    int             fd;
 
     if (handout == NULL) {
         return;
@@ -372,11 +392,9 @@ void xfer_handout_destroy(ucxpool_t *pool)
     while (!base_list_is_empty(&handout->callers)) {
         hang_up(pool, base_list_head(&handout->callers, caller_t, link));
     }
-    if (handout->fd >= 0) {
-        /* A forked child may have it too, and would keep it in the set. */
-        epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, handout->fd, NULL);
-        mem_share_socket_close(handout->fd);
-    }
+    fd = handout->source.fd;
+    xfer_source_remove(&handout->source);
+    mem_share_socket_close(fd);
     free(handout);
     pool->handout = NULL;
 }

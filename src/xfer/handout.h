@@ -12,6 +12,9 @@
  * very process whose HELLO has come for the channel that it names by its key. A
  * caller may be quicker than its HELLO, and waits for it.
  *
+ * A caller that says HELLO in place of FETCH is the other end of a channel, and
+ * the connection becomes the channel's (xfer/local.h).
+ *
  * What a caller can do is bounded: there are XFER_HANDOUT_MAX at a time, each
  * for HANDSHAKE_TIMEOUT, and again for each message that it is given; the
  * others wait in the system's queue. Nothing here waits: all is done by
@@ -26,13 +29,15 @@
 
 typedef struct xfer_handout xfer_handout_t;
 
-/* Before the first HELLO that offers memory. A pool that can have no socket
- * goes without one, and says so once. */
-void xfer_handout_open(ucxpool_t *pool);
+/*
+ * A pool that can have no socket goes without one, and says so; with
+ * UCXPOOL_WIRE=ucx it needs none.
+ *
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t xfer_handout_create(ucxpool_t *pool);
+bool xfer_handout_is_open(const ucxpool_t *pool);
 void xfer_handout_destroy(ucxpool_t *pool);
-
-/* The epoll event of its socket: somebody has come. */
-unsigned xfer_handout_accept(ucxpool_t *pool);
 
 unsigned xfer_handout_progress(ucxpool_t *pool);
 

@@ -20,14 +20,9 @@ static xfer_greeting_side_t *their_side(xfer_handshake_t *handshake)
     return handshake->is_caller ? &handshake->listener : &handshake->caller;
 }
 
-static const char *our_name(const xfer_handshake_t *handshake)
+static const char *name_of(bool is_caller)
 {
-    return handshake->is_caller ? "caller" : "listener";
-}
-
-static const char *their_name(const xfer_handshake_t *handshake)
-{
-    return handshake->is_caller ? "listener" : "caller";
+    return is_caller ? "caller" : "listener";
 }
 
 /* --- how it ends ---------------------------------------------------------- */
@@ -55,10 +50,10 @@ static ucxpool_status_t fail_box(xfer_handshake_t *handshake,
     if (handshake->box.error == 0) {
         return fail(handshake, status,
                     "the %s hung up before the greeting was complete",
-                    their_name(handshake));
+                    name_of(!handshake->is_caller));
     }
     return fail(handshake, status, "the connection to the %s failed: %s",
-                their_name(handshake),
+                name_of(!handshake->is_caller),
                 strerror_r(handshake->box.error, text, sizeof(text)));
 }
 
@@ -151,7 +146,7 @@ static ucxpool_status_t check_header(xfer_handshake_t       *handshake,
         return fail(handshake, UCXPOOL_ERR_PROTOCOL,
                     "the %s is not a pool: its first bytes are not those of a "
                     "greeting",
-                    their_name(handshake));
+                    name_of(!handshake->is_caller));
     }
     if (handshake->is_caller && (header_p->type == XFER_GREETING_REFUSE)) {
         if (!xfer_greeting_length_fits(header_p->type, header_p->length)) {
@@ -164,19 +159,20 @@ static ucxpool_status_t check_header(xfer_handshake_t       *handshake,
     if (header_p->version != XFER_GREETING_VERSION) {
         return refuse(handshake, XFER_REFUSAL_VERSION,
                       "the %s speaks protocol %u, the %s speaks %u",
-                      their_name(handshake), (unsigned)header_p->version,
-                      our_name(handshake), XFER_GREETING_VERSION);
+                      name_of(!handshake->is_caller),
+                      (unsigned)header_p->version,
+                      name_of(handshake->is_caller), XFER_GREETING_VERSION);
     }
     if (header_p->type != awaited_type(handshake)) {
         return refuse(handshake, XFER_REFUSAL_FORMAT,
                       "the %s sent message %u where %u is due",
-                      their_name(handshake), (unsigned)header_p->type,
+                      name_of(!handshake->is_caller), (unsigned)header_p->type,
                       (unsigned)awaited_type(handshake));
     }
     if (!xfer_greeting_length_fits(header_p->type, header_p->length)) {
         return refuse(handshake, XFER_REFUSAL_FORMAT,
                       "the %s sent message %u with %u bytes, that is wrong",
-                      their_name(handshake), (unsigned)header_p->type,
+                      name_of(!handshake->is_caller), (unsigned)header_p->type,
                       (unsigned)header_p->length);
     }
     return UCXPOOL_OK;
@@ -199,8 +195,8 @@ static ucxpool_status_t handle_nonce(xfer_handshake_t             *handshake,
         return refuse(handshake, XFER_REFUSAL_SECRET,
                       "the %s asks for a secret and the %s has none: set "
                       "UCXPOOL_SECRET_FILE there",
-                      we_have ? our_name(handshake) : their_name(handshake),
-                      we_have ? their_name(handshake) : our_name(handshake));
+                      name_of(handshake->is_caller == we_have),
+                      name_of(handshake->is_caller != we_have));
     }
     handshake->state = XFER_HANDSHAKE_PROOF;
     if (handshake->is_caller) {
@@ -220,7 +216,8 @@ static ucxpool_status_t handle_proof(xfer_handshake_t             *handshake,
 
     if (header->flags != side->flags) {
         return refuse(handshake, XFER_REFUSAL_FORMAT,
-                      "the %s changed its flags", their_name(handshake));
+                      "the %s changed its flags",
+                      name_of(!handshake->is_caller));
     }
     side->blob        = body + XFER_MAC_SIZE;
     side->blob_length = header->length - XFER_MAC_SIZE;
@@ -246,6 +243,10 @@ static ucxpool_status_t handle_proof(xfer_handshake_t             *handshake,
                       "try again later");
     }
     handshake->state = XFER_HANDSHAKE_ANSWER;
+    if (handshake->self->fit_blob != NULL) {
+        handshake->self->fit_blob(handshake->self->arg, handshake->caller.blob,
+                                  handshake->caller.blob_length);
+    }
     return post_proof(handshake);
 }
 
@@ -354,6 +355,7 @@ ucxpool_status_t xfer_handshake_init(xfer_handshake_t *handshake, int fd,
     handshake->is_caller = is_caller;
     handshake->is_full   = false;
     handshake->secret    = self->secret;
+    handshake->self      = self;
     handshake->status    = UCXPOOL_INPROGRESS;
     handshake->reason[0] = '\0';
     memset(&handshake->caller, 0, sizeof(handshake->caller));

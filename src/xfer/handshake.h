@@ -41,6 +41,10 @@ typedef struct xfer_self {
     const xfer_secret_t *secret; /* NULL: none                           */
     const void          *blob;
     size_t               blob_length; /* at most XFER_BLOB_MAX                */
+    /* A listener may change the contents of its blob for a proven caller, just
+     * before it is sent. NULL: it is the same for all. */
+    void (*fit_blob)(void *arg, const void *caller, size_t length);
+    void *arg;
 } xfer_self_t;
 
 typedef struct xfer_handshake {
@@ -49,6 +53,7 @@ typedef struct xfer_handshake {
     bool                   is_full;
     xfer_handshake_state_t state;
     const xfer_secret_t   *secret;
+    const xfer_self_t     *self;
     xfer_greeting_side_t   caller;
     xfer_greeting_side_t   listener;
     ucxpool_status_t       status; /* once FAILED, or why in DRAIN            */

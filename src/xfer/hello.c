@@ -3,190 +3,55 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "xfer/choice.h"
 #include "xfer/control.h"
-#include "xfer/fetch.h"
-#include "xfer/handout.h"
-#include "xfer/mapping.h"
+#include "xfer/hello_say.h"
+#include "xfer/local.h"
 #include "xfer/pairing.h"
+#include "xfer/remote.h"
 #include "xfer/request.h"
-#include "xfer/watch.h"
 #include "xfer/wire.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Warnings about strangers go to the log once in this time. */
 #define WARN_NS UINT64_C(1000000000)
 
-static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
-                       uint32_t num_files)
-{
-    ucxpool_t *pool  = channel->pool;
-    bool       by_ep = !channel->own_ep;
+/* Who does not begin waits for so long, and then begins as well: the peer may
+ * have no way here. */
+#define PATIENCE_NS UINT64_C(2000000000)
 
-    hello->head.channel = 0;
-    hello->head.key     = 0;
-    memcpy(hello->to_id, channel->peer.id, sizeof(hello->to_id));
-    memcpy(hello->to_key, channel->peer.key, sizeof(hello->to_key));
-    memcpy(hello->from_id, pool->id, sizeof(hello->from_id));
-    if (!by_ep) {
-        memcpy(hello->from_key, pool->key, sizeof(hello->from_key));
-    }
-    hello->pair         = channel->pair;
-    hello->channel_key  = channel->key;
-    hello->channel      = channel->number;
-    hello->flags        = (by_ep ? PROTO_HELLO_BY_EP : 0u) |
-                   ((num_files != 0) ? PROTO_HELLO_MAP : 0u);
-    hello->block_size   = pool->config.block_size;
-    hello->max_runs     = pool->config.max_segments;
-    hello->credits      = pool->config.credits;
-    hello->max_metadata = (uint32_t)pool->config.max_metadata;
-    hello->memory_kind  = xfer_mapping_kind(pool);
-    hello->num_files    = num_files;
-    mem_share_host_fill(&hello->host);
+/* When the peer has hung up before it answered. */
+#define UNHEARD_NS UINT64_C(100000000)
+
+/* When the peer's socket has more callers waiting than the system keeps. */
+#define RETRY_NS UINT64_C(10000000)
+
+static bool has_way(const ucxpool_channel_t *channel)
+{
+    return xfer_local_is_up(channel) || (channel->endpoint != NULL);
 }
 
-static void send_hello(ucxpool_channel_t *channel)
+/* Go on by an endpoint. */
+static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
-    uint32_t       num_files = xfer_mapping_num_files(channel);
-    void          *files;
-    proto_fixed_t *fixed;
-
-    if (num_files != 0) {
-        xfer_handout_open(channel->pool);
+    xfer_local_close(channel);
+    if (xfer_remote_take_endpoint(channel, reply_ep) != UCXPOOL_OK) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST, "%s",
+                          ucxpool_error_detail());
     }
-    fixed = xfer_control_begin(channel, PROTO_HELLO,
-                               num_files * sizeof(mem_share_file_t),
-                               XFER_BY_UCX, &files);
-    if (fixed == NULL) {
-        return;
-    }
-    fill_hello(channel, &fixed->hello, num_files);
-    if (num_files != 0) {
-        xfer_mapping_fill(channel, files);
-    }
-    channel->handshake |= XFER_HELLO_SENT;
-    xfer_control_end(channel);
 }
 
-/* May this side try the `map` wire? */
-static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
+/* On `ucx` GO goes over the endpoint, which who has begun makes first. */
+static bool can_go(ucxpool_channel_t *channel)
 {
-    xfer_peer_t *peer = &channel->peer;
-
-    if (channel->pool->config.wire == BASE_WIRE_UCX) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
-                 "UCXPOOL_WIRE=ucx is set");
-        return false;
+    if ((channel->wire == &xfer_wire_ucx) && (channel->endpoint == NULL) &&
+        channel->has_begun) {
+        take_endpoint(channel, NULL);
     }
-    if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
-                 "it does not offer its memory");
-        return false;
-    }
-    if (!xfer_mapping_fits(channel, hello)) {
-        return false;
-    }
-    if (!mem_share_host_fits(&hello->host, peer->we_reason,
-                             sizeof(peer->we_reason))) {
-        return false;
-    }
-    if (!xfer_watch_start(channel, &hello->host)) {
-        snprintf(peer->we_reason, sizeof(peer->we_reason),
-                 "its process cannot be watched");
-        return false;
-    }
-    return true;
-}
-
-/*
- * Take the peer's descriptors and map them. To be forbidden it is no error yet:
- * the peer may give them to us.
- */
-static xfer_mapping_result_t try_take(ucxpool_channel_t      *channel,
-                                      const proto_hello_t    *hello,
-                                      const mem_share_file_t *files)
-{
-    base_log_level_t      level = base_error_log_at(BASE_LOG_DEBUG);
-    xfer_mapping_result_t result;
-
-    result = xfer_mapping_open(channel, hello, files, NULL);
-    base_error_log_at(level);
-    if (result == XFER_MAPPING_DONE) {
-        return result;
-    }
-    xfer_mapping_close(channel);
-    if (result == XFER_MAPPING_IMPOSSIBLE) {
-        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
-                  channel->peer.we_reason);
-    } else if (!channel->pool->was_forbidden) {
-        channel->pool->was_forbidden = true;
-        base_info("%s: peers are asked for descriptors over a socket, since "
-                  "they may not be taken: %s",
-                  channel->pool->name, channel->peer.we_reason);
-    }
-    return result;
-}
-
-/* Try the `map` wire, as far as this side is concerned. False: that takes time,
- * and xfer_hello_fetched() goes on. */
-static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                    const mem_share_file_t *files)
-{
-    xfer_mapping_result_t result;
-
-    if (!may_map(channel, hello)) {
-        return true;
-    }
-    result               = try_take(channel, hello, files);
-    channel->peer.we_map = result == XFER_MAPPING_DONE;
-    return (result != XFER_MAPPING_FORBIDDEN) ||
-           !xfer_fetch_start(channel, hello, files,
-                             xfer_mapping_num_fds_of(hello, files));
-}
-
-static void send_ready(ucxpool_channel_t *channel)
-{
-    size_t         size = strlen(channel->peer.we_reason);
-    void          *text;
-    proto_fixed_t *fixed;
-
-    fixed = xfer_control_begin(channel, PROTO_READY, size, XFER_BY_UCX, &text);
-    if (fixed == NULL) {
-        return;
-    }
-    channel->handshake |= XFER_READY_SENT;
-    fixed->ready.can_map = channel->peer.we_map;
-    memcpy(text, channel->peer.we_reason, size);
-    xfer_control_end(channel);
-}
-
-/* Which wire it is, when both sides have said what they can. */
-static bool choose_wire(ucxpool_channel_t *channel)
-{
-    xfer_peer_t *peer = &channel->peer;
-    bool         map  = peer->we_map && peer->it_maps;
-
-    if (map) {
-        channel->wire = &xfer_wire_map;
-        snprintf(channel->wire_reason, sizeof(channel->wire_reason),
-                 "same host and user, each side%s reads the other's blocks",
-                 (channel->pool->engine != NULL) ? "'s GPU" : "");
-        return true;
-    }
-    snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s",
-             peer->we_map ? "the peer cannot map our memory: "
-                          : "its memory cannot be mapped: ",
-             peer->we_map ? peer->it_reason : peer->we_reason);
-    if (channel->pool->config.wire == BASE_WIRE_MAP) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
-                          "UCXPOOL_WIRE=map, but %.120s",
-                          channel->wire_reason);
-        return false;
-    }
-    channel->wire = &xfer_wire_ucx;
-    return true;
+    return xfer_channel_is_live(channel) &&
+           ((channel->wire == &xfer_wire_map) || (channel->endpoint != NULL));
 }
 
 static void try_open(ucxpool_channel_t *channel)
@@ -198,17 +63,21 @@ static void try_open(ucxpool_channel_t *channel)
         return;
     }
     if (!(channel->handshake & XFER_GO_SENT)) {
-        channel->handshake |= XFER_GO_SENT;
-        xfer_control_post(channel, PROTO_GO, XFER_BY_UCX);
-        if (!choose_wire(channel)) {
+        if (!xfer_choice_make(channel) || !can_go(channel)) {
             return;
         }
+        channel->handshake |= XFER_GO_SENT;
+        xfer_control_post(channel, PROTO_GO, XFER_OUTSIDE);
     }
-    if (!(channel->handshake & XFER_GO_RECEIVED) ||
+    if (!(channel->handshake & XFER_GO_RECEIVED) || !has_way(channel) ||
         (channel->state != UCXPOOL_CHANNEL_CONNECTING)) {
         return;
     }
     channel->state = UCXPOOL_CHANNEL_OPEN;
+    pool->num_arrivals++;
+    if (channel->wire == &xfer_wire_ucx) {
+        xfer_child_close_on_exec(&pool->child);
+    }
     pool->stats.channels_open++;
     pool->num_mapped += (channel->wire == &xfer_wire_map) ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
@@ -219,16 +88,96 @@ static void try_open(ucxpool_channel_t *channel)
     }
 }
 
-/* A HELLO and its channel have met. */
-static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                 const mem_share_file_t *files)
+/* When progress is to say it, if nothing has come by then. */
+static void say_at(ucxpool_channel_t *channel, uint64_t moment)
+{
+    channel->next_hello       = moment;
+    channel->pool->next_hello = base_min(channel->pool->next_hello, moment);
+}
+
+/* Say it, and again after a while: the peer may have had no room for it. */
+static void say_hello(ucxpool_channel_t *channel)
+{
+    say_at(channel, base_clock_deadline(XFER_HELLO_NS));
+    /* What UCX still holds is as good as another. */
+    if (channel->num_controls == 0) {
+        xfer_hello_say(channel);
+    }
+}
+
+/* Once more what was said over a connection that has broken. */
+static void say_rest(ucxpool_channel_t *channel)
+{
+    if (channel->handshake & XFER_READY_SENT) {
+        xfer_hello_say_ready(channel);
+    }
+    if (channel->handshake & XFER_GO_SENT) {
+        xfer_control_post(channel, PROTO_GO, XFER_OUTSIDE);
+    }
+}
+
+static void say_all(ucxpool_channel_t *channel)
+{
+    say_hello(channel);
+    say_rest(channel);
+}
+
+/* Within the host, if that goes; else by an endpoint. */
+static ucxpool_status_t open_way(ucxpool_channel_t *channel)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (!has_way(channel)) {
+        status = xfer_local_connect(channel);
+        if (status == UCXPOOL_ERR_UNSUPPORTED) {
+            status = xfer_remote_take_endpoint(channel, NULL);
+        }
+    }
+    return status;
+}
+
+/* Say it before one has come. */
+static ucxpool_status_t begin(ucxpool_channel_t *channel)
+{
+    ucxpool_status_t status = open_way(channel);
+
+    if (status == UCXPOOL_INPROGRESS) {
+        say_at(channel, base_clock_deadline(RETRY_NS));
+        return UCXPOOL_OK;
+    }
+    if (status == UCXPOOL_OK) {
+        channel->has_begun |= !(channel->handshake & XFER_HELLO_RECEIVED);
+        say_all(channel);
+        try_open(channel);
+    }
+    return status;
+}
+
+/* A HELLO is answered over its connection, or over the endpoint that belongs to
+ * the peer's. */
+static ucxpool_status_t answer(ucxpool_channel_t *channel,
+                               const xfer_way_t *way)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (way->fd >= 0) {
+        if (!xfer_local_adopt(channel, way->fd)) {
+            return UCXPOOL_ERR_NO_MEMORY;
+        }
+        channel->handshake &= ~(unsigned)XFER_HELLO_SENT;
+    } else if (!has_way(channel)) {
+        status = xfer_remote_take_endpoint(channel, way->reply_ep);
+    }
+    if ((status == UCXPOOL_OK) && !(channel->handshake & XFER_HELLO_SENT)) {
+        say_all(channel);
+    }
+    return status;
+}
+
+static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     xfer_peer_t *peer = &channel->peer;
 
-    if ((channel->handshake & XFER_HELLO_RECEIVED) ||
-        !xfer_channel_is_live(channel)) {
-        return;
-    }
     channel->handshake |= XFER_HELLO_RECEIVED;
     memcpy(peer->id, hello->from_id, sizeof(peer->id));
     peer->channel      = hello->channel;
@@ -238,8 +187,44 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     peer->block_size   = hello->block_size;
     channel->credits   = hello->credits;
     peer->host         = hello->host;
-    if (try_map(channel, hello, files)) {
-        send_ready(channel);
+}
+
+/* A HELLO and its channel have met. One that was closed meanwhile answers as
+ * well, so that it can say BYE. */
+static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                 const mem_share_file_t *files, const xfer_way_t *way)
+{
+    ucxpool_status_t status;
+
+    if (xfer_local_is_up(channel) && (way->fd >= 0) &&
+        xfer_remote_is_our_turn(channel)) {
+        xfer_way_close(way); /* ours will be answered */
+        return;
+    }
+    if ((channel->handshake & XFER_HELLO_RECEIVED) &&
+        ((way->fd < 0) || (channel->state != UCXPOOL_CHANNEL_CONNECTING))) {
+        xfer_way_close(way);
+        if (xfer_channel_is_live(channel) && has_way(channel)) {
+            say_rest(channel);
+        }
+        return;
+    }
+    status = answer(channel, way);
+    if (status == UCXPOOL_ERR_NO_MEMORY) {
+        return; /* the peer says it again */
+    }
+    if (status != UCXPOOL_OK) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST, "%s",
+                          ucxpool_error_detail());
+        return;
+    }
+    if (channel->handshake & XFER_HELLO_RECEIVED) {
+        return; /* it was said once more */
+    }
+    take_over(channel, hello);
+    if (xfer_channel_is_live(channel) &&
+        xfer_choice_try(channel, hello, files)) {
+        xfer_hello_say_ready(channel);
         try_open(channel);
     }
 }
@@ -247,56 +232,53 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
 void xfer_hello_fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
                         const mem_share_file_t *files, const int *fds)
 {
-    xfer_mapping_result_t result = XFER_MAPPING_IMPOSSIBLE;
-
-    if (fds != NULL) {
-        result = xfer_mapping_open(channel, hello, files, fds);
-    } else {
-        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
-                  channel->peer.we_reason);
-    }
-    if (result == XFER_MAPPING_DONE) {
-        snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
-                 "same host and user, by what it has given");
-    } else {
-        xfer_mapping_close(channel);
-    }
-    channel->peer.we_map = result == XFER_MAPPING_DONE;
-    send_ready(channel);
+    xfer_choice_try_given(channel, hello, files, fds);
+    xfer_hello_say_ready(channel);
     try_open(channel);
 }
 
-/* Say it, and again after a while: the peer may have had no room for it. */
-static void say_hello(ucxpool_channel_t *channel)
+ucxpool_status_t xfer_hello_start(ucxpool_channel_t *channel)
 {
-    ucxpool_t *pool = channel->pool;
+    xfer_early_t *early = xfer_pairing_take(channel);
 
-    channel->next_hello = base_clock_deadline(XFER_HELLO_NS);
-    pool->next_hello    = base_min(pool->next_hello, channel->next_hello);
-    /* What UCX still holds is as good as another. */
-    if (channel->num_controls == 0) {
-        send_hello(channel);
-    }
-}
-
-void xfer_hello_start(ucxpool_channel_t *channel)
-{
-    xfer_early_t *early;
-
-    say_hello(channel);
-    early = xfer_pairing_take(channel);
     if (early != NULL) {
-        meet(channel, &early->hello, early->files);
+        meet(channel, &early->hello, early->files, &early->way);
         free(early);
+        return UCXPOOL_OK;
+    }
+    if (xfer_remote_is_our_turn(channel)) {
+        return begin(channel);
+    }
+    say_at(channel, base_clock_deadline(PATIENCE_NS));
+    return UCXPOOL_OK;
+}
+
+void xfer_hello_hasten(ucxpool_channel_t *channel)
+{
+    if (channel->next_hello != BASE_CLOCK_FOREVER) {
+        say_at(channel, base_clock_now());
     }
 }
 
-/* READY answers a HELLO. */
+/* READY answers a HELLO; one that was closed before wants HELLO. */
 static bool is_unanswered(const ucxpool_channel_t *channel)
 {
-    return (channel->state == UCXPOOL_CHANNEL_CONNECTING) &&
-           (channel->handshake & XFER_HELLO_SENT) &&
-           !(channel->handshake & XFER_READY_RECEIVED);
+    if (channel->next_hello == BASE_CLOCK_FOREVER) {
+        return false;
+    }
+    return (channel->state == UCXPOOL_CHANNEL_CONNECTING)
+               ? (!(channel->handshake & XFER_READY_RECEIVED) ||
+                  !has_way(channel))
+               : ((channel->close == XFER_CLOSE_GOODBYE) &&
+                  !(channel->handshake & XFER_HELLO_RECEIVED));
+}
+
+static void say_again(ucxpool_channel_t *channel)
+{
+    if (begin(channel) != UCXPOOL_OK) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST, "%s",
+                          ucxpool_error_detail());
+    }
 }
 
 unsigned xfer_hello_progress(ucxpool_t *pool)
@@ -320,7 +302,7 @@ unsigned xfer_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->next_hello <= now) {
-            say_hello(channel);
+            say_again(channel);
             count++;
         } else {
             pool->next_hello = base_min(pool->next_hello, channel->next_hello);
@@ -349,22 +331,43 @@ static void refuse(ucxpool_t *pool)
 }
 
 void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
-                         const void *files, ucp_ep_h reply_ep)
+                         const void *files, const xfer_way_t *way)
 {
     mem_share_file_t   copies[PROTO_FILES_MAX];
     ucxpool_channel_t *channel;
 
     if (!may_speak(pool, hello)) {
+        xfer_way_close(way);
         refuse(pool);
         return;
     }
-    channel = xfer_pairing_find(pool, hello, reply_ep);
+    channel = xfer_pairing_find(pool, hello, way->reply_ep);
     if (channel == NULL) {
-        xfer_pairing_keep(pool, hello, files, reply_ep);
+        xfer_pairing_put_aside(pool, hello, files, way);
         return;
     }
     memcpy(copies, files, hello->num_files * sizeof(copies[0]));
-    meet(channel, hello, copies);
+    meet(channel, hello, copies, way);
+}
+
+void xfer_hello_answered(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                         const void *files)
+{
+    mem_share_file_t  copies[PROTO_FILES_MAX];
+    const xfer_way_t  none = {.fd = -1};
+
+    if (may_speak(channel->pool, hello) &&
+        (xfer_pairing_find(channel->pool, hello, NULL) == channel)) {
+        memcpy(copies, files, hello->num_files * sizeof(copies[0]));
+        meet(channel, hello, copies, &none);
+    }
+}
+
+void xfer_hello_unheard(ucxpool_channel_t *channel)
+{
+    channel->handshake &= ~(unsigned)XFER_HELLO_SENT;
+    say_at(channel, base_clock_deadline(channel->has_begun ? UNHEARD_NS
+                                                           : PATIENCE_NS));
 }
 
 void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
@@ -380,8 +383,13 @@ void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
     try_open(channel);
 }
 
-void xfer_hello_go(ucxpool_channel_t *channel)
+void xfer_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
+    if ((reply_ep != NULL) && (channel->endpoint == NULL)) {
+        take_endpoint(channel, reply_ep);
+    }
     channel->handshake |= XFER_GO_RECEIVED;
-    try_open(channel);
+    if (xfer_channel_is_live(channel)) {
+        try_open(channel);
+    }
 }

@@ -51,9 +51,6 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     case PROTO_READY:
         xfer_hello_ready(channel, &message->ready, data, data_size);
         break;
-    case PROTO_GO:
-        xfer_hello_go(channel);
-        break;
     case PROTO_DESC:
         xfer_message_desc(channel, &message->desc, data, data_size);
         break;
@@ -80,7 +77,8 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     case PROTO_BYE:
         xfer_channel_peer_left(channel);
         break;
-    default: /* CREDIT and KNOCK have said all with their head */
+    default: /* CREDIT and KNOCK have said all with their head, and GO and KEPT
+                do not come through a ring */
         break;
     }
 }
@@ -105,10 +103,40 @@ static void handle_after_end(ucxpool_channel_t *channel,
         xfer_send_done(channel, &message->done, "");
         break;
     case PROTO_BYE:
+        channel->bye_received = true;
         xfer_channel_peer_gone(channel);
+        break;
+    case PROTO_KEPT:
+        channel->kept = channel->has_begun;
         break;
     default:
         break;
+    }
+}
+
+/* A control message outside of the ring, for a channel that is there. */
+static void handle_outside(ucxpool_channel_t *channel,
+                           const proto_fixed_t *message, const void *data,
+                           size_t data_size, ucp_ep_h reply_ep)
+{
+    unsigned type = message->head.type;
+
+    if (type == PROTO_GO) {
+        xfer_hello_go(channel, reply_ep);
+    } else if (!xfer_channel_is_live(channel)) {
+        handle_after_end(channel, message);
+    } else if ((type != PROTO_DATA) && !is_too_early(channel, type)) {
+        handle(channel, message, data, data_size);
+    }
+}
+
+void xfer_inbox_local(ucxpool_channel_t *channel, const proto_fixed_t *message,
+                      const void *data, size_t data_size)
+{
+    if (message->head.type == PROTO_HELLO) {
+        xfer_hello_answered(channel, &message->hello, data);
+    } else if (xfer_channel_find(channel->pool, &message->head) == channel) {
+        handle_outside(channel, message, data, data_size, NULL);
     }
 }
 
@@ -118,28 +146,26 @@ static ucs_status_t handle_control(void *arg, const void *header,
                                    const ucp_am_recv_param_t *param)
 {
     ucxpool_t         *pool = arg;
+    xfer_way_t         way  = {.fd = -1};
     ucxpool_channel_t *channel;
     proto_fixed_t      message;
 
     xfer_lock(pool);
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
+        way.reply_ep = param->reply_ep;
+    }
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
         (proto_parse(header, header_length, length, &message) != UCXPOOL_OK)) {
         pool->stats.handshakes_refused++;
         goto out;
     }
     if (message.head.type == PROTO_HELLO) {
-        xfer_hello_received(pool, &message.hello, data,
-                            (param->recv_attr &
-                             UCP_AM_RECV_ATTR_FIELD_REPLY_EP)
-                                ? param->reply_ep
-                                : NULL);
+        xfer_hello_received(pool, &message.hello, data, &way);
         goto out;
     }
     channel = xfer_channel_find(pool, &message.head);
-    if ((channel != NULL) && xfer_channel_is_live(channel) &&
-        (message.head.type != PROTO_DATA) &&
-        !is_too_early(channel, message.head.type)) {
-        handle(channel, &message, data, length);
+    if (channel != NULL) {
+        handle_outside(channel, &message, data, length, way.reply_ep);
     }
 out:
     xfer_unlock(pool);

@@ -124,7 +124,7 @@ static void landed(landing_t *landing, ucs_status_t status)
     request->recv.in_place -= landing->in_place;
     if (wanted && (status != UCS_OK)) {
         /* Without this fragment the message never gets whole. */
-        xfer_channel_set_ep_failed(landing->channel);
+        xfer_channel_set_broken(landing->channel);
     } else if (wanted && landing->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
         xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_INPLACE);
@@ -137,13 +137,14 @@ static void landed(landing_t *landing, ucs_status_t status)
 static void landing_done(void *ucx, ucs_status_t status, size_t length,
                          void *arg)
 {
-    landing_t *landing = arg;
-    ucxpool_t *pool    = landing->pool;
+    landing_t         *landing = arg;
+    ucxpool_channel_t *channel = landing->channel;
 
     (void)length;
     ucp_request_free(ucx);
+    xfer_channel_get(channel);
     landed(landing, status);
-    xfer_operation_end(pool);
+    xfer_channel_end_operation(channel);
 }
 
 /* Start UCX's write for a landing whose place is settled. */
@@ -167,12 +168,12 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
                                   target, landing->data.length, &param);
     landing->descriptor = NULL;
     if (UCS_PTR_IS_ERR(result)) {
-        xfer_channel_set_ep_failed(landing->channel);
+        xfer_channel_set_broken(landing->channel);
         landed(landing, UCS_PTR_STATUS(result));
     } else if (result == NULL) {
         landed(landing, UCS_OK);
     } else {
-        xfer_operation_start(landing->pool);
+        xfer_endpoint_start(landing->channel->endpoint);
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -71,18 +72,29 @@ static ucxpool_status_t cannot_listen(const xfer_where_t *where, int error)
     }
 }
 
-static ucxpool_status_t check_loopback(const xfer_where_t *where)
+/* Tells the address behind a name, but not one twice. */
+static ucxpool_status_t refuse_open(const xfer_where_t   *where,
+                                    const xfer_address_t *address)
 {
     char name[XFER_ADDRESS_NAME_SIZE];
+    bool is_name;
 
+    xfer_address_format(address, name);
+    is_name = strcmp(where->text, name) != 0;
+    return base_error(UCXPOOL_ERR_PERMISSION,
+                      "cannot listen on %s%s%s%s without a secret, since other "
+                      "machines reach it: set SECRET_FILE, or listen on "
+                      "127.0.0.1, or set LISTEN_WITHOUT_SECRET=y to let "
+                      "anybody in",
+                      where->text, is_name ? " (" : "", is_name ? name : "",
+                      is_name ? ")" : "");
+}
+
+static ucxpool_status_t check_loopback(const xfer_where_t *where)
+{
     for (size_t i = 0; i < where->num_addresses; i++) {
         if (!xfer_address_is_loopback(&where->addresses[i])) {
-            xfer_address_format(&where->addresses[i], name);
-            return base_error(UCXPOOL_ERR_PERMISSION,
-                              "without a secret only loopback is listened on, "
-                              "and %s is %s: set SECRET_FILE, or "
-                              "LISTEN_WITHOUT_SECRET=y to let anybody in",
-                              where->text, name);
+            return refuse_open(where, &where->addresses[i]);
         }
     }
     return UCXPOOL_OK;

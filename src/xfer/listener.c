@@ -3,20 +3,34 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "xfer/blob.h"
 #include "xfer/connect.h"
 #include "xfer/door.h"
+#include "xfer/memory.h"
+#include "xfer/remote.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
 struct ucxpool_listener {
     base_list_t    link;
     ucxpool_t     *pool;
+    xfer_source_t  source;
     xfer_door_t   *door;
     xfer_secret_t *secret;
     uint64_t       num_refused; /* counted already */
 };
+
+/* A caller is told who begins. */
+static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
+{
+    xfer_blob_t *own = blob;
+    xfer_blob_t  head;
+
+    own->turn = XFER_BLOB_NO_TURN;
+    if (xfer_blob_check(caller, length, &head) == UCXPOOL_OK) {
+        own->turn = xfer_remote_called(arg, caller);
+    }
+}
 
 static ucxpool_status_t open_door(ucxpool_listener_t *listener,
                                   const xfer_where_t *where)
@@ -35,7 +49,10 @@ static ucxpool_status_t open_door(ucxpool_listener_t *listener,
         .secret                = listener->secret,
         .blob                  = blob,
         .blob_length           = length,
+        .fit_blob              = fit_blob,
+        .arg                   = listener->pool,
         .max_half_open         = config->max_half_open,
+        .accept_queue          = config->accept_queue,
         .handshake_timeout_ns  = config->handshake_timeout_ns,
         .listen_without_secret = config->listen_without_secret,
     };
@@ -47,7 +64,6 @@ static ucxpool_status_t open_door(ucxpool_listener_t *listener,
 static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
                                ucxpool_listener_t **listener_p)
 {
-    struct epoll_event  event    = {.events = EPOLLIN, .data.ptr = NULL};
     ucxpool_listener_t *listener = calloc(1, sizeof(*listener));
     ucxpool_status_t    status;
 
@@ -55,7 +71,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a listener");
     }
     listener->pool = pool;
-    status = xfer_secret_read(pool->config.secret_file, &listener->secret);
+    status = xfer_secret_of(&pool->config, &listener->secret);
     if (status != UCXPOOL_OK) {
         goto err_free_listener;
     }
@@ -63,9 +79,9 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
     if (status != UCXPOOL_OK) {
         goto err_release_secret;
     }
-    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, xfer_door_fd(listener->door),
-                  &event) != 0) {
-        status = base_error_errno(errno, "a listener cannot be watched");
+    status = xfer_source_add(&listener->source, pool,
+                             xfer_door_fd(listener->door), NULL);
+    if (status != UCXPOOL_OK) {
         goto err_destroy_door;
     }
     base_list_add_tail(&pool->listeners, &listener->link);
@@ -87,7 +103,13 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
     xfer_where_t     resolved;
     ucxpool_status_t status;
 
-    status = xfer_where_resolve(where, XFER_WHERE_LISTEN, &resolved);
+    if (base_missing(pool) || base_missing(where) || base_missing(listener_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = xfer_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status = xfer_where_resolve(where, XFER_WHERE_LISTEN, &resolved);
+    }
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -99,7 +121,7 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
 
 uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
 {
-    return xfer_door_port(listener->door);
+    return base_missing(listener) ? 0 : xfer_door_port(listener->door);
 }
 
 static unsigned progress(ucxpool_listener_t *listener)
@@ -110,6 +132,7 @@ static unsigned progress(ucxpool_listener_t *listener)
     listener->pool->stats.handshakes_refused += refused -
                                                 listener->num_refused;
     listener->num_refused = refused;
+    listener->pool->num_arrivals += count; /* somebody may wait at the door */
     return count;
 }
 
@@ -163,6 +186,9 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
     xfer_door_peer_t peer;
     ucxpool_status_t status;
 
+    if (base_missing(listener) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     xfer_lock(listener->pool);
     progress(listener);
     status = xfer_door_take(listener->door, &peer);
@@ -176,8 +202,7 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
 static void destroy(ucxpool_listener_t *listener)
 {
     base_list_del(&listener->link);
-    epoll_ctl(listener->pool->epoll_fd, EPOLL_CTL_DEL,
-              xfer_door_fd(listener->door), NULL);
+    xfer_source_remove(&listener->source);
     xfer_door_destroy(listener->door);
     xfer_secret_release(listener->secret);
     free(listener);

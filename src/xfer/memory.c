@@ -98,6 +98,33 @@ void xfer_memory_report(ucxpool_t *pool, const mem_regions_t *regions,
     warn_of_less(pool, size, taken);
 }
 
+ucxpool_status_t xfer_memory_create_none(ucxpool_t *pool, int device)
+{
+    ucxpool_status_t status = mem_regions_init_none(&pool->regions, device);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    pool->config.block_size  = (size_t)sysconf(_SC_PAGESIZE);
+    pool->config.region_size = pool->config.block_size;
+    status = xfer_memory_create_blocks(pool);
+    if (status != UCXPOOL_OK) {
+        mem_regions_cleanup(&pool->regions);
+    }
+    return status;
+}
+
+ucxpool_status_t xfer_memory_check(const ucxpool_t *pool)
+{
+    if (pool->regions.num_regions == 0) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "%s: the pool has no blocks to send and receive "
+                          "with: set COMM_SIZE to auto, or to a size",
+                          pool->name);
+    }
+    return UCXPOOL_OK;
+}
+
 static ucxpool_status_t create_host(ucxpool_t *pool)
 {
     const xfer_take_t wish = {
@@ -126,7 +153,9 @@ static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
 {
     switch (xfer_memory_kind(params)) {
     case UCXPOOL_MEMORY_HOST:
-        return create_host(pool);
+        return (pool->config.comm_size == 0)
+                   ? xfer_memory_create_none(pool, -1)
+                   : create_host(pool);
     case UCXPOOL_MEMORY_CUDA:
         return xfer_memory_create_gpu(pool, params);
     default:

@@ -22,6 +22,13 @@ ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
 void xfer_memory_deregister(ucxpool_t *pool);
 void xfer_memory_cleanup(ucxpool_t *pool);
 
+/*
+ * Can the pool send and receive?
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  no: it was made with COMM_SIZE=0
+ */
+ucxpool_status_t xfer_memory_check(const ucxpool_t *pool);
+
 /* What UCX is given: the pool's regions, or the pinned ones beside a GPU's. */
 const mem_regions_t *xfer_memory_registered(const ucxpool_t *pool);
 

@@ -280,6 +280,11 @@ ucxpool_status_t xfer_memory_create_gpu(ucxpool_t              *pool,
     if (status != UCXPOOL_OK) {
         return status;
     }
+    if (pool->config.comm_size == 0) {
+        status = xfer_memory_create_none(pool, device->ordinal);
+        mem_cuda_device_close(device);
+        return status;
+    }
     status = mem_cuda_backing_choose(device, pool->context,
                                      (int)pool->config.cuda_backing, &backing);
     if (status != UCXPOOL_OK) {

@@ -11,6 +11,9 @@
 ucxpool_status_t xfer_memory_create_gpu(ucxpool_t              *pool,
                                         const ucxpool_params_t *params);
 
+/* A pool that has a heap alone; device -1: of the host. */
+ucxpool_status_t xfer_memory_create_none(ucxpool_t *pool, int device);
+
 /* Cut the pool's regions into blocks. */
 ucxpool_status_t xfer_memory_create_blocks(ucxpool_t *pool);
 void             xfer_memory_destroy_blocks(ucxpool_t *pool);

@@ -99,6 +99,7 @@ static void deliver(ucxpool_message_t *message)
         }
     }
     base_list_add_tail(&pool->unexpected, &message->link);
+    pool->num_arrivals++;
 }
 
 /* Where the parts of a complete descriptor lie; checked. */

@@ -1,6 +1,8 @@
 #include "xfer/pairing.h"
 
 #include "base/clock.h"
+#include "mem/share_socket.h"
+#include "xfer/control.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +12,27 @@
 #define EARLY_MAX 256u
 #define KEEP_NS   (10 * XFER_HELLO_NS)
 
+/* Has this very channel said it? A pool may connect to itself. */
+static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
+{
+    return (hello->channel == channel->number) &&
+           (hello->channel_key == channel->key);
+}
+
 /* By endpoint where the channel is made of one, otherwise by address. */
 static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
                  ucp_ep_h reply_ep)
 {
     const xfer_peer_t *peer = &channel->peer;
 
-    if (hello->flags & PROTO_HELLO_BY_EP) {
-        return !channel->own_ep && (channel->ep == reply_ep);
+    if (is_of(channel, hello)) {
+        return false;
     }
-    return channel->own_ep && (hello->pair == channel->pair) &&
+    if (hello->flags & PROTO_HELLO_BY_EP) {
+        return channel->by_ep && (channel->endpoint != NULL) &&
+               (channel->endpoint->ep == reply_ep);
+    }
+    return (channel->remote != NULL) && (hello->pair == channel->pair) &&
            (memcmp(hello->from_id, peer->id, XFER_ID_SIZE) == 0) &&
            (memcmp(hello->from_key, peer->key, XFER_ID_SIZE) == 0);
 }
@@ -41,8 +54,8 @@ ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
         if (is_repeated(channel, hello) ||
-            ((channel->handshake & XFER_HELLO_SENT) &&
-             !(channel->handshake & XFER_HELLO_RECEIVED) && !channel->closing &&
+            (!(channel->handshake & XFER_HELLO_RECEIVED) &&
+             (channel->close <= XFER_CLOSE_GOODBYE) &&
              fits(channel, hello, reply_ep))) {
             return channel;
         }
@@ -50,10 +63,35 @@ ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
     return NULL;
 }
 
+/* That is known of a channel that has called a listener, which says HELLO. */
+static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
+{
+    ucxpool_channel_t *channel;
+
+    if (!(hello->flags & PROTO_HELLO_CALLED)) {
+        return false;
+    }
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        if ((channel->remote == NULL) && channel->begins &&
+            (channel->pair == hello->pair)) {
+            return false; /* the listener's answer is quicker than its proof */
+        }
+    }
+    return true;
+}
+
+void xfer_way_close(const xfer_way_t *way)
+{
+    if (way->fd >= 0) {
+        mem_share_socket_close(way->fd);
+    }
+}
+
 static void let_go(ucxpool_t *pool, xfer_early_t *early)
 {
     base_list_del(&early->link);
     pool->num_hellos--;
+    xfer_way_close(&early->way);
     free(early);
 }
 
@@ -82,8 +120,8 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
     }
 }
 
-void xfer_pairing_keep(ucxpool_t *pool, const proto_hello_t *hello,
-                       const void *files, ucp_ep_h reply_ep)
+static void keep(ucxpool_t *pool, const proto_hello_t *hello,
+                 const void *files, const xfer_way_t *way)
 {
     size_t        size = hello->num_files * sizeof(mem_share_file_t);
     xfer_early_t *early;
@@ -92,11 +130,12 @@ void xfer_pairing_keep(ucxpool_t *pool, const proto_hello_t *hello,
     early = malloc(sizeof(*early) + size);
     if (early == NULL) {
         pool->stats.handshakes_refused++;
+        xfer_way_close(way);
         return;
     }
     early->deadline = base_clock_deadline(KEEP_NS);
     early->hello    = *hello;
-    early->reply_ep = reply_ep;
+    early->way      = *way;
     if (size != 0) {
         memcpy(early->files, files, size);
     }
@@ -105,13 +144,24 @@ void xfer_pairing_keep(ucxpool_t *pool, const proto_hello_t *hello,
     pool->next_hello = base_min(pool->next_hello, early->deadline);
 }
 
+void xfer_pairing_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
+                            const void *files, const xfer_way_t *way)
+{
+    if (is_over(pool, hello)) {
+        xfer_control_bye(pool, hello, way);
+        xfer_way_close(way);
+    } else {
+        keep(pool, hello, files, way);
+    }
+}
+
 xfer_early_t *xfer_pairing_take(ucxpool_channel_t *channel)
 {
     ucxpool_t    *pool = channel->pool;
     xfer_early_t *early;
 
     base_list_for_each(early, &pool->hellos, xfer_early_t, link) {
-        if (fits(channel, &early->hello, early->reply_ep)) {
+        if (fits(channel, &early->hello, early->way.reply_ep)) {
             base_list_del(&early->link);
             pool->num_hellos--;
             return early;

@@ -8,11 +8,20 @@
 
 #include "xfer/channel.h"
 
+/* How a HELLO came, and is to be answered. */
+typedef struct xfer_way {
+    ucp_ep_h reply_ep; /* UCX's name of an endpoint: to be compared; or NULL  */
+    int      fd;       /* a connection within the host, or -1                */
+} xfer_way_t;
+
+/* It is not answered: hang up. */
+void xfer_way_close(const xfer_way_t *way);
+
 /* A HELLO that came early. */
 typedef struct xfer_early {
     base_list_t      link;
     uint64_t         deadline; /* by then it has been said again             */
-    ucp_ep_h         reply_ep; /* may be gone: to be compared, and no more   */
+    xfer_way_t       way;
     proto_hello_t    hello;
     mem_share_file_t files[];
 } xfer_early_t;
@@ -22,10 +31,12 @@ ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
                                      const proto_hello_t *hello,
                                      ucp_ep_h             reply_ep);
 
-/* Keep a HELLO. One that says the same again takes the place of the first; the
- * oldest goes when there are too many. */
-void xfer_pairing_keep(ucxpool_t *pool, const proto_hello_t *hello,
-                       const void *files, ucp_ep_h reply_ep);
+/* A HELLO for which there is no channel is kept, with its connection, until
+ * there is one: one that says the same again takes the place of the first, and
+ * the oldest goes when there are too many. Where it is known that the channel
+ * was closed here, BYE is said. */
+void xfer_pairing_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
+                            const void *files, const xfer_way_t *way);
 
 /* The one for this channel, which the caller frees; NULL: none has come. */
 xfer_early_t *xfer_pairing_take(ucxpool_channel_t *channel);

@@ -4,29 +4,30 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/rdma.h"
+#include "mem/share.h"
 #include "mem/ucx_status.h"
 #include "xfer/arrival.h"
 #include "xfer/connect.h"
 #include "xfer/control.h"
+#include "xfer/descriptors.h"
 #include "xfer/engine.h"
+#include "xfer/features.h"
 #include "xfer/handout.h"
 #include "xfer/inbox.h"
 #include "xfer/landing.h"
 #include "xfer/pairing.h"
 #include "xfer/progress.h"
+#include "xfer/remote.h"
+#include "xfer/signals.h"
+#include "xfer/spare.h"
 #include "xfer/tune.h"
 #include "xfer/tune_peer.h"
 #include "xfer/wire.h"
 #include "xfer/worker.h"
 
-#include <errno.h>
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 void xfer_lock(ucxpool_t *pool)
 {
@@ -48,12 +49,7 @@ void xfer_unlock_posted(ucxpool_t *pool)
     xfer_unlock(pool);
 }
 
-void xfer_operation_start(ucxpool_t *pool)
-{
-    pool->num_operations++;
-}
-
-void xfer_operation_end(ucxpool_t *pool)
+void xfer_pool_end_operation(ucxpool_t *pool)
 {
     if ((--pool->num_operations == 0) && (pool->finish != NULL)) {
         pool->finish(pool);
@@ -125,17 +121,26 @@ static ucxpool_status_t create_worker(ucxpool_t *pool)
 ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
                                     ucp_context_h context, ucp_worker_h worker)
 {
-    ucxpool_status_t status;
+    xfer_child_before_t before;
+    ucxpool_status_t    status;
 
     pool->context            = context;
     pool->worker             = worker;
     pool->needs_registration = mem_has_rdma_device();
     pool->linger_ns          = LINGER_NS;
+    xfer_signals_give_back();
+    xfer_child_look_before(&before);
     if (context == NULL) {
-        status = create_context(pool, for_gpu);
+        status = xfer_spare_check_ucx();
         if (status != UCXPOOL_OK) {
             return status;
         }
+        status = create_context(pool, for_gpu);
+    } else {
+        status = xfer_features_check(context);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
     }
     if (worker == NULL) {
         status = create_worker(pool);
@@ -143,6 +148,7 @@ ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
             goto err_cleanup_context;
         }
     }
+    xfer_child_look_after(&before);
     return UCXPOOL_OK;
 
 err_cleanup_context:
@@ -181,8 +187,8 @@ static void init_lists(ucxpool_t *pool)
         &pool->stalled,       &pool->landings,      &pool->landing_waiters,
         &pool->completed,     &pool->deadlines,     &pool->free_requests,
         &pool->free_controls, &pool->free_landings, &pool->requests,
-        &pool->acquaintances, &pool->arrivals,      &pool->free_arrivals,
-        &pool->fetches,
+        &pool->remotes,       &pool->arrivals,      &pool->free_arrivals,
+        &pool->fetches,       &pool->endpoints,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -193,85 +199,62 @@ static void init_lists(ucxpool_t *pool)
     pool->timer_moment  = BASE_CLOCK_FOREVER;
 }
 
-static ucxpool_status_t watch(ucxpool_t *pool, int fd)
+/* The two ids of which a pool has handlers, where others may want them too. */
+static ucxpool_status_t take_ids(ucxpool_t *pool)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-
-    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        return base_error_errno(errno, "a descriptor cannot be watched");
-    }
-    return UCXPOOL_OK;
-}
-
-static void cleanup_events(ucxpool_t *pool)
-{
-    close(pool->wake_fd);
-    close(pool->timer_fd);
-    close(pool->epoll_fd);
-}
-
-/* UCX's own descriptor, if its context has one, and ours. */
-static ucxpool_status_t init_events(ucxpool_t *pool)
-{
-    ucxpool_status_t status = UCXPOOL_OK;
-
-    pool->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (pool->epoll_fd < 0) {
-        return base_error_errno(errno, "no epoll descriptor to be had");
-    }
-    pool->timer_fd = timerfd_create(CLOCK_MONOTONIC,
-                                    TFD_CLOEXEC | TFD_NONBLOCK);
-    if (pool->timer_fd < 0) {
-        status = base_error_errno(errno, "no timer descriptor to be had");
-        goto err_close_epoll;
-    }
-    pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (pool->wake_fd < 0) {
-        status = base_error_errno(errno, "no event descriptor to be had");
-        goto err_close_timer;
-    }
-    pool->worker_fd = -1;
-    if ((ucp_worker_get_efd(pool->worker, &pool->worker_fd) != UCS_OK) ||
-        (pool->worker_fd < 0)) {
-        /* UCX 1.22 says OK, and gives none. */
-        pool->worker_fd = -1;
-    } else {
-        status = watch(pool, pool->worker_fd);
-    }
-    if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->timer_fd);
-    }
-    if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->wake_fd);
-    }
-    if (status == UCXPOOL_OK) {
+    base_list_init(&pool->claim.link);
+    if (pool->own_worker) {
         return UCXPOOL_OK;
     }
-    close(pool->wake_fd);
-err_close_timer:
-    close(pool->timer_fd);
-err_close_epoll:
-    close(pool->epoll_fd);
-    return status;
+    pool->claim = (xfer_claim_t){
+        .worker = pool->worker,
+        .first  = pool->config.am_id,
+        .count  = 2,
+        .name   = pool->name,
+    };
+    return xfer_claim_take(&pool->claim);
 }
 
 ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
 {
     ucxpool_status_t status;
+    mem_share_host_t host;
 
     init_lists(pool);
+    /* To have it when there is no descriptor left to read it. */
+    mem_share_host_fill(&host);
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
         (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
         return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
     }
-    status = init_events(pool);
+    status = xfer_spare_check_pool();
     if (status != UCXPOOL_OK) {
         return status;
     }
+    status = xfer_descriptors_init(pool);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = take_ids(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_descriptors;
+    }
     status = xfer_inbox_init(pool);
     if (status != UCXPOOL_OK) {
-        cleanup_events(pool);
+        goto err_release_ids;
     }
+    status = xfer_handout_create(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_inbox;
+    }
+    return UCXPOOL_OK;
+
+err_cleanup_inbox:
+    xfer_inbox_cleanup(pool);
+err_release_ids:
+    xfer_claim_release(&pool->claim);
+err_cleanup_descriptors:
+    xfer_descriptors_cleanup(pool);
     return status;
 }
 
@@ -284,16 +267,18 @@ static void close_channels(ucxpool_t *pool)
                             link) {
         /* Callbacks that are still to come may name it: it goes last. */
         xfer_channel_get(channel);
-        xfer_channel_close(channel);
+        if (!channel->drains) {
+            xfer_channel_abort(channel);
+        }
     }
 }
 
-static bool has_open_endpoints(ucxpool_t *pool)
+static bool has_open_channels(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (!channel->ep_closed) {
+        if (channel->close != XFER_CLOSE_DONE) {
             return true;
         }
     }
@@ -315,6 +300,17 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->own_worker && (pool->num_operations != 0);
 }
 
+/* Those that no channel uses. */
+static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
+{
+    xfer_lock(pool);
+    xfer_remote_close_all(pool, deadline);
+    while (xfer_remote_has_endpoints(pool) && (base_clock_now() < limit)) {
+        xfer_progress(pool);
+    }
+    xfer_unlock(pool);
+}
+
 void xfer_pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
@@ -328,13 +324,14 @@ void xfer_pool_shutdown(ucxpool_t *pool)
     cancel_posted(pool);
     xfer_call_back(pool);
     xfer_unlock(pool);
-    while ((has_open_endpoints(pool) && (base_clock_now() < limit)) ||
+    while ((has_open_channels(pool) && (base_clock_now() < limit)) ||
            (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
         ucxpool_progress(pool);
         if (base_clock_now() >= deadline) {
             xfer_channel_hurry_all(pool);
         }
     }
+    close_endpoints(pool, deadline, limit);
     xfer_lock(pool);
     xfer_call_back(pool);
     xfer_unlock(pool);
@@ -345,6 +342,7 @@ void xfer_pool_shutdown(ucxpool_t *pool)
         xfer_unlock(pool);
     }
     xfer_inbox_cleanup(pool);
+    xfer_claim_release(&pool->claim);
 }
 
 void xfer_pool_cleanup(ucxpool_t *pool)
@@ -356,8 +354,8 @@ void xfer_pool_cleanup(ucxpool_t *pool)
     xfer_arrival_destroy_all(pool);
     xfer_landing_destroy_all(pool);
     xfer_control_destroy_all(pool);
-    xfer_connect_cleanup(pool);
+    xfer_remote_destroy_all(pool);
     free(pool->table);
     xfer_handout_destroy(pool);
-    cleanup_events(pool);
+    xfer_descriptors_cleanup(pool);
 }

@@ -25,6 +25,8 @@
 #include "block/comm.h"
 #include "block/pool.h"
 #include "mem/reg_verbs.h"
+#include "xfer/child.h"
+#include "xfer/claim.h"
 
 #include <ucxpool/transfer.h>
 
@@ -67,11 +69,15 @@ struct ucxpool {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
+    xfer_claim_t  claim;       /* of a borrowed worker's ids                  */
     bool          worker_stays; /* it cannot be destroyed: xfer/worker.h      */
     bool          needs_registration; /* RDMA: no transfer of foreign memory */
     uint64_t      linger_ns;          /* see xfer_request_linger()           */
     int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
     int           epoll_fd;
+    xfer_child_t  child; /* what a forked one loses                          */
+    struct epoll_event *ready; /* sources that progress is about to call      */
+    int           num_ready;
     int           timer_fd;
     int           wake_fd;
     uint64_t      timer_moment; /* what the timer is set to                  */
@@ -79,6 +85,8 @@ struct ucxpool {
     bool          woken;        /* wake_fd is readable; atomic               */
     bool          many_sleepers; /* several threads have armed the pool      */
     bool          was_armed;
+    uint64_t      num_arrivals; /* what a caller may look for                 */
+    uint64_t      num_seen;     /* of them, when the event loop looked last   */
     bool          closing;  /* being destroyed: nothing more is posted       */
     pthread_t     armed_by; /* the last one; valid if was_armed              */
 
@@ -86,6 +94,7 @@ struct ucxpool {
     uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address         */
 
     base_list_t         channels;
+    base_list_t         endpoints; /* of UCX */
     ucxpool_channel_t **table; /* by number; NULL where free                 */
     uint32_t            table_size;
     uint32_t            num_channels;
@@ -94,7 +103,8 @@ struct ucxpool {
     uint32_t            num_hellos;
     uint64_t            next_hello;    /* when HELLOs want looking after     */
     uint64_t            next_warning;  /* about one of a stranger            */
-    base_list_t         acquaintances; /* pools we have had channels to      */
+    base_list_t         remotes;   /* pools we have had channels to          */
+    bool                endpoint_ends; /* one of theirs; atomic              */
     base_list_t         listeners;
     base_list_t         greetings; /* channels still at the door             */
     struct xfer_handout *handout;   /* of descriptors; NULL until a HELLO     */
@@ -158,10 +168,9 @@ void xfer_unlock_posted(ucxpool_t *pool);
  * lock. */
 void xfer_wake(ucxpool_t *pool);
 
-/* An operation of UCX that will call back, and the last thing that its callback
- * does: the pool may be gone after it. */
-void xfer_operation_start(ucxpool_t *pool);
-void xfer_operation_end(ucxpool_t *pool);
+/* One of UCX's operations has called back, and everything that belonged to it
+ * has been let go: the pool may be gone after this. */
+void xfer_pool_end_operation(ucxpool_t *pool);
 
 /* One round of everything, with the lock held. Calls no callback. */
 unsigned xfer_progress(ucxpool_t *pool);

@@ -2,6 +2,7 @@
  * The pool's round of progress.
  */
 #include "base/clock.h"
+#include "base/error.h"
 #include "xfer/arrival.h"
 #include "xfer/connect.h"
 #include "xfer/engine.h"
@@ -12,11 +13,9 @@
 #include "xfer/landing.h"
 #include "xfer/progress.h"
 #include "xfer/recv.h"
+#include "xfer/remote.h"
 #include "xfer/send.h"
-#include "xfer/watch.h"
 #include "xfer/wire.h"
-
-#include <sys/epoll.h>
 
 /* While rings are busy, UCX (which may make a system call) is asked once in so
  * many rounds; so are the descriptors, in any case. */
@@ -35,37 +34,11 @@ static unsigned progress_ucx(ucxpool_t *pool)
     return count;
 }
 
-/* Peers' processes that have ended, and callers for descriptors. */
-static unsigned progress_events(ucxpool_t *pool)
-{
-    struct epoll_event events[16];
-    int                num_events;
-    unsigned           count = 0;
-
-    num_events = epoll_wait(pool->epoll_fd, events, 16, 0);
-    for (int i = 0; i < num_events; i++) {
-        if (events[i].data.ptr == NULL) {
-            continue;
-        }
-        if (events[i].data.ptr == pool->handout) {
-            count += xfer_handout_accept(pool);
-        } else {
-            xfer_watch_ended(events[i].data.ptr);
-            count++;
-        }
-    }
-    return count;
-}
-
 static void expire(ucxpool_request_t *request)
 {
     static const char text[] = "the deadline passed";
 
-    if (request->kind == XFER_SEND) {
-        xfer_send_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
-    } else {
-        xfer_recv_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
-    }
+    xfer_request_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
     xfer_request_reuse(request);
 }
 
@@ -147,7 +120,7 @@ static bool has_strangers(const ucxpool_t *pool)
 /* Those whose descriptors are watched. */
 static unsigned progress_sockets(ucxpool_t *pool)
 {
-    unsigned count = progress_events(pool);
+    unsigned count = xfer_source_progress(pool);
 
     count += xfer_connect_progress(pool);
     count += xfer_handout_progress(pool);
@@ -162,7 +135,7 @@ uint64_t xfer_sockets_deadline(ucxpool_t *pool)
         base_min(xfer_fetch_deadline(pool), xfer_handout_deadline(pool)));
 }
 
-unsigned xfer_progress(ucxpool_t *pool)
+static unsigned progress(ucxpool_t *pool)
 {
     unsigned count = 0;
 
@@ -184,16 +157,28 @@ unsigned xfer_progress(ucxpool_t *pool)
     count += progress_deadlines(pool);
     count += xfer_hello_progress(pool);
     count += progress_channels(pool);
+    count += xfer_remote_progress(pool);
+    return count;
+}
+
+unsigned xfer_progress(ucxpool_t *pool)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    unsigned         count = progress(pool);
+
+    base_error_log_at(level);
     return count;
 }
 
 /* A round that leaves nothing out. */
 unsigned xfer_progress_all(ucxpool_t *pool)
 {
-    unsigned count = progress_ucx(pool);
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    unsigned         count = progress_ucx(pool);
 
     count += progress_sockets(pool);
-    count += xfer_progress(pool);
+    count += progress(pool);
+    base_error_log_at(level);
     return count;
 }
 

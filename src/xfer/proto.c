@@ -19,6 +19,7 @@ static const size_t fixed_sizes[PROTO_LAST] = {
     [PROTO_CREDIT] = sizeof(proto_head_t),
     [PROTO_BYE]    = sizeof(proto_head_t),
     [PROTO_KNOCK]  = sizeof(proto_head_t),
+    [PROTO_KEPT]   = sizeof(proto_head_t),
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");

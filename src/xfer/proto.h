@@ -46,6 +46,7 @@ typedef enum proto_type {
     PROTO_CREDIT,
     PROTO_BYE,
     PROTO_KNOCK,
+    PROTO_KEPT,
     PROTO_LAST
 } proto_type_t;
 
@@ -59,7 +60,8 @@ typedef struct proto_head {
 
 typedef enum proto_hello_flags {
     PROTO_HELLO_BY_EP = 1u << 0, /* pairs by endpoint, not by address        */
-    PROTO_HELLO_MAP   = 1u << 1  /* the sender offers its memory for mapping */
+    PROTO_HELLO_MAP   = 1u << 1, /* the sender offers its memory for mapping */
+    PROTO_HELLO_CALLED = 1u << 2 /* the receiver has called a listener       */
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files], the last one the control memory. */
@@ -191,7 +193,7 @@ typedef struct proto_cancel {
     uint64_t     message;
 } proto_cancel_t;
 
-/* CREDIT, BYE, KNOCK and GO are a head alone. */
+/* CREDIT, BYE, KNOCK, KEPT and GO are a head alone. */
 
 typedef union proto_fixed {
     proto_head_t   head;

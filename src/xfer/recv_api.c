@@ -135,6 +135,9 @@ ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
                      const ucxpool_request_params_t *params,
                      ucxpool_request_t             **request_p)
 {
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return recv_memory(pool, channel,
                        pack_memory_of_segments(segments, num_segments), tag,
                        mask, params, request_p);
@@ -148,6 +151,9 @@ ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return recv_memory(pool, channel,
                        pack_memory_of_pieces(addresses, num_pieces, length),
                        tag, mask, params, request_p);
@@ -161,6 +167,9 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
 {
     ucxpool_segment_t segment = {address, length};
 
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return ucxpool_recv_buffers(pool, channel, &segment, 1, tag, mask, params,
                                 request_p);
 }
@@ -214,6 +223,9 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p)
 {
+    if (base_missing(message)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return message_memory(message,
                           pack_memory_of_segments(segments, num_segments),
                           params, request_p);
@@ -225,6 +237,9 @@ ucxpool_message_recv_pieces(ucxpool_message_t *message, void *const *addresses,
                             const ucxpool_request_params_t *params,
                             ucxpool_request_t             **request_p)
 {
+    if (base_missing(message)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return message_memory(message,
                           pack_memory_of_pieces(addresses, num_pieces, length),
                           params, request_p);

@@ -241,8 +241,13 @@ void xfer_request_linger(ucxpool_request_t *request)
 void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
                         const char *what)
 {
-    if (base_clock_now() >= request->deadline) {
+    if (base_clock_now() < request->deadline) {
+        return;
+    }
+    if (xfer_channel_is_live(request->channel)) {
         xfer_channel_fail(request->channel, status, "%s", what);
+    } else {
+        xfer_channel_hurry(request->channel);
     }
 }
 
@@ -323,10 +328,13 @@ void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     base_list_del(&request->link);
     base_list_del(&request->run_link);
     base_list_del(&request->deadline_link);
-    count_end(request, status);
+    if (request->kind != XFER_FLUSH) {
+        count_end(request, status);
+    }
     if (request->kind == XFER_SEND) {
         xfer_send_release(request);
     }
+    request->pool->num_arrivals++;
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);
     if (request->callback != NULL) {
@@ -344,7 +352,8 @@ static bool lingers(const ucxpool_request_t *request)
     if (request->kind == XFER_SEND) {
         return (request->send.busy != 0) || (request->send.message != 0);
     }
-    return (request->recv.landings != 0) || (request->recv.receive != 0);
+    return (request->kind == XFER_RECV) &&
+           ((request->recv.landings != 0) || (request->recv.receive != 0));
 }
 
 void xfer_request_reuse(ucxpool_request_t *request)

@@ -19,7 +19,8 @@
 
 typedef enum xfer_request_kind {
     XFER_SEND,
-    XFER_RECV
+    XFER_RECV,
+    XFER_FLUSH
 } xfer_request_kind_t;
 
 /*
@@ -100,7 +101,7 @@ typedef struct xfer_recv {
 
 struct ucxpool_request {
     base_list_t         link;      /* posted, the channel's queue, its      */
-                                   /* packing ones, free                     */
+                                   /* packing ones, its flushes, free        */
     base_list_t         run_link;  /* runnable or waiters                    */
     base_list_t         done_link; /* completed                              */
     base_list_t         all_link;
@@ -119,6 +120,7 @@ struct ucxpool_request {
     ucxpool_request_cb_t callback;
     void                *callback_arg;
     uint64_t             deadline;
+    uint64_t             order; /* of a send and a flush in its channel       */
 
     uint64_t                 tag;
     uint64_t                 mask;
@@ -188,6 +190,8 @@ void xfer_request_wake(ucxpool_request_t *request);
  * End a request for its caller. Only the first call counts. `detail` is the
  * sentence for ucxpool_request_query(); NULL for none.
  */
+void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *text);
 void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 

@@ -9,14 +9,26 @@
 
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
 {
-    int status = __atomic_load_n(&request->status, __ATOMIC_ACQUIRE);
-
-    return (ucxpool_status_t)status;
+    if (base_missing(request)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return (ucxpool_status_t)__atomic_load_n(&request->status,
+                                             __ATOMIC_ACQUIRE);
 }
 
 void ucxpool_request_query(const ucxpool_request_t *request,
                            ucxpool_request_attr_t *attr_p)
 {
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (base_missing(request)) {
+        *attr_p = (ucxpool_request_attr_t){
+            .status = UCXPOOL_ERR_INVALID_PARAM,
+            .detail = "the request is NULL",
+        };
+        return;
+    }
     xfer_lock(request->pool);
     attr_p->status          = ucxpool_request_test(request);
     attr_p->detail          = request->detail;
@@ -32,17 +44,34 @@ void ucxpool_request_query(const ucxpool_request_t *request,
     xfer_unlock(request->pool);
 }
 
+void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *text)
+{
+    switch (request->kind) {
+    case XFER_SEND:
+        xfer_send_stop(request, status, text);
+        break;
+    case XFER_RECV:
+        xfer_recv_stop(request, status, text);
+        break;
+    default:
+        xfer_request_end(request, status, text);
+        break;
+    }
+}
+
 void ucxpool_request_cancel(ucxpool_request_t *request)
 {
     static const char text[] = "the request was canceled";
 
+    if (base_missing(request)) {
+        return;
+    }
     xfer_lock(request->pool);
     if (xfer_request_has_ended(request)) {
         /* Too late. */
-    } else if (request->kind == XFER_SEND) {
-        xfer_send_stop(request, UCXPOOL_ERR_CANCELED, text);
     } else {
-        xfer_recv_stop(request, UCXPOOL_ERR_CANCELED, text);
+        xfer_request_stop(request, UCXPOOL_ERR_CANCELED, text);
     }
     xfer_unlock_posted(request->pool);
 }
@@ -67,6 +96,9 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
 {
     ucxpool_message_t *message;
 
+    if (base_missing(pool) || base_missing(message_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     xfer_lock(pool);
     message = xfer_message_match(pool, channel, tag, mask);
     if (message != NULL) {
@@ -81,6 +113,13 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
 void ucxpool_message_query(const ucxpool_message_t *message,
                            ucxpool_message_attr_t *attr_p)
 {
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (base_missing(message)) {
+        *attr_p = (ucxpool_message_attr_t){.tag = 0};
+        return;
+    }
     xfer_lock(message->pool);
     attr_p->tag             = message->desc.tag;
     attr_p->length          = message->totals.payload_size;
@@ -96,14 +135,22 @@ void ucxpool_message_query(const ucxpool_message_t *message,
 size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
                                size_t num_lengths, size_t *lengths)
 {
+    if (base_missing(message) ||
+        ((num_lengths != 0) && base_missing(lengths))) {
+        return 0;
+    }
     return pack_lengths_expand(message->runs, message->desc.num_runs, first,
                                num_lengths, lengths);
 }
 
 void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
 {
-    ucxpool_t *pool = message->pool;
+    ucxpool_t *pool;
 
+    if (base_missing(message)) {
+        return;
+    }
+    pool = message->pool;
     xfer_lock(pool);
     if ((message->desc.message != 0) && !message->canceled) {
         xfer_control_done(message->channel, message->desc.message,

@@ -10,12 +10,13 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* A file may end with "\n" or "\r\n"; one byte more shows that it is too
  * long. */
-#define READ_SIZE (XFER_SECRET_MAX + 3)
+#define READ_SIZE (BASE_SECRET_MAX + 3)
 
 struct xfer_secret {
     size_t  length;
@@ -73,31 +74,20 @@ static ucxpool_status_t read_all(int fd, const char *path,
     return UCXPOOL_OK;
 }
 
-static void strip_newline(xfer_secret_t *secret)
-{
-    if ((secret->length > 0) && (secret->bytes[secret->length - 1] == '\n')) {
-        secret->length--;
-        if ((secret->length > 0) &&
-            (secret->bytes[secret->length - 1] == '\r')) {
-            secret->length--;
-        }
-    }
-}
-
 static ucxpool_status_t check_length(const xfer_secret_t *secret,
                                      const char          *path)
 {
-    if (secret->length < XFER_SECRET_MIN) {
+    if (secret->length < BASE_SECRET_MIN) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the secret in %s has %zu bytes and needs %d: make "
                           "one with `openssl rand -hex 32 > %s`",
-                          path, secret->length, XFER_SECRET_MIN, path);
+                          path, secret->length, BASE_SECRET_MIN, path);
     }
-    if (secret->length > XFER_SECRET_MAX) {
+    if (secret->length > BASE_SECRET_MAX) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the secret in %s has more than %d bytes: make one "
                           "with `openssl rand -hex 32 > %s`",
-                          path, XFER_SECRET_MAX, path);
+                          path, BASE_SECRET_MAX, path);
     }
     return UCXPOOL_OK;
 }
@@ -113,7 +103,7 @@ static ucxpool_status_t fill(int fd, const char *path, xfer_secret_t *secret)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    strip_newline(secret);
+    secret->length = base_secret_strip(secret->bytes, secret->length);
     return check_length(secret, path);
 }
 
@@ -161,6 +151,25 @@ ucxpool_status_t xfer_secret_read(const char *path, xfer_secret_t **secret_p)
 err_release_secret:
     xfer_secret_release(secret);
     return status;
+}
+
+ucxpool_status_t xfer_secret_of(const base_config_t *config,
+                                xfer_secret_t      **secret_p)
+{
+    xfer_secret_t *secret;
+    const void    *bytes;
+
+    if (config->secret == NULL) {
+        return xfer_secret_read(config->secret_file, secret_p);
+    }
+    secret = calloc(1, sizeof(*secret));
+    if (secret == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for the secret");
+    }
+    bytes = base_secret_bytes(config->secret, &secret->length);
+    memcpy(secret->bytes, bytes, secret->length);
+    *secret_p = secret;
+    return UCXPOOL_OK;
 }
 
 void xfer_secret_release(xfer_secret_t *secret)

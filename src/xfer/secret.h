@@ -1,17 +1,14 @@
 /*
- * The secret that peers share: the contents of a file (setting SECRET_FILE).
+ * The secret that peers share: what the program has given, else the contents of
+ * a file (setting SECRET_FILE).
  */
 #ifndef XFER_SECRET_H
 #define XFER_SECRET_H
 
-#include <ucxpool/status.h>
+#include "base/config.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* Bytes of a secret, without the newline that ends the file. */
-#define XFER_SECRET_MIN 16
-#define XFER_SECRET_MAX 4096
 
 /* Bytes of an HMAC-SHA-256. */
 #define XFER_MAC_SIZE 32
@@ -32,6 +29,10 @@ typedef struct xfer_secret xfer_secret_t;
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t xfer_secret_read(const char *path, xfer_secret_t **secret_p);
+
+/* The secret of some settings, in the same way. */
+ucxpool_status_t xfer_secret_of(const base_config_t *config,
+                                xfer_secret_t      **secret_p);
 
 /* Wipe and release. NULL is allowed. */
 void xfer_secret_release(xfer_secret_t *secret);

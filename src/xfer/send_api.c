@@ -133,6 +133,7 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
     pack_plan_init(&request->plan, request->runs, request->num_runs,
                    &request->totals, &request->memory);
     xfer_request_arm(request);
+    request->order = channel->num_posted++;
     base_list_add_tail(&channel->queue, &request->link);
     xfer_send_advance(request);
     xfer_request_hand_out(request, request_p);
@@ -159,6 +160,9 @@ ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p)
 {
+    if (base_missing(channel)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return send_memory(channel, pack_memory_of_segments(segments, num_segments),
                        tag, params, request_p);
 }
@@ -170,6 +174,9 @@ ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
+    if (base_missing(channel)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return send_memory(channel,
                        pack_memory_of_pieces(addresses, num_pieces, length),
                        tag, params, request_p);
@@ -183,5 +190,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
 {
     ucxpool_segment_t segment = {(void *)address, length};
 
+    if (base_missing(channel)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
     return ucxpool_send_buffers(channel, &segment, 1, tag, params, request_p);
 }

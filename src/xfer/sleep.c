@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "mem/ucx_status.h"
 #include "xfer/engine.h"
+#include "xfer/local.h"
 #include "xfer/progress.h"
 #include "xfer/wire.h"
 
@@ -65,7 +66,7 @@ static bool has_work(ucxpool_t *pool)
         if ((xfer_channel_is_readable(channel) &&
              xfer_ring_has_input(&channel->ring)) ||
             (xfer_channel_is_live(channel) &&
-             xfer_channel_ep_failed(channel))) {
+             xfer_channel_is_broken(channel))) {
             return true;
         }
     }
@@ -98,18 +99,35 @@ static void disarm(ucxpool_t *pool)
     }
 }
 
+/*
+ * The event loop looks at what has arrived after the progress that follows its
+ * sleep. What arrives later, while it arms the pool again, it has not seen:
+ * then it must not sleep.
+ */
+static void note_seen(ucxpool_t *pool)
+{
+    if (pthread_equal(pool->armed_by, pthread_self())) {
+        pool->num_seen = pool->num_arrivals;
+    }
+}
+
 unsigned ucxpool_progress(ucxpool_t *pool)
 {
     unsigned count;
 
+    if (base_missing(pool)) {
+        return 0;
+    }
     xfer_lock(pool);
     if (pool->asleep) {
         disarm(pool);
         count = xfer_progress_all(pool);
+        count += xfer_call_back(pool);
+        note_seen(pool);
     } else {
         count = xfer_progress(pool);
+        count += xfer_call_back(pool);
     }
-    count += xfer_call_back(pool);
     xfer_unlock(pool);
     return count;
 }
@@ -168,9 +186,8 @@ static uint64_t next_moment(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (channel->closing && !channel->ep_closing) {
-            moment = base_min(moment, channel->close_deadline);
-        }
+        moment = base_min(moment, xfer_channel_close_deadline(channel));
+        moment = base_min(moment, xfer_local_deadline(channel));
         if (!channel->peer.gone) {
             moment = base_min(moment, channel->peer.next_look);
         }
@@ -216,20 +233,19 @@ static ucxpool_status_t arm_with_timer(ucxpool_t *pool, unsigned *num_moved_p)
 
 ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
 {
-    unsigned num_moved;
+    unsigned         num_moved;
+    ucxpool_status_t status;
 
-    return arm_with_timer(pool, &num_moved);
-}
-
-ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
-{
-    if (pool->worker_fd < 0) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the borrowed UCX context was made without "
-                          "UCP_FEATURE_WAKEUP");
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
     }
-    *fd_p = pool->epoll_fd;
-    return UCXPOOL_OK;
+    xfer_lock(pool);
+    status = arm_with_timer(pool, &num_moved);
+    if ((status == UCXPOOL_OK) && (pool->num_seen != pool->num_arrivals)) {
+        xfer_wake(pool);
+    }
+    xfer_unlock(pool);
+    return status;
 }
 
 static struct timespec to_timespec(uint64_t ns)
@@ -343,57 +359,5 @@ ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
             idle_since = base_clock_now();
         }
         count = be_idle(pool, goal, idle_since, until);
-    }
-}
-
-ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns)
-{
-    static const xfer_goal_t any = {.is_reached = NULL};
-
-    return xfer_wait(pool, &any, base_clock_deadline(timeout_ns));
-}
-
-static bool has_ended(const void *request)
-{
-    return ucxpool_request_test(request) != UCXPOOL_INPROGRESS;
-}
-
-ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
-                                      uint64_t timeout_ns)
-{
-    xfer_goal_t goal = {has_ended, request};
-
-    if (!has_ended(request)) {
-        xfer_wait(request->pool, &goal, base_clock_deadline(timeout_ns));
-    }
-    return ucxpool_request_test(request);
-}
-
-static bool is_settled(const void *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr);
-    return attr.state != UCXPOOL_CHANNEL_CONNECTING;
-}
-
-ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
-                                      uint64_t timeout_ns)
-{
-    xfer_goal_t            goal = {is_settled, channel};
-    ucxpool_channel_attr_t attr;
-
-    if (!is_settled(channel)) {
-        xfer_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
-    }
-    ucxpool_channel_query(channel, &attr);
-    switch (attr.state) {
-    case UCXPOOL_CHANNEL_OPEN:
-        return UCXPOOL_OK;
-    case UCXPOOL_CHANNEL_CONNECTING:
-        return base_error(UCXPOOL_ERR_TIMED_OUT,
-                          "%s: no answer from the peer yet", attr.name);
-    default:
-        return base_error(attr.status, "%s: %s", attr.name, attr.reason);
     }
 }

@@ -3,41 +3,24 @@
 #include "base/clock.h"
 #include "xfer/inbox.h"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 /* How often a process without a descriptor is looked for. */
 #define LOOK_NS UINT64_C(50000000)
 
-bool xfer_watch_start(ucxpool_channel_t *channel, const mem_share_host_t *host)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = channel};
-    xfer_peer_t       *peer  = &channel->peer;
-
-    peer->watch_fd = mem_share_watch(host);
-    if (peer->watch_fd < 0) {
-        peer->next_look = 0;
-        return mem_share_host_is_alive(host);
-    }
-    return epoll_ctl(channel->pool->epoll_fd, EPOLL_CTL_ADD, peer->watch_fd,
-                     &event) == 0;
-}
-
 void xfer_watch_stop(ucxpool_channel_t *channel)
 {
     xfer_peer_t *peer = &channel->peer;
+    int          fd   = peer->watch.fd;
 
     peer->next_look = BASE_CLOCK_FOREVER;
-    if (peer->watch_fd >= 0) {
-        /* A forked child may have the descriptor too, and would keep it in the
-         * set after it is closed here. */
-        epoll_ctl(channel->pool->epoll_fd, EPOLL_CTL_DEL, peer->watch_fd, NULL);
-        close(peer->watch_fd);
-        peer->watch_fd = -1;
+    if (fd >= 0) {
+        xfer_source_remove(&peer->watch);
+        close(fd);
     }
 }
 
-void xfer_watch_ended(ucxpool_channel_t *channel)
+static void process_ended(ucxpool_channel_t *channel)
 {
     xfer_watch_stop(channel);
     if (channel->peer.gone) {
@@ -53,6 +36,30 @@ void xfer_watch_ended(ucxpool_channel_t *channel)
     xfer_channel_put(channel);
 }
 
+/* The pidfd has become readable. */
+static unsigned watch_ready(xfer_source_t *source)
+{
+    process_ended(base_container_of(source, ucxpool_channel_t, peer.watch));
+    return 1;
+}
+
+bool xfer_watch_start(ucxpool_channel_t *channel, const mem_share_host_t *host)
+{
+    xfer_peer_t *peer = &channel->peer;
+    int          fd   = mem_share_watch(host);
+
+    if (fd < 0) {
+        peer->next_look = 0;
+        return mem_share_host_is_alive(host);
+    }
+    if (xfer_source_add(&peer->watch, channel->pool, fd, watch_ready) !=
+        UCXPOOL_OK) {
+        close(fd);
+        return false;
+    }
+    return true;
+}
+
 unsigned xfer_watch_look(ucxpool_channel_t *channel)
 {
     xfer_peer_t *peer = &channel->peer;
@@ -65,6 +72,6 @@ unsigned xfer_watch_look(ucxpool_channel_t *channel)
         peer->next_look = base_clock_deadline(LOOK_NS);
         return 0;
     }
-    xfer_watch_ended(channel);
+    process_ended(channel);
     return 1;
 }

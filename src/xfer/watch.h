@@ -12,9 +12,6 @@
 bool xfer_watch_start(ucxpool_channel_t *channel, const mem_share_host_t *host);
 void xfer_watch_stop(ucxpool_channel_t *channel);
 
-/* The descriptor has become readable. */
-void xfer_watch_ended(ucxpool_channel_t *channel);
-
 /* Look for a process that has no descriptor, when it is time. */
 unsigned xfer_watch_look(ucxpool_channel_t *channel);
 

@@ -35,14 +35,15 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
 
 static void piece_sent(void *request, ucs_status_t status, void *arg)
 {
-    xfer_piece_t *piece = arg;
-    ucxpool_t    *pool  = piece->request->pool;
+    xfer_piece_t      *piece   = arg;
+    ucxpool_channel_t *channel = piece->request->channel;
 
     /* An error is the endpoint's, whose handler fails the channel. */
     (void)status;
     ucp_request_free(request);
+    xfer_channel_get(channel);
     xfer_send_piece_done(piece);
-    xfer_operation_end(pool);
+    xfer_channel_end_operation(channel);
 }
 
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
@@ -60,7 +61,7 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     };
     ucs_status_ptr_t result;
 
-    if ((channel->ep == NULL) || xfer_channel_ep_failed(channel)) {
+    if (!xfer_channel_can_send(channel)) {
         return UCXPOOL_ERR_PEER_LOST;
     }
     if (piece->data.length >= RNDV_MIN) {
@@ -76,16 +77,16 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         .channel = channel->peer.channel,
         .key     = channel->peer.channel_key,
     };
-    result = ucp_am_send_nbx(channel->ep, channel->peer.am_id + 1,
+    result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id + 1,
                              &piece->data, sizeof(piece->data), piece->bytes,
                              piece->data.length, &param);
     if (UCS_PTR_IS_ERR(result)) {
-        xfer_channel_set_ep_failed(channel);
+        xfer_channel_set_broken(channel);
         return mem_ucx_status(UCS_PTR_STATUS(result));
     }
     piece->ucx = result;
     if (result != NULL) {
-        xfer_operation_start(pool);
+        xfer_endpoint_start(channel->endpoint);
     } else {
         /* Done already: the request goes on by itself. */
         xfer_send_piece_done(piece);

@@ -102,6 +102,22 @@ class HeapTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             self.heap.alloc(1, "a stream")
 
+    def test_a_limit_is_a_text_or_a_number_and_all_the_heaps(self):
+        for limit in ("64m", "64M", 64 * MIB, "65536k"):
+            with ucxpool.Heap(memory_limit=limit) as heap:
+                heap.free(heap.alloc(60 * MIB))
+                self.assertEqual(heap.stats()["limit"], 64 * MIB)
+                with self.assertRaises(ucxpool.OutOfMemoryError):
+                    heap.alloc(65 * MIB)
+
+    def test_a_heap_alone_has_no_blocks(self):
+        for settings, bytes_of_blocks in (({}, 0), ({"comm_size": "8m"},
+                                                    8 * MIB)):
+            with ucxpool.Heap(memory_limit="64m", **settings) as heap:
+                heap.alloc(1)
+                self.assertEqual(heap.stats()["limit"],
+                                 64 * MIB - bytes_of_blocks)
+
     def test_streams_are_numbers_or_know_theirs(self):
         class Cuda:
             def __cuda_stream__(self):

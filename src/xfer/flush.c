@@ -1,0 +1,96 @@
+#include "xfer/flush.h"
+
+#include "base/error.h"
+
+/* Was it posted before, and has it not ended? */
+static bool is_older(const ucxpool_request_t *request, uint64_t order)
+{
+    return (request != NULL) && (request->order < order) &&
+           !xfer_request_has_ended(request);
+}
+
+static bool has_older(const ucxpool_channel_t *channel, uint64_t order)
+{
+    const base_list_t *first = &channel->queue;
+
+    if (!base_list_is_empty(first) &&
+        is_older(base_list_head(first, ucxpool_request_t, link), order)) {
+        return true;
+    }
+    for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
+        if (is_older(channel->sends[i], order)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned xfer_flush_progress(ucxpool_channel_t *channel)
+{
+    unsigned           count = 0;
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    base_list_for_each_safe(request, next, &channel->flushes, ucxpool_request_t,
+                            link) {
+        if (!has_older(channel, request->order)) {
+            xfer_request_end(request, UCXPOOL_OK, NULL);
+            xfer_request_reuse(request);
+            count++;
+        }
+    }
+    return count;
+}
+
+void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
+{
+    ucxpool_request_t *request;
+
+    while (!base_list_is_empty(&channel->flushes)) {
+        request = base_list_head(&channel->flushes, ucxpool_request_t, link);
+        xfer_request_end(request, status, channel->reason);
+        xfer_request_reuse(request);
+    }
+}
+
+static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
+                                   const ucxpool_request_params_t *params,
+                                   ucxpool_request_t             **request_p)
+{
+    static const pack_memory_t nothing;
+    ucxpool_request_t         *request;
+    ucxpool_status_t           status;
+
+    if (!xfer_channel_is_live(channel)) {
+        return xfer_channel_say_ended(channel);
+    }
+    status = xfer_request_create(channel->pool, XFER_FLUSH, &nothing, params,
+                                 &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    xfer_request_set_channel(request, channel);
+    request->order = channel->num_posted;
+    xfer_request_arm(request);
+    base_list_add_tail(&channel->flushes, &request->link);
+    xfer_flush_progress(channel);
+    xfer_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
+                                       const ucxpool_request_params_t *params,
+                                       ucxpool_request_t **request_p)
+{
+    ucxpool_t       *pool;
+    ucxpool_status_t status;
+
+    if (base_missing(channel)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    pool = channel->pool;
+    xfer_lock(pool);
+    status = post_flush(channel, params, request_p);
+    xfer_unlock_posted(pool);
+    return status;
+}

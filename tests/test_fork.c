@@ -1,0 +1,279 @@
+/* What children of a process with pools keep of them. */
+#include <config.h>
+
+#include "pair.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG      UINT64_C(3)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   100000
+#define MAX_FDS  1024
+
+/* What a child has of UCX's is its parent's, and never freed there. The
+ * sanitizer for leaks asks this, if it is here. */
+static pid_t parent;
+
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
+
+int __lsan_is_turned_off(void)
+{
+    return (parent != 0) && (getpid() != parent);
+}
+
+static uint8_t source[LENGTH];
+static uint8_t target[LENGTH];
+
+static bool is_socket(int fd)
+{
+    struct stat file;
+
+    return (fstat(fd, &file) == 0) && S_ISSOCK(file.st_mode);
+}
+
+static bool listens(int fd)
+{
+    int       value = 0;
+    socklen_t size  = sizeof(value);
+
+    return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0) &&
+           (value != 0);
+}
+
+static bool is_epoll(int fd)
+{
+    char    path[32], name[32];
+    ssize_t length;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    length                          = readlink(path, name, sizeof(name) - 1);
+    name[(length > 0) ? length : 0] = '\0';
+    return strcmp(name, "anon_inode:[eventpoll]") == 0;
+}
+
+static void exchange(pair_t *pair)
+{
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, LENGTH);
+    pair_poison(target, LENGTH);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH,
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, NULL, &send),
+        UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, LENGTH);
+}
+
+static void check_ends_well(pid_t pid)
+{
+    int status;
+
+    ck_assert_int_ge(pid, 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
+START_TEST(a_forked_child_has_no_connection)
+{
+    bool   was_socket[MAX_FDS];
+    pair_t pair;
+    pid_t  pid;
+
+    for (int fd = 0; fd < MAX_FDS; fd++) {
+        was_socket[fd] = is_socket(fd);
+    }
+    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    exchange(&pair);
+    parent = getpid();
+    pid    = fork();
+    if (pid == 0) {
+        for (int fd = 0; fd < MAX_FDS; fd++) {
+            if (is_socket(fd) && !was_socket[fd] && !listens(fd)) {
+                _exit(1);
+            }
+        }
+        _exit(0);
+    }
+    check_ends_well(pid);
+    exchange(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_forked_child_keeps_its_own_descriptors)
+{
+    pair_t pair;
+    int    fds[2];
+    pid_t  pid;
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    parent = getpid();
+    pid    = fork();
+    if (pid == 0) {
+        _exit((is_socket(fds[0]) && is_socket(fds[1]) &&
+               (write(fds[0], "x", 1) == 1))
+                  ? 0
+                  : 1);
+    }
+    check_ends_well(pid);
+    pair_cleanup(&pair);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
+START_TEST(a_child_that_destroys_its_parents_pools_does_no_harm)
+{
+    pair_t              pair;
+    ucxpool_listener_t *listener;
+    pid_t               pid;
+
+    pair_init(&pair, _i ? "WIRE=ucx" : NULL, NULL);
+    ck_assert_int_eq(ucxpool_listener_create(pair.a, "127.0.0.1:0", &listener),
+                     UCXPOOL_OK);
+    parent = getpid();
+    pid    = fork();
+    if (pid == 0) {
+        ucxpool_destroy(pair.a);
+        ucxpool_destroy(pair.b);
+        exit(0);
+    }
+    check_ends_well(pid);
+    exchange(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(programs_that_are_started_inherit_nothing)
+{
+    bool   was_open[MAX_FDS];
+    pair_t pair;
+
+    for (int fd = 0; fd < MAX_FDS; fd++) {
+        was_open[fd] = fcntl(fd, F_GETFD) >= 0;
+    }
+    pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
+    exchange(&pair);
+    for (int fd = 0; fd < MAX_FDS; fd++) {
+        if (!was_open[fd] && (is_socket(fd) || is_epoll(fd))) {
+            ck_assert_msg(fcntl(fd, F_GETFD) & FD_CLOEXEC, "%d", fd);
+        }
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* --- the parent's death ------------------------------------------------------
+ */
+
+/* A peer that forks a child, which lives on. */
+static void peer_main(uint16_t port, int to)
+{
+    ucxpool_t         *pool = pair_pool("WIRE=ucx");
+    ucxpool_channel_t *channel;
+    char               where[32];
+    pid_t              pid;
+
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    if ((ucxpool_channel_connect(pool, where, &channel) != UCXPOOL_OK) ||
+        (ucxpool_channel_wait(channel, UINT64_C(10000000000)) != UCXPOOL_OK)) {
+        _exit(1);
+    }
+    parent = getpid();
+    pid    = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    if (write(to, &pid, sizeof(pid)) != sizeof(pid)) {
+        _exit(2);
+    }
+    for (;;) {
+        ucxpool_wait(pool, UCXPOOL_FOREVER);
+    }
+}
+
+START_TEST(a_child_that_lives_on_does_not_hide_its_parents_death)
+{
+    ucxpool_t          *pool;
+    ucxpool_listener_t *listener;
+    ucxpool_channel_t  *channel = NULL;
+    ucxpool_request_t  *recv;
+    uint16_t            port;
+    int                 up[2], down[2];
+    pid_t               pid;
+    pid_t               grandchild;
+
+    ck_assert_int_eq(pipe(up), 0);
+    ck_assert_int_eq(pipe(down), 0);
+    parent = getpid();
+    pid    = fork();
+    if (pid == 0) {
+        if (read(down[0], &port, sizeof(port)) != sizeof(port)) {
+            _exit(3);
+        }
+        peer_main(port, up[1]);
+    }
+    pool = pair_pool("WIRE=ucx");
+    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
+                     UCXPOOL_OK);
+    port = ucxpool_listener_port(listener);
+    ck_assert_int_eq(write(down[1], &port, sizeof(port)), sizeof(port));
+    while (ucxpool_listener_accept(listener, &channel) != UCXPOOL_OK) {
+        ucxpool_wait(pool, 10000000);
+    }
+    ck_assert_int_eq(ucxpool_channel_wait(channel, UINT64_C(10000000000)),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(pool, channel, target, LENGTH, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(fcntl(up[0], F_SETFL, O_NONBLOCK), 0);
+    while (read(up[0], &grandchild, sizeof(grandchild)) != sizeof(grandchild)) {
+        ucxpool_wait(pool, 10000000);
+    }
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    /* Long before the child would end by itself, which is never. */
+    ck_assert_int_eq(ucxpool_request_wait(recv, UINT64_C(5000000000)),
+                     UCXPOOL_ERR_PEER_LOST);
+    ck_assert_int_eq(kill(grandchild, SIGKILL), 0);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("fork");
+    TCase   *tcase = tcase_create("fork");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, a_forked_child_has_no_connection);
+    tcase_add_test(tcase, a_forked_child_keeps_its_own_descriptors);
+    tcase_add_loop_test(
+        tcase, a_child_that_destroys_its_parents_pools_does_no_harm, 0, 2);
+    tcase_add_test(tcase, programs_that_are_started_inherit_nothing);
+    tcase_add_test(tcase,
+                   a_child_that_lives_on_does_not_hide_its_parents_death);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

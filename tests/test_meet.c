@@ -1,0 +1,248 @@
+/*
+ * Who meets whom: pools that call each other at once, again and again, and a
+ * pool that connects to itself.
+ */
+#include "pair.h"
+#include "xfer/channel.h"
+#include "xfer/remote.h"
+
+#include <check.h>
+#include <stdio.h>
+
+#define TAG      UINT64_C(0x3e)
+#define ALL_BITS UINT64_MAX
+#define LENGTH   300000u
+#define NUM      6
+#define ROUNDS   4
+
+static const char *const wires[] = {"WIRE=ucx", "WIRE=map"};
+
+#define NUM_WIRES ((int)(sizeof(wires) / sizeof(wires[0])))
+
+static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state;
+}
+
+static bool is_open(const ucxpool_channel_t *channel)
+{
+    return state_of(channel) == UCXPOOL_CHANNEL_OPEN;
+}
+
+static ucxpool_listener_t *listen_on(ucxpool_t *pool)
+{
+    ucxpool_listener_t *listener;
+
+    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
+                     UCXPOOL_OK);
+    return listener;
+}
+
+static ucxpool_channel_t *call(ucxpool_t *pool, ucxpool_listener_t *listener)
+{
+    ucxpool_channel_t *channel;
+    char               where[32];
+
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             ucxpool_listener_port(listener));
+    ck_assert_int_eq(ucxpool_channel_connect(pool, where, &channel),
+                     UCXPOOL_OK);
+    return channel;
+}
+
+/* What is sent at one end arrives at the other, and only there. */
+static void check_way(pair_t *pair, ucxpool_t *target_pool,
+                      ucxpool_channel_t *from, ucxpool_channel_t *to)
+{
+    static uint8_t       source[LENGTH];
+    static uint8_t       target[LENGTH];
+    ucxpool_message_t   *message;
+    ucxpool_request_t   *send;
+    ucxpool_request_t   *recv;
+    ucxpool_segment_t    segment = {target, LENGTH};
+
+    pair_fill(source, LENGTH);
+    pair_poison(target, LENGTH);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(from, source, LENGTH, TAG, NULL, &send),
+        UCXPOOL_OK);
+    pair_until(pair, ucxpool_probe(target_pool, to, TAG, ALL_BITS, &message) ==
+                         UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_message_recv(message, &segment, 1, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, LENGTH);
+}
+
+/* Both members are the same pool: it is progressed twice, which is no harm. */
+static void check_self(pair_t *pair)
+{
+    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+    for (int i = 0; i < 3; i++) {
+        check_way(pair, pair->a, pair->to_a, pair->to_b);
+        check_way(pair, pair->a, pair->to_b, pair->to_a);
+    }
+    ucxpool_channel_close(pair->to_a);
+    pair_until(pair, state_of(pair->to_b) == UCXPOOL_CHANNEL_CLOSED);
+    ucxpool_channel_close(pair->to_b);
+    pair_until(pair, pair->a->num_channels == 0);
+}
+
+START_TEST(a_pool_meets_itself_at_its_listener)
+{
+    pair_t              pair = {.a = pair_pool(wires[_i])};
+    ucxpool_listener_t *listener;
+
+    pair.b   = pair.a;
+    listener = listen_on(pair.a);
+    for (int i = 0; i < ROUNDS; i++) {
+        pair.to_a = call(pair.a, listener);
+        pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
+                              UCXPOOL_OK);
+        check_self(&pair);
+    }
+    ck_assert_uint_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    ucxpool_destroy(pair.a);
+}
+END_TEST
+
+START_TEST(a_pool_meets_itself_by_its_address)
+{
+    pair_t pair = {.a = pair_pool(wires[_i])};
+
+    pair.b = pair.a;
+    for (int i = 0; i < ROUNDS; i++) {
+        pair.to_a = pair_meet(pair.a, pair.a);
+        pair.to_b = pair_meet(pair.a, pair.a);
+        check_self(&pair);
+    }
+    ck_assert_uint_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    ucxpool_destroy(pair.a);
+}
+END_TEST
+
+static unsigned num_endpoints(const ucxpool_t *pool)
+{
+    const base_list_t *link  = pool->endpoints.next;
+    unsigned           count = 0;
+
+    for (; link != &pool->endpoints; link = link->next) {
+        count++;
+    }
+    return count;
+}
+
+/* Channels of both directions, begun in one moment. */
+static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
+                            ucxpool_listener_t *at_b)
+{
+    ucxpool_channel_t *called[2 * NUM];
+    ucxpool_channel_t *taken[2 * NUM];
+    unsigned           num_a = 0, num_b = 0;
+
+    for (unsigned i = 0; i < NUM; i++) {
+        called[i]       = call(pair->a, at_b);
+        called[NUM + i] = call(pair->b, at_a);
+    }
+    pair_until(pair, (num_b += ucxpool_listener_accept(at_b, &taken[num_b]) ==
+                               UCXPOOL_OK) == NUM);
+    pair_until(pair, (num_a += ucxpool_listener_accept(
+                                   at_a, &taken[NUM + num_a]) ==
+                               UCXPOOL_OK) == NUM);
+    for (unsigned i = 0; i < 2 * NUM; i++) {
+        pair_until(pair, is_open(called[i]) && is_open(taken[i]));
+    }
+    for (unsigned i = 0; i < NUM; i++) {
+        ucxpool_channel_close(called[i]);
+        ucxpool_channel_close(called[NUM + i]);
+    }
+    for (unsigned i = 0; i < 2 * NUM; i++) {
+        pair_until(pair, state_of(taken[i]) == UCXPOOL_CHANNEL_CLOSED);
+        ucxpool_channel_close(taken[i]);
+    }
+    pair_until(pair, (pair->a->num_channels == 0) &&
+                         (pair->b->num_channels == 0));
+}
+
+START_TEST(pools_that_call_each_other_at_once_all_meet)
+{
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    ucxpool_listener_t *at_a  = listen_on(pair.a);
+    ucxpool_listener_t *at_b  = listen_on(pair.b);
+    unsigned            first = 0;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        call_each_other(&pair, at_a, at_b);
+        first = (i == 0) ? num_endpoints(pair.a) : first;
+    }
+    /* On `ucx` the endpoints of the first round serve the others. */
+    ck_assert_uint_eq(num_endpoints(pair.a), first);
+    ck_assert_uint_eq(first != 0, _i == 0);
+    ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
+    ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+/* Whoever is closed before the other has heard of it. */
+START_TEST(a_caller_that_goes_at_once_is_not_waited_for)
+{
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    ucxpool_listener_t *listener = listen_on(pair.a);
+
+    pair.to_a = call(pair.b, listener);
+    pair_until(&pair, pair.to_a->remote != NULL);
+    ucxpool_channel_close(pair.to_a);
+    pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
+                          UCXPOOL_OK);
+    pair_until(&pair, state_of(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+START_TEST(a_taken_channel_that_goes_at_once_is_told_of)
+{
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    ucxpool_listener_t *listener = listen_on(pair.a);
+
+    pair.to_a = call(pair.b, listener);
+    pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
+                          UCXPOOL_OK);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair, state_of(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
+    ucxpool_destroy(pair.a);
+    ucxpool_destroy(pair.b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("meet");
+    TCase   *tcase = tcase_create("meet");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, a_pool_meets_itself_at_its_listener, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_pool_meets_itself_by_its_address, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, pools_that_call_each_other_at_once_all_meet, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_caller_that_goes_at_once_is_not_waited_for, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_taken_channel_that_goes_at_once_is_told_of, 0,
+                        NUM_WIRES);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? 0 : 1;
+}

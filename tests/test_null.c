@@ -1,0 +1,352 @@
+/*
+ * Every public function given NULL where a handle or a place for its answer
+ * belongs. tests/check_exports.sh sees to it that each exported name stands
+ * here. What takes no pointer: ucxpool_status_string(),
+ * ucxpool_version_string(), ucxpool_device_count(),
+ * ucxpool_torch_refuse_graph().
+ */
+#include "pair.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG      UINT64_C(3)
+#define ALL_BITS UINT64_MAX
+
+/* The last error names the function, and NULL. */
+static void check_said(const char *call)
+{
+    const char *begin = strstr(call, "ucxpool_");
+    char        name[64];
+
+    snprintf(name, sizeof(name), "%.*s()", (int)strcspn(begin, "("), begin);
+    ck_assert_msg(strstr(ucxpool_error_detail(), name) != NULL,
+                  "%s: the last error is \"%s\"", call, ucxpool_error_detail());
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "NULL"));
+}
+
+static void check_refused(ucxpool_status_t status, const char *call)
+{
+    ck_assert_msg(status == UCXPOOL_ERR_INVALID_PARAM, "%s returned %s", call,
+                  ucxpool_status_string(status));
+    check_said(call);
+}
+
+#define refused(_call) check_refused(_call, #_call)
+#define ignored(_call) \
+    do { \
+        _call; \
+        check_said(#_call); \
+    } while (0)
+
+static ucxpool_segment_t segment;
+static void             *address = &segment;
+static size_t            size;
+static int               number;
+
+START_TEST(settings)
+{
+    ucxpool_config_t *config;
+
+    refused(ucxpool_config_read(NULL));
+    refused(ucxpool_config_modify(NULL, "AM_ID", "7"));
+    ignored(ucxpool_config_print(NULL, stdout, UCXPOOL_CONFIG_PRINT_VALUES));
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    refused(ucxpool_config_modify(config, NULL, "7"));
+    refused(ucxpool_config_modify(config, "AM_ID", NULL));
+    refused(ucxpool_config_set_secret(NULL, "0123456789abcdef", 16));
+    ignored(ucxpool_config_print(config, NULL, UCXPOOL_CONFIG_PRINT_VALUES));
+    ucxpool_config_release(config);
+    ucxpool_config_release(NULL);
+}
+END_TEST
+
+START_TEST(pools)
+{
+    ucxpool_t *pool = pair_pool(NULL);
+
+    refused(ucxpool_create(NULL, NULL));
+    ignored(ck_assert_uint_eq(ucxpool_progress(NULL), 0));
+    refused(ucxpool_wait(NULL, 0));
+    refused(ucxpool_arm(NULL));
+    refused(ucxpool_event_fd(NULL, &number));
+    refused(ucxpool_event_fd(pool, NULL));
+    refused(ucxpool_check(NULL));
+    refused(ucxpool_self_test(NULL));
+    ucxpool_destroy(NULL);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(blocks_and_buffers)
+{
+    ucxpool_block_t block = {.index = 0};
+    ucxpool_t      *pool  = pair_pool(NULL);
+
+    refused(ucxpool_block_get(NULL, &block));
+    refused(ucxpool_block_get(pool, NULL));
+    refused(ucxpool_block_get_n(NULL, 1, &block));
+    refused(ucxpool_block_get_n(pool, 1, NULL));
+    ignored(ucxpool_block_put(NULL, &block));
+    ignored(ucxpool_block_put(pool, NULL));
+    refused(ucxpool_comm_alloc(NULL, 1, &address));
+    refused(ucxpool_comm_alloc(pool, 1, NULL));
+    ignored(ucxpool_comm_free(NULL, address));
+    ucxpool_comm_free(pool, NULL);
+    ck_assert(pair_is_whole(pool));
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(channels)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+        .address        = address,
+        .address_length = 1,
+    };
+    ucxpool_channel_t     *channel = NULL;
+    ucxpool_t             *pool    = pair_pool(NULL);
+    ucxpool_channel_attr_t attr;
+
+    refused(ucxpool_address_get(NULL, &address, &size));
+    refused(ucxpool_address_get(pool, NULL, &size));
+    refused(ucxpool_address_get(pool, &address, NULL));
+    ucxpool_address_release(NULL);
+    refused(ucxpool_channel_create(NULL, &params, &channel));
+    refused(ucxpool_channel_create(pool, &params, NULL));
+    ck_assert_int_eq(ucxpool_channel_create(pool, NULL, &channel),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    refused(ucxpool_channel_connect(NULL, "127.0.0.1:1", &channel));
+    refused(ucxpool_channel_connect(pool, NULL, &channel));
+    refused(ucxpool_channel_connect(pool, "127.0.0.1:1", NULL));
+    ck_assert_int_eq(ucxpool_channel_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "is NULL"));
+    ignored(ucxpool_channel_query(NULL, &attr));
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_str_eq(attr.reason, "the channel is NULL");
+    ignored(ucxpool_channel_query(NULL, NULL));
+    ignored(ucxpool_channel_fail(NULL));
+    ucxpool_channel_abort(NULL);
+    refused(ucxpool_channel_flush(NULL, NULL, NULL));
+    ucxpool_channel_close(NULL);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(listeners)
+{
+    ucxpool_channel_t  *channel;
+    ucxpool_listener_t *listener;
+    ucxpool_t          *pool = pair_pool(NULL);
+
+    refused(ucxpool_listener_create(NULL, "127.0.0.1:0", &listener));
+    refused(ucxpool_listener_create(pool, NULL, &listener));
+    refused(ucxpool_listener_create(pool, "127.0.0.1:0", NULL));
+    refused(ucxpool_listener_accept(NULL, &channel));
+    ignored(ck_assert_uint_eq(ucxpool_listener_port(NULL), 0));
+    ucxpool_listener_destroy(NULL);
+    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
+                     UCXPOOL_OK);
+    refused(ucxpool_listener_accept(listener, NULL));
+    ucxpool_listener_destroy(listener);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(sends_and_receives)
+{
+    ucxpool_request_t *request;
+
+    refused(ucxpool_send_buffer(NULL, address, 1, TAG, NULL, &request));
+    refused(ucxpool_send_buffers(NULL, &segment, 1, TAG, NULL, &request));
+    refused(ucxpool_send_pieces(NULL, &address, 1, 1, TAG, NULL, &request));
+    refused(ucxpool_recv_buffer(NULL, NULL, address, 1, TAG, ALL_BITS, NULL,
+                                &request));
+    refused(ucxpool_recv_buffers(NULL, NULL, &segment, 1, TAG, ALL_BITS, NULL,
+                                 &request));
+    refused(ucxpool_recv_pieces(NULL, NULL, &address, 1, 1, TAG, ALL_BITS, NULL,
+                                &request));
+}
+END_TEST
+
+START_TEST(requests)
+{
+    ucxpool_request_attr_t attr;
+
+    refused(ucxpool_request_test(NULL));
+    ck_assert_int_eq(ucxpool_request_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "is NULL"));
+    ignored(ucxpool_request_query(NULL, &attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_str_eq(attr.detail, "the request is NULL");
+    ignored(ucxpool_request_query(NULL, NULL));
+    ignored(ucxpool_request_cancel(NULL));
+    ucxpool_request_free(NULL);
+}
+END_TEST
+
+START_TEST(messages)
+{
+    ucxpool_message_attr_t attr;
+    ucxpool_message_t     *message;
+    ucxpool_request_t     *request;
+    ucxpool_t             *pool = pair_pool(NULL);
+
+    refused(ucxpool_probe(NULL, NULL, TAG, ALL_BITS, &message));
+    refused(ucxpool_probe(pool, NULL, TAG, ALL_BITS, NULL));
+    memset(&attr, 0xff, sizeof(attr));
+    ignored(ucxpool_message_query(NULL, &attr));
+    ck_assert_uint_eq(attr.length, 0);
+    ck_assert_ptr_null(attr.channel);
+    ignored(ucxpool_message_query(NULL, NULL));
+    ignored(ck_assert_uint_eq(ucxpool_message_lengths(NULL, 0, 1, &size), 0));
+    refused(ucxpool_message_recv(NULL, &segment, 1, NULL, &request));
+    refused(ucxpool_message_recv_pieces(NULL, &address, 1, 1, NULL, &request));
+    ignored(ucxpool_message_refuse(NULL, "no"));
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(statistics)
+{
+    ucxpool_stats_t      stats = {.block_size = 7};
+    ucxpool_heap_stats_t heap  = {.limit = 7};
+    ucxpool_t           *pool  = pair_pool(NULL);
+
+    ignored(ucxpool_stats_get(NULL, &stats));
+    ck_assert_uint_eq(stats.block_size, 0);
+    ignored(ucxpool_stats_get(pool, NULL));
+    ignored(ucxpool_stats_print(NULL, stdout, UCXPOOL_STATS_TEXT));
+    ignored(ucxpool_stats_print(pool, NULL, UCXPOOL_STATS_TEXT));
+    ignored(ucxpool_heap_stats_get(NULL, &heap));
+    ck_assert_uint_eq(heap.limit, 0);
+    ignored(ucxpool_heap_stats_get(pool, NULL));
+    ignored(ucxpool_heap_print(NULL, stdout, UCXPOOL_STATS_TEXT));
+    ignored(ucxpool_heap_print(pool, NULL, UCXPOOL_STATS_TEXT));
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(heaps)
+{
+    ucxpool_heap_segment_t piece;
+    ucxpool_t             *pool = pair_pool(NULL);
+
+    refused(ucxpool_heap_alloc(NULL, 1, NULL, &address));
+    refused(ucxpool_heap_alloc(pool, 1, NULL, NULL));
+    refused(ucxpool_heap_free(NULL, address, NULL));
+    ck_assert_int_eq(ucxpool_heap_free(pool, NULL, NULL), UCXPOOL_OK);
+    refused(ucxpool_heap_usable_size(NULL, address, &size));
+    refused(ucxpool_heap_usable_size(pool, address, NULL));
+    refused(ucxpool_heap_stream_end(NULL, NULL));
+    refused(ucxpool_heap_segments(NULL, address, 1, &piece, 1, &size));
+    refused(ucxpool_heap_segments(pool, address, 1, &piece, 1, NULL));
+    refused(ucxpool_heap_segments(pool, address, 1, NULL, 1, &size));
+    refused(ucxpool_heap_reserve(NULL, 1));
+    refused(ucxpool_heap_trim(NULL, 0, &size));
+    refused(ucxpool_heap_on_failure(NULL, NULL, NULL));
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+/* NULL is a stream there, and where a pool belongs, the device's own. */
+START_TEST(frameworks)
+{
+    refused(ucxpool_framework_pool(UCXPOOL_FRAMEWORK_HOST, NULL));
+    ck_assert_int_eq(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, NULL),
+                     UCXPOOL_OK);
+    address = ucxpool_torch_alloc(1, UCXPOOL_FRAMEWORK_HOST, NULL);
+    ck_assert_ptr_nonnull(address);
+    ucxpool_torch_record_stream(NULL, NULL);
+    ucxpool_torch_free(NULL, 1, UCXPOOL_FRAMEWORK_HOST, NULL);
+    ucxpool_torch_free(address, 1, UCXPOOL_FRAMEWORK_HOST, NULL);
+    address = ucxpool_torch_alloc_or_throw(1, UCXPOOL_FRAMEWORK_HOST, NULL);
+    ck_assert_ptr_nonnull(address);
+    ucxpool_torch_free(address, 1, UCXPOOL_FRAMEWORK_HOST, NULL);
+    ucxpool_torch_empty_cache();
+    address = ucxpool_cupy_malloc(NULL, 1, UCXPOOL_FRAMEWORK_HOST);
+    ck_assert_ptr_nonnull(address);
+    ucxpool_cupy_free(NULL, NULL, UCXPOOL_FRAMEWORK_HOST);
+    ucxpool_cupy_free(NULL, address, UCXPOOL_FRAMEWORK_HOST);
+}
+END_TEST
+
+START_TEST(rmm)
+{
+    ucxpool_t *pool = pair_pool(NULL);
+
+    address = ucxpool_rmm_alloc(1, NULL, pool);
+    ck_assert_ptr_nonnull(address);
+    ucxpool_rmm_free(address, 1, NULL, pool);
+    ucxpool_rmm_free(NULL, 1, NULL, pool);
+    ucxpool_rmm_free(NULL, 1, NULL, NULL);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(questions_to_ucx_and_to_gpus)
+{
+    ucxpool_domain_t       domain;
+    ucxpool_peer_timeout_t timeout;
+    ucxpool_t             *pool = pair_pool(NULL);
+
+    ignored(ck_assert_uint_eq(ucxpool_domains_query(NULL, &domain, 1), 0));
+    ignored(ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 1), 0));
+    refused(ucxpool_peer_timeouts_query(NULL, &timeout, 1, NULL));
+    refused(ucxpool_peer_timeouts_query(NULL, NULL, 1, &size));
+    ck_assert_int_eq(ucxpool_device_query(0, NULL, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_device_budget(0, NULL, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(verbs)
+{
+    ucxpool_verbs_piece_t piece;
+    ucxpool_verbs_t      *registered;
+    ucxpool_t            *pool = pair_pool(NULL);
+
+    refused(ucxpool_verbs_register(NULL, address, 0, &registered));
+    ck_assert_int_eq(ucxpool_verbs_register(pool, NULL, 0, &registered),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_verbs_register(pool, address, 0, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    refused(ucxpool_verbs_keys(NULL, address, 1, &piece));
+    ck_assert_int_eq(ucxpool_verbs_deregister(NULL), UCXPOOL_OK);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("null");
+    TCase   *tcase = tcase_create("null");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, settings);
+    tcase_add_test(tcase, pools);
+    tcase_add_test(tcase, blocks_and_buffers);
+    tcase_add_test(tcase, channels);
+    tcase_add_test(tcase, listeners);
+    tcase_add_test(tcase, sends_and_receives);
+    tcase_add_test(tcase, requests);
+    tcase_add_test(tcase, messages);
+    tcase_add_test(tcase, statistics);
+    tcase_add_test(tcase, heaps);
+    tcase_add_test(tcase, frameworks);
+    tcase_add_test(tcase, rmm);
+    tcase_add_test(tcase, questions_to_ucx_and_to_gpus);
+    tcase_add_test(tcase, verbs);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,140 @@
+/*
+ * Who tells of an error: its caller, where there is one, else the log, at the
+ * level that it has by default.
+ */
+#include <config.h>
+
+#include "caught.h"
+
+#include <ucxpool/framework.h>
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ucxpool_t *pool;
+
+static ucxpool_status_t create(const char *key, const char *value)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "8m"),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "MEMORY_LIMIT", "64m"),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
+    params.config = config;
+    status        = ucxpool_create(&params, &pool);
+    ucxpool_config_release(config);
+    return status;
+}
+
+static void start(void)
+{
+    unsetenv("UCXPOOL_LOG_LEVEL");
+    ck_assert_int_eq(create("HUGE_PAGES", "n"), UCXPOOL_OK);
+    caught_begin();
+}
+
+static void stop(void)
+{
+    caught_end();
+    ucxpool_destroy(pool);
+}
+
+/* A call has failed: its caller knows why, and nobody else is told. */
+static void assert_quiet(ucxpool_status_t status)
+{
+    ck_assert_int_lt(status, 0);
+    ck_assert_str_ne(ucxpool_error_detail(), "");
+    ck_assert_str_eq(caught_text(), "");
+}
+
+START_TEST(what_a_call_returns_is_not_logged)
+{
+    ucxpool_t          *first = pool;
+    ucxpool_listener_t *listener;
+    ucxpool_channel_t  *channel;
+    ucxpool_config_t   *config;
+    void               *address;
+
+    assert_quiet(create("SEND_SHARE", "90"));
+    pool = first;
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    assert_quiet(ucxpool_config_modify(config, "BLOCKSIZE", "4m"));
+    ucxpool_config_release(config);
+    assert_quiet(ucxpool_listener_create(pool, "0.0.0.0:0", &listener));
+    assert_quiet(ucxpool_channel_connect(pool, "nowhere", &channel));
+    assert_quiet(ucxpool_channel_create(pool, NULL, &channel));
+    assert_quiet(ucxpool_comm_alloc(pool, 0, &address));
+    assert_quiet(ucxpool_heap_alloc(pool, (size_t)1 << 40, NULL, &address));
+    assert_quiet(ucxpool_heap_free(pool, &pool, NULL));
+    assert_quiet(ucxpool_framework_set_pool(-5, pool));
+}
+END_TEST
+
+/* The last line is the warning that the error is. */
+static void assert_told(const char *words)
+{
+    const char *text = caught_text();
+
+    ck_assert_msg((strstr(text, "WARN: ") != NULL) &&
+                      (strstr(text, words) != NULL),
+                  "no warning \"%s\" in \"%s\"", words, text);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), words));
+}
+
+START_TEST(what_nobody_is_returned_is_a_warning)
+{
+    ucxpool_block_t block;
+
+    ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
+    ucxpool_block_put(pool, &block);
+    ck_assert_str_eq(caught_text(), "");
+    ucxpool_block_put(pool, &block);
+    assert_told("was put back");
+    ucxpool_comm_free(pool, &block);
+    assert_told("buffer");
+    ucxpool_rmm_free(&block, 1, NULL, pool);
+    assert_told("is not of this pool's heap");
+}
+END_TEST
+
+START_TEST(a_framework_that_gets_no_memory_is_told_once)
+{
+    size_t length;
+
+    ck_assert_int_eq(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, pool),
+                     UCXPOOL_OK);
+    ck_assert_ptr_null(ucxpool_torch_alloc((ssize_t)1 << 40,
+                                           UCXPOOL_FRAMEWORK_HOST, NULL));
+    assert_told("the heap has no");
+    length = strlen(caught_text());
+    ck_assert_ptr_null(ucxpool_torch_alloc((ssize_t)1 << 40,
+                                           UCXPOOL_FRAMEWORK_HOST, NULL));
+    ck_assert_uint_eq(strlen(caught_text()), length);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("quiet");
+    TCase   *tcase = tcase_create("quiet");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, start, stop);
+    tcase_add_test(tcase, what_a_call_returns_is_not_logged);
+    tcase_add_test(tcase, what_nobody_is_returned_is_a_warning);
+    tcase_add_test(tcase, a_framework_that_gets_no_memory_is_told_once);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

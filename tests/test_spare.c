@@ -1,0 +1,241 @@
+/* A process that is short of descriptors or of memory: UCX would end it. */
+#include <config.h>
+
+#include "pair.h"
+#include "xfer/spare.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* More than the door leaves room for. */
+#define NUM_STRANGERS 12
+
+static void limit_files(rlim_t count)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = count;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static ucxpool_status_t try_pool(ucxpool_t **pool_p)
+{
+    ucxpool_config_t *config;
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
+    ucxpool_status_t  status;
+
+    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "1m"),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "BLOCK_SIZE", "64k"),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_modify(config, "WIRE", "ucx"), UCXPOOL_OK);
+    params.config = config;
+    status        = ucxpool_create(&params, pool_p);
+    ucxpool_config_release(config);
+    return status;
+}
+
+/* The pool of a process that may open no more files than it takes. */
+static ucxpool_t *smallest_pool(void)
+{
+    ucxpool_t *pool;
+
+    for (rlim_t count = 8;; count++) {
+        limit_files(count);
+        if (try_pool(&pool) == UCXPOOL_OK) {
+            return pool;
+        }
+        ck_assert_uint_lt(count, 100);
+    }
+}
+
+static int end_of(pid_t pid)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+START_TEST(what_is_spare_is_counted)
+{
+    int      fds[32];
+    unsigned count = 0;
+
+    limit_files(32);
+    while ((fds[count] = dup(0)) >= 0) {
+        count++;
+    }
+    ck_assert_uint_gt(count, 3);
+    ck_assert(xfer_spare_has(0));
+    ck_assert(!xfer_spare_has(1));
+    for (unsigned i = 0; i < count; i++) {
+        close(fds[i]);
+        ck_assert(xfer_spare_has(i + 1));
+        ck_assert(!xfer_spare_has(i + 2));
+    }
+}
+END_TEST
+
+/* 0: it was created; 1: it was refused in words. */
+static int create_with(rlim_t count)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        ucxpool_t *pool;
+
+        limit_files(count);
+        if (try_pool(&pool) == UCXPOOL_OK) {
+            _exit(0);
+        }
+        _exit(strstr(ucxpool_error_detail(), "ulimit -n") != NULL ? 1 : 2);
+    }
+    return end_of(pid);
+}
+
+START_TEST(creation_with_few_descriptors_ends_in_words)
+{
+    int    fd = dup(0);
+    rlim_t count;
+    int    end = 1;
+
+    close(fd);
+    for (count = (rlim_t)fd; end == 1; count++) {
+        end = create_with(count);
+        ck_assert_msg(end <= 1, "with %d descriptors: %d", (int)count, end);
+    }
+    ck_assert_uint_gt(count, 8);
+}
+END_TEST
+
+START_TEST(creation_without_memory_for_a_thread_ends_in_words)
+{
+    struct rlimit    before;
+    struct rlimit    limit;
+    ucxpool_status_t status;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_DATA, &before), 0);
+    limit          = before;
+    limit.rlim_cur = 1 << 20;
+    ck_assert_int_eq(setrlimit(RLIMIT_DATA, &limit), 0);
+    status = xfer_spare_check_ucx();
+    ck_assert_int_eq(setrlimit(RLIMIT_DATA, &before), 0);
+    ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -d"));
+    ck_assert_int_eq(xfer_spare_check_ucx(), UCXPOOL_OK);
+}
+END_TEST
+
+/* A listener that has as few descriptors as a pool can do with. */
+static void listener_main(int to)
+{
+    ucxpool_t          *pool = smallest_pool();
+    ucxpool_listener_t *listener;
+    ucxpool_channel_t  *channel;
+    uint16_t            port;
+
+    if (ucxpool_listener_create(pool, "127.0.0.1:0", &listener) != UCXPOOL_OK) {
+        _exit(1);
+    }
+    port = ucxpool_listener_port(listener);
+    if (write(to, &port, sizeof(port)) != sizeof(port)) {
+        _exit(2);
+    }
+    while (ucxpool_listener_accept(listener, &channel) == UCXPOOL_INPROGRESS) {
+        ucxpool_wait(pool, 100000000);
+    }
+    for (;;) {
+        ucxpool_wait(pool, UCXPOOL_FOREVER);
+    }
+}
+
+static void connect_stranger(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family      = AF_INET,
+        .sin_port        = htons(port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)),
+                     0);
+}
+
+START_TEST(strangers_leave_what_a_caller_needs)
+{
+    ucxpool_channel_t *channel;
+    ucxpool_t         *pool;
+    char               where[32];
+    uint16_t           port;
+    int                fds[2];
+    pid_t              pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        listener_main(fds[1]);
+    }
+    ck_assert_int_eq(read(fds[0], &port, sizeof(port)), sizeof(port));
+    for (int i = 0; i < NUM_STRANGERS; i++) {
+        connect_stranger(port);
+    }
+    pool = pair_pool("WIRE=ucx");
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    ck_assert_int_eq(ucxpool_channel_connect(pool, where, &channel),
+                     UCXPOOL_OK);
+    ck_assert_msg(ucxpool_channel_wait(channel, UINT64_C(5000000000)) ==
+                      UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(end_of(pid), 1000 + SIGKILL);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(an_endpoint_without_descriptors_is_refused_in_words)
+{
+    struct rlimit    before;
+    ucxpool_status_t status;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit_files(0);
+    status = xfer_spare_check_endpoint();
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ck_assert_int_eq(status, UCXPOOL_ERR_LIMIT);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
+    ck_assert_int_eq(xfer_spare_check_endpoint(), UCXPOOL_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("spare");
+    TCase   *tcase = tcase_create("spare");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_test(tcase, what_is_spare_is_counted);
+    tcase_add_test(tcase, creation_with_few_descriptors_ends_in_words);
+    tcase_add_test(tcase, creation_without_memory_for_a_thread_ends_in_words);
+    tcase_add_test(tcase, strangers_leave_what_a_caller_needs);
+    tcase_add_test(tcase, an_endpoint_without_descriptors_is_refused_in_words);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
