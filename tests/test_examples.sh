@@ -1,6 +1,6 @@
 #!/bin/sh
-# The two examples: what the sender sends, the receiver prints, over either
-# wire; and who cannot connect says why.
+# The examples: what the sender sends, the receiver prints, over either wire, and
+# who cannot connect says why; the others do what their first lines say.
 set -eu
 
 dir=$(mktemp -d)
@@ -29,10 +29,12 @@ port_of_receiver() {
     [ "$word" = port ] || fail "the receiver said '$word', not its port"
 }
 
-for wire in auto ucx; do
+# A pool that is its program's, and one over the program's own UCX.
+for sender in sender:auto sender:ucx borrowed:auto borrowed:ucx; do
     port_of_receiver
-    UCXPOOL_WIRE=$wire "$top_builddir/examples/sender" "127.0.0.1:$port" \
-        these words '' 'lie anywhere' || fail 'the sender failed'
+    UCXPOOL_WIRE=${sender#*:} "$top_builddir/examples/${sender%:*}" \
+        "127.0.0.1:$port" these words '' 'lie anywhere' ||
+        fail "$sender failed"
     cat <&3 >"$dir/received"
     exec 3<&-
     wait "$receiver" || fail 'the receiver failed'
@@ -41,6 +43,44 @@ for wire in auto ucx; do
     cmp "$dir/received" "$dir/expected" || fail 'other words arrived'
     rm "$dir/out"
 done
+
+# says PROGRAM - run it, over either wire; what it prints is sorted in $dir/said.
+says() {
+    UCXPOOL_WIRE=$wire "$top_builddir/examples/$1" >"$dir/out" 2>"$dir/err" ||
+        fail "$1 failed over $wire"
+    sort "$dir/out" >"$dir/said"
+}
+for wire in auto ucx; do
+    says all_to_all
+    for ranks in 0:1 0:2 1:0 1:2 2:0 2:1; do
+        echo "${ranks%:*} has 10000 pieces of ${ranks#*:}"
+    done >"$dir/expected"
+    cmp "$dir/said" "$dir/expected" || fail 'all_to_all exchanged less'
+    says event_loop
+    [ "$(cat "$dir/said")" = '1000 messages were given back' ] ||
+        fail "event_loop says $(cat "$dir/said")"
+    says dead_peer
+    grep -q '^doomed: peer lost (channel 127\.0\.0\.1:[0-9]*, .*[a-z].*)$' \
+        "$dir/said" || fail "dead_peer says $(cat "$dir/said")"
+    grep -q '^steady: 67108864 bytes$' "$dir/said" ||
+        fail "dead_peer does not go on: $(cat "$dir/said")"
+done
+
+# On the stand-in for the CUDA driver; without any driver it says so.
+status=0
+UCXPOOL_CUDA_DRIVER=/nonexistent "$top_builddir/examples/gpu_buffers" \
+    2>"$dir/err" || status=$?
+[ $status -eq 77 ] || fail "gpu_buffers ended with $status, not 77"
+stand_in=$top_builddir/tests/cuda_stand_in/.libs/libstand_in.so
+if [ -e "$stand_in" ]; then
+    wire=auto
+    UCXPOOL_CUDA_DRIVER=$stand_in
+    export UCXPOOL_CUDA_DRIVER
+    says gpu_buffers
+    [ "$(cat "$dir/said")" = '4 buffers of 3145728 bytes arrived' ] ||
+        fail "gpu_buffers says $(cat "$dir/said")"
+    unset UCXPOOL_CUDA_DRIVER
+fi
 
 # On a machine with an RDMA device it writes; on others it says so.
 if [ -x "$top_builddir/examples/verbs_write" ]; then

@@ -1,0 +1,200 @@
+/*
+ * all_to_all - three processes send many pieces to each other, all at once:
+ * each a message of 10,000 pieces of 256 bytes, which lie scattered, to each of
+ * the others. Their addresses go through shared memory here; MPI, PMIx or files
+ * do as well.
+ */
+#include <ucxpool/ucxpool.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NUM_RANKS  3
+#define NUM_PIECES 10000
+#define PIECE      256
+#define STRIDE     1000 /* from one piece to the next */
+#define TAG        1
+
+/* What the processes share. */
+typedef struct board {
+    pthread_barrier_t barrier;
+    size_t            lengths[NUM_RANKS];
+    char              addresses[NUM_RANKS][8192];
+} board_t;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "all_to_all: %s\n", what);
+    exit(1);
+}
+
+static void must(ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        fprintf(stderr, "all_to_all: %s: %s\n", ucxpool_status_string(status),
+                ucxpool_error_detail());
+        exit(1);
+    }
+}
+
+static board_t *make_board(void)
+{
+    pthread_barrierattr_t shared;
+    board_t *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (board == MAP_FAILED) {
+        fail("no shared memory");
+    }
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&board->barrier, &shared, NUM_RANKS);
+    return board;
+}
+
+static void tell_address(board_t *board, int rank, ucxpool_t *pool)
+{
+    void *address;
+
+    must(ucxpool_address_get(pool, &address, &board->lengths[rank]));
+    if (board->lengths[rank] > sizeof(board->addresses[rank])) {
+        fail("the address is too long");
+    }
+    memcpy(board->addresses[rank], address, board->lengths[rank]);
+    ucxpool_address_release(address);
+    pthread_barrier_wait(&board->barrier);
+}
+
+/* A channel to each of the others; both ends make theirs. */
+static void connect_all(board_t *board, int rank, ucxpool_t *pool,
+                        ucxpool_channel_t **channels)
+{
+    for (int peer = 0; peer < NUM_RANKS; peer++) {
+        ucxpool_channel_params_t params = {
+            .field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+            .address        = board->addresses[peer],
+            .address_length = board->lengths[peer],
+        };
+
+        channels[peer] = NULL;
+        if (peer != rank) {
+            must(ucxpool_channel_create(pool, &params, &channels[peer]));
+        }
+    }
+}
+
+/* Pieces side by side, with gaps, each filled with the number of a rank. */
+static void **make_pieces(int number)
+{
+    void **pieces = malloc(NUM_PIECES * sizeof(*pieces));
+    char  *memory = malloc((size_t)NUM_PIECES * STRIDE);
+
+    if (pieces == NULL || memory == NULL) {
+        fail("no memory for the pieces");
+    }
+    for (size_t i = 0; i < NUM_PIECES; i++) {
+        pieces[i] = memory + i * STRIDE;
+        memset(pieces[i], number, PIECE);
+    }
+    return pieces;
+}
+
+static void free_pieces(void **pieces)
+{
+    free(pieces[0]);
+    free(pieces);
+}
+
+static void check_pieces(void **pieces, int number)
+{
+    for (size_t i = 0; i < NUM_PIECES; i++) {
+        for (size_t byte = 0; byte < PIECE; byte++) {
+            if (((char *)pieces[i])[byte] != number) {
+                fail("what arrived is not what was sent");
+            }
+        }
+    }
+}
+
+static void finish(ucxpool_request_t *request)
+{
+    must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
+    ucxpool_request_free(request);
+}
+
+/* All is posted before anything is waited for; any wait moves all of it. */
+static void exchange(ucxpool_t *pool, int rank, ucxpool_channel_t **channels)
+{
+    ucxpool_request_t *sends[NUM_RANKS], *receives[NUM_RANKS];
+    void             **to_send = make_pieces('A' + rank);
+    void             **received[NUM_RANKS];
+
+    for (int peer = 0; peer < NUM_RANKS; peer++) {
+        if (peer != rank) {
+            received[peer] = make_pieces(0);
+            must(ucxpool_recv_pieces(pool, channels[peer], received[peer],
+                                     NUM_PIECES, PIECE, TAG, UINT64_MAX, NULL,
+                                     &receives[peer]));
+            must(ucxpool_send_pieces(channels[peer], to_send, NUM_PIECES, PIECE,
+                                     TAG, NULL, &sends[peer]));
+        }
+    }
+    for (int peer = 0; peer < NUM_RANKS; peer++) {
+        if (peer != rank) {
+            finish(receives[peer]);
+            finish(sends[peer]);
+            check_pieces(received[peer], 'A' + peer);
+            printf("%d has %d pieces of %d\n", rank, NUM_PIECES, peer);
+            free_pieces(received[peer]);
+        }
+    }
+    free_pieces(to_send);
+}
+
+/* A pool is of one process: it is made after the fork. */
+static int run(board_t *board, int rank)
+{
+    ucxpool_channel_t *channels[NUM_RANKS];
+    ucxpool_t         *pool;
+
+    must(ucxpool_create(NULL, &pool));
+    tell_address(board, rank, pool);
+    connect_all(board, rank, pool, channels);
+    exchange(pool, rank, channels);
+    ucxpool_destroy(pool);
+    return 0;
+}
+
+int main(void)
+{
+    board_t *board = make_board();
+    pid_t    ranks[NUM_RANKS];
+    int      result = 0, status;
+
+    for (int rank = 0; rank < NUM_RANKS; rank++) {
+        ranks[rank] = fork();
+        if (ranks[rank] == 0) {
+            exit(run(board, rank));
+        }
+    }
+    /* One that fails at the start leaves the others at the barrier. */
+    for (int i = 0; i < NUM_RANKS; i++) {
+        pid_t ended = wait(&status);
+
+        for (int rank = 0; rank < NUM_RANKS; rank++) {
+            if (ranks[rank] == ended) {
+                ranks[rank] = 0;
+            } else if (status != 0 && ranks[rank] != 0) {
+                kill(ranks[rank], SIGTERM);
+            }
+        }
+        result |= status != 0;
+    }
+    return result;
+}

@@ -1,0 +1,150 @@
+/*
+ * event_loop - a server that sleeps in epoll, beside whatever else the program
+ * waits for, and gives each message back to who sent it. The client is a child
+ * process.
+ */
+#include <ucxpool/ucxpool.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NUM_ROUNDS 1000
+#define TAG        1
+
+static void must(ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        fprintf(stderr, "event_loop: %s: %s\n", ucxpool_status_string(status),
+                ucxpool_error_detail());
+        exit(1);
+    }
+}
+
+static void finish(ucxpool_request_t *request)
+{
+    must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
+    ucxpool_request_free(request);
+}
+
+static int run_client(int port_fd)
+{
+    char               where[32] = "";
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;
+    ucxpool_request_t *request;
+
+    if (read(port_fd, where, sizeof(where) - 1) <= 0) {
+        return 1;
+    }
+    must(ucxpool_create(NULL, &pool));
+    must(ucxpool_channel_connect(pool, where, &channel));
+    for (int i = 0; i < NUM_ROUNDS; i++) {
+        int answer = -1;
+
+        must(ucxpool_send_buffer(channel, &i, sizeof(i), TAG, NULL, &request));
+        finish(request);
+        must(ucxpool_recv_buffer(pool, channel, &answer, sizeof(answer), TAG,
+                                 UINT64_MAX, NULL, &request));
+        finish(request);
+        if (answer != i) {
+            return 1;
+        }
+    }
+    ucxpool_destroy(pool);
+    return 0;
+}
+
+/* Give back what has arrived. Returns how many messages that were. */
+static int look(ucxpool_t *pool, ucxpool_listener_t *listener)
+{
+    int                    count = 0;
+    int                    number;
+    ucxpool_channel_t     *channel;
+    ucxpool_message_t     *message;
+    ucxpool_message_attr_t attr;
+    ucxpool_request_t     *request;
+
+    while (ucxpool_listener_accept(listener, &channel) == UCXPOOL_OK) {
+        /* It is found again in each message, and closed by the pool. */
+    }
+    while (ucxpool_probe(pool, NULL, 0, 0, &message) == UCXPOOL_OK) {
+        ucxpool_message_query(message, &attr);
+        channel = attr.channel;
+        must(ucxpool_message_recv(
+            message, &(ucxpool_segment_t){&number, sizeof(number)}, 1, NULL,
+            &request));
+        finish(request); /* four bytes have come with their message */
+        must(ucxpool_send_buffer(channel, &number, sizeof(number), TAG, NULL,
+                                 &request));
+        finish(request); /* they are copied */
+        count++;
+    }
+    return count;
+}
+
+static void run_server(ucxpool_t *pool, ucxpool_listener_t *listener)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int                count = 0;
+    int                epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int                pool_fd;
+
+    must(ucxpool_event_fd(pool, &pool_fd));
+    if ((epoll_fd < 0) ||
+        (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, pool_fd, &event) != 0)) {
+        perror("event_loop: epoll");
+        exit(1);
+    }
+    for (;;) {
+        count += look(pool, listener);
+        if (count == NUM_ROUNDS) {
+            break;
+        }
+        while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
+            ucxpool_progress(pool);
+        }
+        epoll_wait(epoll_fd, &event, 1, -1);
+        ucxpool_progress(pool);
+    }
+    close(epoll_fd);
+}
+
+int main(void)
+{
+    int                 port[2];
+    int                 status;
+    char                where[32];
+    pid_t               client;
+    ucxpool_t          *pool;
+    ucxpool_listener_t *listener;
+
+    /* Before the pool is made: a forked child cannot use its parent's. */
+    if ((pipe(port) != 0) || ((client = fork()) < 0)) {
+        perror("event_loop");
+        return 1;
+    }
+    if (client == 0) {
+        return run_client(port[0]);
+    }
+    must(ucxpool_create(NULL, &pool));
+    must(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             ucxpool_listener_port(listener));
+    if (write(port[1], where, strlen(where)) < 0) {
+        perror("event_loop");
+        return 1;
+    }
+    run_server(pool, listener);
+    ucxpool_destroy(pool);
+    waitpid(client, &status, 0);
+    if (status != 0) {
+        fprintf(stderr, "event_loop: the client failed\n");
+        return 1;
+    }
+    printf("%d messages were given back\n", NUM_ROUNDS);
+    return 0;
+}

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Where the library Check is not there, configure says so, and make check with
+# its last words.
+set -eu
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+unset MAKEFLAGS MFLAGS MAKELEVEL TESTS
+
+fail() {
+    echo "$*"
+    cat "$dir/log"
+    exit 1
+}
+
+# A pkg-config that does not know the packages named in $HIDDEN.
+cat >"$dir/pkg-config" <<'END'
+#!/bin/sh
+for argument; do
+    for hidden in $HIDDEN; do
+        case $argument in
+        "$hidden" | "$hidden "*) exit 1 ;;
+        esac
+    done
+done
+exec "$REAL_PKG_CONFIG" "$@"
+END
+chmod +x "$dir/pkg-config"
+REAL_PKG_CONFIG=$(command -v "${PKG_CONFIG-pkg-config}")
+export REAL_PKG_CONFIG
+HIDDEN='check pmix libibverbs'
+export HIDDEN
+
+eval "set -- $("$top_builddir/config.status" --config)"
+mkdir "$dir/build"
+cd "$dir/build"
+"$top_srcdir/configure" "$@" PKG_CONFIG="$dir/pkg-config" >"$dir/log" 2>&1 ||
+    fail 'configure failed'
+for line in 'libucxpool [0-9.]*, to be installed in /' \
+    '  UCX  *[1-9]\.[1-9][0-9]' \
+    '  libibverbs  *no: .*libibverbs-dev' '  PMIx  *no: .*libpmix-dev' \
+    '  Check  *no: NO TEST PROGRAM .*Debian: check'; do
+    grep -q "^$line" "$dir/log" || fail "configure does not say: $line"
+done
+
+make -s check-local TESTS= >"$dir/log" 2>&1 || fail 'make check-local failed'
+tail -n 3 "$dir/log" | grep -q '^NOT TESTED: .*Check' ||
+    fail 'make check does not end with what was not tested'
+
+# With all of them there is nothing of that.
+HIDDEN=
+"$top_srcdir/configure" "$@" PKG_CONFIG="$dir/pkg-config" >"$dir/log" 2>&1 ||
+    fail 'configure failed the second time'
+if grep -q '^  Check  *yes' "$dir/log"; then
+    make -s check-local >"$dir/log" 2>&1 || fail 'make check-local failed'
+    [ ! -s "$dir/log" ] || fail 'make check complains without a reason'
+fi
