@@ -31,10 +31,12 @@ export REAL_PKG_CONFIG
 HIDDEN='check pmix libibverbs'
 export HIDDEN
 
+# As this tree was configured, but from another folder.
 eval "set -- $("$top_builddir/config.status" --config)"
+set -- "$@" "--srcdir=$top_srcdir" "PKG_CONFIG=$dir/pkg-config"
 mkdir "$dir/build"
 cd "$dir/build"
-"$top_srcdir/configure" "$@" PKG_CONFIG="$dir/pkg-config" >"$dir/log" 2>&1 ||
+"$top_srcdir/configure" "$@" >"$dir/log" 2>&1 ||
     fail 'configure failed'
 for line in 'libucxpool [0-9.]*, to be installed in /' \
     '  UCX  *[1-9]\.[1-9][0-9]' \
@@ -49,7 +51,7 @@ tail -n 3 "$dir/log" | grep -q '^NOT TESTED: .*Check' ||
 
 # With all of them there is nothing of that.
 HIDDEN=
-"$top_srcdir/configure" "$@" PKG_CONFIG="$dir/pkg-config" >"$dir/log" 2>&1 ||
+"$top_srcdir/configure" "$@" >"$dir/log" 2>&1 ||
     fail 'configure failed the second time'
 if grep -q '^  Check  *yes' "$dir/log"; then
     make -s check-local >"$dir/log" 2>&1 || fail 'make check-local failed'
