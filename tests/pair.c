@@ -98,12 +98,43 @@ ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to)
     return channel;
 }
 
-static bool is_connecting(const ucxpool_channel_t *channel)
+ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where)
+{
+    ucxpool_listener_t *listener;
+
+    ck_assert_msg(ucxpool_listener_create(pool, where, &listener) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_uint_ne(ucxpool_listener_port(listener), 0);
+    return listener;
+}
+
+ucxpool_channel_t *pair_call(ucxpool_t *pool, const char *host, uint16_t port)
+{
+    char               where[64];
+    ucxpool_channel_t *channel;
+
+    snprintf(where, sizeof(where), "%s:%u", host, port);
+    ck_assert_msg(ucxpool_channel_connect(pool, where, &channel) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return channel;
+}
+
+ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
     ucxpool_channel_query(channel, &attr);
-    return attr.state == UCXPOOL_CHANNEL_CONNECTING;
+    return attr.state;
+}
+
+bool pair_is_open(const ucxpool_channel_t *channel)
+{
+    return pair_state(channel) == UCXPOOL_CHANNEL_OPEN;
+}
+
+static bool is_connecting(const ucxpool_channel_t *channel)
+{
+    return pair_state(channel) == UCXPOOL_CHANNEL_CONNECTING;
 }
 
 void pair_init(pair_t *pair, const char *settings_a, const char *settings_b)

@@ -31,6 +31,13 @@ void pair_connect(pair_t *pair);
 ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to);
 void pair_cleanup(pair_t *pair);
 
+/* Listen, and connect to a listener by one of the host's addresses. */
+ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where);
+ucxpool_channel_t  *pair_call(ucxpool_t *pool, const char *host, uint16_t port);
+
+ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel);
+bool                    pair_is_open(const ucxpool_channel_t *channel);
+
 /* One round for both. */
 void pair_progress(pair_t *pair);
 

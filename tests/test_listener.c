@@ -57,48 +57,13 @@ static ucxpool_t *pool_with(const char *secret, const char *settings)
     return pair_pool(text);
 }
 
-static ucxpool_listener_t *listen_on(ucxpool_t *pool, const char *where)
-{
-    ucxpool_listener_t *listener;
-
-    ck_assert_msg(ucxpool_listener_create(pool, where, &listener) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    ck_assert_uint_ne(ucxpool_listener_port(listener), 0);
-    return listener;
-}
-
-static ucxpool_channel_t *knock(ucxpool_t *pool, const char *host,
-                                uint16_t port)
-{
-    char               where[64];
-    ucxpool_channel_t *channel;
-
-    snprintf(where, sizeof(where), "%s:%u", host, port);
-    ck_assert_msg(ucxpool_channel_connect(pool, where, &channel) == UCXPOOL_OK,
-                  "%s", ucxpool_error_detail());
-    return channel;
-}
-
-static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr);
-    return attr.state;
-}
-
-static bool is_open(const ucxpool_channel_t *channel)
-{
-    return state_of(channel) == UCXPOOL_CHANNEL_OPEN;
-}
-
 /* Connect b to a's listener. */
 static void meet(pair_t *pair, ucxpool_listener_t *listener, const char *host)
 {
-    pair->to_a = knock(pair->b, host, ucxpool_listener_port(listener));
+    pair->to_a = pair_call(pair->b, host, ucxpool_listener_port(listener));
     pair_until(pair, ucxpool_listener_accept(listener, &pair->to_b) ==
                          UCXPOOL_OK);
-    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
 }
 
 static void exchange(pair_t *pair, size_t length)
@@ -141,7 +106,7 @@ static void pass(const char *secret, int way)
 
     pair.a   = pool_with(secret, ways[way].wire);
     pair.b   = pool_with(secret, ways[way].wire);
-    listener = listen_on(pair.a, ways[way].listen);
+    listener = pair_listen(pair.a, ways[way].listen);
     meet(&pair, listener, ways[way].connect);
     exchange(&pair, 100);
     exchange(&pair, 200000);
@@ -179,9 +144,9 @@ START_TEST(a_client_without_the_right_secret_is_turned_away)
 
     pair.a    = pool_with(strangers[_i].server, "LOG_LEVEL=none");
     pair.b    = pool_with(strangers[_i].client, "LOG_LEVEL=none");
-    listener  = listen_on(pair.a, "127.0.0.1:0");
-    pair.to_a = knock(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(&pair, state_of(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
+    listener  = pair_listen(pair.a, "127.0.0.1:0");
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, pair_state(pair.to_a) != UCXPOOL_CHANNEL_CONNECTING);
     ucxpool_channel_query(pair.to_a, &attr);
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_ne(attr.status, UCXPOOL_OK);
@@ -207,13 +172,13 @@ START_TEST(other_addresses_than_loopback_need_a_secret)
     ucxpool_destroy(pool);
     pair.a   = pool_with(NULL, "LISTEN_WITHOUT_SECRET=y");
     pair.b   = pool_with(NULL, "");
-    listener = listen_on(pair.a, ":0");
+    listener = pair_listen(pair.a, ":0");
     meet(&pair, listener, "127.0.0.1");
     exchange(&pair, 1000);
     pair_cleanup(&pair);
     pair.a   = pool_with(secret_a, "");
     pair.b   = pool_with(secret_a, "");
-    listener = listen_on(pair.a, ":0");
+    listener = pair_listen(pair.a, ":0");
     meet(&pair, listener, "127.0.0.1");
     pair_cleanup(&pair);
 }
@@ -246,7 +211,7 @@ START_TEST(a_secret_may_come_from_memory)
 {
     pair_t pair = {.a = pool_given("a secret of sufficient length, and random"),
                    .b = pool_with(secret_a, "")};
-    ucxpool_listener_t *listener = listen_on(pair.a, ":0");
+    ucxpool_listener_t *listener = pair_listen(pair.a, ":0");
 
     meet(&pair, listener, "127.0.0.1");
     exchange(&pair, 1000);
@@ -280,17 +245,17 @@ START_TEST(as_many_wait_to_be_accepted_as_the_setting_says)
 {
     pair_t              pair = {.a = pool_with(NULL, "ACCEPT_QUEUE=2"),
                                 .b = pool_with(NULL, "LOG_LEVEL=none")};
-    ucxpool_listener_t *listener = listen_on(pair.a, "127.0.0.1:0");
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
     ucxpool_channel_t  *channels[3];
     ucxpool_channel_attr_t attr;
 
     for (int i = 0; i < 3; i++) {
-        channels[i] = knock(pair.b, "127.0.0.1",
-                            ucxpool_listener_port(listener));
+        channels[i] = pair_call(pair.b, "127.0.0.1",
+                                ucxpool_listener_port(listener));
     }
-    pair_until(&pair, (state_of(channels[0]) == UCXPOOL_CHANNEL_FAILED) ||
-                          (state_of(channels[1]) == UCXPOOL_CHANNEL_FAILED) ||
-                          (state_of(channels[2]) == UCXPOOL_CHANNEL_FAILED));
+    pair_until(&pair, (pair_state(channels[0]) == UCXPOOL_CHANNEL_FAILED) ||
+                          (pair_state(channels[1]) == UCXPOOL_CHANNEL_FAILED) ||
+                          (pair_state(channels[2]) == UCXPOOL_CHANNEL_FAILED));
     for (int i = 0; i < 2; i++) {
         pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
                               UCXPOOL_OK);
@@ -347,7 +312,7 @@ START_TEST(a_port_in_use_is_named)
 {
     char                where[32];
     ucxpool_t          *pool     = pool_with(NULL, "LOG_LEVEL=none");
-    ucxpool_listener_t *listener = listen_on(pool, "127.0.0.1:0");
+    ucxpool_listener_t *listener = pair_listen(pool, "127.0.0.1:0");
     ucxpool_listener_t *second;
 
     snprintf(where, sizeof(where), "127.0.0.1:%u",
@@ -357,7 +322,7 @@ START_TEST(a_port_in_use_is_named)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), where));
     ucxpool_listener_destroy(listener);
     ucxpool_listener_destroy(NULL);
-    listener = listen_on(pool, where);
+    listener = pair_listen(pool, where);
     ucxpool_destroy(pool);
 }
 END_TEST
@@ -365,13 +330,13 @@ END_TEST
 START_TEST(a_dead_port_fails_the_channel_in_words)
 {
     ucxpool_t             *pool     = pool_with(NULL, "LOG_LEVEL=none");
-    ucxpool_listener_t    *listener = listen_on(pool, "127.0.0.1:0");
+    ucxpool_listener_t    *listener = pair_listen(pool, "127.0.0.1:0");
     uint16_t               port     = ucxpool_listener_port(listener);
     ucxpool_channel_t     *channel;
     ucxpool_channel_attr_t attr;
 
     ucxpool_listener_destroy(listener);
-    channel = knock(pool, "127.0.0.1", port);
+    channel = pair_call(pool, "127.0.0.1", port);
     ck_assert_int_eq(ucxpool_channel_wait(channel, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_PEER_LOST);
     ucxpool_channel_query(channel, &attr);
@@ -389,7 +354,7 @@ START_TEST(many_clients_get_in)
     ucxpool_channel_t  *to[POOLS][EACH];
     ucxpool_channel_t  *from[POOLS * EACH + 1];
     ucxpool_t          *server   = pool_with(secret_a, "");
-    ucxpool_listener_t *listener = listen_on(server, "127.0.0.1:0");
+    ucxpool_listener_t *listener = pair_listen(server, "127.0.0.1:0");
     unsigned            count    = 0;
     unsigned            num_open = 0;
     uint64_t            until    = pair_deadline();
@@ -398,8 +363,8 @@ START_TEST(many_clients_get_in)
         pairs[i].a = server;
         pairs[i].b = pool_with(secret_a, "");
         for (int j = 0; j < EACH; j++) {
-            to[i][j] = knock(pairs[i].b, "127.0.0.1",
-                             ucxpool_listener_port(listener));
+            to[i][j] = pair_call(pairs[i].b, "127.0.0.1",
+                                 ucxpool_listener_port(listener));
         }
     }
     while (num_open < 2 * POOLS * EACH) {
@@ -407,14 +372,14 @@ START_TEST(many_clients_get_in)
         for (int i = 0; i < POOLS; i++) {
             pair_progress(&pairs[i]);
             for (int j = 0; j < EACH; j++) {
-                num_open += is_open(to[i][j]);
+                num_open += pair_is_open(to[i][j]);
             }
         }
         while (ucxpool_listener_accept(listener, &from[count]) == UCXPOOL_OK) {
             count++;
         }
         for (unsigned i = 0; i < count; i++) {
-            num_open += is_open(from[i]);
+            num_open += pair_is_open(from[i]);
         }
         ck_assert(!pair_is_late(until));
     }
@@ -432,7 +397,7 @@ START_TEST(nothing_is_remembered_of_a_client_that_is_gone)
     pair_t              pair;
 
     pair.a   = pool_with(NULL, "");
-    listener = listen_on(pair.a, "127.0.0.1:0");
+    listener = pair_listen(pair.a, "127.0.0.1:0");
     for (int i = 0; i < 3; i++) {
         pair.b = pool_with(NULL, "");
         meet(&pair, listener, "127.0.0.1");
@@ -471,7 +436,7 @@ START_TEST(silent_strangers_lock_nobody_out)
 
     pair.a   = pool_with(secret_a, "LOG_LEVEL=none");
     pair.b   = pool_with(secret_a, "");
-    listener = listen_on(pair.a, "127.0.0.1:0");
+    listener = pair_listen(pair.a, "127.0.0.1:0");
     meet(&pair, listener, "127.0.0.1");
     for (int i = 0; i < COUNT; i++) {
         fds[i] = be_silent(ucxpool_listener_port(listener));
@@ -507,14 +472,14 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
 
     pair.a   = pool_with(secret_a, "LOG_LEVEL=none");
     pair.b   = pool_with(secret_a, "LOG_LEVEL=none");
-    listener = listen_on(pair.a, "127.0.0.1:0");
+    listener = pair_listen(pair.a, "127.0.0.1:0");
     port     = ucxpool_listener_port(listener);
     for (int i = 0; i < PLACES; i++) {
-        callers[i] = knock(pair.b, "127.0.0.1", port);
+        callers[i] = pair_call(pair.b, "127.0.0.1", port);
         pair_until(&pair, callers[i]->greet == NULL);
     }
-    callers[PLACES] = knock(pair.b, "127.0.0.1", port);
-    pair_until(&pair, state_of(callers[PLACES]) == UCXPOOL_CHANNEL_FAILED);
+    callers[PLACES] = pair_call(pair.b, "127.0.0.1", port);
+    pair_until(&pair, pair_state(callers[PLACES]) == UCXPOOL_CHANNEL_FAILED);
     ucxpool_channel_query(callers[PLACES], &attr);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
     ck_assert_msg(strstr(attr.reason, "too many peers wait") != NULL, "%s",
@@ -524,13 +489,14 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
                        stats.handshakes_refused == 1));
     for (int i = 0; i <= PLACES; i++) {
         if (i == PLACES) {
-            callers[i] = knock(pair.b, "127.0.0.1", port);
+            callers[i] = pair_call(pair.b, "127.0.0.1", port);
         }
         pair_until(&pair, ucxpool_listener_accept(listener, &accepted[i]) ==
                               UCXPOOL_OK);
     }
     for (int i = 0; i <= PLACES; i++) {
-        pair_until(&pair, is_open(callers[i]) && is_open(accepted[i]));
+        pair_until(&pair,
+                   pair_is_open(callers[i]) && pair_is_open(accepted[i]));
         pair.to_a = callers[i];
         pair.to_b = accepted[i];
         exchange(&pair, 1000);
@@ -578,8 +544,8 @@ START_TEST(a_hello_with_a_wrong_key_is_refused)
     for (int i = 0; i < 1000; i++) {
         pair_progress(&pair);
     }
-    ck_assert_int_eq(state_of(pair.to_a), UCXPOOL_CHANNEL_CONNECTING);
-    ck_assert_int_eq(state_of(pair.to_b), UCXPOOL_CHANNEL_CONNECTING);
+    ck_assert_int_eq(pair_state(pair.to_a), UCXPOOL_CHANNEL_CONNECTING);
+    ck_assert_int_eq(pair_state(pair.to_b), UCXPOOL_CHANNEL_CONNECTING);
     ck_assert_int_eq(ucxpool_channel_wait(pair.to_a, 1000000),
                      UCXPOOL_ERR_TIMED_OUT);
     pair_cleanup(&pair);
@@ -596,7 +562,7 @@ START_TEST(channels_may_be_closed_and_made_again)
         exchange(&pair, 50000);
         ucxpool_channel_close(pair.to_a);
         if (i % 2 == 0) {
-            pair_until(&pair, state_of(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
+            pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
         }
         pair.to_a = connect_to(pair.b, pair.a, 0);
         for (int j = 0; j < 100; j++) {
@@ -604,7 +570,7 @@ START_TEST(channels_may_be_closed_and_made_again)
         }
         ucxpool_channel_close(pair.to_b);
         pair.to_b = connect_to(pair.a, pair.b, 0);
-        pair_until(&pair, is_open(pair.to_a) && is_open(pair.to_b));
+        pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     }
     pair_cleanup(&pair);
 }
@@ -619,8 +585,9 @@ START_TEST(pools_are_destroyed_while_they_are_at_the_door)
     for (int i = 0; i < 30; i++) {
         pair.a    = pool_with(secret_a, "LOG_LEVEL=none");
         pair.b    = pool_with(secret_a, "LOG_LEVEL=none");
-        listener  = listen_on(pair.a, "127.0.0.1:0");
-        pair.to_a = knock(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+        listener  = pair_listen(pair.a, "127.0.0.1:0");
+        pair.to_a = pair_call(pair.b, "127.0.0.1",
+                              ucxpool_listener_port(listener));
         ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL,
                                              NULL),
                          UCXPOOL_OK);

@@ -7,7 +7,6 @@
 #include "xfer/remote.h"
 
 #include <check.h>
-#include <stdio.h>
 
 #define TAG      UINT64_C(0x3e)
 #define ALL_BITS UINT64_MAX
@@ -19,38 +18,9 @@ static const char *const wires[] = {"WIRE=ucx", "WIRE=map"};
 
 #define NUM_WIRES ((int)(sizeof(wires) / sizeof(wires[0])))
 
-static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr);
-    return attr.state;
-}
-
-static bool is_open(const ucxpool_channel_t *channel)
-{
-    return state_of(channel) == UCXPOOL_CHANNEL_OPEN;
-}
-
-static ucxpool_listener_t *listen_on(ucxpool_t *pool)
-{
-    ucxpool_listener_t *listener;
-
-    ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
-                     UCXPOOL_OK);
-    return listener;
-}
-
 static ucxpool_channel_t *call(ucxpool_t *pool, ucxpool_listener_t *listener)
 {
-    ucxpool_channel_t *channel;
-    char               where[32];
-
-    snprintf(where, sizeof(where), "127.0.0.1:%u",
-             ucxpool_listener_port(listener));
-    ck_assert_int_eq(ucxpool_channel_connect(pool, where, &channel),
-                     UCXPOOL_OK);
-    return channel;
+    return pair_call(pool, "127.0.0.1", ucxpool_listener_port(listener));
 }
 
 /* What is sent at one end arrives at the other, and only there. */
@@ -81,13 +51,13 @@ static void check_way(pair_t *pair, ucxpool_t *target_pool,
 /* Both members are the same pool: it is progressed twice, which is no harm. */
 static void check_self(pair_t *pair)
 {
-    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
     for (int i = 0; i < 3; i++) {
         check_way(pair, pair->a, pair->to_a, pair->to_b);
         check_way(pair, pair->a, pair->to_b, pair->to_a);
     }
     ucxpool_channel_close(pair->to_a);
-    pair_until(pair, state_of(pair->to_b) == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(pair, pair_state(pair->to_b) == UCXPOOL_CHANNEL_CLOSED);
     ucxpool_channel_close(pair->to_b);
     pair_until(pair, pair->a->num_channels == 0);
 }
@@ -98,7 +68,7 @@ START_TEST(a_pool_meets_itself_at_its_listener)
     ucxpool_listener_t *listener;
 
     pair.b   = pair.a;
-    listener = listen_on(pair.a);
+    listener = pair_listen(pair.a, "127.0.0.1:0");
     for (int i = 0; i < ROUNDS; i++) {
         pair.to_a = call(pair.a, listener);
         pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
@@ -154,14 +124,14 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
                                    at_a, &taken[NUM + num_a]) ==
                                UCXPOOL_OK) == NUM);
     for (unsigned i = 0; i < 2 * NUM; i++) {
-        pair_until(pair, is_open(called[i]) && is_open(taken[i]));
+        pair_until(pair, pair_is_open(called[i]) && pair_is_open(taken[i]));
     }
     for (unsigned i = 0; i < NUM; i++) {
         ucxpool_channel_close(called[i]);
         ucxpool_channel_close(called[NUM + i]);
     }
     for (unsigned i = 0; i < 2 * NUM; i++) {
-        pair_until(pair, state_of(taken[i]) == UCXPOOL_CHANNEL_CLOSED);
+        pair_until(pair, pair_state(taken[i]) == UCXPOOL_CHANNEL_CLOSED);
         ucxpool_channel_close(taken[i]);
     }
     pair_until(pair, (pair->a->num_channels == 0) &&
@@ -171,8 +141,8 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
 START_TEST(pools_that_call_each_other_at_once_all_meet)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
-    ucxpool_listener_t *at_a  = listen_on(pair.a);
-    ucxpool_listener_t *at_b  = listen_on(pair.b);
+    ucxpool_listener_t *at_a  = pair_listen(pair.a, "127.0.0.1:0");
+    ucxpool_listener_t *at_b  = pair_listen(pair.b, "127.0.0.1:0");
     unsigned            first = 0;
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -193,14 +163,14 @@ END_TEST
 START_TEST(a_caller_that_goes_at_once_is_not_waited_for)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
-    ucxpool_listener_t *listener = listen_on(pair.a);
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
 
     pair.to_a = call(pair.b, listener);
     pair_until(&pair, pair.to_a->remote != NULL);
     ucxpool_channel_close(pair.to_a);
     pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
                           UCXPOOL_OK);
-    pair_until(&pair, state_of(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
@@ -209,13 +179,13 @@ END_TEST
 START_TEST(a_taken_channel_that_goes_at_once_is_told_of)
 {
     pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
-    ucxpool_listener_t *listener = listen_on(pair.a);
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
 
     pair.to_a = call(pair.b, listener);
     pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
                           UCXPOOL_OK);
     ucxpool_channel_close(pair.to_b);
-    pair_until(&pair, state_of(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
