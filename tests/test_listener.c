@@ -128,6 +128,63 @@ START_TEST(a_client_gets_in_with_the_secret)
 }
 END_TEST
 
+/* Each end's own address is what the other end has as its peer's. */
+START_TEST(both_ends_know_the_addresses_of_both)
+{
+    char                   where[64];
+    ucxpool_listener_t    *listener;
+    ucxpool_channel_attr_t caller;
+    ucxpool_channel_attr_t taken;
+    pair_t                 pair;
+
+    pair.a   = pool_with(NULL, ways[_i].wire);
+    pair.b   = pool_with(NULL, ways[_i].wire);
+    listener = pair_listen(pair.a, ways[_i].listen);
+    meet(&pair, listener, ways[_i].connect);
+    ucxpool_channel_query(pair.to_a, &caller);
+    ucxpool_channel_query(pair.to_b, &taken);
+    snprintf(where, sizeof(where), "%s:%u",
+             (ways[_i].listen[0] == '[') ? "[::1]" : "127.0.0.1",
+             ucxpool_listener_port(listener));
+    ck_assert_str_eq(caller.remote_address, where);
+    ck_assert_str_eq(taken.local_address, where);
+    ck_assert_str_eq(caller.local_address, taken.remote_address);
+    ck_assert_str_ne(caller.local_address, where);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_has_no_addresses_before_it_is_connected)
+{
+    ucxpool_listener_t    *listener;
+    ucxpool_channel_attr_t attr;
+    pair_t                 pair;
+
+    pair.a    = pool_with(NULL, "");
+    pair.b    = pool_with(NULL, "");
+    listener  = pair_listen(pair.a, "127.0.0.1:0");
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    ucxpool_channel_query(pair.to_a, &attr);
+    ck_assert_str_eq(attr.local_address, "");
+    ck_assert_str_eq(attr.remote_address, "");
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_over_an_address_has_no_addresses_of_its_ends)
+{
+    ucxpool_channel_attr_t attr;
+    pair_t                 pair;
+
+    pair_init(&pair, NULL, NULL);
+    ucxpool_channel_query(pair.to_a, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
+    ck_assert_str_eq(attr.local_address, "");
+    ck_assert_str_eq(attr.remote_address, "");
+    pair_cleanup(&pair);
+}
+END_TEST
+
 static const struct {
     const char *server;
     const char *client;
@@ -151,6 +208,7 @@ START_TEST(a_client_without_the_right_secret_is_turned_away)
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_ne(attr.status, UCXPOOL_OK);
     ck_assert_str_ne(attr.reason, "");
+    ck_assert_int_eq(strncmp(attr.remote_address, "127.0.0.1:", 10), 0);
     pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
                        stats.handshakes_refused == 1));
     ck_assert_int_eq(ucxpool_listener_accept(listener, &none),
@@ -613,6 +671,11 @@ static void add_tests(TCase *tcase)
                         a_client_gets_in_without_a_secret_where_none_is_set, 0,
                         NUM_WAYS);
     tcase_add_loop_test(tcase, a_client_gets_in_with_the_secret, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, both_ends_know_the_addresses_of_both, 0,
+                        NUM_WAYS);
+    tcase_add_test(tcase, a_channel_has_no_addresses_before_it_is_connected);
+    tcase_add_test(tcase,
+                   a_channel_over_an_address_has_no_addresses_of_its_ends);
     tcase_add_loop_test(tcase,
                         a_client_without_the_right_secret_is_turned_away, 0,
                         NUM_STRANGERS);

@@ -127,6 +127,8 @@ START_TEST(channels)
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_str_eq(attr.reason, "the channel is NULL");
+    ck_assert_str_eq(attr.local_address, "");
+    ck_assert_str_eq(attr.remote_address, "");
     ignored(ucxpool_channel_query(NULL, NULL));
     ignored(ucxpool_channel_fail(NULL));
     ucxpool_channel_abort(NULL);

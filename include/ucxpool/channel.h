@@ -151,9 +151,17 @@ typedef struct ucxpool_channel_attr {
     const char             *name;
     void                   *user_ptr;
     ucxpool_t              *pool;
+    /*
+     * Both ends of the connection between listener and caller, in numbers, as
+     * this machine sees them: "10.0.0.1:7000", "[::1]:7000". The bytes may go
+     * another way, see wire. "" before the caller is connected, and always for
+     * channels over an address or an endpoint.
+     */
+    const char             *local_address;
+    const char             *remote_address;
 } ucxpool_channel_attr_t;
 
-/* The state of a channel, its wire, and the reasons of both. */
+/* The state of a channel, its wire, the reasons of both, and whose it is. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p);
 

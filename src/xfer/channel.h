@@ -11,6 +11,7 @@
 #include "xfer/endpoint.h"
 #include "xfer/ring.h"
 #include "xfer/source.h"
+#include "xfer/where.h"
 
 #define XFER_REASON_SIZE 160u
 
@@ -77,6 +78,7 @@ struct ucxpool_channel {
                              own channels: see remote.h                      */
     char         name[XFER_NAME_SIZE];
     void        *user_ptr;
+    xfer_ends_t  ends;    /* of the greeting; "" where there was none        */
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;

@@ -149,25 +149,29 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
     }
     if (base_missing(channel)) {
         *attr_p = (ucxpool_channel_attr_t){
-            .state       = UCXPOOL_CHANNEL_FAILED,
-            .status      = UCXPOOL_ERR_INVALID_PARAM,
-            .reason      = "the channel is NULL",
-            .wire        = UCXPOOL_WIRE_NONE,
-            .wire_reason = "",
-            .name        = "",
+            .state          = UCXPOOL_CHANNEL_FAILED,
+            .status         = UCXPOOL_ERR_INVALID_PARAM,
+            .reason         = "the channel is NULL",
+            .wire           = UCXPOOL_WIRE_NONE,
+            .wire_reason    = "",
+            .name           = "",
+            .local_address  = "",
+            .remote_address = "",
         };
         return;
     }
     xfer_lock(channel->pool);
-    attr_p->state       = channel->state;
-    attr_p->status      = channel->status;
-    attr_p->reason      = channel->reason;
-    attr_p->wire        = (channel->wire == NULL) ? UCXPOOL_WIRE_NONE
-                                                  : channel->wire->id;
-    attr_p->wire_reason = channel->wire_reason;
-    attr_p->name        = channel->name;
-    attr_p->user_ptr    = channel->user_ptr;
-    attr_p->pool        = channel->pool;
+    attr_p->state          = channel->state;
+    attr_p->status         = channel->status;
+    attr_p->reason         = channel->reason;
+    attr_p->wire           = (channel->wire == NULL) ? UCXPOOL_WIRE_NONE
+                                                     : channel->wire->id;
+    attr_p->wire_reason    = channel->wire_reason;
+    attr_p->name           = channel->name;
+    attr_p->user_ptr       = channel->user_ptr;
+    attr_p->pool           = channel->pool;
+    attr_p->local_address  = channel->ends.local;
+    attr_p->remote_address = channel->ends.remote;
     xfer_unlock(channel->pool);
 }
 

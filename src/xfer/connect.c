@@ -152,6 +152,7 @@ static unsigned progress_greet(ucxpool_channel_t *channel)
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
     }
+    channel->ends = *xfer_greet_ends(channel->greet);
     if (status != UCXPOOL_OK) {
         xfer_channel_fail(channel, status, "%s",
                           xfer_greet_reason(channel->greet));

@@ -41,9 +41,9 @@ typedef struct xfer_door_params {
 
 /* A proven peer. */
 typedef struct xfer_door_peer {
-    char    name[XFER_ADDRESS_NAME_SIZE]; /* "127.0.0.1:34567"                */
-    size_t  length;
-    uint8_t blob[XFER_BLOB_MAX];
+    xfer_ends_t ends; /* "127.0.0.1:7000", "127.0.0.1:34567"                  */
+    size_t      length;
+    uint8_t     blob[XFER_BLOB_MAX];
 } xfer_door_peer_t;
 
 /* Handshakes since creation, by how they ended. */

@@ -24,6 +24,7 @@ struct xfer_greet {
     int              fd; /* -1 between two addresses and after the end        */
     size_t           address_index;
     bool             is_connected;
+    xfer_ends_t      ends;
     int              error; /* errno of the last address that failed          */
     uint64_t         deadline;
     ucxpool_status_t status;
@@ -135,6 +136,9 @@ static ucxpool_status_t begin_handshake(xfer_greet_t *greet)
                                  greet->where.text, greet->handshake.reason));
     }
     greet->is_connected = true;
+    xfer_address_format_own(greet->fd, greet->ends.local);
+    xfer_address_format(&greet->where.addresses[greet->address_index - 1],
+                        greet->ends.remote);
     return UCXPOOL_OK;
 }
 
@@ -279,6 +283,11 @@ uint64_t xfer_greet_deadline(const xfer_greet_t *greet)
 const char *xfer_greet_reason(const xfer_greet_t *greet)
 {
     return greet->reason;
+}
+
+const xfer_ends_t *xfer_greet_ends(const xfer_greet_t *greet)
+{
+    return &greet->ends;
 }
 
 void xfer_greet_peer(const xfer_greet_t *greet, const void **blob_p,

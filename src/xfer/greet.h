@@ -60,6 +60,10 @@ ucxpool_status_t xfer_greet_progress(xfer_greet_t *greet);
 /* Why it failed, in a sentence; "" before. Valid until destroy. */
 const char *xfer_greet_reason(const xfer_greet_t *greet);
 
+/* Both ends of the connection, also of one that was ended; "" before it stands.
+ * Valid until destroy. */
+const xfer_ends_t *xfer_greet_ends(const xfer_greet_t *greet);
+
 /* The listener's blob, after UCXPOOL_OK and until destroy. */
 void xfer_greet_peer(const xfer_greet_t *greet, const void **blob_p,
                      size_t *length_p);

@@ -106,7 +106,8 @@ static void slot_finish(xfer_hall_t *hall, hall_slot_t *slot)
                         hall->queue_size];
     blob = xfer_handshake_blob(&slot->handshake, &peer->length);
     memcpy(peer->blob, blob, peer->length);
-    memcpy(peer->name, slot->name, sizeof(peer->name));
+    xfer_address_format_own(slot->fd, peer->ends.local);
+    memcpy(peer->ends.remote, slot->name, sizeof(peer->ends.remote));
     hall->queue_length++;
     hall->stats.num_proven++;
     base_debug("%s: %s is proven", hall->name, slot->name);
@@ -268,7 +269,7 @@ ucxpool_status_t xfer_hall_take(xfer_hall_t *hall, xfer_door_peer_t *peer_p)
     if (hall->queue_length == 0) {
         return UCXPOOL_INPROGRESS;
     }
-    memcpy(peer_p->name, peer->name, sizeof(peer->name));
+    peer_p->ends = peer->ends;
     memcpy(peer_p->blob, peer->blob, peer->length);
     peer_p->length   = peer->length;
     hall->queue_head = (hall->queue_head + 1) % hall->queue_size;

@@ -165,11 +165,12 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = xfer_channel_create(pool, peer->name, &channel);
+    status = xfer_channel_create(pool, peer->ends.remote, &channel);
     if (status != UCXPOOL_OK) {
         return status;
     }
     channel->at_door = true;
+    channel->ends    = peer->ends;
     status = xfer_connect_address(channel, peer->blob, peer->length);
     if (status != UCXPOOL_OK) {
         xfer_channel_discard(channel);

@@ -222,3 +222,13 @@ void xfer_address_format(const xfer_address_t *address,
     (void)inet_ntop(AF_INET6, &address->ipv6.sin6_addr, host, sizeof(host));
     snprintf(name_p, XFER_ADDRESS_NAME_SIZE, "[%s]:%u", host, port);
 }
+
+void xfer_address_format_own(int fd, char name_p[XFER_ADDRESS_NAME_SIZE])
+{
+    xfer_address_t own = {.length = sizeof(own.ipv6)};
+
+    name_p[0] = '\0';
+    if (getsockname(fd, &own.any, &own.length) == 0) {
+        xfer_address_format(&own, name_p);
+    }
+}

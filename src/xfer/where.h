@@ -66,4 +66,13 @@ uint16_t xfer_address_port(const xfer_address_t *address);
 void xfer_address_format(const xfer_address_t *address,
                          char                  name_p[XFER_ADDRESS_NAME_SIZE]);
 
+/* The same of a connected socket's own end; "" where it is not to be known. */
+void xfer_address_format_own(int fd, char name_p[XFER_ADDRESS_NAME_SIZE]);
+
+/* Both ends of a connection, in numbers; "" before it stands. */
+typedef struct xfer_ends {
+    char local[XFER_ADDRESS_NAME_SIZE];
+    char remote[XFER_ADDRESS_NAME_SIZE];
+} xfer_ends_t;
+
 #endif
