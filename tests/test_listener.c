@@ -154,6 +154,54 @@ START_TEST(both_ends_know_the_addresses_of_both)
 }
 END_TEST
 
+static void check_named(ucxpool_channel_t *channel, void *user_ptr)
+{
+    static const char      long_name[] = "0123456789012345678901234567890123";
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    ck_assert_ptr_null(attr.user_ptr);
+    ucxpool_channel_set_name(channel, "the first worker");
+    ucxpool_channel_set_user_ptr(channel, user_ptr);
+    ucxpool_channel_query(channel, &attr);
+    ck_assert_str_eq(attr.name, "the first worker");
+    ck_assert_ptr_eq(attr.user_ptr, user_ptr);
+    ucxpool_channel_set_name(channel, long_name);
+    ck_assert_uint_eq(strlen(attr.name), 31);
+    ck_assert_int_eq(strncmp(attr.name, long_name, 31), 0);
+    ucxpool_channel_set_name(channel, "");
+    ck_assert_int_eq(strncmp(attr.name, "channel-", 8), 0);
+}
+
+START_TEST(connected_and_accepted_channels_take_a_name_and_a_pointer)
+{
+    ucxpool_listener_t *listener;
+    pair_t              pair;
+
+    pair.a   = pool_with(NULL, "");
+    pair.b   = pool_with(NULL, "");
+    listener = pair_listen(pair.a, "127.0.0.1:0");
+    meet(&pair, listener, "127.0.0.1");
+    check_named(pair.to_a, &pair.a);
+    check_named(pair.to_b, &pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(errors_of_a_channel_begin_with_the_name_it_was_given)
+{
+    ucxpool_channel_t *channel;
+    pair_t             pair = {.a = pool_with(NULL, "")};
+
+    channel = pair_meet(pair.a, pair.a);
+    ucxpool_channel_set_name(channel, "the second worker");
+    ck_assert_int_eq(ucxpool_channel_wait(channel, 0), UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(strncmp(ucxpool_error_detail(), "the second worker: ", 19),
+                     0);
+    ucxpool_destroy(pair.a);
+}
+END_TEST
+
 START_TEST(a_channel_has_no_addresses_before_it_is_connected)
 {
     ucxpool_listener_t    *listener;
@@ -673,6 +721,9 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, a_client_gets_in_with_the_secret, 0, NUM_WAYS);
     tcase_add_loop_test(tcase, both_ends_know_the_addresses_of_both, 0,
                         NUM_WAYS);
+    tcase_add_test(tcase,
+                   connected_and_accepted_channels_take_a_name_and_a_pointer);
+    tcase_add_test(tcase, errors_of_a_channel_begin_with_the_name_it_was_given);
     tcase_add_test(tcase, a_channel_has_no_addresses_before_it_is_connected);
     tcase_add_test(tcase,
                    a_channel_over_an_address_has_no_addresses_of_its_ends);

@@ -130,10 +130,14 @@ START_TEST(channels)
     ck_assert_str_eq(attr.local_address, "");
     ck_assert_str_eq(attr.remote_address, "");
     ignored(ucxpool_channel_query(NULL, NULL));
+    ignored(ucxpool_channel_set_name(NULL, "name"));
+    ignored(ucxpool_channel_set_user_ptr(NULL, address));
     ignored(ucxpool_channel_fail(NULL));
     ucxpool_channel_abort(NULL);
     refused(ucxpool_channel_flush(NULL, NULL, NULL));
     ucxpool_channel_close(NULL);
+    channel = pair_meet(pool, pool);
+    ignored(ucxpool_channel_set_name(channel, NULL));
     ucxpool_destroy(pool);
 }
 END_TEST

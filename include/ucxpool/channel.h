@@ -63,8 +63,8 @@ typedef struct ucxpool_channel_params {
      * callback the caller calls ucxpool_channel_fail().
      */
     struct ucp_ep *ep;
-    const char    *name;     /* for logs; at most 31 bytes are kept           */
-    void          *user_ptr; /* given back by ucxpool_channel_query()         */
+    const char    *name;     /* see ucxpool_channel_set_name()                */
+    void          *user_ptr; /* see ucxpool_channel_set_user_ptr()            */
 } ucxpool_channel_params_t;
 
 /*
@@ -128,6 +128,23 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
 /* Stop listening. Channels that were accepted stay. NULL is allowed. */
 void ucxpool_listener_destroy(ucxpool_listener_t *listener);
 
+/*
+ * Name a channel, for the log and for queries. One that was connected or
+ * accepted has the peer's address as its name until then.
+ *
+ * name  Copied; at most 31 bytes are kept. "": a name made of a number.
+ *
+ * The name that a query has given changes with it: while another thread may
+ * read that, do not.
+ */
+void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
+
+/*
+ * What the channel is to the program: given back by ucxpool_channel_query() and
+ * in its events. The library does not look at it. NULL until it is set.
+ */
+void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
+
 typedef enum ucxpool_channel_state {
     UCXPOOL_CHANNEL_CONNECTING = 0,
     UCXPOOL_CHANNEL_OPEN       = 1,
@@ -141,7 +158,8 @@ typedef enum ucxpool_wire {
     UCXPOOL_WIRE_UCX  = 2
 } ucxpool_wire_t;
 
-/* The strings are valid until the channel is released. */
+/* The strings are valid until the channel is released, the name until another
+ * is set. */
 typedef struct ucxpool_channel_attr {
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;      /* why it failed; OK otherwise       */

@@ -58,6 +58,16 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->backlog);
 }
 
+void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name)
+{
+    if (name[0] == '\0') {
+        snprintf(channel->name, sizeof(channel->name), "channel-%u",
+                 channel->number);
+    } else {
+        snprintf(channel->name, sizeof(channel->name), "%s", name);
+    }
+}
+
 ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
                                      ucxpool_channel_t **channel_p)
 {
@@ -84,12 +94,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }
-    snprintf(channel->name, sizeof(channel->name), "%s",
-             (name == NULL) ? "" : name);
-    if (channel->name[0] == '\0') {
-        snprintf(channel->name, sizeof(channel->name), "channel-%u",
-                 channel->number);
-    }
+    xfer_channel_set_name(channel, (name == NULL) ? "" : name);
     if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
         status = base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
         goto err_table_del;

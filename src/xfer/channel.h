@@ -145,6 +145,9 @@ struct ucxpool_channel {
 ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
                                      ucxpool_channel_t **channel_p);
 
+/* "": made of its number. A name that is too long is cut. */
+void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name);
+
 /* Take back a channel that could not be connected. */
 void xfer_channel_discard(ucxpool_channel_t *channel);
 

@@ -141,6 +141,26 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     return status;
 }
 
+void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name)
+{
+    if (base_missing(channel) || base_missing(name)) {
+        return;
+    }
+    xfer_lock(channel->pool);
+    xfer_channel_set_name(channel, name);
+    xfer_unlock(channel->pool);
+}
+
+void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
+{
+    if (base_missing(channel)) {
+        return;
+    }
+    xfer_lock(channel->pool);
+    channel->user_ptr = user_ptr;
+    xfer_unlock(channel->pool);
+}
+
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
                            ucxpool_channel_attr_t *attr_p)
 {
