@@ -1,6 +1,7 @@
 #include "pair.h"
 
 #include <check.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,4 +231,31 @@ void pair_check_blocks(pair_t *pair)
                   ucxpool_error_detail());
     ck_assert_msg(ucxpool_check(pair->b) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
+}
+
+static void arm_once(ucxpool_t *pool)
+{
+    uint64_t         deadline = pair_deadline();
+    ucxpool_status_t status;
+
+    while ((status = ucxpool_arm(pool)) == UCXPOOL_ERR_BUSY) {
+        ucxpool_progress(pool);
+        ck_assert_msg(!pair_is_late(deadline), "it never sleeps");
+    }
+    ck_assert_int_eq(status, UCXPOOL_OK);
+}
+
+void pair_arm(ucxpool_t *pool)
+{
+    arm_once(pool);
+    ucxpool_progress(pool);
+    arm_once(pool);
+}
+
+bool pair_is_readable(ucxpool_t *pool)
+{
+    struct pollfd event = {.events = POLLIN};
+
+    ck_assert_int_eq(ucxpool_event_fd(pool, &event.fd), UCXPOOL_OK);
+    return poll(&event, 1, 0) == 1;
 }

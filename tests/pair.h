@@ -57,6 +57,12 @@ void pair_progress(pair_t *pair);
 uint64_t pair_deadline(void);
 bool     pair_is_late(uint64_t deadline);
 
+/* Arm it, as a loop that has looked and has seen what there was. */
+void pair_arm(ucxpool_t *pool);
+
+/* Is its event descriptor readable? */
+bool pair_is_readable(ucxpool_t *pool);
+
 /* Has the request ended? */
 bool pair_ended(const ucxpool_request_t *request);
 

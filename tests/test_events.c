@@ -209,34 +209,6 @@ START_TEST(a_deadline_wakes_a_sleeper)
 }
 END_TEST
 
-static bool is_readable(ucxpool_t *pool)
-{
-    struct pollfd event = {.events = POLLIN};
-
-    ck_assert_int_eq(ucxpool_event_fd(pool, &event.fd), UCXPOOL_OK);
-    return poll(&event, 1, 0) == 1;
-}
-
-static void arm_once(ucxpool_t *pool)
-{
-    uint64_t         deadline = pair_deadline();
-    ucxpool_status_t status;
-
-    while ((status = ucxpool_arm(pool)) == UCXPOOL_ERR_BUSY) {
-        ucxpool_progress(pool);
-        ck_assert_msg(!pair_is_late(deadline), "it never sleeps");
-    }
-    ck_assert_int_eq(status, UCXPOOL_OK);
-}
-
-/* As a loop that has looked, and has seen what there was. */
-static void arm(ucxpool_t *pool)
-{
-    arm_once(pool);
-    ucxpool_progress(pool);
-    arm_once(pool);
-}
-
 START_TEST(a_post_after_arming_makes_the_descriptor_readable)
 {
     static uint8_t     byte;
@@ -244,11 +216,11 @@ START_TEST(a_post_after_arming_makes_the_descriptor_readable)
     pair_t             pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    arm(pair.a);
-    ck_assert(!is_readable(pair.a));
+    pair_arm(pair.a);
+    ck_assert(!pair_is_readable(pair.a));
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
                      UCXPOOL_OK);
-    ck_assert(is_readable(pair.a));
+    ck_assert(pair_is_readable(pair.a));
     ucxpool_request_free(send);
     pair_cleanup(&pair);
 }
@@ -277,7 +249,7 @@ START_TEST(what_another_thread_progressed_makes_the_descriptor_readable)
         ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG,
                                              ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
-        arm(pair.a);
+        pair_arm(pair.a);
         ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL,
                                              NULL),
                          UCXPOOL_OK);
@@ -286,7 +258,7 @@ START_TEST(what_another_thread_progressed_makes_the_descriptor_readable)
                          0);
         pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), pair_ended(recv));
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
-        ck_assert(is_readable(pair.a));
+        ck_assert(pair_is_readable(pair.a));
         ucxpool_request_free(recv);
     }
     pair_cleanup(&pair);
@@ -298,10 +270,10 @@ START_TEST(a_failed_endpoint_makes_the_descriptor_readable)
     pair_t pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    arm(pair.a);
-    ck_assert(!is_readable(pair.a));
+    pair_arm(pair.a);
+    ck_assert(!pair_is_readable(pair.a));
     ucxpool_channel_fail(pair.to_b);
-    ck_assert(is_readable(pair.a));
+    ck_assert(pair_is_readable(pair.a));
     ucxpool_progress(pair.a);
     pair_cleanup(&pair);
 }
@@ -325,11 +297,11 @@ START_TEST(a_writer_sleeps_while_the_ring_is_full)
                                              (i == COUNT - 1) ? &last : NULL),
                          UCXPOOL_OK);
     }
-    arm(pair.a);
+    pair_arm(pair.a);
     ck_assert(!pair_ended(last));
     ck_assert_int_eq(ucxpool_wait(pair.a, MILLISECOND), UCXPOOL_ERR_TIMED_OUT);
-    arm(pair.a);
-    pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), is_readable(pair.a));
+    pair_arm(pair.a);
+    pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), pair_is_readable(pair.a));
     for (int i = 0; i < COUNT; i++) {
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, LENGTH, TAG,
                                              ALL_BITS, NULL, &recv),
