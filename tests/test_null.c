@@ -64,7 +64,8 @@ END_TEST
 
 START_TEST(pools)
 {
-    ucxpool_t *pool = pair_pool(NULL);
+    ucxpool_event_t event;
+    ucxpool_t      *pool = pair_pool(NULL);
 
     refused(ucxpool_create(NULL, NULL));
     ignored(ck_assert_uint_eq(ucxpool_progress(NULL), 0));
@@ -72,6 +73,9 @@ START_TEST(pools)
     refused(ucxpool_arm(NULL));
     refused(ucxpool_event_fd(NULL, &number));
     refused(ucxpool_event_fd(pool, NULL));
+    refused(ucxpool_event_get(NULL, &event, 1, &size));
+    refused(ucxpool_event_get(pool, NULL, 1, &size));
+    refused(ucxpool_event_get(pool, &event, 1, NULL));
     refused(ucxpool_check(NULL));
     refused(ucxpool_self_test(NULL));
     ucxpool_destroy(NULL);

@@ -136,11 +136,12 @@ unsigned ucxpool_progress(ucxpool_t *pool);
 #define UCXPOOL_FOREVER UINT64_MAX
 
 /*
- * Progress until something moved, or the time is over. Sleeps in between.
+ * Progress until something moved, or the time is over. Sleeps in between. A
+ * program that uses events (event.h) is not kept waiting while there are some.
  *
  * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
  *
- * UCXPOOL_OK             something moved
+ * UCXPOOL_OK             something moved, or there is an event
  * UCXPOOL_ERR_TIMED_OUT  nothing did
  */
 ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
@@ -151,7 +152,7 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * sleep call ucxpool_arm():
  *
  *     while (!done) {
- *         look at what there is: requests, ucxpool_probe(), accept
+ *         look at what there is: requests, ucxpool_event_get() (event.h)
  *         while (ucxpool_arm(pool) == UCXPOOL_ERR_BUSY) {
  *             ucxpool_progress(pool);
  *         }
@@ -181,7 +182,8 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p);
  * thread of the event loop only; see ucxpool_event_fd().
  *
  * UCXPOOL_OK               sleep; if something has arrived since the first
- *                          ucxpool_progress() after the last sleep, the
+ *                          ucxpool_progress() after the last sleep, or there is
+ *                          an event that ucxpool_event_get() would tell, the
  *                          descriptor is readable already
  * UCXPOOL_ERR_BUSY         events are pending: progress, then arm again
  * UCXPOOL_ERR_UNSUPPORTED  as for ucxpool_event_fd()

@@ -28,10 +28,10 @@
  *   ucxpool_destroy(pool);
  *
  * Headers: status.h errors, config.h settings, pool.h create and progress,
- * memory.h blocks and registered buffers, channel.h peers, transfer.h send and
- * receive, heap.h memory of any size, framework.h allocators of PyTorch, CuPy
- * and RMM, stats.h counters, device.h GPUs, verbs.h RDMA by one's own, ucx.h
- * the UCX below.
+ * memory.h blocks and registered buffers, channel.h peers, event.h what they
+ * have to tell, transfer.h send and receive, heap.h memory of any size,
+ * framework.h allocators of PyTorch, CuPy and RMM, stats.h counters, device.h
+ * GPUs, verbs.h RDMA by one's own, ucx.h the UCX below.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -39,6 +39,7 @@
 #include <ucxpool/channel.h>
 #include <ucxpool/config.h>
 #include <ucxpool/device.h>
+#include <ucxpool/event.h>
 #include <ucxpool/framework.h>
 #include <ucxpool/heap.h>
 #include <ucxpool/memory.h>

@@ -82,6 +82,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->refs          = 1; /* the pool's, until it is closed */
     channel->next_number   = 1;
     channel->ring.fd       = -1;
+    xfer_event_init(&channel->event, pool, channel, NULL);
     xfer_source_init(&channel->peer.watch);
     xfer_source_init(&channel->greet_source);
     xfer_source_init(&channel->local);
@@ -129,6 +130,7 @@ void xfer_channel_put(ucxpool_channel_t *channel)
     }
     channel->pool->table[channel->number] = NULL;
     base_list_del(&channel->link);
+    base_list_del(&channel->event.link);
     xfer_message_destroy_all(channel);
     xfer_local_close(channel);
     xfer_fetch_stop(channel);

@@ -9,6 +9,7 @@
 
 #include "mem/share_cuda.h"
 #include "xfer/endpoint.h"
+#include "xfer/event.h"
 #include "xfer/ring.h"
 #include "xfer/source.h"
 #include "xfer/where.h"
@@ -78,6 +79,7 @@ struct ucxpool_channel {
                              own channels: see remote.h                      */
     char         name[XFER_NAME_SIZE];
     void        *user_ptr;
+    xfer_event_t event;
     xfer_ends_t  ends;    /* of the greeting; "" where there was none        */
 
     ucxpool_channel_state_t state;
@@ -129,6 +131,7 @@ struct ucxpool_channel {
     base_list_t free_messages;
     uint32_t    num_messages;  /* allocated                                  */
     uint32_t    num_waiting;   /* of them in use                             */
+    uint32_t    num_unexpected; /* of these, without a receive               */
     size_t      num_runs;      /* in lists that have no receive yet          */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];
     ucxpool_request_t *receives[PROTO_SENDS_MAX];
@@ -147,6 +150,10 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
 
 /* "": made of its number. A name that is too long is cut. */
 void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name);
+
+/* The caller has it from now on. */
+void xfer_channel_hand_out(ucxpool_channel_t  *channel,
+                           ucxpool_channel_t **channel_p);
 
 /* Take back a channel that could not be connected. */
 void xfer_channel_discard(ucxpool_channel_t *channel);

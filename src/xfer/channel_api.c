@@ -43,6 +43,14 @@ void xfer_channel_discard(ucxpool_channel_t *channel)
     xfer_channel_put(channel);
 }
 
+void xfer_channel_hand_out(ucxpool_channel_t  *channel,
+                           ucxpool_channel_t **channel_p)
+{
+    channel->user_ref = true;
+    xfer_event_update(&channel->event);
+    *channel_p = channel;
+}
+
 static ucxpool_status_t create(ucxpool_t *pool,
                                const ucxpool_channel_params_t *params,
                                ucxpool_channel_t **channel_p)
@@ -70,8 +78,7 @@ static ucxpool_status_t create(ucxpool_t *pool,
         xfer_channel_discard(channel);
         return status;
     }
-    channel->user_ref = true;
-    *channel_p        = channel;
+    xfer_channel_hand_out(channel, channel_p);
     return UCXPOOL_OK;
 }
 
@@ -134,8 +141,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
         }
     }
     if (status == UCXPOOL_OK) {
-        channel->user_ref = true;
-        *channel_p        = channel;
+        xfer_channel_hand_out(channel, channel_p);
     }
     xfer_unlock_posted(pool);
     return status;

@@ -70,9 +70,9 @@ static void leave(ucxpool_channel_t *channel, ucxpool_channel_state_t state,
     if (channel->state == UCXPOOL_CHANNEL_OPEN) {
         channel->pool->stats.channels_open--;
     }
-    channel->pool->num_arrivals++;
     channel->state  = state;
     channel->status = status;
+    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     /* The requests hold references, and the last one may go here. */
     xfer_channel_get(channel);
     abort_requests(channel, status);
@@ -138,10 +138,17 @@ void xfer_channel_peer_gone(ucxpool_channel_t *channel)
     xfer_channel_put(channel);
 }
 
+/* The caller has it no more. */
+static void release(ucxpool_channel_t *channel)
+{
+    channel->user_ref = false;
+    xfer_event_update(&channel->event);
+}
+
 void xfer_channel_abort(ucxpool_channel_t *channel)
 {
     xfer_channel_get(channel);
-    channel->user_ref = false;
+    release(channel);
     if (xfer_channel_is_live(channel)) {
         cancel_requests(channel);
         snprintf(channel->reason, sizeof(channel->reason),
@@ -191,7 +198,7 @@ void xfer_channel_close(ucxpool_channel_t *channel)
         return;
     }
     xfer_channel_get(channel);
-    channel->user_ref       = false;
+    release(channel);
     channel->drains         = true;
     channel->drain_deadline = base_clock_deadline(
         channel->pool->config.close_timeout_ns);

@@ -211,6 +211,11 @@ void xfer_door_destroy(xfer_door_t *door)
     free(door);
 }
 
+size_t xfer_door_num_waiting(const xfer_door_t *door)
+{
+    return xfer_hall_num_waiting(door->hall);
+}
+
 ucxpool_status_t xfer_door_take(xfer_door_t *door, xfer_door_peer_t *peer_p)
 {
     return xfer_hall_take(door->hall, peer_p);

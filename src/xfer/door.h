@@ -84,6 +84,9 @@ uint64_t xfer_door_deadline(const xfer_door_t *door);
  * events there were; 0 means that there is nothing to do now. */
 unsigned xfer_door_progress(xfer_door_t *door);
 
+/* Proven peers that wait to be taken. */
+size_t xfer_door_num_waiting(const xfer_door_t *door);
+
 /*
  * Take the next proven peer.
  *

@@ -262,6 +262,11 @@ uint64_t xfer_hall_deadline(const xfer_hall_t *hall)
     return base_list_head(&hall->half_open, hall_slot_t, link)->deadline;
 }
 
+size_t xfer_hall_num_waiting(const xfer_hall_t *hall)
+{
+    return hall->queue_length;
+}
+
 ucxpool_status_t xfer_hall_take(xfer_hall_t *hall, xfer_door_peer_t *peer_p)
 {
     const xfer_door_peer_t *peer = &hall->queue[hall->queue_head];

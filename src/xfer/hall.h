@@ -28,6 +28,9 @@ unsigned xfer_hall_end_late(xfer_hall_t *hall);
 /* When the next one's time is over. */
 uint64_t xfer_hall_deadline(const xfer_hall_t *hall);
 
+/* Proven peers that wait to be taken. */
+size_t xfer_hall_num_waiting(const xfer_hall_t *hall);
+
 ucxpool_status_t xfer_hall_take(xfer_hall_t *hall, xfer_door_peer_t *peer_p);
 void xfer_hall_get_stats(const xfer_hall_t *hall, xfer_door_stats_t *stats_p);
 

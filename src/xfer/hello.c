@@ -74,7 +74,7 @@ static void try_open(ucxpool_channel_t *channel)
         return;
     }
     channel->state = UCXPOOL_CHANNEL_OPEN;
-    pool->num_arrivals++;
+    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (channel->wire == &xfer_wire_ucx) {
         xfer_child_close_on_exec(&pool->child);
     }

@@ -15,6 +15,7 @@ struct ucxpool_listener {
     base_list_t    link;
     ucxpool_t     *pool;
     xfer_source_t  source;
+    xfer_event_t   event;
     xfer_door_t   *door;
     xfer_secret_t *secret;
     uint64_t       num_refused; /* counted already */
@@ -71,6 +72,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a listener");
     }
     listener->pool = pool;
+    xfer_event_init(&listener->event, pool, NULL, listener);
     status = xfer_secret_of(&pool->config, &listener->secret);
     if (status != UCXPOOL_OK) {
         goto err_free_listener;
@@ -124,6 +126,15 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
     return base_missing(listener) ? 0 : xfer_door_port(listener->door);
 }
 
+static void look_who_waits(ucxpool_listener_t *listener)
+{
+    if (xfer_door_num_waiting(listener->door) != 0) {
+        xfer_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
+    } else {
+        xfer_event_clear(&listener->event, UCXPOOL_EVENT_CALLER);
+    }
+}
+
 static unsigned progress(ucxpool_listener_t *listener)
 {
     unsigned count   = xfer_door_progress(listener->door);
@@ -132,7 +143,9 @@ static unsigned progress(ucxpool_listener_t *listener)
     listener->pool->stats.handshakes_refused += refused -
                                                 listener->num_refused;
     listener->num_refused = refused;
-    listener->pool->num_arrivals += count; /* somebody may wait at the door */
+    if (count != 0) {
+        look_who_waits(listener);
+    }
     return count;
 }
 
@@ -176,8 +189,7 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
         xfer_channel_discard(channel);
         return status;
     }
-    channel->user_ref = true;
-    *channel_p        = channel;
+    xfer_channel_hand_out(channel, channel_p);
     return UCXPOOL_OK;
 }
 
@@ -196,6 +208,7 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
     if (status == UCXPOOL_OK) {
         status = admit(listener->pool, &peer, channel_p);
     }
+    look_who_waits(listener);
     xfer_unlock_posted(listener->pool);
     return status;
 }
@@ -203,6 +216,7 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
 static void destroy(ucxpool_listener_t *listener)
 {
     base_list_del(&listener->link);
+    base_list_del(&listener->event.link);
     xfer_source_remove(&listener->source);
     xfer_door_destroy(listener->door);
     xfer_secret_release(listener->secret);

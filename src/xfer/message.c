@@ -35,6 +35,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     }
     message->pool     = channel->pool;
     message->channel  = channel;
+    message->waits    = false;
     message->probed   = false;
     message->canceled = false;
     message->refused  = false;
@@ -46,12 +47,23 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     return message;
 }
 
+static void leave_list(ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+
+    base_list_del(&message->link);
+    if (message->waits && (--channel->num_unexpected == 0)) {
+        xfer_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
+    }
+    message->waits = false;
+}
+
 /* Back to the channel, without a credit. */
 static void message_put(ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
 
-    base_list_del(&message->link);
+    leave_list(message);
     if (message->own_runs) {
         free(message->runs);
         message->own_runs = false;
@@ -99,7 +111,9 @@ static void deliver(ucxpool_message_t *message)
         }
     }
     base_list_add_tail(&pool->unexpected, &message->link);
-    pool->num_arrivals++;
+    message->waits = true;
+    message->channel->num_unexpected++;
+    xfer_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
 }
 
 /* Where the parts of a complete descriptor lie; checked. */
@@ -286,7 +300,7 @@ ucxpool_message_t *xfer_message_match(ucxpool_t *pool,
     base_list_for_each(message, &pool->unexpected, ucxpool_message_t, link) {
         if (((channel == NULL) || (message->channel == channel)) &&
             (((tag ^ message->desc.tag) & mask) == 0)) {
-            base_list_del(&message->link);
+            leave_list(message);
             return message;
         }
     }

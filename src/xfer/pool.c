@@ -188,7 +188,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->completed,     &pool->deadlines,     &pool->free_requests,
         &pool->free_controls, &pool->free_landings, &pool->requests,
         &pool->remotes,       &pool->arrivals,      &pool->free_arrivals,
-        &pool->fetches,       &pool->endpoints,
+        &pool->fetches,       &pool->endpoints,     &pool->events,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

@@ -16,6 +16,7 @@
  *       waiters    --> sends that wait for a block
  *       stalled    --> sends whose wire has no room
  *       completed  --> ended requests whose callback is to be called
+ *       events     --> channels and listeners that have something to tell
  */
 #ifndef XFER_POOL_H
 #define XFER_POOL_H
@@ -87,6 +88,7 @@ struct ucxpool {
     bool          was_armed;
     uint64_t      num_arrivals; /* what a caller may look for                 */
     uint64_t      num_seen;     /* of them, when the event loop looked last   */
+    bool          tells_events; /* the program has asked for some; atomic     */
     bool          closing;  /* being destroyed: nothing more is posted       */
     pthread_t     armed_by; /* the last one; valid if was_armed              */
 
@@ -110,6 +112,7 @@ struct ucxpool {
     struct xfer_handout *handout;   /* of descriptors; NULL until a HELLO     */
     bool                was_forbidden; /* taking them; said in the log once  */
     base_list_t         fetches;   /* of peers' descriptors                  */
+    base_list_t         events;    /* that are to be told; see xfer/event.h  */
 
     base_list_t posted;
     base_list_t unexpected;

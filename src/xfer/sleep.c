@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "mem/ucx_status.h"
 #include "xfer/engine.h"
+#include "xfer/event.h"
 #include "xfer/local.h"
 #include "xfer/progress.h"
 #include "xfer/wire.h"
@@ -241,7 +242,8 @@ ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
     }
     xfer_lock(pool);
     status = arm_with_timer(pool, &num_moved);
-    if ((status == UCXPOOL_OK) && (pool->num_seen != pool->num_arrivals)) {
+    if ((status == UCXPOOL_OK) && ((pool->num_seen != pool->num_arrivals) ||
+                                   xfer_event_is_pending(pool))) {
         xfer_wake(pool);
     }
     xfer_unlock(pool);
@@ -290,9 +292,10 @@ static void follow(ucxpool_t *pool, uint64_t until)
 }
 
 /* Is what the caller waits for there? */
-static bool is_there(const xfer_goal_t *goal)
+static bool is_there(ucxpool_t *pool, const xfer_goal_t *goal)
 {
-    return (goal->is_reached != NULL) && goal->is_reached(goal->object);
+    return (goal->is_reached == NULL) ? xfer_event_is_pending(pool)
+                                      : goal->is_reached(goal->object);
 }
 
 /* Sleep until the leader wakes; as the leader, if there is none. Returns how
@@ -304,11 +307,11 @@ static unsigned sleep_once(ucxpool_t *pool, const xfer_goal_t *goal,
 
     xfer_lock(pool);
     /* Another thread may have reached the goal since this one looked. */
-    if (!is_there(goal)) {
+    if (!is_there(pool, goal)) {
         if (pool->has_leader) {
             follow(pool, until);
         } else if ((arm_with_timer(pool, &num_moved) == UCXPOOL_OK) &&
-                   !is_there(goal)) {
+                   !is_there(pool, goal)) {
             lead(pool, until);
         }
     }
@@ -344,7 +347,8 @@ ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
 
     for (;;) {
         count += ucxpool_progress(pool);
-        if (is_there(goal) || ((count != 0) && (goal->is_reached == NULL))) {
+        if (is_there(pool, goal) ||
+            ((count != 0) && (goal->is_reached == NULL))) {
             return UCXPOOL_OK;
         }
         if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {

@@ -1,0 +1,540 @@
+/* Events: who has something to tell is told of, and nobody else is. */
+#include "pair.h"
+#include "xfer/channel.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define TAG         UINT64_C(5)
+#define ALL_BITS    UINT64_MAX
+#define MILLISECOND UINT64_C(1000000)
+#define LONG_LENGTH 100000
+#define MANY        200
+#define MAX         16
+
+static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
+#define NUM_WIRES 2
+
+static uint8_t bytes[LONG_LENGTH];
+
+static size_t get(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
+{
+    size_t num = SIZE_MAX;
+
+    ck_assert_int_eq(ucxpool_event_get(pool, events, max, &num), UCXPOOL_OK);
+    ck_assert_uint_le(num, max);
+    return num;
+}
+
+static void check_none(ucxpool_t *pool)
+{
+    ucxpool_event_t events[MAX];
+
+    ck_assert_uint_eq(get(pool, events, MAX), 0);
+}
+
+static void check_channel(const ucxpool_event_t   *event,
+                          const ucxpool_channel_t *channel, unsigned kinds)
+{
+    ck_assert_ptr_eq(event->channel, channel);
+    ck_assert_ptr_null(event->listener);
+    ck_assert_uint_eq(event->kinds, kinds);
+}
+
+/* The only event there is. */
+static void check_one(ucxpool_t *pool, const ucxpool_channel_t *channel,
+                      unsigned kinds)
+{
+    ucxpool_event_t events[MAX];
+
+    ck_assert_uint_eq(get(pool, events, MAX), 1);
+    check_channel(&events[0], channel, kinds);
+}
+
+/* Connected, with nothing left to tell. */
+static void init(pair_t *pair, const char *settings)
+{
+    pair_init(pair, settings, settings);
+    check_one(pair->a, pair->to_b, UCXPOOL_EVENT_STATE);
+    check_one(pair->b, pair->to_a, UCXPOOL_EVENT_STATE);
+}
+
+static void send_bytes(ucxpool_channel_t *channel, size_t length)
+{
+    ck_assert_int_eq(
+        ucxpool_send_buffer(channel, bytes, length, TAG, NULL, NULL),
+        UCXPOOL_OK);
+}
+
+/* The other end has so many messages that nobody has taken. */
+#define until_waiting(_pair, _channel, _num) \
+    pair_until(_pair, (_channel)->num_unexpected == (_num))
+
+static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
+{
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(channel->pool, channel, bytes, length,
+                                         TAG, ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+}
+
+/* Two hundred channels and their rings want more than 1,024 descriptors. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Each of these has opened, and is told of once. */
+static void check_opened(ucxpool_t *pool, ucxpool_channel_t *const *channels)
+{
+    static ucxpool_event_t events[MANY + 1];
+    bool                   is_told[MANY] = {false};
+    ptrdiff_t              index;
+
+    ck_assert_uint_eq(get(pool, events, MANY + 1), MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        index = (ucxpool_channel_t *const *)events[i].user_ptr - channels;
+        check_channel(&events[i], channels[index], UCXPOOL_EVENT_STATE);
+        ck_assert(!is_told[index]);
+        is_told[index] = true;
+    }
+    check_none(pool);
+}
+
+START_TEST(of_many_channels_the_one_with_a_message_is_told_of)
+{
+    static ucxpool_channel_t *at_a[MANY];
+    static ucxpool_channel_t *at_b[MANY];
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+
+    raise_limit();
+    for (int i = 0; i < MANY; i++) {
+        at_a[i] = pair_meet(pair.a, pair.b);
+        at_b[i] = pair_meet(pair.b, pair.a);
+        ucxpool_channel_set_user_ptr(at_b[i], &at_b[i]);
+        pair_until(&pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
+    }
+    check_opened(pair.b, at_b);
+    send_bytes(at_a[MANY / 2], 1);
+    until_waiting(&pair, at_b[MANY / 2], 1);
+    check_one(pair.b, at_b[MANY / 2], UCXPOOL_EVENT_MESSAGE);
+    receive(&pair, at_b[MANY / 2], 1);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(messages_are_told_of_until_the_last_one_is_taken)
+{
+    pair_t pair;
+
+    init(&pair, wires[_i]);
+    send_bytes(pair.to_b, 1);
+    send_bytes(pair.to_b, 1);
+    until_waiting(&pair, pair.to_a, 2);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+    receive(&pair, pair.to_a, 1);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+    receive(&pair, pair.to_a, 1);
+    check_none(pair.b);
+    check_none(pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_message_that_a_receive_waits_for_is_not_told_of)
+{
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    init(&pair, wires[_i]);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, bytes, 1, TAG, ALL_BITS,
+                                         NULL, &recv),
+                     UCXPOOL_OK);
+    send_bytes(pair.to_b, 1);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_message_that_was_probed_is_the_programs_and_not_told_of)
+{
+    ucxpool_message_t *message;
+    pair_t             pair;
+
+    init(&pair, wires[_i]);
+    send_bytes(pair.to_b, 1);
+    until_waiting(&pair, pair.to_a, 1);
+    ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
+                     UCXPOOL_OK);
+    check_none(pair.b);
+    ucxpool_message_refuse(message, NULL);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_message_that_is_canceled_is_not_told_of_any_more)
+{
+    ucxpool_request_t *send;
+    pair_t             pair;
+
+    init(&pair, wires[_i]);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, LONG_LENGTH, TAG,
+                                         NULL, &send),
+                     UCXPOOL_OK);
+    until_waiting(&pair, pair.to_a, 1);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+    ucxpool_request_cancel(send);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
+    until_waiting(&pair, pair.to_a, 0);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_that_the_peer_closes_is_told_of_once)
+{
+    pair_t pair;
+
+    init(&pair, wires[_i]);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_STATE);
+    check_none(pair.b);
+    check_none(pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_that_fails_keeps_the_messages_that_came_whole)
+{
+    pair_t pair;
+
+    init(&pair, "LOG_LEVEL=none");
+    send_bytes(pair.to_b, 1);
+    send_bytes(pair.to_b, LONG_LENGTH);
+    until_waiting(&pair, pair.to_a, 2);
+    ucxpool_channel_fail(pair.to_a);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE | UCXPOOL_EVENT_STATE);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+    receive(&pair, pair.to_a, 1);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(changes_that_came_one_after_the_other_are_told_together)
+{
+    pair_t pair;
+
+    pair_init(&pair, "LOG_LEVEL=none", "LOG_LEVEL=none");
+    ucxpool_channel_fail(pair.to_a);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
+    check_one(pair.b, pair.to_a, UCXPOOL_EVENT_STATE);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_that_was_released_is_not_told_of)
+{
+    pair_t pair;
+
+    init(&pair, wires[_i]);
+    send_bytes(pair.to_b, 1);
+    until_waiting(&pair, pair.to_a, 1);
+    ucxpool_channel_close(pair.to_a);
+    check_none(pair.b);
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
+    check_one(pair.a, pair.to_b, UCXPOOL_EVENT_STATE);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static size_t num_kinds(ucxpool_t *pool, unsigned kind)
+{
+    ucxpool_event_t events[MAX];
+    size_t          num   = get(pool, events, MAX);
+    size_t          count = 0;
+
+    for (size_t i = 0; i < num; i++) {
+        count += (events[i].kinds & kind) != 0;
+    }
+    return count;
+}
+
+static void check_caller(ucxpool_t *pool, const ucxpool_listener_t *listener)
+{
+    ucxpool_event_t events[MAX];
+
+    ck_assert_uint_eq(get(pool, events, MAX), 1);
+    ck_assert_ptr_eq(events[0].listener, listener);
+    ck_assert_ptr_null(events[0].channel);
+    ck_assert_ptr_null(events[0].user_ptr);
+    ck_assert_uint_eq(events[0].kinds, UCXPOOL_EVENT_CALLER);
+}
+
+START_TEST(callers_are_told_of_until_the_last_one_is_taken)
+{
+    pair_t              pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    uint16_t            port     = ucxpool_listener_port(listener);
+    ucxpool_channel_t  *callers[2];
+    ucxpool_channel_t  *taken[2];
+
+    check_none(pair.a);
+    for (int i = 0; i < 2; i++) {
+        callers[i] = pair_call(pair.b, "127.0.0.1", port);
+        pair_until(&pair, callers[i]->greet == NULL);
+    }
+    check_caller(pair.a, listener);
+    check_caller(pair.a, listener);
+    for (int i = 0; i < 2; i++) {
+        check_caller(pair.a, listener);
+        ck_assert_int_eq(ucxpool_listener_accept(listener, &taken[i]),
+                         UCXPOOL_OK);
+    }
+    check_none(pair.a);
+    pair_until(&pair, pair_is_open(taken[0]) && pair_is_open(taken[1]));
+    ck_assert_uint_eq(num_kinds(pair.a, UCXPOOL_EVENT_STATE), 2);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_listener_that_was_destroyed_is_not_told_of)
+{
+    pair_t              pair = {.a = pair_pool("LOG_LEVEL=none"),
+                                .b = pair_pool("LOG_LEVEL=none")};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, pair.to_a->greet == NULL);
+    ucxpool_listener_destroy(listener);
+    check_none(pair.a);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(with_a_short_array_all_have_their_turn)
+{
+    enum { NUM = 3 };
+    ucxpool_channel_t *at_a[NUM];
+    ucxpool_channel_t *at_b[NUM];
+    ucxpool_event_t    event;
+    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+
+    for (int i = 0; i < NUM; i++) {
+        at_a[i] = pair_meet(pair.a, pair.b);
+        at_b[i] = pair_meet(pair.b, pair.a);
+        pair_until(&pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
+    }
+    ck_assert_uint_eq(num_kinds(pair.b, UCXPOOL_EVENT_STATE), NUM);
+    for (int i = 0; i < NUM; i++) {
+        send_bytes(at_a[i], 1);
+        until_waiting(&pair, at_b[i], 1);
+    }
+    for (int i = 0; i < 2 * NUM; i++) {
+        ck_assert_uint_eq(get(pair.b, &event, 1), 1);
+        check_channel(&event, at_b[i % NUM], UCXPOOL_EVENT_MESSAGE);
+    }
+    ck_assert_uint_eq(get(pair.b, &event, 0), 0);
+    receive(&pair, at_b[0], 1);
+    ck_assert_uint_eq(get(pair.b, &event, 1), 1);
+    check_channel(&event, at_b[1], UCXPOOL_EVENT_MESSAGE);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(nobody_sleeps_while_there_is_an_event)
+{
+    pair_t pair;
+
+    init(&pair, wires[_i]);
+    pair_arm(pair.b);
+    ck_assert(!pair_is_readable(pair.b));
+    ucxpool_progress(pair.b);
+    send_bytes(pair.to_b, 1);
+    until_waiting(&pair, pair.to_a, 1);
+    for (int i = 0; i < 3; i++) {
+        pair_arm(pair.b);
+        ck_assert(pair_is_readable(pair.b));
+        ck_assert_int_eq(ucxpool_wait(pair.b, UCXPOOL_FOREVER), UCXPOOL_OK);
+        check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+    }
+    receive(&pair, pair.to_a, 1);
+    pair_arm(pair.b);
+    ck_assert(!pair_is_readable(pair.b));
+    pair_until(&pair,
+               ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_ERR_TIMED_OUT);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_asks_for_no_events_sleeps_beside_a_message)
+{
+    pair_t pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    send_bytes(pair.to_b, 1);
+    until_waiting(&pair, pair.to_a, 1);
+    pair_arm(pair.b);
+    ck_assert(!pair_is_readable(pair.b));
+    pair_until(&pair,
+               ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_ERR_TIMED_OUT);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+typedef struct waiter {
+    ucxpool_t      *pool;
+    bool            is_done; /* atomic */
+    size_t          num;
+    ucxpool_event_t event;
+} waiter_t;
+
+static void *wait_for_one(void *arg)
+{
+    waiter_t *waiter = arg;
+
+    while (waiter->num == 0) {
+        if ((ucxpool_wait(waiter->pool, UCXPOOL_FOREVER) != UCXPOOL_OK) ||
+            (ucxpool_event_get(waiter->pool, &waiter->event, 1,
+                               &waiter->num) != UCXPOOL_OK)) {
+            break;
+        }
+    }
+    __atomic_store_n(&waiter->is_done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+START_TEST(what_another_thread_progressed_wakes_who_waits)
+{
+    pair_t    pair;
+    pthread_t thread;
+
+    init(&pair, wires[_i]);
+    for (int i = 0; i < 20; i++) {
+        waiter_t waiter = {.pool = pair.b};
+
+        ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_one, &waiter),
+                         0);
+        send_bytes(pair.to_b, 1);
+        pair_until(&pair, __atomic_load_n(&waiter.is_done, __ATOMIC_ACQUIRE));
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert_uint_eq(waiter.num, 1);
+        check_channel(&waiter.event, pair.to_a, UCXPOOL_EVENT_MESSAGE);
+        receive(&pair, pair.to_a, 1);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static void *count_events(void *arg)
+{
+    waiter_t *waiter = arg;
+    size_t    num    = 1;
+
+    while (num != 0) {
+        if (ucxpool_event_get(waiter->pool, &waiter->event, 1, &num) !=
+            UCXPOOL_OK) {
+            break;
+        }
+        waiter->num += num;
+    }
+    return NULL;
+}
+
+START_TEST(a_change_is_told_to_one_of_several_threads)
+{
+    enum { NUM = 16, THREADS = 3 };
+    pair_t    pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    pthread_t threads[THREADS];
+    waiter_t  waiters[THREADS];
+    size_t    num = 0;
+
+    for (int i = 0; i < NUM; i++) {
+        pair.to_b = pair_meet(pair.a, pair.b);
+        pair.to_a = pair_meet(pair.b, pair.a);
+        pair_until(&pair, pair_is_open(pair.to_b) && pair_is_open(pair.to_a));
+    }
+    for (int i = 0; i < THREADS; i++) {
+        waiters[i] = (waiter_t){.pool = pair.b};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, count_events,
+                                        &waiters[i]),
+                         0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        num += waiters[i].num;
+    }
+    ck_assert_uint_eq(num, NUM);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_loop_test(tcase,
+                        of_many_channels_the_one_with_a_message_is_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, messages_are_told_of_until_the_last_one_is_taken,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_message_that_a_receive_waits_for_is_not_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, a_message_that_was_probed_is_the_programs_and_not_told_of, 0,
+        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_message_that_is_canceled_is_not_told_of_any_more, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_channel_that_the_peer_closes_is_told_of_once,
+                        0, NUM_WIRES);
+    tcase_add_test(tcase,
+                   a_channel_that_fails_keeps_the_messages_that_came_whole);
+    tcase_add_test(tcase,
+                   changes_that_came_one_after_the_other_are_told_together);
+    tcase_add_loop_test(tcase, a_channel_that_was_released_is_not_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_test(tcase, callers_are_told_of_until_the_last_one_is_taken);
+    tcase_add_test(tcase, a_listener_that_was_destroyed_is_not_told_of);
+    tcase_add_loop_test(tcase, with_a_short_array_all_have_their_turn, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, nobody_sleeps_while_there_is_an_event, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, who_asks_for_no_events_sleeps_beside_a_message,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase, what_another_thread_progressed_wakes_who_waits,
+                        0, NUM_WIRES);
+    tcase_add_test(tcase, a_change_is_told_to_one_of_several_threads);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("channel_events");
+    TCase   *tcase = tcase_create("channel_events");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    add_tests(tcase);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
