@@ -5,6 +5,7 @@
  */
 #include <ucxpool/ucxpool.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,35 +59,76 @@ static int run_client(int port_fd)
     return 0;
 }
 
-/* Give back what has arrived. Returns how many messages that were. */
-static int look(ucxpool_t *pool, ucxpool_listener_t *listener)
+/* Give a message of the channel back; false: there is none now. */
+static bool give_back(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
-    int                    count = 0;
-    int                    number;
-    ucxpool_channel_t     *channel;
-    ucxpool_message_t     *message;
-    ucxpool_message_attr_t attr;
-    ucxpool_request_t     *request;
+    int                number;
+    ucxpool_message_t *message;
+    ucxpool_request_t *request;
 
-    while (ucxpool_listener_accept(listener, &channel) == UCXPOOL_OK) {
-        /* It is found again in each message, and closed by the pool. */
+    if (ucxpool_probe(pool, channel, 0, 0, &message) != UCXPOOL_OK) {
+        return false;
     }
-    while (ucxpool_probe(pool, NULL, 0, 0, &message) == UCXPOOL_OK) {
-        ucxpool_message_query(message, &attr);
-        channel = attr.channel;
-        must(ucxpool_message_recv(
-            message, &(ucxpool_segment_t){&number, sizeof(number)}, 1, NULL,
-            &request));
-        finish(request); /* four bytes have come with their message */
-        must(ucxpool_send_buffer(channel, &number, sizeof(number), TAG, NULL,
-                                 &request));
-        finish(request); /* they are copied */
-        count++;
+    must(ucxpool_message_recv(message,
+                              &(ucxpool_segment_t){&number, sizeof(number)}, 1,
+                              NULL, &request));
+    finish(request); /* four bytes have come with their message */
+    must(ucxpool_send_buffer(channel, &number, sizeof(number), TAG, NULL,
+                             &request));
+    finish(request); /* they are copied */
+    return true;
+}
+
+static void release_if_ended(ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    if (attr.state > UCXPOOL_CHANNEL_OPEN) {
+        ucxpool_channel_close(channel);
+    }
+}
+
+/* See to a channel or to the listener. Returns how many messages were given
+ * back. */
+static int see_to(ucxpool_t *pool, const ucxpool_event_t *event)
+{
+    int                count = 0;
+    ucxpool_channel_t *channel;
+
+    if (event->kinds & UCXPOOL_EVENT_CALLER) {
+        while (ucxpool_listener_accept(event->listener, &channel) ==
+               UCXPOOL_OK) {
+            /* Its events bring it back to us. */
+        }
+    }
+    if (event->kinds & UCXPOOL_EVENT_MESSAGE) {
+        while (give_back(pool, event->channel)) {
+            count++;
+        }
+    }
+    if (event->kinds & UCXPOOL_EVENT_STATE) {
+        release_if_ended(event->channel);
     }
     return count;
 }
 
-static void run_server(ucxpool_t *pool, ucxpool_listener_t *listener)
+/* See to all who have something to tell: sixteen now, and the others when the
+ * loop comes round. */
+static int look(ucxpool_t *pool)
+{
+    int             count = 0;
+    size_t          num;
+    ucxpool_event_t events[16];
+
+    must(ucxpool_event_get(pool, events, 16, &num));
+    for (size_t i = 0; i < num; i++) {
+        count += see_to(pool, &events[i]);
+    }
+    return count;
+}
+
+static void run_server(ucxpool_t *pool)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int                count = 0;
@@ -100,7 +142,7 @@ static void run_server(ucxpool_t *pool, ucxpool_listener_t *listener)
         exit(1);
     }
     for (;;) {
-        count += look(pool, listener);
+        count += look(pool);
         if (count == NUM_ROUNDS) {
             break;
         }
@@ -138,7 +180,7 @@ int main(void)
         perror("event_loop");
         return 1;
     }
-    run_server(pool, listener);
+    run_server(pool);
     ucxpool_destroy(pool);
     waitpid(client, &status, 0);
     if (status != 0) {
