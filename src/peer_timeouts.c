@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "xfer/keepalive.h"
 #include "xfer/tune_peer.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ static ucxpool_status_t read_time(const ucxpool_config_t *config,
 }
 
 static void fill(const xfer_tune_peer_facts_t *facts, unsigned tcp_retries2,
-                 ucxpool_peer_timeout_t *timeout)
+                 uint64_t time_ns, ucxpool_peer_timeout_t *timeout)
 {
     xfer_notice_kind_t kind = facts->transport->kind;
 
@@ -45,6 +46,9 @@ static void fill(const xfer_tune_peer_facts_t *facts, unsigned tcp_retries2,
                                                  tcp_retries2);
     timeout->busy_ns          = xfer_notice_busy(kind, &facts->own,
                                                  tcp_retries2);
+    timeout->listener_ns      = (kind == XFER_NOTICE_TCP)
+                                    ? xfer_keepalive_notice(time_ns)
+                                    : UINT64_MAX;
     timeout->borrowed_idle_ns = UINT64_MAX;
     timeout->borrowed_busy_ns = UINT64_MAX;
     if (facts->is_known) {
@@ -80,7 +84,7 @@ ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     }
     tcp_retries2 = xfer_tune_peer_kernel("tcp_retries2", TCP_RETRIES2);
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
-        fill(&facts[i], tcp_retries2, &timeouts[i]);
+        fill(&facts[i], tcp_retries2, time_ns, &timeouts[i]);
     }
     *num_p = num;
     return UCXPOOL_OK;

@@ -15,9 +15,8 @@ hosts_skip() {
 }
 
 hosts_down() {
-    ip netns del "$host_one" 2>/dev/null
-    ip netns del "$host_two" 2>/dev/null
-    true
+    ip netns del "$host_one" 2>/dev/null || true
+    ip netns del "$host_two" 2>/dev/null || true
 }
 
 hosts_connect() {

@@ -46,6 +46,7 @@ static void assert_peer_waits(xfer_door_t *door)
     ck_assert_uint_eq(peer.length, sizeof(LOOPBACK_CALLER_BLOB));
     ck_assert_mem_eq(peer.blob, LOOPBACK_CALLER_BLOB, peer.length);
     ck_assert_int_eq(strncmp(peer.ends.remote, "127.0.0.1:", 10), 0);
+    ck_assert_int_eq(close(peer.fd), 0);
 }
 
 static void assert_nobody_waits(xfer_door_t *door)

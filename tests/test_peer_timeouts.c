@@ -1,6 +1,8 @@
 /* How soon a peer that is gone is noticed: what is told, and what UCX is
  * told. */
 #include "pair.h"
+
+#include "mem/rdma.h"
 #include "xfer/tune.h"
 
 #include <check.h>
@@ -65,6 +67,23 @@ START_TEST(tcp_is_told_with_both_contexts_and_what_makes_the_difference)
     ck_assert_uint_eq(tcp->borrowed_idle_ns, 20 * SEC + tcp->busy_ns);
     ck_assert_uint_eq(tcp->borrowed_busy_ns, tcp->busy_ns);
     ck_assert_str_eq(tcp->settings, "UCX_KEEPALIVE_INTERVAL=2500ms");
+}
+END_TEST
+
+/* In whole seconds, and not before the kernel's shortest: one of silence, and
+ * one for an answer. */
+START_TEST(a_channel_through_a_listener_is_kept_alive_by_the_kernels)
+{
+    static const struct {
+        const char *peer_timeout;
+        uint64_t    notice;
+    } cases[] = {{"10s", 10 * SEC}, {"1s", 2 * SEC}, {"2500ms", 2 * SEC},
+                 {"1h", 3600 * SEC}, {"inf", UINT64_MAX}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_uint_eq(find_tcp(cases[i].peer_timeout)->listener_ns,
+                          mem_has_rdma_device() ? UINT64_MAX : cases[i].notice);
+    }
 }
 END_TEST
 
@@ -168,6 +187,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase,
                    tcp_is_told_with_both_contexts_and_what_makes_the_difference);
+    tcase_add_test(tcase,
+                   a_channel_through_a_listener_is_kept_alive_by_the_kernels);
     tcase_add_test(tcase, inf_leaves_it_to_ucx);
     tcase_add_test(tcase, what_the_environment_sets_for_ucx_counts_more);
     tcase_add_test(tcase, without_settings_those_of_the_environment_are_read);

@@ -155,9 +155,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          BASE_KEY_NO_MAX,
          "Longest time that ucxpool_destroy() waits for peers."),
     TIME("PEER_TIMEOUT", peer_timeout_ns, "10s", BASE_KEY_INF, SEC, 86400 * SEC,
-         "Time in which UCX is to notice that a peer is gone, where a network "
-         "card does the work, in contexts that the pool makes. What the "
-         "environment sets for UCX counts more; over TCP the kernel decides. "
+         "Time in which a peer's host that is gone is to be noticed: by UCX "
+         "where a network card does the work, in contexts that the pool makes "
+         "(what the environment sets for UCX counts more); over TCP by the "
+         "kernel, on channels through a listener. "
          "ucxpool_info shows what follows. inf leaves it to UCX."),
     TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Time that a waiting call polls before it sleeps. inf never sleeps."),

@@ -32,6 +32,13 @@ void xfer_channel_start_close(ucxpool_channel_t *channel)
     }
 }
 
+/* Has neither side said anything? Then the last word is enough. */
+static bool is_silent(const ucxpool_channel_t *channel)
+{
+    return xfer_keepalive_is_up(channel) &&
+           !(channel->handshake & (XFER_HELLO_SENT | XFER_HELLO_RECEIVED));
+}
+
 /* The peer has a channel, or will have one, and is to be told. It is when it
  * has said HELLO, and on `ucx`, when it has made its endpoint. */
 static bool is_way_due(const ucxpool_channel_t *channel)
@@ -40,8 +47,8 @@ static bool is_way_due(const ucxpool_channel_t *channel)
                      ((channel->wire != &xfer_wire_ucx) ||
                       (channel->endpoint != NULL));
 
-    return (channel->remote != NULL) && !knows_way && !channel->bye_received &&
-           !xfer_channel_is_broken(channel);
+    return (channel->remote != NULL) && !knows_way && !is_silent(channel) &&
+           !channel->bye_received && !xfer_channel_is_broken(channel);
 }
 
 /* Is a word of the peer waited for, now or until it has come? */
@@ -172,6 +179,11 @@ unsigned xfer_channel_progress_close(ucxpool_channel_t *channel)
     }
     if (channel->close == XFER_CLOSE_ENDPOINT) {
         close_endpoint(channel);
+    }
+    if (channel->close == XFER_CLOSE_DONE) {
+        xfer_keepalive_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
+                                        ? XFER_LAST_WORD_FAILED
+                                        : XFER_LAST_WORD_CLOSED);
     }
     return (channel->close != before) ? 1 : 0;
 }

@@ -158,6 +158,7 @@ static unsigned progress_greet(ucxpool_channel_t *channel)
                           xfer_greet_reason(channel->greet));
         return 1;
     }
+    xfer_keepalive_start(channel, xfer_greet_take_fd(channel->greet));
     xfer_greet_peer(channel->greet, &blob, &length);
     status = xfer_connect_address(channel, blob, length);
     if (status != UCXPOOL_OK) {

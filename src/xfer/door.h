@@ -39,8 +39,9 @@ typedef struct xfer_door_params {
     bool                 listen_without_secret;
 } xfer_door_params_t;
 
-/* A proven peer. */
+/* A proven peer, with its connection, which belongs to who takes it. */
 typedef struct xfer_door_peer {
+    int         fd;
     xfer_ends_t ends; /* "127.0.0.1:7000", "127.0.0.1:34567"                  */
     size_t      length;
     uint8_t     blob[XFER_BLOB_MAX];

@@ -33,22 +33,33 @@ struct xfer_greet {
     uint8_t          blob[XFER_BLOB_MAX];
 };
 
+int xfer_greet_take_fd(xfer_greet_t *greet)
+{
+    int fd = greet->fd;
+
+    if (fd >= 0) {
+        /* A forked child may hold a copy, which would stay in the epoll. */
+        (void)epoll_ctl(greet->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        greet->fd = -1;
+    }
+    return fd;
+}
+
 static void hang_up(xfer_greet_t *greet)
 {
-    if (greet->fd >= 0) {
-        /* A forked child may hold a copy, which would stay in the epoll. */
-        (void)epoll_ctl(greet->epoll_fd, EPOLL_CTL_DEL, greet->fd, NULL);
-        close(greet->fd);
-        greet->fd = -1;
+    int fd = xfer_greet_take_fd(greet);
+
+    if (fd >= 0) {
+        close(fd);
     }
 }
 
 /* The end; status and the thread's last error are kept. */
 static ucxpool_status_t finish(xfer_greet_t *greet, ucxpool_status_t status)
 {
-    hang_up(greet);
     greet->status = status;
     if (status != UCXPOOL_OK) {
+        hang_up(greet);
         snprintf(greet->reason, sizeof(greet->reason), "%s",
                  ucxpool_error_detail());
     }

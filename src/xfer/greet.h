@@ -64,6 +64,9 @@ const char *xfer_greet_reason(const xfer_greet_t *greet);
  * Valid until destroy. */
 const xfer_ends_t *xfer_greet_ends(const xfer_greet_t *greet);
 
+/* The connection, after UCXPOOL_OK: it is the caller's from now on. */
+int xfer_greet_take_fd(xfer_greet_t *greet);
+
 /* The listener's blob, after UCXPOOL_OK and until destroy. */
 void xfer_greet_peer(const xfer_greet_t *greet, const void **blob_p,
                      size_t *length_p);

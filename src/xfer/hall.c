@@ -75,17 +75,28 @@ static bool holds_place(const hall_slot_t *slot)
     return slot->handshake.state == XFER_HANDSHAKE_ANSWER;
 }
 
-/* Hang up. Closing alone would leave the socket in the epoll for as long as a
- * forked child holds a copy of it. */
-static void slot_close(xfer_hall_t *hall, hall_slot_t *slot)
+static bool slot_unwatch(xfer_hall_t *hall, hall_slot_t *slot)
 {
-    (void)epoll_ctl(hall->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL);
-    close(slot->fd);
+    return epoll_ctl(hall->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL) == 0;
+}
+
+/* The slot is free again, and its connection somebody else's. */
+static void slot_free(xfer_hall_t *hall, hall_slot_t *slot)
+{
     slot->fd = -1;
     xfer_handshake_cleanup(&slot->handshake);
     base_list_del(&slot->link);
     base_list_add_tail(&hall->free, &slot->link);
     hall->stats.num_half_open--;
+}
+
+/* Hang up. Closing alone would leave the socket in the epoll for as long as a
+ * forked child holds a copy of it. */
+static void slot_close(xfer_hall_t *hall, hall_slot_t *slot)
+{
+    (void)slot_unwatch(hall, slot);
+    close(slot->fd);
+    slot_free(hall, slot);
 }
 
 static void slot_refuse(xfer_hall_t *hall, hall_slot_t *slot,
@@ -102,16 +113,21 @@ static void slot_finish(xfer_hall_t *hall, hall_slot_t *slot)
     const void       *blob;
 
     assert(hall->queue_length < hall->queue_size);
+    if (!slot_unwatch(hall, slot)) {
+        slot_refuse(hall, slot, "the system does not let go of the connection");
+        return;
+    }
     peer = &hall->queue[(hall->queue_head + hall->queue_length) %
                         hall->queue_size];
     blob = xfer_handshake_blob(&slot->handshake, &peer->length);
     memcpy(peer->blob, blob, peer->length);
     xfer_address_format_own(slot->fd, peer->ends.local);
     memcpy(peer->ends.remote, slot->name, sizeof(peer->ends.remote));
+    peer->fd = slot->fd;
     hall->queue_length++;
     hall->stats.num_proven++;
     base_debug("%s: %s is proven", hall->name, slot->name);
-    slot_close(hall, slot);
+    slot_free(hall, slot);
 }
 
 /* Tell the epoll what the handshake waits for. */
@@ -277,6 +293,7 @@ ucxpool_status_t xfer_hall_take(xfer_hall_t *hall, xfer_door_peer_t *peer_p)
     peer_p->ends = peer->ends;
     memcpy(peer_p->blob, peer->blob, peer->length);
     peer_p->length   = peer->length;
+    peer_p->fd       = peer->fd;
     hall->queue_head = (hall->queue_head + 1) % hall->queue_size;
     hall->queue_length--;
     return UCXPOOL_OK;
@@ -340,8 +357,13 @@ xfer_hall_t *xfer_hall_create(const xfer_door_params_t *params, int epoll_fd)
 
 void xfer_hall_destroy(xfer_hall_t *hall)
 {
+    xfer_door_peer_t peer;
+
     while (!base_list_is_empty(&hall->half_open)) {
         slot_close(hall, base_list_head(&hall->half_open, hall_slot_t, link));
+    }
+    while (xfer_hall_take(hall, &peer) == UCXPOOL_OK) {
+        close(peer.fd);
     }
     free(hall->queue);
     free(hall);

@@ -77,6 +77,8 @@ static void try_open(ucxpool_channel_t *channel)
     xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (channel->wire == &xfer_wire_ucx) {
         xfer_child_close_on_exec(&pool->child);
+    } else {
+        xfer_keepalive_end(channel, XFER_LAST_WORD_SPARE);
     }
     pool->stats.channels_open++;
     pool->num_mapped += (channel->wire == &xfer_wire_map) ? 1 : 0;

@@ -10,6 +10,7 @@
 #include "xfer/remote.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 struct ucxpool_listener {
     base_list_t    link;
@@ -180,10 +181,12 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
 
     status = xfer_channel_create(pool, peer->ends.remote, &channel);
     if (status != UCXPOOL_OK) {
+        close(peer->fd);
         return status;
     }
     channel->at_door = true;
     channel->ends    = peer->ends;
+    xfer_keepalive_start(channel, peer->fd);
     status = xfer_connect_address(channel, peer->blob, peer->length);
     if (status != UCXPOOL_OK) {
         xfer_channel_discard(channel);

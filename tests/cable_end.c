@@ -1,0 +1,143 @@
+/*
+ * cable_end - one end of a channel over a cable that test_cable.sh cuts.
+ *
+ * usage: cable_end listen WHERE
+ *        cable_end idle|busy WHERE
+ *
+ * The listener receives whatever comes. The caller says nothing, or sends one
+ * message after the other; at SIGTERM it sends a last one and closes the
+ * channel. Each says what becomes of it, and ends with 0 if the channel was
+ * closed, with 3 if the peer was lost, and by SIGALRM where nothing becomes of
+ * it.
+ */
+#include <ucxpool/ucxpool.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LENGTH ((size_t)1 << 20)
+#define TICK_NS UINT64_C(50000000)
+
+/* Less than a tenth of what UCX takes, and enough for a slow machine. */
+#define PATIENCE_S 90
+
+static volatile sig_atomic_t is_over;
+static char                  data[LENGTH];
+
+static void end(int signal_number)
+{
+    (void)signal_number;
+    is_over = 1;
+}
+
+static void must(ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        printf("cable_end: %s: %s\n", ucxpool_status_string(status),
+               ucxpool_error_detail());
+        exit(1);
+    }
+}
+
+/* Has the channel ended? Then say how, and end the program. */
+static void look(const ucxpool_channel_t *channel, unsigned count)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    if (attr.state <= UCXPOOL_CHANNEL_OPEN) {
+        return;
+    }
+    printf("%s after %u messages: %s: %s\n", attr.name, count,
+           ucxpool_status_string(attr.status), attr.reason);
+    exit((attr.state == UCXPOOL_CHANNEL_CLOSED) ? 0 : 3);
+}
+
+/* Until the request or the channel has ended. */
+static void finish(ucxpool_channel_t *channel, ucxpool_request_t *request,
+                   unsigned count)
+{
+    ucxpool_status_t status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
+
+    if (status != UCXPOOL_OK) {
+        look(channel, count);
+        must(status);
+    }
+    ucxpool_request_free(request);
+}
+
+static void send_one(ucxpool_channel_t *channel, unsigned count)
+{
+    ucxpool_request_t *request;
+
+    look(channel, count);
+    must(ucxpool_send_buffer(channel, data, LENGTH, 0, NULL, &request));
+    finish(channel, request, count);
+}
+
+static void run_caller(ucxpool_t *pool, const char *where, bool is_busy)
+{
+    ucxpool_channel_t *channel;
+    unsigned           count = 0;
+
+    must(ucxpool_channel_connect(pool, where, &channel));
+    must(ucxpool_channel_wait(channel, UCXPOOL_FOREVER));
+    printf("open\n");
+    while (!is_over) {
+        if (is_busy) {
+            send_one(channel, count++);
+        } else {
+            (void)ucxpool_wait(pool, TICK_NS);
+            look(channel, count);
+        }
+    }
+    send_one(channel, count++);
+    ucxpool_channel_close(channel);
+    printf("closed after %u messages\n", count);
+}
+
+static void run_listener(ucxpool_t *pool, const char *where)
+{
+    ucxpool_listener_t *listener;
+    ucxpool_channel_t  *channel;
+    ucxpool_request_t  *request;
+    ucxpool_status_t    status;
+
+    must(ucxpool_listener_create(pool, where, &listener));
+    printf("listening on port %u\n", ucxpool_listener_port(listener));
+    while ((status = ucxpool_listener_accept(listener, &channel)) ==
+           UCXPOOL_INPROGRESS) {
+        must(ucxpool_wait(pool, UCXPOOL_FOREVER));
+    }
+    must(status);
+    for (unsigned count = 0;; count++) {
+        look(channel, count);
+        must(ucxpool_recv_buffer(pool, channel, data, LENGTH, 0, UINT64_MAX,
+                                 NULL, &request));
+        finish(channel, request, count);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    ucxpool_t *pool;
+
+    if (argc != 3) {
+        fprintf(stderr, "usage: cable_end listen|idle|busy WHERE\n");
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGTERM, end);
+    alarm(PATIENCE_S);
+    must(ucxpool_create(NULL, &pool));
+    if (strcmp(argv[1], "listen") == 0) {
+        run_listener(pool, argv[2]);
+    } else {
+        run_caller(pool, argv[2], strcmp(argv[1], "busy") == 0);
+    }
+    ucxpool_destroy(pool);
+    return 0;
+}

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Two hosts on one cable. When it is cut, both ends of a channel find out within
+# a few times PEER_TIMEOUT, whether something was on its way or not: UCX alone
+# needs 15 minutes for what is unacknowledged. A peer that is only stopped, for
+# three times as long, is not lost.
+set -eu
+LC_ALL=C
+export LC_ALL
+
+. "$top_srcdir/tests/hosts.sh"
+
+end=$top_builddir/tests/cable_end
+dir=$(mktemp -d)
+listener=''
+caller=''
+cleanup() {
+    for process in $listener $caller; do
+        kill -KILL "$process" 2>/dev/null || true
+    done
+    hosts_down
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+
+# The stopped ones are stopped for three times this.
+timeout=2
+export UCX_TLS=tcp UCX_NET_DEVICES=cable UCX_LOG_LEVEL=error
+export UCXPOOL_COMM_SIZE=32m UCXPOOL_BLOCK_SIZE=1m
+export UCXPOOL_PEER_TIMEOUT=${timeout}s UCXPOOL_LISTEN_WITHOUT_SECRET=y
+# They are two hosts for the network only.
+export UCXPOOL_WIRE=ucx
+
+fail() {
+    echo "$mode: $*"
+    for file in "$dir"/listener "$dir"/caller; do
+        echo "--- $(basename "$file")"
+        tail -n 20 "$file"
+    done
+    exit 1
+}
+
+# until_says FILE WORDS
+until_says() {
+    tries=0
+    until grep -q "$2" "$dir/$1"; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || fail "$1 does not say: $2"
+        sleep 0.1
+    done
+}
+
+# start MODE - both ends, with an open channel; processes $listener and $caller.
+start() {
+    mode=$1
+    : >"$dir/listener"
+    : >"$dir/caller"
+    ip netns exec "$host_two" "$end" listen 10.213.7.2:0 \
+        >"$dir/listener" 2>&1 &
+    listener=$!
+    until_says listener listening
+    port=$(sed -n 's/^listening on port //p' "$dir/listener")
+    ip netns exec "$host_one" "$end" "$mode" "10.213.7.2:$port" \
+        >"$dir/caller" 2>&1 &
+    caller=$!
+    until_says caller open
+}
+
+# ended FILE PROCESS CODE - it ends by itself, with that exit code.
+ended() {
+    code=0
+    wait "$2" || code=$?
+    [ "$code" -eq "$3" ] || fail "the $1 ended with $code, $3 expected"
+}
+
+both_ended() {
+    ended caller "$caller" "$1"
+    ended listener "$listener" "$1"
+    caller=''
+    listener=''
+}
+
+# cut_cable MODE
+cut_cable() {
+    hosts_up
+    start "$1"
+    ip -n "$host_one" link set cable down
+    both_ended 3
+    hosts_down
+}
+
+# stop_one MODE WHICH - the one in $WHICH is stopped for a while.
+stop_one() {
+    hosts_up
+    start "$1"
+    eval "process=\$$2"
+    kill -STOP "$process"
+    sleep $((3 * timeout))
+    kill -CONT "$process"
+    kill -TERM "$caller"
+    both_ended 0
+    hosts_down
+}
+
+cut_cable idle
+cut_cable busy
+stop_one idle listener
+stop_one busy listener
+stop_one idle caller

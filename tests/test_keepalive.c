@@ -1,0 +1,196 @@
+/*
+ * The connection that stays beside a channel: who has it, what its end means,
+ * and that nothing of it is left.
+ */
+#include "pair.h"
+#include "xfer/channel.h"
+
+#include <check.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void meet(pair_t *pair, const char *settings)
+{
+    ucxpool_listener_t *listener;
+
+    pair->a  = pair_pool(settings);
+    pair->b  = pair_pool(settings);
+    listener = pair_listen(pair->a, "127.0.0.1:0");
+    pair->to_a = pair_call(pair->b, "127.0.0.1",
+                           ucxpool_listener_port(listener));
+    pair_until(pair, ucxpool_listener_accept(listener, &pair->to_b) ==
+                         UCXPOOL_OK);
+    ucxpool_listener_destroy(listener);
+}
+
+static ucxpool_channel_attr_t attr_of(const ucxpool_channel_t *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr;
+}
+
+static bool is_open(const ucxpool_channel_t *channel)
+{
+    return attr_of(channel).state == UCXPOOL_CHANNEL_OPEN;
+}
+
+static void meet_open(pair_t *pair, const char *settings)
+{
+    meet(pair, settings);
+    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+}
+
+static void end(pair_t *pair)
+{
+    ucxpool_destroy(pair->a);
+    ucxpool_destroy(pair->b);
+}
+
+static bool has_option(const ucxpool_channel_t *channel, int level, int name)
+{
+    int       value  = 0;
+    socklen_t length = sizeof(value);
+
+    ck_assert_int_eq(getsockopt(channel->keepalive.source.fd, level, name,
+                                &value, &length),
+                     0);
+    return value != 0;
+}
+
+START_TEST(on_ucx_it_stays_and_is_kept_alive)
+{
+    pair_t pair;
+
+    meet_open(&pair, "WIRE=ucx");
+    ck_assert(xfer_keepalive_is_up(pair.to_a));
+    ck_assert(xfer_keepalive_is_up(pair.to_b));
+    if (xfer_keepalive_notice(pair.a->config.peer_timeout_ns) != UINT64_MAX) {
+        ck_assert(has_option(pair.to_a, SOL_SOCKET, SO_KEEPALIVE));
+        ck_assert(has_option(pair.to_b, SOL_SOCKET, SO_KEEPALIVE));
+    }
+    end(&pair);
+}
+END_TEST
+
+START_TEST(with_inf_nothing_is_probed)
+{
+    pair_t pair;
+
+    meet_open(&pair, "WIRE=ucx PEER_TIMEOUT=inf");
+    ck_assert(!has_option(pair.to_a, SOL_SOCKET, SO_KEEPALIVE));
+    ck_assert(!has_option(pair.to_b, SOL_SOCKET, SO_KEEPALIVE));
+    end(&pair);
+}
+END_TEST
+
+START_TEST(on_map_it_is_not_needed)
+{
+    pair_t pair;
+
+    meet_open(&pair, "WIRE=map");
+    pair_until(&pair, !xfer_keepalive_is_up(pair.to_a) &&
+                          !xfer_keepalive_is_up(pair.to_b));
+    for (int i = 0; i < 100; i++) {
+        pair_progress(&pair);
+    }
+    ck_assert(is_open(pair.to_a) && is_open(pair.to_b));
+    end(&pair);
+}
+END_TEST
+
+START_TEST(it_goes_with_the_channel)
+{
+    pair_t pair;
+
+    meet_open(&pair, "WIRE=ucx");
+    ucxpool_channel_close(pair.to_a);
+    pair_until(&pair,
+               attr_of(pair.to_b).state == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, !xfer_keepalive_is_up(pair.to_b));
+    ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
+    ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
+    end(&pair);
+}
+END_TEST
+
+/* As by a process that has ended, or a word of a side that has failed; in
+ * place of which UCX says nothing here. */
+START_TEST(one_that_hangs_up_is_lost)
+{
+    static const struct {
+        const char *word;
+        const char *reason;
+    } cases[] = {{"", "the peer's process has ended"},
+                 {"\2", "the peer's end of the channel has failed"}};
+    pair_t                 pair;
+    ucxpool_channel_attr_t attr;
+    int                    fd;
+
+    meet_open(&pair, "WIRE=ucx");
+    fd = pair.to_b->keepalive.source.fd;
+    ck_assert_int_eq(send(fd, cases[_i].word, strlen(cases[_i].word), 0),
+                     (int)strlen(cases[_i].word));
+    ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+    pair_until(&pair, attr_of(pair.to_a).state == UCXPOOL_CHANNEL_FAILED);
+    attr = attr_of(pair.to_a);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert_str_eq(attr.reason, cases[_i].reason);
+    /* And that is told on. */
+    pair_until(&pair, attr_of(pair.to_b).state == UCXPOOL_CHANNEL_FAILED);
+    end(&pair);
+}
+END_TEST
+
+/* Neither side had said HELLO: nothing is waited for. */
+START_TEST(one_that_is_closed_unheard_takes_no_time)
+{
+    pair_t pair;
+
+    meet(&pair, "WIRE=ucx CLOSE_TIMEOUT=inf");
+    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair, attr_of(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair.a->num_channels == 0);
+    end(&pair);
+}
+END_TEST
+
+START_TEST(a_listener_that_goes_lets_its_callers_know)
+{
+    pair_t              pair = {.a = pair_pool("WIRE=ucx"),
+                                .b = pair_pool("WIRE=ucx")};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, xfer_keepalive_is_up(pair.to_a));
+    ucxpool_listener_destroy(listener);
+    pair_until(&pair, attr_of(pair.to_a).state == UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr_of(pair.to_a).status, UCXPOOL_ERR_PEER_LOST);
+    end(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("keepalive");
+    TCase   *tcase = tcase_create("keepalive");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, on_ucx_it_stays_and_is_kept_alive);
+    tcase_add_test(tcase, with_inf_nothing_is_probed);
+    tcase_add_test(tcase, on_map_it_is_not_needed);
+    tcase_add_test(tcase, it_goes_with_the_channel);
+    tcase_add_loop_test(tcase, one_that_hangs_up_is_lost, 0, 2);
+    tcase_add_test(tcase, one_that_is_closed_unheard_takes_no_time);
+    tcase_add_test(tcase, a_listener_that_goes_lets_its_callers_know);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? 0 : 1;
+}
