@@ -79,6 +79,16 @@ xfer_endpoint_t *xfer_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
     return endpoint;
 }
 
+/* All that the pool has is looked at, of thousands of channels perhaps: not for
+ * one that was kept. */
+void xfer_endpoint_close_on_exec(xfer_endpoint_t *endpoint)
+{
+    if (!endpoint->is_cloexec) {
+        endpoint->is_cloexec = true;
+        xfer_child_close_on_exec(&endpoint->pool->child);
+    }
+}
+
 void xfer_endpoint_set_failed(xfer_endpoint_t *endpoint)
 {
     __atomic_store_n(&endpoint->has_failed, true, __ATOMIC_RELEASE);

@@ -27,6 +27,7 @@ typedef struct xfer_endpoint {
     ucxpool_t           *pool;
     ucp_ep_h             ep;
     bool                 is_own;     /* made here; else the caller's          */
+    bool                 is_cloexec; /* its connection is closed on exec      */
     bool                 is_sure;    /* idle, and its other end stands        */
     bool                 has_failed; /* told by UCX or the caller; atomic     */
     xfer_endpoint_step_t step;
@@ -45,6 +46,9 @@ ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
 
 /* An endpoint of the caller's. NULL: no memory. */
 xfer_endpoint_t *xfer_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
+
+/* Close on exec what UCX has opened for it by now. */
+void xfer_endpoint_close_on_exec(xfer_endpoint_t *endpoint);
 
 /* It has failed; from any thread. */
 void xfer_endpoint_set_failed(xfer_endpoint_t *endpoint);

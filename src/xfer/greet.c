@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "xfer/handshake.h"
+#include "xfer/keepalive.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -270,10 +271,21 @@ err_free_greet:
     return status;
 }
 
+/* Has the listener all that it needs to make a channel? */
+static bool may_be_proven(const xfer_greet_t *greet)
+{
+    return (greet->fd >= 0) && greet->is_connected &&
+           (greet->handshake.state >= XFER_HANDSHAKE_PROOF) &&
+           !xfer_handshake_wants_send(&greet->handshake);
+}
+
 void xfer_greet_destroy(xfer_greet_t *greet)
 {
     if (greet == NULL) {
         return;
+    }
+    if (may_be_proven(greet)) {
+        xfer_keepalive_say(greet->fd, XFER_LAST_WORD_CLOSED);
     }
     hang_up(greet);
     close(greet->epoll_fd);

@@ -76,7 +76,7 @@ static void try_open(ucxpool_channel_t *channel)
     channel->state = UCXPOOL_CHANNEL_OPEN;
     xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (channel->wire == &xfer_wire_ucx) {
-        xfer_child_close_on_exec(&pool->child);
+        xfer_endpoint_close_on_exec(channel->endpoint);
     } else {
         xfer_keepalive_end(channel, XFER_LAST_WORD_SPARE);
     }

@@ -164,13 +164,17 @@ bool xfer_keepalive_is_up(const ucxpool_channel_t *channel)
     return channel->keepalive.source.fd >= 0;
 }
 
-void xfer_keepalive_end(ucxpool_channel_t *channel, xfer_last_word_t word)
+void xfer_keepalive_say(int fd, xfer_last_word_t word)
 {
     uint8_t byte = (uint8_t)word;
 
+    (void)send(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void xfer_keepalive_end(ucxpool_channel_t *channel, xfer_last_word_t word)
+{
     if (xfer_keepalive_is_up(channel)) {
-        (void)send(channel->keepalive.source.fd, &byte, sizeof(byte),
-                   MSG_DONTWAIT | MSG_NOSIGNAL);
+        xfer_keepalive_say(channel->keepalive.source.fd, word);
         hang_up(&channel->keepalive);
     }
     channel->keepalive.deadline = BASE_CLOCK_FOREVER;

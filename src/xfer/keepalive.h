@@ -38,6 +38,9 @@ void xfer_keepalive_start(ucxpool_channel_t *channel, int fd);
 
 bool xfer_keepalive_is_up(const ucxpool_channel_t *channel);
 
+/* Say the word to who is at the other end of a connection. */
+void xfer_keepalive_say(int fd, xfer_last_word_t word);
+
 /* Say the word, if there is somebody to hear it, and hang up. */
 void xfer_keepalive_end(ucxpool_channel_t *channel, xfer_last_word_t word);
 

@@ -1,0 +1,323 @@
+/*
+ * open_loop - processes that open channels to each other, all at once, send one
+ * message over each, and close it; a quarter is closed before it can be open.
+ * Too long for make check.
+ *
+ * usage: open_loop [PROCESSES [OPENINGS]]     (default: 3, and 2,000 each)
+ *
+ * Prints how many opened, how many were closed early, and how many failed. The
+ * exit code is 1 if any failed, or if a process died or did not come to an end.
+ */
+#include <ucxpool/ucxpool.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NUM_SLOTS  12
+#define MAX_LENGTH 600000u
+#define MAX_EVENTS 64
+#define TICK_NS    UINT64_C(1000000)
+#define EARLY_NS   1500000u
+
+/* A whole opening takes milliseconds; UCX's own time-outs are shorter. */
+#define PATIENCE_NS UINT64_C(60000000000)
+
+/* What all processes see. */
+typedef struct board {
+    unsigned num_ready; /* listen                                            */
+    unsigned num_done;  /* have made all their openings                      */
+    uint64_t num_opened;
+    uint64_t num_early;
+    uint64_t num_failed;
+    uint16_t ports[];
+} board_t;
+
+/* A channel that this process opens. */
+typedef struct slot {
+    ucxpool_channel_t *channel; /* NULL: free                                */
+    ucxpool_request_t *request; /* its message; NULL: not open yet           */
+    uint64_t           since;
+    uint64_t           early_at; /* when it is closed all the same; 0: not   */
+} slot_t;
+
+static board_t    *board;
+static unsigned    num_processes = 3;
+static unsigned    num_openings  = 2000;
+static uint8_t     data[MAX_LENGTH];
+static uint8_t     target[MAX_LENGTH];
+static slot_t      slots[NUM_SLOTS];
+static ucxpool_t  *pool;
+
+static uint64_t now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void must(ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        fprintf(stderr, "open_loop: %s: %s\n", ucxpool_status_string(status),
+                ucxpool_error_detail());
+        exit(1);
+    }
+}
+
+static void count(uint64_t *counter)
+{
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static void failed(const ucxpool_channel_t *channel, const char *what)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    fprintf(stderr, "open_loop: %s: %s: %s\n", attr.name, what, attr.reason);
+    count(&board->num_failed);
+}
+
+/* --- what this process opens ---------------------------------------------- */
+
+static void release(slot_t *slot)
+{
+    if (slot->request != NULL) {
+        ucxpool_request_free(slot->request);
+    }
+    ucxpool_channel_close(slot->channel);
+    *slot = (slot_t){0};
+}
+
+static void open_one(slot_t *slot)
+{
+    unsigned port = board->ports[(unsigned)rand() % num_processes];
+    char     where[32];
+
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    must(ucxpool_channel_connect(pool, where, &slot->channel));
+    slot->since    = now();
+    slot->early_at = (rand() % 4 == 0)
+                         ? slot->since + (unsigned)rand() % EARLY_NS
+                         : 0;
+}
+
+static bool is_open(const slot_t *slot)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(slot->channel, &attr);
+    return attr.state == UCXPOOL_CHANNEL_OPEN;
+}
+
+/* Has it failed, or does it take for ever? */
+static bool is_lost(const slot_t *slot)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(slot->channel, &attr);
+    if (attr.state > UCXPOOL_CHANNEL_OPEN) {
+        failed(slot->channel, "it has ended");
+        return true;
+    }
+    if (now() - slot->since > PATIENCE_NS) {
+        failed(slot->channel, "nothing becomes of it");
+        return true;
+    }
+    return false;
+}
+
+/* One step. Returns whether it is over. */
+static bool advance(slot_t *slot)
+{
+    if ((slot->early_at != 0) && (now() >= slot->early_at)) {
+        count(&board->num_early);
+        release(slot);
+        return true;
+    }
+    if ((slot->request != NULL) &&
+        (ucxpool_request_test(slot->request) != UCXPOOL_INPROGRESS)) {
+        count(&board->num_opened);
+        release(slot);
+        return true;
+    }
+    if (is_lost(slot)) {
+        release(slot);
+        return true;
+    }
+    if ((slot->request == NULL) && (slot->early_at == 0) && is_open(slot)) {
+        must(ucxpool_send_buffer(slot->channel, data,
+                                 1 + (unsigned)rand() % MAX_LENGTH, 0, NULL,
+                                 &slot->request));
+    }
+    return false;
+}
+
+/* --- what others open ----------------------------------------------------- */
+
+static void take_messages(ucxpool_channel_t *channel)
+{
+    ucxpool_segment_t  segment = {target, MAX_LENGTH};
+    ucxpool_message_t *message;
+    ucxpool_request_t *request;
+
+    while (ucxpool_probe(pool, channel, 0, 0, &message) == UCXPOOL_OK) {
+        must(ucxpool_message_recv(message, &segment, 1, NULL, &request));
+        if (ucxpool_request_wait(request, PATIENCE_NS) != UCXPOOL_OK) {
+            failed(channel, "its message did not come");
+        }
+        ucxpool_request_free(request);
+    }
+}
+
+static bool is_own(const ucxpool_channel_t *channel)
+{
+    for (unsigned i = 0; i < NUM_SLOTS; i++) {
+        if (slots[i].channel == channel) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void see_to(const ucxpool_event_t *event)
+{
+    ucxpool_channel_t     *channel;
+    ucxpool_channel_attr_t attr;
+
+    if (event->kinds & UCXPOOL_EVENT_CALLER) {
+        while (ucxpool_listener_accept(event->listener, &channel) ==
+               UCXPOOL_OK) {
+        }
+        return;
+    }
+    if (event->kinds & UCXPOOL_EVENT_MESSAGE) {
+        take_messages(event->channel);
+    }
+    ucxpool_channel_query(event->channel, &attr);
+    if ((attr.state > UCXPOOL_CHANNEL_OPEN) && !is_own(event->channel)) {
+        if (attr.state == UCXPOOL_CHANNEL_FAILED) {
+            failed(event->channel, "one that was taken has failed");
+        }
+        ucxpool_channel_close(event->channel);
+    }
+}
+
+/* --- a process ------------------------------------------------------------ */
+
+static bool all_are(const unsigned *number)
+{
+    return __atomic_load_n(number, __ATOMIC_ACQUIRE) == num_processes;
+}
+
+static void look(void)
+{
+    ucxpool_event_t events[MAX_EVENTS];
+    size_t          num;
+
+    must(ucxpool_event_get(pool, events, MAX_EVENTS, &num));
+    for (size_t i = 0; i < num; i++) {
+        see_to(&events[i]);
+    }
+    (void)ucxpool_wait(pool, TICK_NS);
+}
+
+static void run_process(unsigned index)
+{
+    unsigned            num_left = num_openings;
+    unsigned            num_open = 0;
+    ucxpool_listener_t *listener;
+
+    srand((unsigned)getpid());
+    must(ucxpool_create(NULL, &pool));
+    must(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
+    board->ports[index] = ucxpool_listener_port(listener);
+    __atomic_fetch_add(&board->num_ready, 1, __ATOMIC_RELEASE);
+    while (!all_are(&board->num_ready)) {
+        look();
+    }
+    while ((num_left != 0) || (num_open != 0)) {
+        for (unsigned i = 0; i < NUM_SLOTS; i++) {
+            if ((slots[i].channel == NULL) && (num_left != 0)) {
+                open_one(&slots[i]);
+                num_left--;
+                num_open++;
+            } else if ((slots[i].channel != NULL) && advance(&slots[i])) {
+                num_open--;
+            }
+        }
+        look();
+    }
+    __atomic_fetch_add(&board->num_done, 1, __ATOMIC_RELEASE);
+    while (!all_are(&board->num_done)) {
+        look();
+    }
+    ucxpool_destroy(pool);
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+/* How many died, or ended with an error. */
+static unsigned wait_for_all(void)
+{
+    unsigned num_died = 0;
+    int      status;
+
+    for (unsigned i = 0; i < num_processes; i++) {
+        if ((wait(&status) < 0) || (status != 0)) {
+            num_died++;
+            kill(0, SIGTERM); /* the others would wait for it */
+        }
+    }
+    return num_died;
+}
+
+static unsigned number(const char *text, unsigned max)
+{
+    char         *end;
+    unsigned long value = strtoul(text, &end, 10);
+
+    if ((*end != '\0') || (value == 0) || (value > max)) {
+        fprintf(stderr, "usage: open_loop [PROCESSES [OPENINGS]]\n");
+        exit(2);
+    }
+    return (unsigned)value;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t since = now();
+    unsigned num_died;
+
+    num_processes = (argc > 1) ? number(argv[1], 64) : num_processes;
+    num_openings  = (argc > 2) ? number(argv[2], 10000000) : num_openings;
+    board = mmap(NULL, sizeof(*board) + num_processes * sizeof(uint16_t),
+                 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED) {
+        perror("open_loop: mmap");
+        return 1;
+    }
+    setpgid(0, 0);
+    for (unsigned i = 0; i < num_processes; i++) {
+        if (fork() == 0) {
+            run_process(i);
+            return 0;
+        }
+    }
+    signal(SIGTERM, SIG_IGN);
+    num_died = wait_for_all();
+    printf("%llu opened, %llu closed early, %llu failed, %u processes died, "
+           "%.1f s\n",
+           (unsigned long long)board->num_opened,
+           (unsigned long long)board->num_early,
+           (unsigned long long)board->num_failed, num_died,
+           (double)(now() - since) / 1e9);
+    return ((board->num_failed == 0) && (num_died == 0)) ? 0 : 1;
+}
