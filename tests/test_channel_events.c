@@ -1,18 +1,22 @@
 /* Events: who has something to tell is told of, and nobody else is. */
 #include "pair.h"
+#include "rounds.h"
+#include "two.h"
 #include "xfer/channel.h"
 
 #include <check.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define TAG         UINT64_C(5)
-#define ALL_BITS    UINT64_MAX
-#define MILLISECOND UINT64_C(1000000)
-#define LONG_LENGTH 100000
-#define MANY        200
-#define MAX         16
+#define TAG            UINT64_C(5)
+#define ALL_BITS       UINT64_MAX
+#define MILLISECOND    UINT64_C(1000000)
+#define TEN_SECONDS_MS 10000
+#define LONG_LENGTH    100000
+#define MANY           200
+#define MAX            16
 
 static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
 #define NUM_WIRES 2
@@ -82,6 +86,20 @@ static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
+/* Two pools, with so many channels to each other. */
+static void open_many(pair_t *pair, const char *settings, unsigned num,
+                      ucxpool_channel_t **at_a, ucxpool_channel_t **at_b)
+{
+    pair->a = pair_pool(settings);
+    pair->b = pair_pool(settings);
+    for (unsigned i = 0; i < num; i++) {
+        at_a[i] = pair_meet(pair->a, pair->b);
+        at_b[i] = pair_meet(pair->b, pair->a);
+        ucxpool_channel_set_user_ptr(at_b[i], &at_b[i]);
+        pair_until(pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
+    }
+}
+
 /* Two hundred channels and their rings want more than 1,024 descriptors. */
 static void raise_limit(void)
 {
@@ -113,15 +131,10 @@ START_TEST(of_many_channels_the_one_with_a_message_is_told_of)
 {
     static ucxpool_channel_t *at_a[MANY];
     static ucxpool_channel_t *at_b[MANY];
-    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    pair_t                    pair;
 
     raise_limit();
-    for (int i = 0; i < MANY; i++) {
-        at_a[i] = pair_meet(pair.a, pair.b);
-        at_b[i] = pair_meet(pair.b, pair.a);
-        ucxpool_channel_set_user_ptr(at_b[i], &at_b[i]);
-        pair_until(&pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
-    }
+    open_many(&pair, wires[_i], MANY, at_a, at_b);
     check_opened(pair.b, at_b);
     send_bytes(at_a[MANY / 2], 1);
     until_waiting(&pair, at_b[MANY / 2], 1);
@@ -334,13 +347,9 @@ START_TEST(with_a_short_array_all_have_their_turn)
     ucxpool_channel_t *at_a[NUM];
     ucxpool_channel_t *at_b[NUM];
     ucxpool_event_t    event;
-    pair_t pair = {.a = pair_pool(wires[_i]), .b = pair_pool(wires[_i])};
+    pair_t             pair;
 
-    for (int i = 0; i < NUM; i++) {
-        at_a[i] = pair_meet(pair.a, pair.b);
-        at_b[i] = pair_meet(pair.b, pair.a);
-        pair_until(&pair, pair_is_open(at_a[i]) && pair_is_open(at_b[i]));
-    }
+    open_many(&pair, wires[_i], NUM, at_a, at_b);
     ck_assert_uint_eq(num_kinds(pair.b, UCXPOOL_EVENT_STATE), NUM);
     for (int i = 0; i < NUM; i++) {
         send_bytes(at_a[i], 1);
@@ -395,6 +404,58 @@ START_TEST(who_asks_for_no_events_sleeps_beside_a_message)
     pair_until(&pair,
                ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_ERR_TIMED_OUT);
     pair_cleanup(&pair);
+}
+END_TEST
+
+/* As a server does that has nothing but its events. */
+static void sleep_until_message(two_t *two)
+{
+    struct pollfd   fd = {.events = POLLIN};
+    ucxpool_event_t event;
+    size_t          num;
+
+    two_check(ucxpool_event_fd(two->pool, &fd.fd) == UCXPOOL_OK);
+    for (;;) {
+        two_check(ucxpool_event_get(two->pool, &event, 1, &num) == UCXPOOL_OK);
+        if ((num == 1) && (event.kinds & UCXPOOL_EVENT_MESSAGE)) {
+            two_check(event.channel == two->channel);
+            break;
+        }
+        while (ucxpool_arm(two->pool) == UCXPOOL_ERR_BUSY) {
+            ucxpool_progress(two->pool);
+        }
+        two_check(poll(&fd, 1, TEN_SECONDS_MS) == 1);
+        ucxpool_progress(two->pool);
+    }
+}
+
+static void take_message(two_t *two)
+{
+    ucxpool_request_t *recv;
+
+    sleep_until_message(two);
+    two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, 1, TAG,
+                                  ALL_BITS, NULL, &recv) == UCXPOOL_OK);
+    two_check(ucxpool_request_wait(recv, UCXPOOL_FOREVER) == UCXPOOL_OK);
+    ucxpool_request_free(recv);
+}
+
+START_TEST(no_message_is_slept_on)
+{
+    two_t two;
+
+    two_init(&two, wires[_i]);
+    for (unsigned i = 0; i < rounds(2000); i++) {
+        if (two.is_child) {
+            take_message(&two);
+        }
+        two_check(ucxpool_send_buffer(two.channel, bytes, 1, TAG, NULL, NULL) ==
+                  UCXPOOL_OK);
+        if (!two.is_child) {
+            take_message(&two);
+        }
+    }
+    two_cleanup(&two);
 }
 END_TEST
 
@@ -460,16 +521,14 @@ static void *count_events(void *arg)
 START_TEST(a_change_is_told_to_one_of_several_threads)
 {
     enum { NUM = 16, THREADS = 3 };
-    pair_t    pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
-    pthread_t threads[THREADS];
-    waiter_t  waiters[THREADS];
-    size_t    num = 0;
+    ucxpool_channel_t *at_a[NUM];
+    ucxpool_channel_t *at_b[NUM];
+    pair_t             pair;
+    pthread_t          threads[THREADS];
+    waiter_t           waiters[THREADS];
+    size_t             num = 0;
 
-    for (int i = 0; i < NUM; i++) {
-        pair.to_b = pair_meet(pair.a, pair.b);
-        pair.to_a = pair_meet(pair.b, pair.a);
-        pair_until(&pair, pair_is_open(pair.to_b) && pair_is_open(pair.to_a));
-    }
+    open_many(&pair, NULL, NUM, at_a, at_b);
     for (int i = 0; i < THREADS; i++) {
         waiters[i] = (waiter_t){.pool = pair.b};
         ck_assert_int_eq(pthread_create(&threads[i], NULL, count_events,
@@ -517,6 +576,7 @@ static void add_tests(TCase *tcase)
                         NUM_WIRES);
     tcase_add_loop_test(tcase, who_asks_for_no_events_sleeps_beside_a_message,
                         0, NUM_WIRES);
+    tcase_add_loop_test(tcase, no_message_is_slept_on, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, what_another_thread_progressed_wakes_who_waits,
                         0, NUM_WIRES);
     tcase_add_test(tcase, a_change_is_told_to_one_of_several_threads);
