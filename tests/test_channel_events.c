@@ -277,6 +277,37 @@ START_TEST(a_channel_that_was_released_is_not_told_of)
 }
 END_TEST
 
+START_TEST(a_channel_that_ended_and_was_released_is_not_told_of)
+{
+    pair_t pair;
+
+    init(&pair, wires[_i]);
+    ucxpool_channel_close(pair.to_b);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
+    ucxpool_channel_close(pair.to_a);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_channel_that_drains_is_not_told_of)
+{
+    pair_t pair;
+
+    init(&pair, wires[_i]);
+    send_bytes(pair.to_b, 1);
+    until_waiting(&pair, pair.to_a, 1);
+    send_bytes(pair.to_a, LONG_LENGTH);
+    ucxpool_channel_close(pair.to_a);
+    check_none(pair.b);
+    until_waiting(&pair, pair.to_b, 1);
+    receive(&pair, pair.to_b, LONG_LENGTH);
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
+    check_none(pair.b);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 static size_t num_kinds(ucxpool_t *pool, unsigned kind)
 {
     ucxpool_event_t events[MAX];
@@ -567,6 +598,11 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase,
                    changes_that_came_one_after_the_other_are_told_together);
     tcase_add_loop_test(tcase, a_channel_that_was_released_is_not_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_channel_that_ended_and_was_released_is_not_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_channel_that_drains_is_not_told_of, 0,
                         NUM_WIRES);
     tcase_add_test(tcase, callers_are_told_of_until_the_last_one_is_taken);
     tcase_add_test(tcase, a_listener_that_was_destroyed_is_not_told_of);
