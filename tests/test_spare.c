@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "pair.h"
+#include "xfer/channel.h"
 #include "xfer/spare.h"
 
 #include <arpa/inet.h>
@@ -220,6 +221,37 @@ START_TEST(an_endpoint_without_descriptors_is_refused_in_words)
 }
 END_TEST
 
+/* Is it a's turn to say HELLO? The smaller name begins. */
+static bool begins(const ucxpool_t *a, const ucxpool_t *b)
+{
+    return memcmp(a->id, b->id, XFER_ID_SIZE) < 0;
+}
+
+START_TEST(a_channel_without_descriptors_fails_and_says_what_lacks)
+{
+    pair_t                 pair = {.a = pair_pool("WIRE=ucx LOG_LEVEL=none"),
+                                   .b = pair_pool("WIRE=ucx LOG_LEVEL=none")};
+    ucxpool_t             *first  = begins(pair.a, pair.b) ? pair.a : pair.b;
+    ucxpool_t             *second = (first == pair.a) ? pair.b : pair.a;
+    ucxpool_channel_t     *channel;
+    ucxpool_channel_attr_t attr;
+    struct rlimit          before;
+
+    pair_meet(first, second);
+    pair_until(&pair, second->num_hellos == 1);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit_files(0);
+    channel = pair_meet(second, first);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ucxpool_channel_query(channel, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
+    ck_assert_msg(strstr(attr.reason, "descriptors") != NULL, "%s",
+                  attr.reason);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("spare");
@@ -232,6 +264,8 @@ int main(void)
     tcase_add_test(tcase, creation_without_memory_for_a_thread_ends_in_words);
     tcase_add_test(tcase, strangers_leave_what_a_caller_needs);
     tcase_add_test(tcase, an_endpoint_without_descriptors_is_refused_in_words);
+    tcase_add_test(tcase,
+                   a_channel_without_descriptors_fails_and_says_what_lacks);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

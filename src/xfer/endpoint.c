@@ -30,6 +30,22 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
     xfer_endpoint_set_failed(arg);
 }
 
+static ucxpool_status_t say_not_made(ucs_status_t status)
+{
+    /* What UCX says when no transport of both sides will do. */
+    bool lacks_transport = (status == UCS_ERR_UNREACHABLE) ||
+                           (status == UCS_ERR_UNSUPPORTED) ||
+                           (status == UCS_ERR_NO_DEVICE);
+
+    return base_error(mem_ucx_status(status),
+                      "UCX made no endpoint to the peer: %s%s",
+                      ucs_status_string(status),
+                      lacks_transport
+                          ? " (UCX_TLS and UCX_NET_DEVICES must leave it a "
+                            "transport with failure handling, such as tcp)"
+                          : "");
+}
+
 ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
                                       xfer_endpoint_t **endpoint_p)
 {
@@ -57,11 +73,7 @@ ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
     status           = ucp_ep_create(pool->worker, &params, &endpoint->ep);
     if (status != UCS_OK) {
         free(endpoint);
-        return base_error(mem_ucx_status(status),
-                          "UCX made no endpoint to the peer: %s (UCX_TLS and "
-                          "UCX_NET_DEVICES must leave it a transport with "
-                          "failure handling, such as tcp)",
-                          ucs_status_string(status));
+        return say_not_made(status);
     }
     base_list_add_tail(&pool->endpoints, &endpoint->link);
     *endpoint_p = endpoint;

@@ -33,14 +33,19 @@ static bool has_way(const ucxpool_channel_t *channel)
     return xfer_local_is_up(channel) || (channel->endpoint != NULL);
 }
 
+/* When a call for the channel has failed, so does the channel. */
+static void fail_unless_ok(ucxpool_channel_t *channel, ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        xfer_channel_fail(channel, status, "%s", ucxpool_error_detail());
+    }
+}
+
 /* Go on by an endpoint. */
 static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     xfer_local_close(channel);
-    if (xfer_remote_take_endpoint(channel, reply_ep) != UCXPOOL_OK) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST, "%s",
-                          ucxpool_error_detail());
-    }
+    fail_unless_ok(channel, xfer_remote_take_endpoint(channel, reply_ep));
 }
 
 /* On `ucx` GO goes over the endpoint, which who has begun makes first. */
@@ -215,9 +220,8 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     if (status == UCXPOOL_ERR_NO_MEMORY) {
         return; /* the peer says it again */
     }
+    fail_unless_ok(channel, status);
     if (status != UCXPOOL_OK) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST, "%s",
-                          ucxpool_error_detail());
         return;
     }
     if (channel->handshake & XFER_HELLO_RECEIVED) {
@@ -275,14 +279,6 @@ static bool is_unanswered(const ucxpool_channel_t *channel)
                   !(channel->handshake & XFER_HELLO_RECEIVED));
 }
 
-static void say_again(ucxpool_channel_t *channel)
-{
-    if (begin(channel) != UCXPOOL_OK) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST, "%s",
-                          ucxpool_error_detail());
-    }
-}
-
 unsigned xfer_hello_progress(ucxpool_t *pool)
 {
     unsigned           count = 0;
@@ -304,7 +300,7 @@ unsigned xfer_hello_progress(ucxpool_t *pool)
             continue;
         }
         if (channel->next_hello <= now) {
-            say_again(channel);
+            fail_unless_ok(channel, begin(channel));
             count++;
         } else {
             pool->next_hello = base_min(pool->next_hello, channel->next_hello);
@@ -387,8 +383,9 @@ void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
 
 void xfer_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
-    if ((reply_ep != NULL) && (channel->endpoint == NULL)) {
-        take_endpoint(channel, reply_ep);
+    if ((reply_ep != NULL) && (channel->endpoint == NULL) &&
+        (channel->close <= XFER_CLOSE_GOODBYE)) {
+        take_endpoint(channel, reply_ep); /* for BYE, if it was closed */
     }
     channel->handshake |= XFER_GO_RECEIVED;
     if (xfer_channel_is_live(channel)) {
