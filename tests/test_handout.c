@@ -10,11 +10,13 @@
 #include "pair.h"
 #include "two.h"
 #include "xfer/channel.h"
+#include "xfer/fetch.h"
 #include "xfer/handout.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
@@ -749,46 +751,111 @@ static ucxpool_channel_t *take_address(ucxpool_t *pool, int talk)
     return channel;
 }
 
+/* A peer that has what is not to be taken. */
+typedef struct owner {
+    pid_t              process;
+    int                talk;
+    ucxpool_t         *pool; /* ours */
+    ucxpool_channel_t *channel;
+} owner_t;
+
+static void be_owner(const char *settings, int talk)
+{
+    ucxpool_t *pool = pair_pool(settings);
+
+    give_address(pool, talk);
+    (void)take_address(pool, talk);
+    for (;;) {
+        ucxpool_wait(pool, UINT64_C(1000000000));
+    }
+}
+
+static void owner_init(owner_t *owner, const char *settings)
+{
+    int talk[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk),
+                     0);
+    owner->process = fork();
+    if (owner->process == 0) {
+        close(talk[0]);
+        be_owner(settings, talk[1]);
+    }
+    close(talk[1]);
+    owner->talk = talk[0];
+    owner->pool = pair_pool(settings);
+    give_address(owner->pool, owner->talk);
+    owner->channel = take_address(owner->pool, owner->talk);
+}
+
+/* Wait for its end; a zombie stays, if it is to. */
+static void owner_await_end(const owner_t *owner, int options)
+{
+    siginfo_t info;
+
+    ck_assert_int_eq(waitid(P_PID, (id_t)owner->process, &info,
+                            WEXITED | options),
+                     0);
+    ck_assert_int_eq(info.si_code, CLD_KILLED);
+}
+
+static void owner_check_lost(const owner_t *owner)
+{
+    ck_assert_int_eq(query(owner->channel).state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_msg(query(owner->channel).status == UCXPOOL_ERR_PEER_LOST, "%s",
+                  query(owner->channel).reason);
+}
+
 START_TEST(an_owner_that_dies_in_the_middle_ends_the_channel)
 {
-    unsigned           num_fds;
-    ucxpool_t         *pool;
-    ucxpool_channel_t *channel;
-    int                talk[2];
-    int                status;
-    pid_t              child;
+    unsigned num_fds;
+    owner_t  owner;
 
     warm_up();
     forbid_taking(EPERM, true);
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk),
-                     0);
-    child = fork();
-    if (child == 0) {
-        close(talk[0]);
-        trick   = DIES;
-        pool    = pair_pool(NULL);
-        give_address(pool, talk[1]);
-        channel = take_address(pool, talk[1]);
-        (void)channel;
-        for (;;) {
-            ucxpool_wait(pool, UINT64_C(1000000000));
-        }
-    }
-    close(talk[1]);
     num_fds = net_call_num_fds();
-    pool    = pair_pool(NULL);
-    give_address(pool, talk[0]);
-    channel = take_address(pool, talk[0]);
-    ck_assert_int_ne(ucxpool_channel_wait(channel, UINT64_C(20000000000)),
+    trick   = DIES;
+    owner_init(&owner, NULL);
+    trick = NO_TRICK;
+    ck_assert_int_ne(ucxpool_channel_wait(owner.channel,
+                                          UINT64_C(20000000000)),
                      UCXPOOL_OK);
-    ck_assert_int_eq(query(channel).state, UCXPOOL_CHANNEL_FAILED);
-    ck_assert_int_eq(query(channel).status, UCXPOOL_ERR_PEER_LOST);
-    ck_assert(pair_is_whole(pool));
-    ucxpool_destroy(pool);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
+    owner_check_lost(&owner);
+    ck_assert(pair_is_whole(owner.pool));
+    ucxpool_destroy(owner.pool);
+    owner_await_end(&owner, 0);
+    close(owner.talk);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
-    close(talk[0]);
+}
+END_TEST
+
+/* Its end is seen where its descriptors do not come, before who watches it. */
+START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
+{
+    static const int options[] = {0, WNOWAIT};
+    owner_t          owner;
+    uint64_t         until;
+
+    num_too_many = UINT_MAX;
+    owner_init(&owner, "WIRE=map LOG_LEVEL=none");
+    forbid_taking(EPERM, true);
+    until = pair_deadline();
+    while ((owner.channel->fetch == NULL) ||
+           !(owner.channel->handshake & XFER_READY_RECEIVED)) {
+        ucxpool_progress(owner.pool);
+        ck_assert(!pair_is_late(until));
+    }
+    ck_assert_int_eq(kill(owner.process, SIGKILL), 0);
+    owner_await_end(&owner, options[_i]);
+    xfer_lock(owner.pool);
+    xfer_fetch_progress(owner.pool);
+    xfer_unlock(owner.pool);
+    owner_check_lost(&owner);
+    if (options[_i] != 0) {
+        owner_await_end(&owner, 0);
+    }
+    ucxpool_destroy(owner.pool);
+    close(owner.talk);
 }
 END_TEST
 
@@ -911,6 +978,9 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, a_channel_closed_meanwhile_leaves_nothing, 0, 2);
     tcase_add_test(tcase, a_forked_child_does_not_keep_the_socket_open);
     tcase_add_test(tcase, an_owner_that_dies_in_the_middle_ends_the_channel);
+    tcase_add_loop_test(
+        tcase, an_owner_that_has_died_is_lost_and_not_one_that_forbids_it, 0,
+        2);
     tcase_add_loop_test(
         tcase, two_processes_that_may_not_debug_each_other_read_each_other, 0,
         2);

@@ -432,7 +432,9 @@ START_TEST(another_host_does_not_fit)
 
     mem_share_host_fill(&host);
     host.boot_id[15] ^= 1;
+    host.start_time++;
     check_misfit(&host, "other host");
+    ck_assert(!mem_share_host_has_ended(&host));
 }
 END_TEST
 
@@ -473,6 +475,7 @@ START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
 
     owner_start(&owner, geteuid());
     owner_end(&owner);
+    ck_assert(mem_share_host_has_ended(&owner.host));
     check_misfit(&owner.host, "has ended");
     check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PEER_LOST,
                   "has ended");
@@ -501,8 +504,10 @@ START_TEST(a_proc_of_another_name_space_fits_nobody)
     mem_share_host_fill(&host);
     calls_fail_from(CALLS_READLINK, 1, ENOENT);
     check_misfit(&host, "/proc here");
+    ck_assert(!mem_share_host_has_ended(&host));
     calls_reset();
     ck_assert(mem_share_host_fits(&host, reason, sizeof(reason)));
+    ck_assert(!mem_share_host_has_ended(&host));
 }
 END_TEST
 

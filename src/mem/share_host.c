@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,8 +167,9 @@ bool mem_share_host_is_alive(const mem_share_host_t *peer)
            (start_time == peer->start_time);
 }
 
-bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
-                         size_t reason_size)
+/* Would this process see that one, if it is there, and may it map its files? */
+static bool is_within_reach(const mem_share_host_t *peer, char *reason,
+                            size_t reason_size)
 {
     static const uint8_t unknown[sizeof(peer->boot_id)];
     mem_share_host_t     own;
@@ -202,6 +204,15 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
                  "/proc here is another PID name space's, or cannot be read");
         return false;
     }
+    return true;
+}
+
+bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
+                         size_t reason_size)
+{
+    if (!is_within_reach(peer, reason, reason_size)) {
+        return false;
+    }
     if (!mem_share_host_is_alive(peer)) {
         snprintf(reason, reason_size,
                  "process %" PRIu32 " has ended, or its /proc cannot be read",
@@ -210,6 +221,27 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
     }
     snprintf(reason, reason_size, "same host and user");
     return true;
+}
+
+bool mem_share_host_has_ended(const mem_share_host_t *peer)
+{
+    struct pollfd process = {.events = POLLIN};
+    char          reason[128];
+    bool          has_ended;
+
+    if (!is_within_reach(peer, reason, sizeof(reason)) ||
+        (peer->start_time == 0)) {
+        return false;
+    }
+    if (!mem_share_host_is_alive(peer)) {
+        return true;
+    }
+    process.fd = mem_share_watch(peer);
+    has_ended  = poll(&process, 1, 0) == 1; /* it is a zombie */
+    if (process.fd >= 0) {
+        close(process.fd);
+    }
+    return has_ended;
 }
 
 int mem_share_watch(const mem_share_host_t *host)

@@ -119,6 +119,19 @@ static void explain_ucx(ucxpool_channel_t *channel)
              peer->we_map ? peer->it_reason : peer->we_reason);
 }
 
+/* It was to be `map`. A peer that has died looks like one that forbids it. */
+static void fail_without_map(ucxpool_channel_t *channel)
+{
+    if (mem_share_host_has_ended(&channel->peer.host)) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's process has ended");
+    } else {
+        xfer_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
+                          "UCXPOOL_WIRE=map, but %.120s",
+                          channel->wire_reason);
+    }
+}
+
 bool xfer_choice_make(ucxpool_channel_t *channel)
 {
     xfer_peer_t *peer = &channel->peer;
@@ -133,9 +146,7 @@ bool xfer_choice_make(ucxpool_channel_t *channel)
     }
     explain_ucx(channel);
     if (channel->pool->config.wire == BASE_WIRE_MAP) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
-                          "UCXPOOL_WIRE=map, but %.120s",
-                          channel->wire_reason);
+        fail_without_map(channel);
         return false;
     }
     channel->wire = &xfer_wire_ucx;
