@@ -16,8 +16,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* End every request of the channel, for the same reason. */
-static void abort_requests(ucxpool_channel_t *channel, ucxpool_status_t status)
+static const char closed_here[] = "the channel was closed here";
+
+/* Receives from this channel that have no message will have none. */
+static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
+                         const char *reason)
 {
     ucxpool_request_t *request;
     ucxpool_request_t *next;
@@ -25,9 +28,18 @@ static void abort_requests(ucxpool_channel_t *channel, ucxpool_status_t status)
     base_list_for_each_safe(request, next, &channel->pool->posted,
                             ucxpool_request_t, link) {
         if (request->channel == channel) {
-            xfer_recv_abort(request, status, channel->reason);
+            xfer_recv_abort(request, status, reason);
         }
     }
+}
+
+/* End every request of the channel, for the same reason. */
+static void abort_requests(ucxpool_channel_t *channel, ucxpool_status_t status)
+{
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    abort_posted(channel, status, channel->reason);
     base_list_for_each_safe(request, next, &channel->queue, ucxpool_request_t,
                             link) {
         xfer_send_abort(request, status, channel->reason);
@@ -151,44 +163,23 @@ void xfer_channel_abort(ucxpool_channel_t *channel)
     release(channel);
     if (xfer_channel_is_live(channel)) {
         cancel_requests(channel);
-        snprintf(channel->reason, sizeof(channel->reason),
-                 "the channel was closed here");
+        snprintf(channel->reason, sizeof(channel->reason), "%s", closed_here);
         leave(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
     }
     start_close(channel);
     xfer_channel_put(channel);
 }
 
-static bool is_under_way(const ucxpool_request_t *request)
-{
-    return (request != NULL) && !xfer_request_has_ended(request);
-}
-
 /* Sends that were posted, and receives that have their message. */
 static bool has_requests(const ucxpool_channel_t *channel)
 {
-    bool any = !base_list_is_empty(&channel->queue);
+    bool any = xfer_flush_has_sends(channel, UINT64_MAX);
 
     for (unsigned i = 0; (i < PROTO_SENDS_MAX) && !any; i++) {
-        any = is_under_way(channel->sends[i]) ||
-              is_under_way(channel->receives[i]);
+        any = (channel->receives[i] != NULL) &&
+              !xfer_request_has_ended(channel->receives[i]);
     }
     return any;
-}
-
-/* Receives from this channel that have no message will have none. */
-static void cancel_posted(ucxpool_channel_t *channel)
-{
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
-
-    base_list_for_each_safe(request, next, &channel->pool->posted,
-                            ucxpool_request_t, link) {
-        if (request->channel == channel) {
-            xfer_recv_abort(request, UCXPOOL_ERR_CANCELED,
-                            "the channel was closed here");
-        }
-    }
 }
 
 void xfer_channel_close(ucxpool_channel_t *channel)
@@ -202,7 +193,7 @@ void xfer_channel_close(ucxpool_channel_t *channel)
     channel->drains         = true;
     channel->drain_deadline = base_clock_deadline(
         channel->pool->config.close_timeout_ns);
-    cancel_posted(channel);
+    abort_posted(channel, UCXPOOL_ERR_CANCELED, closed_here);
     xfer_channel_put(channel);
 }
 

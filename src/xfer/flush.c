@@ -2,23 +2,23 @@
 
 #include "base/error.h"
 
-/* Was it posted before, and has it not ended? */
-static bool is_older(const ucxpool_request_t *request, uint64_t order)
+static bool is_under_way(const ucxpool_request_t *request, uint64_t before)
 {
-    return (request != NULL) && (request->order < order) &&
+    return (request != NULL) && (request->order < before) &&
            !xfer_request_has_ended(request);
 }
 
-static bool has_older(const ucxpool_channel_t *channel, uint64_t order)
+bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 {
-    const base_list_t *first = &channel->queue;
+    const base_list_t *queue = &channel->queue;
 
-    if (!base_list_is_empty(first) &&
-        is_older(base_list_head(first, ucxpool_request_t, link), order)) {
+    /* The oldest comes first. */
+    if (!base_list_is_empty(queue) &&
+        is_under_way(base_list_head(queue, ucxpool_request_t, link), before)) {
         return true;
     }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (is_older(channel->sends[i], order)) {
+        if (is_under_way(channel->sends[i], before)) {
             return true;
         }
     }
@@ -33,7 +33,7 @@ unsigned xfer_flush_progress(ucxpool_channel_t *channel)
 
     base_list_for_each_safe(request, next, &channel->flushes, ucxpool_request_t,
                             link) {
-        if (!has_older(channel, request->order)) {
+        if (!xfer_flush_has_sends(channel, request->order)) {
             xfer_request_end(request, UCXPOOL_OK, NULL);
             xfer_request_reuse(request);
             count++;

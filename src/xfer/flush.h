@@ -6,6 +6,11 @@
 
 #include "xfer/request.h"
 
+/* Is a send under way whose order is lower than `before`? UINT64_MAX: any send.
+ * What has left the queue, and goes on, has a number and so stands in
+ * channel->sends; that includes those in channel->packing. */
+bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before);
+
 /* End those before which no send is left. */
 unsigned xfer_flush_progress(ucxpool_channel_t *channel);
 
