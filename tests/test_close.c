@@ -1,9 +1,12 @@
 /* Closing a channel while its peer may still read. */
+#include "base/clock.h"
 #include "pair.h"
 #include "xfer/channel.h"
+#include "xfer/local.h"
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LENGTH ((size_t)3000000)
 
@@ -258,6 +261,42 @@ START_TEST(a_flush_ends_after_the_sends_before_it)
 }
 END_TEST
 
+/* The pool whose turn it is to begin: that of the smaller name. */
+static ucxpool_t *first_of(ucxpool_t *a, ucxpool_t *b)
+{
+    return (memcmp(a->id, b->id, XFER_ID_SIZE) < 0) ? a : b;
+}
+
+START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
+{
+    const char *const  settings = "WIRE=map CLOSE_TIMEOUT=1000s";
+    pair_t             pair     = {pair_pool(settings), pair_pool(settings),
+                                   NULL, NULL};
+    ucxpool_t         *first    = first_of(pair.a, pair.b);
+    ucxpool_t         *second   = (first == pair.a) ? pair.b : pair.a;
+    ucxpool_channel_t *peer     = pair_meet(first, second);
+    ucxpool_channel_t *channel  = pair_meet(second, first);
+    uint64_t           until    = pair_deadline();
+
+    while (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+        ucxpool_progress(second);
+        ck_assert(!pair_is_late(until));
+    }
+    ucxpool_channel_close(channel);
+    /* Nothing else is to wake it. */
+    while (second->next_hello != BASE_CLOCK_FOREVER) {
+        (void)ucxpool_wait(second, UINT64_C(10000000));
+    }
+    ck_assert_uint_eq(second->num_channels, 1);
+    xfer_local_close(peer);
+    while (second->num_channels != 0) {
+        ck_assert_int_eq(ucxpool_wait(second, UCXPOOL_FOREVER), UCXPOOL_OK);
+    }
+    ucxpool_destroy(second);
+    ucxpool_destroy(first);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("close");
@@ -276,6 +315,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_close_waits_for_so_long_and_an_abort_does_not,
                         0, 2);
     tcase_add_loop_test(tcase, a_flush_ends_after_the_sends_before_it, 0, 2);
+    tcase_add_test(tcase, a_close_does_not_wait_for_a_peer_that_has_hung_up);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

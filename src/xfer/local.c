@@ -196,7 +196,6 @@ bool xfer_local_is_lost(const ucxpool_channel_t *channel)
 
 uint64_t xfer_local_deadline(const ucxpool_channel_t *channel)
 {
-    return (xfer_channel_is_live(channel) && !xfer_channel_is_broken(channel))
-               ? channel->lost_at
-               : BASE_CLOCK_FOREVER;
+    return xfer_channel_is_broken(channel) ? BASE_CLOCK_FOREVER
+                                           : channel->lost_at;
 }
