@@ -17,11 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Warnings about strangers go to the log once in this time. */
-#define WARN_NS UINT64_C(1000000000)
-
 /* When the system has no descriptor for a caller, the socket is left alone. */
 #define PAUSE_NS UINT64_C(100000000)
+
 /* When more descriptors are on their way between all processes of our user than
  * the system allows. */
 #define RETRY_NS UINT64_C(5000000)
@@ -80,11 +78,7 @@ static void hang_up(ucxpool_t *pool, caller_t *caller)
 static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
                  const char *reason)
 {
-    uint64_t now = base_clock_now();
-
-    pool->stats.handshakes_refused++;
-    if (now >= pool->next_warning) {
-        pool->next_warning = now + WARN_NS;
+    if (xfer_pool_turn_away(pool)) {
         base_warn("%s: process %" PRIu32 " of user %" PRIu32
                   " is given no descriptors: %s",
                   pool->name, who->pid, who->uid, reason);

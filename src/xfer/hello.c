@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Warnings about strangers go to the log once in this time. */
-#define WARN_NS UINT64_C(1000000000)
-
 /* Who does not begin waits for so long, and then begins as well: the peer may
  * have no way here. */
 #define PATIENCE_NS UINT64_C(2000000000)
@@ -317,17 +314,6 @@ static bool may_speak(const ucxpool_t *pool, const proto_hello_t *hello)
             (memcmp(hello->to_key, pool->key, XFER_ID_SIZE) == 0));
 }
 
-static void refuse(ucxpool_t *pool)
-{
-    uint64_t now = base_clock_now();
-
-    pool->stats.handshakes_refused++;
-    if (now >= pool->next_warning) {
-        pool->next_warning = now + WARN_NS;
-        base_warn("a HELLO was refused: it does not know this pool's address");
-    }
-}
-
 void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
                          const void *files, const xfer_way_t *way)
 {
@@ -336,7 +322,11 @@ void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
 
     if (!may_speak(pool, hello)) {
         xfer_way_close(way);
-        refuse(pool);
+        if (xfer_pool_turn_away(pool)) {
+            base_warn("%s: a HELLO was refused: it does not know this pool's "
+                      "address",
+                      pool->name);
+        }
         return;
     }
     channel = xfer_pairing_find(pool, hello, way->reply_ep);

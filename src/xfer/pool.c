@@ -29,6 +29,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The log tells of somebody who was turned away once in this time. */
+#define WARN_NS UINT64_C(1000000000)
+
 void xfer_lock(ucxpool_t *pool)
 {
     pthread_mutex_lock(&pool->lock);
@@ -54,6 +57,18 @@ void xfer_pool_end_operation(ucxpool_t *pool)
     if ((--pool->num_operations == 0) && (pool->finish != NULL)) {
         pool->finish(pool);
     }
+}
+
+bool xfer_pool_turn_away(ucxpool_t *pool)
+{
+    uint64_t now = base_clock_now();
+
+    pool->stats.handshakes_refused++;
+    if (now < pool->next_warning) {
+        return false;
+    }
+    pool->next_warning = now + WARN_NS;
+    return true;
 }
 
 void *xfer_alloc(ucxpool_t *pool, size_t size)

@@ -175,6 +175,10 @@ void xfer_wake(ucxpool_t *pool);
  * has been let go: the pool may be gone after this. */
 void xfer_pool_end_operation(ucxpool_t *pool);
 
+/* Somebody was turned away: he is counted. Returns whether the log should tell
+ * of him, which it does of strangers once in a while. */
+bool xfer_pool_turn_away(ucxpool_t *pool);
+
 /* One round of everything, with the lock held. Calls no callback. */
 unsigned xfer_progress(ucxpool_t *pool);
 
