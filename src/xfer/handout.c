@@ -70,9 +70,11 @@ static int detach(ucxpool_t *pool, caller_t *caller)
     return fd;
 }
 
-static void hang_up(ucxpool_t *pool, caller_t *caller)
+/* Returns true: something has moved. */
+static bool hang_up(ucxpool_t *pool, caller_t *caller)
 {
     mem_share_socket_close(detach(pool, caller));
+    return true;
 }
 
 static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
@@ -88,8 +90,7 @@ static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
 static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
 {
     warn(pool, &caller->who, reason);
-    hang_up(pool, caller);
-    return true;
+    return hang_up(pool, caller);
 }
 
 static void enter(ucxpool_t *pool, int fd)
@@ -158,12 +159,11 @@ static unsigned accept_callers(xfer_source_t *source)
 static const char *check_caller(const caller_t          *caller,
                                 const ucxpool_channel_t *channel)
 {
-    static const char *const other = "it is not the process that said HELLO";
-    char                     reason[PROTO_TEXT_MAX + 1];
+    char reason[PROTO_TEXT_MAX + 1];
 
     if ((caller->who.pid != channel->peer.host.pid) ||
         !mem_share_host_fits(&channel->peer.host, reason, sizeof(reason))) {
-        return other;
+        return "it is not the process that said HELLO";
     }
     if ((xfer_mapping_num_files(channel) == 0) ||
         (caller->asked.first >= xfer_mapping_num_fds(channel))) {
@@ -225,8 +225,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
         return refuse(pool, caller, "it names no channel");
     }
     if (!xfer_channel_is_live(channel)) {
-        hang_up(pool, caller); /* the peer is told why by other ways */
-        return true;
+        return hang_up(pool, caller); /* the peer is told why by other ways */
     }
     if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
         return false;
@@ -238,21 +237,28 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
     return give(pool, caller, channel);
 }
 
-static bool is_fetch(const void *bytes, size_t length, proto_fetch_t *asked_p)
+/* The connection of a channel: it goes to whom the HELLO is for. */
+static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
+                       size_t length)
 {
-    memcpy(asked_p, bytes, base_min(length, sizeof(*asked_p)));
-    return (length == sizeof(*asked_p)) &&
-           (asked_p->magic == PROTO_FETCH_MAGIC) &&
-           (asked_p->version == PROTO_VERSION);
+    proto_hello_t hello;
+
+    if (!xfer_local_parse_hello(bytes, length, &hello)) {
+        return refuse(pool, caller, "it says neither FETCH nor HELLO");
+    }
+    if (hello.host.pid != caller->who.pid) {
+        return refuse(pool, caller, "its HELLO names another process");
+    }
+    xfer_hello_received(pool, &hello, bytes + sizeof(hello),
+                        &(xfer_way_t){.fd = detach(pool, caller)});
+    return true;
 }
 
-/* It is not to speak before it is answered. */
 static bool hear(ucxpool_t *pool, caller_t *caller)
 {
     _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
-    proto_hello_t      hello;
-    size_t             length;
-    int                error;
+    size_t length;
+    int    error;
 
     error = mem_share_socket_recv_any(caller->source.fd, bytes, sizeof(bytes),
                                       &length);
@@ -260,22 +266,19 @@ static bool hear(ucxpool_t *pool, caller_t *caller)
         return false;
     }
     if (error == ECONNRESET) {
-        hang_up(pool, caller);
-        return true;
+        return hang_up(pool, caller);
     }
-    if ((error == 0) && !caller->has_asked &&
-        is_fetch(bytes, length, &caller->asked)) {
-        caller->has_asked = true;
-        return answer(pool, caller);
+    if (error != 0) {
+        return refuse(pool, caller, strerror(error));
     }
-    if ((error == 0) && !caller->has_asked && (caller->next_try == 0) &&
-        xfer_local_parse_hello(bytes, length, &hello) &&
-        (hello.host.pid == caller->who.pid)) {
-        xfer_hello_received(pool, &hello, bytes + sizeof(hello),
-                            &(xfer_way_t){.fd = detach(pool, caller)});
-        return true;
+    if (caller->has_asked) {
+        return refuse(pool, caller, "it does not wait for its answer");
     }
-    return refuse(pool, caller, "it speaks another language");
+    if (!proto_parse_fetch(bytes, length, &caller->asked)) {
+        return hear_hello(pool, caller, bytes, length);
+    }
+    caller->has_asked = true;
+    return answer(pool, caller);
 }
 
 static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)

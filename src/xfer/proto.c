@@ -135,6 +135,22 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
     return UCXPOOL_OK;
 }
 
+bool proto_parse_fetch(const void *bytes, size_t length, proto_fetch_t *fetch_p)
+{
+    proto_fetch_t fetch;
+
+    if (length != sizeof(fetch)) {
+        return false;
+    }
+    memcpy(&fetch, bytes, sizeof(fetch));
+    if ((fetch.magic != PROTO_FETCH_MAGIC) ||
+        (fetch.version != PROTO_VERSION)) {
+        return false;
+    }
+    *fetch_p = fetch;
+    return true;
+}
+
 void proto_copy_text(char *text, size_t text_size, const void *data,
                      size_t data_size)
 {

@@ -15,6 +15,7 @@
 #include "pack/lengths.h"
 
 #include <assert.h>
+#include <stdbool.h>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "the protocol's structs are little-endian");
@@ -220,6 +221,10 @@ size_t proto_fixed_size(unsigned type);
  */
 ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                              size_t data_size, proto_fixed_t *message_p);
+
+/* Copy a FETCH, checked likewise. False: it is none, and *fetch_p stays. */
+bool proto_parse_fetch(const void *bytes, size_t length,
+                       proto_fetch_t *fetch_p);
 
 /*
  * Check the runs and sizes of a descriptor whose runs have all arrived.
