@@ -116,8 +116,9 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
 uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
 
 /*
- * Take the next proven peer, if there is one. Does not wait. 16 proven peers
- * may wait to be taken; more are refused, and told so.
+ * Take the next proven peer, if there is one. Does not wait. As many as the
+ * setting ACCEPT_QUEUE says may wait to be taken; more are refused, and are
+ * told so.
  *
  * UCXPOOL_OK          *channel_p is a new channel
  * UCXPOOL_INPROGRESS  nobody is waiting

@@ -1,5 +1,6 @@
 /*
- * Sleeping and waking: waiting, the event descriptor, arming.
+ * Sleeping and waking: the event descriptor, arming it, and the wait below the
+ * public ones (wait.c).
  */
 #include <config.h>
 
