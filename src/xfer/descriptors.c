@@ -20,6 +20,14 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
     return UCXPOOL_OK;
 }
 
+static ucxpool_status_t say_not_made(const char *what)
+{
+    return base_error_errno(errno,
+                            "the pool could not make its %s (where too many "
+                            "files are open, raise their limit: ulimit -n)",
+                            what);
+}
+
 void xfer_descriptors_cleanup(ucxpool_t *pool)
 {
     xfer_child_remove(&pool->child);
@@ -34,17 +42,17 @@ ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool)
 
     pool->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (pool->epoll_fd < 0) {
-        return base_error_errno(errno, "no epoll descriptor to be had");
+        return say_not_made("epoll");
     }
     pool->timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (pool->timer_fd < 0) {
-        status = base_error_errno(errno, "no timer descriptor to be had");
+        status = say_not_made("timer");
         goto err_close_epoll;
     }
     pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (pool->wake_fd < 0) {
-        status = base_error_errno(errno, "no event descriptor to be had");
+        status = say_not_made("eventfd");
         goto err_close_timer;
     }
     pool->worker_fd = -1;

@@ -1,7 +1,7 @@
 /*
- * What a pool sleeps on: an epoll, in which are UCX's descriptor, if its
- * context has one, a timer, and an event for who wakes it. Sources
- * (xfer/source.h) come and go.
+ * What a pool sleeps on: an epoll of UCX's descriptor, if its context has one,
+ * of a timer, and of an eventfd by which other threads wake the sleeper.
+ * Sources (xfer/source.h) are added and removed later.
  */
 #ifndef XFER_DESCRIPTORS_H
 #define XFER_DESCRIPTORS_H

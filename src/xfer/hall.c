@@ -194,7 +194,7 @@ static hall_slot_t *slot_take(xfer_hall_t *hall)
     return slot;
 }
 
-/* Strangers must not have the descriptors that UCX needs for who is proven. The
+/* Strangers must not have the descriptors that UCX needs for proven peers. The
  * ones that have been here longest give way to the newcomer. */
 static bool make_spare(xfer_hall_t *hall)
 {

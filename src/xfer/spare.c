@@ -12,15 +12,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A context and a worker, on a machine with two networks, and what UCX opens
- * for a moment. */
+/* A context and a worker on a machine with two networks, and files that UCX
+ * opens only for a moment. */
 #define UCX_DESCRIPTORS 16u
-/* Epoll, timer and event; a listener's epoll and socket, and a newcomer. */
+/* Epoll, timer and eventfd; a listener's epoll and socket, and a newcomer. */
 #define POOL_DESCRIPTORS 6u
-/* For a moment, where UCX looks a network up, and to connect. */
+/* To connect, and to read about a network, for a moment. */
 #define ENDPOINT_DESCRIPTORS 4u
 
-/* Of memory for UCX's thread, beside its stack. */
+/* Memory that UCX's thread needs beside its stack. */
 #define THREAD_MEMORY ((size_t)1 << 20)
 
 bool xfer_spare_has(unsigned count)

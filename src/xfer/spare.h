@@ -1,7 +1,7 @@
 /*
- * What the system must still give when UCX asks for it. UCX ends the process
- * by an assertion where it gets no descriptor or no memory for its thread, so
- * that this is looked at before.
+ * Descriptors and memory that are still free. UCX ends the process by an
+ * assertion where it gets no descriptor, or no memory for its thread, so these
+ * are checked before UCX is called.
  */
 #ifndef XFER_SPARE_H
 #define XFER_SPARE_H
@@ -10,27 +10,27 @@
 
 #include <stdbool.h>
 
-/* What strangers at a door leave: for one endpoint of UCX, which takes a socket
- * for each network, and one for each that the peer opens. */
+/* Descriptors that strangers at a listener do not get: one endpoint of UCX
+ * needs them, for a socket for each network and those of the peer. */
 #define XFER_SPARE_DESCRIPTORS 8u
 
-/* Can the process open so many more files now? 64 at most. Fewer for a moment
- * while this looks. */
+/* Can the process open `count` more files now (64 at most)? They are opened to
+ * find out, so other threads find fewer for a moment. */
 bool xfer_spare_has(unsigned count);
 
 /*
- * Is there what a context and a worker of UCX take?
+ * Are there enough for a context and a worker of UCX?
  *
  * UCXPOOL_ERR_LIMIT      too few descriptors
  * UCXPOOL_ERR_NO_MEMORY  no memory for a thread
  */
 ucxpool_status_t xfer_spare_check_ucx(void);
 
-/* What a pool takes whose memory is there, a listener and its first caller
- * included; UCXPOOL_ERR_LIMIT. */
+/* Are there enough for a pool that has its memory, with a listener and its
+ * first caller? UCXPOOL_ERR_LIMIT: there are not. */
 ucxpool_status_t xfer_spare_check_pool(void);
 
-/* What an endpoint takes; UCXPOOL_ERR_LIMIT. */
+/* Are there enough for an endpoint? UCXPOOL_ERR_LIMIT: there are not. */
 ucxpool_status_t xfer_spare_check_endpoint(void);
 
 #endif
