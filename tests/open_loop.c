@@ -305,6 +305,8 @@ int main(int argc, char **argv)
         return 1;
     }
     setpgid(0, 0);
+    /* All may call one of them before it looks at its door. */
+    setenv("UCXPOOL_ACCEPT_QUEUE", "1024", 0);
     for (unsigned i = 0; i < num_processes; i++) {
         if (fork() == 0) {
             run_process(i);

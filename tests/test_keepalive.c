@@ -23,23 +23,10 @@ static void meet(pair_t *pair, const char *settings)
     ucxpool_listener_destroy(listener);
 }
 
-static ucxpool_channel_attr_t attr_of(const ucxpool_channel_t *channel)
-{
-    ucxpool_channel_attr_t attr;
-
-    ucxpool_channel_query(channel, &attr);
-    return attr;
-}
-
-static bool is_open(const ucxpool_channel_t *channel)
-{
-    return attr_of(channel).state == UCXPOOL_CHANNEL_OPEN;
-}
-
 static void meet_open(pair_t *pair, const char *settings)
 {
     meet(pair, settings);
-    pair_until(pair, is_open(pair->to_a) && is_open(pair->to_b));
+    pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
 }
 
 static void end(pair_t *pair)
@@ -95,7 +82,7 @@ START_TEST(on_map_it_is_not_needed)
     for (int i = 0; i < 100; i++) {
         pair_progress(&pair);
     }
-    ck_assert(is_open(pair.to_a) && is_open(pair.to_b));
+    ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     end(&pair);
 }
 END_TEST
@@ -106,8 +93,7 @@ START_TEST(it_goes_with_the_channel)
 
     meet_open(&pair, "WIRE=ucx");
     ucxpool_channel_close(pair.to_a);
-    pair_until(&pair,
-               attr_of(pair.to_b).state == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
     pair_until(&pair, !xfer_keepalive_is_up(pair.to_b));
     ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
     ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
@@ -133,12 +119,12 @@ START_TEST(one_that_hangs_up_is_lost)
     ck_assert_int_eq(send(fd, cases[_i].word, strlen(cases[_i].word), 0),
                      (int)strlen(cases[_i].word));
     ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
-    pair_until(&pair, attr_of(pair.to_a).state == UCXPOOL_CHANNEL_FAILED);
-    attr = attr_of(pair.to_a);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
+    ucxpool_channel_query(pair.to_a, &attr);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason, cases[_i].reason);
     /* And that is told on. */
-    pair_until(&pair, attr_of(pair.to_b).state == UCXPOOL_CHANNEL_FAILED);
+    pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_FAILED);
     end(&pair);
 }
 END_TEST
@@ -151,7 +137,7 @@ START_TEST(one_that_is_closed_unheard_takes_no_time)
     meet(&pair, "WIRE=ucx CLOSE_TIMEOUT=inf");
     ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
     ucxpool_channel_close(pair.to_b);
-    pair_until(&pair, attr_of(pair.to_a).state == UCXPOOL_CHANNEL_CLOSED);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_until(&pair, pair.a->num_channels == 0);
     end(&pair);
 }
@@ -159,15 +145,16 @@ END_TEST
 
 START_TEST(a_listener_that_goes_lets_its_callers_know)
 {
-    pair_t              pair = {.a = pair_pool("WIRE=ucx"),
-                                .b = pair_pool("WIRE=ucx")};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    pair_t pair = {.a = pair_pool("WIRE=ucx"), .b = pair_pool("WIRE=ucx")};
+    ucxpool_listener_t    *listener = pair_listen(pair.a, "127.0.0.1:0");
+    ucxpool_channel_attr_t attr;
 
     pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
     pair_until(&pair, xfer_keepalive_is_up(pair.to_a));
     ucxpool_listener_destroy(listener);
-    pair_until(&pair, attr_of(pair.to_a).state == UCXPOOL_CHANNEL_FAILED);
-    ck_assert_int_eq(attr_of(pair.to_a).status, UCXPOOL_ERR_PEER_LOST);
+    pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
+    ucxpool_channel_query(pair.to_a, &attr);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     end(&pair);
 }
 END_TEST

@@ -35,10 +35,6 @@ void xfer_control_post(ucxpool_channel_t *channel, proto_type_t type,
 void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
 
-/* BYE, to who says HELLO for a channel that is here no more. */
-void xfer_control_bye(ucxpool_t *pool, const proto_hello_t *hello,
-                      const xfer_way_t *way);
-
 /* Send what is in the backlog, and credits that are owed. */
 unsigned xfer_control_flush(ucxpool_channel_t *channel);
 

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "mem/share_socket.h"
-#include "xfer/control.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +147,6 @@ void xfer_pairing_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
                             const void *files, const xfer_way_t *way)
 {
     if (is_over(pool, hello)) {
-        xfer_control_bye(pool, hello, way);
         xfer_way_close(way);
     } else {
         keep(pool, hello, files, way);
