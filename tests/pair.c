@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#define TEN_SECONDS UINT64_C(10000000000)
+#define TEN_SECONDS  UINT64_C(10000000000)
+#define EXCHANGE_TAG UINT64_C(0x9a12)
 
 static uint64_t now(void)
 {
@@ -209,6 +210,28 @@ void pair_fill(void *bytes, size_t length)
 void pair_poison(void *bytes, size_t length)
 {
     memset(bytes, 0xfe, length);
+}
+
+void pair_exchange(pair_t *pair, size_t length)
+{
+    uint8_t           *source = malloc(length);
+    uint8_t           *target = malloc(length);
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+
+    pair_fill(source, length);
+    pair_poison(target, length);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
+                                         EXCHANGE_TAG, UINT64_MAX, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length,
+                                         EXCHANGE_TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(source, target, length);
+    free(source);
+    free(target);
 }
 
 bool pair_is_whole(ucxpool_t *pool)

@@ -69,6 +69,9 @@ bool pair_ended(const ucxpool_request_t *request);
 /* Progress until the request has ended, free it, and return how it ended. */
 ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 
+/* A message of so many random bytes from a to b; all arrive. */
+void pair_exchange(pair_t *pair, size_t length);
+
 /* Fresh random bytes; and bytes that no source has, to begin with. */
 void pair_fill(void *bytes, size_t length);
 void pair_poison(void *bytes, size_t length);

@@ -30,7 +30,6 @@ int __lsan_is_turned_off(void)
     return (parent != 0) && (getpid() != parent);
 }
 
-static uint8_t source[LENGTH];
 static uint8_t target[LENGTH];
 
 static bool is_socket(int fd)
@@ -60,24 +59,6 @@ static bool is_epoll(int fd)
     return strcmp(name, "anon_inode:[eventpoll]") == 0;
 }
 
-static void exchange(pair_t *pair)
-{
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    pair_fill(source, LENGTH);
-    pair_poison(target, LENGTH);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
-    ck_assert_mem_eq(source, target, LENGTH);
-}
-
 static void check_ends_well(pid_t pid)
 {
     int status;
@@ -97,7 +78,7 @@ START_TEST(a_forked_child_has_no_connection)
         was_socket[fd] = is_socket(fd);
     }
     pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
-    exchange(&pair);
+    pair_exchange(&pair, LENGTH);
     parent = getpid();
     pid    = fork();
     if (pid == 0) {
@@ -109,7 +90,7 @@ START_TEST(a_forked_child_has_no_connection)
         _exit(0);
     }
     check_ends_well(pid);
-    exchange(&pair);
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -154,7 +135,7 @@ START_TEST(a_child_that_destroys_its_parents_pools_does_no_harm)
         exit(0);
     }
     check_ends_well(pid);
-    exchange(&pair);
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -168,7 +149,7 @@ START_TEST(programs_that_are_started_inherit_nothing)
         was_open[fd] = fcntl(fd, F_GETFD) >= 0;
     }
     pair_init(&pair, "WIRE=ucx", "WIRE=ucx");
-    exchange(&pair);
+    pair_exchange(&pair, LENGTH);
     for (int fd = 0; fd < MAX_FDS; fd++) {
         if (!was_open[fd] && (is_socket(fd) || is_epoll(fd))) {
             ck_assert_msg(fcntl(fd, F_GETFD) & FD_CLOEXEC, "%d", fd);

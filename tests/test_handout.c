@@ -57,28 +57,6 @@ static bool is_settled(void)
            (query(pair.to_b).state != UCXPOOL_CHANNEL_CONNECTING);
 }
 
-static void check_exchange(void)
-{
-    uint8_t           *source = malloc(LENGTH);
-    uint8_t           *target = malloc(LENGTH);
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    pair_fill(source, LENGTH);
-    pair_poison(target, LENGTH);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
-                                         ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
-    ck_assert_mem_eq(source, target, LENGTH);
-    free(source);
-    free(target);
-}
-
 static void check_wire(ucxpool_wire_t wire)
 {
     ck_assert_msg((query(pair.to_a).wire == wire) &&
@@ -199,7 +177,7 @@ START_TEST(what_may_not_be_taken_is_given)
     forbid_taking(errors[_i], true);
     pair_init(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_MAP);
-    check_exchange();
+    pair_exchange(&pair, LENGTH);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
@@ -214,7 +192,7 @@ START_TEST(more_than_fits_one_message_is_given_in_several)
     pair_init(&pair, MANY, NULL);
     ck_assert_uint_gt(pair.to_a->peer.num_regions, MEM_SHARE_FDS_MAX);
     check_wire(UCXPOOL_WIRE_MAP);
-    check_exchange();
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
@@ -228,7 +206,7 @@ START_TEST(more_than_the_system_lets_be_on_the_way_is_given_a_little_later)
     pair_init(&pair, MANY, NULL);
     ck_assert_uint_eq(num_too_many, 0);
     check_wire(UCXPOOL_WIRE_MAP);
-    check_exchange();
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -302,7 +280,7 @@ START_TEST(a_call_that_fails_costs_no_more_than_the_wire)
         if (!has_failed || calls[_i].heals) {
             check_wire(UCXPOOL_WIRE_MAP);
         }
-        check_exchange();
+        pair_exchange(&pair, LENGTH);
         pair_check_blocks(&pair);
         pair_cleanup(&pair);
         ck_assert_uint_eq(net_call_num_fds(), num_fds);
@@ -325,7 +303,7 @@ START_TEST(an_event_that_cannot_be_watched_costs_no_more_than_the_wire)
         pair.to_a = pair_meet(pair.b, pair.a);
         pair_until(&pair, is_settled());
         net_call_reset();
-        check_exchange();
+        pair_exchange(&pair, LENGTH);
         pair_cleanup(&pair);
         ck_assert_uint_eq(net_call_num_fds(), num_fds);
     }
@@ -343,7 +321,7 @@ START_TEST(another_process_or_user_is_neither_given_nor_believed)
     add_uid      = (_i & 2) ? 0 : 1;
     pair_init(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_UCX);
-    check_exchange();
+    pair_exchange(&pair, LENGTH);
     if (fakes_owner) {
         ck_assert_ptr_nonnull(
             strstr(query(pair.to_a).wire_reason, "its socket is process"));
@@ -375,7 +353,7 @@ START_TEST(a_pool_without_a_socket_connects_over_ucx)
         ck_assert(!xfer_handout_is_open(pair.a));
         pair.b = pair_pool(NULL);
         pair_connect(&pair);
-        check_exchange();
+        pair_exchange(&pair, LENGTH);
         pair_cleanup(&pair);
     }
 }
@@ -390,7 +368,7 @@ START_TEST(an_owner_that_gives_something_else_is_not_mapped)
     pair_init(&pair, MANY, NULL);
     check_wire(UCXPOOL_WIRE_UCX);
     trick = NO_TRICK;
-    check_exchange();
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
 }
@@ -554,7 +532,7 @@ START_TEST(who_talks_nonsense_is_hung_up_on)
     ck_assert_uint_eq(pair.a->stats.handshakes_refused, refused + 1);
     ck_assert(!xfer_handout_is_busy(pair.a));
     close(fd);
-    check_exchange();
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
 END_TEST

@@ -12,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TAG      UINT64_C(11)
-#define ALL_BITS UINT64_MAX
+#define TAG UINT64_C(11)
 
 static char dir[] = "/tmp/test_listener_XXXXXX";
 static char secret_a[64];
@@ -66,26 +65,6 @@ static void meet(pair_t *pair, ucxpool_listener_t *listener, const char *host)
     pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
 }
 
-static void exchange(pair_t *pair, size_t length)
-{
-    static uint8_t     source[200000];
-    static uint8_t     target[200000];
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    pair_fill(source, length);
-    pair_poison(target, length);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
-    ck_assert_mem_eq(source, target, length);
-}
-
 static const struct {
     const char *listen;
     const char *connect;
@@ -108,10 +87,10 @@ static void pass(const char *secret, int way)
     pair.b   = pool_with(secret, ways[way].wire);
     listener = pair_listen(pair.a, ways[way].listen);
     meet(&pair, listener, ways[way].connect);
-    exchange(&pair, 100);
-    exchange(&pair, 200000);
+    pair_exchange(&pair, 100);
+    pair_exchange(&pair, 200000);
     ucxpool_listener_destroy(listener);
-    exchange(&pair, 200000);
+    pair_exchange(&pair, 200000);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
 }
@@ -280,7 +259,7 @@ START_TEST(other_addresses_than_loopback_need_a_secret)
     pair.b   = pool_with(NULL, "");
     listener = pair_listen(pair.a, ":0");
     meet(&pair, listener, "127.0.0.1");
-    exchange(&pair, 1000);
+    pair_exchange(&pair, 1000);
     pair_cleanup(&pair);
     pair.a   = pool_with(secret_a, "");
     pair.b   = pool_with(secret_a, "");
@@ -320,7 +299,7 @@ START_TEST(a_secret_may_come_from_memory)
     ucxpool_listener_t *listener = pair_listen(pair.a, ":0");
 
     meet(&pair, listener, "127.0.0.1");
-    exchange(&pair, 1000);
+    pair_exchange(&pair, 1000);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -546,15 +525,15 @@ START_TEST(silent_strangers_lock_nobody_out)
         fds[i] = be_silent(ucxpool_listener_port(listener));
         pair_progress(&pair);
         if (i % 30 == 0) {
-            exchange(&pair, 100000);
+            pair_exchange(&pair, 100000);
         }
     }
-    exchange(&pair, 200000);
+    pair_exchange(&pair, 200000);
     more.a = pair.a;
     more.b = pool_with(secret_a, "");
     meet(&more, listener, "127.0.0.1");
-    exchange(&more, 200000);
-    exchange(&pair, 200000);
+    pair_exchange(&more, 200000);
+    pair_exchange(&pair, 200000);
     for (int i = 0; i < COUNT; i++) {
         close(fds[i]);
     }
@@ -603,7 +582,7 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
                    pair_is_open(callers[i]) && pair_is_open(accepted[i]));
         pair.to_a = callers[i];
         pair.to_b = accepted[i];
-        exchange(&pair, 1000);
+        pair_exchange(&pair, 1000);
     }
     ck_assert_int_eq(ucxpool_listener_accept(listener, &pair.to_b),
                      UCXPOOL_INPROGRESS);
@@ -663,7 +642,7 @@ START_TEST(channels_may_be_closed_and_made_again)
 
     pair_init(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 5; i++) {
-        exchange(&pair, 50000);
+        pair_exchange(&pair, 50000);
         ucxpool_channel_close(pair.to_a);
         if (i % 2 == 0) {
             pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);

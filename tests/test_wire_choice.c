@@ -4,9 +4,8 @@
 #include <check.h>
 #include <stdlib.h>
 
-#define TAG      UINT64_C(0x77)
-#define ALL_BITS UINT64_MAX
-#define LENGTH   200000u
+#define TAG    UINT64_C(0x77)
+#define LENGTH 200000u
 
 static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
 {
@@ -14,27 +13,6 @@ static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
 
     ucxpool_channel_query(channel, &attr);
     return attr;
-}
-
-static void check_exchange(pair_t *pair)
-{
-    uint8_t           *source = malloc(LENGTH);
-    uint8_t           *target = malloc(LENGTH);
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
-
-    pair_fill(source, LENGTH);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH,
-                                         TAG, ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
-    ck_assert_mem_eq(source, target, LENGTH);
-    free(source);
-    free(target);
 }
 
 START_TEST(two_on_one_host_read_each_others_blocks)
@@ -46,7 +24,7 @@ START_TEST(two_on_one_host_read_each_others_blocks)
     ck_assert_int_eq(query(pair.to_a).wire, UCXPOOL_WIRE_MAP);
     ck_assert_str_eq(query(pair.to_b).wire_reason,
                      "same host and user, each side reads the other's blocks");
-    check_exchange(&pair);
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -63,7 +41,7 @@ START_TEST(one_that_wants_ucx_has_its_way_and_both_say_why)
     ck_assert_str_eq(query(pair.to_a).wire_reason,
                      "its memory cannot be mapped: it does not offer its "
                      "memory");
-    check_exchange(&pair);
+    pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -118,7 +96,7 @@ START_TEST(two_that_have_parted_can_meet_again)
         pair.to_a = pair_meet(pair.b, pair.a);
         pair_until(&pair, query(pair.to_b).state == UCXPOOL_CHANNEL_OPEN);
         pair_until(&pair, query(pair.to_a).state == UCXPOOL_CHANNEL_OPEN);
-        check_exchange(&pair);
+        pair_exchange(&pair, LENGTH);
         ucxpool_channel_close(old);
     }
     pair_check_blocks(&pair);
