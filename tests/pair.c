@@ -44,30 +44,43 @@ static void modify(ucxpool_config_t *config, const char *settings)
     }
 }
 
-static ucxpool_t *make_pool(ucxpool_params_t *params, const char *defaults,
-                            const char *settings)
+ucxpool_status_t pair_try_pool(const ucxpool_params_t *params,
+                               const char *settings, ucxpool_t **pool_p)
 {
+    ucxpool_params_t  all = {.field_mask = 0};
     ucxpool_config_t *config;
-    ucxpool_t        *pool;
+    ucxpool_status_t  status;
 
+    if (params != NULL) {
+        all = *params;
+    }
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    modify(config, "HUGE_PAGES=n LOG_LEVEL=error CLOSE_TIMEOUT=200ms");
-    modify(config, defaults);
-    modify(config, (settings == NULL) ? "" : settings);
-    params->field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
-    params->config = config;
-    ck_assert_msg(ucxpool_create(params, &pool) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
+    modify(config, settings);
+    all.field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
+    all.config = config;
+    status     = ucxpool_create(&all, pool_p);
     ucxpool_config_release(config);
+    return status;
+}
+
+static ucxpool_t *make_pool(const ucxpool_params_t *params,
+                            const char *defaults, const char *settings)
+{
+    ucxpool_t *pool;
+    char       text[512];
+
+    snprintf(text, sizeof(text),
+             "HUGE_PAGES=n LOG_LEVEL=error CLOSE_TIMEOUT=200ms %s %s", defaults,
+             (settings == NULL) ? "" : settings);
+    ck_assert_msg(pair_try_pool(params, text, &pool) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
     return pool;
 }
 
 ucxpool_t *pair_pool(const char *settings)
 {
-    ucxpool_params_t params = {.field_mask = 0};
-
-    return make_pool(&params,
-                     "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m", settings);
+    return make_pool(NULL, "BLOCK_SIZE=64k REGION_SIZE=256k COMM_SIZE=1m",
+                     settings);
 }
 
 ucxpool_t *pair_pool_on(int device, const char *settings)

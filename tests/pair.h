@@ -18,6 +18,11 @@ typedef struct pair {
     ucxpool_channel_t *to_a; /* b's */
 } pair_t;
 
+/* With these settings alone ("KEY=value KEY=value"), if it can be made. params
+ * says what else is given; NULL: nothing. */
+ucxpool_status_t pair_try_pool(const ucxpool_params_t *params,
+                               const char *settings, ucxpool_t **pool_p);
+
 /* "KEY=value KEY=value"; small pools unless the settings say otherwise. */
 ucxpool_t *pair_pool(const char *settings);
 /* On a GPU. */

@@ -47,30 +47,13 @@ static void ucx_cleanup(ucx_t *ucx)
 static ucxpool_status_t try_pool(const ucxpool_params_t *borrowed,
                                  const char *settings, ucxpool_t **pool_p)
 {
-    ucxpool_params_t  params = *borrowed;
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
-    char              text[128];
-    char             *rest = text;
-    char             *key;
+    char text[128];
 
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
     snprintf(text, sizeof(text),
              "BLOCK_SIZE=64k COMM_SIZE=1m LOG_LEVEL=error CLOSE_TIMEOUT=200ms "
              "%s",
              settings);
-    while ((key = strtok_r(rest, " ", &rest)) != NULL) {
-        char *value = strchr(key, '=');
-
-        *value++ = '\0';
-        ck_assert_int_eq(ucxpool_config_modify(config, key, value),
-                         UCXPOOL_OK);
-    }
-    params.field_mask |= UCXPOOL_PARAM_FIELD_CONFIG;
-    params.config = config;
-    status        = ucxpool_create(&params, pool_p);
-    ucxpool_config_release(config);
-    return status;
+    return pair_try_pool(borrowed, text, pool_p);
 }
 
 static ucxpool_t *pool_over(const ucx_t *ucx, const char *settings)

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "domains_stand_in.h"
+#include "pair.h"
 
 #include "base/config.h"
 #include "mem/reg_ucx.h"
@@ -346,24 +347,7 @@ END_TEST
 
 /* --- a whole pool --------------------------------------------------------- */
 
-static ucxpool_status_t create(ucxpool_t **pool_p)
-{
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
-
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "2m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "BLOCK_SIZE", "64k"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "REGION_SIZE", "512k"),
-                     UCXPOOL_OK);
-    params.config = config;
-    status        = ucxpool_create(&params, pool_p);
-    ucxpool_config_release(config);
-    return status;
-}
+static const char settings[] = "COMM_SIZE=2m BLOCK_SIZE=64k REGION_SIZE=512k";
 
 START_TEST(a_pool_tells_what_it_is_registered_with)
 {
@@ -374,7 +358,7 @@ START_TEST(a_pool_tells_what_it_is_registered_with)
     memset(found, 0xab, sizeof(found));
     domains[IPC].refuses_from = 3;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(create(&pool), UCXPOOL_OK);
+    ck_assert_int_eq(pair_try_pool(NULL, settings, &pool), UCXPOOL_OK);
     ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 0), NUM_DOMAINS);
     ck_assert_uint_eq(ucxpool_domains_query(pool, found, NUM_DOMAINS + 1),
                       NUM_DOMAINS);
@@ -403,7 +387,7 @@ START_TEST(a_refusal_is_found_when_the_pool_is_created)
 
     domains[NIC_A].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(create(&pool), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(pair_try_pool(NULL, settings, &pool), UCXPOOL_ERR_IO);
     check_detail("mlx5_0");
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "caught.h"
+#include "pair.h"
 
 #include <ucxpool/framework.h>
 #include <ucxpool/ucxpool.h>
@@ -15,28 +16,12 @@
 
 static ucxpool_t *pool;
 
-static ucxpool_status_t create(const char *key, const char *value)
-{
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
-
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "8m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "MEMORY_LIMIT", "64m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
-    params.config = config;
-    status        = ucxpool_create(&params, &pool);
-    ucxpool_config_release(config);
-    return status;
-}
+#define SIZES "COMM_SIZE=8m MEMORY_LIMIT=64m "
 
 static void start(void)
 {
     unsetenv("UCXPOOL_LOG_LEVEL");
-    ck_assert_int_eq(create("HUGE_PAGES", "n"), UCXPOOL_OK);
+    ck_assert_int_eq(pair_try_pool(NULL, SIZES "HUGE_PAGES=n", &pool), UCXPOOL_OK);
     caught_begin();
 }
 
@@ -62,7 +47,7 @@ START_TEST(what_a_call_returns_is_not_logged)
     ucxpool_config_t   *config;
     void               *address;
 
-    assert_quiet(create("SEND_SHARE", "90"));
+    assert_quiet(pair_try_pool(NULL, SIZES "SEND_SHARE=90", &pool));
     pool = first;
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
     assert_quiet(ucxpool_config_modify(config, "BLOCKSIZE", "4m"));

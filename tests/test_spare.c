@@ -30,20 +30,7 @@ static void limit_files(rlim_t count)
 
 static ucxpool_status_t try_pool(ucxpool_t **pool_p)
 {
-    ucxpool_config_t *config;
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
-    ucxpool_status_t  status;
-
-    ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "COMM_SIZE", "1m"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "BLOCK_SIZE", "64k"),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "WIRE", "ucx"), UCXPOOL_OK);
-    params.config = config;
-    status        = ucxpool_create(&params, pool_p);
-    ucxpool_config_release(config);
-    return status;
+    return pair_try_pool(NULL, "COMM_SIZE=1m BLOCK_SIZE=64k WIRE=ucx", pool_p);
 }
 
 /* The pool of a process that may open no more files than it takes. */
