@@ -6,6 +6,7 @@
 #include "mem/memfd.h"
 #include "mem/region.h"
 #include "mem/system.h"
+#include "resident.h"
 
 #include <check.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NUM_REGIONS 3u
@@ -123,19 +125,21 @@ START_TEST(the_range_is_aligned_to_transparent_pages)
 }
 END_TEST
 
-START_TEST(every_page_is_there_at_once)
+START_TEST(every_page_has_memory_and_none_is_resident_before_use)
 {
-    unsigned char *present = malloc(NUM_REGIONS * REGION_SIZE / page_size());
+    size_t      before = resident_size();
+    struct stat is;
 
-    ck_assert_int_eq(init(BASE_SWITCH_NO), UCXPOOL_OK);
-    ck_assert_int_eq(mincore(regions.address, NUM_REGIONS * REGION_SIZE,
-                             present),
-                     0);
-    for (size_t i = 0; i < NUM_REGIONS * REGION_SIZE / page_size(); i++) {
-        ck_assert_int_eq(present[i] & 1, 1);
+    ck_assert_int_eq(init(_i == 0 ? BASE_SWITCH_NO : BASE_SWITCH_TRY),
+                     UCXPOOL_OK);
+    for (unsigned i = 0; i < NUM_REGIONS; i++) {
+        ck_assert_int_eq(fstat(regions.regions[i].fd, &is), 0);
+        ck_assert_uint_ge((size_t)is.st_blocks * 512, REGION_SIZE);
     }
+    ck_assert_uint_lt(resident_size(), before + REGION_SIZE);
+    memset(regions.address, 1, NUM_REGIONS * REGION_SIZE);
+    ck_assert_uint_ge(resident_size(), before + NUM_REGIONS * REGION_SIZE);
     mem_regions_cleanup(&regions);
-    free(present);
 }
 END_TEST
 
@@ -286,8 +290,7 @@ END_TEST
 
 START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
 {
-    static const calls_name_t names[] = {CALLS_MMAP, CALLS_MREMAP,
-                                         CALLS_MADVISE};
+    static const calls_name_t names[] = {CALLS_MMAP, CALLS_MREMAP};
     const mem_piece_t pieces[] = {{1, 0, page_size()}, {0, 0, page_size()}};
     void             *address  = NULL;
     unsigned          num_failed = 0;
@@ -311,7 +314,7 @@ START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
         }
         address = NULL;
     }
-    ck_assert_uint_ge(num_failed, 4);
+    ck_assert_uint_ge(num_failed, 3);
     calls_reset();
     check_stitching();
     mem_regions_cleanup(&regions);
@@ -352,9 +355,13 @@ START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), mapped);
     }
-    /* A second seal call is made only where the first one failed. */
-    ck_assert_uint_ge(num_errors,
-                      (name == CALLS_MREMAP) || (name == CALLS_FCNTL) ? 0 : 1);
+    /* A second seal call is made only where the first one failed, and large
+     * pages are a favour. */
+    ck_assert_uint_ge(num_errors, (name == CALLS_MREMAP) ||
+                                          (name == CALLS_FCNTL) ||
+                                          (name == CALLS_MADVISE)
+                                      ? 0
+                                      : 1);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
     mem_regions_cleanup(&regions);
 }
@@ -375,7 +382,7 @@ START_TEST(a_file_that_cannot_be_sealed_is_an_error)
 }
 END_TEST
 
-START_TEST(a_kernel_that_cannot_populate_has_its_pages_touched)
+START_TEST(a_kernel_that_joins_no_pages_goes_without)
 {
     calls_fail_from(CALLS_MADVISE, 1, EINVAL);
     ck_assert_int_eq(init(BASE_SWITCH_TRY), UCXPOOL_OK);
@@ -581,7 +588,9 @@ static Suite *region_suite(void)
     tcase_add_test(use, regions_lie_side_by_side_and_hold_what_is_written);
     tcase_add_test(use, new_regions_are_zero);
     tcase_add_test(use, the_range_is_aligned_to_transparent_pages);
-    tcase_add_test(use, every_page_is_there_at_once);
+    tcase_add_loop_test(use,
+                        every_page_has_memory_and_none_is_resident_before_use,
+                        0, 2);
     tcase_add_test(use, a_region_is_a_memory_file_named_after_the_pool);
     tcase_add_test(use, a_region_cannot_shrink_nor_grow_nor_be_unsealed);
     tcase_add_test(use, a_private_region_is_not_mapped_for_writing_by_others);
@@ -589,7 +598,7 @@ static Suite *region_suite(void)
     tcase_add_test(use,
                    regions_that_cannot_be_doubled_are_stitched_by_their_files);
     tcase_add_test(use, a_kernel_without_the_seal_for_writing_goes_without);
-    tcase_add_test(use, a_kernel_that_cannot_populate_has_its_pages_touched);
+    tcase_add_test(use, a_kernel_that_joins_no_pages_goes_without);
     tcase_add_test(use, a_signal_in_between_is_no_error);
     tcase_add_test(use, real_huge_pages_are_taken_where_there_are_some);
     tcase_add_test(use, cleanup_may_be_called_twice_and_gives_everything_back);

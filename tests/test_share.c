@@ -5,6 +5,7 @@
 #include "calls.h"
 #include "mem/memfd.h"
 #include "mem/share.h"
+#include "resident.h"
 
 #include <check.h>
 #include <errno.h>
@@ -314,6 +315,24 @@ START_TEST(regions_of_host_memory_are_shared)
         mem_share_unmap(mapped, file.size);
     }
     mem_regions_cleanup(&regions);
+}
+END_TEST
+
+START_TEST(a_mapping_is_resident_where_it_was_read)
+{
+    size_t           size = (size_t)8 << 20;
+    int              fd   = make_file(size, F_SEAL_SHRINK);
+    mem_share_host_t host;
+    mem_share_file_t file;
+    size_t           before;
+
+    announce(fd, &host, &file);
+    before = resident_size();
+    ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
+    ck_assert_int_eq(*(const char *)mapped, 0);
+    ck_assert_uint_lt(resident_size(), before + size / 2);
+    mem_share_unmap(mapped, file.size);
+    close(fd);
 }
 END_TEST
 
@@ -985,6 +1004,7 @@ static TCase *use_case(void)
     tcase_add_test(tcase,
                    a_mapping_leaves_no_descriptor_and_unmap_leaves_nothing);
     tcase_add_test(tcase, regions_of_host_memory_are_shared);
+    tcase_add_test(tcase, a_mapping_is_resident_where_it_was_read);
     tcase_add_test(tcase, huge_pages_are_shared_where_there_are_some);
     tcase_add_test(tcase,
                    a_control_file_is_zero_and_sealed_and_mapped_for_writing);

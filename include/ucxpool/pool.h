@@ -107,8 +107,8 @@ typedef struct ucxpool_params {
  *                            context lacks a feature
  * UCXPOOL_ERR_IO             UCX or the system failed
  *
- * After an error nothing is left behind. May take as long as touching every
- * byte of COMM_SIZE takes.
+ * After an error nothing is left behind. Takes all memory of COMM_SIZE from
+ * the system; what is not used is not resident (/proc/PID/smaps_rollup).
  */
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t **pool_p);

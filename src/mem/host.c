@@ -97,17 +97,22 @@ static int region_collapse(host_plan_t *plan, const mem_region_t *region)
         base_debug("no transparent huge pages: %s", strerror(errno));
         plan->transparent_size = 0;
     }
+    /* The file keeps its pages; they leave the page tables until they are
+     * touched. A favour, too: refused, they only count as resident. */
+    (void)madvise(region->address, region->size, MADV_DONTNEED);
     return 0;
 }
 
-/* Map the region's file at its place, with all its pages there. */
+/*
+ * Map the region's file at its place. All memory is taken now, so that no store
+ * is killed for want of it later; but the page tables are filled as pages are
+ * touched, or by who registers them.
+ */
 static int region_map(host_plan_t *plan, const mem_region_t *region)
 {
-    size_t page_size = base_max(plan->huge_page_size, plan->page_size);
-    void  *address   = mmap(region->address, region->size,
-                            PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                            region->fd, 0);
-    int    error     = 0;
+    void *address = mmap(region->address, region->size, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_FIXED, region->fd, 0);
+    int   error   = 0;
 
     if (address == MAP_FAILED) {
         return errno;
@@ -122,9 +127,6 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
     if (error == 0) {
         error = mem_memfd_fill(region->fd, 0, region->size,
                                plan->huge_page_size);
-    }
-    if (error == 0) {
-        error = mem_memfd_populate(address, region->size, page_size);
     }
     return error;
 }

@@ -69,10 +69,6 @@ ucxpool_status_t mem_host_stitch(const mem_regions_t *regions,
         }
         offset += pieces[i].length;
     }
-    error = mem_memfd_populate(address, size, regions->page_size);
-    if (error != 0) {
-        goto err_release;
-    }
     *address_p = address;
     return UCXPOOL_OK;
 

@@ -15,12 +15,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* From kernel 5.1 and 5.14; the C library's headers may be older. */
+/* From kernel 5.1; the C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
 #endif
 
 /* A signal ends fallocate() and undoes it, so that a process with a profiling
@@ -103,26 +100,6 @@ int mem_memfd_empty(int fd, size_t start, size_t size)
     return 0;
 }
 
-int mem_memfd_populate(void *address, size_t size, size_t page_size)
-{
-    volatile char *page = address;
-    size_t         offset;
-
-    while (madvise(address, size, MADV_POPULATE_WRITE) != 0) {
-        if (errno == EINVAL) {
-            /* An older kernel: reading each page does the same. */
-            for (offset = 0; offset < size; offset += page_size) {
-                (void)page[offset];
-            }
-            return 0;
-        }
-        if ((errno != EINTR) && (errno != EAGAIN)) {
-            return errno;
-        }
-    }
-    return 0;
-}
-
 int mem_memfd_seal(int fd, bool is_private)
 {
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -180,8 +157,7 @@ int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
     if (error != 0) {
         return error;
     }
-    mapped = mmap(address, size, protection,
-                  MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+    mapped = mmap(address, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
     if (mapped == MAP_FAILED) {
         error = errno;
         mem_range_release(address, length);

@@ -33,9 +33,6 @@ int mem_memfd_fill(int fd, size_t start, size_t size, size_t huge_page_size);
 /* Give the memory behind a part of the file back to the system. */
 int mem_memfd_empty(int fd, size_t start, size_t size);
 
-/* Let the page tables of a mapping of such a file point to its pages. */
-int mem_memfd_populate(void *address, size_t size, size_t page_size);
-
 /*
  * Seal the file: its size stays, and so do its seals.
  *
@@ -60,9 +57,11 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p);
 
 /*
- * Map a file, with all its pages, at addresses of its own; to be released by
- * mem_range_release(). Large files start at a multiple of the large pages that
- * may be behind them, so that they can be mapped as such.
+ * Map a file at addresses of its own; to be released by mem_range_release().
+ * Its pages come into the page tables as they are touched, so that who maps
+ * much and reads little is not charged for all. Large files start at a multiple
+ * of the large pages that may be behind them, so that they can be mapped as
+ * such.
  *
  * huge_page_shift  Of a file of huge pages; 0: base pages.
  */

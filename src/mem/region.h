@@ -58,10 +58,10 @@ typedef struct mem_regions {
 typedef struct mem_kind {
     const char *name; /* "host", as settings and logs say it */
     /*
-     * Create and map num_regions of region_size bytes; touch every page. Fills
-     * address, page_size and the array. A kind whose allocations cannot be laid
-     * side by side makes one region of all, and says so in num_regions and
-     * region_size. After an error nothing is left.
+     * Create and map num_regions of region_size bytes, with memory behind every
+     * page. Fills address, page_size and the array. A kind whose allocations
+     * cannot be laid side by side makes one region of all, and says so in
+     * num_regions and region_size. After an error nothing is left.
      */
     ucxpool_status_t (*create)(mem_regions_t *regions, int huge_pages);
     void (*destroy)(mem_regions_t *regions);

@@ -69,9 +69,9 @@ bool mem_share_host_is_alive(const mem_share_host_t *peer);
 bool mem_share_host_has_ended(const mem_share_host_t *peer);
 
 /*
- * Map a peer's file read-only, with all its pages present. The reason of a
- * failure is written to `reason` too. The mapping outlives the peer; release
- * it by mem_share_unmap() with the announced size.
+ * Map a peer's file read-only. What is not read takes no memory here. The
+ * reason of a failure is written to `reason` too. The mapping outlives the
+ * peer; release it by mem_share_unmap() with the announced size.
  *
  * given  The file's descriptor in this process, which stays the caller's; -1:
  *        the file is opened as the owner's.
