@@ -309,7 +309,7 @@ START_TEST(a_step_is_logged_once_with_figures)
     close(saved);
     read_all(file, text, sizeof(text));
     ck_assert_msg(count_words(text, "WARN") == 1, "%s", text);
-    ck_assert_msg(strstr(text, "in place of 32m, 8 of 4m") != NULL, "%s",
+    ck_assert_msg(strstr(text, "in place of 32m, 32 of 1m") != NULL, "%s",
                   text);
 }
 END_TEST

@@ -60,10 +60,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("COMM_SIZE", comm_size, "auto", BASE_KEY_AUTO | BASE_KEY_ZERO,
          8 * KIB, BASE_KEY_NO_MAX,
          "Memory of all blocks together. It is taken and registered when the "
-         "pool is created. auto takes 500m, or a 32nd of the machine's memory "
-         "where that is less; on a GPU, a 32nd of its memory or what its BAR1 "
-         "can take, where that is less. 0 makes a pool for its heap alone: it "
-         "has no blocks and no channels."),
+         "pool is created. auto takes 64m, or a 32nd of the machine's memory "
+         "where that is less; on a GPU 500m, or a 32nd of its memory, or what "
+         "its BAR1 can take, where that is less. 0 makes a pool for its heap "
+         "alone: it has no blocks and no channels."),
     SIZE("COMM_RESERVE", comm_reserve, "auto", BASE_KEY_AUTO, 0,
          BASE_KEY_NO_MAX,
          "Part of a GPU's BAR1 that COMM_SIZE=auto leaves to others: to UCX's "
@@ -80,7 +80,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
     SIZE("BLOCK_SIZE", block_size, "auto", BASE_KEY_AUTO | BASE_KEY_POW2,
          4 * KIB, GIB,
          "Size of one block, the unit in which memory is handed out. auto "
-         "takes 4m; on a GPU 32m, or less where COMM_SIZE is small."),
+         "takes 1m, or 4m where COMM_SIZE is 256m or more; on a GPU 32m; less "
+         "where COMM_SIZE is small."),
     SIZE("REGION_SIZE", region_size, "auto", BASE_KEY_AUTO, 4 * KIB,
          BASE_KEY_NO_MAX,
          "Size of one region: one physical allocation with one registration. "

@@ -7,27 +7,41 @@
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
 
-/* Blocks of a pool whose BLOCK_SIZE is auto, at the least. */
-#define MIN_BLOCKS 8u
+/* What UCXPOOL_COMM_SIZE=auto takes. A GPU needs many long fragments in flight;
+ * between processes of one host more than this was not faster
+ * (docs/benchmarks/memory.md). */
+#define HOST_SIZE (64 * MIB)
+#define GPU_SIZE  (500 * MIB)
+
+/* Blocks of a pool whose BLOCK_SIZE is auto, at the least. No fragment of host
+ * memory is longer than LONG_BLOCK: longer blocks only where there are many,
+ * for a fragment that arrives over the ucx wire may take a whole one. */
+#define MIN_BLOCKS      8u
+#define MIN_LONG_BLOCKS 64u
+#define LONG_BLOCK      (1 * MIB)
 
 /* Blocks of a pool that cannot have what it asked for are made as small as
  * this, not smaller: less is not worth a wire operation. */
 #define SMALL_BLOCK (256 * KIB)
 
-/* What UCXPOOL_COMM_SIZE=auto means: 500 MiB, less where memory is small or the
- * window is. */
+/* What UCXPOOL_COMM_SIZE=auto means: less where memory is small, or the window
+ * is. */
 static size_t auto_comm_size(const block_sizes_params_t *params)
 {
-    uint64_t size = base_min(500 * MIB, params->memory_size / 32);
+    uint64_t size = base_min(params->for_gpu ? GPU_SIZE : HOST_SIZE,
+                             params->memory_size / 32);
 
     return (size_t)base_min(size, params->limit);
 }
 
 /* Are blocks of that size good for the pool? */
 static bool is_good_block(const base_config_t *config, size_t size,
-                          bool is_tight)
+                          bool for_gpu, bool is_tight)
 {
-    return (size * MIN_BLOCKS <= config->comm_size) &&
+    bool is_long = !for_gpu && (size > LONG_BLOCK);
+
+    return (size * (is_long ? MIN_LONG_BLOCKS : MIN_BLOCKS) <=
+            config->comm_size) &&
            (!is_tight || (config->comm_size % size <= config->comm_size / 32));
 }
 
@@ -42,7 +56,8 @@ static size_t auto_block_size(const base_config_t *config, bool for_gpu,
     size_t frag = config->frag_size == BASE_SIZE_AUTO ? 0 : config->frag_size;
 
     while (((size < frag) || ((size < most) &&
-                              is_good_block(config, size * 2, is_tight))) &&
+                              is_good_block(config, size * 2, for_gpu,
+                                            is_tight))) &&
            ((config->region_size == BASE_SIZE_AUTO) ||
             (config->region_size % (size * 2) == 0))) {
         size *= 2;

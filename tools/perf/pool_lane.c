@@ -10,10 +10,10 @@
 #define MIB ((size_t)1 << 20)
 
 /* Half of a pool is the caller's, a quarter for what is sent (SEND_SHARE,
- * RECV_SHARE). A pool has DEFAULT_SIZE where the machine is not small; in any
+ * RECV_SHARE). A pool on a GPU has GPU_SIZE where that is not small; in any
  * pool the caller has at least SMALL_SIZE. */
-#define DEFAULT_SIZE (500 * MIB)
-#define SMALL_SIZE   (8 * MIB)
+#define GPU_SIZE   (500 * MIB)
+#define SMALL_SIZE (8 * MIB)
 
 static int fail(const char *what)
 {
@@ -30,8 +30,8 @@ static int set_size(ucxpool_config_t *config, const pool_lane_params_t *params)
     } else if ((params->comm_size <= SMALL_SIZE) ||
                (getenv("UCXPOOL_COMM_SIZE") != NULL)) {
         return 0;
-    } else if (size < DEFAULT_SIZE) {
-        size = DEFAULT_SIZE;
+    } else if ((params->device != WORK_HOST) && (size < GPU_SIZE)) {
+        size = GPU_SIZE;
     }
     snprintf(value, sizeof(value), "%zum", size / MIB);
     return ucxpool_config_modify(config, "COMM_SIZE", value) == UCXPOOL_OK

@@ -1,0 +1,109 @@
+/* What a pool has resident: what it has used, not what it may use. */
+#include <config.h>
+
+#include "pair.h"
+#include "resident.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* UCX's own memory, and its libraries. */
+#define MOST_AT_START (16 * MIB)
+
+/* No device that pins what is registered, which makes it resident. */
+static void setup(void)
+{
+    setenv("UCX_TLS", "self,tcp", 1);
+    unsetenv("UCXPOOL_COMM_SIZE");
+}
+
+START_TEST(a_fresh_pool_may_use_64_mib_and_has_none_of_it_resident)
+{
+    size_t          before = resident_size();
+    uint64_t        size   = 0;
+    ucxpool_stats_t stats;
+    ucxpool_t      *pool;
+
+    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    ucxpool_stats_get(pool, &stats);
+    for (unsigned i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        size += stats.blocks[i].total * stats.block_size;
+    }
+    ck_assert_uint_eq(size, 64 * MIB);
+    ck_assert_uint_eq(stats.block_size, MIB);
+    ck_assert_uint_lt(resident_size(), before + MOST_AT_START);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+START_TEST(a_pool_has_resident_what_its_caller_has_written)
+{
+    size_t     before = resident_size();
+    ucxpool_t *pool;
+    void      *address;
+
+    ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_comm_alloc(pool, 24 * MIB, &address), UCXPOOL_OK);
+    ck_assert_uint_lt(resident_size(), before + MOST_AT_START);
+    memset(address, 1, 24 * MIB);
+    ck_assert_uint_ge(resident_size(), before + 24 * MIB);
+    ucxpool_destroy(pool);
+}
+END_TEST
+
+/* Both pools are of this process, and each has mapped the other's. */
+START_TEST(a_peers_pool_is_resident_where_it_was_read)
+{
+    static char source[MIB], target[MIB];
+    size_t      before = resident_size();
+    pair_t      pair;
+
+    pair_init(&pair, "WIRE=map BLOCK_SIZE=1m REGION_SIZE=64m COMM_SIZE=64m",
+              "WIRE=map BLOCK_SIZE=1m REGION_SIZE=64m COMM_SIZE=64m");
+    ck_assert_uint_lt(resident_size(), before + MOST_AT_START);
+    pair_fill(source, sizeof(source));
+    for (unsigned i = 0; i < 32; i++) {
+        ucxpool_request_t *send, *receive;
+
+        ck_assert_int_eq(ucxpool_recv_buffers(
+                             pair.b, pair.to_a,
+                             &(ucxpool_segment_t){target, sizeof(target)}, 1, 0,
+                             0, NULL, &receive),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source),
+                                             1, NULL, &send),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, receive), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        ck_assert_mem_eq(source, target, sizeof(source));
+    }
+    /* 32 MiB have gone through the blocks that were free first. */
+    ck_assert_uint_lt(resident_size(), before + 2 * MOST_AT_START);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("memory");
+    TCase   *tcase = tcase_create("resident");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase,
+                   a_fresh_pool_may_use_64_mib_and_has_none_of_it_resident);
+    tcase_add_test(tcase, a_pool_has_resident_what_its_caller_has_written);
+    tcase_add_test(tcase, a_peers_pool_is_resident_where_it_was_read);
+    suite_add_tcase(suite, tcase);
+
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
