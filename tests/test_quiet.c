@@ -89,6 +89,20 @@ START_TEST(what_nobody_is_returned_is_a_warning)
 }
 END_TEST
 
+START_TEST(a_channel_that_fails_says_so_once)
+{
+    ucxpool_channel_t *channel;
+
+    ck_assert_int_eq(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_channel_wait(channel, UCXPOOL_FOREVER),
+                     UCXPOOL_ERR_PEER_LOST);
+    assert_told("cannot connect to 127.0.0.1:1");
+    ck_assert_ptr_null(strchr(strchr(caught_text(), '\n') + 1, '\n'));
+    ucxpool_channel_close(channel);
+}
+END_TEST
+
 START_TEST(a_framework_that_gets_no_memory_is_told_once)
 {
     size_t length;
@@ -115,6 +129,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, start, stop);
     tcase_add_test(tcase, what_a_call_returns_is_not_logged);
     tcase_add_test(tcase, what_nobody_is_returned_is_a_warning);
+    tcase_add_test(tcase, a_channel_that_fails_says_so_once);
     tcase_add_test(tcase, a_framework_that_gets_no_memory_is_told_once);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -142,30 +142,45 @@ void xfer_connect_stop(ucxpool_channel_t *channel)
     }
 }
 
-/* The listener has proven itself, or not. */
+/* The listener has proven itself. */
+static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
+{
+    const void *blob;
+    size_t      length;
+
+    xfer_keepalive_start(channel, xfer_greet_take_fd(channel->greet));
+    xfer_greet_peer(channel->greet, &blob, &length);
+    return xfer_connect_address(channel, blob, length);
+}
+
+/* Why it failed is the channel's to tell, once. */
+static ucxpool_status_t greet_on(ucxpool_channel_t *channel)
+{
+    base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);
+    ucxpool_status_t status = xfer_greet_progress(channel->greet);
+
+    if (status != UCXPOOL_INPROGRESS) {
+        channel->ends = *xfer_greet_ends(channel->greet);
+    }
+    if (status == UCXPOOL_OK) {
+        status = connect_proven(channel);
+    }
+    base_error_log_at(level);
+    return status;
+}
+
 static unsigned progress_greet(ucxpool_channel_t *channel)
 {
-    ucxpool_status_t status = xfer_greet_progress(channel->greet);
-    const void      *blob;
-    size_t           length;
+    ucxpool_status_t status = greet_on(channel);
 
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
     }
-    channel->ends = *xfer_greet_ends(channel->greet);
-    if (status != UCXPOOL_OK) {
-        xfer_channel_fail(channel, status, "%s",
-                          xfer_greet_reason(channel->greet));
-        return 1;
-    }
-    xfer_keepalive_start(channel, xfer_greet_take_fd(channel->greet));
-    xfer_greet_peer(channel->greet, &blob, &length);
-    status = xfer_connect_address(channel, blob, length);
-    if (status != UCXPOOL_OK) {
+    if (status == UCXPOOL_OK) {
+        xfer_connect_stop(channel);
+    } else {
         xfer_channel_fail(channel, status, "%s", ucxpool_error_detail());
-        return 1;
     }
-    xfer_connect_stop(channel);
     return 1;
 }
 
