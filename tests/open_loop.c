@@ -3,10 +3,15 @@
  * message over each, and close it; a quarter is closed before it can be open.
  * Too long for make check.
  *
- * usage: open_loop [PROCESSES [OPENINGS]]     (default: 3, and 2,000 each)
+ * usage: open_loop [PROCESSES [OPENINGS [KILLS]]]
  *
- * Prints how many opened, how many were closed early, and how many failed. The
- * exit code is 1 if any failed, or if a process died or did not come to an end.
+ * Of 3 processes, each opens 2,000. With KILLS they open for as long as it
+ * takes to kill so many of them at random moments, each of which has a
+ * successor; OPENINGS then means nothing.
+ *
+ * Prints how many opened, how many were closed early, how many failed, and how
+ * many processes died of themselves. The exit code is 1 if any did, or if a
+ * channel failed, but for those whose peer was killed.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -25,6 +30,9 @@
 #define TICK_NS    UINT64_C(1000000)
 #define EARLY_NS   1500000u
 
+#define MAX_PROCESSES 64
+#define MAX_LIFE_US   500000u
+
 /* A whole opening takes milliseconds; UCX's own time-outs are shorter. */
 #define PATIENCE_NS UINT64_C(60000000000)
 
@@ -32,6 +40,7 @@
 typedef struct board {
     unsigned num_ready; /* listen                                            */
     unsigned num_done;  /* have made all their openings                      */
+    unsigned is_over;   /* no more kills                                     */
     uint64_t num_opened;
     uint64_t num_early;
     uint64_t num_failed;
@@ -49,6 +58,7 @@ typedef struct slot {
 static board_t    *board;
 static unsigned    num_processes = 3;
 static unsigned    num_openings  = 2000;
+static unsigned    num_kills;
 static uint8_t     data[MAX_LENGTH];
 static uint8_t     target[MAX_LENGTH];
 static slot_t      slots[NUM_SLOTS];
@@ -76,11 +86,21 @@ static void count(uint64_t *counter)
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
+/* What becomes of a channel to a process that is killed, or was. */
+static bool is_of_kill(ucxpool_status_t status)
+{
+    return (status == UCXPOOL_ERR_PEER_LOST) ||
+           (status == UCXPOOL_ERR_CLOSED) || (status == UCXPOOL_ERR_TIMED_OUT);
+}
+
 static void failed(const ucxpool_channel_t *channel, const char *what)
 {
     ucxpool_channel_attr_t attr;
 
     ucxpool_channel_query(channel, &attr);
+    if ((num_kills != 0) && is_of_kill(attr.status)) {
+        return;
+    }
     fprintf(stderr, "open_loop: %s: %s: %s\n", attr.name, what, attr.reason);
     count(&board->num_failed);
 }
@@ -169,7 +189,11 @@ static void take_messages(ucxpool_channel_t *channel)
     ucxpool_request_t *request;
 
     while (ucxpool_probe(pool, channel, 0, 0, &message) == UCXPOOL_OK) {
-        must(ucxpool_message_recv(message, &segment, 1, NULL, &request));
+        if (ucxpool_message_recv(message, &segment, 1, NULL, &request) !=
+            UCXPOOL_OK) {
+            failed(channel, "its message cannot be had");
+            continue;
+        }
         if (ucxpool_request_wait(request, PATIENCE_NS) != UCXPOOL_OK) {
             failed(channel, "its message did not come");
         }
@@ -214,7 +238,15 @@ static void see_to(const ucxpool_event_t *event)
 
 static bool all_are(const unsigned *number)
 {
-    return __atomic_load_n(number, __ATOMIC_ACQUIRE) == num_processes;
+    return __atomic_load_n(number, __ATOMIC_ACQUIRE) >= num_processes;
+}
+
+/* Is this process to open no more? */
+static bool is_enough(unsigned num_made)
+{
+    return (num_kills != 0)
+               ? __atomic_load_n(&board->is_over, __ATOMIC_ACQUIRE) != 0
+               : num_made == num_openings;
 }
 
 static void look(void)
@@ -231,7 +263,7 @@ static void look(void)
 
 static void run_process(unsigned index)
 {
-    unsigned            num_left = num_openings;
+    unsigned            num_made = 0;
     unsigned            num_open = 0;
     ucxpool_listener_t *listener;
 
@@ -243,11 +275,11 @@ static void run_process(unsigned index)
     while (!all_are(&board->num_ready)) {
         look();
     }
-    while ((num_left != 0) || (num_open != 0)) {
+    while (!is_enough(num_made) || (num_open != 0)) {
         for (unsigned i = 0; i < NUM_SLOTS; i++) {
-            if ((slots[i].channel == NULL) && (num_left != 0)) {
+            if ((slots[i].channel == NULL) && !is_enough(num_made)) {
                 open_one(&slots[i]);
-                num_left--;
+                num_made++;
                 num_open++;
             } else if ((slots[i].channel != NULL) && advance(&slots[i])) {
                 num_open--;
@@ -263,6 +295,46 @@ static void run_process(unsigned index)
 }
 
 /* --- all of them ---------------------------------------------------------- */
+
+static pid_t start(unsigned index)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        signal(SIGTERM, SIG_DFL);
+        run_process(index);
+        exit(0);
+    }
+    return pid;
+}
+
+/* Returns whether it was killed, and had not died before. */
+static bool kill_one(pid_t pid)
+{
+    int status;
+
+    return (kill(pid, SIGKILL) == 0) && (waitpid(pid, &status, 0) == pid) &&
+           WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL);
+}
+
+/* Returns how many had died of themselves. */
+static unsigned kill_some(pid_t *pids)
+{
+    unsigned num_died = 0;
+    unsigned index;
+
+    while (!all_are(&board->num_ready)) {
+        usleep(1000);
+    }
+    for (unsigned i = 0; i < num_kills; i++) {
+        usleep((unsigned)rand() % MAX_LIFE_US);
+        index = (unsigned)rand() % num_processes;
+        num_died += kill_one(pids[index]) ? 0 : 1;
+        pids[index] = start(index);
+    }
+    __atomic_store_n(&board->is_over, 1, __ATOMIC_RELEASE);
+    return num_died;
+}
 
 /* How many died, or ended with an error. */
 static unsigned wait_for_all(void)
@@ -285,7 +357,7 @@ static unsigned number(const char *text, unsigned max)
     unsigned long value = strtoul(text, &end, 10);
 
     if ((*end != '\0') || (value == 0) || (value > max)) {
-        fprintf(stderr, "usage: open_loop [PROCESSES [OPENINGS]]\n");
+        fprintf(stderr, "usage: open_loop [PROCESSES [OPENINGS [KILLS]]]\n");
         exit(2);
     }
     return (unsigned)value;
@@ -293,11 +365,13 @@ static unsigned number(const char *text, unsigned max)
 
 int main(int argc, char **argv)
 {
-    uint64_t since = now();
-    unsigned num_died;
+    uint64_t since    = now();
+    unsigned num_died = 0;
+    pid_t    pids[MAX_PROCESSES];
 
-    num_processes = (argc > 1) ? number(argv[1], 64) : num_processes;
+    num_processes = (argc > 1) ? number(argv[1], MAX_PROCESSES) : num_processes;
     num_openings  = (argc > 2) ? number(argv[2], 10000000) : num_openings;
+    num_kills     = (argc > 3) ? number(argv[3], 10000000) : 0;
     board = mmap(NULL, sizeof(*board) + num_processes * sizeof(uint16_t),
                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) {
@@ -307,14 +381,14 @@ int main(int argc, char **argv)
     setpgid(0, 0);
     /* All may call one of them before it looks at its door. */
     setenv("UCXPOOL_ACCEPT_QUEUE", "1024", 0);
-    for (unsigned i = 0; i < num_processes; i++) {
-        if (fork() == 0) {
-            run_process(i);
-            return 0;
-        }
-    }
     signal(SIGTERM, SIG_IGN);
-    num_died = wait_for_all();
+    for (unsigned i = 0; i < num_processes; i++) {
+        pids[i] = start(i);
+    }
+    if (num_kills != 0) {
+        num_died = kill_some(pids);
+    }
+    num_died += wait_for_all();
     printf("%llu opened, %llu closed early, %llu failed, %u processes died, "
            "%.1f s\n",
            (unsigned long long)board->num_opened,
