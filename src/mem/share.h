@@ -64,8 +64,8 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
 /* Is the process still the one that was announced? A zombie still is. */
 bool mem_share_host_is_alive(const mem_share_host_t *peer);
 
-/* Is it known that the process has ended, be it a zombie? False of one that
- * cannot be seen from here. */
+/* Is it known that the process has ended, or is about to, be it a zombie? False
+ * of one that cannot be seen from here. */
 bool mem_share_host_has_ended(const mem_share_host_t *peer);
 
 /*

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,31 +57,46 @@ static bool boot_id_read(uint8_t *boot_id)
     return count == 16;
 }
 
-/* Field 22 of /proc/PID/stat. The name of the program, field 2, stands in
- * parentheses and may hold blanks and parentheses. */
-static bool start_time_read(uint32_t pid, uint64_t *start_time_p)
+/* What /proc/PID/stat says. */
+typedef struct proc_stat {
+    uint64_t start_time;
+    bool     is_exiting; /* its descriptors may be closed already */
+} proc_stat_t;
+
+/* PF_EXITING in the kernel's linux/sched.h. */
+#define FLAG_EXITING UINT64_C(4)
+
+/* The name of the program, field 2, stands in parentheses and may hold blanks
+ * and parentheses. 0: there is no such field. */
+static uint64_t stat_field(const char *line, int wanted)
+{
+    const char *field = strrchr(line, ')');
+
+    for (int number = 2; (number < wanted) && (field != NULL); number++) {
+        field = strchr(field + 1, ' ');
+    }
+    return (field == NULL) ? 0 : strtoull(field, NULL, 10);
+}
+
+static bool stat_read(uint32_t pid, proc_stat_t *stat_p)
 {
     char  path[32], line[1024];
     FILE *file;
-    char *field;
-    int   number;
+    bool  is_read;
 
     snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
     file = fopen(path, "re");
     if (file == NULL) {
         return false;
     }
-    field = fgets(line, sizeof(line), file);
+    is_read = fgets(line, sizeof(line), file) != NULL;
     fclose(file);
-    field = field == NULL ? NULL : strrchr(line, ')');
-    for (number = 2; (number < 22) && (field != NULL); number++) {
-        field = strchr(field + 1, ' ');
-    }
-    if (field == NULL) {
+    if (!is_read) {
         return false;
     }
-    *start_time_p = strtoull(field, NULL, 10);
-    return *start_time_p != 0;
+    stat_p->is_exiting = (stat_field(line, 9) & FLAG_EXITING) != 0;
+    stat_p->start_time = stat_field(line, 22);
+    return stat_p->start_time != 0;
 }
 
 /* /proc may have been mounted in another PID name space than ours; then its
@@ -121,17 +135,17 @@ static void boot_id_fill(uint8_t *boot_id)
 /* Of this process. 0: not known. */
 static uint64_t own_start_time(uint32_t pid)
 {
-    uint64_t start_time;
+    proc_stat_t own;
 
     if (__atomic_load_n(&kept.pid, __ATOMIC_ACQUIRE) == pid) {
         return __atomic_load_n(&kept.start_time, __ATOMIC_RELAXED);
     }
-    if (!start_time_read(pid, &start_time)) {
+    if (!stat_read(pid, &own)) {
         return 0;
     }
-    __atomic_store_n(&kept.start_time, start_time, __ATOMIC_RELAXED);
+    __atomic_store_n(&kept.start_time, own.start_time, __ATOMIC_RELAXED);
     __atomic_store_n(&kept.pid, pid, __ATOMIC_RELEASE);
-    return start_time;
+    return own.start_time;
 }
 
 void mem_share_host_fill(mem_share_host_t *host)
@@ -157,14 +171,19 @@ uint64_t mem_share_net_namespace(void)
                : 0;
 }
 
+/* False: the number is no process's, or another one's by now. */
+static bool process_read(const mem_share_host_t *peer, proc_stat_t *process_p)
+{
+    return (peer->pid != 0) && (peer->pid <= INT_MAX) &&
+           (peer->start_time != 0) && stat_read(peer->pid, process_p) &&
+           (process_p->start_time == peer->start_time);
+}
+
 bool mem_share_host_is_alive(const mem_share_host_t *peer)
 {
-    uint64_t start_time;
+    proc_stat_t process;
 
-    return (peer->pid != 0) && (peer->pid <= INT_MAX) &&
-           (peer->start_time != 0) &&
-           start_time_read(peer->pid, &start_time) &&
-           (start_time == peer->start_time);
+    return process_read(peer, &process);
 }
 
 /* Would this process see that one, if it is there, and may it map its files? */
@@ -225,23 +244,12 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
 
 bool mem_share_host_has_ended(const mem_share_host_t *peer)
 {
-    struct pollfd process = {.events = POLLIN};
-    char          reason[128];
-    bool          has_ended;
+    char        reason[128];
+    proc_stat_t process;
 
-    if (!is_within_reach(peer, reason, sizeof(reason)) ||
-        (peer->start_time == 0)) {
-        return false;
-    }
-    if (!mem_share_host_is_alive(peer)) {
-        return true;
-    }
-    process.fd = mem_share_watch(peer);
-    has_ended  = poll(&process, 1, 0) == 1; /* it is a zombie */
-    if (process.fd >= 0) {
-        close(process.fd);
-    }
-    return has_ended;
+    return is_within_reach(peer, reason, sizeof(reason)) &&
+           (peer->start_time != 0) &&
+           (!process_read(peer, &process) || process.is_exiting);
 }
 
 int mem_share_watch(const mem_share_host_t *host)
