@@ -340,11 +340,11 @@ static unsigned kill_some(pid_t *pids)
 static unsigned wait_for_all(void)
 {
     unsigned num_died = 0;
-    int      status;
+    int      status = 0;
 
     for (unsigned i = 0; i < num_processes; i++) {
         if ((wait(&status) < 0) || (status != 0)) {
-            num_died++;
+            num_died += (WTERMSIG(status) == SIGTERM) ? 0 : 1;
             kill(0, SIGTERM); /* the others would wait for it */
         }
     }
