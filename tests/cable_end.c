@@ -46,6 +46,7 @@ static void must(ucxpool_status_t status)
 static void look(const ucxpool_channel_t *channel, unsigned count)
 {
     ucxpool_channel_attr_t attr;
+    int                    code;
 
     ucxpool_channel_query(channel, &attr);
     if (attr.state <= UCXPOOL_CHANNEL_OPEN) {
@@ -53,7 +54,9 @@ static void look(const ucxpool_channel_t *channel, unsigned count)
     }
     printf("%s after %u messages: %s: %s\n", attr.name, count,
            ucxpool_status_string(attr.status), attr.reason);
-    exit((attr.state == UCXPOOL_CHANNEL_CLOSED) ? 0 : 3);
+    code = (attr.state == UCXPOOL_CHANNEL_CLOSED) ? 0 : 3;
+    ucxpool_destroy(attr.pool);
+    exit(code);
 }
 
 /* Until the request or the channel has ended. */
@@ -62,11 +65,11 @@ static void finish(ucxpool_channel_t *channel, ucxpool_request_t *request,
 {
     ucxpool_status_t status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
 
+    ucxpool_request_free(request);
     if (status != UCXPOOL_OK) {
         look(channel, count);
         must(status);
     }
-    ucxpool_request_free(request);
 }
 
 static void send_one(ucxpool_channel_t *channel, unsigned count)

@@ -158,8 +158,10 @@ END_TEST
 
 /* --- what was posted before ------------------------------------------------ */
 
-static const char *const wires[] = {"WIRE=ucx CLOSE_TIMEOUT=300ms",
-                                    "WIRE=map CLOSE_TIMEOUT=300ms"};
+static const char *const wires[]   = {"WIRE=ucx CLOSE_TIMEOUT=1s",
+                                      "WIRE=map CLOSE_TIMEOUT=1s"};
+static const char *const patient[] = {"WIRE=ucx CLOSE_TIMEOUT=1000s",
+                                      "WIRE=map CLOSE_TIMEOUT=1000s"};
 static uint8_t           sent[LENGTH];
 static uint8_t           got[LENGTH];
 
@@ -191,7 +193,7 @@ START_TEST(what_was_posted_before_a_close_arrives)
     ucxpool_request_t *recv;
     pair_t             pair;
 
-    pair_init(&pair, wires[_i], wires[_i]);
+    pair_init(&pair, patient[_i], patient[_i]);
     send = post_send(&pair);
     ucxpool_channel_close(pair.to_b);
     recv = post_recv(&pair);
