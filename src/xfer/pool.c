@@ -32,6 +32,10 @@
 /* The log tells of somebody who was turned away once in this time. */
 #define WARN_NS UINT64_C(1000000000)
 
+/* How long a pool that goes waits for UCX to hand over what it holds of
+ * endpoints that no channel uses. */
+#define IDLE_NS UINT64_C(50000000)
+
 void xfer_lock(ucxpool_t *pool)
 {
     pthread_mutex_lock(&pool->lock);
@@ -315,11 +319,13 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->own_worker && (pool->num_operations != 0);
 }
 
-/* Those that no channel uses. */
+/* Those that no channel uses. What was said over them was answered; only UCX may
+ * hold on to one whose other end is gone. */
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
 {
     xfer_lock(pool);
-    xfer_remote_close_all(pool, deadline);
+    xfer_remote_close_all(pool,
+                          base_min(deadline, base_clock_deadline(IDLE_NS)));
     while (xfer_remote_has_endpoints(pool) && (base_clock_now() < limit)) {
         xfer_progress(pool);
     }
