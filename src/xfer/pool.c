@@ -319,8 +319,8 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->own_worker && (pool->num_operations != 0);
 }
 
-/* Those that no channel uses. What was said over them was answered; only UCX may
- * hold on to one whose other end is gone. */
+/* Those that no channel uses. What was said over them was answered; only UCX
+ * may hold on to one whose other end is gone. */
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
 {
     xfer_lock(pool);
