@@ -44,8 +44,8 @@ until_says() {
     tries=0
     until grep -q "$2" "$dir/$1"; do
         tries=$((tries + 1))
-        [ $tries -lt 600 ] || fail "$1 does not say: $2"
-        sleep 0.1
+        [ $tries -lt 3000 ] || fail "$1 does not say: $2"
+        sleep 0.02
     done
 }
 

@@ -6,6 +6,8 @@
 #include "xfer/channel.h"
 
 #include <check.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -56,6 +58,8 @@ START_TEST(on_ucx_it_stays_and_is_kept_alive)
     if (xfer_keepalive_notice(pair.a->config.peer_timeout_ns) != UINT64_MAX) {
         ck_assert(has_option(pair.to_a, SOL_SOCKET, SO_KEEPALIVE));
         ck_assert(has_option(pair.to_b, SOL_SOCKET, SO_KEEPALIVE));
+        ck_assert(has_option(pair.to_a, IPPROTO_TCP, TCP_USER_TIMEOUT));
+        ck_assert(has_option(pair.to_b, IPPROTO_TCP, TCP_USER_TIMEOUT));
     }
     end(&pair);
 }

@@ -16,6 +16,10 @@
 #include <unistd.h>
 
 #define SECOND_NS UINT64_C(1000000000)
+#define SECOND_MS UINT64_C(1000)
+
+/* Linux takes no longer TCP_KEEPIDLE and TCP_KEEPINTVL: nine hours. */
+#define MAX_KEEP_S UINT64_C(32767)
 
 /* What the peer sent before it hung up comes by other connections. */
 #define REST_NS UINT64_C(1000000000)
@@ -36,7 +40,7 @@ void xfer_keepalive_init(xfer_keepalive_t *keepalive)
 
 static bool set_option(int fd, int level, int name, uint64_t value)
 {
-    int number = (int)base_min(value, (uint64_t)32767);
+    int number = (int)value;
 
     return setsockopt(fd, level, name, &number, sizeof(number)) == 0;
 }
@@ -46,13 +50,24 @@ static bool set_option(int fd, int level, int name, uint64_t value)
 static times_t times_of(uint64_t timeout_ns)
 {
     uint64_t timeout = base_max(timeout_ns / SECOND_NS, UINT64_C(1));
-    uint64_t idle    = base_max(timeout / 2, UINT64_C(1));
-    uint64_t rest    = base_max(timeout - idle, UINT64_C(1));
+    uint64_t idle    = base_min(base_max(timeout / 2, UINT64_C(1)), MAX_KEEP_S);
+    uint64_t rest    = base_min(base_max(timeout - idle, UINT64_C(1)),
+                                MAX_KEEP_S);
     uint64_t each    = base_max(rest / 5, UINT64_C(1));
 
     return (times_t){.idle = idle, .interval = each, .count = rest / each};
 }
 
+static uint64_t seconds_of(uint64_t timeout_ns)
+{
+    times_t times = times_of(timeout_ns);
+
+    return times.idle + times.interval * times.count;
+}
+
+/* The kernel does not probe while the greeting's last message is unacknowledged,
+ * but sends it again: then TCP_USER_TIMEOUT counts. A peer that only is slow to
+ * read has room for a greeting. */
 static bool set_times(int fd, uint64_t timeout_ns)
 {
     times_t times = times_of(timeout_ns);
@@ -60,6 +75,8 @@ static bool set_times(int fd, uint64_t timeout_ns)
     return set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, times.idle) &&
            set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, times.interval) &&
            set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, times.count) &&
+           set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+                      seconds_of(timeout_ns) * SECOND_MS) &&
            set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
@@ -72,11 +89,8 @@ static bool wants_probes(uint64_t timeout_ns)
 
 uint64_t xfer_keepalive_notice(uint64_t timeout_ns)
 {
-    times_t times = times_of(timeout_ns);
-
-    return wants_probes(timeout_ns)
-               ? (times.idle + times.interval * times.count) * SECOND_NS
-               : UINT64_MAX;
+    return wants_probes(timeout_ns) ? seconds_of(timeout_ns) * SECOND_NS
+                                    : UINT64_MAX;
 }
 
 static void hang_up(xfer_keepalive_t *keepalive)
