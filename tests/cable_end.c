@@ -4,6 +4,9 @@
  * usage: cable_end listen WHERE
  *        cable_end idle|busy WHERE
  *
+ * WHERE is an address and a port; or a folder ("/..."), where the two leave
+ * each other their pools' addresses.
+ *
  * The listener receives whatever comes. The caller says nothing, or sends one
  * message after the other; at SIGTERM it sends a last one and closes the
  * channel. Each says what becomes of it, and ends with 0 if the channel was
@@ -12,7 +15,9 @@
  */
 #include <ucxpool/ucxpool.h>
 
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,12 +86,75 @@ static void send_one(ucxpool_channel_t *channel, unsigned count)
     finish(channel, request, count);
 }
 
-static void run_caller(ucxpool_t *pool, const char *where, bool is_busy)
+/* --- by addresses --------------------------------------------------------- */
+
+static void must_not_fail(bool is_good, const char *path)
+{
+    if (!is_good) {
+        printf("cable_end: %s: %s\n", path, strerror(errno));
+        exit(1);
+    }
+}
+
+static void leave_address(ucxpool_t *pool, const char *path)
+{
+    char   unfinished[64];
+    void  *address;
+    size_t length;
+    FILE  *file;
+
+    snprintf(unfinished, sizeof(unfinished), "%.32s.part", path);
+    must(ucxpool_address_get(pool, &address, &length));
+    file = fopen(unfinished, "w");
+    must_not_fail(file != NULL, unfinished);
+    must_not_fail(fwrite(address, 1, length, file) == length, unfinished);
+    must_not_fail(fclose(file) == 0, unfinished);
+    must_not_fail(rename(unfinished, path) == 0, path);
+    ucxpool_address_release(address);
+}
+
+static ucxpool_channel_t *exchange(ucxpool_t *pool, const char *folder,
+                                   const char *own, const char *others)
+{
+    static char              address[65536];
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+        .address    = address,
+    };
+    ucxpool_channel_t *channel;
+    FILE              *file;
+
+    must_not_fail(chdir(folder) == 0, folder);
+    leave_address(pool, own);
+    while (access(others, R_OK) != 0) {
+        (void)ucxpool_wait(pool, TICK_NS);
+    }
+    file = fopen(others, "r");
+    must_not_fail(file != NULL, others);
+    params.address_length = fread(address, 1, sizeof(address), file);
+    fclose(file);
+    must(ucxpool_channel_create(pool, &params, &channel));
+    return channel;
+}
+
+/* --- the two ends --------------------------------------------------------- */
+
+static ucxpool_channel_t *call(ucxpool_t *pool, const char *where)
 {
     ucxpool_channel_t *channel;
-    unsigned           count = 0;
 
+    if (where[0] == '/') {
+        return exchange(pool, where, "caller.address", "listener.address");
+    }
     must(ucxpool_channel_connect(pool, where, &channel));
+    return channel;
+}
+
+static void run_caller(ucxpool_t *pool, const char *where, bool is_busy)
+{
+    ucxpool_channel_t *channel = call(pool, where);
+    unsigned           count   = 0;
+
     must(ucxpool_channel_wait(channel, UCXPOOL_FOREVER));
     printf("open\n");
     while (!is_over) {
@@ -102,13 +170,16 @@ static void run_caller(ucxpool_t *pool, const char *where, bool is_busy)
     printf("closed after %u messages\n", count);
 }
 
-static void run_listener(ucxpool_t *pool, const char *where)
+static ucxpool_channel_t *hear(ucxpool_t *pool, const char *where)
 {
     ucxpool_listener_t *listener;
     ucxpool_channel_t  *channel;
-    ucxpool_request_t  *request;
     ucxpool_status_t    status;
 
+    if (where[0] == '/') {
+        printf("listening on port 0\n");
+        return exchange(pool, where, "listener.address", "caller.address");
+    }
     must(ucxpool_listener_create(pool, where, &listener));
     printf("listening on port %u\n", ucxpool_listener_port(listener));
     while ((status = ucxpool_listener_accept(listener, &channel)) ==
@@ -116,6 +187,14 @@ static void run_listener(ucxpool_t *pool, const char *where)
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
     }
     must(status);
+    return channel;
+}
+
+static void run_listener(ucxpool_t *pool, const char *where)
+{
+    ucxpool_channel_t *channel = hear(pool, where);
+    ucxpool_request_t *request;
+
     for (unsigned count = 0;; count++) {
         look(channel, count);
         must(ucxpool_recv_buffer(pool, channel, data, LENGTH, 0, UINT64_MAX,

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Two hosts on one cable. When it is cut, both ends of a channel find out within
-# a few times PEER_TIMEOUT, whether something was on its way or not: UCX alone
-# needs 15 minutes for what is unacknowledged. A peer that is only stopped, for
-# three times as long, is not lost.
+# a few times PEER_TIMEOUT, whether something was on its way or not, and whether
+# they met at a listener or by addresses: UCX alone needs 15 minutes for what is
+# unacknowledged. A peer that is only stopped, for three times as long, is not
+# lost.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -49,18 +50,21 @@ until_says() {
     done
 }
 
-# start MODE - both ends, with an open channel; processes $listener and $caller.
+# start MODE listener|addresses - both ends, with an open channel; processes
+# $listener and $caller.
 start() {
-    mode=$1
+    mode="$1, by $2"
     : >"$dir/listener"
     : >"$dir/caller"
-    ip netns exec "$host_two" "$end" listen 10.213.7.2:0 \
-        >"$dir/listener" 2>&1 &
+    rm -f "$dir"/*.address
+    where=$dir
+    [ "$2" = addresses ] || where=10.213.7.2:0
+    ip netns exec "$host_two" "$end" listen "$where" >"$dir/listener" 2>&1 &
     listener=$!
     until_says listener listening
     port=$(sed -n 's/^listening on port //p' "$dir/listener")
-    ip netns exec "$host_one" "$end" "$mode" "10.213.7.2:$port" \
-        >"$dir/caller" 2>&1 &
+    [ "$2" = addresses ] || where=10.213.7.2:$port
+    ip netns exec "$host_one" "$end" "$1" "$where" >"$dir/caller" 2>&1 &
     caller=$!
     until_says caller open
 }
@@ -79,20 +83,20 @@ both_ended() {
     listener=''
 }
 
-# cut_cable MODE
+# cut_cable MODE WAY
 cut_cable() {
     hosts_up
-    start "$1"
+    start "$1" "$2"
     ip -n "$host_one" link set cable down
     both_ended 3
     hosts_down
 }
 
-# stop_one MODE WHICH - the one in $WHICH is stopped for a while.
+# stop_one MODE WAY WHICH - the one in $WHICH is stopped for a while.
 stop_one() {
     hosts_up
-    start "$1"
-    eval "process=\$$2"
+    start "$1" "$2"
+    eval "process=\$$3"
     kill -STOP "$process"
     sleep $((3 * timeout))
     kill -CONT "$process"
@@ -101,8 +105,10 @@ stop_one() {
     hosts_down
 }
 
-cut_cable idle
-cut_cable busy
-stop_one idle listener
-stop_one busy listener
-stop_one idle caller
+for way in listener addresses; do
+    cut_cable idle $way
+    cut_cable busy $way
+    stop_one busy $way listener
+done
+stop_one idle listener listener
+stop_one idle listener caller

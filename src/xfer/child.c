@@ -3,164 +3,24 @@
 #include "xfer/child.h"
 
 #include "base/lock.h"
+#include "xfer/epoll_visit.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Epolls in epolls: the pool's, the worker's, a network's; and one to spare. */
-#define MAX_DEPTH 4
-
-#define PATH_SIZE 40
-#define NAME_SIZE 40
-#define ANONYMOUS "anon_inode:"
-
-/* What is done to a descriptor; in a forked child, so that it calls nothing
- * that is not safe in a signal handler. */
-typedef void visit_t(int fd, int arg);
 
 static base_lock_t    lock;
 static base_list_t    children = {&children, &children};
 static pthread_once_t once     = PTHREAD_ONCE_INIT;
 
-/* --- what hangs from an epoll ----------------------------------------------
- */
-
-/* FOLDER/N, without the C library's stdio. */
-static void make_path(char *path, const char *folder, int fd)
-{
-    char digits[12];
-    int  num = 0;
-
-    while (*folder != '\0') {
-        *path++ = *folder++;
-    }
-    do {
-        digits[num++] = (char)('0' + fd % 10);
-        fd /= 10;
-    } while (fd != 0);
-    while (num > 0) {
-        *path++ = digits[--num];
-    }
-    *path = '\0';
-}
-
-/* What the system calls it: "socket:[12]", "anon_inode:[eventpoll]"; "" where
- * it is not open. */
-static void read_name(int fd, char *name, size_t size)
-{
-    char    path[PATH_SIZE];
-    ssize_t length;
-
-    make_path(path, "/proc/self/fd/", fd);
-    length                          = readlink(path, name, size - 1);
-    name[(length > 0) ? length : 0] = '\0';
-}
-
-static bool is_epoll(const char *name)
-{
-    return strcmp(name, "anon_inode:[eventpoll]") == 0;
-}
-
-static bool is_socket(const char *name)
-{
-    return strncmp(name, "socket:[", strlen("socket:[")) == 0;
-}
-
-/* The number behind a name in a line; false: there is none. */
-static bool find_number(const char *line, const char *name, unsigned base,
-                        unsigned long *number_p)
-{
-    const char   *at     = strstr(line, name);
-    unsigned long number = 0;
-    unsigned      digit;
-
-    if (at == NULL) {
-        return false;
-    }
-    at += strlen(name);
-    at += strspn(at, " ");
-    for (;; at++) {
-        if ((*at >= '0') && (*at <= '9')) {
-            digit = (unsigned)(*at - '0');
-        } else if ((*at >= 'a') && (*at <= 'f')) {
-            digit = 10 + (unsigned)(*at - 'a');
-        } else {
-            break;
-        }
-        number = number * base + digit;
-    }
-    *number_p = number;
-    return true;
-}
-
-static void visit_epoll(int epoll_fd, visit_t *visit, int arg, int depth);
-
-/* "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". A number that is another
- * file's by now is passed over. */
-static void visit_line(const char *line, visit_t *visit, int arg, int depth)
-{
-    unsigned long fd;
-    unsigned long inode;
-    unsigned long named;
-    char          name[NAME_SIZE];
-
-    if (!find_number(line, "tfd:", 10, &fd) || (fd > INT_MAX) ||
-        !find_number(line, "ino:", 16, &inode)) {
-        return;
-    }
-    read_name((int)fd, name, sizeof(name));
-    if (is_epoll(name)) {
-        visit_epoll((int)fd, visit, arg, depth + 1);
-    } else if (is_socket(name)
-                   ? !find_number(name, "[", 10, &named) || (named != inode)
-                   : (strncmp(name, ANONYMOUS, strlen(ANONYMOUS)) != 0)) {
-        return;
-    }
-    visit((int)fd, arg);
-}
-
-/* Each descriptor in an epoll, those in epolls within first. Of another
- * descriptor than an epoll there are none. */
-static void visit_epoll(int epoll_fd, visit_t *visit, int arg, int depth)
-{
-    char    path[PATH_SIZE];
-    char    line[128];
-    char    text[256];
-    size_t  length = 0;
-    ssize_t size;
-    int     fd;
-
-    if (depth >= MAX_DEPTH) {
-        return;
-    }
-    make_path(path, "/proc/self/fdinfo/", epoll_fd);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return;
-    }
-    while ((size = read(fd, text, sizeof(text))) > 0) {
-        for (ssize_t i = 0; i < size; i++) {
-            if (text[i] != '\n') {
-                line[length] = text[i];
-                length += (length < sizeof(line) - 1);
-                continue;
-            }
-            line[length] = '\0';
-            length       = 0;
-            visit_line(line, visit, arg, depth);
-        }
-    }
-    close(fd);
-}
-
 /* --- fork -------------------------------------------------------------------
  */
 
-static void replace(int fd, int null_fd)
+static void replace(int fd, void *arg)
 {
+    int null_fd = *(const int *)arg;
+
     if (null_fd < 0) {
         close(fd);
     } else {
@@ -186,8 +46,8 @@ static void in_child(void)
     base_list_for_each(child, &children, xfer_child_t, link) {
         if (!child->is_foreign) {
             child->is_foreign = true;
-            visit_epoll(child->epoll_fd, replace, null_fd, 0);
-            replace(child->epoll_fd, null_fd);
+            xfer_epoll_visit(child->epoll_fd, replace, &null_fd);
+            replace(child->epoll_fd, &null_fd);
         }
     }
     if (null_fd >= 0) {
@@ -219,7 +79,7 @@ void xfer_child_remove(xfer_child_t *child)
 /* --- exec -------------------------------------------------------------------
  */
 
-static void close_on_exec(int fd, int arg)
+static void close_on_exec(int fd, void *arg)
 {
     int flags = fcntl(fd, F_GETFD);
 
@@ -231,7 +91,7 @@ static void close_on_exec(int fd, int arg)
 
 void xfer_child_close_on_exec(const xfer_child_t *child)
 {
-    visit_epoll(child->epoll_fd, close_on_exec, 0, 0);
+    xfer_epoll_visit(child->epoll_fd, close_on_exec, NULL);
 }
 
 #define NUM_LOOKED_AT ((int)(8 * sizeof(((xfer_child_before_t *)0)->is_open)))
@@ -248,15 +108,10 @@ void xfer_child_look_before(xfer_child_before_t *before)
 
 void xfer_child_look_after(const xfer_child_before_t *before)
 {
-    char name[NAME_SIZE];
-
     for (int fd = 0; fd < NUM_LOOKED_AT; fd++) {
-        if (before->is_open[fd / 8] & (1u << (fd % 8))) {
-            continue;
-        }
-        read_name(fd, name, sizeof(name));
-        if (is_socket(name) || is_epoll(name)) {
-            close_on_exec(fd, 0);
+        if (!(before->is_open[fd / 8] & (1u << (fd % 8))) &&
+            xfer_epoll_is_kin(fd)) {
+            close_on_exec(fd, NULL);
         }
     }
 }

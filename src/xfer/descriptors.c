@@ -30,6 +30,7 @@ static ucxpool_status_t say_not_made(const char *what)
 
 void xfer_descriptors_cleanup(ucxpool_t *pool)
 {
+    xfer_tcp_watch_cleanup(&pool->tcp_watch);
     xfer_child_remove(&pool->child);
     close(pool->wake_fd);
     close(pool->timer_fd);
@@ -70,6 +71,7 @@ ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool)
         status = watch(pool, pool->wake_fd);
     }
     if (status == UCXPOOL_OK) {
+        xfer_tcp_watch_init(&pool->tcp_watch);
         pool->child.epoll_fd = pool->epoll_fd;
         xfer_child_add(&pool->child);
         xfer_child_close_on_exec(&pool->child);

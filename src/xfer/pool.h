@@ -28,6 +28,7 @@
 #include "mem/reg_verbs.h"
 #include "xfer/child.h"
 #include "xfer/claim.h"
+#include "xfer/tcp_watch.h"
 
 #include <ucxpool/transfer.h>
 
@@ -77,6 +78,7 @@ struct ucxpool {
     int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
     int           epoll_fd;
     xfer_child_t  child; /* what a forked one loses                          */
+    xfer_tcp_watch_t    tcp_watch;
     struct epoll_event *ready; /* sources that progress is about to call      */
     int           num_ready;
     int           timer_fd;

@@ -117,7 +117,7 @@ static bool has_strangers(const ucxpool_t *pool)
            !base_list_is_empty(&pool->fetches) || xfer_handout_is_busy(pool);
 }
 
-/* Those whose descriptors are watched. */
+/* Those whose descriptors are watched, and UCX's. */
 static unsigned progress_sockets(ucxpool_t *pool)
 {
     unsigned count = xfer_source_progress(pool);
@@ -125,14 +125,17 @@ static unsigned progress_sockets(ucxpool_t *pool)
     count += xfer_connect_progress(pool);
     count += xfer_handout_progress(pool);
     count += xfer_fetch_progress(pool);
+    count += xfer_tcp_watch_progress(pool);
     return count;
 }
 
 uint64_t xfer_sockets_deadline(ucxpool_t *pool)
 {
-    return base_min(
+    uint64_t own = base_min(
         xfer_connect_deadline(pool),
         base_min(xfer_fetch_deadline(pool), xfer_handout_deadline(pool)));
+
+    return base_min(own, xfer_tcp_watch_deadline(pool));
 }
 
 static unsigned progress(ucxpool_t *pool)

@@ -1,0 +1,200 @@
+#include <config.h>
+
+#include "xfer/tcp_watch.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "xfer/epoll_visit.h"
+#include "xfer/pool.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#define MS UINT64_C(1000000)
+
+/* Looks within PEER_TIMEOUT. */
+#define NUM_LOOKS 8u
+
+/* So many unanswered tries after the first one, over half of PEER_TIMEOUT. */
+#define MORE_TRIES 2u
+
+typedef struct suspect {
+    base_list_t link;
+    int         fd;
+    uint64_t    since;
+    unsigned    num_tries; /* at that moment */
+    uint64_t    seen;
+} suspect_t;
+
+void xfer_tcp_watch_init(xfer_tcp_watch_t *watch)
+{
+    base_list_init(&watch->suspects);
+    watch->next_look = 0;
+}
+
+static suspect_t *find(xfer_tcp_watch_t *watch, int fd)
+{
+    suspect_t *suspect;
+
+    base_list_for_each(suspect, &watch->suspects, suspect_t, link) {
+        if (suspect->fd == fd) {
+            return suspect;
+        }
+    }
+    return NULL;
+}
+
+static void forget(suspect_t *suspect)
+{
+    if (suspect != NULL) {
+        base_list_del(&suspect->link);
+        free(suspect);
+    }
+}
+
+void xfer_tcp_watch_cleanup(xfer_tcp_watch_t *watch)
+{
+    while (!base_list_is_empty(&watch->suspects)) {
+        forget(base_list_head(&watch->suspects, suspect_t, link));
+    }
+}
+
+uint64_t xfer_tcp_watch_notice(uint64_t timeout_ns)
+{
+    return (timeout_ns == BASE_CLOCK_FOREVER)
+               ? UINT64_MAX
+               : timeout_ns / 2 + 2 * (timeout_ns / NUM_LOOKS);
+}
+
+/* --- one connection ------------------------------------------------------- */
+
+static unsigned num_tries_of(const struct tcp_info *info)
+{
+    return (unsigned)info->tcpi_retransmits + info->tcpi_probes;
+}
+
+/* Was something tried after the last word of the peer's kernel? A probe counts
+ * until it is answered. */
+static bool is_unanswered(const struct tcp_info *info)
+{
+    bool is_open = (info->tcpi_state == TCP_ESTABLISHED) ||
+                   (info->tcpi_state == TCP_CLOSE_WAIT);
+
+    return is_open &&
+           ((info->tcpi_probes != 0) ||
+            ((info->tcpi_retransmits != 0) &&
+             (info->tcpi_last_ack_recv > info->tcpi_last_data_sent)));
+}
+
+/* Is it this connection still, and nothing has been heard since? */
+static bool is_same(const suspect_t *suspect, const struct tcp_info *info,
+                    uint64_t now)
+{
+    uint64_t heard_ago = info->tcpi_last_ack_recv * MS;
+
+    return (num_tries_of(info) >= suspect->num_tries) &&
+           (heard_ago >= now - suspect->since);
+}
+
+static void suspect_add(xfer_tcp_watch_t *watch, int fd,
+                        const struct tcp_info *info, uint64_t now)
+{
+    suspect_t *suspect = malloc(sizeof(*suspect));
+
+    if (suspect != NULL) { /* else at the next look */
+        *suspect = (suspect_t){.fd        = fd,
+                               .since     = now,
+                               .num_tries = num_tries_of(info),
+                               .seen      = now};
+        base_list_add_tail(&watch->suspects, &suspect->link);
+    }
+}
+
+bool xfer_tcp_watch_judge(xfer_tcp_watch_t *watch, int fd,
+                          const struct tcp_info *info, uint64_t timeout_ns,
+                          uint64_t now)
+{
+    suspect_t *suspect = find(watch, fd);
+
+    if (!is_unanswered(info)) {
+        forget(suspect);
+        return false;
+    }
+    if ((suspect == NULL) || !is_same(suspect, info, now)) {
+        forget(suspect);
+        suspect_add(watch, fd, info, now);
+        return false;
+    }
+    suspect->seen = now;
+    return (now - suspect->since >= timeout_ns / 2) &&
+           (num_tries_of(info) >= suspect->num_tries + MORE_TRIES);
+}
+
+/* Those whose connection UCX has closed. */
+static void forget_unseen(xfer_tcp_watch_t *watch, uint64_t now)
+{
+    suspect_t *suspect;
+    suspect_t *next;
+
+    base_list_for_each_safe(suspect, next, &watch->suspects, suspect_t, link) {
+        if (suspect->seen != now) {
+            forget(suspect);
+        }
+    }
+}
+
+/* --- all of UCX's --------------------------------------------------------- */
+
+typedef struct look {
+    ucxpool_t *pool;
+    uint64_t   now;
+    unsigned   num_ended;
+} look_t;
+
+static void look_at(int fd, void *arg)
+{
+    look_t         *look = arg;
+    struct tcp_info info;
+    socklen_t       size = sizeof(info);
+
+    if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
+        xfer_tcp_watch_judge(&look->pool->tcp_watch, fd, &info,
+                             look->pool->config.peer_timeout_ns, look->now)) {
+        base_info("%s: a connection of UCX's is ended, since the peer's host "
+                  "does not answer",
+                  look->pool->name);
+        (void)shutdown(fd, SHUT_RDWR);
+        look->num_ended++;
+    }
+}
+
+/* Without UCP_FEATURE_WAKEUP they cannot be found. */
+static bool is_on(const ucxpool_t *pool)
+{
+    return (pool->config.peer_timeout_ns != BASE_CLOCK_FOREVER) &&
+           (pool->worker_fd >= 0) && !base_list_is_empty(&pool->endpoints);
+}
+
+unsigned xfer_tcp_watch_progress(ucxpool_t *pool)
+{
+    look_t look = {.pool = pool};
+
+    if (!is_on(pool)) {
+        return 0;
+    }
+    look.now = base_clock_now();
+    if (look.now < pool->tcp_watch.next_look) {
+        return 0;
+    }
+    pool->tcp_watch.next_look =
+        look.now + pool->config.peer_timeout_ns / NUM_LOOKS;
+    xfer_epoll_visit(pool->worker_fd, look_at, &look);
+    forget_unseen(&pool->tcp_watch, look.now);
+    return look.num_ended;
+}
+
+uint64_t xfer_tcp_watch_deadline(const ucxpool_t *pool)
+{
+    return is_on(pool) ? pool->tcp_watch.next_look : BASE_CLOCK_FOREVER;
+}
