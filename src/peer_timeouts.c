@@ -5,7 +5,8 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "xfer/keepalive.h"
+#include "base/math.h"
+#include "xfer/tcp_watch.h"
 #include "xfer/tune_peer.h"
 
 #include <stdio.h>
@@ -32,8 +33,8 @@ static ucxpool_status_t read_time(const ucxpool_config_t *config,
     return UCXPOOL_OK;
 }
 
-static void fill(const xfer_tune_peer_facts_t *facts, unsigned tcp_retries2,
-                 uint64_t time_ns, ucxpool_peer_timeout_t *timeout)
+static void fill(const xfer_tune_peer_facts_t *facts, uint64_t tcp_ns,
+                 ucxpool_peer_timeout_t *timeout)
 {
     xfer_notice_kind_t kind = facts->transport->kind;
 
@@ -42,20 +43,13 @@ static void fill(const xfer_tune_peer_facts_t *facts, unsigned tcp_retries2,
              facts->transport->name);
     snprintf(timeout->settings, sizeof(timeout->settings), "%s",
              facts->settings);
-    timeout->idle_ns          = xfer_notice_idle(kind, &facts->own,
-                                                 tcp_retries2);
-    timeout->busy_ns          = xfer_notice_busy(kind, &facts->own,
-                                                 tcp_retries2);
-    timeout->listener_ns      = (kind == XFER_NOTICE_TCP)
-                                    ? xfer_keepalive_notice(time_ns)
-                                    : UINT64_MAX;
+    timeout->idle_ns          = xfer_notice_idle(kind, &facts->own, tcp_ns);
+    timeout->busy_ns          = xfer_notice_busy(kind, &facts->own, tcp_ns);
     timeout->borrowed_idle_ns = UINT64_MAX;
     timeout->borrowed_busy_ns = UINT64_MAX;
     if (facts->is_known) {
-        timeout->borrowed_idle_ns = xfer_notice_idle(kind, &facts->now,
-                                                     tcp_retries2);
-        timeout->borrowed_busy_ns = xfer_notice_busy(kind, &facts->now,
-                                                     tcp_retries2);
+        timeout->borrowed_idle_ns = xfer_notice_idle(kind, &facts->now, tcp_ns);
+        timeout->borrowed_busy_ns = xfer_notice_busy(kind, &facts->now, tcp_ns);
     }
 }
 
@@ -66,8 +60,8 @@ ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
 {
     xfer_tune_peer_facts_t facts[XFER_NOTICE_NUM_TRANSPORTS];
     unsigned               num;
-    unsigned               tcp_retries2;
     uint64_t               time_ns;
+    uint64_t               tcp_ns;
     ucxpool_status_t       status;
 
     if (base_missing(num_p) ||
@@ -82,9 +76,11 @@ ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    tcp_retries2 = xfer_tune_peer_kernel("tcp_retries2", TCP_RETRIES2);
+    tcp_ns = base_min(xfer_tcp_watch_notice(time_ns),
+                      xfer_notice_kernel(xfer_tune_peer_kernel("tcp_retries2",
+                                                               TCP_RETRIES2)));
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
-        fill(&facts[i], tcp_retries2, time_ns, &timeouts[i]);
+        fill(&facts[i], tcp_ns, &timeouts[i]);
     }
     *num_p = num;
     return UCXPOOL_OK;

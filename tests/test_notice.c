@@ -58,19 +58,25 @@ START_TEST(ucxs_own_settings_take_most_of_a_minute)
 END_TEST
 
 /* Linux's documentation of tcp_retries2 has this number for 15. */
-START_TEST(busy_tcp_waits_as_long_as_the_kernel_sends_again)
+START_TEST(the_kernel_sends_again_for_a_quarter_of_an_hour)
+{
+    ck_assert_uint_eq(xfer_notice_kernel(15), 924600 * MS);
+    ck_assert_uint_eq(xfer_notice_kernel(0), 200 * MS);
+    ck_assert_uint_lt(xfer_notice_kernel(UINT32_MAX), 86400 * SEC);
+}
+END_TEST
+
+START_TEST(tcp_is_given_up_by_who_is_first)
 {
     xfer_notice_t notice = xfer_notice_choose(XFER_NOTICE_TCP, SEC);
 
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 15),
-                      924600 * MS);
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 0), 200 * MS);
-    ck_assert_uint_lt(xfer_notice_busy(XFER_NOTICE_TCP, &notice, UINT32_MAX),
-                      86400 * SEC);
-    ck_assert_uint_eq(xfer_notice_idle(XFER_NOTICE_TCP, &notice, 15),
-                      924850 * MS);
+    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 7 * SEC),
+                      7 * SEC);
+    ck_assert_uint_eq(xfer_notice_idle(XFER_NOTICE_TCP, &notice, 7 * SEC),
+                      7250 * MS);
     notice.timeout_ns = 3 * SEC;
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 15), 3 * SEC);
+    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 7 * SEC),
+                      3 * SEC);
 }
 END_TEST
 
@@ -97,7 +103,7 @@ START_TEST(for_ever_stays_for_ever)
 
     for (int kind = XFER_NOTICE_RC; kind <= XFER_NOTICE_TCP; kind++) {
         ck_assert_uint_eq(
-            xfer_notice_idle((xfer_notice_kind_t)kind, &never, 15),
+            xfer_notice_idle((xfer_notice_kind_t)kind, &never, 0),
             XFER_NOTICE_NEVER);
     }
     ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &never, 15),
@@ -193,7 +199,8 @@ int main(void)
         NUM_TIMES);
     tcase_add_test(tcase, ten_seconds_are_these_settings);
     tcase_add_test(tcase, ucxs_own_settings_take_most_of_a_minute);
-    tcase_add_test(tcase, busy_tcp_waits_as_long_as_the_kernel_sends_again);
+    tcase_add_test(tcase, the_kernel_sends_again_for_a_quarter_of_an_hour);
+    tcase_add_test(tcase, tcp_is_given_up_by_who_is_first);
     tcase_add_test(tcase, a_card_takes_the_nearest_power);
     tcase_add_test(tcase, for_ever_stays_for_ever);
     tcase_add_test(tcase, each_kind_has_its_settings);

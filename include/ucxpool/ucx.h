@@ -77,13 +77,10 @@ typedef struct ucxpool_peer_timeout {
     uint64_t idle_ns;
     uint64_t busy_ns;
     /* In a context that the caller brings, if it has UCX's settings as they are
-     * (defaults, environment, ucx.conf). The context itself does not tell. */
+     * (defaults, environment, ucx.conf). The context itself does not tell. Over
+     * TCP it must have UCP_FEATURE_WAKEUP. */
     uint64_t borrowed_idle_ns;
     uint64_t borrowed_busy_ns;
-    /* Over TCP, on a channel through a listener, idle or busy: the kernels
-     * tell, whatever UCX does (docs/design.md, "A peer that is gone").
-     * UINT64_MAX where an RDMA device is, and with PEER_TIMEOUT=inf. */
-    uint64_t listener_ns;
     /* What makes the difference, as variables of the environment with blanks
      * between them. (From UCX 1.17 on, ucp_config_modify() takes the same names
      * without UCX_.) */

@@ -159,7 +159,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Time in which a peer's host that is gone is to be noticed: by UCX "
          "where a network card does the work, in contexts that the pool makes "
          "(what the environment sets for UCX counts more); over TCP by the "
-         "kernel, on channels through a listener. "
+         "pool, which looks at UCX's connections. "
          "ucxpool_info shows what follows. inf leaves it to UCX."),
     TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
          "Time that a waiting call polls before it sleeps. inf never sleeps."),

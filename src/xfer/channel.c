@@ -86,7 +86,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     xfer_source_init(&channel->peer.watch);
     xfer_source_init(&channel->greet_source);
     xfer_source_init(&channel->local);
-    xfer_keepalive_init(&channel->keepalive);
+    xfer_lifeline_init(&channel->lifeline);
     channel->peer.next_look = BASE_CLOCK_FOREVER;
     channel->peer.am_id     = pool->config.am_id; /* until it says */
     channel->close_deadline = BASE_CLOCK_FOREVER;
@@ -134,7 +134,7 @@ void xfer_channel_put(ucxpool_channel_t *channel)
     base_list_del(&channel->event.link);
     xfer_message_destroy_all(channel);
     xfer_local_close(channel);
-    xfer_keepalive_end(channel, XFER_LAST_WORD_CLOSED);
+    xfer_lifeline_end(channel, XFER_LAST_WORD_CLOSED);
     xfer_fetch_stop(channel);
     xfer_mapping_close(channel);
     xfer_watch_stop(channel);
@@ -239,7 +239,7 @@ unsigned xfer_channel_progress(ucxpool_channel_t *channel)
 
     xfer_channel_get(channel);
     count += xfer_watch_look(channel);
-    count += xfer_keepalive_progress(channel);
+    count += xfer_lifeline_progress(channel);
     if (xfer_local_is_lost(channel)) {
         xfer_channel_set_broken(channel);
     }

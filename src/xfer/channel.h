@@ -10,7 +10,7 @@
 #include "mem/share_cuda.h"
 #include "xfer/endpoint.h"
 #include "xfer/event.h"
-#include "xfer/keepalive.h"
+#include "xfer/lifeline.h"
 #include "xfer/ring.h"
 #include "xfer/source.h"
 #include "xfer/where.h"
@@ -112,7 +112,7 @@ struct ucxpool_channel {
     struct xfer_secret *secret; /* for as long                               */
     base_list_t        greet_link;
     xfer_source_t      greet_source;
-    xfer_keepalive_t   keepalive;
+    xfer_lifeline_t    lifeline;
     struct xfer_fetch *fetch;  /* of the peer's descriptors; NULL: none      */
 
     unsigned    handshake;     /* xfer_handshake_t                           */

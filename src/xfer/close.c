@@ -35,7 +35,7 @@ void xfer_channel_start_close(ucxpool_channel_t *channel)
 /* Has neither side said anything? Then the last word is enough. */
 static bool is_silent(const ucxpool_channel_t *channel)
 {
-    return xfer_keepalive_is_up(channel) &&
+    return xfer_lifeline_is_up(channel) &&
            !(channel->handshake & (XFER_HELLO_SENT | XFER_HELLO_RECEIVED));
 }
 
@@ -181,7 +181,7 @@ unsigned xfer_channel_progress_close(ucxpool_channel_t *channel)
         close_endpoint(channel);
     }
     if (channel->close == XFER_CLOSE_DONE) {
-        xfer_keepalive_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
+        xfer_lifeline_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
                                         ? XFER_LAST_WORD_FAILED
                                         : XFER_LAST_WORD_CLOSED);
     }

@@ -148,7 +148,7 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     const void *blob;
     size_t      length;
 
-    xfer_keepalive_start(channel, xfer_greet_take_fd(channel->greet));
+    xfer_lifeline_start(channel, xfer_greet_take_fd(channel->greet));
     xfer_greet_peer(channel->greet, &blob, &length);
     return xfer_connect_address(channel, blob, length);
 }

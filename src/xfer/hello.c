@@ -80,7 +80,7 @@ static void try_open(ucxpool_channel_t *channel)
     if (channel->wire == &xfer_wire_ucx) {
         xfer_endpoint_close_on_exec(channel->endpoint);
     } else {
-        xfer_keepalive_end(channel, XFER_LAST_WORD_SPARE);
+        xfer_lifeline_end(channel, XFER_LAST_WORD_SPARE);
     }
     pool->stats.channels_open++;
     pool->num_mapped += (channel->wire == &xfer_wire_map) ? 1 : 0;

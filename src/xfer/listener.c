@@ -186,7 +186,7 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
     }
     channel->at_door = true;
     channel->ends    = peer->ends;
-    xfer_keepalive_start(channel, peer->fd);
+    xfer_lifeline_start(channel, peer->fd);
     status = xfer_connect_address(channel, peer->blob, peer->length);
     if (status != UCXPOOL_OK) {
         xfer_channel_discard(channel);

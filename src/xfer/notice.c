@@ -94,12 +94,12 @@ xfer_notice_t xfer_notice_choose(xfer_notice_kind_t kind, uint64_t time_ns)
     return notice;
 }
 
-static uint64_t tcp_retransmission(unsigned retries)
+uint64_t xfer_notice_kernel(unsigned tcp_retries2)
 {
     uint64_t wait  = TCP_FIRST_NS;
     uint64_t total = 0;
 
-    for (unsigned i = 0; i <= base_min(retries, 255u); i++) {
+    for (unsigned i = 0; i <= base_min(tcp_retries2, 255u); i++) {
         total += wait;
         wait = base_min(wait * 2, TCP_LAST_NS);
     }
@@ -107,7 +107,7 @@ static uint64_t tcp_retransmission(unsigned retries)
 }
 
 uint64_t xfer_notice_busy(xfer_notice_kind_t kind, const xfer_notice_t *notice,
-                          unsigned tcp_retries2)
+                          uint64_t tcp_ns)
 {
     switch (kind) {
     case XFER_NOTICE_RC:
@@ -118,17 +118,15 @@ uint64_t xfer_notice_busy(xfer_notice_kind_t kind, const xfer_notice_t *notice,
                                            ? 0
                                            : notice->timeout_ns / 3);
     default:
-        return (notice->timeout_ns != XFER_NOTICE_NEVER)
-                   ? notice->timeout_ns
-                   : tcp_retransmission(tcp_retries2);
+        return base_min(notice->timeout_ns, tcp_ns);
     }
 }
 
 uint64_t xfer_notice_idle(xfer_notice_kind_t kind, const xfer_notice_t *notice,
-                          unsigned tcp_retries2)
+                          uint64_t tcp_ns)
 {
     return add(notice->keepalive_ns,
-               xfer_notice_busy(kind, notice, tcp_retries2));
+               xfer_notice_busy(kind, notice, tcp_ns));
 }
 
 unsigned

@@ -13,14 +13,12 @@
  *     RC    TIMEOUT, RETRY_COUNT   4 x timeout x (count + 1): a card may take
  *                                  up to four times the time-out for each try
  *     UD    TIMEOUT                4/3 x timeout: it is looked at each third
- *     TCP   USER_TIMEOUT (1.22)    that; else what the kernel's tcp_retries2
- *                                  makes. TCP's own keepalive (KEEPIDLE and
- *                                  others) does not count: it is silent while
+ *     TCP   USER_TIMEOUT (1.22)    that; or what the kernel's tcp_retries2 or
+ *                                  tcp_watch.h makes, whichever is sooner.
+ *                                  TCP's own keepalive (KEEPIDLE and others)
+ *                                  does not count: it is silent while
  *                                  something is unacknowledged, as UCX's
  *                                  probe is
- *
- * The pool sets no USER_TIMEOUT, because that also ends connections to peers
- * that only are slow to read, as one that computes is.
  */
 #ifndef XFER_NOTICE_H
 #define XFER_NOTICE_H
@@ -61,11 +59,14 @@ typedef struct xfer_notice {
  */
 xfer_notice_t xfer_notice_choose(xfer_notice_kind_t kind, uint64_t time_ns);
 
-/* tcp_retries2  Of this machine's kernel. */
+/* How long the kernel sends again; net.ipv4.tcp_retries2. */
+uint64_t xfer_notice_kernel(unsigned tcp_retries2);
+
+/* tcp_ns  How soon an unanswered connection is given up, by whomever. */
 uint64_t xfer_notice_busy(xfer_notice_kind_t kind, const xfer_notice_t *notice,
-                          unsigned tcp_retries2);
+                          uint64_t tcp_ns);
 uint64_t xfer_notice_idle(xfer_notice_kind_t kind, const xfer_notice_t *notice,
-                          unsigned tcp_retries2);
+                          uint64_t tcp_ns);
 
 /* One setting of a transport, and its place in xfer_notice_t. */
 typedef struct xfer_notice_setting {

@@ -190,7 +190,7 @@ static uint64_t next_moment(ucxpool_t *pool)
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
         moment = base_min(moment, xfer_channel_close_deadline(channel));
         moment = base_min(moment, xfer_local_deadline(channel));
-        moment = base_min(moment, xfer_keepalive_deadline(channel));
+        moment = base_min(moment, xfer_lifeline_deadline(channel));
         if (!channel->peer.gone) {
             moment = base_min(moment, channel->peer.next_look);
         }

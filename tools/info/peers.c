@@ -29,9 +29,6 @@ static void report_transport(report_t                     *report,
     report_section_begin(report, timeout->transport, timeout->transport);
     report_time(report, "idle", timeout->idle_ns);
     report_time(report, "busy", timeout->busy_ns);
-    if (timeout->listener_ns != UINT64_MAX) {
-        report_time(report, "through_a_listener", timeout->listener_ns);
-    }
     report_time(report, "idle_in_a_borrowed_context",
                 timeout->borrowed_idle_ns);
     report_time(report, "busy_in_a_borrowed_context",

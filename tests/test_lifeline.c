@@ -6,8 +6,6 @@
 #include "xfer/channel.h"
 
 #include <check.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -37,41 +35,13 @@ static void end(pair_t *pair)
     ucxpool_destroy(pair->b);
 }
 
-static bool has_option(const ucxpool_channel_t *channel, int level, int name)
-{
-    int       value  = 0;
-    socklen_t length = sizeof(value);
-
-    ck_assert_int_eq(getsockopt(channel->keepalive.source.fd, level, name,
-                                &value, &length),
-                     0);
-    return value != 0;
-}
-
-START_TEST(on_ucx_it_stays_and_is_kept_alive)
+START_TEST(on_ucx_it_stays)
 {
     pair_t pair;
 
     meet_open(&pair, "WIRE=ucx");
-    ck_assert(xfer_keepalive_is_up(pair.to_a));
-    ck_assert(xfer_keepalive_is_up(pair.to_b));
-    if (xfer_keepalive_notice(pair.a->config.peer_timeout_ns) != UINT64_MAX) {
-        ck_assert(has_option(pair.to_a, SOL_SOCKET, SO_KEEPALIVE));
-        ck_assert(has_option(pair.to_b, SOL_SOCKET, SO_KEEPALIVE));
-        ck_assert(has_option(pair.to_a, IPPROTO_TCP, TCP_USER_TIMEOUT));
-        ck_assert(has_option(pair.to_b, IPPROTO_TCP, TCP_USER_TIMEOUT));
-    }
-    end(&pair);
-}
-END_TEST
-
-START_TEST(with_inf_nothing_is_probed)
-{
-    pair_t pair;
-
-    meet_open(&pair, "WIRE=ucx PEER_TIMEOUT=inf");
-    ck_assert(!has_option(pair.to_a, SOL_SOCKET, SO_KEEPALIVE));
-    ck_assert(!has_option(pair.to_b, SOL_SOCKET, SO_KEEPALIVE));
+    ck_assert(xfer_lifeline_is_up(pair.to_a));
+    ck_assert(xfer_lifeline_is_up(pair.to_b));
     end(&pair);
 }
 END_TEST
@@ -81,8 +51,8 @@ START_TEST(on_map_it_is_not_needed)
     pair_t pair;
 
     meet_open(&pair, "WIRE=map");
-    pair_until(&pair, !xfer_keepalive_is_up(pair.to_a) &&
-                          !xfer_keepalive_is_up(pair.to_b));
+    pair_until(&pair, !xfer_lifeline_is_up(pair.to_a) &&
+                          !xfer_lifeline_is_up(pair.to_b));
     for (int i = 0; i < 100; i++) {
         pair_progress(&pair);
     }
@@ -98,7 +68,7 @@ START_TEST(it_goes_with_the_channel)
     meet_open(&pair, "WIRE=ucx");
     ucxpool_channel_close(pair.to_a);
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
-    pair_until(&pair, !xfer_keepalive_is_up(pair.to_b));
+    pair_until(&pair, !xfer_lifeline_is_up(pair.to_b));
     ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
     ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
     end(&pair);
@@ -119,7 +89,7 @@ START_TEST(one_that_hangs_up_is_lost)
     int                    fd;
 
     meet_open(&pair, "WIRE=ucx");
-    fd = pair.to_b->keepalive.source.fd;
+    fd = pair.to_b->lifeline.source.fd;
     ck_assert_int_eq(send(fd, cases[_i].word, strlen(cases[_i].word), 0),
                      (int)strlen(cases[_i].word));
     ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
@@ -154,7 +124,7 @@ START_TEST(a_listener_that_goes_lets_its_callers_know)
     ucxpool_channel_attr_t attr;
 
     pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(&pair, xfer_keepalive_is_up(pair.to_a));
+    pair_until(&pair, xfer_lifeline_is_up(pair.to_a));
     ucxpool_listener_destroy(listener);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     ucxpool_channel_query(pair.to_a, &attr);
@@ -165,14 +135,13 @@ END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("keepalive");
-    TCase   *tcase = tcase_create("keepalive");
+    Suite   *suite = suite_create("lifeline");
+    TCase   *tcase = tcase_create("lifeline");
     SRunner *runner;
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, on_ucx_it_stays_and_is_kept_alive);
-    tcase_add_test(tcase, with_inf_nothing_is_probed);
+    tcase_add_test(tcase, on_ucx_it_stays);
     tcase_add_test(tcase, on_map_it_is_not_needed);
     tcase_add_test(tcase, it_goes_with_the_channel);
     tcase_add_loop_test(tcase, one_that_hangs_up_is_lost, 0, 2);

@@ -1,0 +1,240 @@
+/* Which of UCX's TCP connections counts as dead; the kernel's own answers are in
+ * test_cable.sh. */
+#include "pair.h"
+
+#include "base/clock.h"
+#include "xfer/channel.h"
+#include "xfer/epoll_visit.h"
+#include "xfer/tcp_watch.h"
+
+#include <check.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#define MS  UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+#define FD         5
+#define TIMEOUT_NS (8 * SEC)
+
+static xfer_tcp_watch_t watch;
+
+static void setup(void)
+{
+    xfer_tcp_watch_init(&watch);
+}
+
+static void teardown(void)
+{
+    xfer_tcp_watch_cleanup(&watch);
+    ck_assert(base_list_is_empty(&watch.suspects));
+}
+
+/* Nothing has been heard since the moment 0. */
+static struct tcp_info silent(uint64_t now, unsigned retransmits)
+{
+    return (struct tcp_info){
+        .tcpi_state          = TCP_ESTABLISHED,
+        .tcpi_unacked        = 1,
+        .tcpi_retransmits    = (uint8_t)retransmits,
+        .tcpi_last_ack_recv  = (uint32_t)(now / MS),
+        .tcpi_last_data_sent = 10,
+    };
+}
+
+static bool judge(const struct tcp_info *info, uint64_t now)
+{
+    return xfer_tcp_watch_judge(&watch, FD, info, TIMEOUT_NS, now);
+}
+
+static bool judge_silent(uint64_t now, unsigned retransmits)
+{
+    struct tcp_info info = silent(now, retransmits);
+
+    return judge(&info, now);
+}
+
+START_TEST(three_unanswered_tries_over_half_of_the_time_are_the_end)
+{
+    ck_assert(!judge_silent(1 * SEC, 1));
+    ck_assert(!judge_silent(2 * SEC, 2));
+    ck_assert(!judge_silent(4 * SEC, 4));
+    ck_assert(judge_silent(5 * SEC, 4));
+}
+END_TEST
+
+START_TEST(two_tries_are_not_enough)
+{
+    ck_assert(!judge_silent(1 * SEC, 1));
+    ck_assert(!judge_silent(60 * SEC, 2));
+    ck_assert(judge_silent(61 * SEC, 3));
+}
+END_TEST
+
+/* After a long silence of both sides nothing has been tried yet. */
+START_TEST(what_was_only_sent_is_not_a_try)
+{
+    for (uint64_t now = 1000 * SEC; now < 1020 * SEC; now += SEC) {
+        ck_assert(!judge_silent(now, 0));
+    }
+    ck_assert(base_list_is_empty(&watch.suspects));
+}
+END_TEST
+
+/* Heard of, though what was sent is not acknowledged: a window that shrank. */
+START_TEST(who_answers_each_try_is_alive)
+{
+    for (unsigned i = 1; i < 20; i++) {
+        uint64_t        now  = i * 4 * SEC;
+        struct tcp_info info = silent(now, i);
+
+        info.tcpi_last_data_sent = 2000;
+        info.tcpi_last_ack_recv  = 2000;
+        ck_assert(!judge(&info, now));
+    }
+    ck_assert(base_list_is_empty(&watch.suspects));
+}
+END_TEST
+
+START_TEST(one_answer_begins_anew)
+{
+    struct tcp_info info = silent(10 * SEC, 7);
+
+    ck_assert(!judge_silent(1 * SEC, 1));
+    info.tcpi_last_ack_recv  = 3000; /* at 7 s, and tried again since */
+    info.tcpi_last_data_sent = 100;
+    ck_assert(!judge(&info, 10 * SEC));
+    info.tcpi_last_ack_recv = 6000;
+    info.tcpi_retransmits   = 9;
+    ck_assert(!judge(&info, 13 * SEC));
+    info.tcpi_last_ack_recv = 7000;
+    ck_assert(judge(&info, 14 * SEC));
+}
+END_TEST
+
+/* Of a closed window, as of a peer that is stopped. */
+START_TEST(probes_count_until_they_are_answered)
+{
+    struct tcp_info info = {.tcpi_state         = TCP_ESTABLISHED,
+                            .tcpi_probes        = 1,
+                            .tcpi_last_ack_recv = 120000};
+
+    for (uint64_t now = 200 * SEC; now < 220 * SEC; now += SEC) {
+        ck_assert(!judge(&info, now));
+    }
+    info.tcpi_probes = 3;
+    ck_assert(judge(&info, 220 * SEC));
+    info.tcpi_probes = 0;
+    ck_assert(!judge(&info, 221 * SEC));
+    ck_assert(base_list_is_empty(&watch.suspects));
+}
+END_TEST
+
+START_TEST(only_open_connections_are_looked_at)
+{
+    static const uint8_t states[] = {TCP_SYN_SENT, TCP_FIN_WAIT1, TCP_LISTEN,
+                                     TCP_CLOSE};
+    struct tcp_info      info     = silent(9 * SEC, 9);
+
+    info.tcpi_state = states[_i];
+    ck_assert(!judge(&info, 9 * SEC));
+    ck_assert(base_list_is_empty(&watch.suspects));
+}
+END_TEST
+
+START_TEST(another_connection_with_the_same_number_begins_anew)
+{
+    ck_assert(!judge_silent(1 * SEC, 3));
+    ck_assert(!judge_silent(9 * SEC, 1));
+    ck_assert(!judge_silent(10 * SEC, 5));
+    ck_assert(judge_silent(13 * SEC, 5));
+}
+END_TEST
+
+START_TEST(the_promise_leaves_a_quarter_for_the_probe)
+{
+    ck_assert_uint_eq(xfer_tcp_watch_notice(8 * SEC), 6 * SEC);
+    ck_assert_uint_eq(xfer_tcp_watch_notice(BASE_CLOCK_FOREVER), UINT64_MAX);
+}
+END_TEST
+
+/* --- in a pool ------------------------------------------------------------ */
+
+static void count_tcp(int fd, void *arg)
+{
+    struct tcp_info info;
+    socklen_t       size = sizeof(info);
+    unsigned       *count = arg;
+
+    if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
+        (info.tcpi_state == TCP_ESTABLISHED)) {
+        (*count)++;
+    }
+}
+
+START_TEST(ucxs_connections_are_found_and_looked_at_again_and_again)
+{
+    unsigned count = 0;
+    uint64_t deadline;
+    pair_t   pair;
+
+    setenv("UCX_TLS", "tcp", 1);
+    pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=1s", "WIRE=ucx PEER_TIMEOUT=1s");
+    xfer_epoll_visit(pair.a->worker_fd, count_tcp, &count);
+    ck_assert_uint_ge(count, 1);
+    for (int i = 0; i < 12; i++) {
+        deadline = xfer_tcp_watch_deadline(pair.a);
+        ck_assert_uint_lt(deadline, base_clock_now() + SEC);
+        pair_until(&pair, xfer_tcp_watch_deadline(pair.a) > deadline);
+    }
+    ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(without_a_connection_or_a_bound_nothing_is_looked_at)
+{
+    ucxpool_t *pool = pair_pool("WIRE=ucx");
+    pair_t     pair;
+
+    ck_assert_uint_eq(xfer_tcp_watch_deadline(pool), BASE_CLOCK_FOREVER);
+    ucxpool_destroy(pool);
+    pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
+    ck_assert_uint_eq(xfer_tcp_watch_deadline(pair.a), BASE_CLOCK_FOREVER);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("tcp_watch");
+    TCase   *judged = tcase_create("judged");
+    TCase   *looked = tcase_create("looked");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(judged, setup, teardown);
+    tcase_add_test(judged,
+                   three_unanswered_tries_over_half_of_the_time_are_the_end);
+    tcase_add_test(judged, two_tries_are_not_enough);
+    tcase_add_test(judged, what_was_only_sent_is_not_a_try);
+    tcase_add_test(judged, who_answers_each_try_is_alive);
+    tcase_add_test(judged, one_answer_begins_anew);
+    tcase_add_test(judged, probes_count_until_they_are_answered);
+    tcase_add_loop_test(judged, only_open_connections_are_looked_at, 0, 4);
+    tcase_add_test(judged, another_connection_with_the_same_number_begins_anew);
+    tcase_add_test(judged, the_promise_leaves_a_quarter_for_the_probe);
+    suite_add_tcase(suite, judged);
+    tcase_set_timeout(looked, 60);
+    tcase_add_test(looked,
+                   ucxs_connections_are_found_and_looked_at_again_and_again);
+    tcase_add_test(looked,
+                   without_a_connection_or_a_bound_nothing_is_looked_at);
+    suite_add_tcase(suite, looked);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? 0 : 1;
+}
