@@ -264,9 +264,11 @@ ucxpool_status_t xfer_remote_take_endpoint(ucxpool_channel_t *channel,
     return status;
 }
 
+/* One to this very pool is its own other end. */
 void xfer_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
-    channel->endpoint->is_sure = channel->has_begun;
+    channel->endpoint->is_sure = channel->has_begun ||
+                                 xfer_remote_is_self(channel->remote);
     put_idle(channel->remote, channel->endpoint);
     channel->endpoint = NULL;
     set_ends(channel->pool); /* it may have failed meanwhile */
