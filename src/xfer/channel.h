@@ -132,8 +132,8 @@ struct ucxpool_channel {
     base_list_t arriving;
     base_list_t free_messages;
     uint32_t    num_messages;  /* allocated                                  */
-    uint32_t    num_waiting;   /* of them in use                             */
-    uint32_t    num_unexpected; /* of these, without a receive               */
+    uint32_t    num_waiting;   /* in use                                     */
+    uint32_t    num_unexpected; /* in use, and no receive has matched it     */
     size_t      num_runs;      /* in lists that have no receive yet          */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];
     ucxpool_request_t *receives[PROTO_SENDS_MAX];
