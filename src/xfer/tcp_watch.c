@@ -74,17 +74,15 @@ static unsigned num_tries_of(const struct tcp_info *info)
     return (unsigned)info->tcpi_retransmits + info->tcpi_probes;
 }
 
-/* Was something tried after the last word of the peer's kernel? A probe counts
- * until it is answered. */
+/* Has something been tried that is not acknowledged? The times of the last data
+ * and of the last word from the peer do not tell: without a route the kernel
+ * counts its tries and sends nothing. */
 static bool is_unanswered(const struct tcp_info *info)
 {
     bool is_open = (info->tcpi_state == TCP_ESTABLISHED) ||
                    (info->tcpi_state == TCP_CLOSE_WAIT);
 
-    return is_open &&
-           ((info->tcpi_probes != 0) ||
-            ((info->tcpi_retransmits != 0) &&
-             (info->tcpi_last_ack_recv > info->tcpi_last_data_sent)));
+    return is_open && (num_tries_of(info) != 0);
 }
 
 /* Is it this connection still, and nothing has been heard since? */
