@@ -1,17 +1,17 @@
 /*
  * cable_end - one end of a channel over a cable that test_cable.sh cuts.
  *
- * usage: cable_end listen WHERE
+ * usage: cable_end listen|deaf WHERE
  *        cable_end idle|busy WHERE
  *
  * WHERE is an address and a port; or a folder ("/..."), where the two leave
  * each other their pools' addresses.
  *
- * The listener receives whatever comes. The caller says nothing, or sends one
- * message after the other; at SIGTERM it sends a last one and closes the
- * channel. Each says what becomes of it, and ends with 0 if the channel was
- * closed, with 3 if the peer was lost, and by SIGALRM where nothing becomes of
- * it.
+ * The listener receives whatever comes; a deaf one accepts the caller, and does
+ * nothing more. The caller says nothing, or sends one message after the other;
+ * at SIGTERM it sends a last one and closes the channel. Each says what becomes
+ * of it, and ends with 0 if the channel was closed, with 3 if the peer was lost,
+ * and by SIGALRM where nothing becomes of it.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -155,7 +155,9 @@ static void run_caller(ucxpool_t *pool, const char *where, bool is_busy)
     ucxpool_channel_t *channel = call(pool, where);
     unsigned           count   = 0;
 
-    must(ucxpool_channel_wait(channel, UCXPOOL_FOREVER));
+    if (ucxpool_channel_wait(channel, UCXPOOL_FOREVER) != UCXPOOL_OK) {
+        look(channel, count);
+    }
     printf("open\n");
     while (!is_over) {
         if (is_busy) {
@@ -190,11 +192,15 @@ static ucxpool_channel_t *hear(ucxpool_t *pool, const char *where)
     return channel;
 }
 
-static void run_listener(ucxpool_t *pool, const char *where)
+static void run_listener(ucxpool_t *pool, const char *where, bool is_deaf)
 {
     ucxpool_channel_t *channel = hear(pool, where);
     ucxpool_request_t *request;
 
+    if (is_deaf) {
+        printf("accepted\n");
+        pause();
+    }
     for (unsigned count = 0;; count++) {
         look(channel, count);
         must(ucxpool_recv_buffer(pool, channel, data, LENGTH, 0, UINT64_MAX,
@@ -208,15 +214,15 @@ int main(int argc, char **argv)
     ucxpool_t *pool;
 
     if (argc != 3) {
-        fprintf(stderr, "usage: cable_end listen|idle|busy WHERE\n");
+        fprintf(stderr, "usage: cable_end listen|deaf|idle|busy WHERE\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGTERM, end);
     alarm(PATIENCE_S);
     must(ucxpool_create(NULL, &pool));
-    if (strcmp(argv[1], "listen") == 0) {
-        run_listener(pool, argv[2]);
+    if ((strcmp(argv[1], "listen") == 0) || (strcmp(argv[1], "deaf") == 0)) {
+        run_listener(pool, argv[2], strcmp(argv[1], "deaf") == 0);
     } else {
         run_caller(pool, argv[2], strcmp(argv[1], "busy") == 0);
     }

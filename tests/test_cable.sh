@@ -35,7 +35,7 @@ fail() {
     echo "$mode: $*"
     for file in "$dir"/listener "$dir"/caller; do
         echo "--- $(basename "$file")"
-        tail -n 20 "$file"
+        tail -n 40 "$file"
     done
     exit 1
 }
@@ -50,8 +50,8 @@ until_says() {
     done
 }
 
-# start MODE listener|addresses - both ends, with an open channel; processes
-# $listener and $caller.
+# start MODE listener|addresses [LISTENER'S MODE] - both ends, with an open
+# channel; processes $listener and $caller.
 start() {
     mode="$1, by $2"
     : >"$dir/listener"
@@ -59,14 +59,15 @@ start() {
     rm -f "$dir"/*.address
     where=$dir
     [ "$2" = addresses ] || where=10.213.7.2:0
-    ip netns exec "$host_two" "$end" listen "$where" >"$dir/listener" 2>&1 &
+    ip netns exec "$host_two" "$end" "${3:-listen}" "$where" \
+        >"$dir/listener" 2>&1 &
     listener=$!
     until_says listener listening
     port=$(sed -n 's/^listening on port //p' "$dir/listener")
     [ "$2" = addresses ] || where=10.213.7.2:$port
     ip netns exec "$host_one" "$end" "$1" "$where" >"$dir/caller" 2>&1 &
     caller=$!
-    until_says caller open
+    [ "${3:-listen}" = deaf ] || until_says caller open
 }
 
 # ended FILE PROCESS CODE - it ends by itself, with that exit code.
@@ -92,6 +93,19 @@ cut_cable() {
     hosts_down
 }
 
+# The caller's channel has not opened yet when the cable is cut.
+cut_early() {
+    hosts_up
+    start idle listener deaf
+    until_says listener accepted
+    ip -n "$host_one" link set cable down
+    ended caller "$caller" 3
+    kill -KILL "$listener"
+    caller=''
+    listener=''
+    hosts_down
+}
+
 # stop_one MODE WAY WHICH - the one in $WHICH is stopped for a while.
 stop_one() {
     hosts_up
@@ -112,3 +126,4 @@ for way in listener addresses; do
 done
 stop_one idle listener listener
 stop_one idle listener caller
+cut_early

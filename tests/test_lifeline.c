@@ -6,6 +6,9 @@
 #include "xfer/channel.h"
 
 #include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -133,6 +136,53 @@ START_TEST(a_listener_that_goes_lets_its_callers_know)
 }
 END_TEST
 
+/* The kernel gives up a connection, here since the peer's end reads nothing and
+ * is full. */
+static void go_silent(ucxpool_channel_t *channel)
+{
+    static const char junk[1 << 16];
+    int               fd = channel->lifeline.source.fd;
+    unsigned          ms = 100;
+
+    ck_assert_int_eq(setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
+                                sizeof(ms)),
+                     0);
+    while (send(fd, junk, sizeof(junk), MSG_DONTWAIT) > 0) {
+    }
+    ck_assert_int_eq(errno, EAGAIN);
+    while (xfer_lifeline_is_up(channel)) {
+        ucxpool_progress(channel->pool);
+    }
+}
+
+START_TEST(a_host_that_goes_while_the_channel_opens_is_noticed)
+{
+    pair_t                 pair;
+    ucxpool_channel_attr_t attr;
+
+    meet(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
+    go_silent(pair.to_b);
+    ucxpool_channel_query(pair.to_b, &attr);
+    ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
+    ck_assert_str_eq(attr.reason,
+                     "the peer's host does not answer: Connection timed out");
+    end(&pair);
+}
+END_TEST
+
+/* By another way than its data, perhaps. */
+START_TEST(an_open_channel_lives_without_it)
+{
+    pair_t pair;
+
+    meet_open(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
+    go_silent(pair.to_b);
+    ck_assert(pair_is_open(pair.to_b));
+    end(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("lifeline");
@@ -147,6 +197,9 @@ int main(void)
     tcase_add_loop_test(tcase, one_that_hangs_up_is_lost, 0, 2);
     tcase_add_test(tcase, one_that_is_closed_unheard_takes_no_time);
     tcase_add_test(tcase, a_listener_that_goes_lets_its_callers_know);
+    tcase_add_test(tcase,
+                   a_host_that_goes_while_the_channel_opens_is_noticed);
+    tcase_add_test(tcase, an_open_channel_lives_without_it);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

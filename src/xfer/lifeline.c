@@ -47,6 +47,22 @@ static void hear(ucxpool_channel_t *channel, xfer_last_word_t word)
                               : base_clock_now();
 }
 
+/* Of an open channel that is UCX's to tell, whose data may go another way. One
+ * that is opening has no connection of UCX's perhaps, or one on which UCX waits
+ * for an answer and sends nothing. */
+static void network_lost(ucxpool_channel_t *channel, int error)
+{
+    char text[64];
+
+    hang_up(&channel->lifeline);
+    if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
+        xfer_channel_set_broken(channel);
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's host does not answer: %s",
+                          strerror_r(error, text, sizeof(text)));
+    }
+}
+
 static unsigned lifeline_ready(xfer_source_t *source)
 {
     ucxpool_channel_t *channel = base_container_of(source, ucxpool_channel_t,
@@ -65,8 +81,8 @@ static unsigned lifeline_ready(xfer_source_t *source)
     case EPIPE:
         break;
     default:
-        hang_up(&channel->lifeline); /* the network, not the peer */
-        return 0;
+        network_lost(channel, error);
+        return 1;
     }
     if (word == XFER_LAST_WORD_SPARE) {
         hang_up(&channel->lifeline);
@@ -81,8 +97,10 @@ static void set_option(int fd, int level, int name, int value)
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* As often as UCX's own connections have a probe. Whether the peer answers is
- * UCX's to tell, whose data may go another way. */
+/* A quarter of the time passes in silence, in the others are three probes. The
+ * kernel does not probe while the greeting's last message is unacknowledged,
+ * but sends it again: then TCP_USER_TIMEOUT counts. (A peer that is only slow
+ * to read has room for a greeting.) */
 static void keep_alive(int fd, uint64_t timeout_ns)
 {
     uint64_t seconds = base_max(timeout_ns / 4 / SECOND_NS, UINT64_C(1));
@@ -90,6 +108,8 @@ static void keep_alive(int fd, uint64_t timeout_ns)
     if (timeout_ns != BASE_CLOCK_FOREVER) {
         set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)seconds);
         set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)seconds);
+        set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(4000 * seconds));
         set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     }
 }

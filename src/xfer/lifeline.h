@@ -2,8 +2,9 @@
  * The connection beside a channel: the greeting's, which stays open once both
  * sides are proven. It ends with the peer's process, whatever UCX's connections
  * do: UCX may not have made one yet, or wait in its own close. Nothing is said
- * there but one word at the end, by the side that hangs up; the kernel's probes
- * keep firewalls on the way from forgetting it.
+ * there but one word at the end, by the side that hangs up. The kernel's probes
+ * keep firewalls on the way from forgetting it, and tell of a host that goes
+ * while the channel opens; later UCX's own connections do (tcp_watch.h).
  */
 #ifndef XFER_LIFELINE_H
 #define XFER_LIFELINE_H
