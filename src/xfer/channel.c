@@ -2,10 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "xfer/control.h"
+#include "base/log.h"
 #include "xfer/fetch.h"
-#include "xfer/flush.h"
-#include "xfer/inbox.h"
 #include "xfer/local.h"
 #include "xfer/mapping.h"
 #include "xfer/message.h"
@@ -14,6 +12,7 @@
 #include "xfer/wire.h"
 
 #include <openssl/rand.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +182,12 @@ bool xfer_channel_is_live(const ucxpool_channel_t *channel)
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
 }
 
+bool xfer_channel_must_settle(const ucxpool_channel_t *channel)
+{
+    return !xfer_channel_is_live(channel) &&
+           (channel->close == XFER_CLOSE_NONE);
+}
+
 bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
 {
     if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
@@ -223,59 +228,62 @@ void xfer_channel_set_broken(ucxpool_channel_t *channel)
     __atomic_store_n(&channel->broken, true, __ATOMIC_RELEASE);
 }
 
-static bool is_unused(const ucxpool_channel_t *channel)
+static void record_end(ucxpool_channel_t      *channel,
+                       ucxpool_channel_state_t state, ucxpool_status_t status)
 {
-    /* On the `map` wire the peer may still read; the channel then stays, to
-     * watch for its end. */
-    return (channel->close == XFER_CLOSE_DONE) && (channel->num_sends == 0) &&
-           ((channel->endpoint == NULL) ||
-            xfer_endpoint_is_over(channel->endpoint)) &&
-           !channel->user_ref;
+    ucxpool_t *pool = channel->pool;
+
+    if (channel->state == UCXPOOL_CHANNEL_OPEN) {
+        pool->stats.channels_open--;
+        pool->num_mapped -= (channel->wire == &xfer_wire_map) ? 1 : 0;
+    }
+    channel->state  = state;
+    channel->status = status;
+    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
+    if (pool->asleep) {
+        xfer_wake(pool); /* the rest is for its progress */
+    }
 }
 
-unsigned xfer_channel_progress(ucxpool_channel_t *channel)
+void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
+                       const char *format, ...)
 {
-    unsigned count = 0;
+    va_list arguments;
 
-    xfer_channel_get(channel);
-    count += xfer_watch_look(channel);
-    count += xfer_lifeline_progress(channel);
-    if (xfer_local_is_lost(channel)) {
-        xfer_channel_set_broken(channel);
+    if (!xfer_channel_is_live(channel)) {
+        return;
     }
-    if (xfer_channel_is_broken(channel) && xfer_channel_is_live(channel)) {
-        xfer_inbox_drain(channel);
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                          "the connection to the peer broke");
-        count++;
-    }
-    count += xfer_flush_progress(channel);
-    count += xfer_channel_progress_drain(channel);
-    if (channel->close != XFER_CLOSE_NONE) {
-        count += xfer_channel_progress_close(channel);
-        if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
-            base_list_del(&channel->link);
-            channel->pool->num_channels--;
-            xfer_channel_put(channel); /* the pool's */
-        }
-    } else {
-        count += xfer_control_flush(channel);
-    }
-    xfer_channel_put(channel);
-    return count;
+    va_start(arguments, format);
+    vsnprintf(channel->reason, sizeof(channel->reason), format, arguments);
+    va_end(arguments);
+    base_warn("%s: the channel has failed: %s", channel->name,
+              channel->reason);
+    channel->pool->stats.channels_failed++;
+    /* No word of such a peer is waited for, TAKEN neither: what it still reads
+     * of ours is revoked, so that it can not take it for a message. */
+    channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
+    record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
 }
 
-void xfer_channel_destroy_all(ucxpool_t *pool)
+void xfer_channel_peer_left(ucxpool_channel_t *channel)
 {
-    for (uint32_t i = 0; i < pool->table_size; i++) {
-        ucxpool_channel_t *channel = pool->table[i];
-
-        if (channel == NULL) {
-            continue;
-        }
-        xfer_channel_peer_gone(channel);
-        xfer_message_drop_all(channel);
-        channel->refs = 1;
-        xfer_channel_put(channel);
+    if (xfer_channel_is_live(channel)) {
+        snprintf(channel->reason, sizeof(channel->reason),
+                 "the peer closed the channel");
+        record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
     }
+    channel->bye_received = true;
+    channel->peer.gone    = true;
+}
+
+void xfer_channel_set_closed(ucxpool_channel_t *channel)
+{
+    snprintf(channel->reason, sizeof(channel->reason), "%s", XFER_CLOSED_HERE);
+    record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
+}
+
+void xfer_channel_hurry(ucxpool_channel_t *channel)
+{
+    channel->drain_deadline = 0;
+    channel->close_deadline = 0;
 }

@@ -3,6 +3,10 @@
  *
  * A channel is referenced by its caller, by the pool while it lives, and by
  * every request and message that names it.
+ *
+ * Whoever sees that a channel has failed, or that the peer has left, records it
+ * here and returns. The channel is not live from that moment on; its requests
+ * end in the same round of progress, in channel_end.c and nowhere else.
  */
 #ifndef XFER_CHANNEL_H
 #define XFER_CHANNEL_H
@@ -16,6 +20,8 @@
 #include "xfer/where.h"
 
 #define XFER_REASON_SIZE 160u
+
+#define XFER_CLOSED_HERE "the channel was closed here"
 
 /* Between two HELLOs of a channel whose peer has not answered. */
 #define XFER_HELLO_NS UINT64_C(1000000000)
@@ -62,6 +68,7 @@ typedef struct xfer_peer {
     mem_share_cuda_t gpu;       /* of a GPU: how they were shared; then they lie
                                    side by side                              */
     xfer_source_t    watch;     /* ready when its process has ended           */
+    bool             has_ended; /* its process has                            */
     mem_share_host_t host;      /* its process                               */
     uint64_t         next_look; /* without pidfd; BASE_CLOCK_FOREVER: not    */
     bool             gone;      /* it will never touch our memory again       */
@@ -192,17 +199,19 @@ void xfer_channel_end_operation(ucxpool_channel_t *channel);
 bool xfer_channel_is_broken(const ucxpool_channel_t *channel);
 void xfer_channel_set_broken(ucxpool_channel_t *channel);
 
-/* End all its requests with a status; `reason` in words. */
+/* Record that it has failed; the reason in words. The first one counts. */
 void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The peer said good-bye. */
+/* Record that the peer has said good-bye: it reads nothing of ours any more. */
 void xfer_channel_peer_left(ucxpool_channel_t *channel);
 
-/* The peer's process has ended, or it said that it is done: what was in doubt
- * is ours again. */
-void xfer_channel_peer_gone(ucxpool_channel_t *channel);
+/* Record that it is closed here. */
+void xfer_channel_set_closed(ucxpool_channel_t *channel);
+
+/* It has ended, and its requests have not yet. */
+bool xfer_channel_must_settle(const ucxpool_channel_t *channel);
 
 /* It has ended: say good-bye and close the endpoint. */
 void xfer_channel_start_close(ucxpool_channel_t *channel);
@@ -212,10 +221,8 @@ void xfer_channel_start_close(ucxpool_channel_t *channel);
 void xfer_channel_close(ucxpool_channel_t *channel);
 void xfer_channel_abort(ucxpool_channel_t *channel);
 
-/* One that was closed ends when its requests have, or its time is over. */
-unsigned xfer_channel_progress_drain(ucxpool_channel_t *channel);
-
-/* Errors told by UCX, good-byes, endpoints to be closed. */
+/* Errors told by UCX, what follows from its end, good-byes, endpoints to be
+ * closed. */
 unsigned xfer_channel_progress(ucxpool_channel_t *channel);
 
 /* The next steps of a close that was started, and when it wants to be looked at

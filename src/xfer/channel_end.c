@@ -1,22 +1,19 @@
 /*
- * How a channel ends: it is closed, it fails, or the peer leaves.
+ * A channel's round of progress, and its end: it was closed, it has failed, or
+ * the peer has left. That was recorded (channel.h); what follows from it, for
+ * its requests first of all, is done here.
  */
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/log.h"
 #include "xfer/connect.h"
 #include "xfer/control.h"
 #include "xfer/fetch.h"
 #include "xfer/flush.h"
+#include "xfer/inbox.h"
+#include "xfer/local.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
-#include "xfer/wire.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-
-static const char closed_here[] = "the channel was closed here";
+#include "xfer/watch.h"
 
 /* Receives from this channel that have no message will have none. */
 static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
@@ -34,8 +31,9 @@ static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
 }
 
 /* End every request of the channel, for the same reason. */
-static void abort_requests(ucxpool_channel_t *channel, ucxpool_status_t status)
+static void abort_requests(ucxpool_channel_t *channel)
 {
+    ucxpool_status_t   status = channel->status;
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
@@ -72,74 +70,9 @@ static void cancel_requests(ucxpool_channel_t *channel)
     }
 }
 
-static void leave(ucxpool_channel_t *channel, ucxpool_channel_state_t state,
-                  ucxpool_status_t status)
+/* Sends that have ended, but whose memory the peer might still have read. */
+static void forget_sends(ucxpool_channel_t *channel)
 {
-    if (channel->wire == &xfer_wire_map) {
-        channel->pool->num_mapped -=
-            (channel->state == UCXPOOL_CHANNEL_OPEN) ? 1 : 0;
-    }
-    if (channel->state == UCXPOOL_CHANNEL_OPEN) {
-        channel->pool->stats.channels_open--;
-    }
-    channel->state  = state;
-    channel->status = status;
-    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
-    /* The requests hold references, and the last one may go here. */
-    xfer_channel_get(channel);
-    abort_requests(channel, status);
-    xfer_channel_put(channel);
-}
-
-/* It has ended, in whatever way. */
-static void start_close(ucxpool_channel_t *channel)
-{
-    xfer_channel_start_close(channel);
-    xfer_connect_stop(channel);
-    xfer_fetch_stop(channel);
-}
-
-void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
-                       const char *format, ...)
-{
-    va_list arguments;
-
-    if (!xfer_channel_is_live(channel)) {
-        return;
-    }
-    va_start(arguments, format);
-    vsnprintf(channel->reason, sizeof(channel->reason), format, arguments);
-    va_end(arguments);
-    base_warn("%s: the channel has failed: %s", channel->name,
-              channel->reason);
-    channel->pool->stats.channels_failed++;
-    /* No word of such a peer is waited for, TAKEN neither: what it still reads
-     * of ours is revoked, so that it can not take it for a message. */
-    channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
-    leave(channel, UCXPOOL_CHANNEL_FAILED, status);
-    xfer_control_drop(channel);
-    start_close(channel);
-}
-
-void xfer_channel_peer_left(ucxpool_channel_t *channel)
-{
-    if (xfer_channel_is_live(channel)) {
-        snprintf(channel->reason, sizeof(channel->reason),
-                 "the peer closed the channel");
-        leave(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
-    }
-    xfer_control_drop(channel);
-    /* It is answered, so that the peer knows that nothing of its memory is read
-     * any more. */
-    channel->bye_received = true;
-    xfer_channel_peer_gone(channel);
-    start_close(channel);
-}
-
-void xfer_channel_peer_gone(ucxpool_channel_t *channel)
-{
-    xfer_channel_get(channel);
-    channel->peer.gone = true;
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         ucxpool_request_t *request = channel->sends[i];
 
@@ -147,7 +80,32 @@ void xfer_channel_peer_gone(ucxpool_channel_t *channel)
             xfer_send_forget(request);
         }
     }
-    xfer_channel_put(channel);
+}
+
+static bool is_unused(const ucxpool_channel_t *channel)
+{
+    /* On the `map` wire the peer may still read; the channel then stays, to
+     * watch for its end. */
+    return (channel->close == XFER_CLOSE_DONE) && (channel->num_sends == 0) &&
+           ((channel->endpoint == NULL) ||
+            xfer_endpoint_is_over(channel->endpoint)) &&
+           !channel->user_ref;
+}
+
+/* Everything that follows from a channel's end. */
+static unsigned settle(ucxpool_channel_t *channel)
+{
+    if (!xfer_channel_must_settle(channel)) {
+        return 0;
+    }
+    abort_requests(channel);
+    if ((channel->state == UCXPOOL_CHANNEL_FAILED) || channel->bye_received) {
+        xfer_control_drop(channel); /* it has nothing left to hear */
+    }
+    xfer_channel_start_close(channel);
+    xfer_connect_stop(channel);
+    xfer_fetch_stop(channel);
+    return 1;
 }
 
 /* The caller has it no more. */
@@ -163,10 +121,12 @@ void xfer_channel_abort(ucxpool_channel_t *channel)
     release(channel);
     if (xfer_channel_is_live(channel)) {
         cancel_requests(channel);
-        snprintf(channel->reason, sizeof(channel->reason), "%s", closed_here);
-        leave(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
     }
-    start_close(channel);
+    /* Which may have failed, as the peer could not be told. */
+    if (xfer_channel_is_live(channel)) {
+        xfer_channel_set_closed(channel);
+    }
+    settle(channel);
     xfer_channel_put(channel);
 }
 
@@ -193,11 +153,12 @@ void xfer_channel_close(ucxpool_channel_t *channel)
     channel->drains         = true;
     channel->drain_deadline = base_clock_deadline(
         channel->pool->config.close_timeout_ns);
-    abort_posted(channel, UCXPOOL_ERR_CANCELED, closed_here);
+    abort_posted(channel, UCXPOOL_ERR_CANCELED, XFER_CLOSED_HERE);
     xfer_channel_put(channel);
 }
 
-unsigned xfer_channel_progress_drain(ucxpool_channel_t *channel)
+/* One that was closed ends when its requests have, or its time is over. */
+static unsigned progress_drain(ucxpool_channel_t *channel)
 {
     if (!channel->drains || !xfer_channel_is_live(channel) ||
         (has_requests(channel) &&
@@ -206,4 +167,75 @@ unsigned xfer_channel_progress_drain(ucxpool_channel_t *channel)
     }
     xfer_channel_abort(channel);
     return 1;
+}
+
+/* Has it failed without anybody having said so? What the peer had written
+ * before still counts. */
+static void look(ucxpool_channel_t *channel)
+{
+    if (xfer_local_is_lost(channel)) {
+        xfer_channel_set_broken(channel);
+    }
+    if (channel->peer.has_ended && !channel->peer.gone) {
+        xfer_inbox_drain(channel);
+        channel->peer.gone = true;
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's process has ended");
+    }
+    if (xfer_channel_is_broken(channel) && xfer_channel_is_live(channel)) {
+        xfer_inbox_drain(channel);
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the connection to the peer broke");
+    }
+}
+
+static unsigned progress_close(ucxpool_channel_t *channel)
+{
+    unsigned count = xfer_channel_progress_close(channel);
+
+    if (channel->peer.gone && (channel->num_sends != 0)) {
+        forget_sends(channel);
+    }
+    if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
+        base_list_del(&channel->link);
+        channel->pool->num_channels--;
+        xfer_channel_put(channel); /* the pool's */
+    }
+    return count;
+}
+
+unsigned xfer_channel_progress(ucxpool_channel_t *channel)
+{
+    unsigned count = 0;
+
+    xfer_channel_get(channel);
+    count += xfer_watch_look(channel);
+    count += xfer_lifeline_progress(channel);
+    look(channel);
+    count += settle(channel);
+    count += xfer_flush_progress(channel);
+    count += progress_drain(channel);
+    if (channel->close != XFER_CLOSE_NONE) {
+        count += progress_close(channel);
+    } else {
+        count += xfer_control_flush(channel);
+    }
+    xfer_channel_put(channel);
+    return count;
+}
+
+void xfer_channel_destroy_all(ucxpool_t *pool)
+{
+    for (uint32_t i = 0; i < pool->table_size; i++) {
+        ucxpool_channel_t *channel = pool->table[i];
+
+        if (channel == NULL) {
+            continue;
+        }
+        channel->peer.gone = true;
+        forget_sends(channel);
+        xfer_message_drop_all(channel);
+        channel->refs = 1;
+        xfer_channel_put(channel);
+    }
 }

@@ -72,6 +72,9 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
  * room now. */
 static bool say_bye(ucxpool_channel_t *channel)
 {
+    if (channel->bye_received && !channel->bye_sent) {
+        xfer_control_drop(channel); /* it listens to nothing else any more */
+    }
     xfer_control_flush(channel);
     if (!base_list_is_empty(&channel->backlog)) {
         return false;
@@ -195,12 +198,6 @@ uint64_t xfer_channel_close_deadline(const ucxpool_channel_t *channel)
     }
     return (channel->close == XFER_CLOSE_DONE) ? BASE_CLOCK_FOREVER
                                                : last_moment(channel);
-}
-
-void xfer_channel_hurry(ucxpool_channel_t *channel)
-{
-    channel->drain_deadline = 0;
-    channel->close_deadline = 0;
 }
 
 void xfer_channel_hurry_all(ucxpool_t *pool)

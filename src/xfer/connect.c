@@ -171,8 +171,11 @@ static ucxpool_status_t greet_on(ucxpool_channel_t *channel)
 
 static unsigned progress_greet(ucxpool_channel_t *channel)
 {
-    ucxpool_status_t status = greet_on(channel);
+    ucxpool_status_t status = UCXPOOL_INPROGRESS;
 
+    if (xfer_channel_is_live(channel)) {
+        status = greet_on(channel);
+    }
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
     }

@@ -61,7 +61,8 @@ static void try_open(ucxpool_channel_t *channel)
     const unsigned needed = XFER_READY_SENT | XFER_READY_RECEIVED;
     ucxpool_t     *pool   = channel->pool;
 
-    if ((channel->handshake & needed) != needed) {
+    if (((channel->handshake & needed) != needed) ||
+        !xfer_channel_is_live(channel)) {
         return;
     }
     if (!(channel->handshake & XFER_GO_SENT)) {
@@ -378,7 +379,5 @@ void xfer_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
         take_endpoint(channel, reply_ep); /* for BYE, if it was closed */
     }
     channel->handshake |= XFER_GO_RECEIVED;
-    if (xfer_channel_is_live(channel)) {
-        try_open(channel);
-    }
+    try_open(channel);
 }

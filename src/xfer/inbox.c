@@ -103,8 +103,7 @@ static void handle_after_end(ucxpool_channel_t *channel,
         xfer_send_done(channel, &message->done, "");
         break;
     case PROTO_BYE:
-        channel->bye_received = true;
-        xfer_channel_peer_gone(channel);
+        xfer_channel_peer_left(channel);
         break;
     case PROTO_KEPT:
         channel->kept = channel->has_begun;

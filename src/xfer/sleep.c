@@ -68,7 +68,8 @@ static bool has_work(ucxpool_t *pool)
         if ((xfer_channel_is_readable(channel) &&
              xfer_ring_has_input(&channel->ring)) ||
             (xfer_channel_is_live(channel) &&
-             xfer_channel_is_broken(channel))) {
+             xfer_channel_is_broken(channel)) ||
+            xfer_channel_must_settle(channel)) {
             return true;
         }
     }

@@ -1,7 +1,7 @@
 #include "xfer/watch.h"
 
 #include "base/clock.h"
-#include "xfer/inbox.h"
+#include "xfer/channel.h"
 
 #include <unistd.h>
 
@@ -23,17 +23,7 @@ void xfer_watch_stop(ucxpool_channel_t *channel)
 static void process_ended(ucxpool_channel_t *channel)
 {
     xfer_watch_stop(channel);
-    if (channel->peer.gone) {
-        return;
-    }
-    xfer_channel_get(channel);
-    /* What it had written before it died still counts. */
-    xfer_inbox_drain(channel);
-    channel->peer.gone = true;
-    xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
-                      "the peer's process has ended");
-    xfer_channel_peer_gone(channel);
-    xfer_channel_put(channel);
+    channel->peer.has_ended = true;
 }
 
 /* The pidfd has become readable. */
