@@ -3,12 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "xfer/fetch.h"
-#include "xfer/local.h"
-#include "xfer/mapping.h"
-#include "xfer/message.h"
-#include "xfer/remote.h"
-#include "xfer/watch.h"
 #include "xfer/wire.h"
 
 #include <openssl/rand.h>
@@ -129,22 +123,9 @@ void xfer_channel_put(ucxpool_channel_t *channel)
         return;
     }
     channel->pool->table[channel->number] = NULL;
-    base_list_del(&channel->link);
     base_list_del(&channel->event.link);
-    xfer_message_destroy_all(channel);
-    xfer_local_close(channel);
-    xfer_lifeline_end(channel, XFER_LAST_WORD_CLOSED);
-    xfer_fetch_stop(channel);
-    xfer_mapping_close(channel);
-    xfer_watch_stop(channel);
-    xfer_ring_cleanup(&channel->ring);
-    if (channel->endpoint != NULL) {
-        xfer_endpoint_destroy(channel->endpoint);
-    }
-    if (channel->remote != NULL) {
-        xfer_remote_put(channel->remote);
-    }
-    free(channel);
+    base_list_del(&channel->link);
+    base_list_add_tail(&channel->pool->gone_channels, &channel->link);
 }
 
 ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head)

@@ -167,8 +167,10 @@ void xfer_channel_hand_out(ucxpool_channel_t  *channel,
 /* Take back a channel that could not be connected. */
 void xfer_channel_discard(ucxpool_channel_t *channel);
 
+/* Without a reference it is gone, and destroyed in progress. */
 void xfer_channel_get(ucxpool_channel_t *channel);
 void xfer_channel_put(ucxpool_channel_t *channel);
+void xfer_channel_destroy_gone(ucxpool_t *pool);
 
 /* By the numbers in a message's head; NULL when they name none. */
 ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head);

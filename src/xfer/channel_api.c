@@ -37,10 +37,13 @@ void ucxpool_address_release(void *address)
 /* A channel that could not be connected. */
 void xfer_channel_discard(ucxpool_channel_t *channel)
 {
+    ucxpool_t *pool = channel->pool;
+
     base_list_del(&channel->link);
-    channel->pool->num_channels--;
+    pool->num_channels--;
     channel->state = UCXPOOL_CHANNEL_FAILED;
     xfer_channel_put(channel);
+    xfer_channel_destroy_gone(pool);
 }
 
 void xfer_channel_hand_out(ucxpool_channel_t  *channel,

@@ -10,10 +10,14 @@
 #include "xfer/flush.h"
 #include "xfer/inbox.h"
 #include "xfer/local.h"
+#include "xfer/mapping.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
+#include "xfer/remote.h"
 #include "xfer/send.h"
 #include "xfer/watch.h"
+
+#include <stdlib.h>
 
 /* Receives from this channel that have no message will have none. */
 static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
@@ -224,6 +228,34 @@ unsigned xfer_channel_progress(ucxpool_channel_t *channel)
     return count;
 }
 
+/* --- what is left of it --------------------------------------------------- */
+
+static void destroy(ucxpool_channel_t *channel)
+{
+    base_list_del(&channel->link);
+    xfer_message_destroy_all(channel);
+    xfer_local_close(channel);
+    xfer_lifeline_end(channel, XFER_LAST_WORD_CLOSED);
+    xfer_fetch_stop(channel);
+    xfer_mapping_close(channel);
+    xfer_watch_stop(channel);
+    xfer_ring_cleanup(&channel->ring);
+    if (channel->endpoint != NULL) {
+        xfer_endpoint_destroy(channel->endpoint);
+    }
+    if (channel->remote != NULL) {
+        xfer_remote_put(channel->remote);
+    }
+    free(channel);
+}
+
+void xfer_channel_destroy_gone(ucxpool_t *pool)
+{
+    while (!base_list_is_empty(&pool->gone_channels)) {
+        destroy(base_list_head(&pool->gone_channels, ucxpool_channel_t, link));
+    }
+}
+
 void xfer_channel_destroy_all(ucxpool_t *pool)
 {
     for (uint32_t i = 0; i < pool->table_size; i++) {
@@ -238,4 +270,5 @@ void xfer_channel_destroy_all(ucxpool_t *pool)
         channel->refs = 1;
         xfer_channel_put(channel);
     }
+    xfer_channel_destroy_gone(pool);
 }

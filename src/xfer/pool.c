@@ -200,14 +200,15 @@ void xfer_pool_cleanup_context(ucxpool_t *pool)
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
-        &pool->channels,      &pool->hellos,        &pool->listeners,
-        &pool->greetings,     &pool->posted,        &pool->unexpected,
-        &pool->probed,        &pool->runnable,      &pool->waiters,
-        &pool->stalled,       &pool->landings,      &pool->landing_waiters,
-        &pool->completed,     &pool->deadlines,     &pool->free_requests,
-        &pool->free_controls, &pool->free_landings, &pool->requests,
-        &pool->remotes,       &pool->arrivals,      &pool->free_arrivals,
-        &pool->fetches,       &pool->endpoints,     &pool->events,
+        &pool->channels,        &pool->gone_channels, &pool->hellos,
+        &pool->listeners,       &pool->greetings,     &pool->posted,
+        &pool->unexpected,      &pool->probed,        &pool->runnable,
+        &pool->waiters,         &pool->stalled,       &pool->landings,
+        &pool->landing_waiters, &pool->completed,     &pool->deadlines,
+        &pool->free_requests,   &pool->free_controls, &pool->free_landings,
+        &pool->requests,        &pool->remotes,       &pool->arrivals,
+        &pool->free_arrivals,   &pool->fetches,       &pool->endpoints,
+        &pool->events,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

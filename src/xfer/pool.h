@@ -98,6 +98,7 @@ struct ucxpool {
     uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address         */
 
     base_list_t         channels;
+    base_list_t         gone_channels; /* that nobody refers to any more     */
     base_list_t         endpoints; /* of UCX */
     ucxpool_channel_t **table; /* by number; NULL where free                 */
     uint32_t            table_size;

@@ -107,6 +107,7 @@ static unsigned progress_channels(ucxpool_t *pool)
                             link) {
         count += xfer_channel_progress(channel);
     }
+    xfer_channel_destroy_gone(pool);
     return count;
 }
 
