@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "heap/heap.h"
+#include "xfer/context.h"
 #include "xfer/domains.h"
+#include "xfer/lifetime.h"
 #include "xfer/memory.h"
 #include "xfer/pool.h"
 
@@ -79,7 +81,7 @@ static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
     uint64_t         fields = params->field_mask;
     ucxpool_status_t status;
 
-    status = xfer_pool_init_ucx(
+    status = xfer_context_init(
         pool, xfer_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
         (fields & UCXPOOL_PARAM_FIELD_CONTEXT) ? params->context : NULL,
         (fields & UCXPOOL_PARAM_FIELD_WORKER) ? params->worker : NULL);
@@ -100,8 +102,8 @@ err_cleanup_memory:
     xfer_memory_deregister(pool);
     xfer_memory_cleanup(pool);
 err_cleanup_ucx:
-    xfer_pool_destroy_worker(pool);
-    xfer_pool_cleanup_context(pool);
+    xfer_context_destroy_worker(pool);
+    xfer_context_cleanup(pool);
     return status;
 }
 
@@ -185,10 +187,10 @@ err_free_pool:
 
 static void finish_destroy(ucxpool_t *pool)
 {
-    xfer_pool_destroy_worker(pool);
+    xfer_context_destroy_worker(pool);
     xfer_pool_cleanup(pool);
     xfer_memory_deregister(pool);
-    xfer_pool_cleanup_context(pool);
+    xfer_context_cleanup(pool);
     heap_destroy(pool->heap);
     xfer_memory_cleanup(pool);
     cleanup_locks(pool);

@@ -145,25 +145,6 @@ struct ucxpool {
     ucxpool_stats_t stats;
 };
 
-/*
- * Start and stop the transfers of a pool whose memory stands: UCX context and
- * worker (unless borrowed), handlers, event descriptor. xfer_pool_init_ucx()
- * comes first, because memory is registered with its context. for_gpu: the
- * pool's blocks will be memory of a GPU.
- */
-ucxpool_status_t xfer_pool_init_ucx(ucxpool_t *pool, bool for_gpu,
-                                    ucp_context_h context, ucp_worker_h worker);
-/* UCX may end operations only when its worker goes (1.22 does), and then calls
- * back: whatever they belong to must still be there. */
-void             xfer_pool_destroy_worker(ucxpool_t *pool);
-void             xfer_pool_cleanup_context(ucxpool_t *pool);
-ucxpool_status_t xfer_pool_init(ucxpool_t *pool);
-void             xfer_pool_cleanup(ucxpool_t *pool);
-
-/* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. UCX may
- * still have operations of a pool over a borrowed worker then. */
-void xfer_pool_shutdown(ucxpool_t *pool);
-
 void xfer_lock(ucxpool_t *pool);
 void xfer_unlock(ucxpool_t *pool);
 
@@ -181,13 +162,6 @@ void xfer_pool_end_operation(ucxpool_t *pool);
 /* Somebody was turned away: he is counted. Returns whether the log should tell
  * of him, which it does of strangers once in a while. */
 bool xfer_pool_turn_away(ucxpool_t *pool);
-
-/* One round of everything, with the lock held. Calls no callback. */
-unsigned xfer_progress(ucxpool_t *pool);
-
-/* Call the callbacks of what has completed. To be called with the lock held,
- * once; it is released around each callback. */
-unsigned xfer_call_back(ucxpool_t *pool);
 
 /* A heap allocation made by a transfer: counted. */
 void *xfer_alloc(ucxpool_t *pool, size_t size);

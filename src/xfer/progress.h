@@ -6,6 +6,13 @@
 
 #include "xfer/request.h"
 
+/* One round of everything, with the lock held. Calls no callback. */
+unsigned xfer_progress(ucxpool_t *pool);
+
+/* Call the callbacks of what has completed. To be called with the lock held,
+ * once; it is released around each callback. */
+unsigned xfer_call_back(ucxpool_t *pool);
+
 /* A round that leaves nothing out; with the lock held. */
 unsigned xfer_progress_all(ucxpool_t *pool);
 

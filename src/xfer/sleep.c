@@ -39,12 +39,6 @@
  * they wait for has come meanwhile. Nobody but the leader makes wake_fd
  * unreadable while there is one, so it does wake.
  */
-void xfer_wake(ucxpool_t *pool)
-{
-    if (!__atomic_exchange_n(&pool->woken, true, __ATOMIC_SEQ_CST)) {
-        eventfd_write(pool->wake_fd, 1);
-    }
-}
 
 /* To be followed by a look at whatever one may be woken for. */
 static void forget_wake(ucxpool_t *pool)
