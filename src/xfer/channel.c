@@ -75,6 +75,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->refs          = 1; /* the pool's, until it is closed */
     channel->next_number   = 1;
     channel->ring.fd       = -1;
+    channel->wire          = &xfer_wire_none;
     xfer_event_init(&channel->event, pool, channel, NULL);
     xfer_source_init(&channel->peer.watch);
     xfer_source_init(&channel->greet_source);
@@ -144,9 +145,7 @@ ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head)
 
 block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel)
 {
-    const ucxpool_t *pool = channel->pool;
-
-    return (channel->wire == &xfer_wire_ucx) ? pool->ucx_blocks : pool->blocks;
+    return channel->wire->blocks(channel->pool);
 }
 
 ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel)
@@ -171,7 +170,7 @@ bool xfer_channel_must_settle(const ucxpool_channel_t *channel)
 
 bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
 {
-    if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
+    if (!channel->wire->has_ring || channel->peer.gone) {
         return false;
     }
     /* A peer that has sent nonsense is not listened to any more. */
@@ -216,7 +215,7 @@ static void record_end(ucxpool_channel_t      *channel,
 
     if (channel->state == UCXPOOL_CHANNEL_OPEN) {
         pool->stats.channels_open--;
-        pool->num_mapped -= (channel->wire == &xfer_wire_map) ? 1 : 0;
+        pool->num_mapped -= channel->wire->has_ring ? 1 : 0;
     }
     channel->state  = state;
     channel->status = status;

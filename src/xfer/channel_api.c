@@ -193,8 +193,7 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
     attr_p->state          = channel->state;
     attr_p->status         = channel->status;
     attr_p->reason         = channel->reason;
-    attr_p->wire           = (channel->wire == NULL) ? UCXPOOL_WIRE_NONE
-                                                     : channel->wire->id;
+    attr_p->wire           = channel->wire->id;
     attr_p->wire_reason    = channel->wire_reason;
     attr_p->name           = channel->name;
     attr_p->user_ptr       = channel->user_ptr;

@@ -44,7 +44,7 @@ static bool is_silent(const ucxpool_channel_t *channel)
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way = (channel->handshake & XFER_HELLO_RECEIVED) &&
-                     ((channel->wire != &xfer_wire_ucx) ||
+                     (!channel->wire->has_endpoint ||
                       (channel->endpoint != NULL));
 
     return (channel->remote != NULL) && !knows_way && !is_silent(channel) &&
@@ -93,19 +93,17 @@ static bool say_bye(ucxpool_channel_t *channel)
  * channel, and is not gone itself. */
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
-    return ((channel->endpoint != NULL) || (channel->wire == NULL)) &&
+    return ((channel->endpoint != NULL) || !xfer_wire_is_chosen(channel->wire)) &&
            (channel->handshake & XFER_HELLO_RECEIVED) &&
            !channel->bye_received && !channel->peer.gone;
 }
 
 static bool has_said_goodbye(ucxpool_channel_t *channel)
 {
-    bool uses_ring = channel->wire == &xfer_wire_map;
-
     if (base_clock_now() >= last_moment(channel)) {
         return true;
     }
-    if (xfer_channel_is_broken(channel) && !uses_ring) {
+    if (xfer_channel_is_broken(channel) && !channel->wire->has_ring) {
         return true;
     }
     if (is_way_due(channel)) {

@@ -73,11 +73,6 @@ static void control_put(xfer_control_t *control)
     base_list_add_tail(&control->channel->pool->free_controls, &control->link);
 }
 
-static bool uses_ring(const ucxpool_channel_t *channel)
-{
-    return channel->wire == &xfer_wire_map;
-}
-
 static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
                       proto_type_t type)
 {
@@ -136,7 +131,7 @@ proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
     if (way == XFER_OUTSIDE) {
         return begin_outside(channel, type, data_size, false, data_p);
     }
-    if (uses_ring(channel)) {
+    if (channel->wire->has_ring) {
         if (has_room && xfer_ring_reserve(&channel->ring, fixed_size,
                                           data_size, &fixed, &data)) {
             channel->writing = NULL;
@@ -279,7 +274,7 @@ static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
     void *fixed;
     void *data;
 
-    if (!uses_ring(channel)) {
+    if (!channel->wire->has_ring) {
         if (channel->num_controls >= CONTROLS_MAX) {
             return false;
         }

@@ -48,12 +48,12 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 /* On `ucx` GO goes over the endpoint, which who has begun makes first. */
 static bool can_go(ucxpool_channel_t *channel)
 {
-    if ((channel->wire == &xfer_wire_ucx) && (channel->endpoint == NULL) &&
+    if (channel->wire->has_endpoint && (channel->endpoint == NULL) &&
         channel->has_begun) {
         take_endpoint(channel, NULL);
     }
     return xfer_channel_is_live(channel) &&
-           ((channel->wire == &xfer_wire_map) || (channel->endpoint != NULL));
+           (!channel->wire->has_endpoint || (channel->endpoint != NULL));
 }
 
 static void try_open(ucxpool_channel_t *channel)
@@ -78,13 +78,13 @@ static void try_open(ucxpool_channel_t *channel)
     }
     channel->state = UCXPOOL_CHANNEL_OPEN;
     xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
-    if (channel->wire == &xfer_wire_ucx) {
+    if (channel->wire->has_endpoint) {
         xfer_endpoint_close_on_exec(channel->endpoint);
     } else {
         xfer_lifeline_end(channel, XFER_LAST_WORD_SPARE);
     }
     pool->stats.channels_open++;
-    pool->num_mapped += (channel->wire == &xfer_wire_map) ? 1 : 0;
+    pool->num_mapped += channel->wire->has_ring ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
               channel->wire->name, channel->wire_reason);
     if (!base_list_is_empty(&channel->queue)) {

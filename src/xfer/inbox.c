@@ -61,8 +61,8 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_send_accepted(channel, &message->accept);
         break;
     case PROTO_DATA:
-        if (channel->wire == &xfer_wire_map) {
-            xfer_wire_map_data(channel, &message->data);
+        if (channel->wire->arrived != NULL) {
+            channel->wire->arrived(channel, &message->data);
         }
         break;
     case PROTO_TAKEN:
@@ -86,7 +86,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
 /* Messages that make sense only where a transfer can be. */
 static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 {
-    return (channel->wire == NULL) && (type >= PROTO_DESC) &&
+    return !xfer_wire_is_chosen(channel->wire) && (type >= PROTO_DESC) &&
            (type != PROTO_BYE);
 }
 
@@ -184,10 +184,10 @@ static ucs_status_t handle_data(void *arg, const void *header,
     if ((proto_parse(header, header_length, length, &message) == UCXPOOL_OK) &&
         (message.head.type == PROTO_DATA)) {
         channel = xfer_channel_find(pool, &message.head);
-        if ((channel != NULL) && (channel->wire == &xfer_wire_ucx) &&
+        if ((channel != NULL) && (channel->wire->arrived_am != NULL) &&
             xfer_channel_is_live(channel)) {
-            status = xfer_wire_ucx_data(channel, &message.data, data, length,
-                                        param);
+            status = channel->wire->arrived_am(channel, &message.data, data,
+                                               length, param);
         }
     }
     xfer_unlock(pool);

@@ -70,7 +70,7 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
 static void hung_up(ucxpool_channel_t *channel)
 {
     xfer_local_close(channel);
-    if (channel->wire == &xfer_wire_ucx) {
+    if (channel->wire->has_endpoint) {
         return; /* the endpoint has taken over */
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {

@@ -33,8 +33,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
     block_comm_buffer_t *buffer;
     mem_piece_t          next;
 
-    if ((pool->engine == NULL) ||
-        (request->channel->wire->id != UCXPOOL_WIRE_MAP)) {
+    if ((pool->engine == NULL) || !request->channel->wire->is_read) {
         return;
     }
     while ((where->length < length) &&

@@ -22,8 +22,7 @@ uint64_t xfer_recv_frag_size(const ucxpool_request_t *request)
     uint64_t block_size = block_pool_block_size(
         xfer_channel_blocks(request->channel));
 
-    if ((request->pool->engine != NULL) &&
-        (request->channel->wire == &xfer_wire_map)) {
+    if ((request->pool->engine != NULL) && request->channel->wire->is_read) {
         return base_max(block_size, MAP_FRAG_SIZE);
     }
     return block_size;
@@ -40,8 +39,8 @@ static bool lies_inside(const ucxpool_request_t *request,
            (data->length <= size - request->recv.begun);
 }
 
-/* On the `map` wire, fragments come in their order, and cover all but padding,
- * of which there are fewer bytes than an alignment. */
+/* Where fragments come in their order, they cover all but padding, of which
+ * there are fewer bytes than an alignment. */
 static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
     const xfer_recv_t *recv = &request->recv;
@@ -60,7 +59,7 @@ static bool has_good_index(const ucxpool_request_t *request,
     if (data->index == UINT32_MAX) {
         return false;
     }
-    if ((request->channel->wire == &xfer_wire_map) && !is_next(request, data)) {
+    if (request->channel->wire->in_order && !is_next(request, data)) {
         return false;
     }
     if (data->flags & PROTO_DATA_LAST) {

@@ -43,7 +43,7 @@ static void send_cancel(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
     proto_fixed_t     *fixed;
 
-    if (channel->wire == &xfer_wire_map) {
+    if (channel->wire->is_read) {
         xfer_ring_revoke(&channel->ring, request->send.message);
     }
     fixed = xfer_control_begin(channel, PROTO_CANCEL, 0, XFER_MUST, NULL);
@@ -104,7 +104,7 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     ucxpool_request_t *request = find(channel, taken->message);
     uint32_t           piece   = taken->piece;
 
-    if ((channel->wire != &xfer_wire_map) || (request == NULL) ||
+    if (!channel->wire->is_read || (request == NULL) ||
         (piece >= XFER_PIECES_MAX) ||
         !(request->send.busy & (UINT64_C(1) << piece)) ||
         (request->send.pieces[piece].ucx != NULL) ||
@@ -205,11 +205,11 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if ((request->send.message != 0) && (channel->wire == &xfer_wire_map)) {
+    if ((request->send.message != 0) && channel->wire->is_read) {
         xfer_ring_revoke(&channel->ring, request->send.message);
     }
     end(request, status, detail);
-    if ((channel->wire != &xfer_wire_map) || channel->peer.gone) {
+    if (!channel->wire->is_read || channel->peer.gone) {
         xfer_send_forget(request);
     }
 }

@@ -75,7 +75,7 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if ((channel->wire == &xfer_wire_map) &&
+        if (channel->wire->has_ring &&
             xfer_channel_is_live(channel)) {
             if (sleeping) {
                 xfer_ring_sleep(&channel->ring);

@@ -13,6 +13,18 @@ typedef struct xfer_wire {
     ucxpool_mode_t in_place;
     /* Takes bytes from any memory, where none needs registration. */
     bool           any_memory;
+    /* Control messages go through the channel's ring, and a fragment's place. */
+    bool           has_ring;
+    /* They go over an endpoint of UCX's, and so do a fragment's bytes. */
+    bool           has_endpoint;
+    /* The receiver reads a fragment where it lies, in the sender's memory, and
+     * says when it has: until then it can be revoked. */
+    bool           is_read;
+    /* Fragments arrive in their order. */
+    bool           in_order;
+
+    /* What a channel over it packs into, and out of. */
+    block_pool_t *(*blocks)(const ucxpool_t *pool);
 
     /* Best fragment of a send, where FRAG_SIZE is auto. */
     uint64_t (*frag_size)(const ucxpool_request_t *request);
@@ -25,18 +37,26 @@ typedef struct xfer_wire {
      * other               the channel has failed
      */
     ucxpool_status_t (*send)(ucxpool_channel_t *channel, xfer_piece_t *piece);
+
+    /* The place of a fragment has come through the ring. NULL: none may. */
+    void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
+
+    /* A fragment has come as an active message: UCX's handler. NULL: none may.
+     */
+    ucs_status_t (*arrived_am)(ucxpool_channel_t *channel,
+                               const proto_data_t *data, void *payload,
+                               size_t                     length,
+                               const ucp_am_recv_param_t *param);
 } xfer_wire_t;
 
+static inline bool xfer_wire_is_chosen(const xfer_wire_t *wire)
+{
+    return wire->send != NULL;
+}
+
+/* Of a channel for which none was chosen yet: it sends nothing. */
+extern const xfer_wire_t xfer_wire_none;
 extern const xfer_wire_t xfer_wire_map;
 extern const xfer_wire_t xfer_wire_ucx;
-
-/* A fragment has arrived on the `map` wire. */
-void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data);
-
-/* A fragment has arrived on the `ucx` wire: UCX's handler. */
-ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
-                                const proto_data_t *data, void *payload,
-                                size_t length,
-                                const ucp_am_recv_param_t *param);
 
 #endif

@@ -31,6 +31,11 @@
 #define GPU_LONG_SIZE ((uint64_t)32 << 20)
 #define GPU_LONG_MIN  GPU_FRAG_SIZE
 
+static block_pool_t *map_blocks(const ucxpool_t *pool)
+{
+    return pool->blocks;
+}
+
 static bool shares_gpu(const ucxpool_channel_t *channel)
 {
     return memcmp(channel->peer.gpu.uuid, &channel->pool->engine->device->uuid,
@@ -147,7 +152,7 @@ static void read_by_gpu(ucxpool_request_t *request, const proto_data_t *data,
     }
 }
 
-void xfer_wire_map_data(ucxpool_channel_t *channel, const proto_data_t *data)
+static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
 {
     ucxpool_request_t *request = xfer_recv_find(channel, data);
     const uint8_t     *bytes   = locate(channel, data);
@@ -183,6 +188,11 @@ const xfer_wire_t xfer_wire_map = {
     .name      = "map",
     .packed    = UCXPOOL_MODE_MAP_PACKED,
     .in_place  = UCXPOOL_MODE_MAP_INPLACE,
+    .has_ring  = true,
+    .is_read   = true,
+    .in_order  = true,
+    .blocks    = map_blocks,
     .frag_size = map_frag_size,
     .send      = map_send,
+    .arrived   = map_arrived,
 };

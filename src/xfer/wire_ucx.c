@@ -19,9 +19,14 @@
 /* Between GPUs UCX is best with long ones: it has a copy engine do them. */
 #define GPU_FRAG_SIZE ((uint64_t)16 << 20)
 
+static block_pool_t *ucx_blocks(const ucxpool_t *pool)
+{
+    return pool->ucx_blocks;
+}
+
 static uint64_t ucx_frag_size(const ucxpool_request_t *request)
 {
-    const block_pool_t   *blocks = request->pool->ucx_blocks;
+    const block_pool_t   *blocks = ucx_blocks(request->pool);
     ucxpool_share_stats_t share;
 
     if (xfer_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
@@ -119,10 +124,9 @@ static void scatter(ucxpool_request_t *request, const proto_data_t *data,
     }
 }
 
-ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
+static ucs_status_t ucx_arrived(ucxpool_channel_t *channel,
                                 const proto_data_t *data, void *payload,
-                                size_t length,
-                                const ucp_am_recv_param_t *param)
+                                size_t length, const ucp_am_recv_param_t *param)
 {
     ucxpool_request_t *request = xfer_recv_find(channel, data);
 
@@ -152,11 +156,14 @@ ucs_status_t xfer_wire_ucx_data(ucxpool_channel_t *channel,
 }
 
 const xfer_wire_t xfer_wire_ucx = {
-    .id         = UCXPOOL_WIRE_UCX,
-    .name       = "ucx",
-    .packed     = UCXPOOL_MODE_UCX_PACKED,
-    .in_place   = UCXPOOL_MODE_UCX_INPLACE,
-    .any_memory = true,
-    .frag_size  = ucx_frag_size,
-    .send       = ucx_send,
+    .id           = UCXPOOL_WIRE_UCX,
+    .name         = "ucx",
+    .packed       = UCXPOOL_MODE_UCX_PACKED,
+    .in_place     = UCXPOOL_MODE_UCX_INPLACE,
+    .any_memory   = true,
+    .has_endpoint = true,
+    .blocks       = ucx_blocks,
+    .frag_size    = ucx_frag_size,
+    .send         = ucx_send,
+    .arrived_am   = ucx_arrived,
 };
