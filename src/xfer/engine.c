@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "xfer/bounce.h"
-#include "xfer/recv.h"
-#include "xfer/send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +22,6 @@ static_assert(XFER_BOUNCE_LIST * XFER_BOUNCE_SHARE <= LIST_SIZE,
 #define MAX_TILES ((size_t)8192)
 /* How often who sleeps looks. */
 #define LOOK_NS UINT64_C(50000)
-/* Looks at marks that are not reached, for one question to the driver. */
-#define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 /* Requests that may wait for their streams. */
 #define NUM_MARKS 4096u
 
@@ -290,63 +286,7 @@ static unsigned progress_copies(xfer_engine_t *engine)
     return count;
 }
 
-/* No stream of a GPU that has failed ever comes to its mark. */
-static unsigned fail_marked(xfer_engine_t *engine, ucxpool_status_t status)
+unsigned xfer_engine_progress(xfer_engine_t *engine)
 {
-    unsigned           count = 0;
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
-    char               detail[BASE_ERROR_SIZE];
-
-    snprintf(detail, sizeof(detail), "%s", ucxpool_error_detail());
-    base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
-                            mark_link) {
-        if (xfer_request_has_ended(request)) {
-            continue;
-        }
-        if (request->kind == XFER_SEND) {
-            xfer_send_stop(request, status, detail);
-        } else {
-            xfer_recv_stop(request, status, detail);
-        }
-        count++;
-    }
-    return count;
-}
-
-/* Seldom is the driver asked why a stream does not come to its mark. */
-static unsigned check_gpu(xfer_engine_t *engine)
-{
-    ucxpool_status_t status;
-
-    if (base_list_is_empty(&engine->marked) ||
-        (++engine->num_looks % LOOKS_PER_CHECK != 0)) {
-        return 0;
-    }
-    status = mem_cuda_copier_check(engine->copier);
-    return (status == UCXPOOL_OK) ? 0 : fail_marked(engine, status);
-}
-
-static unsigned progress_marks(xfer_engine_t *engine)
-{
-    unsigned           count = 0;
-    ucxpool_request_t *request;
-    ucxpool_request_t *next;
-
-    base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
-                            mark_link) {
-        if (mem_cuda_mark_is_reached(request->mark)) {
-            xfer_request_unmark(request);
-            count++;
-        }
-    }
-    return count + check_gpu(engine);
-}
-
-unsigned xfer_engine_progress(ucxpool_t *pool)
-{
-    if (pool->engine == NULL) {
-        return 0;
-    }
-    return progress_copies(pool->engine) + progress_marks(pool->engine);
+    return (engine == NULL) ? 0 : progress_copies(engine);
 }

@@ -1,9 +1,7 @@
 /*
  * The engine of a pool on a GPU: what copies between segments and blocks, and
- * what is under way.
- *
- *     copies     started; they end in any order
- *     marks      requests that wait for their callers' streams
+ * what is under way. It knows neither pools nor requests; those that wait for
+ * their callers' streams are kept here for stream_marker.h.
  *
  * A pool of host memory has none, and copies at once.
  *
@@ -96,7 +94,7 @@ ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
                                    const xfer_work_t *work,
                                    uint64_t          *covered_p);
 
-/* What has been done since; requests whose streams have come so far. */
-unsigned xfer_engine_progress(struct ucxpool *pool);
+/* What has been done since; NULL is allowed. */
+unsigned xfer_engine_progress(xfer_engine_t *engine);
 
 #endif

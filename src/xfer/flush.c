@@ -53,6 +53,10 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
     }
 }
 
+static const xfer_request_kind_t flush_kind = {
+    .stop = xfer_request_end,
+};
+
 static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
                                    const ucxpool_request_params_t *params,
                                    ucxpool_request_t             **request_p)
@@ -64,7 +68,7 @@ static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
     if (!xfer_channel_is_live(channel)) {
         return xfer_channel_say_ended(channel);
     }
-    status = xfer_request_create(channel->pool, XFER_FLUSH, &nothing, params,
+    status = xfer_request_create(channel->pool, &flush_kind, &nothing, params,
                                  &request);
     if (status != UCXPOOL_OK) {
         return status;

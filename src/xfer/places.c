@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "mem/cuda_pointer.h"
 #include "pack/pairs.h"
+#include "xfer/stream_marker.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -137,5 +138,5 @@ ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
     if (!request->has_gpu_segments) {
         return UCXPOOL_OK; /* nothing that a stream could be busy with */
     }
-    return xfer_request_mark(request, stream);
+    return xfer_stream_marker_set(request, stream);
 }

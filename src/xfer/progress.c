@@ -15,6 +15,7 @@
 #include "xfer/recv.h"
 #include "xfer/remote.h"
 #include "xfer/send.h"
+#include "xfer/stream_marker.h"
 #include "xfer/wire.h"
 
 /* While rings are busy, UCX (which may make a system call) is asked once in so
@@ -145,7 +146,8 @@ static unsigned progress(ucxpool_t *pool)
 
     pool->progress_count++;
     count += xfer_inbox_progress(pool);
-    count += xfer_engine_progress(pool);
+    count += xfer_engine_progress(pool->engine);
+    count += xfer_stream_marker_progress(pool);
     count += xfer_arrival_progress(pool);
     if ((pool->num_mapped != pool->num_channels) || (pool->num_mapped == 0) ||
         (pool->progress_count % UCX_EVERY == 0)) {

@@ -331,3 +331,33 @@ void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
         xfer_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
     }
 }
+
+/* --- as a request --------------------------------------------------------- */
+
+static void init(ucxpool_request_t *request)
+{
+    memset(&request->recv, 0, sizeof(request->recv));
+}
+
+static void ended(ucxpool_request_t *request, ucxpool_status_t status)
+{
+    ucxpool_stats_t *stats = &request->pool->stats;
+
+    if (status == UCXPOOL_OK) {
+        stats->messages_received++;
+    } else {
+        stats->messages_failed++;
+    }
+}
+
+static bool lingers(const ucxpool_request_t *request)
+{
+    return (request->recv.landings != 0) || (request->recv.receive != 0);
+}
+
+const xfer_request_kind_t xfer_recv_kind = {
+    .init    = init,
+    .stop    = xfer_recv_stop,
+    .ended   = ended,
+    .lingers = lingers,
+};

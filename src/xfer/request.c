@@ -2,8 +2,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "xfer/recv.h"
-#include "xfer/send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +93,7 @@ ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
     return status;
 }
 
-static void reset(ucxpool_request_t *request, xfer_request_kind_t kind)
+static void reset(ucxpool_request_t *request, const xfer_request_kind_t *kind)
 {
     request->channel         = NULL;
     request->any_channel     = false;
@@ -115,12 +113,8 @@ static void reset(ucxpool_request_t *request, xfer_request_kind_t kind)
     request->detail[0]       = '\0';
     memset(&request->totals, 0, sizeof(request->totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
-    if (kind == XFER_SEND) {
-        /* The pieces are filled when they are used. */
-        memset(&request->send, 0, offsetof(xfer_send_t, pieces));
-        base_list_init(&request->send.unsent);
-    } else {
-        memset(&request->recv, 0, sizeof(request->recv));
+    if (kind->init != NULL) {
+        kind->init(request);
     }
 }
 
@@ -159,8 +153,9 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
                                      params->metadata_length);
 }
 
-ucxpool_status_t xfer_request_create(ucxpool_t *pool, xfer_request_kind_t kind,
-                                     const pack_memory_t *memory,
+ucxpool_status_t xfer_request_create(ucxpool_t                 *pool,
+                                     const xfer_request_kind_t *kind,
+                                     const pack_memory_t       *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t **request_p)
 {
@@ -251,33 +246,6 @@ void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-ucxpool_status_t xfer_request_mark(ucxpool_request_t *request, void *stream)
-{
-    xfer_engine_t   *engine = request->pool->engine;
-    ucxpool_status_t status;
-
-    if ((engine == NULL) || (stream == UCXPOOL_STREAM_READY)) {
-        return UCXPOOL_OK;
-    }
-    status = mem_cuda_mark_set(engine->marks, stream, &request->mark);
-    if (status == UCXPOOL_OK) {
-        base_list_add_tail(&engine->marked, &request->mark_link);
-    }
-    return status;
-}
-
-void xfer_request_unmark(ucxpool_request_t *request)
-{
-    mem_cuda_mark_put(request->pool->engine->marks, request->mark);
-    request->mark = NULL;
-    base_list_del(&request->mark_link);
-    if (!xfer_request_has_ended(request) && (request->kind == XFER_SEND) &&
-        (request->send.step == XFER_SEND_FRAGMENTS)) {
-        xfer_request_wake(request);
-    }
-    xfer_request_reuse(request);
-}
-
 void xfer_request_wake(ucxpool_request_t *request)
 {
     base_list_del(&request->run_link);
@@ -297,25 +265,18 @@ bool xfer_request_has_ended(const ucxpool_request_t *request)
            UCXPOOL_INPROGRESS;
 }
 
-static void count_end(ucxpool_request_t *request, ucxpool_status_t status)
-{
-    ucxpool_stats_t *stats = &request->pool->stats;
-
-    if (status != UCXPOOL_OK) {
-        stats->messages_failed++;
-    } else if (request->kind == XFER_SEND) {
-        stats->messages_sent++;
-    } else {
-        stats->messages_received++;
-    }
-}
-
 void xfer_request_set_detail(ucxpool_request_t *request, const char *detail)
 {
     if (detail != request->detail) {
         snprintf(request->detail, sizeof(request->detail), "%s",
                  (detail == NULL) ? "" : detail);
     }
+}
+
+void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *detail)
+{
+    request->kind->stop(request, status, detail);
 }
 
 void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
@@ -328,11 +289,8 @@ void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     base_list_del(&request->link);
     base_list_del(&request->run_link);
     base_list_del(&request->deadline_link);
-    if (request->kind != XFER_FLUSH) {
-        count_end(request, status);
-    }
-    if (request->kind == XFER_SEND) {
-        xfer_send_release(request);
+    if (request->kind->ended != NULL) {
+        request->kind->ended(request, status);
     }
     request->pool->num_arrivals++;
     /* After this store the caller may look at the request without a lock. */
@@ -346,14 +304,10 @@ void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
 
 static bool lingers(const ucxpool_request_t *request)
 {
-    if (request->mark != NULL) {
-        return true;
-    }
-    if (request->kind == XFER_SEND) {
-        return (request->send.busy != 0) || (request->send.message != 0);
-    }
-    return (request->kind == XFER_RECV) &&
-           ((request->recv.landings != 0) || (request->recv.receive != 0));
+    const xfer_request_kind_t *kind = request->kind;
+
+    return (request->mark != NULL) ||
+           ((kind->lingers != NULL) && kind->lingers(request));
 }
 
 void xfer_request_reuse(ucxpool_request_t *request)

@@ -17,10 +17,23 @@
 #define XFER_PIECES_MAX 64u
 #define XFER_HOLDS_MAX  8u
 
-typedef enum xfer_request_kind {
-    XFER_SEND,
-    XFER_RECV,
-    XFER_FLUSH
+/* What differs between sends, receives and flushes. All but stop may be NULL.
+ */
+typedef struct xfer_request_kind {
+    void (*init)(ucxpool_request_t *request);
+
+    /* Its caller's stream has come to where it was posted. */
+    void (*resume)(ucxpool_request_t *request);
+
+    /* End it early, for its caller and for the peer. */
+    void (*stop)(ucxpool_request_t *request, ucxpool_status_t status,
+                 const char *detail);
+
+    /* It ends now: give back what it holds, and count it. */
+    void (*ended)(ucxpool_request_t *request, ucxpool_status_t status);
+
+    /* It has ended. Does anything still refer to it? */
+    bool (*lingers)(const ucxpool_request_t *request);
 } xfer_request_kind_t;
 
 /*
@@ -113,7 +126,7 @@ struct ucxpool_request {
     ucxpool_t          *pool;
     ucxpool_channel_t  *channel;   /* a reference, or NULL                   */
     bool                any_channel; /* posted without one                   */
-    xfer_request_kind_t kind;
+    const xfer_request_kind_t *kind;
     int                 status; /* ucxpool_status_t; atomic */
     bool                user_ref;
     bool                called_back;
@@ -145,8 +158,9 @@ struct ucxpool_request {
 
 /* What the caller of the library gave, in one place. A list of one segment, or
  * piece, is copied. */
-ucxpool_status_t xfer_request_create(ucxpool_t *pool, xfer_request_kind_t kind,
-                                     const pack_memory_t *memory,
+ucxpool_status_t xfer_request_create(ucxpool_t                 *pool,
+                                     const xfer_request_kind_t *kind,
+                                     const pack_memory_t       *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t **request_p);
 
@@ -174,24 +188,17 @@ void xfer_request_linger(ucxpool_request_t *request);
 void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
                         const char *what);
 
-/*
- * Let the request wait for what is in its caller's stream.
- *
- * As mem_cuda_mark_set().
- */
-ucxpool_status_t xfer_request_mark(ucxpool_request_t *request, void *stream);
-/* The stream has come so far. */
-void             xfer_request_unmark(ucxpool_request_t *request);
-
 /* Let the request go on at the next progress. */
 void xfer_request_wake(ucxpool_request_t *request);
+
+/* End it early, whatever it is, and tell the peer. */
+void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *detail);
 
 /*
  * End a request for its caller. Only the first call counts. `detail` is the
  * sentence for ucxpool_request_query(); NULL for none.
  */
-void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
-                       const char *text);
 void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 

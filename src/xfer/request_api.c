@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "xfer/control.h"
 #include "xfer/message.h"
-#include "xfer/recv.h"
-#include "xfer/send.h"
 
 ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
 {
@@ -42,22 +40,6 @@ void ucxpool_request_query(const ucxpool_request_t *request,
                           ? request->channel
                           : NULL;
     xfer_unlock(request->pool);
-}
-
-void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
-                       const char *text)
-{
-    switch (request->kind) {
-    case XFER_SEND:
-        xfer_send_stop(request, status, text);
-        break;
-    case XFER_RECV:
-        xfer_recv_stop(request, status, text);
-        break;
-    default:
-        xfer_request_end(request, status, text);
-        break;
-    }
 }
 
 void ucxpool_request_cancel(ucxpool_request_t *request)

@@ -6,6 +6,8 @@
 
 #include "xfer/request.h"
 
+extern const xfer_request_kind_t xfer_send_kind;
+
 /*
  * Does the peer take a message like this? Where its limits are not known yet:
  * yes; step TURN asks again.

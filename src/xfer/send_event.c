@@ -7,6 +7,8 @@
 #include "xfer/send.h"
 #include "xfer/wire.h"
 
+#include <string.h>
+
 /* The smallest block of a receiver, and so its shortest limit for a fragment:
  * with less, a peer would have us work for each byte. */
 #define FRAG_SIZE_MIN 4096u
@@ -213,3 +215,44 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
         xfer_send_forget(request);
     }
 }
+
+/* --- as a request --------------------------------------------------------- */
+
+static void init(ucxpool_request_t *request)
+{
+    /* The pieces are filled when they are used. */
+    memset(&request->send, 0, offsetof(xfer_send_t, pieces));
+    base_list_init(&request->send.unsent);
+}
+
+static void resume(ucxpool_request_t *request)
+{
+    if (request->send.step == XFER_SEND_FRAGMENTS) {
+        xfer_request_wake(request);
+    }
+}
+
+static void ended(ucxpool_request_t *request, ucxpool_status_t status)
+{
+    ucxpool_stats_t *stats = &request->pool->stats;
+
+    if (status == UCXPOOL_OK) {
+        stats->messages_sent++;
+    } else {
+        stats->messages_failed++;
+    }
+    xfer_send_release(request);
+}
+
+static bool lingers(const ucxpool_request_t *request)
+{
+    return (request->send.busy != 0) || (request->send.message != 0);
+}
+
+const xfer_request_kind_t xfer_send_kind = {
+    .init    = init,
+    .resume  = resume,
+    .stop    = xfer_send_stop,
+    .ended   = ended,
+    .lingers = lingers,
+};
