@@ -113,6 +113,14 @@ err_free_channel:
     return status;
 }
 
+void xfer_channel_hand_out(ucxpool_channel_t  *channel,
+                           ucxpool_channel_t **channel_p)
+{
+    channel->user_ref = true;
+    xfer_event_update(&channel->event);
+    *channel_p = channel;
+}
+
 void xfer_channel_get(ucxpool_channel_t *channel)
 {
     channel->refs++;
@@ -178,6 +186,19 @@ bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
            (((channel->num_sends != 0) ||
              (channel->close == XFER_CLOSE_GOODBYE)) &&
             (channel->status != UCXPOOL_ERR_PROTOCOL));
+}
+
+void xfer_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
+{
+    channel->next_hello       = moment;
+    channel->pool->next_hello = base_min(channel->pool->next_hello, moment);
+}
+
+void xfer_channel_hasten_hello(ucxpool_channel_t *channel)
+{
+    if (channel->next_hello != BASE_CLOCK_FOREVER) {
+        xfer_channel_say_hello_at(channel, base_clock_now());
+    }
 }
 
 bool xfer_channel_is_broken(const ucxpool_channel_t *channel)

@@ -189,6 +189,12 @@ ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel);
  */
 bool xfer_channel_is_readable(const ucxpool_channel_t *channel);
 
+/* When progress is to say HELLO, if nothing has come by then. */
+void xfer_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
+
+/* It is our turn now to begin a channel that was started before. */
+void xfer_channel_hasten_hello(ucxpool_channel_t *channel);
+
 /* Can UCX be given something to send? */
 bool xfer_channel_can_send(const ucxpool_channel_t *channel);
 

@@ -34,26 +34,6 @@ void ucxpool_address_release(void *address)
     free(address);
 }
 
-/* A channel that could not be connected. */
-void xfer_channel_discard(ucxpool_channel_t *channel)
-{
-    ucxpool_t *pool = channel->pool;
-
-    base_list_del(&channel->link);
-    pool->num_channels--;
-    channel->state = UCXPOOL_CHANNEL_FAILED;
-    xfer_channel_put(channel);
-    xfer_channel_destroy_gone(pool);
-}
-
-void xfer_channel_hand_out(ucxpool_channel_t  *channel,
-                           ucxpool_channel_t **channel_p)
-{
-    channel->user_ref = true;
-    xfer_event_update(&channel->event);
-    *channel_p = channel;
-}
-
 static ucxpool_status_t create(ucxpool_t *pool,
                                const ucxpool_channel_params_t *params,
                                ucxpool_channel_t **channel_p)

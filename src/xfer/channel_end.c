@@ -256,6 +256,17 @@ void xfer_channel_destroy_gone(ucxpool_t *pool)
     }
 }
 
+void xfer_channel_discard(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+
+    base_list_del(&channel->link);
+    pool->num_channels--;
+    channel->state = UCXPOOL_CHANNEL_FAILED;
+    xfer_channel_put(channel);
+    xfer_channel_destroy_gone(pool);
+}
+
 void xfer_channel_destroy_all(ucxpool_t *pool)
 {
     for (uint32_t i = 0; i < pool->table_size; i++) {

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "xfer/fetch.h"
 #include "xfer/mapping.h"
 #include "xfer/watch.h"
 #include "xfer/wire.h"
@@ -69,7 +68,7 @@ static xfer_mapping_result_t try_take(ucxpool_channel_t      *channel,
 }
 
 bool xfer_choice_try(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                     const mem_share_file_t *files)
+                     const mem_share_file_t *files, xfer_fetch_cb_t fetched)
 {
     xfer_mapping_result_t result;
 
@@ -80,7 +79,7 @@ bool xfer_choice_try(ucxpool_channel_t *channel, const proto_hello_t *hello,
     channel->peer.we_map = result == XFER_MAPPING_DONE;
     return (result != XFER_MAPPING_FORBIDDEN) ||
            !xfer_fetch_start(channel, hello, files,
-                             xfer_mapping_num_fds_of(hello, files));
+                             xfer_mapping_num_fds_of(hello, files), fetched);
 }
 
 void xfer_choice_try_given(ucxpool_channel_t      *channel,

@@ -5,15 +5,15 @@
 #ifndef XFER_CHOICE_H
 #define XFER_CHOICE_H
 
-#include "xfer/channel.h"
+#include "xfer/fetch.h"
 
 /*
  * Try the `map` wire as far as this side is concerned, with what the peer's
  * HELLO offers; channel->peer.we_map and we_reason tell how it went. False: it
- * takes time, and xfer_hello_fetched() goes on.
+ * takes time, and `fetched` is called with what has come of it.
  */
 bool xfer_choice_try(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                     const mem_share_file_t *files);
+                     const mem_share_file_t *files, xfer_fetch_cb_t fetched);
 
 /* The same with descriptors that the peer has given, or NULL: it has not. */
 void xfer_choice_try_given(ucxpool_channel_t      *channel,

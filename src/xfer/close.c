@@ -93,7 +93,8 @@ static bool say_bye(ucxpool_channel_t *channel)
  * channel, and is not gone itself. */
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
-    return ((channel->endpoint != NULL) || !xfer_wire_is_chosen(channel->wire)) &&
+    return ((channel->endpoint != NULL) ||
+            !xfer_wire_is_chosen(channel->wire)) &&
            (channel->handshake & XFER_HELLO_RECEIVED) &&
            !channel->bye_received && !channel->peer.gone;
 }

@@ -19,15 +19,10 @@ ucxpool_status_t xfer_connect_door(ucxpool_channel_t  *channel,
 /* A channel that is still at a door goes no further. */
 void xfer_connect_stop(ucxpool_channel_t *channel);
 
-/* The doors and the channels at them. */
+/* The channels that are still at a door. */
 unsigned xfer_connect_progress(ucxpool_t *pool);
 
 /* When the next of them wants to be called. */
 uint64_t xfer_connect_deadline(ucxpool_t *pool);
-
-/* The doors of this pool; see listener.c. */
-unsigned xfer_listener_progress(ucxpool_t *pool);
-uint64_t xfer_listener_deadline(ucxpool_t *pool);
-void     xfer_listener_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "mem/share_socket.h"
-#include "xfer/hello.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,12 +24,14 @@ typedef struct xfer_fetch {
     uint32_t           total;
     uint32_t           num_fds;   /* that have come                          */
     int               *fds;
+    xfer_fetch_cb_t    done;
     proto_hello_t      hello;
     mem_share_file_t   files[];
 } xfer_fetch_t;
 
 bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                      const mem_share_file_t *files, uint32_t num_fds)
+                      const mem_share_file_t *files, uint32_t num_fds,
+                      xfer_fetch_cb_t done)
 {
     size_t        size  = hello->num_files * sizeof(files[0]);
     xfer_fetch_t *fetch = calloc(1, sizeof(*fetch) + size);
@@ -44,6 +45,7 @@ bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     fetch->channel = channel;
     fetch->total   = num_fds;
+    fetch->done    = done;
     fetch->hello   = *hello;
     xfer_source_init(&fetch->source);
     memcpy(fetch->files, files, size);
@@ -240,8 +242,8 @@ unsigned xfer_fetch_progress(ucxpool_t *pool)
             continue;
         }
         detach(fetch);
-        xfer_hello_fetched(fetch->channel, &fetch->hello, fetch->files,
-                           (status == UCXPOOL_OK) ? fetch->fds : NULL);
+        fetch->done(fetch->channel, &fetch->hello, fetch->files,
+                    (status == UCXPOOL_OK) ? fetch->fds : NULL);
         release(fetch);
         count++;
     }

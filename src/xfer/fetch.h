@@ -12,14 +12,22 @@
 
 #include "xfer/channel.h"
 
+/* The descriptors have come, which stay the caller's; or NULL: they have not,
+ * and the reason is in channel->peer.we_reason. */
+typedef void (*xfer_fetch_cb_t)(ucxpool_channel_t      *channel,
+                                const proto_hello_t    *hello,
+                                const mem_share_file_t *files, const int *fds);
+
 /*
- * Begin. xfer_hello_fetched() is called from progress with what has come of it.
- * False: there is no memory for it; the reason is in channel->peer.we_reason.
+ * Begin. False: there is no memory for it; the reason is in
+ * channel->peer.we_reason.
  *
  * num_fds  Descriptors that there are, as xfer_mapping_num_fds_of() counts.
+ * done     Called from progress.
  */
 bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                      const mem_share_file_t *files, uint32_t num_fds);
+                      const mem_share_file_t *files, uint32_t num_fds,
+                      xfer_fetch_cb_t done);
 
 /* The channel goes no further. */
 void xfer_fetch_stop(ucxpool_channel_t *channel);

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/math.h"
 #include "mem/share_socket.h"
-#include "xfer/hello.h"
+#include "xfer/dispatch.h"
 #include "xfer/local.h"
 #include "xfer/mapping.h"
 
@@ -249,8 +249,8 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     if (hello.host.pid != caller->who.pid) {
         return refuse(pool, caller, "its HELLO names another process");
     }
-    xfer_hello_received(pool, &hello, bytes + sizeof(hello),
-                        &(xfer_way_t){.fd = detach(pool, caller)});
+    pool->dispatch->hello(pool, &hello, bytes + sizeof(hello),
+                          &(xfer_way_t){.fd = detach(pool, caller)});
     return true;
 }
 

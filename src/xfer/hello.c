@@ -93,17 +93,10 @@ static void try_open(ucxpool_channel_t *channel)
     }
 }
 
-/* When progress is to say it, if nothing has come by then. */
-static void say_at(ucxpool_channel_t *channel, uint64_t moment)
-{
-    channel->next_hello       = moment;
-    channel->pool->next_hello = base_min(channel->pool->next_hello, moment);
-}
-
 /* Say it, and again after a while: the peer may have had no room for it. */
 static void say_hello(ucxpool_channel_t *channel)
 {
-    say_at(channel, base_clock_deadline(XFER_HELLO_NS));
+    xfer_channel_say_hello_at(channel, base_clock_deadline(XFER_HELLO_NS));
     /* What UCX still holds is as good as another. */
     if (channel->num_controls == 0) {
         xfer_hello_say(channel);
@@ -147,7 +140,7 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     ucxpool_status_t status = open_way(channel);
 
     if (status == UCXPOOL_INPROGRESS) {
-        say_at(channel, base_clock_deadline(RETRY_NS));
+        xfer_channel_say_hello_at(channel, base_clock_deadline(RETRY_NS));
         return UCXPOOL_OK;
     }
     if (status == UCXPOOL_OK) {
@@ -194,6 +187,15 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
     peer->host         = hello->host;
 }
 
+/* The descriptors of the peer's memory have come, or they have not. */
+static void fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                    const mem_share_file_t *files, const int *fds)
+{
+    xfer_choice_try_given(channel, hello, files, fds);
+    xfer_hello_say_ready(channel);
+    try_open(channel);
+}
+
 /* A HELLO and its channel have met. One that was closed meanwhile answers as
  * well, so that it can say BYE. */
 static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
@@ -227,18 +229,10 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     take_over(channel, hello);
     if (xfer_channel_is_live(channel) &&
-        xfer_choice_try(channel, hello, files)) {
+        xfer_choice_try(channel, hello, files, fetched)) {
         xfer_hello_say_ready(channel);
         try_open(channel);
     }
-}
-
-void xfer_hello_fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                        const mem_share_file_t *files, const int *fds)
-{
-    xfer_choice_try_given(channel, hello, files, fds);
-    xfer_hello_say_ready(channel);
-    try_open(channel);
 }
 
 ucxpool_status_t xfer_hello_start(ucxpool_channel_t *channel)
@@ -253,15 +247,8 @@ ucxpool_status_t xfer_hello_start(ucxpool_channel_t *channel)
     if (xfer_remote_is_our_turn(channel)) {
         return begin(channel);
     }
-    say_at(channel, base_clock_deadline(PATIENCE_NS));
+    xfer_channel_say_hello_at(channel, base_clock_deadline(PATIENCE_NS));
     return UCXPOOL_OK;
-}
-
-void xfer_hello_hasten(ucxpool_channel_t *channel)
-{
-    if (channel->next_hello != BASE_CLOCK_FOREVER) {
-        say_at(channel, base_clock_now());
-    }
 }
 
 /* READY answers a HELLO; one that was closed before wants HELLO. */
@@ -355,8 +342,9 @@ void xfer_hello_answered(ucxpool_channel_t *channel, const proto_hello_t *hello,
 void xfer_hello_unheard(ucxpool_channel_t *channel)
 {
     channel->handshake &= ~(unsigned)XFER_HELLO_SENT;
-    say_at(channel, base_clock_deadline(channel->has_begun ? UNHEARD_NS
-                                                           : PATIENCE_NS));
+    xfer_channel_say_hello_at(
+        channel,
+        base_clock_deadline(channel->has_begun ? UNHEARD_NS : PATIENCE_NS));
 }
 
 void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,

@@ -19,9 +19,6 @@
  * taken up. */
 ucxpool_status_t xfer_hello_start(ucxpool_channel_t *channel);
 
-/* It is our turn now to begin a channel that was started before. */
-void xfer_hello_hasten(ucxpool_channel_t *channel);
-
 /* Say HELLO again where nobody has answered, and forget those that came too
  * early and were not said again. */
 unsigned xfer_hello_progress(ucxpool_t *pool);
@@ -41,10 +38,5 @@ void xfer_hello_unheard(ucxpool_channel_t *channel);
 void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
                       const void *text, size_t text_size);
 void xfer_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep);
-
-/* The descriptors of the peer's memory have come, which stay the caller's; or
- * NULL: they have not, and the reason is in channel->peer.we_reason. */
-void xfer_hello_fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                        const mem_share_file_t *files, const int *fds);
 
 #endif

@@ -11,10 +11,6 @@
 ucxpool_status_t xfer_inbox_init(ucxpool_t *pool);
 void             xfer_inbox_cleanup(ucxpool_t *pool);
 
-/* A parsed message that has come over a channel's own connection (local.h). */
-void xfer_inbox_local(ucxpool_channel_t *channel, const proto_fixed_t *message,
-                      const void *data, size_t data_size);
-
 /* Read the rings of all channels; a bounded number of messages from each. */
 unsigned xfer_inbox_progress(ucxpool_t *pool);
 

@@ -18,13 +18,6 @@
 /* What the peer sent before it hung up comes by other connections. */
 #define REST_NS UINT64_C(1000000000)
 
-void xfer_lifeline_init(xfer_lifeline_t *lifeline)
-{
-    xfer_source_init(&lifeline->source);
-    lifeline->heard    = XFER_LAST_WORD_NONE;
-    lifeline->deadline = BASE_CLOCK_FOREVER;
-}
-
 static void hang_up(xfer_lifeline_t *lifeline)
 {
     int fd = lifeline->source.fd;

@@ -9,6 +9,7 @@
 #ifndef XFER_LIFELINE_H
 #define XFER_LIFELINE_H
 
+#include "base/clock.h"
 #include "xfer/source.h"
 
 /* One byte; docs/protocol.md. */
@@ -25,7 +26,12 @@ typedef struct xfer_lifeline {
     uint64_t         deadline; /* when that counts; BASE_CLOCK_FOREVER: never */
 } xfer_lifeline_t;
 
-void xfer_lifeline_init(xfer_lifeline_t *lifeline);
+static inline void xfer_lifeline_init(xfer_lifeline_t *lifeline)
+{
+    xfer_source_init(&lifeline->source);
+    lifeline->heard    = XFER_LAST_WORD_NONE;
+    lifeline->deadline = BASE_CLOCK_FOREVER;
+}
 
 /* Begin with a connected socket, which is ours from now on. Without it (-1, or
  * where it cannot be watched) UCX alone finds out what has gone. */

@@ -8,9 +8,11 @@
 #include "xfer/context.h"
 #include "xfer/control.h"
 #include "xfer/descriptors.h"
+#include "xfer/dispatch.h"
 #include "xfer/handout.h"
 #include "xfer/inbox.h"
 #include "xfer/landing.h"
+#include "xfer/listener.h"
 #include "xfer/pairing.h"
 #include "xfer/progress.h"
 #include "xfer/remote.h"
@@ -68,6 +70,7 @@ ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
     mem_share_host_t host;
 
     init_lists(pool);
+    pool->dispatch = &xfer_dispatch;
     /* To have it when there is no descriptor left to read it. */
     mem_share_host_fill(&host);
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "xfer/blob.h"
 #include "xfer/connect.h"
+#include "xfer/listener.h"
 #include "xfer/door.h"
 #include "xfer/memory.h"
 #include "xfer/remote.h"

@@ -6,8 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/share_socket.h"
-#include "xfer/hello.h"
-#include "xfer/inbox.h"
+#include "xfer/dispatch.h"
 #include "xfer/remote.h"
 #include "xfer/wire.h"
 
@@ -61,8 +60,9 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
         xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
     } else {
-        xfer_inbox_local(channel, &message, bytes + fixed_size,
-                         length - fixed_size);
+        channel->pool->dispatch->from_local(channel, &message,
+                                            bytes + fixed_size,
+                                            length - fixed_size);
     }
 }
 
@@ -75,7 +75,7 @@ static void hung_up(ucxpool_channel_t *channel)
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
         channel->num_unheard++;
-        xfer_hello_unheard(channel);
+        channel->pool->dispatch->unheard(channel);
     } else {
         channel->lost_at = base_clock_deadline(GRACE_NS);
     }

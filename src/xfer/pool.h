@@ -136,6 +136,8 @@ struct ucxpool {
     base_list_t free_arrivals;
     base_list_t requests; /* every request that a caller may hold            */
 
+    const struct xfer_dispatch *dispatch; /* of what arrives                 */
+
     unsigned num_operations; /* of UCX, that will call back */
     /* The pool is destroyed, but UCX still has operations of it, because its
      * worker is the caller's: the last one calls this. */

@@ -11,6 +11,7 @@
 #include "xfer/hello.h"
 #include "xfer/inbox.h"
 #include "xfer/landing.h"
+#include "xfer/listener.h"
 #include "xfer/progress.h"
 #include "xfer/recv.h"
 #include "xfer/remote.h"
@@ -125,6 +126,7 @@ static unsigned progress_sockets(ucxpool_t *pool)
     unsigned count = xfer_source_progress(pool);
 
     count += xfer_connect_progress(pool);
+    count += xfer_listener_progress(pool);
     count += xfer_handout_progress(pool);
     count += xfer_fetch_progress(pool);
     count += xfer_tcp_watch_progress(pool);
@@ -133,11 +135,17 @@ static unsigned progress_sockets(ucxpool_t *pool)
 
 uint64_t xfer_sockets_deadline(ucxpool_t *pool)
 {
-    uint64_t own = base_min(
-        xfer_connect_deadline(pool),
-        base_min(xfer_fetch_deadline(pool), xfer_handout_deadline(pool)));
+    const uint64_t deadlines[] = {
+        xfer_connect_deadline(pool), xfer_listener_deadline(pool),
+        xfer_fetch_deadline(pool),   xfer_handout_deadline(pool),
+        xfer_tcp_watch_deadline(pool),
+    };
+    uint64_t first = BASE_CLOCK_FOREVER;
 
-    return base_min(own, xfer_tcp_watch_deadline(pool));
+    for (size_t i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++) {
+        first = base_min(first, deadlines[i]);
+    }
+    return first;
 }
 
 static unsigned progress(ucxpool_t *pool)

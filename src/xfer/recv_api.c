@@ -58,7 +58,8 @@ static ucxpool_status_t create_recv(ucxpool_t           *pool,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status = xfer_request_create(pool, &xfer_recv_kind, memory, params, &request);
+    status = xfer_request_create(pool, &xfer_recv_kind, memory, params,
+                                 &request);
     if (status != UCXPOOL_OK) {
         return status;
     }

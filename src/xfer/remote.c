@@ -116,7 +116,7 @@ static void decide(xfer_remote_t *remote, xfer_turn_t turn)
         base_list_for_each(channel, &remote->pool->channels, ucxpool_channel_t,
                            link) {
             if (channel->remote == remote) {
-                xfer_hello_hasten(channel);
+                xfer_channel_hasten_hello(channel);
             }
         }
     }

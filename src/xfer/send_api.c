@@ -113,7 +113,8 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
     if (!xfer_channel_is_live(channel)) {
         return xfer_channel_say_ended(channel);
     }
-    status = xfer_request_create(pool, &xfer_send_kind, memory, params, &request);
+    status = xfer_request_create(pool, &xfer_send_kind, memory, params,
+                                 &request);
     if (status != UCXPOOL_OK) {
         return status;
     }

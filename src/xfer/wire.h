@@ -13,7 +13,8 @@ typedef struct xfer_wire {
     ucxpool_mode_t in_place;
     /* Takes bytes from any memory, where none needs registration. */
     bool           any_memory;
-    /* Control messages go through the channel's ring, and a fragment's place. */
+    /* Control messages go through the channel's ring, as does the place of a
+     * fragment. */
     bool           has_ring;
     /* They go over an endpoint of UCX's, and so do a fragment's bytes. */
     bool           has_endpoint;
