@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "xfer/control.h"
-#include "xfer/recv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +105,7 @@ static void deliver(ucxpool_message_t *message)
     base_list_for_each(request, &pool->posted, ucxpool_request_t, link) {
         if (matches(request, message)) {
             base_list_del(&request->link);
-            xfer_recv_start(request, message);
+            request->kind->match(request, message);
             return;
         }
     }

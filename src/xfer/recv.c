@@ -357,6 +357,7 @@ static bool lingers(const ucxpool_request_t *request)
 
 const xfer_request_kind_t xfer_recv_kind = {
     .init    = init,
+    .match   = xfer_recv_start,
     .stop    = xfer_recv_stop,
     .ended   = ended,
     .lingers = lingers,

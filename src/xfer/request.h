@@ -22,6 +22,9 @@
 typedef struct xfer_request_kind {
     void (*init)(ucxpool_request_t *request);
 
+    /* It was posted, and its message has come, which it uses up. */
+    void (*match)(ucxpool_request_t *request, ucxpool_message_t *message);
+
     /* Its caller's stream has come to where it was posted. */
     void (*resume)(ucxpool_request_t *request);
 

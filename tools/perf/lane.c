@@ -64,7 +64,7 @@ static ucs_status_t data_arrived(void *arg, const void *header,
         return UCS_OK;
     }
     memcpy(&at, header, sizeof(at));
-    return am_arrived(lane, &at, data, length, param);
+    return lane->handlers->data(lane, &at, data, length, param);
 }
 
 static ucs_status_t reply_arrived(void *arg, const void *header,
@@ -81,7 +81,7 @@ static ucs_status_t reply_arrived(void *arg, const void *header,
     if (header_length == sizeof(at)) {
         memcpy(&at, header, sizeof(at));
     }
-    return lane_reply_arrived(lane, at.slot, data, length, param);
+    return lane->handlers->reply(lane, at.slot, data, length, param);
 }
 
 static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
@@ -229,14 +229,15 @@ static int connect_lane(lane_t *lane, control_t *control)
     return result;
 }
 
-int lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
-                lane_t **lane_p)
+int lane_create(uint32_t mode, bool is_on_gpu, const lane_handlers_t *handlers,
+                control_t *control, lane_t **lane_p)
 {
     lane_t *lane = calloc(1, sizeof(*lane));
 
     if (lane == NULL) {
         return perf_error("out of memory for a lane");
     }
+    lane->handlers    = handlers;
     lane->mode        = mode;
     lane->memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA
                                   : UCS_MEMORY_TYPE_HOST;

@@ -16,7 +16,19 @@ typedef struct lane_header {
     uint32_t index; /* of the buffer in the message */
 } lane_header_t;
 
+struct lane;
+
+/* What takes the active messages of a lane. */
+typedef struct lane_handlers {
+    ucs_status_t (*data)(struct lane *lane, const lane_header_t *header,
+                         void *data, size_t length,
+                         const ucp_am_recv_param_t *param);
+    ucs_status_t (*reply)(struct lane *lane, unsigned slot, void *data,
+                          size_t length, const ucp_am_recv_param_t *param);
+} lane_handlers_t;
+
 typedef struct lane {
+    const lane_handlers_t *handlers;
     uint32_t          mode;        /* MODE_PEER or MODE_NONE                 */
     ucs_memory_type_t memory_type; /* of all buffers                         */
     ucp_context_h     context;
@@ -30,7 +42,8 @@ typedef struct lane {
 } lane_t;
 
 /* Create a lane and connect it; both processes call this. */
-int  lane_create(uint32_t mode, bool is_on_gpu, control_t *control,
+int  lane_create(uint32_t mode, bool is_on_gpu,
+                 const lane_handlers_t *handlers, control_t *control,
                  lane_t **lane_p);
 
 /* Close in good order: both processes call this. */
@@ -62,10 +75,6 @@ ucs_status_t lane_reply_arrived(lane_t *lane, unsigned slot, void *data,
 /* Does the UCX at hand know of a GPU's memory? Else it would take a GPU's
  * pointers for host memory. -1: UCX does not start, which was said. */
 int lane_is_for_gpu(bool *is_for_gpu_p);
-
-/* Handler of data messages, to be set by the way that uses them. */
-ucs_status_t am_arrived(lane_t *lane, const lane_header_t *header, void *data,
-                        size_t length, const ucp_am_recv_param_t *param);
 
 enum {
     LANE_AM_DATA  = 1,

@@ -19,6 +19,9 @@ typedef struct raw {
 /* Create an end for a side of raw UCX. It borrows the lane. */
 int raw_create(lane_t *lane, const end_params_t *params, end_t **end_p);
 
+/* For lane_create(). */
+extern const lane_handlers_t raw_handlers;
+
 extern const end_ops_t raw_am_ops;
 extern const end_ops_t raw_tag_ops;
 

@@ -102,8 +102,9 @@ static ucs_status_t fetch(raw_t *raw, end_slot_t *slot, void *data,
     return UCS_INPROGRESS;
 }
 
-ucs_status_t am_arrived(lane_t *lane, const lane_header_t *header, void *data,
-                        size_t length, const ucp_am_recv_param_t *param)
+static ucs_status_t arrived(lane_t *lane, const lane_header_t *header,
+                            void *data, size_t length,
+                            const ucp_am_recv_param_t *param)
 {
     end_t             *end = lane->active;
     ucxpool_segment_t *segment;
@@ -136,4 +137,9 @@ const end_ops_t raw_am_ops = {
     .reply    = raw_reply,
     .progress = raw_progress,
     .destroy  = raw_destroy,
+};
+
+const lane_handlers_t raw_handlers = {
+    .data  = arrived,
+    .reply = lane_reply_arrived,
 };

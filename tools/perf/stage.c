@@ -61,8 +61,8 @@ static int create_raw_end(stage_t *stage, unsigned index,
         return 0;
     }
     if ((*lane == NULL) &&
-        (lane_create(mode, memory_is_on_gpu(&stage->memory), stage->control,
-                     lane) != 0)) {
+        (lane_create(mode, memory_is_on_gpu(&stage->memory), &raw_handlers,
+                     stage->control, lane) != 0)) {
         return -1;
     }
     return raw_create(*lane, params, &stage->ends[index]);
