@@ -9,6 +9,7 @@
 #include "xfer/send.h"
 #include "xfer/wire.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
@@ -152,7 +153,7 @@ static void fill_data(ucxpool_request_t *request, xfer_piece_t *piece,
     data->offset        = send->offset;
     data->length        = range->length;
     data->index         = send->index;
-    data->piece         = (uint32_t)(piece - send->pieces);
+    data->piece         = piece->number;
     data->region        = piece->where.region;
     data->region_offset = piece->where.offset;
     data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
@@ -184,36 +185,74 @@ static bool is_window_full(const xfer_send_t *send)
            ((unsigned)__builtin_popcountll(send->busy) >= send->window);
 }
 
+/* With the lowest number that is free; NULL: no memory. */
+static xfer_piece_t *piece_get(ucxpool_request_t *request)
+{
+    ucxpool_t    *pool = request->pool;
+    xfer_piece_t *piece;
+
+    if (!base_list_is_empty(&pool->free_pieces)) {
+        piece = base_list_head(&pool->free_pieces, xfer_piece_t, link);
+        base_list_del(&piece->link);
+    } else {
+        piece = xfer_alloc(pool, sizeof(*piece));
+        if (piece == NULL) {
+            base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a fragment");
+            return NULL;
+        }
+        base_list_init(&piece->link);
+        base_list_add_tail(&pool->pieces, &piece->all_link);
+    }
+    piece->request  = request;
+    piece->number   = (unsigned)__builtin_ctzll(~request->send.busy);
+    piece->ucx      = NULL;
+    piece->copy.job = NULL;
+    return piece;
+}
+
+static void piece_put(xfer_piece_t *piece)
+{
+    base_list_del(&piece->link);
+    base_list_add_head(&piece->request->pool->free_pieces, &piece->link);
+}
+
+/* Lay the range where the wire can take it from. */
+static ucxpool_status_t lay(ucxpool_request_t *request, xfer_range_t *range,
+                            xfer_piece_t *piece)
+{
+    if (!range->in_place) {
+        return pack_range(request, range, piece);
+    }
+    lay_in_place(piece, range);
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
     xfer_send_t     *send = &request->send;
-    unsigned         number;
     xfer_piece_t    *piece;
-    xfer_range_t          range;
+    xfer_range_t     range;
     uint64_t         next;
     ucxpool_status_t status;
 
     if (is_window_full(send)) {
         return UCXPOOL_INPROGRESS;
     }
-    number          = (unsigned)__builtin_ctzll(~send->busy);
-    piece           = &send->pieces[number];
-    piece->request  = request;
-    piece->ucx      = NULL;
-    piece->copy.job = NULL;
+    piece = piece_get(request);
+    if (piece == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
     xfer_range_next(request, &range);
-    if (range.in_place) {
-        lay_in_place(piece, &range);
-    } else {
-        status = pack_range(request, &range, piece);
-        if (status != UCXPOOL_OK) {
-            return status;
-        }
+    status = lay(request, &range, piece);
+    if (status != UCXPOOL_OK) {
+        piece_put(piece);
+        return status;
     }
     next       = xfer_range_skip_padding(request, send->offset + range.length);
     range.last = next >= request->totals.stream_size;
     fill_data(request, piece, &range);
-    send->busy |= UINT64_C(1) << number;
+    send->busy |= UINT64_C(1) << piece->number;
+    send->pieces[piece->number] = piece;
     base_list_add_tail(&send->unsent, &piece->link);
     count_sent(request, range.length, range.in_place);
     send->offset = next;
@@ -253,11 +292,24 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 
 void xfer_fragment_free(xfer_piece_t *piece)
 {
+    piece->request->send.busy &= ~(UINT64_C(1) << piece->number);
     if (piece->buffer != NULL) {
         block_comm_drop(piece->request->pool->comm, piece->buffer);
         piece->buffer = NULL;
     } else if (!piece->in_place) {
         xfer_hold_give(piece->request, piece->hold, piece->slice);
+    }
+    piece_put(piece);
+}
+
+void xfer_fragment_destroy_all(ucxpool_t *pool)
+{
+    xfer_piece_t *piece;
+
+    while (!base_list_is_empty(&pool->pieces)) {
+        piece = base_list_head(&pool->pieces, xfer_piece_t, all_link);
+        base_list_del(&piece->all_link);
+        free(piece);
     }
 }
 

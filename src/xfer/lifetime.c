@@ -9,6 +9,7 @@
 #include "xfer/control.h"
 #include "xfer/descriptors.h"
 #include "xfer/dispatch.h"
+#include "xfer/fragment.h"
 #include "xfer/handout.h"
 #include "xfer/inbox.h"
 #include "xfer/landing.h"
@@ -37,7 +38,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->free_requests,   &pool->free_controls, &pool->free_landings,
         &pool->requests,        &pool->remotes,       &pool->arrivals,
         &pool->free_arrivals,   &pool->fetches,       &pool->endpoints,
-        &pool->events,
+        &pool->events,          &pool->pieces,        &pool->free_pieces,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -201,6 +202,7 @@ void xfer_pool_cleanup(ucxpool_t *pool)
     xfer_pairing_destroy_all(pool);
     xfer_channel_destroy_all(pool);
     xfer_request_destroy_all(pool);
+    xfer_fragment_destroy_all(pool);
     xfer_arrival_destroy_all(pool);
     xfer_landing_destroy_all(pool);
     xfer_control_destroy_all(pool);

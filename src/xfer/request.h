@@ -52,7 +52,10 @@ typedef struct xfer_hold {
 /* One fragment: being gathered, or in flight. */
 typedef struct xfer_piece {
     ucxpool_request_t   *request;
-    base_list_t          link;     /* the request's unsent ones, or none     */
+    unsigned             number;   /* among the request's                    */
+    base_list_t          link;     /* the request's unsent ones, none, or    */
+                                   /* free                                   */
+    base_list_t          all_link; /* the pool's                             */
     xfer_copy_t          copy;     /* the gather, on a GPU                   */
     const void          *bytes;    /* where it lies                          */
     bool                 in_place; /* in the caller's memory                 */
@@ -92,10 +95,10 @@ typedef struct xfer_send {
     bool             all_posted; /* all of the stream has its piece          */
     uint64_t         inplace_size; /* of the longest fragment in place       */
     base_list_t      unsent;    /* pieces the wire has not got yet, in order */
-    uint64_t         busy;      /* bit i: pieces[i] is in use                */
+    uint64_t         busy;      /* bit i: there is pieces[i]                 */
     unsigned         num_holds;
     xfer_hold_t      holds[XFER_HOLDS_MAX];
-    xfer_piece_t     pieces[XFER_PIECES_MAX];
+    xfer_piece_t    *pieces[XFER_PIECES_MAX];
 } xfer_send_t;
 
 typedef struct xfer_recv {

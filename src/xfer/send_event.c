@@ -29,7 +29,7 @@ static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
 static bool is_being_read(const ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
-        const xfer_piece_t *piece = &request->send.pieces[i];
+        const xfer_piece_t *piece = request->send.pieces[i];
 
         if ((request->send.busy & (UINT64_C(1) << i)) &&
             (((piece->ucx != NULL) && piece->in_place) ||
@@ -109,20 +109,17 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     if (!channel->wire->is_read || (request == NULL) ||
         (piece >= XFER_PIECES_MAX) ||
         !(request->send.busy & (UINT64_C(1) << piece)) ||
-        (request->send.pieces[piece].ucx != NULL) ||
-        (request->send.pieces[piece].copy.job != NULL)) {
+        (request->send.pieces[piece]->ucx != NULL) ||
+        (request->send.pieces[piece]->copy.job != NULL)) {
         return;
     }
-    xfer_send_piece_done(&request->send.pieces[piece]);
+    xfer_send_piece_done(request->send.pieces[piece]);
 }
 
 void xfer_send_piece_done(xfer_piece_t *piece)
 {
     ucxpool_request_t *request = piece->request;
 
-    request->send.busy &= ~(UINT64_C(1)
-                            << (unsigned)(piece - request->send.pieces));
-    base_list_del(&piece->link);
     xfer_fragment_free(piece);
     if (request->send.ending && !is_being_read(request)) {
         xfer_request_end(request, request->send.end, request->detail);
@@ -137,14 +134,12 @@ void xfer_send_piece_done(xfer_piece_t *piece)
 void xfer_send_forget(ucxpool_request_t *request)
 {
     for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
-        xfer_piece_t *piece = &request->send.pieces[i];
+        xfer_piece_t *piece = request->send.pieces[i];
 
         /* UCX itself says when it is through with a piece, and so does the
          * GPU. */
         if ((request->send.busy & (UINT64_C(1) << i)) && (piece->ucx == NULL) &&
             (piece->copy.job == NULL)) {
-            request->send.busy &= ~(UINT64_C(1) << i);
-            base_list_del(&piece->link);
             xfer_fragment_free(piece);
         }
     }
@@ -220,7 +215,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 
 static void init(ucxpool_request_t *request)
 {
-    /* The pieces are filled when they are used. */
+    /* Those of pieces[] are set when they are used. */
     memset(&request->send, 0, offsetof(xfer_send_t, pieces));
     base_list_init(&request->send.unsent);
 }
