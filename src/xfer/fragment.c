@@ -31,7 +31,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         /* Nothing is cut out of a block, and a GPU's link wants long ones. */
         send->inplace_size = frag_size & ~(uint64_t)(PACK_ALIGNMENT - 1);
     }
-    send->window    = base_min(window, XFER_PIECES_MAX);
+    send->window    = base_min(window, XFER_FRAGMENTS_MAX);
     send->in_place |= xfer_range_takes_any_memory(request, send->longest);
 }
 
@@ -54,16 +54,17 @@ static void stop_waiting(ucxpool_request_t *request)
     }
 }
 
-/* The gather of a piece is over. */
+/* The gather of a fragment is over. */
 static void gathered(xfer_copy_t *copy, ucxpool_status_t status)
 {
-    xfer_piece_t      *piece = base_container_of(copy, xfer_piece_t, copy);
-    ucxpool_request_t *request = piece->request;
+    xfer_fragment_t   *fragment = base_container_of(copy, xfer_fragment_t,
+                                                    copy);
+    ucxpool_request_t *request  = fragment->request;
 
     if (xfer_request_has_ended(request) || request->send.ending) {
-        xfer_send_piece_done(piece);
+        xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
-        xfer_send_piece_done(piece);
+        xfer_send_fragment_done(fragment);
         xfer_send_stop(request, status, ucxpool_error_detail());
     } else {
         xfer_request_wake(request);
@@ -73,7 +74,7 @@ static void gathered(xfer_copy_t *copy, ucxpool_status_t status)
 /* Copy the range into a slice, or begin to, and as much of it as one copy
  * takes. */
 static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
-                               xfer_piece_t *piece, void *slice)
+                               xfer_fragment_t *fragment, void *slice)
 {
     xfer_engine_t *engine = request->pool->engine;
 
@@ -82,9 +83,9 @@ static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
                     slice);
         return UCXPOOL_OK;
     }
-    piece->copy.done = gathered;
+    fragment->copy.done = gathered;
     return xfer_engine_start(
-        engine, &piece->copy,
+        engine, &fragment->copy,
         &(xfer_work_t){.plan              = &request->plan,
                        .offset            = request->send.offset,
                        .length            = range->length,
@@ -96,15 +97,17 @@ static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
 
 /* Gather a packed range into a slice. */
 static ucxpool_status_t pack_range(ucxpool_request_t *request,
-                                   xfer_range_t *range, xfer_piece_t *piece)
+                                   xfer_range_t      *range,
+                                   xfer_fragment_t   *fragment)
 {
     xfer_send_t     *send   = &request->send;
     block_pool_t    *blocks = xfer_channel_blocks(request->channel);
+    uint32_t         number;
     uint64_t         slice_offset;
     uint8_t         *block;
     ucxpool_status_t status;
 
-    if (!xfer_hold_take(request, &piece->hold, &piece->slice)) {
+    if (!xfer_hold_take(request, &fragment->hold, &fragment->slice)) {
         /* What is in flight frees a slice; with nothing in flight only
          * somebody else's block helps. */
         if (send->busy == 0) {
@@ -113,39 +116,40 @@ static ucxpool_status_t pack_range(ucxpool_request_t *request,
         return UCXPOOL_INPROGRESS;
     }
     stop_waiting(request);
-    block        = block_pool_address(blocks, send->holds[piece->hold].block);
-    slice_offset = piece->slice * send->frag_size;
-    status       = gather(request, range, piece, block + slice_offset);
+    number       = send->holds[fragment->hold].block;
+    block        = block_pool_address(blocks, number);
+    slice_offset = fragment->slice * send->frag_size;
+    status       = gather(request, range, fragment, block + slice_offset);
     if (status != UCXPOOL_OK) {
-        xfer_hold_give(request, piece->hold, piece->slice);
+        xfer_hold_give(request, fragment->hold, fragment->slice);
         return status;
     }
-    block_pool_locate(blocks, send->holds[piece->hold].block, &piece->where);
-    piece->where.offset += slice_offset;
-    piece->where.length = range->length;
-    piece->bytes        = block + slice_offset;
-    piece->buffer       = NULL;
-    piece->in_place     = false;
+    block_pool_locate(blocks, number, &fragment->where);
+    fragment->where.offset += slice_offset;
+    fragment->where.length = range->length;
+    fragment->bytes        = block + slice_offset;
+    fragment->buffer       = NULL;
+    fragment->in_place     = false;
     return UCXPOOL_OK;
 }
 
-static void lay_in_place(xfer_piece_t *piece, const xfer_range_t *range)
+static void lay_in_place(xfer_fragment_t *fragment, const xfer_range_t *range)
 {
-    piece->where    = range->where;
-    piece->bytes    = range->bytes;
-    piece->buffer   = range->buffer;
-    piece->in_place = true;
-    if (piece->buffer != NULL) {
-        block_comm_hold(piece->buffer);
+    fragment->where    = range->where;
+    fragment->bytes    = range->bytes;
+    fragment->buffer   = range->buffer;
+    fragment->in_place = true;
+    if (fragment->buffer != NULL) {
+        block_comm_hold(fragment->buffer);
     }
 }
 
 /* What the receiver is told of a fragment. */
-static void fill_data(ucxpool_request_t *request, xfer_piece_t *piece,
+static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
                       const xfer_range_t *range)
 {
     xfer_send_t  *send = &request->send;
-    proto_data_t *data = &piece->data;
+    proto_data_t *data = &fragment->data;
 
     memset(data, 0, sizeof(*data));
     data->message       = send->message;
@@ -153,14 +157,14 @@ static void fill_data(ucxpool_request_t *request, xfer_piece_t *piece,
     data->offset        = send->offset;
     data->length        = range->length;
     data->index         = send->index;
-    data->piece         = piece->number;
-    data->region        = piece->where.region;
-    data->region_offset = piece->where.offset;
+    data->piece         = fragment->number;
+    data->region        = fragment->where.region;
+    data->region_offset = fragment->where.offset;
     data->flags         = (range->last ? PROTO_DATA_LAST : 0u) |
-                  (piece->in_place ? PROTO_DATA_INPLACE : 0u);
+                  (fragment->in_place ? PROTO_DATA_INPLACE : 0u);
     if (request->pool->config.checksum == BASE_CHECKSUM_CRC32C) {
         data->flags |= PROTO_DATA_CHECKSUM;
-        data->checksum = pack_crc32c(0, piece->bytes, data->length);
+        data->checksum = pack_crc32c(0, fragment->bytes, data->length);
     }
 }
 
@@ -186,51 +190,53 @@ static bool is_window_full(const xfer_send_t *send)
 }
 
 /* With the lowest number that is free; NULL: no memory. */
-static xfer_piece_t *piece_get(ucxpool_request_t *request)
+static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t    *pool = request->pool;
-    xfer_piece_t *piece;
+    xfer_fragment_t *fragment;
 
-    if (!base_list_is_empty(&pool->free_pieces)) {
-        piece = base_list_head(&pool->free_pieces, xfer_piece_t, link);
-        base_list_del(&piece->link);
+    if (!base_list_is_empty(&pool->free_fragments)) {
+        fragment = base_list_head(&pool->free_fragments, xfer_fragment_t, link);
+        base_list_del(&fragment->link);
     } else {
-        piece = xfer_alloc(pool, sizeof(*piece));
-        if (piece == NULL) {
+        fragment = xfer_alloc(pool, sizeof(*fragment));
+        if (fragment == NULL) {
             base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a fragment");
             return NULL;
         }
-        base_list_init(&piece->link);
-        base_list_add_tail(&pool->pieces, &piece->all_link);
+        base_list_init(&fragment->link);
+        base_list_add_tail(&pool->fragments, &fragment->all_link);
     }
-    piece->request  = request;
-    piece->number   = (unsigned)__builtin_ctzll(~request->send.busy);
-    piece->ucx      = NULL;
-    piece->copy.job = NULL;
-    return piece;
+    fragment->request  = request;
+    fragment->number   = (unsigned)__builtin_ctzll(~request->send.busy);
+    fragment->ucx      = NULL;
+    fragment->copy.job = NULL;
+    return fragment;
 }
 
-static void piece_put(xfer_piece_t *piece)
+static void fragment_put(xfer_fragment_t *fragment)
 {
-    base_list_del(&piece->link);
-    base_list_add_head(&piece->request->pool->free_pieces, &piece->link);
+    ucxpool_t *pool = fragment->request->pool;
+
+    base_list_del(&fragment->link);
+    base_list_add_head(&pool->free_fragments, &fragment->link);
 }
 
 /* Lay the range where the wire can take it from. */
 static ucxpool_status_t lay(ucxpool_request_t *request, xfer_range_t *range,
-                            xfer_piece_t *piece)
+                            xfer_fragment_t *fragment)
 {
     if (!range->in_place) {
-        return pack_range(request, range, piece);
+        return pack_range(request, range, fragment);
     }
-    lay_in_place(piece, range);
+    lay_in_place(fragment, range);
     return UCXPOOL_OK;
 }
 
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
     xfer_send_t     *send = &request->send;
-    xfer_piece_t    *piece;
+    xfer_fragment_t    *fragment;
     xfer_range_t     range;
     uint64_t         next;
     ucxpool_status_t status;
@@ -238,22 +244,22 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     if (is_window_full(send)) {
         return UCXPOOL_INPROGRESS;
     }
-    piece = piece_get(request);
-    if (piece == NULL) {
+    fragment = fragment_get(request);
+    if (fragment == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
     xfer_range_next(request, &range);
-    status = lay(request, &range, piece);
+    status = lay(request, &range, fragment);
     if (status != UCXPOOL_OK) {
-        piece_put(piece);
+        fragment_put(fragment);
         return status;
     }
     next       = xfer_range_skip_padding(request, send->offset + range.length);
     range.last = next >= request->totals.stream_size;
-    fill_data(request, piece, &range);
-    send->busy |= UINT64_C(1) << piece->number;
-    send->pieces[piece->number] = piece;
-    base_list_add_tail(&send->unsent, &piece->link);
+    fill_data(request, fragment, &range);
+    send->busy |= UINT64_C(1) << fragment->number;
+    send->fragments[fragment->number] = fragment;
+    base_list_add_tail(&send->unsent, &fragment->link);
     count_sent(request, range.length, range.in_place);
     send->offset = next;
     send->index++;
@@ -268,48 +274,48 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 {
     xfer_send_t      *send    = &request->send;
     ucxpool_channel_t *channel = request->channel;
-    xfer_piece_t     *piece;
+    xfer_fragment_t     *fragment;
     ucxpool_status_t  status;
 
     while (!base_list_is_empty(&send->unsent)) {
-        piece = base_list_head(&send->unsent, xfer_piece_t, link);
-        if (piece->copy.job != NULL) {
+        fragment = base_list_head(&send->unsent, xfer_fragment_t, link);
+        if (fragment->copy.job != NULL) {
             break;
         }
-        base_list_del(&piece->link);
-        status = channel->wire->send(channel, piece);
+        base_list_del(&fragment->link);
+        status = channel->wire->send(channel, fragment);
         if (status == UCXPOOL_ERR_BUSY) {
-            base_list_add_head(&send->unsent, &piece->link);
+            base_list_add_head(&send->unsent, &fragment->link);
             return status;
         }
         if (status != UCXPOOL_OK) {
-            xfer_send_piece_done(piece);
+            xfer_send_fragment_done(fragment);
             return status;
         }
     }
     return UCXPOOL_OK;
 }
 
-void xfer_fragment_free(xfer_piece_t *piece)
+void xfer_fragment_free(xfer_fragment_t *fragment)
 {
-    piece->request->send.busy &= ~(UINT64_C(1) << piece->number);
-    if (piece->buffer != NULL) {
-        block_comm_drop(piece->request->pool->comm, piece->buffer);
-        piece->buffer = NULL;
-    } else if (!piece->in_place) {
-        xfer_hold_give(piece->request, piece->hold, piece->slice);
+    fragment->request->send.busy &= ~(UINT64_C(1) << fragment->number);
+    if (fragment->buffer != NULL) {
+        block_comm_drop(fragment->request->pool->comm, fragment->buffer);
+        fragment->buffer = NULL;
+    } else if (!fragment->in_place) {
+        xfer_hold_give(fragment->request, fragment->hold, fragment->slice);
     }
-    piece_put(piece);
+    fragment_put(fragment);
 }
 
 void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
-    xfer_piece_t *piece;
+    xfer_fragment_t *fragment;
 
-    while (!base_list_is_empty(&pool->pieces)) {
-        piece = base_list_head(&pool->pieces, xfer_piece_t, all_link);
-        base_list_del(&piece->all_link);
-        free(piece);
+    while (!base_list_is_empty(&pool->fragments)) {
+        fragment = base_list_head(&pool->fragments, xfer_fragment_t, all_link);
+        base_list_del(&fragment->all_link);
+        free(fragment);
     }
 }
 

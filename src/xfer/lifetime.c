@@ -38,7 +38,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->free_requests,   &pool->free_controls, &pool->free_landings,
         &pool->requests,        &pool->remotes,       &pool->arrivals,
         &pool->free_arrivals,   &pool->fetches,       &pool->endpoints,
-        &pool->events,          &pool->pieces,        &pool->free_pieces,
+        &pool->events,          &pool->fragments,        &pool->free_fragments,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

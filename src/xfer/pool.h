@@ -130,8 +130,8 @@ struct ucxpool {
     base_list_t deadlines;
     uint64_t    next_deadline;
 
-    base_list_t pieces; /* all, of sends                                     */
-    base_list_t free_pieces;
+    base_list_t fragments;       /* of all sends                             */
+    base_list_t free_fragments;
     base_list_t free_requests;
     base_list_t free_controls;
     base_list_t free_landings;

@@ -9,7 +9,7 @@
 /* Fragments of one message that may be on their way into memory: several times
  * what any window allows, because on the `ucx` wire the sender may hear of a
  * fragment's end before we do. */
-#define PENDING_MAX (4 * XFER_PIECES_MAX)
+#define PENDING_MAX (4 * XFER_FRAGMENTS_MAX)
 
 /* A GPU reads a peer's memory best in long pieces, and needs no block for it.
  */

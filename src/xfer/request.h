@@ -1,10 +1,11 @@
 /*
  * Requests: one send or receive in progress.
  *
- * A request ends once, for its caller. It may linger after that: pieces of it
- * may still be read by a peer, or written by UCX. Its memory is used again when
+ * A request ends once, for its caller. It may linger after that: fragments
+ * of it may still be read by a peer, or written by UCX. Its memory is used
+ * again when
  *
- *     ended, no piece busy, no number held, called back, freed by the caller.
+ *     ended, no fragment busy, no number held, called back, freed by its owner.
  */
 #ifndef XFER_REQUEST_H
 #define XFER_REQUEST_H
@@ -14,7 +15,7 @@
 #include "xfer/engine.h"
 
 /* Most fragments of one request in flight, and blocks it holds for them. */
-#define XFER_PIECES_MAX 64u
+#define XFER_FRAGMENTS_MAX 64u
 #define XFER_HOLDS_MAX  8u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL.
@@ -50,7 +51,7 @@ typedef struct xfer_hold {
 } xfer_hold_t;
 
 /* One fragment: being gathered, or in flight. */
-typedef struct xfer_piece {
+typedef struct xfer_fragment {
     ucxpool_request_t   *request;
     unsigned             number;   /* among the request's                    */
     base_list_t          link;     /* the request's unsent ones, none, or    */
@@ -65,7 +66,7 @@ typedef struct xfer_piece {
     void                *ucx;    /* UCX's request; NULL on the `map` wire    */
     mem_piece_t          where;  /* unless in memory of nobody we know       */
     proto_data_t         data;   /* stays valid until UCX has sent it        */
-} xfer_piece_t;
+} xfer_fragment_t;
 
 typedef enum xfer_send_step {
     XFER_SEND_TURN,
@@ -94,11 +95,11 @@ typedef struct xfer_send {
     uint32_t         window;
     bool             all_posted; /* all of the stream has its piece          */
     uint64_t         inplace_size; /* of the longest fragment in place       */
-    base_list_t      unsent;    /* pieces the wire has not got yet, in order */
-    uint64_t         busy;      /* bit i: there is pieces[i]                 */
+    base_list_t      unsent;    /* that the wire has not got yet, in order  */
+    uint64_t         busy;      /* bit i: fragments[i] is there             */
     unsigned         num_holds;
     xfer_hold_t      holds[XFER_HOLDS_MAX];
-    xfer_piece_t    *pieces[XFER_PIECES_MAX];
+    xfer_fragment_t    *fragments[XFER_FRAGMENTS_MAX];
 } xfer_send_t;
 
 typedef struct xfer_recv {

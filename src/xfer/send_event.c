@@ -28,12 +28,12 @@ static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
  * copies on the GPU? */
 static bool is_being_read(const ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
-        const xfer_piece_t *piece = request->send.pieces[i];
+    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
+        const xfer_fragment_t *fragment = request->send.fragments[i];
 
         if ((request->send.busy & (UINT64_C(1) << i)) &&
-            (((piece->ucx != NULL) && piece->in_place) ||
-             (piece->copy.job != NULL))) {
+            (((fragment->ucx != NULL) && fragment->in_place) ||
+             (fragment->copy.job != NULL))) {
             return true;
         }
     }
@@ -104,23 +104,25 @@ void xfer_send_accepted(ucxpool_channel_t *channel,
 void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
 {
     ucxpool_request_t *request = find(channel, taken->message);
-    uint32_t           piece   = taken->piece;
+    uint32_t           number  = taken->piece;
+    xfer_fragment_t   *fragment;
 
     if (!channel->wire->is_read || (request == NULL) ||
-        (piece >= XFER_PIECES_MAX) ||
-        !(request->send.busy & (UINT64_C(1) << piece)) ||
-        (request->send.pieces[piece]->ucx != NULL) ||
-        (request->send.pieces[piece]->copy.job != NULL)) {
+        (number >= XFER_FRAGMENTS_MAX) ||
+        !(request->send.busy & (UINT64_C(1) << number))) {
         return;
     }
-    xfer_send_piece_done(request->send.pieces[piece]);
+    fragment = request->send.fragments[number];
+    if ((fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
+        xfer_send_fragment_done(fragment);
+    }
 }
 
-void xfer_send_piece_done(xfer_piece_t *piece)
+void xfer_send_fragment_done(xfer_fragment_t *fragment)
 {
-    ucxpool_request_t *request = piece->request;
+    ucxpool_request_t *request = fragment->request;
 
-    xfer_fragment_free(piece);
+    xfer_fragment_free(fragment);
     if (request->send.ending && !is_being_read(request)) {
         xfer_request_end(request, request->send.end, request->detail);
     }
@@ -133,14 +135,14 @@ void xfer_send_piece_done(xfer_piece_t *piece)
 
 void xfer_send_forget(ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < XFER_PIECES_MAX; i++) {
-        xfer_piece_t *piece = request->send.pieces[i];
+    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
+        xfer_fragment_t *fragment = request->send.fragments[i];
 
-        /* UCX itself says when it is through with a piece, and so does the
+        /* UCX itself says when it is through with a fragment, and so does the
          * GPU. */
-        if ((request->send.busy & (UINT64_C(1) << i)) && (piece->ucx == NULL) &&
-            (piece->copy.job == NULL)) {
-            xfer_fragment_free(piece);
+        if ((request->send.busy & (UINT64_C(1) << i)) &&
+            (fragment->ucx == NULL) && (fragment->copy.job == NULL)) {
+            xfer_fragment_free(fragment);
         }
     }
     if (request->send.message != 0) {
@@ -164,7 +166,7 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CANCELED)) {
         status = UCXPOOL_ERR_REFUSED;
     }
-    /* The receiver is done with our memory, so pieces on the `map` wire are
+    /* The receiver is done with our memory, so fragments on the `map` wire are
      * free; UCX may still be about to tell us of its own. */
     end(request, status, reason);
     xfer_send_forget(request);
@@ -215,8 +217,8 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 
 static void init(ucxpool_request_t *request)
 {
-    /* Those of pieces[] are set when they are used. */
-    memset(&request->send, 0, offsetof(xfer_send_t, pieces));
+    /* Those of fragments[] are set when they are used. */
+    memset(&request->send, 0, offsetof(xfer_send_t, fragments));
     base_list_init(&request->send.unsent);
 }
 

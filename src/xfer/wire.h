@@ -31,13 +31,14 @@ typedef struct xfer_wire {
     uint64_t (*frag_size)(const ucxpool_request_t *request);
 
     /*
-     * Hand a fragment to the wire: piece->data is filled.
+     * Hand a fragment to the wire: fragment->data is filled.
      *
-     * UCXPOOL_OK          on its way; xfer_send_piece_done() will be called
+     * UCXPOOL_OK          on its way; xfer_send_fragment_done() will be called
      * UCXPOOL_ERR_BUSY    no room now: try again later
      * other               the channel has failed
      */
-    ucxpool_status_t (*send)(ucxpool_channel_t *channel, xfer_piece_t *piece);
+    ucxpool_status_t (*send)(ucxpool_channel_t *channel,
+                             xfer_fragment_t   *fragment);
 
     /* The place of a fragment has come through the ring. NULL: none may. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);

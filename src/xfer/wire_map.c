@@ -67,7 +67,7 @@ static uint64_t map_frag_size(const ucxpool_request_t *request)
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
-                                 xfer_piece_t *piece)
+                                 xfer_fragment_t *fragment)
 {
     proto_fixed_t *fixed;
     proto_head_t   head;
@@ -77,7 +77,7 @@ static ucxpool_status_t map_send(ucxpool_channel_t *channel,
         return UCXPOOL_ERR_BUSY;
     }
     head             = fixed->head;
-    fixed->data      = piece->data;
+    fixed->data      = fragment->data;
     fixed->data.head = head;
     xfer_control_end(channel);
     return UCXPOOL_OK;
@@ -158,7 +158,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     const uint8_t     *bytes   = locate(channel, data);
 
     if (request == NULL) {
-        /* The receive has ended, and DONE was sent: that freed the piece. */
+        /* The receive has ended, and DONE was sent: that freed the fragment. */
         return;
     }
     if (bytes == NULL) {

@@ -38,21 +38,21 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
                              share.total * block_pool_block_size(blocks) / 4));
 }
 
-static void piece_sent(void *request, ucs_status_t status, void *arg)
+static void fragment_sent(void *request, ucs_status_t status, void *arg)
 {
-    xfer_piece_t      *piece   = arg;
-    ucxpool_channel_t *channel = piece->request->channel;
+    xfer_fragment_t      *fragment   = arg;
+    ucxpool_channel_t *channel = fragment->request->channel;
 
     /* An error is the endpoint's, whose handler fails the channel. */
     (void)status;
     ucp_request_free(request);
     xfer_channel_get(channel);
-    xfer_send_piece_done(piece);
+    xfer_send_fragment_done(fragment);
     xfer_channel_end_operation(channel);
 }
 
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
-                                 xfer_piece_t *piece)
+                                 xfer_fragment_t   *fragment)
 {
     ucxpool_t          *pool  = channel->pool;
     ucp_request_param_t param = {
@@ -60,8 +60,8 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
                         UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .flags       = 0,
-        .cb.send     = piece_sent,
-        .user_data   = piece,
+        .cb.send     = fragment_sent,
+        .user_data   = fragment,
         .memory_type = xfer_ucx_memory_type(pool->ucx_blocks),
     };
     ucs_status_ptr_t result;
@@ -69,32 +69,32 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     if (!xfer_channel_can_send(channel)) {
         return UCXPOOL_ERR_PEER_LOST;
     }
-    if (piece->data.length >= RNDV_MIN) {
+    if (fragment->data.length >= RNDV_MIN) {
         param.flags = UCP_AM_SEND_FLAG_RNDV;
     }
-    if (!piece->in_place || (piece->buffer != NULL)) {
+    if (!fragment->in_place || (fragment->buffer != NULL)) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param.memh = xfer_ucx_memh(pool->ucx_blocks, &piece->where);
+        param.memh = xfer_ucx_memh(pool->ucx_blocks, &fragment->where);
     }
-    piece->data.head = (proto_head_t){
+    fragment->data.head = (proto_head_t){
         .type    = PROTO_DATA,
         .version = PROTO_VERSION,
         .channel = channel->peer.channel,
         .key     = channel->peer.channel_key,
     };
     result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id + 1,
-                             &piece->data, sizeof(piece->data), piece->bytes,
-                             piece->data.length, &param);
+                             &fragment->data, sizeof(fragment->data),
+                             fragment->bytes, fragment->data.length, &param);
     if (UCS_PTR_IS_ERR(result)) {
         xfer_channel_set_broken(channel);
         return mem_ucx_status(UCS_PTR_STATUS(result));
     }
-    piece->ucx = result;
+    fragment->ucx = result;
     if (result != NULL) {
         xfer_endpoint_start(channel->endpoint);
     } else {
         /* Done already: the request goes on by itself. */
-        xfer_send_piece_done(piece);
+        xfer_send_fragment_done(fragment);
     }
     return UCXPOOL_OK;
 }
