@@ -169,8 +169,9 @@ static bool is_behind_another(const arrival_t *arrival)
     return false;
 }
 
-void xfer_arrival_start(ucxpool_request_t           *request,
-                        const xfer_arrival_params_t *params)
+/* By the GPU, as soon as it can. */
+static void deliver_later(ucxpool_request_t           *request,
+                          const xfer_arrival_params_t *params)
 {
     arrival_t *arrival = arrival_get(request);
 
@@ -192,6 +193,34 @@ void xfer_arrival_start(ucxpool_request_t           *request,
     arrival->waits  = true;
     if (!is_behind_another(arrival)) {
         launch(arrival);
+    }
+}
+
+static void deliver_now(ucxpool_request_t           *request,
+                        const xfer_arrival_params_t *params)
+{
+    bool is_intact = xfer_recv_scatter(request, params->data, params->bytes);
+
+    params->done(request, params->data,
+                 is_intact ? UCXPOOL_OK : UCXPOOL_ERR_CHECKSUM, params->arg);
+}
+
+/* A GPU reads its own blocks and those of its peers; what only the processor
+ * has, it can as well put where it belongs. */
+static bool is_for_gpu(const ucxpool_request_t     *request,
+                       const xfer_arrival_params_t *params)
+{
+    return params->must_copy ? request->has_gpu_segments
+                             : (request->pool->engine != NULL);
+}
+
+void xfer_deliver(ucxpool_request_t           *request,
+                  const xfer_arrival_params_t *params)
+{
+    if (is_for_gpu(request, params)) {
+        deliver_later(request, params);
+    } else {
+        deliver_now(request, params);
     }
 }
 

@@ -1,10 +1,11 @@
 /*
- * Arrivals: bytes of a message that have come, and that a GPU copies into their
- * receive's memory. They wait for the caller's stream and for a free job, and
- * take as many launches, one after the other, as their pieces need.
+ * Arrivals: bytes of a message that have come, and that are copied into their
+ * receive's memory, by whatever wire. The processor does that at once. On a GPU
+ * they wait for the caller's stream and for a free job, and take as many
+ * launches, one after the other, as their pieces need.
  *
- * While one is being copied the request counts it as writing to its caller's
- * memory (recv.in_place), so that its end waits for it.
+ * While one is being copied there the request counts it as writing to its
+ * caller's memory (recv.in_place), so that its end waits for it.
  */
 #ifndef XFER_ARRIVAL_H
 #define XFER_ARRIVAL_H
@@ -15,6 +16,7 @@
  * Called once for each arrival.
  *
  * UCXPOOL_OK            the bytes are in their place
+ * UCXPOOL_ERR_CHECKSUM  the checksum is wrong, and nothing was done
  * UCXPOOL_ERR_CANCELED  the receive does not want them any more
  * others                the GPU failed
  */
@@ -33,9 +35,10 @@ typedef struct xfer_arrival_params {
     void               *arg;
 } xfer_arrival_params_t;
 
-/* Stops the receive where there is no memory for it. */
-void xfer_arrival_start(ucxpool_request_t           *request,
-                        const xfer_arrival_params_t *params);
+/* Copy them, now or later. Stops the receive where there is no memory for it.
+ */
+void xfer_deliver(ucxpool_request_t           *request,
+                  const xfer_arrival_params_t *params);
 
 /* The receive has ended: drop what is not being copied yet. */
 void xfer_arrival_forget(ucxpool_request_t *request);

@@ -17,7 +17,7 @@ typedef struct xfer_landing {
     uint32_t           block; /* valid unless in_place */
     bool               in_place;
     bool               in_quarantine;
-    bool               on_gpu; /* UCX is through with it, the GPU copies */
+    bool               is_written; /* UCX is through with it */
 } landing_t;
 
 static landing_t *landing_get(ucxpool_channel_t *channel)
@@ -39,7 +39,7 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
     landing->channel       = channel;
     landing->in_place      = false;
     landing->in_quarantine = false;
-    landing->on_gpu        = false;
+    landing->is_written    = false;
     xfer_channel_get(channel);
     return landing;
 }
@@ -77,37 +77,30 @@ static void finish(landing_t *landing)
     xfer_recv_let_go(request);
 }
 
-/* The GPU has copied what UCX had written to a block. */
-static void copied_by_gpu(ucxpool_request_t *request, const proto_data_t *data,
-                          ucxpool_status_t status, void *arg)
+/* What UCX had written to a block is in its place. */
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
+                      ucxpool_status_t status, void *arg)
 {
-    if (status == UCXPOOL_OK) {
-        xfer_recv_count(request, data, UCXPOOL_MODE_UCX_PACKED);
-    }
-    finish(arg);
+    landing_t *landing = arg;
+
+    base_list_del(&landing->link); /* the block is safe to use again */
+    xfer_recv_delivered(request, data, status, UCXPOOL_MODE_UCX_PACKED);
+    finish(landing);
 }
 
-/* From the block to the target; false: the landing goes on. */
-static bool take_from_block(landing_t *landing)
+/* From the block to the target, which ends the landing. */
+static void deliver(landing_t *landing)
 {
-    ucxpool_request_t *request = landing->request;
-    const void        *bytes   = block_pool_address(landing->pool->ucx_blocks,
-                                                    landing->block);
+    const void *bytes = block_pool_address(landing->pool->ucx_blocks,
+                                           landing->block);
 
-    if (landing->pool->engine == NULL) {
-        xfer_recv_take(request, &landing->data, bytes,
-                       UCXPOOL_MODE_UCX_PACKED);
-        return true;
-    }
-    /* Before the start, which may end it at once. */
-    landing->on_gpu = true;
+    landing->is_written = true;
     base_list_add_tail(&landing->pool->landings, &landing->link);
-    xfer_arrival_start(request,
-                       &(xfer_arrival_params_t){.data  = &landing->data,
-                                                .bytes = bytes,
-                                                .done  = copied_by_gpu,
-                                                .arg   = landing});
-    return false;
+    xfer_deliver(landing->request,
+                 &(xfer_arrival_params_t){.data  = &landing->data,
+                                          .bytes = bytes,
+                                          .done  = delivered,
+                                          .arg   = landing});
 }
 
 /* UCX has written the fragment, or has given up. */
@@ -128,7 +121,8 @@ static void landed(landing_t *landing, ucs_status_t status)
     } else if (wanted && landing->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
         xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_INPLACE);
-    } else if (wanted && !take_from_block(landing)) {
+    } else if (wanted) {
+        deliver(landing);
         return;
     }
     finish(landing);
@@ -330,7 +324,7 @@ void xfer_landing_destroy_all(ucxpool_t *pool)
 
     /* Those that UCX never came back from stay: it may write to them yet. */
     base_list_for_each_safe(landing, next, &pool->landings, landing_t, link) {
-        if (landing->on_gpu) {
+        if (landing->is_written) {
             base_list_del(&landing->link);
             free(landing);
         }

@@ -119,8 +119,8 @@ static void end_eager(ucxpool_request_t *request)
     end(request, UCXPOOL_OK, NULL);
 }
 
-/* The GPU has them in their place. */
-static void scattered_eager(ucxpool_request_t  *request,
+/* They are in their place. */
+static void delivered_eager(ucxpool_request_t  *request,
                             const proto_data_t *data, ucxpool_status_t status,
                             void *arg)
 {
@@ -143,17 +143,14 @@ static void receive_eager(ucxpool_request_t *request,
     }
     pack_plan_init(&request->plan, request->runs, request->num_runs,
                    &message->totals, &request->memory);
-    if (request->has_gpu_segments && (data.length != 0)) {
-        xfer_arrival_start(request,
-                           &(xfer_arrival_params_t){.data  = &data,
-                                                    .bytes = message->stream,
-                                                    .must_copy = true,
-                                                    .done = scattered_eager});
+    if (data.length == 0) {
+        end_eager(request);
         return;
     }
-    pack_scatter(&request->plan, 0, message->totals.stream_size,
-                 message->stream);
-    end_eager(request);
+    xfer_deliver(request, &(xfer_arrival_params_t){.data  = &data,
+                                                   .bytes = message->stream,
+                                                   .must_copy = true,
+                                                   .done = delivered_eager});
 }
 
 static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
@@ -264,13 +261,14 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
     }
 }
 
-void xfer_recv_take(ucxpool_request_t *request, const proto_data_t *data,
-                    const void *bytes, ucxpool_mode_t mode)
+void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
+                         ucxpool_status_t status, ucxpool_mode_t mode)
 {
-    if (xfer_recv_scatter(request, data, bytes)) {
+    if (status == UCXPOOL_OK) {
         xfer_recv_count(request, data, mode);
-    } else {
-        xfer_recv_stop_corrupt(request);
+    } else if (status == UCXPOOL_ERR_CHECKSUM) {
+        xfer_recv_stop(request, status,
+                       "the checksum of a fragment is wrong");
     }
 }
 
@@ -281,12 +279,6 @@ void xfer_recv_let_go(ucxpool_request_t *request)
         xfer_request_end(request, request->recv.failing, request->detail);
     }
     xfer_request_reuse(request);
-}
-
-void xfer_recv_stop_corrupt(ucxpool_request_t *request)
-{
-    xfer_recv_stop(request, UCXPOOL_ERR_CHECKSUM,
-                   "the checksum of a fragment is wrong");
 }
 
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,

@@ -34,16 +34,14 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
 void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
                      ucxpool_mode_t mode);
 
-/* Scatter a fragment and count it, or end because of a wrong checksum. */
-void xfer_recv_take(ucxpool_request_t *request, const proto_data_t *data,
-                    const void *bytes, ucxpool_mode_t mode);
+/* The delivery of a fragment is over: count it, or end because of a wrong
+ * checksum. */
+void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
+                         ucxpool_status_t status, ucxpool_mode_t mode);
 
 /* Something that wrote to the caller's memory has stopped: an end that waited
  * for it may come. */
 void xfer_recv_let_go(ucxpool_request_t *request);
-
-/* End because of a wrong checksum. */
-void xfer_recv_stop_corrupt(ucxpool_request_t *request);
 
 /* End early, and tell the sender. */
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,

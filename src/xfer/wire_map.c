@@ -42,6 +42,12 @@ static bool shares_gpu(const ucxpool_channel_t *channel)
                   sizeof(channel->peer.gpu.uuid)) == 0;
 }
 
+/* Does it lie in another GPU's memory? */
+static bool is_far(const ucxpool_channel_t *channel)
+{
+    return (channel->pool->engine != NULL) && !shares_gpu(channel);
+}
+
 static uint64_t gpu_frag_size(const ucxpool_request_t *request)
 {
     const ucxpool_t      *pool = request->pool;
@@ -118,38 +124,27 @@ static const uint8_t *locate(const ucxpool_channel_t *channel,
 }
 
 /* The fragment has been copied, rightly or not. */
-static void finish(ucxpool_request_t *request, const proto_data_t *data,
-                   bool is_intact)
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
+                      ucxpool_status_t status, void *arg)
 {
     ucxpool_channel_t *channel = request->channel;
-    ucxpool_mode_t     mode;
 
+    (void)arg;
+    if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CHECKSUM)) {
+        return;
+    }
     if (xfer_ring_is_revoked(&channel->ring, data->message)) {
         xfer_recv_stop(request, UCXPOOL_ERR_CANCELED,
                        "the sender canceled the message");
         return;
     }
-    if (!is_intact) {
-        xfer_recv_stop_corrupt(request);
-        return;
-    }
-    taken(channel, data);
-    if (xfer_request_has_ended(request)) {
-        return; /* with the channel */
-    }
-    mode = (data->flags & PROTO_DATA_INPLACE) ? UCXPOOL_MODE_MAP_INPLACE
-                                              : UCXPOOL_MODE_MAP_PACKED;
-    xfer_recv_count(request, data, mode);
-}
-
-/* Our GPU has read the fragment. */
-static void read_by_gpu(ucxpool_request_t *request, const proto_data_t *data,
-                        ucxpool_status_t status, void *arg)
-{
-    (void)arg;
     if (status == UCXPOOL_OK) {
-        finish(request, data, true);
+        taken(channel, data);
     }
+    xfer_recv_delivered(request, data, status,
+                        (data->flags & PROTO_DATA_INPLACE)
+                            ? UCXPOOL_MODE_MAP_INPLACE
+                            : UCXPOOL_MODE_MAP_PACKED);
 }
 
 static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
@@ -169,18 +164,11 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     if (!xfer_recv_check(request, data)) {
         return;
     }
-    if (channel->pool->engine != NULL) {
-        const xfer_arrival_params_t params = {
-            .data    = data,
-            .bytes   = bytes,
-            .are_far = !shares_gpu(channel),
-            .done    = read_by_gpu,
-        };
-
-        xfer_arrival_start(request, &params);
-    } else {
-        finish(request, data, xfer_recv_scatter(request, data, bytes));
-    }
+    xfer_deliver(request,
+                 &(xfer_arrival_params_t){.data    = data,
+                                          .bytes   = bytes,
+                                          .are_far = is_far(channel),
+                                          .done    = delivered});
 }
 
 const xfer_wire_t xfer_wire_map = {

@@ -99,29 +99,12 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
-/* The GPU has the bytes of an active message in their place. */
-static void scattered(ucxpool_request_t *request, const proto_data_t *data,
+/* The bytes of an active message are in their place. */
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
     (void)arg;
-    if (status == UCXPOOL_OK) {
-        xfer_recv_count(request, data, UCXPOOL_MODE_UCX_PACKED);
-    }
-}
-
-/* Bytes that are there no longer than this call. */
-static void scatter(ucxpool_request_t *request, const proto_data_t *data,
-                    const void *bytes)
-{
-    if (request->has_gpu_segments) {
-        xfer_arrival_start(request,
-                           &(xfer_arrival_params_t){.data      = data,
-                                                    .bytes     = bytes,
-                                                    .must_copy = true,
-                                                    .done      = scattered});
-    } else {
-        xfer_recv_take(request, data, bytes, UCXPOOL_MODE_UCX_PACKED);
-    }
+    xfer_recv_delivered(request, data, status, UCXPOOL_MODE_UCX_PACKED);
 }
 
 static ucs_status_t ucx_arrived(ucxpool_channel_t *channel,
@@ -143,8 +126,11 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t *channel,
         return UCS_OK;
     }
     if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-        /* The bytes are there already. */
-        scatter(request, data, payload);
+        /* The bytes are there already, and no longer than this call. */
+        xfer_deliver(request, &(xfer_arrival_params_t){.data      = data,
+                                                       .bytes     = payload,
+                                                       .must_copy = true,
+                                                       .done = delivered});
         return UCS_OK;
     }
     if (!xfer_landing_start(request, data, payload)) {
