@@ -9,6 +9,7 @@
 #include <ucxpool/ucxpool.h>
 
 #include <check.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,6 +169,7 @@ END_TEST
 typedef struct framework {
     void *(*alloc)(size_t size, int device, void *stream);
     void (*free_it)(void *address, size_t size, int device, void *stream);
+    bool throws; /* std::bad_alloc, where there is a C++ library             */
 } framework_t;
 
 static void *torch_alloc(size_t size, int device, void *stream)
@@ -202,7 +204,9 @@ static void rmm_free(void *address, size_t size, int device, void *stream)
 }
 
 static const framework_t frameworks[] = {
-    {torch_alloc, torch_free}, {cupy_alloc, cupy_free}, {rmm_alloc, rmm_free}};
+    {torch_alloc, torch_free, false},
+    {cupy_alloc, cupy_free, false},
+    {rmm_alloc, rmm_free, true}};
 #define NUM_FRAMEWORKS (sizeof(frameworks) / sizeof(frameworks[0]))
 
 START_TEST(what_is_allocated_is_aligned_and_on_its_device)
@@ -256,15 +260,23 @@ START_TEST(both_names_of_the_default_stream_are_one)
 }
 END_TEST
 
+/* A driver may have loaded it. Then an exception comes in place of NULL, which
+ * test_framework_throw.sh catches. */
+static bool has_cxx_library(void)
+{
+    return dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) != NULL;
+}
+
 START_TEST(without_memory_there_is_null_and_a_reason)
 {
     const framework_t *is   = &frameworks[_i];
     void              *most = is->alloc(128 * MIB, 0, NULL);
 
     ck_assert_ptr_nonnull(most);
-    /* No C++ library is loaded here: what throws elsewhere returns. */
-    ck_assert_ptr_null(is->alloc(1024 * MIB, 0, NULL));
-    ck_assert_str_ne(ucxpool_error_detail(), "");
+    if (!is->throws || !has_cxx_library()) {
+        ck_assert_ptr_null(is->alloc(1024 * MIB, 0, NULL));
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+    }
     ck_assert_uint_eq(stats_of(0).num_live, 1);
     is->free_it(most, 128 * MIB, 0, NULL);
     most = is->alloc(128 * MIB, 0, NULL);
