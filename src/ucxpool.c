@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "heap/heap.h"
+#include "mem/rdma.h"
 #include "xfer/context.h"
 #include "xfer/domains.h"
 #include "xfer/lifetime.h"
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static ucxpool_status_t read_config(ucxpool_t *pool,
+static ucxpool_status_t read_config(ucxpool_t              *pool,
                                     const ucxpool_params_t *params)
 {
     ucxpool_config_t *config;
@@ -75,16 +76,31 @@ static void cleanup_locks(ucxpool_t *pool)
     pthread_mutex_destroy(&pool->lock);
 }
 
+static ucxpool_status_t init_context(ucxpool_t              *pool,
+                                     const ucxpool_params_t *params)
+{
+    uint64_t              fields  = params->field_mask;
+    xfer_context_params_t context = {
+        .for_gpu         = xfer_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
+        .has_rdma        = mem_has_rdma_device(),
+        .peer_timeout_ns = pool->config.peer_timeout_ns,
+    };
+
+    if (fields & UCXPOOL_PARAM_FIELD_CONTEXT) {
+        context.context = params->context;
+    }
+    if (fields & UCXPOOL_PARAM_FIELD_WORKER) {
+        context.worker = params->worker;
+    }
+    pool->needs_registration = context.has_rdma;
+    return xfer_context_init(&pool->ucx, &context);
+}
+
 /* The stack of layers, from the bottom; undone from the top on failure. */
 static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
 {
-    uint64_t         fields = params->field_mask;
-    ucxpool_status_t status;
+    ucxpool_status_t status = init_context(pool, params);
 
-    status = xfer_context_init(
-        pool, xfer_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
-        (fields & UCXPOOL_PARAM_FIELD_CONTEXT) ? params->context : NULL,
-        (fields & UCXPOOL_PARAM_FIELD_WORKER) ? params->worker : NULL);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -102,8 +118,8 @@ err_cleanup_memory:
     xfer_memory_deregister(pool);
     xfer_memory_cleanup(pool);
 err_cleanup_ucx:
-    xfer_context_destroy_worker(pool);
-    xfer_context_cleanup(pool);
+    xfer_context_destroy_worker(&pool->ucx, pool->name);
+    xfer_context_cleanup(&pool->ucx);
     return status;
 }
 
@@ -187,10 +203,10 @@ err_free_pool:
 
 static void finish_destroy(ucxpool_t *pool)
 {
-    xfer_context_destroy_worker(pool);
+    xfer_context_destroy_worker(&pool->ucx, pool->name);
     xfer_pool_cleanup(pool);
     xfer_memory_deregister(pool);
-    xfer_context_cleanup(pool);
+    xfer_context_cleanup(&pool->ucx);
     heap_destroy(pool->heap);
     xfer_memory_cleanup(pool);
     cleanup_locks(pool);
@@ -208,7 +224,7 @@ static void destroy(ucxpool_t *pool)
     xfer_pool_shutdown(pool);
     /* Their protection domains are the caller's, who may close them next. */
     xfer_domains_close(&pool->domains);
-    if (!pool->own_worker && (pool->num_operations != 0)) {
+    if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
         /* Only the caller can end what goes over its endpoints: it does so when
          * it closes them. Until then UCX uses our memory. */
         base_info("%s: UCX still has %u operations; its memory is freed when "

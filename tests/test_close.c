@@ -132,7 +132,7 @@ int __lsan_is_turned_off(void)
 static bool owes_answer(ucxpool_t *pool)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
-    ucs_status_ptr_t    flush = ucp_worker_flush_nbx(pool->worker, &param);
+    ucs_status_ptr_t    flush = ucp_worker_flush_nbx(pool->ucx.worker, &param);
 
     if (!UCS_PTR_IS_PTR(flush)) {
         return false;

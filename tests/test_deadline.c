@@ -129,7 +129,7 @@ END_TEST
 static void finish_handshake(pair_t *pair)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
-    ucs_status_ptr_t    flush = ucp_worker_flush_nbx(pair->a->worker, &param);
+    ucs_status_ptr_t    flush = ucp_worker_flush_nbx(pair->a->ucx.worker, &param);
 
     if (UCS_PTR_IS_PTR(flush)) {
         pair_until(pair, ucp_request_check_status(flush) != UCS_INPROGRESS);

@@ -280,7 +280,7 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
 
     stranger_init(&stranger, pair.a);
     /* One of a's channels is over an endpoint, the other over an address. */
-    over.ep   = endpoint_to(pair.a->worker, pair.b);
+    over.ep   = endpoint_to(pair.a->ucx.worker, pair.b);
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert_int_eq(ucxpool_channel_create(pair.a, &over, &by_ep), UCXPOOL_OK);
     hello       = hello_to(pair.a);

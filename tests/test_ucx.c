@@ -70,7 +70,7 @@ static size_t max_am_header(void)
     ucxpool_t        *pool;
 
     ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
-    ck_assert_int_eq(ucp_worker_query(pool->worker, &attr), UCS_OK);
+    ck_assert_int_eq(ucp_worker_query(pool->ucx.worker, &attr), UCS_OK);
     ucxpool_destroy(pool);
     return attr.max_am_header;
 }

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "mem/ucx_status.h"
-#include "xfer/handout.h"
 #include "xfer/proto.h"
 
 #include <stdlib.h>
@@ -18,7 +17,7 @@ ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
     xfer_blob_t   *address;
     ucs_status_t   status;
 
-    status = ucp_worker_get_address(pool->worker, &worker, &worker_length);
+    status = ucp_worker_get_address(pool->ucx.worker, &worker, &worker_length);
     if (status != UCS_OK) {
         return base_error(mem_ucx_status(status),
                           "UCX gave no address of its worker: %s",
@@ -26,7 +25,7 @@ ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
     }
     address = calloc(1, sizeof(*address) + worker_length);
     if (address == NULL) {
-        ucp_worker_release_address(pool->worker, worker);
+        ucp_worker_release_address(pool->ucx.worker, worker);
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an address");
     }
     address->magic         = ADDRESS_MAGIC;
@@ -34,14 +33,14 @@ ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
     address->am_id         = (uint16_t)pool->config.am_id;
     address->pair          = pair;
     address->worker_length = (uint32_t)worker_length;
-    if (xfer_handout_is_open(pool)) {
+    if (pool->handout != NULL) {
         address->net_namespace = mem_share_net_namespace();
     }
     mem_share_host_fill(&address->host);
     memcpy(address->id, pool->id, sizeof(address->id));
     memcpy(address->key, pool->key, sizeof(address->key));
     memcpy(address->worker, worker, worker_length);
-    ucp_worker_release_address(pool->worker, worker);
+    ucp_worker_release_address(pool->ucx.worker, worker);
     *address_p = address;
     *length_p  = sizeof(*address) + worker_length;
     return UCXPOOL_OK;

@@ -2,21 +2,17 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "mem/rdma.h"
 #include "mem/ucx_status.h"
+#include "xfer/child.h"
 #include "xfer/features.h"
-#include "xfer/pool.h"
 #include "xfer/signals.h"
 #include "xfer/spare.h"
 #include "xfer/tune.h"
 #include "xfer/tune_peer.h"
 #include "xfer/worker.h"
 
-/* What is in flight of one message, some MiB at most, has come through in that
- * time, unless the peer does not progress. */
-#define LINGER_NS UINT64_C(250000000)
-
-static ucxpool_status_t create_context(ucxpool_t *pool, bool for_gpu)
+static ucxpool_status_t create_context(xfer_context_t              *ucx,
+                                       const xfer_context_params_t *wish)
 {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
@@ -35,10 +31,9 @@ static ucxpool_status_t create_context(ucxpool_t *pool, bool for_gpu)
                           "UCX_* variables of the environment)",
                           ucs_status_string(status));
     }
-    xfer_tune(config, for_gpu);
-    xfer_tune_peer(config, pool->config.peer_timeout_ns,
-                   pool->needs_registration);
-    status = ucp_init(&params, config, &pool->context);
+    xfer_tune(config, wish->for_gpu);
+    xfer_tune_peer(config, wish->peer_timeout_ns, wish->has_rdma);
+    status = ucp_init(&params, config, &ucx->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
         return base_error(mem_ucx_status(status),
@@ -46,54 +41,55 @@ static ucxpool_status_t create_context(ucxpool_t *pool, bool for_gpu)
                           "UCX_NET_DEVICES)",
                           ucs_status_string(status));
     }
-    pool->own_context = true;
+    ucx->own_context = true;
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t create_worker(ucxpool_t *pool)
+static ucxpool_status_t create_worker(xfer_context_t *ucx)
 {
     ucp_worker_params_t params = {
         .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
         .thread_mode = UCS_THREAD_MODE_SERIALIZED, /* our lock sees to it */
     };
-    ucs_status_t status = ucp_worker_create(pool->context, &params,
-                                            &pool->worker);
+    ucs_status_t status =
+        ucp_worker_create(ucx->context, &params, &ucx->worker);
 
     if (status != UCS_OK) {
         return base_error(mem_ucx_status(status),
                           "UCX could not create a worker: %s",
                           ucs_status_string(status));
     }
-    pool->own_worker = true;
+    ucx->own_worker = true;
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_context_init(ucxpool_t *pool, bool for_gpu,
-                                   ucp_context_h context, ucp_worker_h worker)
+ucxpool_status_t xfer_context_init(xfer_context_t              *ucx,
+                                   const xfer_context_params_t *params)
 {
     xfer_child_before_t before;
     ucxpool_status_t    status;
 
-    pool->context            = context;
-    pool->worker             = worker;
-    pool->needs_registration = mem_has_rdma_device();
-    pool->linger_ns          = LINGER_NS;
+    *ucx = (xfer_context_t){
+        .context = params->context,
+        .worker  = params->worker,
+    };
+    base_list_init(&ucx->claim.link);
     xfer_signals_give_back();
     xfer_child_look_before(&before);
-    if (context == NULL) {
+    if (params->context == NULL) {
         status = xfer_spare_check_ucx();
         if (status != UCXPOOL_OK) {
             return status;
         }
-        status = create_context(pool, for_gpu);
+        status = create_context(ucx, params);
     } else {
-        status = xfer_features_check(context);
+        status = xfer_features_check(params->context);
     }
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if (worker == NULL) {
-        status = create_worker(pool);
+    if (params->worker == NULL) {
+        status = create_worker(ucx);
         if (status != UCXPOOL_OK) {
             goto err_cleanup_context;
         }
@@ -102,35 +98,36 @@ ucxpool_status_t xfer_context_init(ucxpool_t *pool, bool for_gpu,
     return UCXPOOL_OK;
 
 err_cleanup_context:
-    if (pool->own_context) {
-        ucp_cleanup(pool->context);
+    if (ucx->own_context) {
+        ucp_cleanup(ucx->context);
     }
     return status;
 }
 
-void xfer_context_settle_worker(ucxpool_t *pool)
+void xfer_context_settle_worker(xfer_context_t *ucx)
 {
-    if (pool->own_worker) {
-        pool->worker_stays = !xfer_worker_settle(pool->worker);
+    if (ucx->own_worker) {
+        ucx->worker_stays = !xfer_worker_settle(ucx->worker);
     }
 }
 
-void xfer_context_destroy_worker(ucxpool_t *pool)
+void xfer_context_destroy_worker(xfer_context_t *ucx, const char *name)
 {
-    if (pool->worker_stays) {
+    if (ucx->worker_stays) {
         base_warn("%s: a peer has begun to connect and does not go on; this "
                   "UCX cannot take its worker away then, and it stays until "
-                  "the process ends (UCX 1.14 can)", pool->name);
+                  "the process ends (UCX 1.14 can)",
+                  name);
         return;
     }
-    if (pool->own_worker) {
-        ucp_worker_destroy(pool->worker);
+    if (ucx->own_worker) {
+        ucp_worker_destroy(ucx->worker);
     }
 }
 
-void xfer_context_cleanup(ucxpool_t *pool)
+void xfer_context_cleanup(xfer_context_t *ucx)
 {
-    if (pool->own_context && !pool->worker_stays) {
-        ucp_cleanup(pool->context);
+    if (ucx->own_context && !ucx->worker_stays) {
+        ucp_cleanup(ucx->context);
     }
 }

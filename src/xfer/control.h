@@ -9,7 +9,7 @@
 #ifndef XFER_CONTROL_H
 #define XFER_CONTROL_H
 
-#include "xfer/pairing.h"
+#include "xfer/channel.h"
 
 typedef enum xfer_control_way {
     XFER_MAY,   /* NULL when there is no room now                            */

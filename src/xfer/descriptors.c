@@ -57,7 +57,7 @@ ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool)
         goto err_close_timer;
     }
     pool->worker_fd = -1;
-    if ((ucp_worker_get_efd(pool->worker, &pool->worker_fd) != UCS_OK) ||
+    if ((ucp_worker_get_efd(pool->ucx.worker, &pool->worker_fd) != UCS_OK) ||
         (pool->worker_fd < 0)) {
         /* UCX 1.22 says OK, and gives none. */
         pool->worker_fd = -1;
@@ -71,7 +71,8 @@ ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool)
         status = watch(pool, pool->wake_fd);
     }
     if (status == UCXPOOL_OK) {
-        xfer_tcp_watch_init(&pool->tcp_watch);
+        xfer_tcp_watch_init(&pool->tcp_watch, pool->name, pool->worker_fd,
+                            pool->config.peer_timeout_ns);
         pool->child.epoll_fd = pool->epoll_fd;
         xfer_child_add(&pool->child);
         xfer_child_close_on_exec(&pool->child);

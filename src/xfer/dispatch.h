@@ -6,7 +6,7 @@
 #ifndef XFER_DISPATCH_H
 #define XFER_DISPATCH_H
 
-#include "xfer/pairing.h"
+#include "xfer/local.h"
 
 typedef struct xfer_dispatch {
     /* A HELLO, from whoever. A connection within the host is taken over. */

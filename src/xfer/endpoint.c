@@ -70,7 +70,7 @@ ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
     }
     params.err_handler.arg = endpoint;
     endpoint->is_own = true;
-    status           = ucp_ep_create(pool->worker, &params, &endpoint->ep);
+    status           = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);
     if (status != UCS_OK) {
         free(endpoint);
         return say_not_made(status);

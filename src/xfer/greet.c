@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "xfer/handshake.h"
-#include "xfer/lifeline.h"
+#include "xfer/last_word.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -285,7 +285,7 @@ void xfer_greet_destroy(xfer_greet_t *greet)
         return;
     }
     if (may_be_proven(greet)) {
-        xfer_lifeline_say(greet->fd, XFER_LAST_WORD_CLOSED);
+        xfer_last_word_say(greet->fd, XFER_LAST_WORD_CLOSED);
     }
     hang_up(greet);
     close(greet->epoll_fd);

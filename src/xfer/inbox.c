@@ -84,10 +84,10 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
         .cb    = callback,
         .arg   = pool,
     };
-    ucs_status_t status = ucp_worker_set_am_recv_handler(pool->worker, &param);
+    ucs_status_t status = ucp_worker_set_am_recv_handler(pool->ucx.worker, &param);
 
     /* The id is in range, so it can only be the context. */
-    if ((status == UCS_ERR_INVALID_PARAM) && !pool->own_context) {
+    if ((status == UCS_ERR_INVALID_PARAM) && !pool->ucx.own_context) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
                           "UCP_FEATURE_AM");

@@ -158,7 +158,7 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh = memh;
     }
-    result = ucp_am_recv_data_nbx(landing->pool->worker, landing->descriptor,
+    result = ucp_am_recv_data_nbx(landing->pool->ucx.worker, landing->descriptor,
                                   target, landing->data.length, &param);
     landing->descriptor = NULL;
     if (UCS_PTR_IS_ERR(result)) {
@@ -303,7 +303,7 @@ void xfer_landing_forget(ucxpool_request_t *request)
                             landing_t, link) {
         if (landing->request == request) {
             base_list_del(&landing->link);
-            ucp_am_data_release(request->pool->worker, landing->descriptor);
+            ucp_am_data_release(request->pool->ucx.worker, landing->descriptor);
             landing_put(landing);
         }
     }

@@ -36,8 +36,8 @@ static void hear(ucxpool_channel_t *channel, xfer_last_word_t word)
     hang_up(lifeline);
     lifeline->heard    = word;
     lifeline->deadline = (channel->handshake & XFER_HELLO_RECEIVED)
-                              ? base_clock_deadline(REST_NS)
-                              : base_clock_now();
+                             ? base_clock_deadline(REST_NS)
+                             : base_clock_now();
 }
 
 /* Of an open channel that is UCX's to tell, whose data may go another way. One
@@ -58,12 +58,11 @@ static void network_lost(ucxpool_channel_t *channel, int error)
 
 static unsigned lifeline_ready(xfer_source_t *source)
 {
-    ucxpool_channel_t *channel = base_container_of(source, ucxpool_channel_t,
-                                                   lifeline.source);
-    uint8_t            word = XFER_LAST_WORD_NONE;
-    ssize_t            size = recv(source->fd, &word, sizeof(word),
-                                   MSG_DONTWAIT);
-    int                error = (size < 0) ? errno : 0;
+    ucxpool_channel_t *channel =
+        base_container_of(source, ucxpool_channel_t, lifeline.source);
+    uint8_t word  = XFER_LAST_WORD_NONE;
+    ssize_t size  = recv(source->fd, &word, sizeof(word), MSG_DONTWAIT);
+    int     error = (size < 0) ? errno : 0;
 
     switch (error) {
     case EAGAIN:
@@ -123,17 +122,10 @@ bool xfer_lifeline_is_up(const ucxpool_channel_t *channel)
     return channel->lifeline.source.fd >= 0;
 }
 
-void xfer_lifeline_say(int fd, xfer_last_word_t word)
-{
-    uint8_t byte = (uint8_t)word;
-
-    (void)send(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 void xfer_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
 {
     if (xfer_lifeline_is_up(channel)) {
-        xfer_lifeline_say(channel->lifeline.source.fd, word);
+        xfer_last_word_say(channel->lifeline.source.fd, word);
         hang_up(&channel->lifeline);
     }
     channel->lifeline.deadline = BASE_CLOCK_FOREVER;

@@ -10,15 +10,8 @@
 #define XFER_LIFELINE_H
 
 #include "base/clock.h"
+#include "xfer/last_word.h"
 #include "xfer/source.h"
-
-/* One byte; docs/protocol.md. */
-typedef enum xfer_last_word {
-    XFER_LAST_WORD_NONE   = 0, /* not sent: the process has ended            */
-    XFER_LAST_WORD_CLOSED = 1,
-    XFER_LAST_WORD_FAILED = 2,
-    XFER_LAST_WORD_SPARE  = 3  /* it is not needed: the channel is on `map`  */
-} xfer_last_word_t;
 
 typedef struct xfer_lifeline {
     xfer_source_t    source;
@@ -38,9 +31,6 @@ static inline void xfer_lifeline_init(xfer_lifeline_t *lifeline)
 void xfer_lifeline_start(ucxpool_channel_t *channel, int fd);
 
 bool xfer_lifeline_is_up(const ucxpool_channel_t *channel);
-
-/* Say the word to who is at the other end of a connection. */
-void xfer_lifeline_say(int fd, xfer_last_word_t word);
 
 /* Say the word, if there is somebody to hear it, and hang up. */
 void xfer_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word);

@@ -23,6 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is in flight of one message, some MiB at most, has come through in that
+ * time, unless the peer does not progress. */
+#define LINGER_NS UINT64_C(250000000)
+
 /* How long a pool that goes waits for UCX to hand over what it holds of
  * endpoints that no channel uses. */
 #define IDLE_NS UINT64_C(50000000)
@@ -38,7 +42,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->free_requests,   &pool->free_controls, &pool->free_landings,
         &pool->requests,        &pool->remotes,       &pool->arrivals,
         &pool->free_arrivals,   &pool->fetches,       &pool->endpoints,
-        &pool->events,          &pool->fragments,        &pool->free_fragments,
+        &pool->events,          &pool->fragments,     &pool->free_fragments,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -47,22 +51,22 @@ static void init_lists(ucxpool_t *pool)
     pool->next_deadline = BASE_CLOCK_FOREVER;
     pool->next_hello    = BASE_CLOCK_FOREVER;
     pool->timer_moment  = BASE_CLOCK_FOREVER;
+    pool->linger_ns     = LINGER_NS;
 }
 
 /* The two ids of which a pool has handlers, where others may want them too. */
 static ucxpool_status_t take_ids(ucxpool_t *pool)
 {
-    base_list_init(&pool->claim.link);
-    if (pool->own_worker) {
+    if (pool->ucx.own_worker) {
         return UCXPOOL_OK;
     }
-    pool->claim = (xfer_claim_t){
-        .worker = pool->worker,
+    pool->ucx.claim = (xfer_claim_t){
+        .worker = pool->ucx.worker,
         .first  = pool->config.am_id,
         .count  = 2,
         .name   = pool->name,
     };
-    return xfer_claim_take(&pool->claim);
+    return xfer_claim_take(&pool->ucx.claim);
 }
 
 ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
@@ -103,7 +107,7 @@ ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
 err_cleanup_inbox:
     xfer_inbox_cleanup(pool);
 err_release_ids:
-    xfer_claim_release(&pool->claim);
+    xfer_claim_release(&pool->ucx.claim);
 err_cleanup_descriptors:
     xfer_descriptors_cleanup(pool);
     return status;
@@ -139,16 +143,18 @@ static bool has_open_channels(ucxpool_t *pool)
 /* Receives that no channel ended. */
 static void cancel_posted(ucxpool_t *pool)
 {
+    xfer_lock(pool);
     while (!base_list_is_empty(&pool->posted)) {
-        ucxpool_request_cancel(
+        xfer_request_cancel(
             base_list_head(&pool->posted, ucxpool_request_t, link));
     }
+    xfer_unlock_posted(pool);
 }
 
 /* Own ones end with their endpoints. */
 static bool has_borrowed_operations(const ucxpool_t *pool)
 {
-    return !pool->own_worker && (pool->num_operations != 0);
+    return !pool->ucx.own_worker && (pool->num_operations != 0);
 }
 
 /* Those that no channel uses. What was said over them was answered; only UCX
@@ -168,8 +174,8 @@ void xfer_pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
     /* Forced closes are local work, but UCX may need some rounds for them. */
-    uint64_t limit = base_clock_deadline(pool->config.close_timeout_ns +
-                                         1000000000u);
+    uint64_t limit =
+        base_clock_deadline(pool->config.close_timeout_ns + 1000000000u);
 
     xfer_lock(pool);
     pool->closing = true;
@@ -190,10 +196,10 @@ void xfer_pool_shutdown(ucxpool_t *pool)
     xfer_unlock(pool);
     /* The handlers still stand, and find nobody to speak to. */
     xfer_lock(pool);
-    xfer_context_settle_worker(pool);
+    xfer_context_settle_worker(&pool->ucx);
     xfer_unlock(pool);
     xfer_inbox_cleanup(pool);
-    xfer_claim_release(&pool->claim);
+    xfer_claim_release(&pool->ucx.claim);
 }
 
 void xfer_pool_cleanup(ucxpool_t *pool)

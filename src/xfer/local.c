@@ -60,9 +60,8 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
         xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
     } else {
-        channel->pool->dispatch->from_local(channel, &message,
-                                            bytes + fixed_size,
-                                            length - fixed_size);
+        channel->pool->dispatch->from_local(
+            channel, &message, bytes + fixed_size, length - fixed_size);
     }
 }
 
@@ -83,12 +82,12 @@ static void hung_up(ucxpool_channel_t *channel)
 
 static unsigned ready(xfer_source_t *source)
 {
-    ucxpool_channel_t *channel = base_container_of(source, ucxpool_channel_t,
-                                                   local);
+    ucxpool_channel_t *channel =
+        base_container_of(source, ucxpool_channel_t, local);
     _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
-    unsigned count = 0;
-    size_t   length;
-    int      error = 0;
+    unsigned                        count = 0;
+    size_t                          length;
+    int                             error = 0;
 
     xfer_channel_get(channel);
     while ((count < ROUND_MAX) && (error == 0) && xfer_local_is_up(channel)) {
@@ -198,4 +197,11 @@ uint64_t xfer_local_deadline(const ucxpool_channel_t *channel)
 {
     return xfer_channel_is_broken(channel) ? BASE_CLOCK_FOREVER
                                            : channel->lost_at;
+}
+
+void xfer_way_close(const xfer_way_t *way)
+{
+    if (way->fd >= 0) {
+        mem_share_socket_close(way->fd);
+    }
 }

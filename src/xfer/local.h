@@ -10,7 +10,7 @@
 #include "xfer/channel.h"
 
 /* Longest message: HELLO. */
-#define XFER_LOCAL_MAX                                                         \
+#define XFER_LOCAL_MAX \
     (sizeof(proto_hello_t) + PROTO_FILES_MAX * sizeof(mem_share_file_t))
 
 /*
@@ -43,5 +43,14 @@ bool xfer_local_is_lost(const ucxpool_channel_t *channel);
 
 /* When that is to be looked at. */
 uint64_t xfer_local_deadline(const ucxpool_channel_t *channel);
+
+/* How a HELLO came, and is to be answered. */
+typedef struct xfer_way {
+    ucp_ep_h reply_ep; /* UCX's name of an endpoint: to be compared; or NULL  */
+    int      fd;       /* a connection within the host, or -1                */
+} xfer_way_t;
+
+/* It is not answered: hang up. */
+void xfer_way_close(const xfer_way_t *way);
 
 #endif

@@ -28,7 +28,7 @@ static uint64_t host_memory_size(void)
 
 void xfer_memory_destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
 {
-    mem_dereg_ucx_regions(regions, pool->context);
+    mem_dereg_ucx_regions(regions, pool->ucx.context);
     mem_regions_cleanup(regions);
 }
 
@@ -185,10 +185,10 @@ void xfer_memory_deregister(ucxpool_t *pool)
 {
     if (pool->ucx_blocks != pool->blocks) {
         block_pool_destroy(pool->ucx_blocks);
-        mem_dereg_ucx_regions(&pool->pinned_regions, pool->context);
+        mem_dereg_ucx_regions(&pool->pinned_regions, pool->ucx.context);
     }
     xfer_memory_destroy_blocks(pool);
-    mem_dereg_ucx_regions(&pool->regions, pool->context);
+    mem_dereg_ucx_regions(&pool->regions, pool->ucx.context);
 }
 
 void xfer_memory_cleanup(ucxpool_t *pool)

@@ -285,7 +285,7 @@ ucxpool_status_t xfer_memory_create_gpu(ucxpool_t              *pool,
         mem_cuda_device_close(device);
         return status;
     }
-    status = mem_cuda_backing_choose(device, pool->context,
+    status = mem_cuda_backing_choose(device, pool->ucx.context,
                                      (int)pool->config.cuda_backing, &backing);
     if (status != UCXPOOL_OK) {
         goto err_close_device;

@@ -79,13 +79,6 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
     return true;
 }
 
-void xfer_way_close(const xfer_way_t *way)
-{
-    if (way->fd >= 0) {
-        mem_share_socket_close(way->fd);
-    }
-}
-
 static void let_go(ucxpool_t *pool, xfer_early_t *early)
 {
     base_list_del(&early->link);

@@ -6,16 +6,7 @@
 #ifndef XFER_PAIRING_H
 #define XFER_PAIRING_H
 
-#include "xfer/channel.h"
-
-/* How a HELLO came, and is to be answered. */
-typedef struct xfer_way {
-    ucp_ep_h reply_ep; /* UCX's name of an endpoint: to be compared; or NULL  */
-    int      fd;       /* a connection within the host, or -1                */
-} xfer_way_t;
-
-/* It is not answered: hang up. */
-void xfer_way_close(const xfer_way_t *way);
+#include "xfer/local.h"
 
 /* A HELLO that came early. */
 typedef struct xfer_early {

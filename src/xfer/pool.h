@@ -27,7 +27,7 @@
 #include "block/pool.h"
 #include "mem/reg_verbs.h"
 #include "xfer/child.h"
-#include "xfer/claim.h"
+#include "xfer/context.h"
 #include "xfer/tcp_watch.h"
 
 #include <ucxpool/transfer.h>
@@ -67,12 +67,7 @@ struct ucxpool {
     block_pool_t       *ucx_blocks;
     uint64_t            num_maps_at_start; /* of these regions' registrations */
 
-    ucp_context_h context;
-    ucp_worker_h  worker;
-    bool          own_context;
-    bool          own_worker;
-    xfer_claim_t  claim;       /* of a borrowed worker's ids                  */
-    bool          worker_stays; /* it cannot be destroyed: xfer/worker.h      */
+    xfer_context_t ucx;
     bool          needs_registration; /* RDMA: no transfer of foreign memory */
     uint64_t      linger_ns;          /* see xfer_request_linger()           */
     int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */

@@ -24,13 +24,13 @@
 #define UCX_EVERY    16u
 #define EVENTS_EVERY 256u
 /* The same while there is a door, or descriptors are handed over. */
-#define DOORS_EVERY  16u
+#define DOORS_EVERY 16u
 
 static unsigned progress_ucx(ucxpool_t *pool)
 {
     unsigned count = 0;
 
-    while ((count < 64) && (ucp_worker_progress(pool->worker) != 0)) {
+    while ((count < 64) && (ucp_worker_progress(pool->ucx.worker) != 0)) {
         count++;
     }
     return count;
@@ -67,8 +67,8 @@ static unsigned progress_deadlines(ucxpool_t *pool)
             base_list_del(&request->deadline_link);
             base_list_add_tail(&late, &request->deadline_link);
         } else {
-            pool->next_deadline = base_min(pool->next_deadline,
-                                           request->deadline);
+            pool->next_deadline =
+                base_min(pool->next_deadline, request->deadline);
         }
     }
     /* Ending one may end others, which then leave the list by themselves. */
@@ -120,6 +120,11 @@ static bool has_strangers(const ucxpool_t *pool)
            !base_list_is_empty(&pool->fetches) || xfer_handout_is_busy(pool);
 }
 
+static bool has_endpoints(const ucxpool_t *pool)
+{
+    return !base_list_is_empty(&pool->endpoints);
+}
+
 /* Those whose descriptors are watched, and UCX's. */
 static unsigned progress_sockets(ucxpool_t *pool)
 {
@@ -129,16 +134,21 @@ static unsigned progress_sockets(ucxpool_t *pool)
     count += xfer_listener_progress(pool);
     count += xfer_handout_progress(pool);
     count += xfer_fetch_progress(pool);
-    count += xfer_tcp_watch_progress(pool);
+    if (has_endpoints(pool)) {
+        count += xfer_tcp_watch_progress(&pool->tcp_watch);
+    }
     return count;
 }
 
 uint64_t xfer_sockets_deadline(ucxpool_t *pool)
 {
     const uint64_t deadlines[] = {
-        xfer_connect_deadline(pool), xfer_listener_deadline(pool),
-        xfer_fetch_deadline(pool),   xfer_handout_deadline(pool),
-        xfer_tcp_watch_deadline(pool),
+        xfer_connect_deadline(pool),
+        xfer_listener_deadline(pool),
+        xfer_fetch_deadline(pool),
+        xfer_handout_deadline(pool),
+        has_endpoints(pool) ? xfer_tcp_watch_deadline(&pool->tcp_watch)
+                            : BASE_CLOCK_FOREVER,
     };
     uint64_t first = BASE_CLOCK_FOREVER;
 
@@ -204,13 +214,13 @@ unsigned xfer_call_back(ucxpool_t *pool)
     void                *arg;
 
     while (!base_list_is_empty(&pool->completed)) {
-        request = base_list_head(&pool->completed, ucxpool_request_t,
-                                 done_link);
+        request =
+            base_list_head(&pool->completed, ucxpool_request_t, done_link);
         base_list_del(&request->done_link);
         callback = request->callback;
         arg      = request->callback_arg;
         xfer_unlock(pool);
-        callback(request, ucxpool_request_test(request), arg);
+        callback(request, xfer_request_status(request), arg);
         xfer_lock(pool);
         request->called_back = true;
         xfer_request_reuse(request);

@@ -19,7 +19,7 @@ unsigned xfer_progress_all(ucxpool_t *pool);
 /* What a thread waits for; is_reached NULL: that anything moves, or that there
  * is an event to be told. */
 typedef struct xfer_goal {
-    bool      (*is_reached)(const void *object);
+    bool (*is_reached)(const void *object);
     const void *object;
 } xfer_goal_t;
 

@@ -1,7 +1,6 @@
 #include "xfer/remote.h"
 
 #include "base/clock.h"
-#include "xfer/hello.h"
 
 #include <stddef.h>
 #include <stdlib.h>

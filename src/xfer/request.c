@@ -63,13 +63,13 @@ static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
 }
 
 ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
-                                           size_t num_runs)
+                                           size_t             num_runs)
 {
     void            *runs = request->runs;
     ucxpool_status_t status;
 
-    status = reserve(request->pool, &runs, &request->runs_size, num_runs,
-                     sizeof(*request->runs));
+    status        = reserve(request->pool, &runs, &request->runs_size, num_runs,
+                            sizeof(*request->runs));
     request->runs = runs;
     return status;
 }
@@ -95,22 +95,22 @@ ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
 
 static void reset(ucxpool_request_t *request, const xfer_request_kind_t *kind)
 {
-    request->channel         = NULL;
-    request->any_channel     = false;
-    request->kind            = kind;
-    request->user_ref        = true; /* the creator's, until it is handed out */
-    request->called_back     = false;
-    request->callback        = NULL;
-    request->callback_arg    = NULL;
-    request->deadline        = BASE_CLOCK_FOREVER;
-    request->tag             = 0;
-    request->mask            = 0;
-    request->capacity        = 0;
+    request->channel      = NULL;
+    request->any_channel  = false;
+    request->kind         = kind;
+    request->user_ref     = true; /* the creator's, until it is handed out */
+    request->called_back  = false;
+    request->callback     = NULL;
+    request->callback_arg = NULL;
+    request->deadline     = BASE_CLOCK_FOREVER;
+    request->tag          = 0;
+    request->mask         = 0;
+    request->capacity     = 0;
     request->has_host_segments = false;
     request->has_gpu_segments  = false;
-    request->num_runs        = 0;
-    request->metadata_length = 0;
-    request->detail[0]       = '\0';
+    request->num_runs          = 0;
+    request->metadata_length   = 0;
+    request->detail[0]         = '\0';
     memset(&request->totals, 0, sizeof(request->totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     if (kind->init != NULL) {
@@ -153,11 +153,11 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
                                      params->metadata_length);
 }
 
-ucxpool_status_t xfer_request_create(ucxpool_t                 *pool,
-                                     const xfer_request_kind_t *kind,
-                                     const pack_memory_t       *memory,
+ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
+                                     const xfer_request_kind_t      *kind,
+                                     const pack_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p)
+                                     ucxpool_request_t             **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
@@ -189,7 +189,7 @@ ucxpool_status_t xfer_request_create(ucxpool_t                 *pool,
     return UCXPOOL_OK;
 }
 
-void xfer_request_hand_out(ucxpool_request_t *request,
+void xfer_request_hand_out(ucxpool_request_t  *request,
                            ucxpool_request_t **request_p)
 {
     request->user_ref = (request_p != NULL);
@@ -259,6 +259,12 @@ void xfer_request_set_channel(ucxpool_request_t *request,
     xfer_channel_get(channel);
 }
 
+ucxpool_status_t xfer_request_status(const ucxpool_request_t *request)
+{
+    return (ucxpool_status_t)__atomic_load_n(&request->status,
+                                             __ATOMIC_ACQUIRE);
+}
+
 bool xfer_request_has_ended(const ucxpool_request_t *request)
 {
     return __atomic_load_n(&request->status, __ATOMIC_RELAXED) !=
@@ -277,6 +283,14 @@ void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail)
 {
     request->kind->stop(request, status, detail);
+}
+
+void xfer_request_cancel(ucxpool_request_t *request)
+{
+    if (!xfer_request_has_ended(request)) {
+        xfer_request_stop(request, UCXPOOL_ERR_CANCELED,
+                          "the request was canceled");
+    }
 }
 
 void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,

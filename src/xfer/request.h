@@ -16,7 +16,7 @@
 
 /* Most fragments of one request in flight, and blocks it holds for them. */
 #define XFER_FRAGMENTS_MAX 64u
-#define XFER_HOLDS_MAX  8u
+#define XFER_HOLDS_MAX     8u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL.
  */
@@ -52,9 +52,9 @@ typedef struct xfer_hold {
 
 /* One fragment: being gathered, or in flight. */
 typedef struct xfer_fragment {
-    ucxpool_request_t   *request;
-    unsigned             number;   /* among the request's                    */
-    base_list_t          link;     /* the request's unsent ones, none, or    */
+    ucxpool_request_t *request;
+    unsigned           number;     /* among the request's                    */
+    base_list_t        link;       /* the request's unsent ones, none, or    */
                                    /* free                                   */
     base_list_t          all_link; /* the pool's                             */
     xfer_copy_t          copy;     /* the gather, on a GPU                   */
@@ -63,9 +63,9 @@ typedef struct xfer_fragment {
     block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none  */
     unsigned             hold;   /* packed: number of the hold, and slice    */
     unsigned             slice;
-    void                *ucx;    /* UCX's request; NULL on the `map` wire    */
-    mem_piece_t          where;  /* unless in memory of nobody we know       */
-    proto_data_t         data;   /* stays valid until UCX has sent it        */
+    void                *ucx;   /* UCX's request; NULL on the `map` wire    */
+    mem_piece_t          where; /* unless in memory of nobody we know       */
+    proto_data_t         data;  /* stays valid until UCX has sent it        */
 } xfer_fragment_t;
 
 typedef enum xfer_send_step {
@@ -79,83 +79,83 @@ typedef enum xfer_send_step {
 
 typedef struct xfer_send {
     xfer_send_step_t step;
-    bool             in_place;  /* something can be sent in place            */
-    bool             ending;    /* ends when UCX has let go of the memory    */
-    ucxpool_status_t end;       /* how, if ending                            */
-    uint64_t         longest;   /* segment                                   */
+    bool             in_place; /* something can be sent in place            */
+    bool             ending;   /* ends when UCX has let go of the memory    */
+    ucxpool_status_t end;      /* how, if ending                            */
+    uint64_t         longest;  /* segment                                   */
     uint64_t         inplace_min; /* shorter ones are packed                 */
-    uint64_t         message;   /* our number of it; 0: none                 */
-    uint64_t         receive;   /* the receiver's number                     */
+    uint64_t         message; /* our number of it; 0: none                 */
+    uint64_t         receive; /* the receiver's number                     */
     uint64_t         sequence;
-    uint64_t         offset;    /* of the next fragment                      */
+    uint64_t         offset; /* of the next fragment                      */
     uint64_t         frag_size;
     uint64_t         blocked_since; /* waiting for a block; 0: not           */
     uint32_t         runs_sent;
-    uint32_t         index;     /* of the next fragment                      */
+    uint32_t         index; /* of the next fragment                      */
     uint32_t         window;
     bool             all_posted; /* all of the stream has its piece          */
     uint64_t         inplace_size; /* of the longest fragment in place       */
-    base_list_t      unsent;    /* that the wire has not got yet, in order  */
-    uint64_t         busy;      /* bit i: fragments[i] is there             */
+    base_list_t      unsent; /* that the wire has not got yet, in order  */
+    uint64_t         busy;   /* bit i: fragments[i] is there             */
     unsigned         num_holds;
     xfer_hold_t      holds[XFER_HOLDS_MAX];
-    xfer_fragment_t    *fragments[XFER_FRAGMENTS_MAX];
+    xfer_fragment_t *fragments[XFER_FRAGMENTS_MAX];
 } xfer_send_t;
 
 typedef struct xfer_recv {
-    uint64_t receive;  /* our number; 0: none                                */
-    uint64_t message;  /* the sender's                                       */
-    uint64_t begun;    /* bytes of the stream, in fragments that have come   */
-    uint64_t received; /* of these, in their place                           */
-    uint64_t next;     /* `map` wire: end of the fragment before             */
-    uint64_t restarts; /* walks of the plan that began anew                  */
+    uint64_t receive;   /* our number; 0: none                                */
+    uint64_t message;   /* the sender's                                       */
+    uint64_t begun;     /* bytes of the stream, in fragments that have come   */
+    uint64_t received;  /* of these, in their place                           */
+    uint64_t next;      /* `map` wire: end of the fragment before             */
+    uint64_t restarts;  /* walks of the plan that began anew                  */
     uint32_t num_begun; /* fragments that have come                          */
-    uint32_t num_seen; /* of these, in their place                           */
+    uint32_t num_seen;  /* of these, in their place                           */
     uint32_t max_index; /* of these, the highest                             */
-    uint32_t num_all;  /* fragments of the message; 0: not known yet         */
-    unsigned landings; /* operations of UCX that write for us                */
-    unsigned pending;  /* these, and those that wait for a block             */
-    unsigned in_place; /* of these, straight into the caller's memory        */
+    uint32_t num_all;   /* fragments of the message; 0: not known yet         */
+    unsigned landings;  /* operations of UCX that write for us                */
+    unsigned pending;   /* these, and those that wait for a block             */
+    unsigned in_place;  /* of these, straight into the caller's memory        */
     ucxpool_status_t failing; /* the end that waits for these; OK: none      */
 } xfer_recv_t;
 
 struct ucxpool_request {
-    base_list_t         link;      /* posted, the channel's queue, its      */
-                                   /* packing ones, its flushes, free        */
-    base_list_t         run_link;  /* runnable or waiters                    */
-    base_list_t         done_link; /* completed                              */
-    base_list_t         all_link;
-    base_list_t         deadline_link;
-    base_list_t         mark_link; /* the engine's marked ones               */
-    mem_cuda_mark_t    *mark;      /* in the caller's stream; NULL: reached  */
-    bool                has_host_segments; /* that a GPU does not reach      */
-    bool                has_gpu_segments;  /* that it does                   */
-    ucxpool_t          *pool;
-    ucxpool_channel_t  *channel;   /* a reference, or NULL                   */
-    bool                any_channel; /* posted without one                   */
+    base_list_t link;             /* posted, the channel's queue, its      */
+                                  /* packing ones, its flushes, free        */
+    base_list_t        run_link;  /* runnable or waiters                    */
+    base_list_t        done_link; /* completed                              */
+    base_list_t        all_link;
+    base_list_t        deadline_link;
+    base_list_t        mark_link; /* the engine's marked ones               */
+    mem_cuda_mark_t   *mark;      /* in the caller's stream; NULL: reached  */
+    bool               has_host_segments; /* that a GPU does not reach      */
+    bool               has_gpu_segments;  /* that it does                   */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;     /* a reference, or NULL                   */
+    bool               any_channel; /* posted without one                   */
     const xfer_request_kind_t *kind;
-    int                 status; /* ucxpool_status_t; atomic */
-    bool                user_ref;
-    bool                called_back;
-    ucxpool_request_cb_t callback;
-    void                *callback_arg;
-    uint64_t             deadline;
-    uint64_t             order; /* of a send and a flush in its channel       */
+    int                        status; /* ucxpool_status_t; atomic */
+    bool                       user_ref;
+    bool                       called_back;
+    ucxpool_request_cb_t       callback;
+    void                      *callback_arg;
+    uint64_t                   deadline;
+    uint64_t order; /* of a send and a flush in its channel       */
 
-    uint64_t                 tag;
-    uint64_t                 mask;
-    pack_memory_t            memory;  /* the caller's                        */
-    ucxpool_segment_t        segment; /* the list of a single buffer         */
-    uint64_t                 capacity; /* receive: bytes in all              */
-    pack_run_t              *runs;     /* kept when the request is reused    */
-    size_t                   num_runs;
-    size_t                   runs_size; /* room                              */
-    uint8_t                 *metadata;  /* likewise                          */
-    size_t                   metadata_length;
-    size_t                   metadata_size;
-    pack_totals_t            totals;
-    pack_plan_t              plan;
-    char                     detail[160];
+    uint64_t          tag;
+    uint64_t          mask;
+    pack_memory_t     memory;   /* the caller's                        */
+    ucxpool_segment_t segment;  /* the list of a single buffer         */
+    uint64_t          capacity; /* receive: bytes in all              */
+    pack_run_t       *runs;     /* kept when the request is reused    */
+    size_t            num_runs;
+    size_t            runs_size; /* room                              */
+    uint8_t          *metadata;  /* likewise                          */
+    size_t            metadata_length;
+    size_t            metadata_size;
+    pack_totals_t     totals;
+    pack_plan_t       plan;
+    char              detail[160];
 
     union {
         xfer_send_t send;
@@ -165,14 +165,14 @@ struct ucxpool_request {
 
 /* What the caller of the library gave, in one place. A list of one segment, or
  * piece, is copied. */
-ucxpool_status_t xfer_request_create(ucxpool_t                 *pool,
-                                     const xfer_request_kind_t *kind,
-                                     const pack_memory_t       *memory,
+ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
+                                     const xfer_request_kind_t      *kind,
+                                     const pack_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p);
+                                     ucxpool_request_t             **request_p);
 
 /* Give a request to its caller, or to itself where the caller wants none. */
-void xfer_request_hand_out(ucxpool_request_t *request,
+void xfer_request_hand_out(ucxpool_request_t  *request,
                            ucxpool_request_t **request_p);
 
 /* Take back a request that nobody has seen. */
@@ -198,6 +198,13 @@ void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
 /* Let the request go on at the next progress. */
 void xfer_request_wake(ucxpool_request_t *request);
 
+/* UCXPOOL_INPROGRESS, or how it has ended; what it did is visible then. Needs
+ * no lock. */
+ucxpool_status_t xfer_request_status(const ucxpool_request_t *request);
+
+/* The caller does not want it any more; one that has ended stays so. */
+void xfer_request_cancel(ucxpool_request_t *request);
+
 /* End it early, whatever it is, and tell the peer. */
 void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail);
@@ -222,7 +229,7 @@ void xfer_request_set_channel(ucxpool_request_t *request,
 
 /* Room for runs and metadata. */
 ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
-                                           size_t num_runs);
+                                           size_t             num_runs);
 ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
                                            const void *metadata, size_t length);
 

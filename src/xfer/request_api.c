@@ -10,8 +10,7 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
     if (base_missing(request)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return (ucxpool_status_t)__atomic_load_n(&request->status,
-                                             __ATOMIC_ACQUIRE);
+    return xfer_request_status(request);
 }
 
 void ucxpool_request_query(const ucxpool_request_t *request,
@@ -28,7 +27,7 @@ void ucxpool_request_query(const ucxpool_request_t *request,
         return;
     }
     xfer_lock(request->pool);
-    attr_p->status          = ucxpool_request_test(request);
+    attr_p->status          = xfer_request_status(request);
     attr_p->detail          = request->detail;
     attr_p->tag             = request->tag;
     attr_p->length          = request->totals.payload_size;
@@ -44,17 +43,11 @@ void ucxpool_request_query(const ucxpool_request_t *request,
 
 void ucxpool_request_cancel(ucxpool_request_t *request)
 {
-    static const char text[] = "the request was canceled";
-
     if (base_missing(request)) {
         return;
     }
     xfer_lock(request->pool);
-    if (xfer_request_has_ended(request)) {
-        /* Too late. */
-    } else {
-        xfer_request_stop(request, UCXPOOL_ERR_CANCELED, text);
-    }
+    xfer_request_cancel(request);
     xfer_unlock_posted(request->pool);
 }
 

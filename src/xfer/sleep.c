@@ -158,7 +158,7 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
         *num_moved_p = xfer_progress_all(pool);
     }
     if ((*num_moved_p == 0) && !has_work(pool)) {
-        status = ucp_worker_arm(pool->worker);
+        status = ucp_worker_arm(pool->ucx.worker);
         if (status == UCS_OK) {
             return UCXPOOL_OK;
         }

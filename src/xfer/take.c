@@ -29,7 +29,7 @@ static ucxpool_status_t regions_register(ucxpool_t     *pool,
                                          mem_regions_t *regions)
 {
     uint64_t         start  = base_clock_now();
-    ucxpool_status_t status = mem_reg_ucx_regions(regions, pool->context);
+    ucxpool_status_t status = mem_reg_ucx_regions(regions, pool->ucx.context);
 
     pool->stats.registration_ns += base_clock_now() - start;
     pool->stats.registrations += regions->num_maps;

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "xfer/epoll_visit.h"
-#include "xfer/pool.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -27,10 +26,15 @@ typedef struct suspect {
     uint64_t    seen;
 } suspect_t;
 
-void xfer_tcp_watch_init(xfer_tcp_watch_t *watch)
+void xfer_tcp_watch_init(xfer_tcp_watch_t *watch, const char *name,
+                         int worker_fd, uint64_t timeout_ns)
 {
+    *watch = (xfer_tcp_watch_t){
+        .name       = name,
+        .worker_fd  = worker_fd,
+        .timeout_ns = timeout_ns,
+    };
     base_list_init(&watch->suspects);
-    watch->next_look = 0;
 }
 
 static suspect_t *find(xfer_tcp_watch_t *watch, int fd)
@@ -110,8 +114,7 @@ static void suspect_add(xfer_tcp_watch_t *watch, int fd,
 }
 
 bool xfer_tcp_watch_judge(xfer_tcp_watch_t *watch, int fd,
-                          const struct tcp_info *info, uint64_t timeout_ns,
-                          uint64_t now)
+                          const struct tcp_info *info, uint64_t now)
 {
     suspect_t *suspect = find(watch, fd);
 
@@ -125,7 +128,7 @@ bool xfer_tcp_watch_judge(xfer_tcp_watch_t *watch, int fd,
         return false;
     }
     suspect->seen = now;
-    return (now - suspect->since >= timeout_ns / 2) &&
+    return (now - suspect->since >= watch->timeout_ns / 2) &&
            (num_tries_of(info) >= suspect->num_tries + MORE_TRIES);
 }
 
@@ -145,9 +148,9 @@ static void forget_unseen(xfer_tcp_watch_t *watch, uint64_t now)
 /* --- all of UCX's --------------------------------------------------------- */
 
 typedef struct look {
-    ucxpool_t *pool;
-    uint64_t   now;
-    unsigned   num_ended;
+    xfer_tcp_watch_t *watch;
+    uint64_t          now;
+    unsigned          num_ended;
 } look_t;
 
 static void look_at(int fd, void *arg)
@@ -157,42 +160,39 @@ static void look_at(int fd, void *arg)
     socklen_t       size = sizeof(info);
 
     if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
-        xfer_tcp_watch_judge(&look->pool->tcp_watch, fd, &info,
-                             look->pool->config.peer_timeout_ns, look->now)) {
+        xfer_tcp_watch_judge(look->watch, fd, &info, look->now)) {
         base_info("%s: a connection of UCX's is ended, since the peer's host "
                   "does not answer",
-                  look->pool->name);
+                  look->watch->name);
         (void)shutdown(fd, SHUT_RDWR);
         look->num_ended++;
     }
 }
 
 /* Without UCP_FEATURE_WAKEUP they cannot be found. */
-static bool is_on(const ucxpool_t *pool)
+static bool is_on(const xfer_tcp_watch_t *watch)
 {
-    return (pool->config.peer_timeout_ns != BASE_CLOCK_FOREVER) &&
-           (pool->worker_fd >= 0) && !base_list_is_empty(&pool->endpoints);
+    return (watch->timeout_ns != BASE_CLOCK_FOREVER) && (watch->worker_fd >= 0);
 }
 
-unsigned xfer_tcp_watch_progress(ucxpool_t *pool)
+unsigned xfer_tcp_watch_progress(xfer_tcp_watch_t *watch)
 {
-    look_t look = {.pool = pool};
+    look_t look = {.watch = watch};
 
-    if (!is_on(pool)) {
+    if (!is_on(watch)) {
         return 0;
     }
     look.now = base_clock_now();
-    if (look.now < pool->tcp_watch.next_look) {
+    if (look.now < watch->next_look) {
         return 0;
     }
-    pool->tcp_watch.next_look =
-        look.now + pool->config.peer_timeout_ns / NUM_LOOKS;
-    xfer_epoll_visit(pool->worker_fd, look_at, &look);
-    forget_unseen(&pool->tcp_watch, look.now);
+    watch->next_look = look.now + watch->timeout_ns / NUM_LOOKS;
+    xfer_epoll_visit(watch->worker_fd, look_at, &look);
+    forget_unseen(watch, look.now);
     return look.num_ended;
 }
 
-uint64_t xfer_tcp_watch_deadline(const ucxpool_t *pool)
+uint64_t xfer_tcp_watch_deadline(const xfer_tcp_watch_t *watch)
 {
-    return is_on(pool) ? pool->tcp_watch.next_look : BASE_CLOCK_FOREVER;
+    return is_on(watch) ? watch->next_look : BASE_CLOCK_FOREVER;
 }

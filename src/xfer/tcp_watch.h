@@ -12,18 +12,25 @@
 
 #include "base/list.h"
 
-#include <ucxpool/ucxpool.h>
-
 #include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct xfer_tcp_watch {
     base_list_t suspects;  /* connections with a try that was not answered   */
+    const char *name;      /* of the pool, for the log                       */
+    int         worker_fd; /* -1: UCX's connections cannot be found          */
+    uint64_t    timeout_ns;
     uint64_t    next_look;
 } xfer_tcp_watch_t;
 
-void xfer_tcp_watch_init(xfer_tcp_watch_t *watch);
+/*
+ * name        Of the pool; lives as long as the watch.
+ * worker_fd   The event descriptor of UCX's worker; -1: it has none.
+ * timeout_ns  PEER_TIMEOUT; BASE_CLOCK_FOREVER: that is left to the kernel.
+ */
+void xfer_tcp_watch_init(xfer_tcp_watch_t *watch, const char *name,
+                         int worker_fd, uint64_t timeout_ns);
 void xfer_tcp_watch_cleanup(xfer_tcp_watch_t *watch);
 
 /* How soon one that is gone is noticed while something is on its way;
@@ -31,15 +38,14 @@ void xfer_tcp_watch_cleanup(xfer_tcp_watch_t *watch);
 uint64_t xfer_tcp_watch_notice(uint64_t timeout_ns);
 
 /* Look, if it is time. Returns how many connections were ended. */
-unsigned xfer_tcp_watch_progress(ucxpool_t *pool);
+unsigned xfer_tcp_watch_progress(xfer_tcp_watch_t *watch);
 
-/* When it is time; BASE_CLOCK_FOREVER: UCX has no connections. */
-uint64_t xfer_tcp_watch_deadline(const ucxpool_t *pool);
+/* When it is time; BASE_CLOCK_FOREVER: never. */
+uint64_t xfer_tcp_watch_deadline(const xfer_tcp_watch_t *watch);
 
 /* For the tests: one connection as the kernel describes it, at a moment.
  * True: its peer is gone. */
 bool xfer_tcp_watch_judge(xfer_tcp_watch_t *watch, int fd,
-                          const struct tcp_info *info, uint64_t timeout_ns,
-                          uint64_t now);
+                          const struct tcp_info *info, uint64_t now);
 
 #endif
