@@ -6,7 +6,7 @@
  *
  * Whoever sees that a channel has failed, or that the peer has left, records it
  * here and returns. The channel is not live from that moment on; its requests
- * end in the same round of progress, in channel_end.c and nowhere else.
+ * end in the same round of progress, in close.c and nowhere else.
  */
 #ifndef XFER_CHANNEL_H
 #define XFER_CHANNEL_H
@@ -164,13 +164,9 @@ void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name);
 void xfer_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p);
 
-/* Take back a channel that could not be connected. */
-void xfer_channel_discard(ucxpool_channel_t *channel);
-
 /* Without a reference it is gone, and destroyed in progress. */
 void xfer_channel_get(ucxpool_channel_t *channel);
 void xfer_channel_put(ucxpool_channel_t *channel);
-void xfer_channel_destroy_gone(ucxpool_t *pool);
 
 /* By the numbers in a message's head; NULL when they name none. */
 ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head);
@@ -221,29 +217,7 @@ void xfer_channel_set_closed(ucxpool_channel_t *channel);
 /* It has ended, and its requests have not yet. */
 bool xfer_channel_must_settle(const ucxpool_channel_t *channel);
 
-/* It has ended: say good-bye and close the endpoint. */
-void xfer_channel_start_close(ucxpool_channel_t *channel);
-
-/* The caller is done with the channel: it ends when the requests that were
- * posted have, or at once. */
-void xfer_channel_close(ucxpool_channel_t *channel);
-void xfer_channel_abort(ucxpool_channel_t *channel);
-
-/* Errors told by UCX, what follows from its end, good-byes, endpoints to be
- * closed. */
-unsigned xfer_channel_progress(ucxpool_channel_t *channel);
-
-/* The next steps of a close that was started, and when it wants to be looked at
- * though nothing happens. */
-unsigned xfer_channel_progress_close(ucxpool_channel_t *channel);
-uint64_t xfer_channel_close_deadline(const ucxpool_channel_t *channel);
-
-/* Close by force what has not closed by itself. */
+/* Close by force what does not close by itself. */
 void xfer_channel_hurry(ucxpool_channel_t *channel);
-void xfer_channel_hurry_all(ucxpool_t *pool);
-
-/* Take all channels away at once, when the pool goes and UCX's worker with it:
- * nothing is in flight any more. */
-void xfer_channel_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 #include "xfer/blob.h"
+#include "xfer/close.h"
 #include "xfer/connect.h"
 #include "xfer/memory.h"
 #include "xfer/wire.h"

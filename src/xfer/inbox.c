@@ -17,7 +17,7 @@
 
 static ucs_status_t handle_control(void *arg, const void *header,
                                    size_t header_length, void *data,
-                                   size_t length,
+                                   size_t                     length,
                                    const ucp_am_recv_param_t *param)
 {
     ucxpool_t         *pool = arg;
@@ -40,8 +40,7 @@ static ucs_status_t handle_control(void *arg, const void *header,
     }
     channel = xfer_channel_find(pool, &message.head);
     if (channel != NULL) {
-        pool->dispatch->from_ucx(channel, &message, data, length,
-                                 way.reply_ep);
+        pool->dispatch->from_ucx(channel, &message, data, length, way.reply_ep);
     }
 out:
     xfer_unlock(pool);
@@ -75,16 +74,16 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
                                     ucp_am_recv_callback_t callback)
 {
     ucp_am_handler_param_t param = {
-        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
-                      UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                      UCP_AM_HANDLER_PARAM_FIELD_CB |
-                      UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .field_mask =
+            UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+            UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
         .id    = id,
         .flags = UCP_AM_FLAG_WHOLE_MSG,
         .cb    = callback,
         .arg   = pool,
     };
-    ucs_status_t status = ucp_worker_set_am_recv_handler(pool->ucx.worker, &param);
+    ucs_status_t status =
+        ucp_worker_set_am_recv_handler(pool->ucx.worker, &param);
 
     /* The id is in range, so it can only be the context. */
     if ((status == UCS_ERR_INVALID_PARAM) && !pool->ucx.own_context) {

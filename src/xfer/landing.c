@@ -91,8 +91,8 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
 /* From the block to the target, which ends the landing. */
 static void deliver(landing_t *landing)
 {
-    const void *bytes = block_pool_address(landing->pool->ucx_blocks,
-                                           landing->block);
+    const void *bytes =
+        block_pool_address(landing->pool->ucx_blocks, landing->block);
 
     landing->is_written = true;
     base_list_add_tail(&landing->pool->landings, &landing->link);
@@ -158,8 +158,9 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh = memh;
     }
-    result = ucp_am_recv_data_nbx(landing->pool->ucx.worker, landing->descriptor,
-                                  target, landing->data.length, &param);
+    result =
+        ucp_am_recv_data_nbx(landing->pool->ucx.worker, landing->descriptor,
+                             target, landing->data.length, &param);
     landing->descriptor = NULL;
     if (UCS_PTR_IS_ERR(result)) {
         xfer_channel_set_broken(landing->channel);
@@ -311,8 +312,8 @@ void xfer_landing_forget(ucxpool_request_t *request)
         if ((landing->request == request) && !landing->in_place &&
             !landing->in_quarantine) {
             landing->in_quarantine = true;
-            block_pool_quarantine(request->pool->ucx_blocks,
-                                  UCXPOOL_SHARE_RECV, landing->block);
+            block_pool_quarantine(request->pool->ucx_blocks, UCXPOOL_SHARE_RECV,
+                                  landing->block);
         }
     }
 }

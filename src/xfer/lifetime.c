@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "mem/share.h"
 #include "xfer/arrival.h"
+#include "xfer/close.h"
 #include "xfer/connect.h"
 #include "xfer/context.h"
 #include "xfer/control.h"

@@ -4,9 +4,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "xfer/blob.h"
+#include "xfer/close.h"
 #include "xfer/connect.h"
-#include "xfer/listener.h"
 #include "xfer/door.h"
+#include "xfer/listener.h"
 #include "xfer/memory.h"
 #include "xfer/remote.h"
 

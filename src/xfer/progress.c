@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "xfer/arrival.h"
+#include "xfer/close.h"
 #include "xfer/connect.h"
 #include "xfer/engine.h"
 #include "xfer/fetch.h"

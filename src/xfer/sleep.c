@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "mem/ucx_status.h"
+#include "xfer/close.h"
 #include "xfer/engine.h"
 #include "xfer/event.h"
 #include "xfer/local.h"
