@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "xfer/mapping.h"
 #include "xfer/watch.h"
-#include "xfer/wire.h"
+#include "xfer/wires.h"
 
 #include <stdio.h>
 

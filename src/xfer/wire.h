@@ -58,7 +58,5 @@ static inline bool xfer_wire_is_chosen(const xfer_wire_t *wire)
 
 /* Of a channel for which none was chosen yet: it sends nothing. */
 extern const xfer_wire_t xfer_wire_none;
-extern const xfer_wire_t xfer_wire_map;
-extern const xfer_wire_t xfer_wire_ucx;
 
 #endif

@@ -6,7 +6,7 @@
 #include "xfer/arrival.h"
 #include "xfer/control.h"
 #include "xfer/recv.h"
-#include "xfer/wire.h"
+#include "xfer/wires.h"
 
 #include <string.h>
 

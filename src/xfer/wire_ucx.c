@@ -8,7 +8,7 @@
 #include "xfer/recv.h"
 #include "xfer/send.h"
 #include "xfer/ucx_memory.h"
-#include "xfer/wire.h"
+#include "xfer/wires.h"
 
 /* Short enough to be still in the cache when it is sent, long enough for the
  * messages of a rendezvous not to count. */
