@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/math.h"
-#include "mem/copy_cuda.h"
+#include "copy/cuda_copier.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>

@@ -11,8 +11,8 @@
  */
 #include "base/clock.h"
 #include "base/math.h"
-#include "pack/crc32c.h"
-#include "pack/plan.h"
+#include "copy/crc32c.h"
+#include "copy/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -49,7 +49,7 @@ fi
     grep -oE '\bucxpool_[a-z0-9_]+' "$top_srcdir/tests/test_null.c" |
         sort -u >"$dir/tried"
     compare "$dir/listed" "$dir/tried" 'not in test_null.c'
-    if [ -f "$top_srcdir/src/ucxpool.c" ]; then
+    if [ -f "$top_srcdir/src/api/pool.c" ]; then
         compare "$dir/listed" "$dir/exported" 'in libucxpool.map, not exported'
     fi
 } >"$dir/violations"

@@ -59,9 +59,8 @@ check() {
                     bad("the table does not allow " to)
                 }
             } else if (to == "ucp" || to == "uct" || to == "ucs") {
-                if (file !~ /^src\/xfer\// && file !~ /^tools\// &&
-                    file != "examples/borrowed.c" &&
-                    file !~ /^src\/mem\/(reg_ucx|reg_ucx_verify|ucx_domains|ucx_status)\.[ch]$/) {
+                if (file !~ /^src\/(ucx|core|xfer|wire|wireup|pool)\// &&
+                    file !~ /^tools\// && file != "examples/borrowed.c") {
                     bad("UCX is not for this place")
                 }
             } else if (to == "infiniband" && file !~ /^examples\// &&
@@ -98,21 +97,24 @@ plant src/base/planted.c '#include "mem/region.h"' 1
 plant src/base/planted.c '#include "base/log.h"' 0
 plant src/block/planted.c '#include "heap/heap.h"' 1
 plant src/heap/planted.h '#  include "block/pool.h"' 1
-plant src/pack/planted.h '#include <ucp/api/ucp.h>' 1
+plant src/copy/planted.h '#include <ucp/api/ucp.h>' 1
+plant src/ucx/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 0
-plant src/xfer/planted.c '#include "pack/plan.h"' 0
+plant src/xfer/planted.c '#include "copy/plan.h"' 0
+plant src/xfer/planted.c '#include "wireup/listener.h"' 1
+plant src/bootstrap/planted.c '#include "core/pool.h"' 1
 plant src/mem/planted.c '#include <infiniband/verbs.h>' 1
 plant src/mem/reg_verbs.c '#include <infiniband/verbs.h>' 0
-plant src/xfer/domains.c '#include <infiniband/verbs.h>' 1
+plant src/core/domains.c '#include <infiniband/verbs.h>' 1
 plant examples/planted.c '#include <ucp/api/ucp.h>' 1
 plant examples/borrowed.c '#include <ucp/api/ucp.h>' 0
 plant examples/planted.c '#include <infiniband/verbs.h>' 0
 plant src/gpu/planted.c '#include <stdio.h>' 1
 plant src/xfer/planted.c '#include "pool.h"' 1
-plant src/ucxpool.c '#include "xfer/channel.h"' 0
+plant src/api/planted.c '#include "core/channel.h"' 0
 plant tools/planted.c '#include "base/log.h"' 1
 plant tools/shuffle/planted.c '#include <ucxpool/ucxpool.h>' 0
-plant examples/planted.c '#include "xfer/channel.h"' 1
+plant examples/planted.c '#include "core/channel.h"' 1
 
 violations=$(check "$top_srcdir" "$dir/table")
 if [ -n "$violations" ]; then

@@ -66,11 +66,11 @@ tables() {
 
 # What the compiler must know: the ring's entries are told in ring.c alone.
 prologue() {
-    echo '#include "xfer/ring.c"'
-    echo '#include "pack/lengths.h"'
-    echo '#include "xfer/blob.h"'
-    echo '#include "xfer/greeting.h"'
-    echo '#include "xfer/request.h"'
+    echo '#include "core/ring.c"'
+    echo '#include "copy/lengths.h"'
+    echo '#include "core/blob.h"'
+    echo '#include "bootstrap/greeting.h"'
+    echo '#include "core/request.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
@@ -116,7 +116,7 @@ if ! check "$document"; then
 fi
 tail -n 1 "$dir/tables.c"
 for type in $(sed -n 's/^} \(proto_[a-z]*_t\);/\1/p' \
-    "$top_srcdir/src/xfer/proto.h"); do
+    "$top_srcdir/src/core/proto.h"); do
     case $type in
     *_flags_t | proto_type_t | proto_fixed_t) continue ;;
     esac

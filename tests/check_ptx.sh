@@ -11,9 +11,9 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 sh "$top_srcdir/scripts/make-ptx" "$top_srcdir" >"$dir/made.c"
-if ! diff -u "$top_srcdir/src/mem/copy_kernel_ptx.c" "$dir/made.c"; then
-    echo "src/mem/copy_kernel_ptx.c is not what src/mem/copy_kernel.cu gives:" \
-        "run scripts/make-ptx >src/mem/copy_kernel_ptx.c"
+if ! diff -u "$top_srcdir/src/copy/kernel_ptx.c" "$dir/made.c"; then
+    echo "src/copy/kernel_ptx.c is not what src/copy/kernel.cu gives:" \
+        "run scripts/make-ptx >src/copy/kernel_ptx.c"
     exit 1
 fi
 

@@ -56,10 +56,9 @@ check() {
                     }
                 }
                 file ~ /^(src|include|examples)\// &&
-                file !~ /^(src\/xfer\/|examples\/borrowed\.c$)/ &&
-                file !~ /^src\/mem\/(reg_ucx|reg_ucx_verify|ucx_domains|ucx_status)\.c$/ &&
+                file !~ /^(src\/(ucx|core|xfer|wire|wireup|pool)\/|examples\/borrowed\.c$)/ &&
                 code ~ /(^|[^a-z_])uc[pst]_[a-z0-9_]+ *\(/ {
-                    bad(NR, "a call of UCX outside reg_ucx.c and xfer/")
+                    bad(NR, "a call of UCX in a layer that knows none")
                 }
                 file ~ /^(src|include)\// &&
                 file !~ /^src\/mem\/reg_verbs\.c$/ &&
@@ -108,8 +107,8 @@ printf '/* %s: later */\n' TO''DO | plant tools/marker.c 1
 printf '/* a comment\n * ucp_mem_map()\n */\nint ucp_x;\n' |
     plant src/block/call.c 0
 printf '    status = ucp_mem_map(context);\n' | plant src/block/call.c 1
-printf '    status = ucp_mem_map(context);\n' | plant src/mem/reg_ucx.c 0
-printf '    status = ucp_mem_map(context);\n' | plant src/xfer/call.c 0
+printf '    status = ucp_mem_map(context);\n' | plant src/ucx/reg.c 0
+printf '    status = ucp_mem_map(context);\n' | plant src/core/call.c 0
 printf '    status = ucp_mem_map(context);\n' | plant examples/call.c 1
 printf '    status = ucp_mem_map(context);\n' | plant examples/borrowed.c 0
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_COPY_TWIN_H
 #define TESTS_COPY_TWIN_H
 
-#include "mem/copy_tiles.h"
+#include "copy/tiles.h"
 
 #include <stdbool.h>
 

@@ -5,8 +5,8 @@
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
 
+#include "core/request.h"
 #include "pair.h"
-#include "xfer/request.h"
 
 #define HOSTILE_SIZE 300000u
 

@@ -4,8 +4,8 @@
 #ifndef TESTS_LOOPBACK_H
 #define TESTS_LOOPBACK_H
 
-#include "xfer/door.h"
-#include "xfer/greet.h"
+#include "bootstrap/door.h"
+#include "bootstrap/greet.h"
 
 /* What a door and a caller say to each other in these tests. */
 #define LOOPBACK_DOOR_BLOB   "the blob of the door"

@@ -5,7 +5,7 @@
 #ifndef TESTS_STREAM_MODEL_H
 #define TESTS_STREAM_MODEL_H
 
-#include "pack/plan.h"
+#include "copy/plan.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -1,7 +1,7 @@
 /* Blocks for callers that speak UCX by themselves. */
 #include "base/error.h"
+#include "core/pool.h"
 #include "pair.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <stdlib.h>

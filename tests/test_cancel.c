@@ -1,7 +1,7 @@
 /* Requests that are ended early, at every stage, on both wires. */
+#include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <pthread.h>

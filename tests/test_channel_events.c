@@ -1,8 +1,8 @@
 /* Events: who has something to tell is told of, and nobody else is. */
+#include "core/channel.h"
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
-#include "xfer/channel.h"
 
 #include <check.h>
 #include <poll.h>

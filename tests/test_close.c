@@ -1,8 +1,8 @@
 /* Closing a channel while its peer may still read. */
 #include "base/clock.h"
+#include "core/channel.h"
+#include "core/local.h"
 #include "pair.h"
-#include "xfer/channel.h"
-#include "xfer/local.h"
 
 #include <check.h>
 #include <stdlib.h>

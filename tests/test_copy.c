@@ -1,5 +1,5 @@
 /* The host copy engine: every length and alignment, by both ways. */
-#include "mem/copy.h"
+#include "copy/list.h"
 
 #include <check.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
 #include "base/config.h"
 #include "base/math.h"
 #include "calls.h"
+#include "copy/cuda_copier.h"
 #include "cuda_fixture.h"
-#include "mem/copy_cuda.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>

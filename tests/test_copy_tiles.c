@@ -3,7 +3,7 @@
 #include "copy_twin.h"
 
 #include "base/math.h"
-#include "mem/copy_tiles.h"
+#include "copy/tiles.h"
 
 #include <check.h>
 #include <stdlib.h>

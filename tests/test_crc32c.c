@@ -2,7 +2,7 @@
  * CRC32C: the vectors of RFC 3720 B.4, and any cut of the data. The source is
  * included, to reach the table on processors that have the instruction.
  */
-#include "pack/crc32c.c"
+#include "copy/crc32c.c"
 
 #include <check.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "base/config.h"
+#include "block/backing.h"
 #include "cuda_fixture.h"
-#include "mem/cuda_backing.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>

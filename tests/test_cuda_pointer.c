@@ -2,9 +2,9 @@
 #include <config.h>
 
 #include "base/config.h"
+#include "copy/memtype.h"
 #include "cuda_fixture.h"
 #include "mem/cuda_device.h"
-#include "mem/cuda_pointer.h"
 #include "mem/region.h"
 
 #include <ucxpool/ucxpool.h>

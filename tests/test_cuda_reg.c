@@ -3,7 +3,7 @@
 
 #include "base/config.h"
 #include "cuda_fixture.h"
-#include "mem/reg_ucx.h"
+#include "ucx/reg.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>

@@ -1,7 +1,7 @@
 /* Deadlines: of each kind of request, and with a peer that stands still. */
+#include "core/pool.h"
 #include "pair.h"
 #include "two.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <signal.h>

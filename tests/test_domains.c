@@ -6,9 +6,9 @@
 #include "pair.h"
 
 #include "base/config.h"
-#include "mem/reg_ucx.h"
-#include "mem/reg_ucx_verify.h"
-#include "mem/ucx_domains.h"
+#include "ucx/domains.h"
+#include "ucx/reg.h"
+#include "ucx/reg_verify.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "xfer/handshake.h"
+#include "bootstrap/handshake.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -1,9 +1,9 @@
 /* Sleeping and waking: nobody sleeps over an event, nobody spins without one.
  */
+#include "core/request.h"
 #include "pair.h"
 #include "rounds.h"
 #include "two.h"
-#include "xfer/request.h"
 
 #include <check.h>
 #include <poll.h>

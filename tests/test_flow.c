@@ -1,7 +1,7 @@
 /* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
 #include "pair.h"
 
-#include "xfer/hold.h"
+#include "xfer/slice.h"
 
 #include <check.h>
 #include <stdio.h>

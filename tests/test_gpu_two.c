@@ -4,9 +4,9 @@
  */
 #include <config.h>
 
+#include "core/pool.h"
 #include "forbid.h"
 #include "two_gpu.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <errno.h>

@@ -4,14 +4,14 @@
  */
 #include <config.h>
 
+#include "core/channel.h"
 #include "forbid.h"
-#include "mem/share_socket.h"
+#include "ipc/socket.h"
 #include "net_calls.h"
 #include "pair.h"
 #include "two.h"
-#include "xfer/channel.h"
-#include "xfer/fetch.h"
-#include "xfer/handout.h"
+#include "wireup/fd_export.h"
+#include "wireup/fd_import.h"
 
 #include <check.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "net_calls.h"
 
 #include "base/log.h"
-#include "xfer/handshake.h"
+#include "bootstrap/handshake.h"
 
 #include <ucxpool/ucxpool.h>
 

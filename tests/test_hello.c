@@ -3,10 +3,10 @@
  * have the address of one pool only, and those who come too early.
  */
 #include "base/clock.h"
+#include "core/blob.h"
+#include "core/channel.h"
 #include "pair.h"
-#include "xfer/blob.h"
-#include "xfer/channel.h"
-#include "xfer/connect.h"
+#include "wireup/connect.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * wire: fragments that are none of the message, each sent in all ways in which
  * UCX may bring it. Pool b of the pair is hostile; the test speaks for it.
  */
-#include "pack/crc32c.h"
+#include "copy/crc32c.h"
+#include "core/request.h"
 #include "pair.h"
-#include "xfer/request.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * stream where it lies.
  */
 #include "base/math.h"
+#include "copy/launch.h"
 #include "copy_twin.h"
-#include "pack/launch.h"
 #include "rounds.h"
 #include "stream_model.h"
 

@@ -1,5 +1,5 @@
 /* Lists of segment lengths as runs. */
-#include "pack/lengths.h"
+#include "copy/lengths.h"
 
 #include <ucxpool/status.h>
 

@@ -2,8 +2,8 @@
  * The connection that stays beside a channel: who has it, what its end means,
  * and that nothing of it is left.
  */
+#include "core/channel.h"
 #include "pair.h"
-#include "xfer/channel.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Listeners: who gets in, who does not, and what strangers can do. */
+#include "core/channel.h"
 #include "pair.h"
-#include "xfer/channel.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
  * Who meets whom: pools that call each other at once, again and again, and a
  * pool that connects to itself.
  */
+#include "core/channel.h"
+#include "core/remote.h"
 #include "pair.h"
-#include "xfer/channel.h"
-#include "xfer/remote.h"
 
 #include <check.h>
 

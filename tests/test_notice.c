@@ -1,5 +1,5 @@
 /* How soon UCX notices that a peer is gone: the arithmetic. */
-#include "xfer/notice.h"
+#include "ucx/peer_timeout.h"
 
 #include <check.h>
 #include <stdlib.h>

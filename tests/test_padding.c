@@ -1,7 +1,7 @@
 /* What lies between the segments of a message tells the peer nothing. */
+#include "core/pool.h"
 #include "pair.h"
 #include "xfer/message.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * told. */
 #include "pair.h"
 
-#include "xfer/tune.h"
+#include "ucx/tune.h"
 
 #include <check.h>
 #include <stdlib.h>

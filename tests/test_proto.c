@@ -1,5 +1,5 @@
 /* The reader of a peer's messages. */
-#include "xfer/proto.h"
+#include "core/proto.h"
 
 #include <check.h>
 #include <stdlib.h>

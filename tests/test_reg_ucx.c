@@ -2,8 +2,8 @@
 #include <config.h>
 
 #include "base/config.h"
-#include "mem/reg_ucx.h"
-#include "mem/ucx_status.h"
+#include "ucx/reg.h"
+#include "ucx/status.h"
 
 #include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>

@@ -4,7 +4,7 @@
 #include "net_calls.h"
 
 #include "base/log.h"
-#include "xfer/secret.h"
+#include "bootstrap/secret.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -1,6 +1,6 @@
 /* The self-test: it succeeds, it uses every region, and it leaves no trace. */
+#include "core/pool.h"
 #include "pair.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <stdlib.h>

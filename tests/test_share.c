@@ -3,8 +3,8 @@
 
 #include "base/config.h"
 #include "calls.h"
+#include "ipc/share.h"
 #include "mem/memfd.h"
-#include "mem/share.h"
 #include "resident.h"
 
 #include <check.h>

@@ -4,7 +4,7 @@
 #include "base/config.h"
 #include "calls.h"
 #include "cuda_fixture.h"
-#include "mem/share_cuda.h"
+#include "ipc/cuda.h"
 
 #include <ucxpool/ucxpool.h>
 

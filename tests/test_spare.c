@@ -1,9 +1,9 @@
 /* A process that is short of descriptors or of memory: UCX would end it. */
 #include <config.h>
 
+#include "base/limits.h"
+#include "core/channel.h"
 #include "pair.h"
-#include "xfer/channel.h"
-#include "xfer/spare.h"
 
 #include <arpa/inet.h>
 #include <check.h>

@@ -3,8 +3,8 @@
  * close has ended them. Time is played too. */
 #include <config.h>
 
+#include "core/pool.h"
 #include "pair.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <stdlib.h>

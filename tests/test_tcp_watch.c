@@ -3,9 +3,9 @@
 #include "pair.h"
 
 #include "base/clock.h"
-#include "xfer/channel.h"
-#include "xfer/epoll_visit.h"
-#include "xfer/tcp_watch.h"
+#include "core/channel.h"
+#include "ucx/epoll_visit.h"
+#include "ucx/tcp_watch.h"
 
 #include <check.h>
 #include <netinet/in.h>

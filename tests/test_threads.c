@@ -1,7 +1,7 @@
 /* Several threads, several pools, and what the header says is safe. */
+#include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <pthread.h>

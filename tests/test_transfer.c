@@ -1,6 +1,6 @@
 /* Messages between two pools, on both wires. */
+#include "core/pool.h"
 #include "pair.h"
-#include "xfer/pool.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Settings of UCX that the pool changes. UCX's components are played. */
 #include <config.h>
 
-#include "xfer/tune.h"
-#include "xfer/tune_peer.h"
+#include "ucx/tune.h"
+#include "ucx/tune_peer.h"
 
 #include <uct/api/uct.h>
 

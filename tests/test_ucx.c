@@ -2,8 +2,8 @@
  */
 #include <config.h>
 
-#include "xfer/pool.h"
-#include "xfer/tune.h"
+#include "core/pool.h"
+#include "ucx/tune.h"
 
 #include <ucp/api/ucp.h>
 #include <ucxpool/ucxpool.h>

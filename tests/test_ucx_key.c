@@ -1,5 +1,5 @@
 /* Packed remote keys: read as UCX packs them, and nothing else. */
-#include "mem/ucx_key.h"
+#include "ucx/key.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Waiting: what ends it. */
-#include "xfer/progress.h"
+#include "pool/progress.h"
 
 #include <ucxpool/ucxpool.h>
 

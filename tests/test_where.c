@@ -4,7 +4,7 @@
 #include "net_calls.h"
 
 #include "base/log.h"
-#include "xfer/where.h"
+#include "bootstrap/where.h"
 
 #include <ucxpool/ucxpool.h>
 

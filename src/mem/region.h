@@ -34,7 +34,7 @@ typedef struct mem_region {
                                 registered it                                 */
 } mem_region_t;
 
-/* mem/cuda_device.h, mem/ucx_domains.h */
+/* mem/cuda_device.h, ucx/domains.h */
 struct mem_cuda_device;
 struct mem_ucx_domains;
 

@@ -4,7 +4,7 @@
 #ifndef XFER_FLUSH_H
 #define XFER_FLUSH_H
 
-#include "xfer/request.h"
+#include "core/request.h"
 
 /* Is a send under way whose order is lower than `before`? UINT64_MAX: any send.
  * What has left the queue, and goes on, has a number and so stands in

@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "pack/crc32c.h"
-#include "xfer/engine.h"
-#include "xfer/hold.h"
+#include "copy/crc32c.h"
+#include "copy/engine.h"
+#include "core/wire.h"
 #include "xfer/range.h"
 #include "xfer/send.h"
-#include "xfer/wire.h"
+#include "xfer/slice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef XFER_FRAGMENT_H
 #define XFER_FRAGMENT_H
 
-#include "xfer/request.h"
+#include "core/request.h"
 
 /* The receiver has accepted: settle fragment size and window. */
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,

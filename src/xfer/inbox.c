@@ -1,10 +1,10 @@
 #include "xfer/inbox.h"
 
 #include "base/error.h"
-#include "mem/ucx_status.h"
-#include "xfer/control.h"
-#include "xfer/dispatch.h"
-#include "xfer/wire.h"
+#include "core/control.h"
+#include "core/dispatch.h"
+#include "core/wire.h"
+#include "ucx/status.h"
 
 /* Messages read from one ring before the others have their turn. */
 #define ROUND_MAX 64u

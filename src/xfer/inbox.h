@@ -4,7 +4,7 @@
 #ifndef XFER_INBOX_H
 #define XFER_INBOX_H
 
-#include "xfer/channel.h"
+#include "core/channel.h"
 
 /* Install the handlers of active messages; take them away, because a borrowed
  * worker lives on. */

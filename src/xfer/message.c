@@ -1,7 +1,7 @@
 #include "xfer/message.h"
 
 #include "base/error.h"
-#include "xfer/control.h"
+#include "core/control.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #ifndef XFER_MESSAGE_H
 #define XFER_MESSAGE_H
 
-#include "xfer/request.h"
+#include "core/request.h"
 
 struct ucxpool_message {
     base_list_t        link;    /* arriving, unexpected, free, or none        */

@@ -1,6 +1,6 @@
 #include "xfer/range.h"
 
-#include "xfer/wire.h"
+#include "core/wire.h"
 
 #include <string.h>
 

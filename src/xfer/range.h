@@ -4,7 +4,7 @@
 #ifndef XFER_RANGE_H
 #define XFER_RANGE_H
 
-#include "xfer/request.h"
+#include "core/request.h"
 
 /* The part of the stream that goes next. */
 typedef struct xfer_range {

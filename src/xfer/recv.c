@@ -1,11 +1,11 @@
 #include "xfer/recv.h"
 
 #include "base/error.h"
-#include "pack/crc32c.h"
-#include "xfer/arrival.h"
-#include "xfer/control.h"
-#include "xfer/landing.h"
-#include "xfer/wire.h"
+#include "copy/crc32c.h"
+#include "core/control.h"
+#include "core/wire.h"
+#include "xfer/delivery.h"
+#include "xfer/rndv.h"
 
 #include <stdio.h>
 #include <string.h>

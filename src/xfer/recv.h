@@ -4,8 +4,8 @@
 #ifndef XFER_RECV_H
 #define XFER_RECV_H
 
+#include "core/request.h"
 #include "xfer/message.h"
-#include "xfer/request.h"
 
 extern const xfer_request_kind_t xfer_recv_kind;
 

@@ -3,8 +3,8 @@
  * stranger's word.
  */
 #include "base/error.h"
+#include "core/wire.h"
 #include "xfer/recv.h"
-#include "xfer/wire.h"
 
 /* Fragments of one message that may be on their way into memory: several times
  * what any window allows, because on the `ucx` wire the sender may hear of a

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "xfer/control.h"
+#include "core/control.h"
+#include "core/wire.h"
 #include "xfer/fragment.h"
-#include "xfer/wire.h"
 
 #include <string.h>
 

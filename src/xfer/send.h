@@ -4,7 +4,7 @@
 #ifndef XFER_SEND_H
 #define XFER_SEND_H
 
-#include "xfer/request.h"
+#include "core/request.h"
 
 extern const xfer_request_kind_t xfer_send_kind;
 

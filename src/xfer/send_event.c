@@ -1,11 +1,11 @@
 /*
  * What happens to a send: what its peer says, and how it ends.
  */
-#include "xfer/control.h"
+#include "core/control.h"
+#include "core/wire.h"
 #include "xfer/fragment.h"
-#include "xfer/hold.h"
 #include "xfer/send.h"
-#include "xfer/wire.h"
+#include "xfer/slice.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #ifndef XFER_STREAM_MARKER_H
 #define XFER_STREAM_MARKER_H
 
-#include "xfer/request.h"
+#include "core/request.h"
 
 /*
  * Let the request wait for what is in its caller's stream.

@@ -1,10 +1,10 @@
 /*
- * The wires there are; what a wire can, xfer/wire.h says.
+ * The wires there are; what a wire can, core/wire.h says.
  */
 #ifndef XFER_WIRES_H
 #define XFER_WIRES_H
 
-#include "xfer/wire.h"
+#include "core/wire.h"
 
 extern const xfer_wire_t xfer_wire_map;
 extern const xfer_wire_t xfer_wire_ucx;

@@ -1,11 +1,11 @@
 /*
- * Modules, and twins in C of the kernels: what src/mem/copy_kernel.cu does, with
+ * Modules, and twins in C of the kernels: what src/copy/kernel.cu does, with
  * the rights of the device that it runs on.
  */
 #include <config.h>
 
 #include "../copy_twin.h"
-#include "mem/copy_kernel.h"
+#include "copy/kernel.h"
 #include "state.h"
 
 #include <stdint.h>

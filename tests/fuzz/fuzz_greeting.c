@@ -4,7 +4,7 @@
  * which each step begins with a byte that tells what the stranger does.
  */
 #include "base/math.h"
-#include "xfer/handshake.h"
+#include "bootstrap/handshake.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  */
 #include "base/log.h"
 #include "base/math.h"
-#include "pack/plan.h"
+#include "copy/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

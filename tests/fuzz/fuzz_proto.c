@@ -9,8 +9,8 @@
  */
 #include "base/log.h"
 #include "base/math.h"
-#include "pack/plan.h"
-#include "xfer/proto.h"
+#include "copy/plan.h"
+#include "core/proto.h"
 
 #include <stdio.h>
 #include <stdlib.h>

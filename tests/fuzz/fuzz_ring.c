@@ -5,7 +5,7 @@
  */
 #include "base/log.h"
 #include "base/math.h"
-#include "xfer/ring.h"
+#include "core/ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>

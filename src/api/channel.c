@@ -1,0 +1,220 @@
+/*
+ * The public functions of channels.
+ */
+#include "base/error.h"
+#include "core/blob.h"
+#include "core/memory.h"
+#include "core/wire.h"
+#include "wireup/close.h"
+#include "wireup/connect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
+                                     size_t *length_p)
+{
+    xfer_blob_t  *address;
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(address_p) ||
+        base_missing(length_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    xfer_lock(pool);
+    status = xfer_blob_create(pool, 0, &address, length_p);
+    xfer_unlock(pool);
+    if (status == UCXPOOL_OK) {
+        *address_p = address;
+    }
+    return status;
+}
+
+void ucxpool_address_release(void *address)
+{
+    free(address);
+}
+
+static ucxpool_status_t create(ucxpool_t *pool,
+                               const ucxpool_channel_params_t *params,
+                               ucxpool_channel_t **channel_p)
+{
+    uint64_t           fields = params->field_mask;
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = xfer_channel_create(
+        pool, (fields & UCXPOOL_CHANNEL_PARAM_FIELD_NAME) ? params->name : NULL,
+        &channel);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR) {
+        channel->user_ptr = params->user_ptr;
+    }
+    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_EP) {
+        status = xfer_connect_ep(channel, params->ep);
+    } else {
+        status = xfer_connect_address(channel, params->address,
+                                      params->address_length);
+    }
+    if (status != UCXPOOL_OK) {
+        xfer_channel_discard(channel);
+        return status;
+    }
+    xfer_channel_hand_out(channel, channel_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
+                                        const ucxpool_channel_params_t *params,
+                                        ucxpool_channel_t **channel_p)
+{
+    const uint64_t   ways   = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
+                            UCXPOOL_CHANNEL_PARAM_FIELD_EP;
+    uint64_t         way    = (params == NULL) ? 0 : params->field_mask & ways;
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if ((way == 0) || (way == ways)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a channel is created over an address or over an "
+                          "endpoint: give one of the two");
+    }
+    if (((way == UCXPOOL_CHANNEL_PARAM_FIELD_EP) && (params->ep == NULL)) ||
+        ((way == UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS) &&
+         (params->address == NULL))) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the address or endpoint of a channel is NULL");
+    }
+    status = xfer_memory_check(pool);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    xfer_lock(pool);
+    status = create(pool, params, channel_p);
+    xfer_unlock_posted(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
+                                         ucxpool_channel_t **channel_p)
+{
+    xfer_where_t       resolved;
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    if (base_missing(pool) || base_missing(where) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = xfer_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status = xfer_where_resolve(where, XFER_WHERE_CONNECT, &resolved);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    xfer_lock(pool);
+    status = xfer_channel_create(pool, where, &channel);
+    if (status == UCXPOOL_OK) {
+        status = xfer_connect_door(channel, &resolved);
+        if (status != UCXPOOL_OK) {
+            xfer_channel_discard(channel);
+        }
+    }
+    if (status == UCXPOOL_OK) {
+        xfer_channel_hand_out(channel, channel_p);
+    }
+    xfer_unlock_posted(pool);
+    return status;
+}
+
+void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name)
+{
+    if (base_missing(channel) || base_missing(name)) {
+        return;
+    }
+    xfer_lock(channel->pool);
+    xfer_channel_set_name(channel, name);
+    xfer_unlock(channel->pool);
+}
+
+void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
+{
+    if (base_missing(channel)) {
+        return;
+    }
+    xfer_lock(channel->pool);
+    channel->user_ptr = user_ptr;
+    xfer_unlock(channel->pool);
+}
+
+void ucxpool_channel_query(const ucxpool_channel_t *channel,
+                           ucxpool_channel_attr_t *attr_p)
+{
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (base_missing(channel)) {
+        *attr_p = (ucxpool_channel_attr_t){
+            .state          = UCXPOOL_CHANNEL_FAILED,
+            .status         = UCXPOOL_ERR_INVALID_PARAM,
+            .reason         = "the channel is NULL",
+            .wire           = UCXPOOL_WIRE_NONE,
+            .wire_reason    = "",
+            .name           = "",
+            .local_address  = "",
+            .remote_address = "",
+        };
+        return;
+    }
+    xfer_lock(channel->pool);
+    attr_p->state          = channel->state;
+    attr_p->status         = channel->status;
+    attr_p->reason         = channel->reason;
+    attr_p->wire           = channel->wire->id;
+    attr_p->wire_reason    = channel->wire_reason;
+    attr_p->name           = channel->name;
+    attr_p->user_ptr       = channel->user_ptr;
+    attr_p->pool           = channel->pool;
+    attr_p->local_address  = channel->ends.local;
+    attr_p->remote_address = channel->ends.remote;
+    xfer_unlock(channel->pool);
+}
+
+void ucxpool_channel_fail(ucxpool_channel_t *channel)
+{
+    if (base_missing(channel)) {
+        return;
+    }
+    xfer_channel_set_broken(channel);
+    xfer_wake(channel->pool);
+}
+
+void ucxpool_channel_close(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool;
+
+    if (channel == NULL) {
+        return;
+    }
+    pool = channel->pool;
+    xfer_lock(pool);
+    xfer_channel_close(channel);
+    xfer_unlock_posted(pool);
+}
+
+void ucxpool_channel_abort(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool;
+
+    if (channel == NULL) {
+        return;
+    }
+    pool = channel->pool;
+    xfer_lock(pool);
+    xfer_channel_abort(channel);
+    xfer_unlock_posted(pool);
+}

@@ -1,0 +1,281 @@
+/*
+ * The heap of a pool: made with the first allocation, out of what the blocks
+ * have left of MEMORY_LIMIT.
+ */
+#include <config.h>
+
+#include "heap/heap.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "base/parse.h"
+#include "core/pool.h"
+
+#include <string.h>
+
+#define SMALLEST ((uint64_t)2 << 20)
+
+static ucxpool_status_t create_vmm(const ucxpool_t *pool, mem_vmm_t **vmm_p)
+{
+    return (pool->regions.cuda != NULL)
+               ? mem_vmm_create_cuda(pool->regions.cuda, vmm_p)
+               : mem_vmm_create_host(vmm_p);
+}
+
+static uint64_t block_bytes(const ucxpool_t *pool)
+{
+    return (uint64_t)pool->regions.num_regions * pool->regions.region_size;
+}
+
+/* MEMORY_LIMIT, or all that there is if that is less. */
+static ucxpool_status_t find_memory(const ucxpool_t *pool, mem_vmm_t *vmm,
+                                    uint64_t *memory_p)
+{
+    uint64_t         total, free_size;
+    ucxpool_status_t status = vmm->calls->sizes(vmm, &total, &free_size);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (pool->config.memory_limit == BASE_SIZE_AUTO) {
+        *memory_p = vmm->is_host ? total / 2 : total;
+    } else {
+        *memory_p = base_min(total, (uint64_t)pool->config.memory_limit);
+    }
+    return UCXPOOL_OK;
+}
+
+/* What that leaves beside the blocks. */
+static ucxpool_status_t find_limit(const ucxpool_t *pool, mem_vmm_t *vmm,
+                                   uint64_t *limit_p)
+{
+    uint64_t         blocks = block_bytes(pool);
+    uint64_t         memory;
+    char             text[BASE_FORMAT_SIZE];
+    ucxpool_status_t status = find_memory(pool, vmm, &memory);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (memory < blocks + SMALLEST) {
+        base_format_size(memory, text);
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "MEMORY_LIMIT=%s leaves nothing for the heap beside "
+                          "%zu bytes of blocks: raise it, or lower COMM_SIZE",
+                          text, (size_t)blocks);
+    }
+    *limit_p = (memory - blocks) & ~(SMALLEST - 1);
+    return UCXPOOL_OK;
+}
+
+/* Addresses are plenty, but not without end. */
+static uint64_t stitch_size(const base_config_t *config, uint64_t limit)
+{
+    return (config->heap_stitch == BASE_SIZE_AUTO)
+               ? 2 * limit
+               : base_min((uint64_t)config->heap_stitch, 16 * limit);
+}
+
+static ucxpool_status_t find_options(const ucxpool_t *pool, mem_vmm_t *vmm,
+                                     heap_options_t *options)
+{
+    const base_config_t *config = &pool->config;
+    ucxpool_status_t     status = find_limit(pool, vmm, &options->limit);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    options->chunk_size  = config->heap_chunk;
+    options->alignment   = config->heap_alignment;
+    options->stitch_size = stitch_size(config, options->limit);
+    options->log_path    = (config->heap_log[0] != '\0') ? config->heap_log
+                                                         : NULL;
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t create(const ucxpool_t *pool, heap_t **heap_p)
+{
+    heap_options_t   options;
+    mem_vmm_t       *vmm;
+    ucxpool_status_t status = create_vmm(pool, &vmm);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = find_options(pool, vmm, &options);
+    if (status == UCXPOOL_OK) {
+        status = heap_create(vmm, &options, heap_p);
+    }
+    if (status != UCXPOOL_OK) {
+        vmm->calls->destroy(vmm);
+    }
+    return status;
+}
+
+static heap_t *heap_of(ucxpool_t *pool)
+{
+    return __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+}
+
+static ucxpool_status_t create_once(ucxpool_t *pool, heap_t **heap_p)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    xfer_lock(pool);
+    if (pool->heap == NULL) {
+        status = create(pool, heap_p);
+        if (status == UCXPOOL_OK) {
+            __atomic_store_n(&pool->heap, *heap_p, __ATOMIC_RELEASE);
+        }
+    }
+    *heap_p = pool->heap;
+    xfer_unlock(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_heap_alloc(ucxpool_t *pool, size_t size, void *stream,
+                                    void **address_p)
+{
+    heap_t          *heap;
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(address_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
+    if (__builtin_expect(heap == NULL, 0)) {
+        status = create_once(pool, &heap);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return heap_alloc(heap, size, stream, address_p);
+}
+
+/* Nothing has been allocated. */
+static ucxpool_status_t refuse(const void *address)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "%p is not of this pool's heap, which is empty", address);
+}
+
+ucxpool_status_t ucxpool_heap_free(ucxpool_t *pool, void *address, void *stream)
+{
+    heap_t *heap;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
+    if (heap == NULL) {
+        return (address == NULL) ? UCXPOOL_OK : refuse(address);
+    }
+    return heap_free(heap, address, stream);
+}
+
+ucxpool_status_t ucxpool_heap_usable_size(ucxpool_t *pool, const void *address,
+                                          size_t *size_p)
+{
+    heap_t *heap;
+
+    if (base_missing(pool) || base_missing(size_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
+    return (heap == NULL) ? refuse(address)
+                          : heap_usable_size(heap, address, size_p);
+}
+
+ucxpool_status_t ucxpool_heap_stream_end(ucxpool_t *pool, void *stream)
+{
+    heap_t *heap;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
+    return (heap == NULL) ? UCXPOOL_OK : heap_stream_end(heap, stream);
+}
+
+ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
+                                       size_t                  length,
+                                       ucxpool_heap_segment_t *segments,
+                                       size_t max_segments,
+                                       size_t *num_segments_p)
+{
+    heap_t *heap;
+
+    if (base_missing(pool) || base_missing(num_segments_p) ||
+        ((max_segments != 0) && base_missing(segments))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
+    return (heap == NULL) ? refuse(address)
+                          : heap_segments(heap, address, length, segments,
+                                          max_segments, num_segments_p);
+}
+
+ucxpool_status_t ucxpool_heap_reserve(ucxpool_t *pool, size_t size)
+{
+    heap_t          *heap;
+    ucxpool_status_t status;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = create_once(pool, &heap);
+    return (status == UCXPOOL_OK) ? heap_reserve(heap, size) : status;
+}
+
+ucxpool_status_t ucxpool_heap_trim(ucxpool_t *pool, size_t keep_size,
+                                   size_t *released_p)
+{
+    heap_t *heap;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    heap = heap_of(pool);
+    if (heap != NULL) {
+        return heap_trim(heap, keep_size, released_p);
+    }
+    if (released_p != NULL) {
+        *released_p = 0;
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
+                                         ucxpool_heap_failure_t callback,
+                                         void                  *arg)
+{
+    heap_t          *heap;
+    ucxpool_status_t status;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = create_once(pool, &heap);
+    if (status == UCXPOOL_OK) {
+        heap_on_failure(heap, pool, callback, arg);
+    }
+    return status;
+}
+
+void ucxpool_heap_stats_get(ucxpool_t *pool, ucxpool_heap_stats_t *stats_p)
+{
+    heap_t *heap;
+
+    if (base_missing(stats_p)) {
+        return;
+    }
+    memset(stats_p, 0, sizeof(*stats_p));
+    if (base_missing(pool)) {
+        return;
+    }
+    heap = heap_of(pool);
+    if (heap != NULL) {
+        heap_stats(heap, stats_p);
+    }
+}

@@ -1,0 +1,87 @@
+/*
+ * How soon UCX notices that a peer is gone, for who asks.
+ */
+#include <ucxpool/ucx.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/math.h"
+#include "ucx/tcp_watch.h"
+#include "ucx/tune_peer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As the kernel has it, where it does not tell. */
+#define TCP_RETRIES2 15u
+
+static ucxpool_status_t read_time(const ucxpool_config_t *config,
+                                  uint64_t               *time_ns_p)
+{
+    ucxpool_config_t *own = NULL;
+    ucxpool_status_t  status;
+
+    if (config == NULL) {
+        status = ucxpool_config_read(&own);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        config = own;
+    }
+    *time_ns_p = base_config_values(config)->peer_timeout_ns;
+    ucxpool_config_release(own);
+    return UCXPOOL_OK;
+}
+
+static void fill(const xfer_tune_peer_facts_t *facts, uint64_t tcp_ns,
+                 ucxpool_peer_timeout_t *timeout)
+{
+    xfer_notice_kind_t kind = facts->transport->kind;
+
+    memset(timeout, 0, sizeof(*timeout));
+    snprintf(timeout->transport, sizeof(timeout->transport), "%s",
+             facts->transport->name);
+    snprintf(timeout->settings, sizeof(timeout->settings), "%s",
+             facts->settings);
+    timeout->idle_ns          = xfer_notice_idle(kind, &facts->own, tcp_ns);
+    timeout->busy_ns          = xfer_notice_busy(kind, &facts->own, tcp_ns);
+    timeout->borrowed_idle_ns = UINT64_MAX;
+    timeout->borrowed_busy_ns = UINT64_MAX;
+    if (facts->is_known) {
+        timeout->borrowed_idle_ns = xfer_notice_idle(kind, &facts->now, tcp_ns);
+        timeout->borrowed_busy_ns = xfer_notice_busy(kind, &facts->now, tcp_ns);
+    }
+}
+
+ucxpool_status_t
+ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
+                            ucxpool_peer_timeout_t *timeouts,
+                            size_t max_timeouts, size_t *num_p)
+{
+    xfer_tune_peer_facts_t facts[XFER_NOTICE_NUM_TRANSPORTS];
+    unsigned               num;
+    uint64_t               time_ns;
+    uint64_t               tcp_ns;
+    ucxpool_status_t       status;
+
+    if (base_missing(num_p) ||
+        ((max_timeouts != 0) && base_missing(timeouts))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = read_time(config, &time_ns);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = xfer_tune_peer_query(time_ns, facts, &num);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    tcp_ns = base_min(xfer_tcp_watch_notice(time_ns),
+                      xfer_notice_kernel(xfer_tune_peer_kernel("tcp_retries2",
+                                                               TCP_RETRIES2)));
+    for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
+        fill(&facts[i], tcp_ns, &timeouts[i]);
+    }
+    *num_p = num;
+    return UCXPOOL_OK;
+}

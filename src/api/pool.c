@@ -1,0 +1,378 @@
+/*
+ * Ties the layers: create, destroy, and the functions on memory.
+ */
+#include <ucxpool/ucxpool.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "core/domains.h"
+#include "core/memory.h"
+#include "core/pool.h"
+#include "heap/heap.h"
+#include "mem/rdma.h"
+#include "pool/lifetime.h"
+#include "ucx/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static ucxpool_status_t read_config(ucxpool_t              *pool,
+                                    const ucxpool_params_t *params)
+{
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    if (params->field_mask & UCXPOOL_PARAM_FIELD_CONFIG) {
+        pool->config = *base_config_values(params->config);
+        base_secret_get(pool->config.secret);
+        return base_config_check(&pool->config);
+    }
+    status = ucxpool_config_read(&config);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    pool->config = *base_config_values(config);
+    ucxpool_config_release(config);
+    return base_config_check(&pool->config);
+}
+
+static int init_condition(ucxpool_t *pool)
+{
+    pthread_condattr_t attributes;
+    int                error;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&pool->leader_woke, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return error;
+}
+
+static ucxpool_status_t init_locks(ucxpool_t *pool)
+{
+    pthread_mutexattr_t attributes;
+    int                 error;
+
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    error = pthread_mutex_init(&pool->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    if (error != 0) {
+        return base_error_errno(error, "no lock");
+    }
+    error = init_condition(pool);
+    if (error != 0) {
+        pthread_mutex_destroy(&pool->lock);
+        return base_error_errno(error, "no condition variable");
+    }
+    xfer_domains_init(&pool->domains);
+    return UCXPOOL_OK;
+}
+
+static void cleanup_locks(ucxpool_t *pool)
+{
+    xfer_domains_cleanup(&pool->domains);
+    pthread_cond_destroy(&pool->leader_woke);
+    pthread_mutex_destroy(&pool->lock);
+}
+
+static ucxpool_status_t init_context(ucxpool_t              *pool,
+                                     const ucxpool_params_t *params)
+{
+    uint64_t              fields  = params->field_mask;
+    xfer_context_params_t context = {
+        .for_gpu         = xfer_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
+        .has_rdma        = mem_has_rdma_device(),
+        .peer_timeout_ns = pool->config.peer_timeout_ns,
+    };
+
+    if (fields & UCXPOOL_PARAM_FIELD_CONTEXT) {
+        context.context = params->context;
+    }
+    if (fields & UCXPOOL_PARAM_FIELD_WORKER) {
+        context.worker = params->worker;
+    }
+    pool->needs_registration = context.has_rdma;
+    return xfer_context_init(&pool->ucx, &context);
+}
+
+/* The stack of layers, from the bottom; undone from the top on failure. */
+static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
+{
+    ucxpool_status_t status = init_context(pool, params);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = xfer_memory_init(pool, params);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_ucx;
+    }
+    status = xfer_pool_init(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_memory;
+    }
+    return UCXPOOL_OK;
+
+err_cleanup_memory:
+    xfer_memory_deregister(pool);
+    xfer_memory_cleanup(pool);
+err_cleanup_ucx:
+    xfer_context_destroy_worker(&pool->ucx, pool->name);
+    xfer_context_cleanup(&pool->ucx);
+    return status;
+}
+
+/* What is given must be there. */
+static ucxpool_status_t check_params(const ucxpool_params_t *params)
+{
+    const struct {
+        uint64_t    field;
+        const void *value;
+        const char *name;
+    } pointers[] = {
+        {UCXPOOL_PARAM_FIELD_CONFIG, params->config, "config"},
+        {UCXPOOL_PARAM_FIELD_CONTEXT, params->context, "context"},
+        {UCXPOOL_PARAM_FIELD_WORKER, params->worker, "worker"},
+        {UCXPOOL_PARAM_FIELD_NAME, params->name, "name"},
+    };
+
+    for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++) {
+        if ((params->field_mask & pointers[i].field) &&
+            (pointers[i].value == NULL)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "field_mask names %s, but it is NULL",
+                              pointers[i].name);
+        }
+    }
+    if ((params->field_mask & UCXPOOL_PARAM_FIELD_WORKER) &&
+        !(params->field_mask & UCXPOOL_PARAM_FIELD_CONTEXT)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a worker was given without its context");
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
+                                ucxpool_t             **pool_p)
+{
+    static const ucxpool_params_t defaults = {0};
+    ucxpool_t                    *pool;
+    ucxpool_status_t              status;
+
+    if (base_missing(pool_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    pool = calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a pool");
+    }
+    if (params == NULL) {
+        params = &defaults;
+    }
+    status = check_params(params);
+    if (status != UCXPOOL_OK) {
+        goto err_free_pool;
+    }
+    snprintf(pool->name, sizeof(pool->name), "%s",
+             (params->field_mask & UCXPOOL_PARAM_FIELD_NAME) ? params->name
+                                                             : "ucxpool");
+    status = read_config(pool, params);
+    if (status != UCXPOOL_OK) {
+        goto err_free_pool;
+    }
+    base_log_set_level((base_log_level_t)pool->config.log_level);
+    status = init_locks(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_free_pool;
+    }
+    status = init(pool, params);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_locks;
+    }
+    *pool_p = pool;
+    return UCXPOOL_OK;
+
+err_cleanup_locks:
+    cleanup_locks(pool);
+err_free_pool:
+    base_secret_put(pool->config.secret);
+    free(pool);
+    return status;
+}
+
+static void finish_destroy(ucxpool_t *pool)
+{
+    xfer_context_destroy_worker(&pool->ucx, pool->name);
+    xfer_pool_cleanup(pool);
+    xfer_memory_deregister(pool);
+    xfer_context_cleanup(&pool->ucx);
+    heap_destroy(pool->heap);
+    xfer_memory_cleanup(pool);
+    cleanup_locks(pool);
+    base_secret_put(pool->config.secret);
+    free(pool);
+}
+
+static void destroy(ucxpool_t *pool)
+{
+    if (pool->child.is_foreign) {
+        base_info("%s: a forked child leaves its parent's pool as it is",
+                  pool->name);
+        return;
+    }
+    xfer_pool_shutdown(pool);
+    /* Their protection domains are the caller's, who may close them next. */
+    xfer_domains_close(&pool->domains);
+    if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
+        /* Only the caller can end what goes over its endpoints: it does so when
+         * it closes them. Until then UCX uses our memory. */
+        base_info("%s: UCX still has %u operations; its memory is freed when "
+                  "they end",
+                  pool->name, pool->num_operations);
+        pool->finish = finish_destroy;
+        return;
+    }
+    finish_destroy(pool);
+}
+
+void ucxpool_destroy(ucxpool_t *pool)
+{
+    base_log_level_t level;
+
+    if (pool != NULL) {
+        level = base_error_log_at(BASE_LOG_WARN);
+        destroy(pool);
+        base_error_log_at(level);
+    }
+}
+
+/* What a caller is told of a block. */
+static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
+{
+    mem_piece_t where;
+
+    block_pool_locate(pool->blocks, index, &where);
+    block->address       = block_pool_address(pool->blocks, index);
+    block->size          = block_pool_block_size(pool->blocks);
+    block->memh          = pool->regions.regions[where.region].memh;
+    block->region        = where.region;
+    block->index         = index;
+    block->region_offset = where.offset;
+}
+
+ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
+{
+    uint32_t         index;
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(block_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = block_pool_get(pool->blocks, UCXPOOL_SHARE_USER, &index);
+    if (status == UCXPOOL_OK) {
+        fill_block(pool, index, block_p);
+    }
+    return status; /* too common to be logged */
+}
+
+ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
+                                     ucxpool_block_t *blocks)
+{
+    uint32_t         indices[64];
+    size_t           count;
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(blocks)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (num_blocks == 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM, "0 blocks were asked for");
+    }
+    status = block_pool_reserve(pool->blocks, UCXPOOL_SHARE_USER, num_blocks);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    for (size_t first = 0; first < num_blocks; first += count) {
+        count = base_min(num_blocks - first, (size_t)64);
+        block_pool_take(pool->blocks, UCXPOOL_SHARE_USER, count, indices);
+        for (size_t i = 0; i < count; i++) {
+            fill_block(pool, indices[i], &blocks[first + i]);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
+{
+    if (block_comm_has_block(pool->comm, block->index) ||
+        !block_pool_try_put(pool->blocks, UCXPOOL_SHARE_USER, block->index)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "block %u was put back, but is not one that "
+                          "ucxpool_block_get() gave out",
+                          block->index);
+    }
+    return UCXPOOL_OK;
+}
+
+void ucxpool_block_put(ucxpool_t *pool, const ucxpool_block_t *block)
+{
+    base_log_level_t level;
+
+    if (base_missing(pool) || base_missing(block)) {
+        return;
+    }
+    level = base_error_log_at(BASE_LOG_WARN);
+    (void)put_block(pool, block);
+    base_error_log_at(level);
+}
+
+ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
+                                    void **address_p)
+{
+    if (base_missing(pool) || base_missing(address_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return block_comm_alloc(pool->comm, length, address_p);
+}
+
+void ucxpool_comm_free(ucxpool_t *pool, void *address)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+
+    if ((address != NULL) && !base_missing(pool)) {
+        (void)block_comm_free(pool->comm, address);
+    }
+    base_error_log_at(level);
+}
+
+ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
+{
+    if (base_missing(pool) || base_missing(fd_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (pool->worker_fd < 0) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the borrowed UCX context was made without "
+                          "UCP_FEATURE_WAKEUP");
+    }
+    *fd_p = pool->epoll_fd;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_check(ucxpool_t *pool)
+{
+    ucxpool_status_t status;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = block_pool_check(pool->blocks);
+    if ((status == UCXPOOL_OK) && (pool->ucx_blocks != pool->blocks)) {
+        status = block_pool_check(pool->ucx_blocks);
+    }
+    if ((status == UCXPOOL_OK) && (pool->heap != NULL)) {
+        status = heap_check(pool->heap);
+    }
+    return status;
+}

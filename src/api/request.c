@@ -1,0 +1,138 @@
+/*
+ * The public functions of requests and of messages that were probed.
+ */
+#include "base/error.h"
+#include "core/control.h"
+#include "xfer/message.h"
+
+ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
+{
+    if (base_missing(request)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return xfer_request_status(request);
+}
+
+void ucxpool_request_query(const ucxpool_request_t *request,
+                           ucxpool_request_attr_t *attr_p)
+{
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (base_missing(request)) {
+        *attr_p = (ucxpool_request_attr_t){
+            .status = UCXPOOL_ERR_INVALID_PARAM,
+            .detail = "the request is NULL",
+        };
+        return;
+    }
+    xfer_lock(request->pool);
+    attr_p->status          = xfer_request_status(request);
+    attr_p->detail          = request->detail;
+    attr_p->tag             = request->tag;
+    attr_p->length          = request->totals.payload_size;
+    attr_p->metadata        = (request->metadata_length != 0)
+                                  ? request->metadata
+                                  : NULL;
+    attr_p->metadata_length = request->metadata_length;
+    attr_p->channel = ((request->channel != NULL) && request->channel->user_ref)
+                          ? request->channel
+                          : NULL;
+    xfer_unlock(request->pool);
+}
+
+void ucxpool_request_cancel(ucxpool_request_t *request)
+{
+    if (base_missing(request)) {
+        return;
+    }
+    xfer_lock(request->pool);
+    xfer_request_cancel(request);
+    xfer_unlock_posted(request->pool);
+}
+
+void ucxpool_request_free(ucxpool_request_t *request)
+{
+    ucxpool_t *pool;
+
+    if (request == NULL) {
+        return;
+    }
+    pool = request->pool;
+    xfer_lock(pool);
+    request->user_ref = false;
+    xfer_request_reuse(request);
+    xfer_unlock(pool);
+}
+
+ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
+                               uint64_t tag, uint64_t mask,
+                               ucxpool_message_t **message_p)
+{
+    ucxpool_message_t *message;
+
+    if (base_missing(pool) || base_missing(message_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    xfer_lock(pool);
+    message = xfer_message_match(pool, channel, tag, mask);
+    if (message != NULL) {
+        message->probed = true;
+        base_list_add_tail(&pool->probed, &message->link);
+        *message_p = message;
+    }
+    xfer_unlock(pool);
+    return (message == NULL) ? UCXPOOL_ERR_NO_MESSAGE : UCXPOOL_OK;
+}
+
+void ucxpool_message_query(const ucxpool_message_t *message,
+                           ucxpool_message_attr_t *attr_p)
+{
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (base_missing(message)) {
+        *attr_p = (ucxpool_message_attr_t){.tag = 0};
+        return;
+    }
+    xfer_lock(message->pool);
+    attr_p->tag             = message->desc.tag;
+    attr_p->length          = message->totals.payload_size;
+    attr_p->num_segments    = message->totals.num_segments;
+    attr_p->metadata_length = message->desc.metadata_size;
+    attr_p->metadata        = (message->desc.metadata_size != 0)
+                                  ? message->metadata
+                                  : NULL;
+    attr_p->channel = message->channel->user_ref ? message->channel : NULL;
+    xfer_unlock(message->pool);
+}
+
+size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
+                               size_t num_lengths, size_t *lengths)
+{
+    if (base_missing(message) ||
+        ((num_lengths != 0) && base_missing(lengths))) {
+        return 0;
+    }
+    return pack_lengths_expand(message->runs, message->desc.num_runs, first,
+                               num_lengths, lengths);
+}
+
+void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
+{
+    ucxpool_t *pool;
+
+    if (base_missing(message)) {
+        return;
+    }
+    pool = message->pool;
+    xfer_lock(pool);
+    if ((message->desc.message != 0) && !message->canceled) {
+        xfer_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_REFUSED,
+                          (reason == NULL) ? "no reason given" : reason);
+    }
+    pool->stats.messages_refused++;
+    xfer_message_release(message);
+    xfer_unlock_posted(pool);
+}

@@ -1,0 +1,253 @@
+/*
+ * The self-test: a message through every region, to a second pool in this
+ * process, and every byte compared.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "core/memory.h"
+#include "core/pool.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+/* The two ends, and what lies between them. */
+typedef struct loop {
+    ucxpool_t         *near;
+    ucxpool_t         *far;
+    ucxpool_channel_t *out; /* of near */
+    ucxpool_channel_t *in;  /* of far  */
+    size_t             length;
+    uint8_t           *source;
+    uint8_t           *target;
+} loop_t;
+
+static ucxpool_status_t set_size(ucxpool_config_t *config, const char *key,
+                                 size_t size)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%zu", size);
+    return ucxpool_config_modify(config, key, text);
+}
+
+/* The other pool: small, with the same blocks, by way of UCX where the settings
+ * leave the choice. */
+static ucxpool_status_t create_far(loop_t *loop)
+{
+    const base_config_t *near = &loop->near->config;
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                             UCXPOOL_PARAM_FIELD_NAME,
+                                .name = "self-test"};
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
+
+    status = ucxpool_config_read(&config);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    params.config = config;
+    status        = set_size(config, "BLOCK_SIZE", near->block_size);
+    if (status == UCXPOOL_OK) {
+        status = set_size(config, "REGION_SIZE", near->block_size);
+    }
+    if (status == UCXPOOL_OK) {
+        status = set_size(config, "COMM_SIZE", 4 * near->block_size);
+    }
+    if ((status == UCXPOOL_OK) && (near->wire != BASE_WIRE_MAP)) {
+        status = ucxpool_config_modify(config, "WIRE", "ucx");
+    }
+    if (status == UCXPOOL_OK) {
+        status = ucxpool_create(&params, &loop->far);
+    }
+    ucxpool_config_release(config);
+    return status;
+}
+
+static ucxpool_status_t connect_to(ucxpool_t *from, ucxpool_t *to,
+                                   ucxpool_channel_t **channel_p)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
+                      UCXPOOL_CHANNEL_PARAM_FIELD_NAME,
+        .name = "self-test",
+    };
+    void            *address;
+    ucxpool_status_t status;
+
+    status = ucxpool_address_get(to, &address, &params.address_length);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    params.address = address;
+    status         = ucxpool_channel_create(from, &params, channel_p);
+    ucxpool_address_release(address);
+    return status;
+}
+
+/* Progress both ends until both requests have ended. */
+static ucxpool_status_t finish(loop_t *loop, ucxpool_request_t *send,
+                               ucxpool_request_t *recv)
+{
+    uint64_t         deadline = base_clock_deadline(10 * SECOND);
+    ucxpool_status_t status;
+
+    while ((ucxpool_request_test(send) == UCXPOOL_INPROGRESS) ||
+           (ucxpool_request_test(recv) == UCXPOOL_INPROGRESS)) {
+        ucxpool_progress(loop->near);
+        ucxpool_progress(loop->far);
+        if (base_clock_now() >= deadline) {
+            return base_error(UCXPOOL_ERR_TIMED_OUT,
+                              "the self-test's message did not arrive");
+        }
+    }
+    status = ucxpool_request_test(send);
+    return (status != UCXPOOL_OK) ? status : ucxpool_request_test(recv);
+}
+
+static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
+{
+    ucxpool_request_t *send = NULL;
+    ucxpool_request_t *recv = NULL;
+    ucxpool_status_t   status;
+
+    memset(loop->target, 0, loop->length);
+    status = ucxpool_recv_buffer(loop->far, loop->in, loop->target,
+                                 loop->length, region, UINT64_MAX, NULL, &recv);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = ucxpool_send_buffer(loop->out, loop->source, loop->length, region,
+                                 NULL, &send);
+    if (status == UCXPOOL_OK) {
+        status = finish(loop, send, recv);
+        ucxpool_request_free(send);
+    }
+    ucxpool_request_free(recv);
+    if ((status == UCXPOOL_OK) &&
+        (memcmp(loop->source, loop->target, loop->length) != 0)) {
+        status = base_error(UCXPOOL_ERR_CHECKSUM,
+                            "bytes of region %u arrived changed", region);
+    }
+    return status;
+}
+
+/* Blocks held so that the next one to be given lies where it should. */
+typedef struct held {
+    uint32_t        *blocks;
+    ucxpool_share_t *shares;
+    uint32_t         count;
+} held_t;
+
+/* The lowest free block, of whichever share has one; those that packing needs
+ * come last. */
+static bool hold_next(block_pool_t *blocks, held_t *held)
+{
+    static const ucxpool_share_t order[] = {
+        UCXPOOL_SHARE_USER, UCXPOOL_SHARE_RECV, UCXPOOL_SHARE_SEND};
+
+    block_pool_clear_hands(blocks);
+    for (unsigned i = 0; i < 3; i++) {
+        if (block_pool_get(blocks, order[i], &held->blocks[held->count]) ==
+            UCXPOOL_OK) {
+            held->shares[held->count++] = order[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void give_last(block_pool_t *blocks, held_t *held)
+{
+    held->count--;
+    block_pool_put(blocks, held->shares[held->count],
+                   held->blocks[held->count]);
+    block_pool_clear_hands(blocks);
+}
+
+/* With none at hand blocks are given lowest first, so a send uses the first
+ * block of a region while all that lie before it are held. */
+static ucxpool_status_t pass_every_region(loop_t *loop)
+{
+    block_pool_t    *blocks = loop->near->blocks;
+    uint32_t         total  = block_pool_num_blocks(blocks);
+    held_t           held   = {
+                  .blocks = calloc(total, sizeof(held.blocks[0])),
+                  .shares = calloc(total, sizeof(held.shares[0])),
+    };
+    uint32_t         tested = 0;
+    ucxpool_status_t status = UCXPOOL_OK;
+    mem_piece_t      where;
+
+    if ((held.blocks == NULL) || (held.shares == NULL)) {
+        status = base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a self-test");
+    }
+    while ((status == UCXPOOL_OK) && (held.count < total) &&
+           hold_next(blocks, &held)) {
+        block_pool_locate(blocks, held.blocks[held.count - 1], &where);
+        if (where.region < tested) {
+            continue;
+        }
+        tested = where.region + 1;
+        give_last(blocks, &held);
+        status = pass_message(loop, where.region);
+    }
+    while (held.count > 0) {
+        give_last(blocks, &held);
+    }
+    free(held.shares);
+    free(held.blocks);
+    return status;
+}
+
+static ucxpool_status_t run(loop_t *loop)
+{
+    ucxpool_status_t status = connect_to(loop->near, loop->far, &loop->out);
+
+    if (status == UCXPOOL_OK) {
+        status = connect_to(loop->far, loop->near, &loop->in);
+    }
+    for (size_t i = 0; i < loop->length; i++) {
+        loop->source[i] = (uint8_t)(i * 131 + (i >> 8));
+    }
+    if (status == UCXPOOL_OK) {
+        status = pass_every_region(loop);
+    }
+    return status;
+}
+
+ucxpool_status_t ucxpool_self_test(ucxpool_t *pool)
+{
+    loop_t           loop = {.near = pool};
+    ucxpool_status_t status;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = xfer_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status = create_far(&loop);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    /* Too long to go with its descriptor. */
+    loop.length = base_max(pool->config.block_size,
+                           2 * pool->config.eager_size);
+    loop.source = malloc(loop.length);
+    loop.target = malloc(loop.length);
+    if ((loop.source == NULL) || (loop.target == NULL)) {
+        status = base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a self-test");
+    } else {
+        status = run(&loop);
+    }
+    ucxpool_channel_close(loop.out);
+    ucxpool_destroy(loop.far);
+    free(loop.target);
+    free(loop.source);
+    return status;
+}

@@ -1,0 +1,234 @@
+#include <config.h>
+
+#include "bootstrap/where.h"
+
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_PORT 65535u
+
+/* A text taken apart. */
+typedef struct where_parts {
+    char     host[XFER_WHERE_SIZE]; /* "" without one                         */
+    uint16_t port;
+} where_parts_t;
+
+static ucxpool_status_t bad_form(const char *text, const char *hint)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "\"%.80s\" is not \"host:port\": %s", text, hint);
+}
+
+static bool parse_port(const char *digits, uint16_t *port_p)
+{
+    unsigned port = 0;
+
+    if (*digits == '\0') {
+        return false;
+    }
+    for (; *digits != '\0'; digits++) {
+        if ((*digits < '0') || (*digits > '9')) {
+            return false;
+        }
+        port = (port * 10) + (unsigned)(*digits - '0');
+        if (port > MAX_PORT) {
+            return false;
+        }
+    }
+    *port_p = (uint16_t)port;
+    return true;
+}
+
+static ucxpool_status_t split(const char *text, where_parts_t *parts_p)
+{
+    const char *host  = text;
+    const char *colon = strrchr(text, ':');
+    size_t      length;
+
+    if (strlen(text) >= XFER_WHERE_SIZE) {
+        return bad_form(text, "it is too long");
+    }
+    if (colon == NULL) {
+        return bad_form(text, "the port is missing, write host:7000");
+    }
+    if (!parse_port(colon + 1, &parts_p->port)) {
+        return bad_form(text, "the port must be a number from 0 to 65535");
+    }
+
+    length = (size_t)(colon - text);
+    if (*text == '[') {
+        if ((length < 3) || (colon[-1] != ']')) {
+            return bad_form(text, "write an IPv6 address as [::1]:7000");
+        }
+        host++;
+        length -= 2;
+    } else if (memchr(text, ':', length) != NULL) {
+        return bad_form(text, "put an IPv6 address in brackets, [::1]:7000");
+    }
+    memcpy(parts_p->host, host, length);
+    parts_p->host[length] = '\0';
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t check_use(const char *text, const where_parts_t *parts,
+                                  xfer_where_use_t use)
+{
+    if (use == XFER_WHERE_LISTEN) {
+        return UCXPOOL_OK;
+    }
+    if (parts->host[0] == '\0') {
+        return bad_form(text, "to connect, a host is needed");
+    }
+    if (parts->port == 0) {
+        return bad_form(text, "to connect, the port must not be 0");
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t look_up(const char *text, const where_parts_t *parts,
+                                struct addrinfo **list_p)
+{
+    const char           *host  = parts->host[0] != '\0' ? parts->host : NULL;
+    const struct addrinfo hints = {
+        .ai_family   = AF_UNSPEC,
+        .ai_socktype = SOCK_STREAM,
+        .ai_flags    = AI_NUMERICSERV | (host == NULL ? AI_PASSIVE : 0),
+    };
+    char port[8];
+    int  error;
+
+    snprintf(port, sizeof(port), "%u", (unsigned)parts->port);
+    error = getaddrinfo(host, port, &hints, list_p);
+    if (error == 0) {
+        return UCXPOOL_OK;
+    }
+    if (error == EAI_SYSTEM) {
+        return base_error_errno(errno, "cannot look up the host of \"%s\"",
+                                text);
+    }
+    return base_error(error == EAI_MEMORY ? UCXPOOL_ERR_NO_MEMORY
+                                          : UCXPOOL_ERR_INVALID_PARAM,
+                      "the host of \"%s\" has no address: %s; name a host "
+                      "that this machine knows, or its address",
+                      text, gai_strerror(error));
+}
+
+static void keep_family(const struct addrinfo *list, int family,
+                        xfer_where_t *where_p)
+{
+    const struct addrinfo *info;
+    xfer_address_t        *address;
+
+    for (info = list; info != NULL; info = info->ai_next) {
+        if ((where_p->num_addresses == XFER_WHERE_MAX_ADDRESSES) ||
+            ((family != AF_UNSPEC) && (info->ai_family != family)) ||
+            ((info->ai_family != AF_INET) && (info->ai_family != AF_INET6))) {
+            continue;
+        }
+        address = &where_p->addresses[where_p->num_addresses++];
+        memcpy(&address->any, info->ai_addr, info->ai_addrlen);
+        address->length = info->ai_addrlen;
+    }
+}
+
+ucxpool_status_t xfer_where_resolve(const char *text, xfer_where_use_t use,
+                                    xfer_where_t *where_p)
+{
+    struct addrinfo *list;
+    where_parts_t    parts;
+    ucxpool_status_t status;
+
+    status = split(text, &parts);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = check_use(text, &parts, use);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = look_up(text, &parts, &list);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+
+    memset(where_p, 0, sizeof(*where_p));
+    memcpy(where_p->text, text, strlen(text) + 1);
+    if (use == XFER_WHERE_CONNECT) {
+        keep_family(list, AF_UNSPEC, where_p);
+    } else if (parts.host[0] == '\0') {
+        keep_family(list, AF_INET6, where_p);
+        keep_family(list, AF_INET, where_p);
+    } else {
+        keep_family(list, AF_INET, where_p);
+        keep_family(list, AF_INET6, where_p);
+    }
+    freeaddrinfo(list);
+    if (where_p->num_addresses == 0) {
+        return bad_form(text, "the host has no IPv4 or IPv6 address");
+    }
+    return UCXPOOL_OK;
+}
+
+/* The IPv4 address in the host's byte order, also of one that an IPv6 socket
+ * shows as ::ffff:a.b.c.d. */
+static bool as_ipv4(const xfer_address_t *address, uint32_t *ipv4_p)
+{
+    uint32_t ipv4;
+
+    if (address->any.sa_family == AF_INET) {
+        ipv4 = address->ipv4.sin_addr.s_addr;
+    } else if (IN6_IS_ADDR_V4MAPPED(&address->ipv6.sin6_addr)) {
+        memcpy(&ipv4, &address->ipv6.sin6_addr.s6_addr[12], sizeof(ipv4));
+    } else {
+        return false;
+    }
+    *ipv4_p = ntohl(ipv4);
+    return true;
+}
+
+bool xfer_address_is_loopback(const xfer_address_t *address)
+{
+    uint32_t ipv4;
+
+    if (as_ipv4(address, &ipv4)) {
+        return (ipv4 >> 24) == 127;
+    }
+    return IN6_IS_ADDR_LOOPBACK(&address->ipv6.sin6_addr);
+}
+
+uint16_t xfer_address_port(const xfer_address_t *address)
+{
+    return ntohs(address->any.sa_family == AF_INET ? address->ipv4.sin_port
+                                                   : address->ipv6.sin6_port);
+}
+
+void xfer_address_format(const xfer_address_t *address,
+                         char                  name_p[XFER_ADDRESS_NAME_SIZE])
+{
+    unsigned port                   = xfer_address_port(address);
+    char     host[INET6_ADDRSTRLEN] = "?";
+    uint32_t ipv4;
+
+    if (as_ipv4(address, &ipv4)) {
+        snprintf(name_p, XFER_ADDRESS_NAME_SIZE, "%u.%u.%u.%u:%u", ipv4 >> 24,
+                 (ipv4 >> 16) & 255, (ipv4 >> 8) & 255, ipv4 & 255, port);
+        return;
+    }
+    (void)inet_ntop(AF_INET6, &address->ipv6.sin6_addr, host, sizeof(host));
+    snprintf(name_p, XFER_ADDRESS_NAME_SIZE, "[%s]:%u", host, port);
+}
+
+void xfer_address_format_own(int fd, char name_p[XFER_ADDRESS_NAME_SIZE])
+{
+    xfer_address_t own = {.length = sizeof(own.ipv6)};
+
+    name_p[0] = '\0';
+    if (getsockname(fd, &own.any, &own.length) == 0) {
+        xfer_address_format(&own, name_p);
+    }
+}

@@ -1,0 +1,78 @@
+/*
+ * Where a listener is: "host:port" as text, and the addresses it stands for.
+ */
+#ifndef BOOTSTRAP_WHERE_H
+#define BOOTSTRAP_WHERE_H
+
+#include <ucxpool/status.h>
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* Bytes of the longest text "host:port", its final 0 included. */
+#define XFER_WHERE_SIZE 272
+
+/* Addresses of one name that are kept. */
+#define XFER_WHERE_MAX_ADDRESSES 8
+
+/* Bytes of "[address%scope]:port", the final 0 included. */
+#define XFER_ADDRESS_NAME_SIZE 80
+
+typedef enum xfer_where_use {
+    XFER_WHERE_CONNECT, /* a host is needed, and a port other than 0          */
+    XFER_WHERE_LISTEN   /* no host: all addresses; port 0: a free one         */
+} xfer_where_use_t;
+
+typedef struct xfer_address {
+    union {
+        struct sockaddr     any;
+        struct sockaddr_in  ipv4;
+        struct sockaddr_in6 ipv6;
+    };
+    socklen_t length;
+} xfer_address_t;
+
+typedef struct xfer_where {
+    char           text[XFER_WHERE_SIZE];
+    size_t         num_addresses; /* 1 at least                               */
+    xfer_address_t addresses[XFER_WHERE_MAX_ADDRESSES];
+} xfer_where_t;
+
+/*
+ * Read "host:port", "1.2.3.4:port", "[::1]:port" or ":port" (to listen) and
+ * look the host up. May block for the name service: to be called without a
+ * lock.
+ *
+ * To connect, the addresses stand in the order of the system. To listen, one
+ * address is used: the first that works, IPv4 first; without a host, IPv6
+ * first, because such a socket takes IPv4 as well.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  not of that form, or the host has no address
+ * UCXPOOL_ERR_NO_MEMORY
+ */
+ucxpool_status_t xfer_where_resolve(const char *text, xfer_where_use_t use,
+                                    xfer_where_t *where_p);
+
+/* Whether only this machine can reach the address. */
+bool xfer_address_is_loopback(const xfer_address_t *address);
+
+/* The port, in the host's byte order. */
+uint16_t xfer_address_port(const xfer_address_t *address);
+
+/* The address in numbers, for logs: "127.0.0.1:7000", "[::1]:7000". */
+void xfer_address_format(const xfer_address_t *address,
+                         char                  name_p[XFER_ADDRESS_NAME_SIZE]);
+
+/* The same of a connected socket's own end; "" where it is not to be known. */
+void xfer_address_format_own(int fd, char name_p[XFER_ADDRESS_NAME_SIZE]);
+
+/* Both ends of a connection, in numbers; "" before it stands. */
+typedef struct xfer_ends {
+    char local[XFER_ADDRESS_NAME_SIZE];
+    char remote[XFER_ADDRESS_NAME_SIZE];
+} xfer_ends_t;
+
+#endif

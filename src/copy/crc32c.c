@@ -1,0 +1,232 @@
+#include "copy/crc32c.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* The polynomial of RFC 3720, its bits reversed. */
+#define CRC_POLYNOMIAL 0x82f63b78u
+
+/*
+ * The processor's instructions: HW_TARGET lets a function use them, hw_u8 and
+ * hw_u64 take one byte or eight, hw_present tells whether they are there.
+ */
+#if defined(__x86_64__)
+
+#include <nmmintrin.h>
+
+#define HW_NAME   "sse4.2"
+#define HW_TARGET __attribute__((target("sse4.2")))
+
+HW_TARGET static inline uint32_t hw_u8(uint32_t crc, uint8_t data)
+{
+    return _mm_crc32_u8(crc, data);
+}
+
+HW_TARGET static inline uint32_t hw_u64(uint32_t crc, uint64_t data)
+{
+    return (uint32_t)_mm_crc32_u64(crc, data);
+}
+
+static bool hw_present(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+#define HW_NAME "armv8"
+#if defined(__clang__)
+#define HW_TARGET __attribute__((target("crc")))
+#else
+#define HW_TARGET __attribute__((target("+crc")))
+#endif
+
+HW_TARGET static inline uint32_t hw_u8(uint32_t crc, uint8_t data)
+{
+    uint32_t result;
+
+    __asm__("crc32cb %w0, %w1, %w2" : "=r"(result) : "r"(crc), "r"(data));
+    return result;
+}
+
+HW_TARGET static inline uint32_t hw_u64(uint32_t crc, uint64_t data)
+{
+    uint32_t result;
+
+    __asm__("crc32cx %w0, %w1, %x2" : "=r"(result) : "r"(crc), "r"(data));
+    return result;
+}
+
+static bool hw_present(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+}
+
+#else
+
+#define HW_NAME "none"
+#define HW_TARGET
+
+static inline uint32_t hw_u8(uint32_t crc, uint8_t data)
+{
+    return crc ^ data;
+}
+
+static inline uint32_t hw_u64(uint32_t crc, uint64_t data)
+{
+    return crc ^ (uint32_t)data;
+}
+
+static bool hw_present(void)
+{
+    return false;
+}
+
+#endif
+
+/*
+ * The instruction has a latency of three cycles and one can start every cycle,
+ * so three parts of the data are worked on side by side:
+ *
+ *     | lane 0 | lane 1 | lane 2 |        HW_LANE bytes each
+ *
+ * crc(lanes 0 and 1) = shift(crc(lane 0)) ^ crc(lane 1), where shift is what
+ * HW_LANE zero bytes do to a checksum. That is linear, hence four look-ups.
+ */
+#define HW_LANE 1024
+
+typedef uint32_t (*crc_function_t)(uint32_t crc, const uint8_t *data,
+                                   size_t length);
+
+static uint32_t       hw_shift_table[4][256];
+static uint32_t       crc_table[8][256];
+static crc_function_t crc_function;
+static const char    *crc_name;
+static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
+
+static inline uint64_t crc_load(const uint8_t *data)
+{
+    uint64_t word;
+
+    memcpy(&word, data, sizeof(word));
+    return word;
+}
+
+static inline uint32_t hw_shift(uint32_t crc)
+{
+    return hw_shift_table[0][crc & 0xff] ^ hw_shift_table[1][crc >> 8 & 0xff] ^
+           hw_shift_table[2][crc >> 16 & 0xff] ^ hw_shift_table[3][crc >> 24];
+}
+
+HW_TARGET static uint32_t crc_hw_lanes(uint32_t crc, const uint8_t *data)
+{
+    uint32_t crc1 = 0, crc2 = 0;
+
+    for (size_t i = 0; i < HW_LANE; i += sizeof(uint64_t)) {
+        crc  = hw_u64(crc, crc_load(data + i));
+        crc1 = hw_u64(crc1, crc_load(data + HW_LANE + i));
+        crc2 = hw_u64(crc2, crc_load(data + 2 * HW_LANE + i));
+    }
+    return hw_shift(hw_shift(crc) ^ crc1) ^ crc2;
+}
+
+HW_TARGET static uint32_t crc_hw(uint32_t crc, const uint8_t *data,
+                                 size_t length)
+{
+    for (; length >= 3 * HW_LANE; length -= 3 * HW_LANE) {
+        crc = crc_hw_lanes(crc, data);
+        data += 3 * HW_LANE;
+    }
+    for (; length >= sizeof(uint64_t); length -= sizeof(uint64_t)) {
+        crc = hw_u64(crc, crc_load(data));
+        data += sizeof(uint64_t);
+    }
+    for (; length > 0; length--) {
+        crc = hw_u8(crc, *data++);
+    }
+    return crc;
+}
+
+/* What HW_LANE zero bytes make of each single bit gives all the rest. */
+HW_TARGET static void crc_hw_init(void)
+{
+    uint32_t bit;
+
+    for (unsigned i = 0; i < 32; i++) {
+        bit = (uint32_t)1 << i;
+        for (size_t j = 0; j < HW_LANE; j += sizeof(uint64_t)) {
+            bit = hw_u64(bit, 0);
+        }
+        for (unsigned value = 0; value < 256; value++) {
+            if ((value >> (i % 8) & 1) != 0) {
+                hw_shift_table[i / 8][value] ^= bit;
+            }
+        }
+    }
+}
+
+/* crc_table[k][b]: the checksum of byte b followed by k zero bytes. */
+static void crc_table_init(void)
+{
+    uint32_t crc;
+
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        crc = byte;
+        for (unsigned bit = 0; bit < 8; bit++) {
+            crc = crc >> 1 ^ ((crc & 1) != 0 ? CRC_POLYNOMIAL : 0);
+        }
+        crc_table[0][byte] = crc;
+    }
+    for (unsigned k = 1; k < 8; k++) {
+        for (unsigned byte = 0; byte < 256; byte++) {
+            crc                = crc_table[k - 1][byte];
+            crc_table[k][byte] = crc >> 8 ^ crc_table[0][crc & 0xff];
+        }
+    }
+}
+
+static uint32_t crc_by_table(uint32_t crc, const uint8_t *data, size_t length)
+{
+    for (; length >= 8; length -= 8) {
+        crc ^= (uint32_t)data[0] | (uint32_t)data[1] << 8 |
+               (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+        crc = crc_table[7][crc & 0xff] ^ crc_table[6][crc >> 8 & 0xff] ^
+              crc_table[5][crc >> 16 & 0xff] ^ crc_table[4][crc >> 24] ^
+              crc_table[3][data[4]] ^ crc_table[2][data[5]] ^
+              crc_table[1][data[6]] ^ crc_table[0][data[7]];
+        data += 8;
+    }
+    for (; length > 0; length--) {
+        crc = crc >> 8 ^ crc_table[0][(crc ^ *data++) & 0xff];
+    }
+    return crc;
+}
+
+static void crc_choose(void)
+{
+    if (hw_present()) {
+        crc_hw_init();
+        crc_function = crc_hw;
+        crc_name     = HW_NAME;
+    } else {
+        crc_table_init();
+        crc_function = crc_by_table;
+        crc_name     = "table";
+    }
+}
+
+uint32_t pack_crc32c(uint32_t crc, const void *data, size_t length)
+{
+    pthread_once(&crc_once, crc_choose);
+    return ~crc_function(~crc, data, length);
+}
+
+const char *pack_crc32c_name(void)
+{
+    pthread_once(&crc_once, crc_choose);
+    return crc_name;
+}

@@ -1,0 +1,17 @@
+/*
+ * CRC32C (Castagnoli, RFC 3720 section 12.1), by the processor's instruction
+ * where there is one, chosen at run time.
+ */
+#ifndef COPY_CRC32C_H
+#define COPY_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* crc is 0 to begin with, or the result for the bytes before. */
+uint32_t pack_crc32c(uint32_t crc, const void *data, size_t length);
+
+/* Which implementation runs: "sse4.2", "armv8" or "table". */
+const char *pack_crc32c_name(void);
+
+#endif

@@ -1,0 +1,131 @@
+/*
+ * The copy engine of a GPU: launches of the copy kernel (tiles.h), or of
+ * the GPU's own engine for what is long and contiguous.
+ *
+ * A copier has streams of its own and some jobs. A job has room in pinned
+ * memory for the list and the tiles of one launch, which the kernel reads there
+ * while the host fills another job; and a word: its stream writes a number
+ * there when the job is done, and the host looks at that. No call of the driver
+ * is made for it. Jobs end in any order.
+ *
+ *     get -> fill entries -> add, add -> start -> poll ... poll -> put
+ *
+ * Threads: one at a time.
+ */
+#ifndef COPY_CUDA_COPIER_H
+#define COPY_CUDA_COPIER_H
+
+#include "copy/cuda_kernels.h"
+#include "copy/tiles.h"
+
+typedef struct mem_cuda_copier mem_cuda_copier_t;
+
+typedef struct mem_cuda_job {
+    /* For the caller to fill, before add; not after start until it is done. */
+    void *entries;
+    /* Pinned memory for what the GPU does not reach; likewise. */
+    char *bounce;
+    /* The copier's own. */
+    mem_copy_tile_t     *tiles;
+    size_t               num_tiles;
+    mem_copy_list_t      even; /* MEM_COPY_UNIFORM: in place of tiles         */
+    uint32_t             tile_size; /* its                                    */
+    struct mem_cuda_job *next;
+    CUstream             stream;    /* that it was started in                */
+    uint32_t            *word;      /* is `number` when the job is done       */
+    uint32_t            *fault;     /* beside it: see mem_cuda_job_fault()    */
+    uint32_t             number;
+    uint32_t             num_polls; /* since it was started                   */
+    bool                 is_started;
+} mem_cuda_job_t;
+
+typedef struct mem_cuda_copier_params {
+    unsigned num_jobs;     /* that may be under way at one time               */
+    size_t   entries_size; /* bytes of a job's list                           */
+    size_t   max_tiles;    /* of a job                                        */
+    size_t   bounce_size;  /* of a job; may be 0                              */
+} mem_cuda_copier_params_t;
+
+/*
+ * kernels  Outlive the copier, as does their device.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  a parameter is 0 that may not, or beyond all
+ *                            memory
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t mem_cuda_copier_create(const mem_cuda_kernels_t       *kernels,
+                                        const mem_cuda_copier_params_t *params,
+                                        mem_cuda_copier_t **copier_p);
+/* Waits for what is under way. NULL is allowed. */
+void             mem_cuda_copier_destroy(mem_cuda_copier_t *copier);
+
+/* An empty job, or NULL when all are in use. */
+mem_cuda_job_t *mem_cuda_job_get(mem_cuda_copier_t *copier);
+/* One that is not under way. */
+void            mem_cuda_job_put(mem_cuda_copier_t *copier,
+                                 mem_cuda_job_t    *job);
+
+/*
+ * Cut a list into tiles for this job. There may be several in one job, with a
+ * stream each (blocks that do not lie side by side, say), all of one form that
+ * is not MEM_COPY_UNIFORM.
+ *
+ * list         Its entries lie in job->entries; those of MEM_COPY_UNIFORM may
+ *              lie in any pinned memory.
+ * stream_size  Bytes of the streams of all lists of the job, by which the
+ *              tiles' size is chosen.
+ *
+ * False when there is no room for so many tiles; then nothing is added.
+ */
+bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
+                      const mem_copy_list_t *list, uint64_t stream_size);
+
+/*
+ * Let the kernel do the job.
+ *
+ * form, length  Of all lists that were added.
+ * is_gather     From the pieces to the streams; else the other way.
+ *
+ * Every address is one of the device, of host memory that is pinned, or of a
+ * peer's memory that is mapped here. Pieces that are written do not overlap.
+ *
+ * UCXPOOL_ERR_IO and others  the driver failed; the job is not under way,
+ *                            though some of its bytes may have been copied
+ */
+ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
+                                    mem_cuda_job_t *job, mem_copy_form_t form,
+                                    uint32_t length, bool is_gather);
+
+/*
+ * Let the GPU's copy engine copy one piece: the fastest way for a long one
+ * between GPUs. Errors as for start.
+ */
+ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
+                                         mem_cuda_job_t *job, void *target,
+                                         const void *source, size_t length);
+
+/*
+ * UCXPOOL_OK          every byte has been copied, and the host sees what went
+ *                     to host memory
+ * UCXPOOL_INPROGRESS  not yet
+ * others              the GPU has failed, and nothing on it will work again in
+ *                     this process
+ */
+ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
+                                   mem_cuda_job_t    *job);
+
+/*
+ * Of a job of MEM_COPY_UNIFORM that is done: the number of an entry that was
+ * NULL, from 1 on; 0 if none was. Where one was, other bytes may have been
+ * copied to wrong places of the stream, or of the pieces.
+ */
+uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job);
+
+/*
+ * Is the GPU well? For who waits for another stream than the copier's.
+ *
+ * Errors as for poll.
+ */
+ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier);
+
+#endif

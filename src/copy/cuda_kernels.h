@@ -1,0 +1,26 @@
+/*
+ * The kernels, compiled by the driver for one GPU. That takes a moment, so it
+ * is done once for all copiers.
+ */
+#ifndef COPY_CUDA_KERNELS_H
+#define COPY_CUDA_KERNELS_H
+
+#include "mem/cuda_device.h"
+
+typedef struct mem_cuda_kernels {
+    const mem_cuda_device_t *device;
+    CUmodule                 module;
+    CUfunction               copy; /* MEM_COPY_KERNEL_NAME */
+} mem_cuda_kernels_t;
+
+/*
+ * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for them
+ * UCXPOOL_ERR_NO_MEMORY    on the GPU
+ * UCXPOOL_ERR_IO           the driver failed otherwise
+ */
+ucxpool_status_t mem_cuda_kernels_init(const mem_cuda_device_t *device,
+                                       mem_cuda_kernels_t      *kernels);
+/* Nothing may be running. May be called twice. */
+void             mem_cuda_kernels_cleanup(mem_cuda_kernels_t *kernels);
+
+#endif

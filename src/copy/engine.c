@@ -1,0 +1,292 @@
+#include "copy/engine.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "copy/bounce.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Copies under way at one time. */
+#define NUM_JOBS 16u
+/* Of them scatters, at the most: those of a peer's memory are slow, and were
+ * all jobs theirs, nothing would be gathered, and the peers' links stand idle.
+ * In an all-to-all between four H200 that cost a sixth. */
+#define NUM_SCATTERS 12u
+/* Bytes of one copy's list: 131,072 segments of one length. */
+#define LIST_SIZE ((size_t)1 << 20)
+
+static_assert(XFER_BOUNCE_LIST * XFER_BOUNCE_SHARE <= LIST_SIZE,
+              "a list and what is left to copy have room in one");
+/* Thread blocks of one launch: enough for 256 MiB. */
+#define MAX_TILES ((size_t)8192)
+/* How often who sleeps looks. */
+#define LOOK_NS UINT64_C(50000)
+/* Requests that may wait for their streams. */
+#define NUM_MARKS 4096u
+
+ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
+                                    xfer_engine_t    **engine_p)
+{
+    const mem_cuda_copier_params_t params = {
+        .num_jobs     = NUM_JOBS,
+        .entries_size = LIST_SIZE,
+        .max_tiles    = MAX_TILES,
+        .bounce_size  = 2 * XFER_BOUNCE_HALF,
+    };
+    xfer_engine_t   *engine = calloc(1, sizeof(*engine));
+    ucxpool_status_t status;
+
+    if (engine == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an engine");
+    }
+    base_list_init(&engine->copies);
+    base_list_init(&engine->marked);
+    engine->device = device;
+    status         = mem_cuda_kernels_init(device, &engine->kernels);
+    if (status != UCXPOOL_OK) {
+        goto err_free_engine;
+    }
+    status = mem_cuda_copier_create(&engine->kernels, &params,
+                                    &engine->copier);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_kernels;
+    }
+    status = mem_cuda_marks_create(device, NUM_MARKS, &engine->marks);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_copier;
+    }
+    *engine_p = engine;
+    return UCXPOOL_OK;
+
+err_destroy_copier:
+    mem_cuda_copier_destroy(engine->copier);
+err_cleanup_kernels:
+    mem_cuda_kernels_cleanup(&engine->kernels);
+err_free_engine:
+    free(engine);
+    return status;
+}
+
+void xfer_engine_destroy(xfer_engine_t *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    mem_cuda_marks_destroy(engine->marks);
+    mem_cuda_copier_destroy(engine->copier);
+    mem_cuda_kernels_cleanup(&engine->kernels);
+    mem_cuda_device_close(engine->device);
+    free(engine);
+}
+
+void xfer_engine_enter(xfer_engine_t *engine)
+{
+    if ((engine != NULL) &&
+        (mem_cuda_device_enter(engine->device) != UCXPOOL_OK)) {
+        engine->num_failed++;
+    }
+}
+
+void xfer_engine_leave(xfer_engine_t *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    /* A context that is gone does not come back: the last enters failed. */
+    if (engine->num_failed != 0) {
+        engine->num_failed--;
+    } else {
+        mem_cuda_device_leave(engine->device);
+    }
+}
+
+uint64_t xfer_engine_deadline(const xfer_engine_t *engine)
+{
+    if ((engine == NULL) || (base_list_is_empty(&engine->copies) &&
+                             base_list_is_empty(&engine->marked))) {
+        return BASE_CLOCK_FOREVER;
+    }
+    return base_clock_deadline(LOOK_NS);
+}
+
+/*
+ * Is all that a launch copies one piece, with no padding behind? That goes
+ * faster by the copy engine than by the kernel, between GPUs: a short one by
+ * the time in which the kernel reads what it is to do, a long one by the link.
+ */
+static bool is_one_piece(const pack_launch_t *launch,
+                         mem_copy_segment_t  *piece_p)
+{
+    const mem_copy_list_t *list = &launch->list;
+
+    if ((list->num_entries != 1) || (list->form == MEM_COPY_EXACT)) {
+        return false;
+    }
+    if (list->form == MEM_COPY_UNIFORM) {
+        piece_p->address = *(const uint64_t *)list->entries;
+        piece_p->length  = list->length;
+    } else {
+        *piece_p = *(const mem_copy_segment_t *)list->entries;
+    }
+    return piece_p->length == launch->covered;
+}
+
+static ucxpool_status_t start_long(xfer_engine_t *engine, mem_cuda_job_t *job,
+                                   const mem_copy_segment_t *piece,
+                                   uint64_t block, bool is_gather)
+{
+    uint64_t target = is_gather ? block : piece->address;
+    uint64_t source = is_gather ? piece->address : block;
+
+    return mem_cuda_job_start_long(engine->copier, job,
+                                   (void *)(uintptr_t)target,
+                                   (const void *)(uintptr_t)source,
+                                   piece->length);
+}
+
+static ucxpool_status_t start_launch(xfer_engine_t *engine,
+                                     mem_cuda_job_t      *job,
+                                     const pack_launch_t *launch,
+                                     bool                 is_gather)
+{
+    mem_copy_segment_t piece;
+
+    if (is_one_piece(launch, &piece)) {
+        return start_long(engine, job, &piece, launch->list.stream, is_gather);
+    }
+    if (!mem_cuda_job_add(engine->copier, job, &launch->list,
+                          launch->covered)) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%llu bytes in %u pieces are too much for one launch "
+                          "of the copy kernel: lower UCXPOOL_FRAG_SIZE",
+                          (unsigned long long)launch->covered,
+                          launch->list.num_entries);
+    }
+    return mem_cuda_job_start(engine->copier, job, launch->list.form,
+                              launch->list.length, is_gather);
+}
+
+/* Fill the job's list; what the GPU does not reach goes through the job's
+ * pinned memory. */
+static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
+                             mem_cuda_job_t *job, const xfer_work_t *work,
+                             pack_launch_t *launch)
+{
+    uint64_t         length    = work->length;
+    size_t           list_size = LIST_SIZE;
+    ucxpool_status_t status;
+
+    if (work->has_host_block || work->has_host_segments) {
+        length    = base_min(length, (uint64_t)XFER_BOUNCE_HALF);
+        list_size = XFER_BOUNCE_LIST;
+    }
+    status = pack_launch_fill(work->plan, work->offset, length,
+                              work->is_gather, job->entries, list_size, launch);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    launch->list.stream = (uintptr_t)work->block;
+    launch->list.is_far = work->has_far_block || work->has_host_block;
+    copy->num_rest      = 0;
+    copy->first         = launch->first;
+    if (work->has_host_segments) {
+        copy->rest = (mem_copy_t *)(void *)((char *)job->entries + list_size);
+        xfer_bounce_segments(engine->device->driver, job, launch,
+                             work->is_gather, copy);
+    }
+    if (work->has_host_block) {
+        launch->list.stream = xfer_bounce_block(job, work->block,
+                                                launch->covered);
+    }
+    return UCXPOOL_OK;
+}
+
+/* One for a copy of this kind, or NULL. */
+static mem_cuda_job_t *job_get(xfer_engine_t *engine, bool is_gather)
+{
+    if (!is_gather && (engine->num_scatters == NUM_SCATTERS)) {
+        return NULL;
+    }
+    return mem_cuda_job_get(engine->copier);
+}
+
+ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
+                                   const xfer_work_t *work,
+                                   uint64_t          *covered_p)
+{
+    mem_cuda_job_t  *job = job_get(engine, work->is_gather);
+    pack_launch_t    launch;
+    ucxpool_status_t status;
+
+    if (job == NULL) {
+        return UCXPOOL_ERR_BUSY;
+    }
+    status = fill(engine, copy, job, work, &launch);
+    if (status == UCXPOOL_OK) {
+        status = start_launch(engine, job, &launch, work->is_gather);
+    }
+    if (status != UCXPOOL_OK) {
+        mem_cuda_job_put(engine->copier, job);
+        return status;
+    }
+    copy->job        = job;
+    copy->is_scatter = !work->is_gather;
+    *covered_p       = launch.covered;
+    engine->num_scatters += copy->is_scatter ? 1 : 0;
+    base_list_add_tail(&engine->copies, &copy->link);
+    return UCXPOOL_OK;
+}
+
+/* How is it with a copy? */
+static ucxpool_status_t poll(xfer_engine_t *engine, const xfer_copy_t *copy)
+{
+    ucxpool_status_t status = mem_cuda_job_poll(engine->copier, copy->job);
+    uint32_t         fault;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    fault = mem_cuda_job_fault(copy->job);
+    return (fault == 0) ? UCXPOOL_OK
+                        : pack_launch_no_address(copy->first + fault - 1);
+}
+
+/* The first that is over. */
+static xfer_copy_t *find_finished(xfer_engine_t    *engine,
+                                  ucxpool_status_t *status_p)
+{
+    xfer_copy_t *copy;
+
+    base_list_for_each(copy, &engine->copies, xfer_copy_t, link) {
+        *status_p = poll(engine, copy);
+        if (*status_p != UCXPOOL_INPROGRESS) {
+            return copy;
+        }
+    }
+    return NULL;
+}
+
+static unsigned progress_copies(xfer_engine_t *engine)
+{
+    unsigned         count = 0;
+    xfer_copy_t     *copy;
+    ucxpool_status_t status;
+
+    /* What a copy's end leads to may change the list. */
+    while ((copy = find_finished(engine, &status)) != NULL) {
+        base_list_del(&copy->link);
+        mem_copy_list(copy->rest, copy->num_rest);
+        mem_cuda_job_put(engine->copier, copy->job);
+        copy->job = NULL;
+        engine->num_scatters -= copy->is_scatter ? 1 : 0;
+        copy->done(copy, status);
+        count++;
+    }
+    return count;
+}
+
+unsigned xfer_engine_progress(xfer_engine_t *engine)
+{
+    return (engine == NULL) ? 0 : progress_copies(engine);
+}

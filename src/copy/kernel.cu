@@ -1,0 +1,253 @@
+/*
+ * The copy kernel: gathers pieces of memory into a stream, or scatters a stream
+ * to pieces, as copy/tiles.h describes. One launch copies a whole list; a
+ * thread block copies a tile.
+ *
+ * The unit of work is 16 bytes of the target, aligned: a thread copies units,
+ * and finds the piece that a unit belongs to by bisection in shared memory. So
+ * the threads are busy alike whether a tile holds one piece or 256, and every
+ * store is 16 bytes but at the ends of a piece. Sources that are not aligned
+ * with their targets are read as aligned words and shifted. Nothing outside of
+ * a piece is read; and nothing written but, by a gather, zeros to the padding
+ * behind it, as if they belonged to it.
+ *
+ * Written for clang without CUDA's headers: see scripts/make-ptx.
+ */
+#include "copy/units.cuh"
+
+/* External linkage: LLVM 14 takes a barrier for something that cannot change a
+ * variable that no other file knows, and moves loads across it. */
+#define SHARED __attribute__((shared))
+
+/* Units that a thread has on their way at a time. */
+#define UNROLL 4
+/* Thread blocks on a multiprocessor: bounds the registers. */
+#define BLOCKS 4
+#define WARPS  (MEM_COPY_THREADS / 32)
+
+/* The pieces that are being copied, and the first unit of each. */
+SHARED uint64_t ucxpool_copy_target[MEM_COPY_THREADS];
+SHARED uint64_t ucxpool_copy_source[MEM_COPY_THREADS];
+SHARED uint32_t ucxpool_copy_length[MEM_COPY_THREADS]; /* with zeros behind */
+SHARED uint32_t ucxpool_copy_data[MEM_COPY_THREADS];   /* without           */
+SHARED uint32_t ucxpool_copy_unit[MEM_COPY_THREADS];
+SHARED uint32_t ucxpool_copy_sums[WARPS];
+
+DEVICE uint32_t thread_index()
+{
+    return __nvvm_read_ptx_sreg_tid_x();
+}
+
+DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return (a < b) ? a : b; }
+
+DEVICE void barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
+
+/* Sum of v over the threads before this one, and over all. */
+DEVICE uint32_t sum_before(uint32_t v, uint32_t *total_p)
+{
+    uint32_t lane = thread_index() % 32;
+    uint32_t warp = thread_index() / 32;
+    uint32_t sum = v;
+    uint32_t before = 0;
+    uint32_t total = 0;
+
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        uint32_t other = __nvvm_shfl_sync_up_i32(~0u, sum, distance, 0);
+
+        sum += (lane >= distance) ? other : 0;
+    }
+    if (lane == 31) {
+        ucxpool_copy_sums[warp] = sum;
+    }
+    barrier();
+    for (uint32_t i = 0; i < WARPS; i++) {
+        before += (i < warp) ? ucxpool_copy_sums[i] : 0;
+        total += ucxpool_copy_sums[i];
+    }
+    *total_p = total;
+    return before + sum - v;
+}
+
+/* The piece that a unit belongs to: the last one not behind it. */
+DEVICE uint32_t find_piece(uint32_t unit, uint32_t num_pieces, uint32_t step)
+{
+    uint32_t i = 0;
+
+    for (; step > 0; step /= 2) {
+        if ((i + step < num_pieces) && (ucxpool_copy_unit[i + step] <= unit)) {
+            i += step;
+        }
+    }
+    return i;
+}
+
+/* A unit on its way. */
+struct flight {
+    words4   bytes;
+    uint64_t target;
+    uint32_t first; /* bytes [first, last) are to be stored */
+    uint32_t last;
+};
+
+DEVICE flight load_flight(uint32_t unit, uint32_t i)
+{
+    uint64_t target = ucxpool_copy_target[i];
+    uint64_t source = ucxpool_copy_source[i];
+    uint32_t length = ucxpool_copy_length[i];
+    uint64_t at = (target & ~(uint64_t)(UNIT - 1)) +
+                  (uint64_t)(unit - ucxpool_copy_unit[i]) * UNIT;
+    flight   f;
+
+    f.target = at;
+    f.first = (at < target) ? (uint32_t)(target - at) : 0;
+    f.last = (at + UNIT > target + length) ? (uint32_t)(target + length - at)
+                                           : UNIT;
+    f.bytes = load_unit(source + (at - target), source,
+                        source + ucxpool_copy_data[i]);
+    return f;
+}
+
+DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
+{
+    uint32_t step = (num_pieces > 1)
+                        ? 1u << (31 - __builtin_clz(num_pieces - 1))
+                        : 0;
+
+    for (uint32_t u = thread_index(); u < num_units;
+         u += MEM_COPY_THREADS * UNROLL) {
+        flight f[UNROLL];
+
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++) {
+            uint32_t unit = u + i * MEM_COPY_THREADS;
+
+            f[i].first = f[i].last = 0;
+            if (unit < num_units) {
+                f[i] = load_flight(unit, find_piece(unit, num_pieces, step));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++) {
+            if (f[i].last - f[i].first == UNIT) {
+                store16(f[i].target, f[i].bytes);
+            } else if (f[i].first < f[i].last) {
+                store_part(f[i].target, f[i].bytes, f[i].first, f[i].last);
+            }
+        }
+    }
+}
+
+struct piece {
+    uint64_t address;
+    uint64_t length;
+    uint64_t stream; /* its offset there; with MEM_COPY_EXACT only */
+};
+
+/* A piece of a tile, from where the tile begins. `fault` is where to tell of
+ * one of MEM_COPY_UNIFORM that has no address. */
+DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
+                        uint32_t form, uint32_t length, uint32_t index,
+                        uint64_t fault)
+{
+    uint64_t entry = tile->first + index;
+    piece    p = {0, length, 0};
+
+    if ((tile->count == 1) && (form != MEM_COPY_UNIFORM)) {
+        p.address = tile->origin;
+        p.length = (index == 0) ? tile->size - tile->padding : 0;
+        return p;
+    }
+    if (index >= tile->count) {
+        p.length = 0;
+        return p;
+    }
+    if (form == MEM_COPY_UNIFORM) {
+        p.address = load_entry(list + entry);
+        if (p.address == 0) {
+            store4(fault, (uint32_t)entry + 1);
+            p.length = 0;
+            return p;
+        }
+    } else {
+        load_entry(list + 2 * entry, &p.address, &p.length);
+    }
+    if (form == MEM_COPY_EXACT) {
+        p.stream = p.length >> 32;
+        p.length = (uint32_t)p.length;
+    }
+    if (index == 0) {
+        p.address += (p.address != 0) ? tile->origin : 0;
+        p.length -= tile->origin;
+        p.stream += tile->origin;
+    }
+    return p;
+}
+
+/*
+ * Copy a list, one tile per thread block of MEM_COPY_THREADS. `gather` is 1 or
+ * 0. MEM_COPY_UNIFORM has stream, stream_size and tile_size in place of tiles,
+ * and in `tiles` the address of a word: the number, from 1 on, of a piece that
+ * has no address.
+ */
+extern "C" __attribute__((global))
+__attribute__((launch_bounds(MEM_COPY_THREADS, BLOCKS))) void
+ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
+             uint32_t length, uint32_t gather, uint64_t stream,
+             uint32_t stream_size, uint32_t tile_size)
+{
+    uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
+    mem_copy_tile_t tile =
+        (form == MEM_COPY_UNIFORM)
+            ? mem_copy_tile_even(stream, stream_size, length, tile_size, number)
+            : tiles[number];
+    uint32_t        me = thread_index();
+    uint32_t        align = (form == MEM_COPY_EXACT) ? 1 : UNIT;
+    uint32_t        left = tile.size;
+
+    for (uint32_t index = 0; index < tile.count; index += MEM_COPY_THREADS) {
+        piece p = load_piece(&tile, list, form, length, index + me,
+                             (uint64_t)tiles);
+
+        /* Where the pieces lie in the tile, each with its padding; what is past
+         * the tile's end is cut. */
+        uint32_t data = (p.length < left) ? (uint32_t)p.length : left;
+        uint32_t size = (data + align - 1) & ~(align - 1);
+        uint32_t total;
+        uint32_t start = sum_before(size, &total);
+
+        size = (start < left) ? smaller(size, left - start) : 0;
+        data = smaller(data, size);
+        size = gather ? size : data;
+        if ((form == MEM_COPY_EXACT) && (p.address == 0)) {
+            /* Zeros. Bounds of what may be read would wrap around at 0. */
+            size = gather ? size : 0;
+            data = 0;
+            p.address = UNIT;
+        }
+        if ((form != MEM_COPY_EXACT) || (tile.count == 1)) {
+            p.stream = start;
+        }
+        p.stream += tile.stream;
+
+        uint64_t target = gather ? p.stream : p.address;
+        uint32_t units = ((uint32_t)(target % UNIT) + size + UNIT - 1) / UNIT;
+        uint32_t num_units;
+
+        barrier();
+        ucxpool_copy_target[me] = target;
+        ucxpool_copy_source[me] = gather ? p.address : p.stream;
+        ucxpool_copy_length[me] = size;
+        ucxpool_copy_data[me] = data;
+        ucxpool_copy_unit[me] = sum_before((size > 0) ? units : 0,
+                                           &num_units);
+        barrier();
+        copy_units(num_units, smaller(MEM_COPY_THREADS, tile.count - index));
+        barrier();
+
+        total = smaller(total, left);
+        left -= total;
+        if (form != MEM_COPY_EXACT) {
+            tile.stream += total;
+        }
+    }
+}

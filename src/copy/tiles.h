@@ -1,0 +1,159 @@
+/*
+ * What the copy kernel reads: a list of pieces of memory, and tiles, each the
+ * share of one thread block. This header is read by C and by the kernel
+ * (copy_kernel.cu).
+ *
+ * One side of a launch is a list of pieces anywhere in memory, the other the
+ * stream: contiguous, or a few contiguous stretches (blocks, say). A gather
+ * copies from the list to the stream, a scatter from the stream to the list.
+ *
+ *     list      [  0  ][        1        ][ 2 ][      3      ]
+ *     tiles     |       0       |       1       |     2      |
+ *     stream    [ 0 | 1 ~~~~~~~~~~~~~~~~~~~~~~| 2 | 3 ~~~~~~~~~]
+ *
+ * Pieces of one length are cut by arithmetic, which the kernel does itself; of
+ * others it reads a list of tiles.
+ *
+ * Padding between pieces is cleared by a gather: what the stream's memory held
+ * before is no business of who reads it. A tile may begin in the middle of a
+ * piece, but not in padding. The list lies in pinned host memory, which the
+ * kernel reads over PCIe, each entry once for each tile that needs it; so short
+ * forms of it matter.
+ */
+#ifndef COPY_TILES_H
+#define COPY_TILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Pieces begin in the stream at multiples of this, but for MEM_COPY_EXACT. */
+#define MEM_COPY_UNIT 16
+
+/* Threads of a block; as many entries of a list are looked at together. */
+#define MEM_COPY_THREADS 256
+
+/* How an entry of the list looks. */
+typedef enum mem_copy_form {
+    /* 8 bytes: an address. All pieces have one length. */
+    MEM_COPY_UNIFORM,
+    /* 16 bytes: mem_copy_segment_t, as a caller's segments are. */
+    MEM_COPY_SEGMENTS,
+    /* 16 bytes: mem_copy_exact_t. Each says where it lies in the stream. What
+     * lies between two is left as it is: to clear it, add a piece of zeros. */
+    MEM_COPY_EXACT
+} mem_copy_form_t;
+
+typedef struct mem_copy_segment {
+    uint64_t address;
+    uint64_t length;
+} mem_copy_segment_t;
+
+typedef struct mem_copy_exact {
+    uint64_t address; /* 0: zeros, which a scatter leaves out */
+    uint32_t length;
+    uint32_t offset; /* in the stream */
+} mem_copy_exact_t;
+
+typedef struct mem_copy_tile {
+    /* Address of the tile's first byte in the stream; with MEM_COPY_EXACT and
+     * several pieces, of the stream. */
+    uint64_t stream;
+    /* The tile's first byte lies so far in its first piece. Where that is the
+     * only piece: its address, so that the list need not be read. */
+    uint64_t origin;
+    uint32_t first; /* index of the first piece */
+    uint32_t count; /* of pieces, those of length 0 included */
+    uint32_t size;  /* bytes of the stream, with padding */
+    /* So many of them, at the end, are padding, where there is only one piece.
+     * Where there are more, the kernel finds it by their lengths. */
+    uint32_t padding;
+} mem_copy_tile_t;
+
+/* What one launch copies. */
+typedef struct mem_copy_list {
+    mem_copy_form_t form;
+    const void     *entries;
+    uint32_t        num_entries;
+    uint32_t        length; /* MEM_COPY_UNIFORM: of each piece, over 0 */
+    uint64_t        stream; /* its address */
+    /* Is there padding behind the last piece, as there is behind the others?
+     * Not with MEM_COPY_EXACT. */
+    bool            is_padded;
+    /* The stream lies behind a link, which is what takes the time. */
+    bool            is_far;
+} mem_copy_list_t;
+
+#ifdef __CUDA__
+#define MEM_COPY_BOTH __attribute__((device)) __attribute__((host))
+#else
+#define MEM_COPY_BOTH
+#endif
+
+/* Bytes of the stream from one such piece to the next. */
+MEM_COPY_BOTH static inline uint32_t mem_copy_even_stride(uint32_t length)
+{
+    return (length + MEM_COPY_UNIT - 1) & ~(uint32_t)(MEM_COPY_UNIT - 1);
+}
+
+/*
+ * Tile number `index` of pieces of one length, which take `size` bytes of the
+ * stream in all. Its origin is an offset, however many pieces there are.
+ */
+MEM_COPY_BOTH static inline mem_copy_tile_t
+mem_copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
+                   uint32_t tile_size, uint32_t index)
+{
+    uint32_t stride = mem_copy_even_stride(length);
+    uint32_t begin  = index * tile_size;
+    uint32_t end    = (size - begin > tile_size) ? begin + tile_size : size;
+    uint32_t first  = begin / stride;
+    mem_copy_tile_t tile;
+
+    tile.stream  = stream + begin;
+    tile.origin  = begin - first * stride;
+    tile.first   = first;
+    tile.count   = (end + stride - 1) / stride - first;
+    tile.size    = end - begin;
+    tile.padding = 0;
+    return tile;
+}
+
+/* Bytes of the stream that a list of MEM_COPY_UNIFORM takes. */
+static inline uint32_t mem_copy_even_size(const mem_copy_list_t *list)
+{
+    uint32_t stride = mem_copy_even_stride(list->length);
+
+    if (list->num_entries == 0) {
+        return 0;
+    }
+    return (list->num_entries - 1) * stride +
+           (list->is_padded ? stride : list->length);
+}
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Bytes of the stream that one tile should have, so that a launch for so many
+ * bytes keeps all multiprocessors of a device busy; or where the stream is far,
+ * as few as keep a link busy, and leave the others to those who wait for
+ * nothing: a multiple of 512.
+ */
+uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors,
+                            bool is_far);
+
+/*
+ * Cut another list into tiles of tile_size bytes of the stream, a multiple of
+ * MEM_COPY_UNIT and at most 1 MiB. Writes max_tiles at most; returns how many
+ * the list takes, so with max_tiles 0 it only counts.
+ */
+size_t mem_copy_tiles_cut(const mem_copy_list_t *list, uint32_t tile_size,
+                          mem_copy_tile_t *tiles, size_t max_tiles);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

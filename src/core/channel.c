@@ -1,0 +1,290 @@
+#include "core/channel.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/wire.h"
+
+#include <openssl/rand.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A free number of the pool's table, which grows by doubling. */
+static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
+{
+    uint32_t            size = base_max(pool->table_size * 2, 16u);
+    ucxpool_channel_t **table;
+
+    for (uint32_t i = 0; i < pool->table_size; i++) {
+        if (pool->table[i] == NULL) {
+            pool->table[i]  = channel;
+            channel->number = i;
+            return UCXPOOL_OK;
+        }
+    }
+    table = calloc(size, sizeof(table[0]));
+    if (table == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
+    }
+    if (pool->table_size != 0) {
+        memcpy(table, pool->table, pool->table_size * sizeof(table[0]));
+    }
+    free(pool->table);
+    channel->number        = pool->table_size;
+    table[channel->number] = channel;
+    pool->table            = table;
+    pool->table_size       = size;
+    return UCXPOOL_OK;
+}
+
+static void init_lists(ucxpool_channel_t *channel)
+{
+    base_list_init(&channel->link);
+    base_list_init(&channel->greet_link);
+    base_list_init(&channel->queue);
+    base_list_init(&channel->flushes);
+    base_list_init(&channel->packing);
+    base_list_init(&channel->arriving);
+    base_list_init(&channel->free_messages);
+    base_list_init(&channel->backlog);
+}
+
+void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name)
+{
+    if (name[0] == '\0') {
+        snprintf(channel->name, sizeof(channel->name), "channel-%u",
+                 channel->number);
+    } else {
+        snprintf(channel->name, sizeof(channel->name), "%s", name);
+    }
+}
+
+ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
+                                     ucxpool_channel_t **channel_p)
+{
+    ucxpool_channel_t *channel = calloc(1, sizeof(*channel));
+    ucxpool_status_t   status;
+
+    if (channel == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
+    }
+    init_lists(channel);
+    channel->pool          = pool;
+    channel->refs          = 1; /* the pool's, until it is closed */
+    channel->next_number   = 1;
+    channel->ring.fd       = -1;
+    channel->wire          = &xfer_wire_none;
+    xfer_event_init(&channel->event, pool, channel, NULL);
+    xfer_source_init(&channel->peer.watch);
+    xfer_source_init(&channel->greet_source);
+    xfer_source_init(&channel->local);
+    xfer_lifeline_init(&channel->lifeline);
+    channel->peer.next_look = BASE_CLOCK_FOREVER;
+    channel->peer.am_id     = pool->config.am_id; /* until it says */
+    channel->close_deadline = BASE_CLOCK_FOREVER;
+    channel->next_hello     = BASE_CLOCK_FOREVER;
+    channel->lost_at        = BASE_CLOCK_FOREVER;
+    status                 = table_add(pool, channel);
+    if (status != UCXPOOL_OK) {
+        goto err_free_channel;
+    }
+    xfer_channel_set_name(channel, (name == NULL) ? "" : name);
+    if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
+        status = base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
+        goto err_table_del;
+    }
+    if (pool->config.wire != BASE_WIRE_UCX) {
+        status = xfer_ring_init(&channel->ring);
+        if (status != UCXPOOL_OK) {
+            goto err_table_del;
+        }
+    }
+    base_list_add_tail(&pool->channels, &channel->link);
+    pool->num_channels++;
+    *channel_p = channel;
+    return UCXPOOL_OK;
+
+err_table_del:
+    pool->table[channel->number] = NULL;
+err_free_channel:
+    free(channel);
+    return status;
+}
+
+void xfer_channel_hand_out(ucxpool_channel_t  *channel,
+                           ucxpool_channel_t **channel_p)
+{
+    channel->user_ref = true;
+    xfer_event_update(&channel->event);
+    *channel_p = channel;
+}
+
+void xfer_channel_get(ucxpool_channel_t *channel)
+{
+    channel->refs++;
+}
+
+void xfer_channel_put(ucxpool_channel_t *channel)
+{
+    if (--channel->refs != 0) {
+        return;
+    }
+    channel->pool->table[channel->number] = NULL;
+    base_list_del(&channel->event.link);
+    base_list_del(&channel->link);
+    base_list_add_tail(&channel->pool->gone_channels, &channel->link);
+}
+
+ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head)
+{
+    ucxpool_channel_t *channel;
+
+    if (head->channel >= pool->table_size) {
+        return NULL;
+    }
+    channel = pool->table[head->channel];
+    if ((channel == NULL) || (channel->key != head->key)) {
+        return NULL;
+    }
+    return channel;
+}
+
+block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel)
+{
+    return channel->wire->blocks(channel->pool);
+}
+
+ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel)
+{
+    return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
+                                                      : channel->status,
+                      "%s: %s", channel->name,
+                      (channel->reason[0] == '\0') ? "the channel is closed"
+                                                   : channel->reason);
+}
+
+bool xfer_channel_is_live(const ucxpool_channel_t *channel)
+{
+    return channel->state <= UCXPOOL_CHANNEL_OPEN;
+}
+
+bool xfer_channel_must_settle(const ucxpool_channel_t *channel)
+{
+    return !xfer_channel_is_live(channel) &&
+           (channel->close == XFER_CLOSE_NONE);
+}
+
+bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
+{
+    if (!channel->wire->has_ring || channel->peer.gone) {
+        return false;
+    }
+    /* A peer that has sent nonsense is not listened to any more. */
+    return xfer_channel_is_live(channel) ||
+           (((channel->num_sends != 0) ||
+             (channel->close == XFER_CLOSE_GOODBYE)) &&
+            (channel->status != UCXPOOL_ERR_PROTOCOL));
+}
+
+void xfer_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
+{
+    channel->next_hello       = moment;
+    channel->pool->next_hello = base_min(channel->pool->next_hello, moment);
+}
+
+void xfer_channel_hasten_hello(ucxpool_channel_t *channel)
+{
+    if (channel->next_hello != BASE_CLOCK_FOREVER) {
+        xfer_channel_say_hello_at(channel, base_clock_now());
+    }
+}
+
+bool xfer_channel_is_broken(const ucxpool_channel_t *channel)
+{
+    return __atomic_load_n(&channel->broken, __ATOMIC_ACQUIRE) ||
+           ((channel->endpoint != NULL) &&
+            xfer_endpoint_has_failed(channel->endpoint));
+}
+
+bool xfer_channel_can_send(const ucxpool_channel_t *channel)
+{
+    return (channel->endpoint != NULL) &&
+           (channel->endpoint->step < XFER_ENDPOINT_CLOSING) &&
+           !xfer_channel_is_broken(channel);
+}
+
+void xfer_channel_end_operation(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+
+    channel->endpoint->num_operations--;
+    xfer_channel_put(channel);
+    xfer_pool_end_operation(pool);
+}
+
+void xfer_channel_set_broken(ucxpool_channel_t *channel)
+{
+    __atomic_store_n(&channel->broken, true, __ATOMIC_RELEASE);
+}
+
+static void record_end(ucxpool_channel_t      *channel,
+                       ucxpool_channel_state_t state, ucxpool_status_t status)
+{
+    ucxpool_t *pool = channel->pool;
+
+    if (channel->state == UCXPOOL_CHANNEL_OPEN) {
+        pool->stats.channels_open--;
+        pool->num_mapped -= channel->wire->has_ring ? 1 : 0;
+    }
+    channel->state  = state;
+    channel->status = status;
+    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
+    if (pool->asleep) {
+        xfer_wake(pool); /* the rest is for its progress */
+    }
+}
+
+void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
+                       const char *format, ...)
+{
+    va_list arguments;
+
+    if (!xfer_channel_is_live(channel)) {
+        return;
+    }
+    va_start(arguments, format);
+    vsnprintf(channel->reason, sizeof(channel->reason), format, arguments);
+    va_end(arguments);
+    base_warn("%s: the channel has failed: %s", channel->name,
+              channel->reason);
+    channel->pool->stats.channels_failed++;
+    /* No word of such a peer is waited for, TAKEN neither: what it still reads
+     * of ours is revoked, so that it can not take it for a message. */
+    channel->peer.gone |= (status == UCXPOOL_ERR_PROTOCOL);
+    record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
+}
+
+void xfer_channel_peer_left(ucxpool_channel_t *channel)
+{
+    if (xfer_channel_is_live(channel)) {
+        snprintf(channel->reason, sizeof(channel->reason),
+                 "the peer closed the channel");
+        record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
+    }
+    channel->bye_received = true;
+    channel->peer.gone    = true;
+}
+
+void xfer_channel_set_closed(ucxpool_channel_t *channel)
+{
+    snprintf(channel->reason, sizeof(channel->reason), "%s", XFER_CLOSED_HERE);
+    record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
+}
+
+void xfer_channel_hurry(ucxpool_channel_t *channel)
+{
+    channel->drain_deadline = 0;
+    channel->close_deadline = 0;
+}

@@ -1,0 +1,349 @@
+#include "core/control.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "core/local.h"
+#include "core/wire.h"
+#include "ucx/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Active messages of one channel that UCX may hold for us. */
+#define CONTROLS_MAX 64u
+
+/*
+ * Messages that may wait in a backlog. What an honest peer can have us say
+ * while it does not read is TAKEN for each fragment that it has in flight, and
+ * a few words for each message; one that lets more pile up never reads, and is
+ * after our memory.
+ */
+static unsigned backlog_max(const ucxpool_channel_t *channel)
+{
+    return PROTO_SENDS_MAX * (channel->pool->config.depth + 4) +
+           channel->pool->config.credits;
+}
+
+/* A message outside of the ring. */
+typedef struct xfer_control {
+    base_list_t        link; /* free, a backlog, or none */
+    ucxpool_channel_t *channel;
+    size_t             fixed_size;
+    size_t             data_size;
+    proto_fixed_t      fixed;
+    uint8_t           *data;
+    bool               in_backlog;
+    uint8_t            space[PROTO_DATA_MAX];
+} xfer_control_t;
+
+static xfer_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
+{
+    ucxpool_t      *pool = channel->pool;
+    xfer_control_t *control;
+
+    if (!base_list_is_empty(&pool->free_controls)) {
+        control = base_list_head(&pool->free_controls, xfer_control_t, link);
+        base_list_del(&control->link);
+    } else {
+        control = xfer_alloc(pool, sizeof(*control));
+        if (control == NULL) {
+            return NULL;
+        }
+        base_list_init(&control->link);
+    }
+    control->data = control->space;
+    if (data_size > sizeof(control->space)) {
+        control->data = xfer_alloc(pool, data_size);
+        if (control->data == NULL) {
+            base_list_add_tail(&pool->free_controls, &control->link);
+            return NULL;
+        }
+    }
+    control->channel    = channel;
+    control->data_size  = data_size;
+    control->in_backlog = false;
+    return control;
+}
+
+static void control_put(xfer_control_t *control)
+{
+    if (control->data != control->space) {
+        free(control->data);
+    }
+    base_list_add_tail(&control->channel->pool->free_controls, &control->link);
+}
+
+static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
+                      proto_type_t type)
+{
+    uint32_t credits = base_min(channel->credits_owed, UINT16_MAX);
+
+    if (!(channel->handshake & XFER_GO_RECEIVED)) {
+        credits = 0;
+    }
+    channel->credits_owed -= credits;
+    head->type    = (uint8_t)type;
+    head->version = PROTO_VERSION;
+    head->credits = (uint16_t)credits;
+    head->channel = channel->peer.channel;
+    head->key     = channel->peer.channel_key;
+}
+
+/* Room for a message of which the channel's own way has none now. */
+static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
+                                    proto_type_t type, size_t data_size,
+                                    bool in_backlog, void **data_p)
+{
+    xfer_control_t *control;
+
+    if (in_backlog && (channel->num_backlog >= backlog_max(channel))) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer does not read: %u messages wait for it",
+                          channel->num_backlog);
+        return NULL;
+    }
+    control = control_get(channel, data_size);
+    if (control == NULL) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a control message");
+        return NULL;
+    }
+    control->in_backlog = in_backlog;
+    control->fixed_size = proto_fixed_size(type);
+    memset(&control->fixed, 0, control->fixed_size);
+    channel->writing = control;
+    fill_head(channel, &control->fixed.head, type);
+    if (data_p != NULL) {
+        *data_p = control->data;
+    }
+    return &control->fixed;
+}
+
+proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
+                                  size_t data_size, xfer_control_way_t way,
+                                  void **data_p)
+{
+    size_t fixed_size = proto_fixed_size(type);
+    bool   has_room   = base_list_is_empty(&channel->backlog);
+    void  *fixed;
+    void  *data;
+
+    if (way == XFER_OUTSIDE) {
+        return begin_outside(channel, type, data_size, false, data_p);
+    }
+    if (channel->wire->has_ring) {
+        if (has_room && xfer_ring_reserve(&channel->ring, fixed_size,
+                                          data_size, &fixed, &data)) {
+            channel->writing = NULL;
+            memset(fixed, 0, fixed_size);
+            fill_head(channel, fixed, type);
+            if (data_p != NULL) {
+                *data_p = data;
+            }
+            return fixed;
+        }
+        has_room = false;
+    } else if (channel->num_controls >= CONTROLS_MAX) {
+        has_room = false;
+    }
+    if (!has_room && (way == XFER_MAY)) {
+        return NULL;
+    }
+    return begin_outside(channel, type, data_size, !has_room, data_p);
+}
+
+static void control_sent(void *request, ucs_status_t status, void *arg)
+{
+    xfer_control_t    *control = arg;
+    ucxpool_channel_t *channel = control->channel;
+
+    /* A failure reaches the endpoint's error handler too. */
+    (void)status;
+    ucp_request_free(request);
+    channel->num_controls--;
+    control_put(control);
+    xfer_channel_end_operation(channel);
+}
+
+static void send_outside(xfer_control_t *control)
+{
+    ucxpool_channel_t  *channel = control->channel;
+    ucp_request_param_t param   = {
+          .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA,
+          .flags     = UCP_AM_SEND_FLAG_EAGER,
+          .cb.send   = control_sent,
+          .user_data = control,
+    };
+    ucs_status_ptr_t result;
+
+    if (xfer_local_is_up(channel)) {
+        xfer_local_send(channel, &control->fixed, control->fixed_size,
+                        control->data, control->data_size);
+        control_put(control);
+        return;
+    }
+    if (!xfer_channel_can_send(channel)) {
+        control_put(control);
+        return;
+    }
+    if ((control->fixed.head.type == PROTO_HELLO) ||
+        (control->fixed.head.type == PROTO_GO)) {
+        param.flags |= UCP_AM_SEND_FLAG_REPLY;
+    }
+    channel->num_controls++;
+    xfer_channel_get(channel);
+    result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id,
+                             &control->fixed, control->fixed_size,
+                             control->data, control->data_size, &param);
+    if (UCS_PTR_IS_PTR(result)) {
+        xfer_endpoint_start(channel->endpoint);
+        return;
+    }
+    if (UCS_PTR_IS_ERR(result)) {
+        base_debug("%s: control message not sent: %s", channel->name,
+                   ucs_status_string(UCS_PTR_STATUS(result)));
+        xfer_channel_set_broken(channel);
+    }
+    channel->num_controls--;
+    control_put(control);
+    xfer_channel_put(channel);
+}
+
+void xfer_control_knock(ucxpool_channel_t *channel)
+{
+    /* Any message that UCX holds for the peer wakes it as well. */
+    if (xfer_ring_must_knock(&channel->ring) &&
+        (channel->num_controls < CONTROLS_MAX)) {
+        xfer_control_post(channel, PROTO_KNOCK, XFER_OUTSIDE);
+    }
+}
+
+void xfer_control_end(ucxpool_channel_t *channel)
+{
+    xfer_control_t *control = channel->writing;
+
+    if (control == NULL) {
+        xfer_ring_commit(&channel->ring);
+        xfer_control_knock(channel);
+    } else if (control->in_backlog) {
+        channel->writing = NULL;
+        base_list_add_tail(&channel->backlog, &control->link);
+        channel->num_backlog++;
+    } else {
+        channel->writing = NULL;
+        send_outside(control);
+    }
+}
+
+void xfer_control_post(ucxpool_channel_t *channel, proto_type_t type,
+                       xfer_control_way_t way)
+{
+    if (xfer_control_begin(channel, type, 0, way, NULL) != NULL) {
+        xfer_control_end(channel);
+    }
+}
+
+void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
+                       ucxpool_status_t status, const char *reason)
+{
+    size_t size = (reason == NULL)
+                      ? 0
+                      : base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
+    void  *data;
+    proto_fixed_t *fixed;
+
+    if (!xfer_channel_is_live(channel)) {
+        return;
+    }
+    fixed = xfer_control_begin(channel, PROTO_DONE, size, XFER_MUST, &data);
+    if (fixed == NULL) {
+        return;
+    }
+    fixed->done.message = message;
+    fixed->done.status  = status;
+    if (size != 0) {
+        memcpy(data, reason, size);
+    }
+    xfer_control_end(channel);
+}
+
+/* Move one message of the backlog to the ring or to UCX. */
+static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
+{
+    void *fixed;
+    void *data;
+
+    if (!channel->wire->has_ring) {
+        if (channel->num_controls >= CONTROLS_MAX) {
+            return false;
+        }
+        base_list_del(&control->link);
+        channel->num_backlog--;
+        send_outside(control);
+        return true;
+    }
+    if (!xfer_ring_reserve(&channel->ring, control->fixed_size,
+                           control->data_size, &fixed, &data)) {
+        return false;
+    }
+    memcpy(fixed, &control->fixed, control->fixed_size);
+    memcpy(data, control->data, control->data_size);
+    xfer_ring_commit(&channel->ring);
+    xfer_control_knock(channel);
+    base_list_del(&control->link);
+    channel->num_backlog--;
+    control_put(control);
+    return true;
+}
+
+/* Messages that the peer may still send, and would if it knew. */
+static uint32_t credits_free(const ucxpool_channel_t *channel)
+{
+    uint32_t credits = channel->pool->config.credits;
+
+    return credits - base_min(channel->num_waiting, credits);
+}
+
+unsigned xfer_control_flush(ucxpool_channel_t *channel)
+{
+    unsigned        count = 0;
+    xfer_control_t *control;
+
+    while (!base_list_is_empty(&channel->backlog)) {
+        control = base_list_head(&channel->backlog, xfer_control_t, link);
+        if (!flush_one(channel, control)) {
+            return count;
+        }
+        count++;
+    }
+    if ((channel->state == UCXPOOL_CHANNEL_OPEN) &&
+        (channel->credits_owed > credits_free(channel) / 2)) {
+        xfer_control_post(channel, PROTO_CREDIT, XFER_MUST);
+        count++;
+    }
+    return count;
+}
+
+void xfer_control_drop(ucxpool_channel_t *channel)
+{
+    xfer_control_t *control;
+
+    while (!base_list_is_empty(&channel->backlog)) {
+        control = base_list_head(&channel->backlog, xfer_control_t, link);
+        base_list_del(&control->link);
+        channel->num_backlog--;
+        control_put(control);
+    }
+}
+
+void xfer_control_destroy_all(ucxpool_t *pool)
+{
+    xfer_control_t *control;
+
+    while (!base_list_is_empty(&pool->free_controls)) {
+        control = base_list_head(&pool->free_controls, xfer_control_t, link);
+        base_list_del(&control->link);
+        free(control);
+    }
+}

@@ -1,0 +1,159 @@
+#include "core/domains.h"
+
+#include "core/memory.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+void xfer_domains_init(xfer_domains_t *domains)
+{
+    domains->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    base_list_init(&domains->list);
+}
+
+static void domain_remove(xfer_domains_t *domains, ucxpool_verbs_t *domain)
+{
+    base_list_del(&domain->link);
+    __atomic_fetch_sub(&domains->num_domains, 1, __ATOMIC_RELAXED);
+    mem_verbs_destroy(domain->registration);
+    free(domain);
+}
+
+void xfer_domains_close(xfer_domains_t *domains)
+{
+    ucxpool_verbs_t *domain;
+    ucxpool_verbs_t *next;
+
+    base_list_for_each_safe(domain, next, &domains->list, ucxpool_verbs_t,
+                            link) {
+        if (mem_verbs_deregister(domain->registration) != UCXPOOL_OK) {
+            base_warn("%s: its memory stays registered with a device until "
+                      "the protection domain goes",
+                      domain->pool->name);
+        }
+        domain_remove(domains, domain);
+    }
+}
+
+void xfer_domains_cleanup(xfer_domains_t *domains)
+{
+    pthread_mutex_destroy(&domains->lock);
+}
+
+static ucxpool_verbs_t *find_domain(xfer_domains_t      *domains,
+                                    const struct ibv_pd *pd)
+{
+    ucxpool_verbs_t *domain;
+
+    base_list_for_each(domain, &domains->list, ucxpool_verbs_t, link) {
+        if (domain->pd == pd) {
+            return domain;
+        }
+    }
+    return NULL;
+}
+
+static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
+                                      int access, ucxpool_verbs_t **domain_p)
+{
+    xfer_domains_t  *domains = &pool->domains;
+    ucxpool_verbs_t *domain;
+    ucxpool_status_t status = xfer_memory_check(pool);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    domain = calloc(1, sizeof(*domain));
+    if (domain == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a protection domain's registration");
+    }
+    domain->pool      = pool;
+    domain->pd        = pd;
+    domain->access    = access;
+    domain->num_users = 1;
+    status = mem_verbs_create(&pool->regions, pd, access, &domains->counts,
+                              &domain->registration);
+    if (status != UCXPOOL_OK) {
+        free(domain);
+        return status;
+    }
+    base_list_add_tail(&domains->list, &domain->link);
+    __atomic_fetch_add(&domains->num_domains, 1, __ATOMIC_RELAXED);
+    *domain_p = domain;
+    return UCXPOOL_OK;
+}
+
+/* With the lock held. */
+static ucxpool_status_t domain_get(ucxpool_t *pool, struct ibv_pd *pd,
+                                   int access, ucxpool_verbs_t **domain_p)
+{
+    ucxpool_verbs_t *domain = find_domain(&pool->domains, pd);
+
+    if (domain == NULL) {
+        return domain_create(pool, pd, access, domain_p);
+    }
+    if (domain->access != access) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the pool is registered in this protection domain "
+                          "already, with access 0x%x, not 0x%x: ask for the "
+                          "same, or make another domain",
+                          (unsigned)domain->access, (unsigned)access);
+    }
+    domain->num_users++;
+    *domain_p = domain;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
+                                 ucxpool_verbs_t **domain_p)
+{
+    ucxpool_status_t status;
+
+    pthread_mutex_lock(&pool->domains.lock);
+    status = domain_get(pool, pd, access, domain_p);
+    pthread_mutex_unlock(&pool->domains.lock);
+    return status;
+}
+
+ucxpool_status_t xfer_domain_put(ucxpool_verbs_t *domain)
+{
+    xfer_domains_t  *domains = &domain->pool->domains;
+    ucxpool_status_t status  = UCXPOOL_OK;
+
+    pthread_mutex_lock(&domains->lock);
+    if (domain->num_users > 1) {
+        domain->num_users--;
+    } else {
+        status = mem_verbs_deregister(domain->registration);
+        if (status == UCXPOOL_OK) {
+            domain_remove(domains, domain);
+        }
+    }
+    pthread_mutex_unlock(&domains->lock);
+    return status;
+}
+
+static uint64_t load(const uint64_t *number)
+{
+    return __atomic_load_n(number, __ATOMIC_RELAXED);
+}
+
+void xfer_domains_stats(const xfer_domains_t *domains,
+                        ucxpool_stats_t      *stats_p)
+{
+    const uint64_t *regions = domains->counts.num_regions;
+    const uint64_t *bytes   = domains->counts.bytes;
+
+    stats_p->verbs_domains        = load(&domains->num_domains);
+    stats_p->verbs_registrations  = load(&domains->counts.num_calls);
+    stats_p->verbs_register_ns    = load(&domains->counts.ns);
+    stats_p->verbs_host_regions   = load(&regions[MEM_VERBS_HOST]);
+    stats_p->verbs_host_bytes     = load(&bytes[MEM_VERBS_HOST]);
+    stats_p->verbs_dmabuf_regions = load(&regions[MEM_VERBS_DMABUF]);
+    stats_p->verbs_dmabuf_bytes   = load(&bytes[MEM_VERBS_DMABUF]);
+    stats_p->verbs_peer_regions   = load(&regions[MEM_VERBS_PEER]);
+    stats_p->verbs_peer_bytes     = load(&bytes[MEM_VERBS_PEER]);
+}

@@ -1,0 +1,171 @@
+#include <config.h>
+
+#include "core/lifeline.h"
+
+#include "base/clock.h"
+#include "base/math.h"
+#include "core/channel.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+
+/* What the peer sent before it hung up comes by other connections. */
+#define REST_NS UINT64_C(1000000000)
+
+static void hang_up(xfer_lifeline_t *lifeline)
+{
+    int fd = lifeline->source.fd;
+
+    if (fd >= 0) {
+        xfer_source_remove(&lifeline->source);
+        close(fd);
+    }
+}
+
+/* A peer from whom no HELLO has come has sent nothing else. */
+static void hear(ucxpool_channel_t *channel, xfer_last_word_t word)
+{
+    xfer_lifeline_t *lifeline = &channel->lifeline;
+
+    hang_up(lifeline);
+    lifeline->heard    = word;
+    lifeline->deadline = (channel->handshake & XFER_HELLO_RECEIVED)
+                             ? base_clock_deadline(REST_NS)
+                             : base_clock_now();
+}
+
+/* Of an open channel that is UCX's to tell, whose data may go another way. One
+ * that is opening has no connection of UCX's perhaps, or one on which UCX waits
+ * for an answer and sends nothing. */
+static void network_lost(ucxpool_channel_t *channel, int error)
+{
+    char text[64];
+
+    hang_up(&channel->lifeline);
+    if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
+        xfer_channel_set_broken(channel);
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's host does not answer: %s",
+                          strerror_r(error, text, sizeof(text)));
+    }
+}
+
+static unsigned lifeline_ready(xfer_source_t *source)
+{
+    ucxpool_channel_t *channel =
+        base_container_of(source, ucxpool_channel_t, lifeline.source);
+    uint8_t word  = XFER_LAST_WORD_NONE;
+    ssize_t size  = recv(source->fd, &word, sizeof(word), MSG_DONTWAIT);
+    int     error = (size < 0) ? errno : 0;
+
+    switch (error) {
+    case EAGAIN:
+    case EINTR:
+        return 0;
+    case 0:
+    case ECONNRESET:
+    case EPIPE:
+        break;
+    default:
+        network_lost(channel, error);
+        return 1;
+    }
+    if (word == XFER_LAST_WORD_SPARE) {
+        hang_up(&channel->lifeline);
+    } else {
+        hear(channel, (xfer_last_word_t)word);
+    }
+    return 1;
+}
+
+static void set_option(int fd, int level, int name, int value)
+{
+    (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+/* A quarter of the time passes in silence, in the others are three probes. The
+ * kernel does not probe while the greeting's last message is unacknowledged,
+ * but sends it again: then TCP_USER_TIMEOUT counts. (A peer that is only slow
+ * to read has room for a greeting.) */
+static void keep_alive(int fd, uint64_t timeout_ns)
+{
+    uint64_t seconds = base_max(timeout_ns / 4 / SECOND_NS, UINT64_C(1));
+
+    if (timeout_ns != BASE_CLOCK_FOREVER) {
+        set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)seconds);
+        set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)seconds);
+        set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(4000 * seconds));
+        set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    }
+}
+
+void xfer_lifeline_start(ucxpool_channel_t *channel, int fd)
+{
+    if (fd >= 0) {
+        keep_alive(fd, channel->pool->config.peer_timeout_ns);
+    }
+    if ((fd >= 0) && (xfer_source_add(&channel->lifeline.source, channel->pool,
+                                      fd, lifeline_ready) != UCXPOOL_OK)) {
+        close(fd);
+    }
+}
+
+bool xfer_lifeline_is_up(const ucxpool_channel_t *channel)
+{
+    return channel->lifeline.source.fd >= 0;
+}
+
+void xfer_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
+{
+    if (xfer_lifeline_is_up(channel)) {
+        xfer_last_word_say(channel->lifeline.source.fd, word);
+        hang_up(&channel->lifeline);
+    }
+    channel->lifeline.deadline = BASE_CLOCK_FOREVER;
+}
+
+/* A peer that has closed its channel in peace has had our BYE; this one has not
+ * waited for it, or closed before it had heard of the channel. */
+static void end_channel(ucxpool_channel_t *channel)
+{
+    if (channel->handshake & XFER_HELLO_RECEIVED) {
+        xfer_channel_set_broken(channel); /* no endpoint is at its end */
+    }
+    switch (channel->lifeline.heard) {
+    case XFER_LAST_WORD_NONE:
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's process has ended");
+        break;
+    case XFER_LAST_WORD_CLOSED:
+        xfer_channel_peer_left(channel);
+        break;
+    default:
+        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's end of the channel has failed");
+    }
+}
+
+unsigned xfer_lifeline_progress(ucxpool_channel_t *channel)
+{
+    if ((channel->lifeline.deadline == BASE_CLOCK_FOREVER) ||
+        (base_clock_now() < channel->lifeline.deadline)) {
+        return 0;
+    }
+    channel->lifeline.deadline = BASE_CLOCK_FOREVER;
+    if (channel->close < XFER_CLOSE_ENDPOINT) {
+        end_channel(channel);
+    }
+    return 1;
+}
+
+uint64_t xfer_lifeline_deadline(const ucxpool_channel_t *channel)
+{
+    return channel->lifeline.deadline;
+}

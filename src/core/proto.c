@@ -1,0 +1,169 @@
+#include "core/proto.h"
+
+#include "base/error.h"
+#include "base/math.h"
+
+#include <string.h>
+
+static const size_t fixed_sizes[PROTO_LAST] = {
+    [PROTO_HELLO]  = sizeof(proto_hello_t),
+    [PROTO_READY]  = sizeof(proto_ready_t),
+    [PROTO_GO]     = sizeof(proto_head_t),
+    [PROTO_DESC]   = sizeof(proto_desc_t),
+    [PROTO_RUNS]   = sizeof(proto_runs_t),
+    [PROTO_ACCEPT] = sizeof(proto_accept_t),
+    [PROTO_DATA]   = sizeof(proto_data_t),
+    [PROTO_TAKEN]  = sizeof(proto_taken_t),
+    [PROTO_DONE]   = sizeof(proto_done_t),
+    [PROTO_CANCEL] = sizeof(proto_cancel_t),
+    [PROTO_CREDIT] = sizeof(proto_head_t),
+    [PROTO_BYE]    = sizeof(proto_head_t),
+    [PROTO_KNOCK]  = sizeof(proto_head_t),
+    [PROTO_KEPT]   = sizeof(proto_head_t),
+};
+
+static_assert(sizeof(proto_head_t) == 16, "layout");
+static_assert(sizeof(proto_hello_t) == 176, "layout");
+static_assert(sizeof(proto_ready_t) == 24, "layout");
+static_assert(sizeof(proto_desc_t) == 64, "layout");
+static_assert(sizeof(proto_runs_t) == 32, "layout");
+static_assert(sizeof(proto_accept_t) == 48, "layout");
+static_assert(sizeof(proto_data_t) == 80, "layout");
+static_assert(sizeof(proto_taken_t) == 32, "layout");
+static_assert(sizeof(proto_done_t) == 32, "layout");
+static_assert(sizeof(proto_cancel_t) == 24, "layout");
+static_assert(sizeof(proto_fetch_t) == 24, "layout");
+static_assert(sizeof(proto_given_t) == 16, "layout");
+
+size_t proto_fixed_size(unsigned type)
+{
+    return (type < PROTO_LAST) ? fixed_sizes[type] : 0;
+}
+
+/* What the variable part must hold at least and at most. */
+static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
+{
+    uint64_t size;
+
+    switch (message->head.type) {
+    case PROTO_HELLO:
+        return (message->hello.num_files <= PROTO_FILES_MAX) &&
+               (data_size ==
+                message->hello.num_files * sizeof(mem_share_file_t));
+    case PROTO_READY:
+    case PROTO_DONE:
+        return data_size <= PROTO_TEXT_MAX;
+    case PROTO_DESC:
+        size = message->desc.metadata_size;
+        if (!(message->desc.flags & PROTO_DESC_RUNS)) {
+            size += (uint64_t)message->desc.num_runs * sizeof(pack_run_t);
+        } else if (message->desc.num_runs == 0) {
+            /* What completes the descriptor would never come. */
+            return false;
+        }
+        return (data_size <= PROTO_DATA_MAX) &&
+               ((message->desc.flags & PROTO_DESC_EAGER) ? size <= data_size
+                                                         : size == data_size);
+    case PROTO_RUNS:
+        return (data_size <= PROTO_DATA_MAX) &&
+               (data_size ==
+                (uint64_t)message->runs.num_runs * sizeof(pack_run_t));
+    case PROTO_DATA:
+        return true;
+    default:
+        return data_size == 0;
+    }
+}
+
+ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
+                             size_t data_size, proto_fixed_t *message_p)
+{
+    if ((fixed_size < sizeof(proto_head_t)) ||
+        (fixed_size > sizeof(*message_p))) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer sent a message with a header of %zu bytes",
+                          fixed_size);
+    }
+    memcpy(message_p, fixed, fixed_size);
+    if (message_p->head.version != PROTO_VERSION) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "the peer speaks protocol version %u, we speak %u: "
+                          "use the same version of libucxpool on both sides",
+                          message_p->head.version, PROTO_VERSION);
+    }
+    if (fixed_size != proto_fixed_size(message_p->head.type)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer sent a message of type %u with a header of "
+                          "%zu bytes",
+                          message_p->head.type, fixed_size);
+    }
+    if (!data_size_fits(message_p, data_size)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer sent a message of type %u with %zu bytes "
+                          "of data, which does not fit its header",
+                          message_p->head.type, data_size);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
+                                  const pack_run_t *runs, size_t data_size,
+                                  pack_totals_t *totals_p)
+{
+    uint64_t         expected = desc->metadata_size;
+    ucxpool_status_t status;
+
+    status = pack_lengths_check(runs, desc->num_runs, totals_p);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (totals_p->payload_size != desc->payload_size) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer announced %llu bytes in segments of %llu",
+                          (unsigned long long)desc->payload_size,
+                          (unsigned long long)totals_p->payload_size);
+    }
+    if (desc->flags & PROTO_DESC_EAGER) {
+        expected += totals_p->stream_size;
+    }
+    if (expected != data_size) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer sent a descriptor with %zu bytes in place "
+                          "of %llu",
+                          data_size, (unsigned long long)expected);
+    }
+    return UCXPOOL_OK;
+}
+
+bool proto_parse_fetch(const void *bytes, size_t length, proto_fetch_t *fetch_p)
+{
+    proto_fetch_t fetch;
+
+    if (length != sizeof(fetch)) {
+        return false;
+    }
+    memcpy(&fetch, bytes, sizeof(fetch));
+    if ((fetch.magic != PROTO_FETCH_MAGIC) ||
+        (fetch.version != PROTO_VERSION)) {
+        return false;
+    }
+    *fetch_p = fetch;
+    return true;
+}
+
+void proto_copy_text(char *text, size_t text_size, const void *data,
+                     size_t data_size)
+{
+    size_t length = base_min(data_size, text_size - 1);
+
+    /* Copied first: the peer may change it while it is looked at. */
+    if (length != 0) {
+        memcpy(text, data, length);
+    }
+    for (size_t i = 0; i < length; i++) {
+        if ((text[i] < ' ') || (text[i] > '~')) {
+            text[i] = '?';
+        }
+    }
+    text[length] = '\0';
+}

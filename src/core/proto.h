@@ -1,0 +1,241 @@
+/*
+ * The messages between two pools, as they go over the wire (docs/protocol.md):
+ * little-endian, fixed layouts, each a fixed part and a variable part.
+ *
+ *     fixed part      one of the structs below; begins with proto_head_t
+ *     variable part   what the comment beside the struct says
+ *
+ * The fixed part travels as the header of a UCX active message, or at the
+ * beginning of a ring entry; proto_parse() is the only reader.
+ */
+#ifndef CORE_PROTO_H
+#define CORE_PROTO_H
+
+#include "copy/lengths.h"
+#include "ipc/share.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "the protocol's structs are little-endian");
+
+#define PROTO_VERSION 1
+
+/* Longest variable part of a control message. */
+#define PROTO_DATA_MAX 8192u
+/* Longest text, without a final 0. */
+#define PROTO_TEXT_MAX 127u
+/* Most files a peer may announce. */
+#define PROTO_FILES_MAX 1024u
+/* Sends of one channel that may be on their way at a time. */
+#define PROTO_SENDS_MAX 256u
+/* Longest message. */
+#define PROTO_SIZE_MAX (UINT64_C(1) << 62)
+
+typedef enum proto_type {
+    PROTO_HELLO = 1,
+    PROTO_READY,
+    PROTO_GO,
+    PROTO_DESC,
+    PROTO_RUNS,
+    PROTO_ACCEPT,
+    PROTO_DATA,
+    PROTO_TAKEN,
+    PROTO_DONE,
+    PROTO_CANCEL,
+    PROTO_CREDIT,
+    PROTO_BYE,
+    PROTO_KNOCK,
+    PROTO_KEPT,
+    PROTO_LAST
+} proto_type_t;
+
+typedef struct proto_head {
+    uint8_t  type;    /* proto_type_t                                        */
+    uint8_t  version; /* PROTO_VERSION                                       */
+    uint16_t credits; /* messages of the other side that were received since */
+    uint32_t channel; /* the receiver's number of the channel                */
+    uint64_t key;     /* the receiver's random number for the channel        */
+} proto_head_t;
+
+typedef enum proto_hello_flags {
+    PROTO_HELLO_BY_EP = 1u << 0, /* pairs by endpoint, not by address        */
+    PROTO_HELLO_MAP   = 1u << 1, /* the sender offers its memory for mapping */
+    PROTO_HELLO_CALLED = 1u << 2 /* the receiver has called a listener       */
+} proto_hello_flags_t;
+
+/* Variable part: files[num_files], the last one the control memory. */
+typedef struct proto_hello {
+    proto_head_t     head;        /* channel and key are 0                   */
+    uint8_t          to_id[16];   /* the pool that is meant                  */
+    uint8_t          to_key[16];  /* shows that the sender has its address   */
+    uint8_t          from_id[16]; /* the sender's pool                       */
+    uint8_t          from_key[16]; /* of its address: not everybody knows it */
+    uint64_t         pair;        /* which channel between the two pools     */
+    uint64_t         channel_key; /* to be used in messages to the sender    */
+    uint32_t         channel;     /* likewise                                */
+    uint32_t         flags;       /* proto_hello_flags_t                     */
+    uint64_t         block_size;
+    uint64_t         max_runs;     /* longest list of runs that is taken     */
+    uint32_t         credits;      /* messages that may wait at the sender   */
+    uint32_t         max_metadata;
+    uint32_t         memory_kind;
+    uint32_t         num_files;
+    mem_share_host_t host;
+} proto_hello_t;
+
+/* Variable part: the reason in words. */
+typedef struct proto_ready {
+    proto_head_t head;
+    uint32_t     can_map; /* 1: the receiver's memory has been mapped */
+    uint32_t     reserved;
+} proto_ready_t;
+
+/*
+ * Over the socket of a host (wireup/fd_import.h), not as control messages: the
+ * receiver of a HELLO asks its sender for the files' descriptors, some at a
+ * time, and is given them.
+ */
+#define PROTO_FETCH_MAGIC 0x66786375u /* "ucxf" */
+
+typedef struct proto_fetch {
+    uint32_t magic;
+    uint16_t version; /* PROTO_VERSION                                       */
+    uint16_t reserved;
+    uint32_t channel; /* the owner's number of the channel                   */
+    uint32_t first;   /* of the descriptors that are wanted                  */
+    uint64_t key;     /* the owner's random number for the channel           */
+} proto_fetch_t;
+
+/* With `count` descriptors, in the order of the HELLO's files. */
+typedef struct proto_given {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t count;
+    uint32_t first;
+    uint32_t total; /* that there are */
+} proto_given_t;
+
+typedef enum proto_desc_flags {
+    PROTO_DESC_EAGER = 1u << 0, /* the stream follows in the variable part */
+    PROTO_DESC_RUNS  = 1u << 1  /* the runs follow in messages of their own */
+} proto_desc_flags_t;
+
+/* Variable part: runs (unless PROTO_DESC_RUNS), metadata, stream (if eager). */
+typedef struct proto_desc {
+    proto_head_t head;
+    uint64_t     message;  /* the sender's number; 0 when eager            */
+    uint64_t     sequence; /* 0, 1, 2, ... for the descriptors of a channel */
+    uint64_t     tag;
+    uint64_t     payload_size;
+    uint32_t     num_runs;
+    uint32_t     metadata_size;
+    uint32_t     flags; /* proto_desc_flags_t */
+    uint32_t     reserved;
+} proto_desc_t;
+
+/* Variable part: runs[num_runs], to stand from number first on. */
+typedef struct proto_runs {
+    proto_head_t head;
+    uint64_t     sequence; /* of the descriptor */
+    uint32_t     first;
+    uint32_t     num_runs;
+} proto_runs_t;
+
+typedef struct proto_accept {
+    proto_head_t head;
+    uint64_t     message;   /* the sender's number                          */
+    uint64_t     receive;   /* the receiver's number                        */
+    uint64_t     frag_size; /* longest fragment that the receiver takes     */
+    uint32_t     window;    /* fragments that may be on their way           */
+    uint32_t     reserved;
+} proto_accept_t;
+
+typedef enum proto_data_flags {
+    PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message  */
+    PROTO_DATA_CHECKSUM = 1u << 1,
+    PROTO_DATA_INPLACE  = 1u << 2  /* sent from registered memory          */
+} proto_data_flags_t;
+
+/* Variable part: the bytes (`ucx` wire), or nothing (`map` wire). */
+typedef struct proto_data {
+    proto_head_t head;
+    uint64_t     message;
+    uint64_t     receive;
+    uint64_t     offset; /* in the stream                                  */
+    uint64_t     length;
+    uint32_t     index;  /* 0, 1, 2, ... for the fragments of a message     */
+    uint32_t     flags;  /* proto_data_flags_t                             */
+    uint32_t     checksum;
+    uint32_t     piece;         /* to be told in TAKEN                     */
+    uint64_t     region_offset; /* `map` wire: where the bytes lie         */
+    uint32_t     region;
+    uint32_t     reserved;
+} proto_data_t;
+
+typedef struct proto_taken {
+    proto_head_t head;
+    uint64_t     message;
+    uint32_t     piece;
+    uint32_t     reserved;
+} proto_taken_t;
+
+/* Variable part: the reason in words. */
+typedef struct proto_done {
+    proto_head_t head;
+    uint64_t     message;
+    int32_t      status; /* ucxpool_status_t */
+    uint32_t     reserved;
+} proto_done_t;
+
+typedef struct proto_cancel {
+    proto_head_t head;
+    uint64_t     message;
+} proto_cancel_t;
+
+/* CREDIT, BYE, KNOCK, KEPT and GO are a head alone. */
+
+typedef union proto_fixed {
+    proto_head_t   head;
+    proto_hello_t  hello;
+    proto_ready_t  ready;
+    proto_desc_t   desc;
+    proto_runs_t   runs;
+    proto_accept_t accept;
+    proto_data_t   data;
+    proto_taken_t  taken;
+    proto_done_t   done;
+    proto_cancel_t cancel;
+} proto_fixed_t;
+
+/* Size of the fixed part of a type; 0 for a type that does not exist. */
+size_t proto_fixed_size(unsigned type);
+
+/*
+ * Copy the fixed part of a message that a peer sent, and check that it is of
+ * our version, as long as its type says, and that the variable part is as long
+ * as the fixed part says. Data of a DATA message is not looked at.
+ *
+ * UCXPOOL_ERR_PROTOCOL  it is not; the detail says what is wrong
+ */
+ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
+                             size_t data_size, proto_fixed_t *message_p);
+
+/* Copy a FETCH, checked likewise. False: it is none, and *fetch_p stays. */
+bool proto_parse_fetch(const void *bytes, size_t length,
+                       proto_fetch_t *fetch_p);
+
+/*
+ * Check the runs and sizes of a descriptor whose runs have all arrived.
+ * data_size is the length of the variable part without runs.
+ */
+ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
+                                  const pack_run_t *runs, size_t data_size,
+                                  pack_totals_t *totals_p);
+
+/* Copy a text from a peer, with anything but printable ASCII replaced. */
+void proto_copy_text(char *text, size_t text_size, const void *data,
+                     size_t data_size);
+
+#endif

@@ -1,0 +1,357 @@
+#include "core/request.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void init_links(ucxpool_request_t *request)
+{
+    base_list_init(&request->link);
+    base_list_init(&request->run_link);
+    base_list_init(&request->done_link);
+    base_list_init(&request->deadline_link);
+    base_list_init(&request->mark_link);
+}
+
+static ucxpool_request_t *request_get(ucxpool_t *pool)
+{
+    ucxpool_request_t *request;
+
+    if (!base_list_is_empty(&pool->free_requests)) {
+        request = base_list_head(&pool->free_requests, ucxpool_request_t, link);
+        base_list_del(&request->link);
+        return request;
+    }
+    request = xfer_alloc(pool, sizeof(*request));
+    if (request == NULL) {
+        base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a request");
+        return NULL;
+    }
+    memset(request, 0, sizeof(*request));
+    request->pool = pool;
+    init_links(request);
+    base_list_add_tail(&pool->requests, &request->all_link);
+    return request;
+}
+
+/* Double the room until it fits, so that reuse soon needs no more. */
+static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
+                                size_t needed, size_t element)
+{
+    size_t size = base_max(*room, (size_t)16);
+    void  *grown;
+
+    if (needed <= *room) {
+        return UCXPOOL_OK;
+    }
+    while (size < needed) {
+        size *= 2;
+    }
+    grown = xfer_alloc(pool, size * element);
+    if (grown == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a request (%zu bytes)",
+                          size * element);
+    }
+    free(*memory);
+    *memory = grown;
+    *room   = size;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
+                                           size_t             num_runs)
+{
+    void            *runs = request->runs;
+    ucxpool_status_t status;
+
+    status        = reserve(request->pool, &runs, &request->runs_size, num_runs,
+                            sizeof(*request->runs));
+    request->runs = runs;
+    return status;
+}
+
+ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
+                                           const void *metadata, size_t length)
+{
+    void            *room = request->metadata;
+    ucxpool_status_t status;
+
+    request->metadata_length = 0;
+    if (length == 0) {
+        return UCXPOOL_OK;
+    }
+    status = reserve(request->pool, &room, &request->metadata_size, length, 1);
+    request->metadata = room;
+    if (status == UCXPOOL_OK) {
+        memcpy(request->metadata, metadata, length);
+        request->metadata_length = length;
+    }
+    return status;
+}
+
+static void reset(ucxpool_request_t *request, const xfer_request_kind_t *kind)
+{
+    request->channel      = NULL;
+    request->any_channel  = false;
+    request->kind         = kind;
+    request->user_ref     = true; /* the creator's, until it is handed out */
+    request->called_back  = false;
+    request->callback     = NULL;
+    request->callback_arg = NULL;
+    request->deadline     = BASE_CLOCK_FOREVER;
+    request->tag          = 0;
+    request->mask         = 0;
+    request->capacity     = 0;
+    request->has_host_segments = false;
+    request->has_gpu_segments  = false;
+    request->num_runs          = 0;
+    request->metadata_length   = 0;
+    request->detail[0]         = '\0';
+    memset(&request->totals, 0, sizeof(request->totals));
+    __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
+    if (kind->init != NULL) {
+        kind->init(request);
+    }
+}
+
+static ucxpool_status_t read_params(ucxpool_request_t              *request,
+                                    const ucxpool_request_params_t *params)
+{
+    uint64_t fields  = (params == NULL) ? 0 : params->field_mask;
+    uint64_t timeout = request->pool->config.request_timeout_ns;
+
+    if (fields & UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK) {
+        request->callback     = params->callback;
+        request->callback_arg = params->callback_arg;
+    }
+    if (fields & UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT) {
+        timeout = params->timeout_ns;
+    }
+    if (timeout != UCXPOOL_FOREVER) {
+        request->deadline = base_clock_deadline(timeout);
+    }
+    if (!(fields & UCXPOOL_REQUEST_PARAM_FIELD_METADATA)) {
+        return UCXPOOL_OK;
+    }
+    if (params->metadata_length > request->pool->config.max_metadata) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu bytes of metadata are more than "
+                          "UCXPOOL_MAX_METADATA=%zu",
+                          params->metadata_length,
+                          request->pool->config.max_metadata);
+    }
+    if ((params->metadata == NULL) && (params->metadata_length != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "metadata is NULL, but its length is %zu",
+                          params->metadata_length);
+    }
+    return xfer_request_set_metadata(request, params->metadata,
+                                     params->metadata_length);
+}
+
+ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
+                                     const xfer_request_kind_t      *kind,
+                                     const pack_memory_t            *memory,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if ((memory->segments == NULL) && !pack_memory_is_pieces(memory) &&
+        (memory->num != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the list is NULL, but the number of its entries is "
+                          "%zu",
+                          memory->num);
+    }
+    request = request_get(pool);
+    if (request == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    reset(request, kind);
+    request->memory = *memory;
+    if (memory->num == 1) {
+        request->segment.address = pack_memory_address(memory, 0);
+        request->segment.length  = pack_memory_length(memory, 0);
+        request->memory = pack_memory_of_segments(&request->segment, 1);
+    }
+    status = read_params(request, params);
+    if (status != UCXPOOL_OK) {
+        base_list_add_tail(&pool->free_requests, &request->link);
+        return status;
+    }
+    *request_p = request;
+    return UCXPOOL_OK;
+}
+
+void xfer_request_hand_out(ucxpool_request_t  *request,
+                           ucxpool_request_t **request_p)
+{
+    request->user_ref = (request_p != NULL);
+    if (request_p != NULL) {
+        *request_p = request;
+    }
+    /* One that has ended already, and that nobody wants, goes at once. */
+    xfer_request_reuse(request);
+}
+
+void xfer_request_discard(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    request->channel     = NULL;
+    request->user_ref    = false;
+    request->called_back = true;
+    __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
+    /* Its mark may not have been reached. */
+    xfer_request_reuse(request);
+    if (channel != NULL) {
+        xfer_channel_put(channel);
+    }
+}
+
+void xfer_request_arm(ucxpool_request_t *request)
+{
+    ucxpool_t *pool = request->pool;
+
+    if (request->deadline == BASE_CLOCK_FOREVER) {
+        return;
+    }
+    base_list_add_tail(&pool->deadlines, &request->deadline_link);
+    pool->next_deadline = base_min(pool->next_deadline, request->deadline);
+}
+
+void xfer_request_linger(ucxpool_request_t *request)
+{
+    base_list_del(&request->deadline_link);
+    request->deadline = base_clock_deadline(request->pool->linger_ns);
+    xfer_request_arm(request);
+}
+
+void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
+                        const char *what)
+{
+    if (base_clock_now() < request->deadline) {
+        return;
+    }
+    if (xfer_channel_is_live(request->channel)) {
+        xfer_channel_fail(request->channel, status, "%s", what);
+    } else {
+        xfer_channel_hurry(request->channel);
+    }
+}
+
+void xfer_request_wake(ucxpool_request_t *request)
+{
+    base_list_del(&request->run_link);
+    base_list_add_tail(&request->pool->runnable, &request->run_link);
+}
+
+void xfer_request_set_channel(ucxpool_request_t *request,
+                              ucxpool_channel_t *channel)
+{
+    request->channel = channel;
+    xfer_channel_get(channel);
+}
+
+ucxpool_status_t xfer_request_status(const ucxpool_request_t *request)
+{
+    return (ucxpool_status_t)__atomic_load_n(&request->status,
+                                             __ATOMIC_ACQUIRE);
+}
+
+bool xfer_request_has_ended(const ucxpool_request_t *request)
+{
+    return __atomic_load_n(&request->status, __ATOMIC_RELAXED) !=
+           UCXPOOL_INPROGRESS;
+}
+
+void xfer_request_set_detail(ucxpool_request_t *request, const char *detail)
+{
+    if (detail != request->detail) {
+        snprintf(request->detail, sizeof(request->detail), "%s",
+                 (detail == NULL) ? "" : detail);
+    }
+}
+
+void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *detail)
+{
+    request->kind->stop(request, status, detail);
+}
+
+void xfer_request_cancel(ucxpool_request_t *request)
+{
+    if (!xfer_request_has_ended(request)) {
+        xfer_request_stop(request, UCXPOOL_ERR_CANCELED,
+                          "the request was canceled");
+    }
+}
+
+void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
+                      const char *detail)
+{
+    if (xfer_request_has_ended(request)) {
+        return;
+    }
+    xfer_request_set_detail(request, detail);
+    base_list_del(&request->link);
+    base_list_del(&request->run_link);
+    base_list_del(&request->deadline_link);
+    if (request->kind->ended != NULL) {
+        request->kind->ended(request, status);
+    }
+    request->pool->num_arrivals++;
+    /* After this store the caller may look at the request without a lock. */
+    __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);
+    if (request->callback != NULL) {
+        base_list_add_tail(&request->pool->completed, &request->done_link);
+    } else {
+        request->called_back = true;
+    }
+}
+
+static bool lingers(const ucxpool_request_t *request)
+{
+    const xfer_request_kind_t *kind = request->kind;
+
+    return (request->mark != NULL) ||
+           ((kind->lingers != NULL) && kind->lingers(request));
+}
+
+void xfer_request_reuse(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    if (!xfer_request_has_ended(request) || request->user_ref ||
+        !request->called_back || lingers(request)) {
+        return;
+    }
+    request->channel     = NULL;
+    request->called_back = false; /* a second call finds nothing to do */
+    base_list_del(&request->run_link);
+    base_list_add_tail(&request->pool->free_requests, &request->link);
+    if (channel != NULL) {
+        xfer_channel_put(channel);
+    }
+}
+
+void xfer_request_destroy_all(ucxpool_t *pool)
+{
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    base_list_for_each_safe(request, next, &pool->requests, ucxpool_request_t,
+                            all_link) {
+        base_list_del(&request->all_link);
+        free(request->runs);
+        free(request->metadata);
+        free(request);
+    }
+    base_list_init(&pool->free_requests);
+}

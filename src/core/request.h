@@ -1,0 +1,239 @@
+/*
+ * Requests: one send or receive in progress.
+ *
+ * A request ends once, for its caller. It may linger after that: fragments
+ * of it may still be read by a peer, or written by UCX. Its memory is used
+ * again when
+ *
+ *     ended, no fragment busy, no number held, called back, freed by its owner.
+ */
+#ifndef CORE_REQUEST_H
+#define CORE_REQUEST_H
+
+#include "copy/engine.h"
+#include "copy/plan.h"
+#include "core/channel.h"
+
+/* Most fragments of one request in flight, and blocks it holds for them. */
+#define XFER_FRAGMENTS_MAX 64u
+#define XFER_HOLDS_MAX     8u
+
+/* What differs between sends, receives and flushes. All but stop may be NULL.
+ */
+typedef struct xfer_request_kind {
+    void (*init)(ucxpool_request_t *request);
+
+    /* It was posted, and its message has come, which it uses up. */
+    void (*match)(ucxpool_request_t *request, ucxpool_message_t *message);
+
+    /* Its caller's stream has come to where it was posted. */
+    void (*resume)(ucxpool_request_t *request);
+
+    /* End it early, for its caller and for the peer. */
+    void (*stop)(ucxpool_request_t *request, ucxpool_status_t status,
+                 const char *detail);
+
+    /* It ends now: give back what it holds, and count it. */
+    void (*ended)(ucxpool_request_t *request, ucxpool_status_t status);
+
+    /* It has ended. Does anything still refer to it? */
+    bool (*lingers)(const ucxpool_request_t *request);
+} xfer_request_kind_t;
+
+/*
+ * A block held by a send, cut into slices of one fragment each.
+ *
+ *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
+ */
+typedef struct xfer_hold {
+    uint32_t block;
+    uint64_t free_slices;
+} xfer_hold_t;
+
+/* One fragment: being gathered, or in flight. */
+typedef struct xfer_fragment {
+    ucxpool_request_t *request;
+    unsigned           number;     /* among the request's                    */
+    base_list_t        link;       /* the request's unsent ones, none, or    */
+                                   /* free                                   */
+    base_list_t          all_link; /* the pool's                             */
+    xfer_copy_t          copy;     /* the gather, on a GPU                   */
+    const void          *bytes;    /* where it lies                          */
+    bool                 in_place; /* in the caller's memory                 */
+    block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none  */
+    unsigned             hold;   /* packed: number of the hold, and slice    */
+    unsigned             slice;
+    void                *ucx;   /* UCX's request; NULL on the `map` wire    */
+    mem_piece_t          where; /* unless in memory of nobody we know       */
+    proto_data_t         data;  /* stays valid until UCX has sent it        */
+} xfer_fragment_t;
+
+typedef enum xfer_send_step {
+    XFER_SEND_TURN,
+    XFER_SEND_DESC,
+    XFER_SEND_RUNS,
+    XFER_SEND_ACCEPT,
+    XFER_SEND_FRAGMENTS,
+    XFER_SEND_DONE
+} xfer_send_step_t;
+
+typedef struct xfer_send {
+    xfer_send_step_t step;
+    bool             in_place; /* something can be sent in place            */
+    bool             ending;   /* ends when UCX has let go of the memory    */
+    ucxpool_status_t end;      /* how, if ending                            */
+    uint64_t         longest;  /* segment                                   */
+    uint64_t         inplace_min; /* shorter ones are packed                 */
+    uint64_t         message; /* our number of it; 0: none                 */
+    uint64_t         receive; /* the receiver's number                     */
+    uint64_t         sequence;
+    uint64_t         offset; /* of the next fragment                      */
+    uint64_t         frag_size;
+    uint64_t         blocked_since; /* waiting for a block; 0: not           */
+    uint32_t         runs_sent;
+    uint32_t         index; /* of the next fragment                      */
+    uint32_t         window;
+    bool             all_posted; /* all of the stream has its piece          */
+    uint64_t         inplace_size; /* of the longest fragment in place       */
+    base_list_t      unsent; /* that the wire has not got yet, in order  */
+    uint64_t         busy;   /* bit i: fragments[i] is there             */
+    unsigned         num_holds;
+    xfer_hold_t      holds[XFER_HOLDS_MAX];
+    xfer_fragment_t *fragments[XFER_FRAGMENTS_MAX];
+} xfer_send_t;
+
+typedef struct xfer_recv {
+    uint64_t receive;   /* our number; 0: none                                */
+    uint64_t message;   /* the sender's                                       */
+    uint64_t begun;     /* bytes of the stream, in fragments that have come   */
+    uint64_t received;  /* of these, in their place                           */
+    uint64_t next;      /* `map` wire: end of the fragment before             */
+    uint64_t restarts;  /* walks of the plan that began anew                  */
+    uint32_t num_begun; /* fragments that have come                          */
+    uint32_t num_seen;  /* of these, in their place                           */
+    uint32_t max_index; /* of these, the highest                             */
+    uint32_t num_all;   /* fragments of the message; 0: not known yet         */
+    unsigned landings;  /* operations of UCX that write for us                */
+    unsigned pending;   /* these, and those that wait for a block             */
+    unsigned in_place;  /* of these, straight into the caller's memory        */
+    ucxpool_status_t failing; /* the end that waits for these; OK: none      */
+} xfer_recv_t;
+
+struct ucxpool_request {
+    base_list_t link;             /* posted, the channel's queue, its      */
+                                  /* packing ones, its flushes, free        */
+    base_list_t        run_link;  /* runnable or waiters                    */
+    base_list_t        done_link; /* completed                              */
+    base_list_t        all_link;
+    base_list_t        deadline_link;
+    base_list_t        mark_link; /* the engine's marked ones               */
+    mem_cuda_mark_t   *mark;      /* in the caller's stream; NULL: reached  */
+    bool               has_host_segments; /* that a GPU does not reach      */
+    bool               has_gpu_segments;  /* that it does                   */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel;     /* a reference, or NULL                   */
+    bool               any_channel; /* posted without one                   */
+    const xfer_request_kind_t *kind;
+    int                        status; /* ucxpool_status_t; atomic */
+    bool                       user_ref;
+    bool                       called_back;
+    ucxpool_request_cb_t       callback;
+    void                      *callback_arg;
+    uint64_t                   deadline;
+    uint64_t order; /* of a send and a flush in its channel       */
+
+    uint64_t          tag;
+    uint64_t          mask;
+    pack_memory_t     memory;   /* the caller's                        */
+    ucxpool_segment_t segment;  /* the list of a single buffer         */
+    uint64_t          capacity; /* receive: bytes in all              */
+    pack_run_t       *runs;     /* kept when the request is reused    */
+    size_t            num_runs;
+    size_t            runs_size; /* room                              */
+    uint8_t          *metadata;  /* likewise                          */
+    size_t            metadata_length;
+    size_t            metadata_size;
+    pack_totals_t     totals;
+    pack_plan_t       plan;
+    char              detail[160];
+
+    union {
+        xfer_send_t send;
+        xfer_recv_t recv;
+    };
+};
+
+/* What the caller of the library gave, in one place. A list of one segment, or
+ * piece, is copied. */
+ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
+                                     const xfer_request_kind_t      *kind,
+                                     const pack_memory_t            *memory,
+                                     const ucxpool_request_params_t *params,
+                                     ucxpool_request_t             **request_p);
+
+/* Give a request to its caller, or to itself where the caller wants none. */
+void xfer_request_hand_out(ucxpool_request_t  *request,
+                           ucxpool_request_t **request_p);
+
+/* Take back a request that nobody has seen. */
+void xfer_request_discard(ucxpool_request_t *request);
+
+/* Begin to watch the deadline. */
+void xfer_request_arm(ucxpool_request_t *request);
+
+/*
+ * The request has ended but for UCX, which still uses the caller's memory.
+ * Gives it some time to come to its end; then the deadline passes, and with the
+ * channel UCX's operations end too.
+ */
+void xfer_request_linger(ucxpool_request_t *request);
+
+/*
+ * For one that lingers so: once its time is over, fail its channel with this
+ * status and these words, as only the endpoint's end makes UCX stop.
+ */
+void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
+                        const char *what);
+
+/* Let the request go on at the next progress. */
+void xfer_request_wake(ucxpool_request_t *request);
+
+/* UCXPOOL_INPROGRESS, or how it has ended; what it did is visible then. Needs
+ * no lock. */
+ucxpool_status_t xfer_request_status(const ucxpool_request_t *request);
+
+/* The caller does not want it any more; one that has ended stays so. */
+void xfer_request_cancel(ucxpool_request_t *request);
+
+/* End it early, whatever it is, and tell the peer. */
+void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+                       const char *detail);
+
+/*
+ * End a request for its caller. Only the first call counts. `detail` is the
+ * sentence for ucxpool_request_query(); NULL for none.
+ */
+void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
+                      const char *detail);
+
+/* The sentence for an end that must wait. */
+void xfer_request_set_detail(ucxpool_request_t *request, const char *detail);
+
+bool xfer_request_has_ended(const ucxpool_request_t *request);
+
+/* To be called whenever something that made the request linger is over. */
+void xfer_request_reuse(ucxpool_request_t *request);
+
+void xfer_request_set_channel(ucxpool_request_t *request,
+                              ucxpool_channel_t *channel);
+
+/* Room for runs and metadata. */
+ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
+                                           size_t             num_runs);
+ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
+                                           const void *metadata, size_t length);
+
+/* Free what is left when the pool goes. */
+void xfer_request_destroy_all(ucxpool_t *pool);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * Wires: what carries a fragment from one pool to the other.
+ */
+#ifndef CORE_WIRE_H
+#define CORE_WIRE_H
+
+#include "core/request.h"
+
+typedef struct xfer_wire {
+    ucxpool_wire_t id;
+    const char    *name;
+    ucxpool_mode_t packed; /* for the statistics */
+    ucxpool_mode_t in_place;
+    /* Takes bytes from any memory, where none needs registration. */
+    bool           any_memory;
+    /* Control messages go through the channel's ring, as does the place of a
+     * fragment. */
+    bool           has_ring;
+    /* They go over an endpoint of UCX's, and so do a fragment's bytes. */
+    bool           has_endpoint;
+    /* The receiver reads a fragment where it lies, in the sender's memory, and
+     * says when it has: until then it can be revoked. */
+    bool           is_read;
+    /* Fragments arrive in their order. */
+    bool           in_order;
+
+    /* What a channel over it packs into, and out of. */
+    block_pool_t *(*blocks)(const ucxpool_t *pool);
+
+    /* Best fragment of a send, where FRAG_SIZE is auto. */
+    uint64_t (*frag_size)(const ucxpool_request_t *request);
+
+    /*
+     * Hand a fragment to the wire: fragment->data is filled.
+     *
+     * UCXPOOL_OK          on its way; xfer_send_fragment_done() will be called
+     * UCXPOOL_ERR_BUSY    no room now: try again later
+     * other               the channel has failed
+     */
+    ucxpool_status_t (*send)(ucxpool_channel_t *channel,
+                             xfer_fragment_t   *fragment);
+
+    /* The place of a fragment has come through the ring. NULL: none may. */
+    void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
+
+    /* A fragment has come as an active message: UCX's handler. NULL: none may.
+     */
+    ucs_status_t (*arrived_am)(ucxpool_channel_t *channel,
+                               const proto_data_t *data, void *payload,
+                               size_t                     length,
+                               const ucp_am_recv_param_t *param);
+} xfer_wire_t;
+
+static inline bool xfer_wire_is_chosen(const xfer_wire_t *wire)
+{
+    return wire->send != NULL;
+}
+
+/* Of a channel for which none was chosen yet: it sends nothing. */
+extern const xfer_wire_t xfer_wire_none;
+
+#endif

@@ -1,0 +1,220 @@
+#include "pool/lifetime.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "core/control.h"
+#include "core/dispatch.h"
+#include "core/remote.h"
+#include "ipc/share.h"
+#include "pool/descriptors.h"
+#include "pool/progress.h"
+#include "ucx/context.h"
+#include "wireup/close.h"
+#include "wireup/connect.h"
+#include "wireup/fd_export.h"
+#include "wireup/listener.h"
+#include "wireup/match.h"
+#include "xfer/delivery.h"
+#include "xfer/fragment.h"
+#include "xfer/inbox.h"
+#include "xfer/rndv.h"
+
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is in flight of one message, some MiB at most, has come through in that
+ * time, unless the peer does not progress. */
+#define LINGER_NS UINT64_C(250000000)
+
+/* How long a pool that goes waits for UCX to hand over what it holds of
+ * endpoints that no channel uses. */
+#define IDLE_NS UINT64_C(50000000)
+
+static void init_lists(ucxpool_t *pool)
+{
+    base_list_t *lists[] = {
+        &pool->channels,        &pool->gone_channels, &pool->hellos,
+        &pool->listeners,       &pool->greetings,     &pool->posted,
+        &pool->unexpected,      &pool->probed,        &pool->runnable,
+        &pool->waiters,         &pool->stalled,       &pool->landings,
+        &pool->landing_waiters, &pool->completed,     &pool->deadlines,
+        &pool->free_requests,   &pool->free_controls, &pool->free_landings,
+        &pool->requests,        &pool->remotes,       &pool->arrivals,
+        &pool->free_arrivals,   &pool->fetches,       &pool->endpoints,
+        &pool->events,          &pool->fragments,     &pool->free_fragments,
+    };
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        base_list_init(lists[i]);
+    }
+    pool->next_deadline = BASE_CLOCK_FOREVER;
+    pool->next_hello    = BASE_CLOCK_FOREVER;
+    pool->timer_moment  = BASE_CLOCK_FOREVER;
+    pool->linger_ns     = LINGER_NS;
+}
+
+/* The two ids of which a pool has handlers, where others may want them too. */
+static ucxpool_status_t take_ids(ucxpool_t *pool)
+{
+    if (pool->ucx.own_worker) {
+        return UCXPOOL_OK;
+    }
+    pool->ucx.claim = (xfer_claim_t){
+        .worker = pool->ucx.worker,
+        .first  = pool->config.am_id,
+        .count  = 2,
+        .name   = pool->name,
+    };
+    return xfer_claim_take(&pool->ucx.claim);
+}
+
+ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
+{
+    ucxpool_status_t status;
+    mem_share_host_t host;
+
+    init_lists(pool);
+    pool->dispatch = &xfer_dispatch;
+    /* To have it when there is no descriptor left to read it. */
+    mem_share_host_fill(&host);
+    if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
+        (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
+        return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
+    }
+    status = xfer_spare_check_pool();
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = xfer_descriptors_init(pool);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = take_ids(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_descriptors;
+    }
+    status = xfer_inbox_init(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_release_ids;
+    }
+    status = xfer_handout_create(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_inbox;
+    }
+    return UCXPOOL_OK;
+
+err_cleanup_inbox:
+    xfer_inbox_cleanup(pool);
+err_release_ids:
+    xfer_claim_release(&pool->ucx.claim);
+err_cleanup_descriptors:
+    xfer_descriptors_cleanup(pool);
+    return status;
+}
+
+static void close_channels(ucxpool_t *pool)
+{
+    ucxpool_channel_t *channel;
+    ucxpool_channel_t *next;
+
+    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
+                            link) {
+        /* Callbacks that are still to come may name it: it goes last. */
+        xfer_channel_get(channel);
+        if (!channel->drains) {
+            xfer_channel_abort(channel);
+        }
+    }
+}
+
+static bool has_open_channels(ucxpool_t *pool)
+{
+    ucxpool_channel_t *channel;
+
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        if (channel->close != XFER_CLOSE_DONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Receives that no channel ended. */
+static void cancel_posted(ucxpool_t *pool)
+{
+    xfer_lock(pool);
+    while (!base_list_is_empty(&pool->posted)) {
+        xfer_request_cancel(
+            base_list_head(&pool->posted, ucxpool_request_t, link));
+    }
+    xfer_unlock_posted(pool);
+}
+
+/* Own ones end with their endpoints. */
+static bool has_borrowed_operations(const ucxpool_t *pool)
+{
+    return !pool->ucx.own_worker && (pool->num_operations != 0);
+}
+
+/* Those that no channel uses. What was said over them was answered; only UCX
+ * may hold on to one whose other end is gone. */
+static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
+{
+    xfer_lock(pool);
+    xfer_remote_close_all(pool,
+                          base_min(deadline, base_clock_deadline(IDLE_NS)));
+    while (xfer_remote_has_endpoints(pool) && (base_clock_now() < limit)) {
+        xfer_progress(pool);
+    }
+    xfer_unlock(pool);
+}
+
+void xfer_pool_shutdown(ucxpool_t *pool)
+{
+    uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
+    /* Forced closes are local work, but UCX may need some rounds for them. */
+    uint64_t limit =
+        base_clock_deadline(pool->config.close_timeout_ns + 1000000000u);
+
+    xfer_lock(pool);
+    pool->closing = true;
+    close_channels(pool);
+    cancel_posted(pool);
+    xfer_call_back(pool);
+    xfer_unlock(pool);
+    while ((has_open_channels(pool) && (base_clock_now() < limit)) ||
+           (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
+        ucxpool_progress(pool);
+        if (base_clock_now() >= deadline) {
+            xfer_channel_hurry_all(pool);
+        }
+    }
+    close_endpoints(pool, deadline, limit);
+    xfer_lock(pool);
+    xfer_call_back(pool);
+    xfer_unlock(pool);
+    /* The handlers still stand, and find nobody to speak to. */
+    xfer_lock(pool);
+    xfer_context_settle_worker(&pool->ucx);
+    xfer_unlock(pool);
+    xfer_inbox_cleanup(pool);
+    xfer_claim_release(&pool->ucx.claim);
+}
+
+void xfer_pool_cleanup(ucxpool_t *pool)
+{
+    xfer_listener_destroy_all(pool);
+    xfer_pairing_destroy_all(pool);
+    xfer_channel_destroy_all(pool);
+    xfer_request_destroy_all(pool);
+    xfer_fragment_destroy_all(pool);
+    xfer_arrival_destroy_all(pool);
+    xfer_landing_destroy_all(pool);
+    xfer_control_destroy_all(pool);
+    xfer_remote_destroy_all(pool);
+    free(pool->table);
+    xfer_handout_destroy(pool);
+    xfer_descriptors_cleanup(pool);
+}

@@ -1,0 +1,232 @@
+/*
+ * The pool's round of progress.
+ */
+#include "pool/progress.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "copy/engine.h"
+#include "core/remote.h"
+#include "core/wire.h"
+#include "wireup/close.h"
+#include "wireup/connect.h"
+#include "wireup/fd_export.h"
+#include "wireup/fd_import.h"
+#include "wireup/hello.h"
+#include "wireup/listener.h"
+#include "xfer/delivery.h"
+#include "xfer/inbox.h"
+#include "xfer/recv.h"
+#include "xfer/rndv.h"
+#include "xfer/send.h"
+#include "xfer/stream_marker.h"
+
+/* While rings are busy, UCX (which may make a system call) is asked once in so
+ * many rounds; so are the descriptors, in any case. */
+#define UCX_EVERY    16u
+#define EVENTS_EVERY 256u
+/* The same while there is a door, or descriptors are handed over. */
+#define DOORS_EVERY 16u
+
+static unsigned progress_ucx(ucxpool_t *pool)
+{
+    unsigned count = 0;
+
+    while ((count < 64) && (ucp_worker_progress(pool->ucx.worker) != 0)) {
+        count++;
+    }
+    return count;
+}
+
+static void expire(ucxpool_request_t *request)
+{
+    static const char text[] = "the deadline passed";
+
+    xfer_request_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
+    xfer_request_reuse(request);
+}
+
+static unsigned progress_deadlines(ucxpool_t *pool)
+{
+    uint64_t           now;
+    unsigned           count = 0;
+    base_list_t        late;
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    if (pool->next_deadline == BASE_CLOCK_FOREVER) {
+        return 0;
+    }
+    now = base_clock_now();
+    if (now < pool->next_deadline) {
+        return 0;
+    }
+    base_list_init(&late);
+    pool->next_deadline = BASE_CLOCK_FOREVER;
+    base_list_for_each_safe(request, next, &pool->deadlines, ucxpool_request_t,
+                            deadline_link) {
+        if (request->deadline <= now) {
+            base_list_del(&request->deadline_link);
+            base_list_add_tail(&late, &request->deadline_link);
+        } else {
+            pool->next_deadline =
+                base_min(pool->next_deadline, request->deadline);
+        }
+    }
+    /* Ending one may end others, which then leave the list by themselves. */
+    while (!base_list_is_empty(&late)) {
+        request = base_list_head(&late, ucxpool_request_t, deadline_link);
+        base_list_del(&request->deadline_link);
+        expire(request);
+        count++;
+    }
+    return count;
+}
+
+static unsigned progress_runnable(ucxpool_t *pool)
+{
+    unsigned           count = 0;
+    base_list_t        round;
+    ucxpool_request_t *request;
+
+    base_list_init(&round);
+    base_list_splice_tail(&round, &pool->runnable);
+    base_list_splice_tail(&round, &pool->stalled);
+    while (!base_list_is_empty(&round)) {
+        request = base_list_head(&round, ucxpool_request_t, run_link);
+        base_list_del(&request->run_link);
+        count += xfer_send_advance(request) ? 1 : 0;
+        xfer_request_reuse(request);
+    }
+    return count;
+}
+
+static unsigned progress_channels(ucxpool_t *pool)
+{
+    unsigned           count = 0;
+    ucxpool_channel_t *channel;
+    ucxpool_channel_t *next;
+
+    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
+                            link) {
+        count += xfer_channel_progress(channel);
+    }
+    xfer_channel_destroy_gone(pool);
+    return count;
+}
+
+static bool has_strangers(const ucxpool_t *pool)
+{
+    return !base_list_is_empty(&pool->greetings) ||
+           !base_list_is_empty(&pool->listeners) ||
+           !base_list_is_empty(&pool->fetches) || xfer_handout_is_busy(pool);
+}
+
+static bool has_endpoints(const ucxpool_t *pool)
+{
+    return !base_list_is_empty(&pool->endpoints);
+}
+
+/* Those whose descriptors are watched, and UCX's. */
+static unsigned progress_sockets(ucxpool_t *pool)
+{
+    unsigned count = xfer_source_progress(pool);
+
+    count += xfer_connect_progress(pool);
+    count += xfer_listener_progress(pool);
+    count += xfer_handout_progress(pool);
+    count += xfer_fetch_progress(pool);
+    if (has_endpoints(pool)) {
+        count += xfer_tcp_watch_progress(&pool->tcp_watch);
+    }
+    return count;
+}
+
+uint64_t xfer_sockets_deadline(ucxpool_t *pool)
+{
+    const uint64_t deadlines[] = {
+        xfer_connect_deadline(pool),
+        xfer_listener_deadline(pool),
+        xfer_fetch_deadline(pool),
+        xfer_handout_deadline(pool),
+        has_endpoints(pool) ? xfer_tcp_watch_deadline(&pool->tcp_watch)
+                            : BASE_CLOCK_FOREVER,
+    };
+    uint64_t first = BASE_CLOCK_FOREVER;
+
+    for (size_t i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++) {
+        first = base_min(first, deadlines[i]);
+    }
+    return first;
+}
+
+static unsigned progress(ucxpool_t *pool)
+{
+    unsigned count = 0;
+
+    pool->progress_count++;
+    count += xfer_inbox_progress(pool);
+    count += xfer_engine_progress(pool->engine);
+    count += xfer_stream_marker_progress(pool);
+    count += xfer_arrival_progress(pool);
+    if ((pool->num_mapped != pool->num_channels) || (pool->num_mapped == 0) ||
+        (pool->progress_count % UCX_EVERY == 0)) {
+        count += progress_ucx(pool);
+    }
+    if ((pool->progress_count % EVENTS_EVERY == 0) ||
+        (has_strangers(pool) && (pool->progress_count % DOORS_EVERY == 0))) {
+        count += progress_sockets(pool);
+    }
+    count += xfer_landing_progress(pool);
+    count += xfer_send_wake_waiters(pool);
+    count += progress_runnable(pool);
+    count += progress_deadlines(pool);
+    count += xfer_hello_progress(pool);
+    count += progress_channels(pool);
+    count += xfer_remote_progress(pool);
+    return count;
+}
+
+unsigned xfer_progress(ucxpool_t *pool)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    unsigned         count = progress(pool);
+
+    base_error_log_at(level);
+    return count;
+}
+
+/* A round that leaves nothing out. */
+unsigned xfer_progress_all(ucxpool_t *pool)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    unsigned         count = progress_ucx(pool);
+
+    count += progress_sockets(pool);
+    count += progress(pool);
+    base_error_log_at(level);
+    return count;
+}
+
+unsigned xfer_call_back(ucxpool_t *pool)
+{
+    unsigned             count = 0;
+    ucxpool_request_t   *request;
+    ucxpool_request_cb_t callback;
+    void                *arg;
+
+    while (!base_list_is_empty(&pool->completed)) {
+        request =
+            base_list_head(&pool->completed, ucxpool_request_t, done_link);
+        base_list_del(&request->done_link);
+        callback = request->callback;
+        arg      = request->callback_arg;
+        xfer_unlock(pool);
+        callback(request, xfer_request_status(request), arg);
+        xfer_lock(pool);
+        request->called_back = true;
+        xfer_request_reuse(request);
+        count++;
+    }
+    return count;
+}

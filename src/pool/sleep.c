@@ -1,0 +1,365 @@
+/*
+ * Sleeping and waking: the event descriptor, arming it, and the wait below the
+ * public ones (wait.c).
+ */
+#include <config.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "copy/engine.h"
+#include "core/event.h"
+#include "core/local.h"
+#include "core/wire.h"
+#include "pool/progress.h"
+#include "ucx/status.h"
+#include "wireup/close.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+/* How long a waiting call polls without offering its processor to others. */
+#define PURE_SPIN_NS UINT64_C(2000)
+
+/* How often a channel that has ended is looked at. */
+#define POLL_NS UINT64_C(10000000)
+
+/*
+ * Several threads may sleep on one pool, and others use it at the same time.
+ * Whenever any of them sleeps,
+ *
+ *     the pool is armed, or wake_fd is readable
+ *
+ * so whoever disarms the pool wakes the other sleepers, and whoever posts wakes
+ * them too, because what was armed knows nothing of it.
+ *
+ * Of the threads that wait in this library one is the leader: it sleeps on the
+ * descriptors, and when it wakes it wakes the others, who look whether what
+ * they wait for has come meanwhile. Nobody but the leader makes wake_fd
+ * unreadable while there is one, so it does wake.
+ */
+
+/* To be followed by a look at whatever one may be woken for. */
+static void forget_wake(ucxpool_t *pool)
+{
+    eventfd_t number;
+
+    if (__atomic_exchange_n(&pool->woken, false, __ATOMIC_SEQ_CST)) {
+        eventfd_read(pool->wake_fd, &number);
+    }
+}
+
+static bool has_work(ucxpool_t *pool)
+{
+    ucxpool_channel_t *channel;
+
+    if (!base_list_is_empty(&pool->runnable) ||
+        !base_list_is_empty(&pool->completed)) {
+        return true;
+    }
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        if ((xfer_channel_is_readable(channel) &&
+             xfer_ring_has_input(&channel->ring)) ||
+            (xfer_channel_is_live(channel) &&
+             xfer_channel_is_broken(channel)) ||
+            xfer_channel_must_settle(channel)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void set_sleeping(ucxpool_t *pool, bool sleeping)
+{
+    ucxpool_channel_t *channel;
+
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        if (channel->wire->has_ring &&
+            xfer_channel_is_live(channel)) {
+            if (sleeping) {
+                xfer_ring_sleep(&channel->ring);
+            } else {
+                xfer_ring_awake(&channel->ring);
+            }
+        }
+    }
+    pool->asleep = sleeping;
+}
+
+/* This thread will look after the pool, until it arms it again. */
+static void disarm(ucxpool_t *pool)
+{
+    set_sleeping(pool, false);
+    if (pool->many_sleepers || !pthread_equal(pool->armed_by, pthread_self())) {
+        xfer_wake(pool);
+    }
+}
+
+/*
+ * The event loop looks at what has arrived after the progress that follows its
+ * sleep. What arrives later, while it arms the pool again, it has not seen:
+ * then it must not sleep.
+ */
+static void note_seen(ucxpool_t *pool)
+{
+    if (pthread_equal(pool->armed_by, pthread_self())) {
+        pool->num_seen = pool->num_arrivals;
+    }
+}
+
+unsigned ucxpool_progress(ucxpool_t *pool)
+{
+    unsigned count;
+
+    if (base_missing(pool)) {
+        return 0;
+    }
+    xfer_lock(pool);
+    if (pool->asleep) {
+        disarm(pool);
+        count = xfer_progress_all(pool);
+        count += xfer_call_back(pool);
+        note_seen(pool);
+    } else {
+        count = xfer_progress(pool);
+        count += xfer_call_back(pool);
+    }
+    xfer_unlock(pool);
+    return count;
+}
+
+static void note_sleeper(ucxpool_t *pool)
+{
+    if (pool->was_armed && !pthread_equal(pool->armed_by, pthread_self())) {
+        pool->many_sleepers = true;
+    }
+    pool->was_armed = true;
+    pool->armed_by  = pthread_self();
+}
+
+/* num_moved_p [out]  What moved on the way; with any, the answer is busy. */
+static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
+{
+    ucs_status_t status;
+
+    *num_moved_p = 0;
+    if (pool->worker_fd < 0) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the borrowed UCX context was made without "
+                          "UCP_FEATURE_WAKEUP");
+    }
+    note_sleeper(pool);
+    if (!pool->has_leader) {
+        forget_wake(pool);
+    }
+    set_sleeping(pool, true);
+    if (!has_work(pool)) {
+        *num_moved_p = xfer_progress_all(pool);
+    }
+    if ((*num_moved_p == 0) && !has_work(pool)) {
+        status = ucp_worker_arm(pool->ucx.worker);
+        if (status == UCS_OK) {
+            return UCXPOOL_OK;
+        }
+        if (status != UCS_ERR_BUSY) {
+            disarm(pool);
+            return base_error(mem_ucx_status(status),
+                              "UCX could not arm its worker: %s",
+                              ucs_status_string(status));
+        }
+    }
+    disarm(pool);
+    return UCXPOOL_ERR_BUSY;
+}
+
+/* When something is to be done though nothing happens. */
+static uint64_t next_moment(ucxpool_t *pool)
+{
+    uint64_t           moment = base_min(
+        base_min(pool->next_deadline, pool->next_hello),
+        base_min(xfer_sockets_deadline(pool),
+                 xfer_engine_deadline(pool->engine)));
+    ucxpool_channel_t *channel;
+
+    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+        moment = base_min(moment, xfer_channel_close_deadline(channel));
+        moment = base_min(moment, xfer_local_deadline(channel));
+        moment = base_min(moment, xfer_lifeline_deadline(channel));
+        if (!channel->peer.gone) {
+            moment = base_min(moment, channel->peer.next_look);
+        }
+        if (!xfer_channel_is_live(channel) &&
+            xfer_channel_is_readable(channel)) {
+            /* Its endpoint is gone, so the peer can not knock. */
+            moment = base_min(moment, base_clock_deadline(POLL_NS));
+        }
+    }
+    return moment;
+}
+
+/* Let the event descriptor become readable at that moment. */
+static void set_timer(ucxpool_t *pool)
+{
+    uint64_t          moment = next_moment(pool);
+    struct itimerspec timer;
+
+    memset(&timer, 0, sizeof(timer));
+    if (moment != BASE_CLOCK_FOREVER) {
+        moment                 = base_max(moment, (uint64_t)1);
+        timer.it_value.tv_sec  = (time_t)(moment / 1000000000u);
+        timer.it_value.tv_nsec = (long)(moment % 1000000000u);
+    }
+    if (moment != pool->timer_moment) {
+        pool->timer_moment = moment;
+        timerfd_settime(pool->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
+    }
+}
+
+static ucxpool_status_t arm_with_timer(ucxpool_t *pool, unsigned *num_moved_p)
+{
+    ucxpool_status_t status;
+
+    xfer_lock(pool);
+    status = arm(pool, num_moved_p);
+    if (status == UCXPOOL_OK) {
+        set_timer(pool);
+    }
+    xfer_unlock(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
+{
+    unsigned         num_moved;
+    ucxpool_status_t status;
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    xfer_lock(pool);
+    status = arm_with_timer(pool, &num_moved);
+    if ((status == UCXPOOL_OK) && ((pool->num_seen != pool->num_arrivals) ||
+                                   xfer_event_is_pending(pool))) {
+        xfer_wake(pool);
+    }
+    xfer_unlock(pool);
+    return status;
+}
+
+static struct timespec to_timespec(uint64_t ns)
+{
+    return (struct timespec){
+        .tv_sec  = (time_t)(ns / 1000000000u),
+        .tv_nsec = (long)(ns % 1000000000u),
+    };
+}
+
+/* One sleep of the leader, until an event or `until`. */
+static void lead(ucxpool_t *pool, uint64_t until)
+{
+    struct pollfd   event   = {.fd = pool->epoll_fd, .events = POLLIN};
+    uint64_t        now     = base_clock_now();
+    struct timespec timeout = to_timespec((until > now) ? until - now : 0);
+
+    pool->has_leader = true;
+    xfer_unlock(pool);
+    ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
+    xfer_lock(pool);
+    pool->has_leader = false;
+    pool->num_wakes++;
+    pthread_cond_broadcast(&pool->leader_woke);
+}
+
+/* One sleep of another thread, until the leader wakes or `until`. */
+static void follow(ucxpool_t *pool, uint64_t until)
+{
+    uint64_t        num_wakes = pool->num_wakes;
+    struct timespec moment    = to_timespec(until);
+    int             error     = 0;
+
+    while ((pool->num_wakes == num_wakes) && (error == 0)) {
+        if (until == BASE_CLOCK_FOREVER) {
+            error = pthread_cond_wait(&pool->leader_woke, &pool->lock);
+        } else {
+            error = pthread_cond_timedwait(&pool->leader_woke, &pool->lock,
+                                           &moment);
+        }
+    }
+}
+
+/* Is what the caller waits for there? */
+static bool is_there(ucxpool_t *pool, const xfer_goal_t *goal)
+{
+    return (goal->is_reached == NULL) ? xfer_event_is_pending(pool)
+                                      : goal->is_reached(goal->object);
+}
+
+/* Sleep until the leader wakes; as the leader, if there is none. Returns how
+ * many things moved before it could: who waits for any must not sleep then. */
+static unsigned sleep_once(ucxpool_t *pool, const xfer_goal_t *goal,
+                           uint64_t until)
+{
+    unsigned num_moved = 0;
+
+    xfer_lock(pool);
+    /* Another thread may have reached the goal since this one looked. */
+    if (!is_there(pool, goal)) {
+        if (pool->has_leader) {
+            follow(pool, until);
+        } else if ((arm_with_timer(pool, &num_moved) == UCXPOOL_OK) &&
+                   !is_there(pool, goal)) {
+            lead(pool, until);
+        }
+    }
+    xfer_unlock(pool);
+    return num_moved;
+}
+
+/*
+ * Nothing has moved since `idle_since`: poll on, or sleep. Polling makes an
+ * answer quick; but who could give it may need this very processor, so it is
+ * offered after a while. Returns what moved.
+ */
+static unsigned be_idle(ucxpool_t *pool, const xfer_goal_t *goal,
+                        uint64_t idle_since, uint64_t until)
+{
+    uint64_t now = base_clock_now();
+
+    if (now - idle_since < base_min(PURE_SPIN_NS, pool->config.spin_ns)) {
+        return 0;
+    }
+    if ((now - idle_since < pool->config.spin_ns) || (pool->worker_fd < 0)) {
+        sched_yield();
+        return 0;
+    }
+    return sleep_once(pool, goal, until);
+}
+
+ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
+                           uint64_t until)
+{
+    uint64_t idle_since = 0;
+    unsigned count      = 0;
+
+    for (;;) {
+        count += ucxpool_progress(pool);
+        if (is_there(pool, goal) ||
+            ((count != 0) && (goal->is_reached == NULL))) {
+            return UCXPOOL_OK;
+        }
+        if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
+            return UCXPOOL_ERR_TIMED_OUT;
+        }
+        if (count != 0) {
+            idle_since = 0;
+            count      = 0;
+            continue;
+        }
+        if (idle_since == 0) {
+            idle_since = base_clock_now();
+        }
+        count = be_idle(pool, goal, idle_since, until);
+    }
+}

@@ -1,0 +1,47 @@
+/*
+ * What a child process must not keep of its parent's pools. A connection ends
+ * when the last copy of its descriptor is closed: a forked child that lives on
+ * would hide its parent's end from peers.
+ *
+ * All descriptors of a pool hang from its epoll, UCX's among them:
+ *
+ *     epoll_fd -> timer, event, doors -> ..., sockets
+ *              -> UCX's worker -> its networks -> their connections
+ *
+ * and the system tells which an epoll has (/proc/self/fdinfo), UCX's too, which
+ * come and go unseen. A child that is forked puts /dev/null in their place
+ * (never shutdown(), which would end the parent's connection); one that is
+ * spawned, or executes a program, does not get them, as they are closed on
+ * exec. UCX's listening sockets hang from its own thread's epoll: they are
+ * found by a comparison of before and after, and stay in a forked child.
+ */
+#ifndef UCX_CHILD_H
+#define UCX_CHILD_H
+
+#include "base/list.h"
+
+#include <stdbool.h>
+
+typedef struct xfer_child {
+    base_list_t link;
+    int         epoll_fd;
+    bool        is_foreign; /* this process is a child of the pool's own */
+} xfer_child_t;
+
+/* From now on a child loses what hangs from child->epoll_fd. */
+void xfer_child_add(xfer_child_t *child);
+void xfer_child_remove(xfer_child_t *child);
+
+/* Close on exec what hangs from the epoll now. */
+void xfer_child_close_on_exec(const xfer_child_t *child);
+
+/* Sockets and epolls that are opened between these two calls, by this thread
+ * or another, are closed on exec. */
+typedef struct xfer_child_before {
+    unsigned char is_open[128]; /* bits, of the first descriptors */
+} xfer_child_before_t;
+
+void xfer_child_look_before(xfer_child_before_t *before);
+void xfer_child_look_after(const xfer_child_before_t *before);
+
+#endif

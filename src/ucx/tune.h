@@ -1,0 +1,23 @@
+/*
+ * Settings of UCX for the contexts that the pool makes by itself. What the
+ * environment says of them counts more, and what a ucx.conf says of UCX_TLS;
+ * what it says of UCX_TCP_TX_SEG_SIZE cannot be read from a configuration.
+ */
+#ifndef UCX_TUNE_H
+#define UCX_TUNE_H
+
+#include <ucp/api/ucp.h>
+
+#include <stdbool.h>
+
+/* for_gpu: the pool's blocks are memory of a GPU. */
+void xfer_tune(ucp_config_t *config, bool for_gpu);
+
+/* The part for such pools. transports: UCX's setting TLS. */
+void xfer_tune_gpu(ucp_config_t *config, const char *transports);
+
+/* What a setting is by now ("UCX_TLS"), from the environment or a ucx.conf;
+ * NULL if there is none of that name, or no memory. The caller frees it. */
+char *xfer_tune_read(const ucp_config_t *config, const char *name);
+
+#endif

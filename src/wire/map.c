@@ -1,0 +1,186 @@
+/*
+ * The `map` wire: the receiver has mapped the sender's regions and copies
+ * straight out of them; only the place of a fragment is told, through the ring.
+ */
+#include "base/error.h"
+#include "core/control.h"
+#include "xfer/delivery.h"
+#include "xfer/recv.h"
+#include "xfer/wires.h"
+
+#include <string.h>
+
+/* What is in flight (DEPTH of them) stays in the processors' caches between the
+ * two copies. */
+#define FRAG_SIZE (256u * 1024u)
+
+/* Between GPUs a launch costs some microseconds, in which the link moves some
+ * hundred KiB; and several must be under way, so that gathering one does not
+ * wait for another to be read: the more, the shorter they are. */
+#define GPU_FRAG_SIZE   ((uint64_t)16 << 20)
+#define GPU_FRAG_MIN    ((uint64_t)1 << 20)
+#define GPU_FRAGS       4u
+#define GPU_SHORT_FRAGS 8u
+#define GPU_SHORT_SHARE ((uint64_t)64 << 20)
+
+/* A message is cut at least so often, so that the processors' work on lists
+ * goes on while the link is busy. */
+#define GPU_CUTS 8u
+
+/* The copy engine wants long ones, and has nothing else to wait for. */
+#define GPU_LONG_SIZE ((uint64_t)32 << 20)
+#define GPU_LONG_MIN  GPU_FRAG_SIZE
+
+static block_pool_t *map_blocks(const ucxpool_t *pool)
+{
+    return pool->blocks;
+}
+
+static bool shares_gpu(const ucxpool_channel_t *channel)
+{
+    return memcmp(channel->peer.gpu.uuid, &channel->pool->engine->device->uuid,
+                  sizeof(channel->peer.gpu.uuid)) == 0;
+}
+
+/* Does it lie in another GPU's memory? */
+static bool is_far(const ucxpool_channel_t *channel)
+{
+    return (channel->pool->engine != NULL) && !shares_gpu(channel);
+}
+
+static uint64_t gpu_frag_size(const ucxpool_request_t *request)
+{
+    const ucxpool_t      *pool = request->pool;
+    ucxpool_share_stats_t share;
+    uint64_t              size;
+
+    block_pool_stats(pool->blocks, UCXPOOL_SHARE_SEND, &share);
+    size = share.total * block_pool_block_size(pool->blocks);
+    /* Two processes that share a GPU have it by turns, and a turn takes longer
+     * to come than a fragment to copy: let it be worth it. */
+    if ((request->send.longest >= GPU_LONG_MIN) ||
+        shares_gpu(request->channel)) {
+        return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
+    }
+    size /= (size < GPU_SHORT_SHARE) ? GPU_SHORT_FRAGS : GPU_FRAGS;
+    size = base_min(size, request->totals.stream_size / GPU_CUTS);
+    return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
+}
+
+static uint64_t map_frag_size(const ucxpool_request_t *request)
+{
+    return (request->pool->engine != NULL) ? gpu_frag_size(request) : FRAG_SIZE;
+}
+
+static ucxpool_status_t map_send(ucxpool_channel_t *channel,
+                                 xfer_fragment_t *fragment)
+{
+    proto_fixed_t *fixed;
+    proto_head_t   head;
+
+    fixed = xfer_control_begin(channel, PROTO_DATA, 0, XFER_MAY, NULL);
+    if (fixed == NULL) {
+        return UCXPOOL_ERR_BUSY;
+    }
+    head             = fixed->head;
+    fixed->data      = fragment->data;
+    fixed->data.head = head;
+    xfer_control_end(channel);
+    return UCXPOOL_OK;
+}
+
+static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
+{
+    proto_fixed_t *fixed;
+
+    fixed = xfer_control_begin(channel, PROTO_TAKEN, 0, XFER_MUST, NULL);
+    if (fixed != NULL) {
+        fixed->taken.message = data->message;
+        fixed->taken.piece   = data->piece;
+        xfer_control_end(channel);
+    }
+}
+
+/* Where the fragment lies in our address space; NULL: nowhere. */
+static const uint8_t *locate(const ucxpool_channel_t *channel,
+                             const proto_data_t *data)
+{
+    const xfer_peer_t *peer = &channel->peer;
+    uint64_t           size;
+
+    if (data->region >= peer->num_regions) {
+        return NULL;
+    }
+    size = peer->region_sizes[data->region];
+    if (peer->gpu.way != 0) {
+        /* They lie side by side, and a fragment may go over several. */
+        size *= peer->num_regions - data->region;
+    }
+    if ((data->region_offset > size) ||
+        (data->length > size - data->region_offset)) {
+        return NULL;
+    }
+    return peer->regions[data->region] + data->region_offset;
+}
+
+/* The fragment has been copied, rightly or not. */
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
+                      ucxpool_status_t status, void *arg)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    (void)arg;
+    if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CHECKSUM)) {
+        return;
+    }
+    if (xfer_ring_is_revoked(&channel->ring, data->message)) {
+        xfer_recv_stop(request, UCXPOOL_ERR_CANCELED,
+                       "the sender canceled the message");
+        return;
+    }
+    if (status == UCXPOOL_OK) {
+        taken(channel, data);
+    }
+    xfer_recv_delivered(request, data, status,
+                        (data->flags & PROTO_DATA_INPLACE)
+                            ? UCXPOOL_MODE_MAP_INPLACE
+                            : UCXPOOL_MODE_MAP_PACKED);
+}
+
+static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
+{
+    ucxpool_request_t *request = xfer_recv_find(channel, data);
+    const uint8_t     *bytes   = locate(channel, data);
+
+    if (request == NULL) {
+        /* The receive has ended, and DONE was sent: that freed the fragment. */
+        return;
+    }
+    if (bytes == NULL) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent a fragment outside of its regions");
+        return;
+    }
+    if (!xfer_recv_check(request, data)) {
+        return;
+    }
+    xfer_deliver(request,
+                 &(xfer_arrival_params_t){.data    = data,
+                                          .bytes   = bytes,
+                                          .are_far = is_far(channel),
+                                          .done    = delivered});
+}
+
+const xfer_wire_t xfer_wire_map = {
+    .id        = UCXPOOL_WIRE_MAP,
+    .name      = "map",
+    .packed    = UCXPOOL_MODE_MAP_PACKED,
+    .in_place  = UCXPOOL_MODE_MAP_INPLACE,
+    .has_ring  = true,
+    .is_read   = true,
+    .in_order  = true,
+    .blocks    = map_blocks,
+    .frag_size = map_frag_size,
+    .send      = map_send,
+    .arrived   = map_arrived,
+};

@@ -1,0 +1,155 @@
+/*
+ * The `ucx` wire: a fragment is the data of an active message, from registered
+ * memory by rendezvous with its memory handle.
+ */
+#include "core/ucx_memory.h"
+#include "ucx/status.h"
+#include "xfer/delivery.h"
+#include "xfer/recv.h"
+#include "xfer/rndv.h"
+#include "xfer/send.h"
+#include "xfer/wires.h"
+
+/* Short enough to be still in the cache when it is sent, long enough for the
+ * messages of a rendezvous not to count. */
+#define FRAG_SIZE (1024u * 1024u)
+/* Shorter fragments go by whatever protocol UCX thinks best. */
+#define RNDV_MIN (32u * 1024u)
+
+/* Between GPUs UCX is best with long ones: it has a copy engine do them. */
+#define GPU_FRAG_SIZE ((uint64_t)16 << 20)
+
+static block_pool_t *ucx_blocks(const ucxpool_t *pool)
+{
+    return pool->ucx_blocks;
+}
+
+static uint64_t ucx_frag_size(const ucxpool_request_t *request)
+{
+    const block_pool_t   *blocks = ucx_blocks(request->pool);
+    ucxpool_share_stats_t share;
+
+    if (xfer_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
+        return FRAG_SIZE;
+    }
+    block_pool_stats(blocks, UCXPOOL_SHARE_SEND, &share);
+    return base_max((uint64_t)FRAG_SIZE,
+                    base_min(GPU_FRAG_SIZE,
+                             share.total * block_pool_block_size(blocks) / 4));
+}
+
+static void fragment_sent(void *request, ucs_status_t status, void *arg)
+{
+    xfer_fragment_t      *fragment   = arg;
+    ucxpool_channel_t *channel = fragment->request->channel;
+
+    /* An error is the endpoint's, whose handler fails the channel. */
+    (void)status;
+    ucp_request_free(request);
+    xfer_channel_get(channel);
+    xfer_send_fragment_done(fragment);
+    xfer_channel_end_operation(channel);
+}
+
+static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
+                                 xfer_fragment_t   *fragment)
+{
+    ucxpool_t          *pool  = channel->pool;
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .flags       = 0,
+        .cb.send     = fragment_sent,
+        .user_data   = fragment,
+        .memory_type = xfer_ucx_memory_type(pool->ucx_blocks),
+    };
+    ucs_status_ptr_t result;
+
+    if (!xfer_channel_can_send(channel)) {
+        return UCXPOOL_ERR_PEER_LOST;
+    }
+    if (fragment->data.length >= RNDV_MIN) {
+        param.flags = UCP_AM_SEND_FLAG_RNDV;
+    }
+    if (!fragment->in_place || (fragment->buffer != NULL)) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param.memh = xfer_ucx_memh(pool->ucx_blocks, &fragment->where);
+    }
+    fragment->data.head = (proto_head_t){
+        .type    = PROTO_DATA,
+        .version = PROTO_VERSION,
+        .channel = channel->peer.channel,
+        .key     = channel->peer.channel_key,
+    };
+    result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id + 1,
+                             &fragment->data, sizeof(fragment->data),
+                             fragment->bytes, fragment->data.length, &param);
+    if (UCS_PTR_IS_ERR(result)) {
+        xfer_channel_set_broken(channel);
+        return mem_ucx_status(UCS_PTR_STATUS(result));
+    }
+    fragment->ucx = result;
+    if (result != NULL) {
+        xfer_endpoint_start(channel->endpoint);
+    } else {
+        /* Done already: the request goes on by itself. */
+        xfer_send_fragment_done(fragment);
+    }
+    return UCXPOOL_OK;
+}
+
+/* The bytes of an active message are in their place. */
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
+                      ucxpool_status_t status, void *arg)
+{
+    (void)arg;
+    xfer_recv_delivered(request, data, status, UCXPOOL_MODE_UCX_PACKED);
+}
+
+static ucs_status_t ucx_arrived(ucxpool_channel_t *channel,
+                                const proto_data_t *data, void *payload,
+                                size_t length, const ucp_am_recv_param_t *param)
+{
+    ucxpool_request_t *request = xfer_recv_find(channel, data);
+
+    if ((request == NULL) || (request->recv.failing != UCXPOOL_OK)) {
+        return UCS_OK; /* not wanted any more: UCX drops it */
+    }
+    if (length != data->length) {
+        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer announced %llu bytes and sent %zu",
+                          (unsigned long long)data->length, length);
+        return UCS_OK;
+    }
+    if (!xfer_recv_check(request, data)) {
+        return UCS_OK;
+    }
+    if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        /* The bytes are there already, and no longer than this call. */
+        xfer_deliver(request, &(xfer_arrival_params_t){.data      = data,
+                                                       .bytes     = payload,
+                                                       .must_copy = true,
+                                                       .done = delivered});
+        return UCS_OK;
+    }
+    if (!xfer_landing_start(request, data, payload)) {
+        xfer_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
+                       "the receiver has no memory");
+        return UCS_OK;
+    }
+    return UCS_INPROGRESS;
+}
+
+const xfer_wire_t xfer_wire_ucx = {
+    .id           = UCXPOOL_WIRE_UCX,
+    .name         = "ucx",
+    .packed       = UCXPOOL_MODE_UCX_PACKED,
+    .in_place     = UCXPOOL_MODE_UCX_INPLACE,
+    .any_memory   = true,
+    .has_endpoint = true,
+    .blocks       = ucx_blocks,
+    .frag_size    = ucx_frag_size,
+    .send         = ucx_send,
+    .arrived_am   = ucx_arrived,
+};

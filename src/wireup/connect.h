@@ -1,0 +1,28 @@
+/*
+ * How a channel finds its peer: by address, by endpoint, or through a door.
+ */
+#ifndef WIREUP_CONNECT_H
+#define WIREUP_CONNECT_H
+
+#include "bootstrap/where.h"
+#include "core/channel.h"
+
+/* Check a blob that came from somewhere, and connect the channel to it. */
+ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
+                                      const void *address, size_t length);
+ucxpool_status_t xfer_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep);
+
+/* Knock at a listener's door; what follows is done by progress. */
+ucxpool_status_t xfer_connect_door(ucxpool_channel_t  *channel,
+                                   const xfer_where_t *where);
+
+/* A channel that is still at a door goes no further. */
+void xfer_connect_stop(ucxpool_channel_t *channel);
+
+/* The channels that are still at a door. */
+unsigned xfer_connect_progress(ucxpool_t *pool);
+
+/* When the next of them wants to be called. */
+uint64_t xfer_connect_deadline(ucxpool_t *pool);
+
+#endif

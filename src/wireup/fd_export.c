@@ -1,0 +1,397 @@
+#include <config.h>
+
+#include "wireup/fd_export.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/math.h"
+#include "core/dispatch.h"
+#include "core/local.h"
+#include "ipc/socket.h"
+#include "wireup/mapping.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* When the system has no descriptor for a caller, the socket is left alone. */
+#define PAUSE_NS UINT64_C(100000000)
+
+/* When more descriptors are on their way between all processes of our user than
+ * the system allows. */
+#define RETRY_NS UINT64_C(5000000)
+
+static_assert(MEM_SHARE_ID_SIZE == XFER_ID_SIZE, "a socket has a pool's id");
+
+typedef struct caller {
+    base_list_t        link;
+    xfer_source_t      source;
+    uint64_t           deadline;
+    uint64_t           next_try; /* to answer; 0: it waits for its HELLO     */
+    mem_share_caller_t who;
+    bool               has_asked;
+    proto_fetch_t      asked;
+} caller_t;
+
+struct xfer_handout {
+    xfer_source_t source;
+    bool          is_watched;
+    uint64_t      pause_end;
+    base_list_t   callers;
+    unsigned      num_callers;
+};
+
+static bool watch(xfer_handout_t *handout, bool is_watched)
+{
+    if ((is_watched != handout->is_watched) &&
+        xfer_source_set_watched(&handout->source, is_watched)) {
+        handout->is_watched = is_watched;
+    }
+    return is_watched == handout->is_watched;
+}
+
+bool xfer_handout_is_open(const ucxpool_t *pool)
+{
+    return pool->handout != NULL;
+}
+
+/* It is no caller any more; its connection stays. */
+static int detach(ucxpool_t *pool, caller_t *caller)
+{
+    int fd = caller->source.fd;
+
+    xfer_source_remove(&caller->source);
+    base_list_del(&caller->link);
+    pool->handout->num_callers--;
+    free(caller);
+    return fd;
+}
+
+/* Returns true: something has moved. */
+static bool hang_up(ucxpool_t *pool, caller_t *caller)
+{
+    mem_share_socket_close(detach(pool, caller));
+    return true;
+}
+
+static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
+                 const char *reason)
+{
+    if (xfer_pool_turn_away(pool)) {
+        base_warn("%s: process %" PRIu32 " of user %" PRIu32
+                  " is given no descriptors: %s",
+                  pool->name, who->pid, who->uid, reason);
+    }
+}
+
+static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
+{
+    warn(pool, &caller->who, reason);
+    return hang_up(pool, caller);
+}
+
+static void enter(ucxpool_t *pool, int fd)
+{
+    mem_share_caller_t who    = {0, 0};
+    caller_t          *caller = NULL;
+    const char        *reason;
+
+    if ((mem_share_socket_caller(fd, &who) != 0) ||
+        (who.uid != (uint32_t)geteuid())) {
+        reason = "it is another user's";
+        goto err_close;
+    }
+    reason = "no memory";
+    caller = calloc(1, sizeof(*caller));
+    if (caller == NULL) {
+        goto err_close;
+    }
+    reason = "it cannot be watched";
+    if (xfer_source_add(&caller->source, pool, fd, NULL) != UCXPOOL_OK) {
+        goto err_close;
+    }
+    caller->who      = who;
+    caller->deadline = base_clock_deadline(pool->config.handshake_timeout_ns);
+    base_list_add_tail(&pool->handout->callers, &caller->link);
+    pool->handout->num_callers++;
+    return;
+
+err_close:
+    warn(pool, &who, reason);
+    free(caller);
+    mem_share_socket_close(fd);
+}
+
+/* Somebody has come. */
+static unsigned accept_callers(xfer_source_t *source)
+{
+    ucxpool_t      *pool    = source->pool;
+    xfer_handout_t *handout = pool->handout;
+    unsigned        count   = 0;
+    int             fd      = -1;
+    int             error;
+
+    while (handout->num_callers < XFER_HANDOUT_MAX) {
+        error = mem_share_socket_accept(source->fd, &fd);
+        if (error == EAGAIN) {
+            return count;
+        }
+        count++;
+        if ((error == ECONNABORTED) || (error == EINTR)) {
+            continue;
+        }
+        if (error != 0) {
+            base_warn("%s: a peer that wants descriptors has to wait: %s",
+                      pool->name, strerror(error));
+            handout->pause_end = base_clock_deadline(PAUSE_NS);
+            break;
+        }
+        enter(pool, fd);
+    }
+    watch(handout, false);
+    return count;
+}
+
+/* Is it the process whose HELLO we have, and may it map what we offer? */
+static const char *check_caller(const caller_t          *caller,
+                                const ucxpool_channel_t *channel)
+{
+    char reason[PROTO_TEXT_MAX + 1];
+
+    if ((caller->who.pid != channel->peer.host.pid) ||
+        !mem_share_host_fits(&channel->peer.host, reason, sizeof(reason))) {
+        return "it is not the process that said HELLO";
+    }
+    if ((xfer_mapping_num_files(channel) == 0) ||
+        (caller->asked.first >= xfer_mapping_num_fds(channel))) {
+        return "it asks for what there is not";
+    }
+    return NULL;
+}
+
+/* The next descriptors. */
+static bool give(ucxpool_t *pool, caller_t *caller,
+                 const ucxpool_channel_t *channel)
+{
+    int           fds[MEM_SHARE_FDS_MAX];
+    uint32_t      total = xfer_mapping_num_fds(channel);
+    uint32_t      first = caller->asked.first;
+    uint32_t      count = base_min(total - first, MEM_SHARE_FDS_MAX);
+    proto_given_t given = {
+        .magic   = PROTO_FETCH_MAGIC,
+        .version = PROTO_VERSION,
+        .count   = (uint16_t)count,
+        .first   = first,
+        .total   = total,
+    };
+    int error;
+
+    for (uint32_t i = 0; i < count; i++) {
+        fds[i] = xfer_mapping_fd(channel, first + i);
+    }
+    error = mem_share_socket_send(caller->source.fd, &given, sizeof(given), fds,
+                                  count);
+    if (error == ETOOMANYREFS) {
+        caller->next_try = base_clock_deadline(RETRY_NS);
+        return false;
+    }
+    if (error != 0) {
+        return refuse(pool, caller, strerror(error));
+    }
+    caller->has_asked = false;
+    caller->next_try  = 0;
+    caller->deadline  = base_clock_deadline(pool->config.handshake_timeout_ns);
+    if (first + count == total) {
+        base_debug("%s: has given its peer %" PRIu32 " descriptors",
+                   channel->name, total);
+        hang_up(pool, caller);
+    }
+    return true;
+}
+
+static bool answer(ucxpool_t *pool, caller_t *caller)
+{
+    proto_head_t head = {
+        .channel = caller->asked.channel,
+        .key     = caller->asked.key,
+    };
+    const ucxpool_channel_t *channel = xfer_channel_find(pool, &head);
+    const char              *reason;
+
+    if (channel == NULL) {
+        return refuse(pool, caller, "it names no channel");
+    }
+    if (!xfer_channel_is_live(channel)) {
+        return hang_up(pool, caller); /* the peer is told why by other ways */
+    }
+    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+        return false;
+    }
+    reason = check_caller(caller, channel);
+    if (reason != NULL) {
+        return refuse(pool, caller, reason);
+    }
+    return give(pool, caller, channel);
+}
+
+/* The connection of a channel: it goes to whom the HELLO is for. */
+static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
+                       size_t length)
+{
+    proto_hello_t hello;
+
+    if (!xfer_local_parse_hello(bytes, length, &hello)) {
+        return refuse(pool, caller, "it says neither FETCH nor HELLO");
+    }
+    if (hello.host.pid != caller->who.pid) {
+        return refuse(pool, caller, "its HELLO names another process");
+    }
+    pool->dispatch->hello(pool, &hello, bytes + sizeof(hello),
+                          &(xfer_way_t){.fd = detach(pool, caller)});
+    return true;
+}
+
+static bool hear(ucxpool_t *pool, caller_t *caller)
+{
+    _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
+    size_t length;
+    int    error;
+
+    error = mem_share_socket_recv_any(caller->source.fd, bytes, sizeof(bytes),
+                                      &length);
+    if (error == EAGAIN) {
+        return false;
+    }
+    if (error == ECONNRESET) {
+        return hang_up(pool, caller);
+    }
+    if (error != 0) {
+        return refuse(pool, caller, strerror(error));
+    }
+    if (caller->has_asked) {
+        return refuse(pool, caller, "it does not wait for its answer");
+    }
+    if (!proto_parse_fetch(bytes, length, &caller->asked)) {
+        return hear_hello(pool, caller, bytes, length);
+    }
+    caller->has_asked = true;
+    return answer(pool, caller);
+}
+
+static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
+{
+    bool is_due = caller->has_asked && (caller->next_try <= now);
+
+    if (hear(pool, caller) || (is_due && answer(pool, caller))) {
+        return true;
+    }
+    return (caller->deadline <= now) &&
+           refuse(pool, caller, "its time is over");
+}
+
+unsigned xfer_handout_progress(ucxpool_t *pool)
+{
+    xfer_handout_t *handout = pool->handout;
+    unsigned        count   = 0;
+    uint64_t        now;
+    caller_t       *caller;
+    caller_t       *next;
+
+    if (!xfer_handout_is_open(pool) ||
+        (handout->is_watched && (handout->num_callers == 0))) {
+        return 0;
+    }
+    now = base_clock_now();
+    base_list_for_each_safe(caller, next, &handout->callers, caller_t, link) {
+        count += progress_caller(pool, caller, now) ? 1 : 0;
+    }
+    if ((handout->num_callers < XFER_HANDOUT_MAX) &&
+        (handout->pause_end <= now) && !watch(handout, true)) {
+        handout->pause_end = now + PAUSE_NS;
+    }
+    return count;
+}
+
+bool xfer_handout_is_busy(const ucxpool_t *pool)
+{
+    return (pool->handout != NULL) && (pool->handout->num_callers != 0);
+}
+
+uint64_t xfer_handout_deadline(const ucxpool_t *pool)
+{
+    uint64_t  deadline = BASE_CLOCK_FOREVER;
+    caller_t *caller;
+
+    if (!xfer_handout_is_open(pool)) {
+        return deadline;
+    }
+    if (!pool->handout->is_watched &&
+        (pool->handout->num_callers < XFER_HANDOUT_MAX)) {
+        deadline = pool->handout->pause_end;
+    }
+    base_list_for_each(caller, &pool->handout->callers, caller_t, link) {
+        deadline = base_min(deadline, (caller->next_try != 0)
+                                          ? caller->next_try
+                                          : caller->deadline);
+    }
+    return deadline;
+}
+
+ucxpool_status_t xfer_handout_create(ucxpool_t *pool)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    xfer_handout_t  *handout;
+    int              fd;
+    int              error;
+
+    if (pool->config.wire == BASE_WIRE_UCX) {
+        return UCXPOOL_OK;
+    }
+    error = mem_share_socket_listen(pool->id, &fd);
+    if (error != 0) {
+        base_info("%s: no socket for peers on this host: %s; they connect over "
+                  "UCX, and must be allowed to take descriptors",
+                  pool->name, strerror(error));
+        return UCXPOOL_OK;
+    }
+    handout = calloc(1, sizeof(*handout));
+    if (handout == NULL) {
+        status = base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a socket");
+        goto err_close;
+    }
+    base_list_init(&handout->callers);
+    handout->is_watched = true;
+    status = xfer_source_add(&handout->source, pool, fd, accept_callers);
+    if (status != UCXPOOL_OK) {
+        goto err_free;
+    }
+    pool->handout = handout;
+    return UCXPOOL_OK;
+
+err_free:
+    free(handout);
+err_close:
+    mem_share_socket_close(fd);
+    return status;
+}
+
+void xfer_handout_destroy(ucxpool_t *pool)
+{
+    xfer_handout_t *handout = pool->handout;
+    int             fd;
+
+    if (handout == NULL) {
+        return;
+    }
+    while (!base_list_is_empty(&handout->callers)) {
+        hang_up(pool, base_list_head(&handout->callers, caller_t, link));
+    }
+    fd = handout->source.fd;
+    xfer_source_remove(&handout->source);
+    mem_share_socket_close(fd);
+    free(handout);
+    pool->handout = NULL;
+}

@@ -1,0 +1,50 @@
+/*
+ * Handing out the descriptors of a pool's memory, to peers whom the system does
+ * not let take them (wireup/fd_import.h is their side):
+ *
+ *     peer                              owner
+ *     connects                 ->       a socket of its id
+ *     FETCH, from number 0 on  ->
+ *                              <-       GIVEN, 64 descriptors at most
+ *     FETCH, from 64 on        ->       ...
+ *
+ * A caller is given them when the kernel says that it is of our user, and the
+ * very process whose HELLO has come for the channel that it names by its key. A
+ * caller may be quicker than its HELLO, and waits for it.
+ *
+ * A caller that says HELLO in place of FETCH is the other end of a channel, and
+ * the connection becomes the channel's (core/local.h).
+ *
+ * What a caller can do is bounded: there are XFER_HANDOUT_MAX at a time, each
+ * for HANDSHAKE_TIMEOUT, and again for each message that it is given; the
+ * others wait in the system's queue. Nothing here waits: all is done by
+ * progress.
+ */
+#ifndef WIREUP_FD_EXPORT_H
+#define WIREUP_FD_EXPORT_H
+
+#include "core/channel.h"
+
+#define XFER_HANDOUT_MAX 64u
+
+typedef struct xfer_handout xfer_handout_t;
+
+/*
+ * A pool that can have no socket goes without one, and says so; with
+ * UCXPOOL_WIRE=ucx it needs none.
+ *
+ * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
+ */
+ucxpool_status_t xfer_handout_create(ucxpool_t *pool);
+bool xfer_handout_is_open(const ucxpool_t *pool);
+void xfer_handout_destroy(ucxpool_t *pool);
+
+unsigned xfer_handout_progress(ucxpool_t *pool);
+
+/* Are there callers to be looked after? */
+bool xfer_handout_is_busy(const ucxpool_t *pool);
+
+/* When it wants to be called though nothing happens. */
+uint64_t xfer_handout_deadline(const ucxpool_t *pool);
+
+#endif

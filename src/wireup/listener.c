@@ -1,0 +1,250 @@
+/*
+ * Listeners: doors, and the channels made of those who pass them.
+ */
+#include "wireup/listener.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bootstrap/door.h"
+#include "core/blob.h"
+#include "core/memory.h"
+#include "core/remote.h"
+#include "wireup/close.h"
+#include "wireup/connect.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct ucxpool_listener {
+    base_list_t    link;
+    ucxpool_t     *pool;
+    xfer_source_t  source;
+    xfer_event_t   event;
+    xfer_door_t   *door;
+    xfer_secret_t *secret;
+    uint64_t       num_refused; /* counted already */
+};
+
+/* A caller is told who begins. */
+static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
+{
+    xfer_blob_t *own = blob;
+    xfer_blob_t  head;
+
+    own->turn = XFER_BLOB_NO_TURN;
+    if (xfer_blob_check(caller, length, &head) == UCXPOOL_OK) {
+        own->turn = xfer_remote_called(arg, caller);
+    }
+}
+
+static ucxpool_status_t open_door(ucxpool_listener_t *listener,
+                                  const xfer_where_t *where)
+{
+    const base_config_t *config = &listener->pool->config;
+    xfer_blob_t         *blob;
+    size_t               length;
+    ucxpool_status_t     status;
+
+    status = xfer_blob_create(listener->pool, 0, &blob, &length);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    xfer_door_params_t params = {
+        .where                 = where,
+        .secret                = listener->secret,
+        .blob                  = blob,
+        .blob_length           = length,
+        .fit_blob              = fit_blob,
+        .arg                   = listener->pool,
+        .max_half_open         = config->max_half_open,
+        .accept_queue          = config->accept_queue,
+        .handshake_timeout_ns  = config->handshake_timeout_ns,
+        .listen_without_secret = config->listen_without_secret,
+    };
+    status = xfer_door_create(&params, &listener->door);
+    free(blob);
+    return status;
+}
+
+static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
+                               ucxpool_listener_t **listener_p)
+{
+    ucxpool_listener_t *listener = calloc(1, sizeof(*listener));
+    ucxpool_status_t    status;
+
+    if (listener == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a listener");
+    }
+    listener->pool = pool;
+    xfer_event_init(&listener->event, pool, NULL, listener);
+    status = xfer_secret_of(&pool->config, &listener->secret);
+    if (status != UCXPOOL_OK) {
+        goto err_free_listener;
+    }
+    status = open_door(listener, where);
+    if (status != UCXPOOL_OK) {
+        goto err_release_secret;
+    }
+    status = xfer_source_add(&listener->source, pool,
+                             xfer_door_fd(listener->door), NULL);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_door;
+    }
+    base_list_add_tail(&pool->listeners, &listener->link);
+    *listener_p = listener;
+    return UCXPOOL_OK;
+
+err_destroy_door:
+    xfer_door_destroy(listener->door);
+err_release_secret:
+    xfer_secret_release(listener->secret);
+err_free_listener:
+    free(listener);
+    return status;
+}
+
+ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
+                                         ucxpool_listener_t **listener_p)
+{
+    xfer_where_t     resolved;
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(where) || base_missing(listener_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = xfer_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status = xfer_where_resolve(where, XFER_WHERE_LISTEN, &resolved);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    xfer_lock(pool);
+    status = create(pool, &resolved, listener_p);
+    xfer_unlock_posted(pool);
+    return status;
+}
+
+uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
+{
+    return base_missing(listener) ? 0 : xfer_door_port(listener->door);
+}
+
+static void look_who_waits(ucxpool_listener_t *listener)
+{
+    if (xfer_door_num_waiting(listener->door) != 0) {
+        xfer_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
+    } else {
+        xfer_event_clear(&listener->event, UCXPOOL_EVENT_CALLER);
+    }
+}
+
+static unsigned progress(ucxpool_listener_t *listener)
+{
+    unsigned count   = xfer_door_progress(listener->door);
+    uint64_t refused = xfer_door_num_refused(listener->door);
+
+    listener->pool->stats.handshakes_refused += refused -
+                                                listener->num_refused;
+    listener->num_refused = refused;
+    if (count != 0) {
+        look_who_waits(listener);
+    }
+    return count;
+}
+
+unsigned xfer_listener_progress(ucxpool_t *pool)
+{
+    unsigned            count = 0;
+    ucxpool_listener_t *listener;
+
+    base_list_for_each(listener, &pool->listeners, ucxpool_listener_t, link) {
+        count += progress(listener);
+    }
+    return count;
+}
+
+uint64_t xfer_listener_deadline(ucxpool_t *pool)
+{
+    uint64_t            deadline = BASE_CLOCK_FOREVER;
+    ucxpool_listener_t *listener;
+
+    base_list_for_each(listener, &pool->listeners, ucxpool_listener_t, link) {
+        deadline = base_min(deadline, xfer_door_deadline(listener->door));
+    }
+    return deadline;
+}
+
+/* Make a channel of a peer that has proven itself. */
+static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
+                              ucxpool_channel_t **channel_p)
+{
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = xfer_channel_create(pool, peer->ends.remote, &channel);
+    if (status != UCXPOOL_OK) {
+        close(peer->fd);
+        return status;
+    }
+    channel->at_door = true;
+    channel->ends    = peer->ends;
+    xfer_lifeline_start(channel, peer->fd);
+    status = xfer_connect_address(channel, peer->blob, peer->length);
+    if (status != UCXPOOL_OK) {
+        xfer_channel_discard(channel);
+        return status;
+    }
+    xfer_channel_hand_out(channel, channel_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
+                                         ucxpool_channel_t **channel_p)
+{
+    xfer_door_peer_t peer;
+    ucxpool_status_t status;
+
+    if (base_missing(listener) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    xfer_lock(listener->pool);
+    progress(listener);
+    status = xfer_door_take(listener->door, &peer);
+    if (status == UCXPOOL_OK) {
+        status = admit(listener->pool, &peer, channel_p);
+    }
+    look_who_waits(listener);
+    xfer_unlock_posted(listener->pool);
+    return status;
+}
+
+static void destroy(ucxpool_listener_t *listener)
+{
+    base_list_del(&listener->link);
+    base_list_del(&listener->event.link);
+    xfer_source_remove(&listener->source);
+    xfer_door_destroy(listener->door);
+    xfer_secret_release(listener->secret);
+    free(listener);
+}
+
+void ucxpool_listener_destroy(ucxpool_listener_t *listener)
+{
+    ucxpool_t *pool;
+
+    if (listener == NULL) {
+        return;
+    }
+    pool = listener->pool;
+    xfer_lock(pool);
+    destroy(listener);
+    xfer_unlock(pool);
+}
+
+void xfer_listener_destroy_all(ucxpool_t *pool)
+{
+    while (!base_list_is_empty(&pool->listeners)) {
+        destroy(base_list_head(&pool->listeners, ucxpool_listener_t, link));
+    }
+}
