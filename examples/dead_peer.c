@@ -130,8 +130,8 @@ static void let_go_on(const peer_t *peer)
 /* What has become of a peer's receive. Its memory is ours again in any case. */
 static void conclude(peer_t *peer)
 {
-    ucxpool_status_t status = ucxpool_request_wait(peer->request,
-                                                   UCXPOOL_FOREVER);
+    ucxpool_status_t status =
+        ucxpool_request_wait(peer->request, UCXPOOL_FOREVER);
     ucxpool_request_attr_t request;
     ucxpool_channel_attr_t channel;
 

@@ -130,8 +130,8 @@ static int look(ucxpool_t *pool)
 
 static void run_server(ucxpool_t *pool)
 {
-    struct epoll_event event = {.events = EPOLLIN};
-    int                count = 0;
+    struct epoll_event event    = {.events = EPOLLIN};
+    int                count    = 0;
     int                epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int                pool_fd;
 

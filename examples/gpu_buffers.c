@@ -86,8 +86,8 @@ static void start_cuda(void)
 static ucxpool_t *create_pool(void)
 {
     ucxpool_params_t params = {
-        .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                      UCXPOOL_PARAM_FIELD_DEVICE,
+        .field_mask =
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE,
         .memory_kind = UCXPOOL_MEMORY_CUDA,
         .device      = 0,
     };
@@ -188,8 +188,7 @@ static void run_receiver(int port_fd, char *letters)
 
     make_buffers(buffers, letters, '\0');
     must(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
-    dprintf(port_fd, "127.0.0.1:%u",
-            (unsigned)ucxpool_listener_port(listener));
+    dprintf(port_fd, "127.0.0.1:%u", (unsigned)ucxpool_listener_port(listener));
     must(ucxpool_recv_buffers(pool, accept_peer(pool, listener), buffers,
                               NUM_BUFFERS, TAG, UINT64_MAX, NULL, &request));
     finish(request);

@@ -98,10 +98,9 @@ static void open_device(side_t *side, struct ibv_device *device)
 static void open_pool(side_t *side)
 {
     must_pool(ucxpool_create(NULL, &side->pool));
-    must_pool(ucxpool_verbs_register(side->pool, side->pd,
-                                     IBV_ACCESS_LOCAL_WRITE |
-                                         IBV_ACCESS_REMOTE_WRITE,
-                                     &side->verbs));
+    must_pool(ucxpool_verbs_register(
+        side->pool, side->pd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+        &side->verbs));
     must_pool(ucxpool_block_get(side->pool, &side->block));
     must_pool(ucxpool_verbs_keys(side->verbs, side->block.address,
                                  side->block.size, &side->piece));
@@ -125,6 +124,7 @@ static void exchange_cards(const side_t *side, card_t *mine, card_t *theirs)
 /* Bring the queue pair up: each step of the three names what it sets. */
 static void connect_qp(side_t *side, const card_t *mine, const card_t *theirs)
 {
+    bool is_ethernet        = mine->port.link_layer == IBV_LINK_LAYER_ETHERNET;
     struct ibv_qp_attr init = {
         .qp_state        = IBV_QPS_INIT,
         .port_num        = PORT,
@@ -138,8 +138,7 @@ static void connect_qp(side_t *side, const card_t *mine, const card_t *theirs)
         .min_rnr_timer      = 12,
         .ah_attr            = {.dlid      = theirs->port.lid,
                                .port_num  = PORT,
-                               .is_global = mine->port.link_layer ==
-                                            IBV_LINK_LAYER_ETHERNET,
+                               .is_global = is_ethernet,
                                .grh       = {.dgid       = theirs->gid,
                                              .sgid_index = side->gid_index,
                                              .hop_limit  = 1}},
@@ -159,8 +158,8 @@ static void connect_qp(side_t *side, const card_t *mine, const card_t *theirs)
     must(ibv_modify_qp(side->qp, &receive,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
                            IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                           IBV_QP_MAX_DEST_RD_ATOMIC |
-                           IBV_QP_MIN_RNR_TIMER) == 0,
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
+             0,
          "ibv_modify_qp to RTR");
     must(ibv_modify_qp(side->qp, &send,
                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -247,12 +246,11 @@ static void run(side_t *side, struct ibv_device *device, bool is_writer)
 int main(int argc, char **argv)
 {
     struct ibv_device **devices = ibv_get_device_list(NULL);
-    struct ibv_device  *device  = find_device(devices,
-                                              argc > 1 ? argv[1] : NULL);
-    side_t              side    = {.gid_index = argc > 2 ? atoi(argv[2]) : 0};
-    int                 sockets[2];
-    int                 status = 0;
-    pid_t               child;
+    struct ibv_device *device = find_device(devices, argc > 1 ? argv[1] : NULL);
+    side_t             side   = {.gid_index = argc > 2 ? atoi(argv[2]) : 0};
+    int                sockets[2];
+    int                status = 0;
+    pid_t              child;
 
     if (device == NULL) {
         fprintf(stderr, "verbs_write: no such RDMA device: ibv_devices shows "

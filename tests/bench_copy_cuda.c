@@ -78,9 +78,9 @@ static size_t next_random(size_t below)
 static size_t make_addresses(const work_t *work, uint64_t *addresses)
 {
     size_t stride = base_align_up(work->length, (size_t)MEM_COPY_UNIT);
-    size_t slot   = base_align_up(work->length + work->shift,
-                                  (size_t)MEM_COPY_UNIT);
-    size_t num    = base_min(STREAM_SIZE / stride, ARENA_SIZE / slot);
+    size_t slot =
+        base_align_up(work->length + work->shift, (size_t)MEM_COPY_UNIT);
+    size_t num = base_min(STREAM_SIZE / stride, ARENA_SIZE / slot);
 
     for (size_t i = 0; i < num; i++) {
         size_t other = next_random(i + 1);
@@ -153,8 +153,8 @@ static double measure(const work_t *work, bool is_gather, size_t payload)
             } while (status == UCXPOOL_INPROGRESS);
             check(status);
         }
-        rates[round] = (double)(payload * NUM_JOBS) /
-                       (double)(base_clock_now() - begin);
+        rates[round] =
+            (double)(payload * NUM_JOBS) / (double)(base_clock_now() - begin);
     }
     qsort(rates, num_rounds, sizeof(rates[0]), compare);
     return rates[num_rounds / 2];
@@ -213,9 +213,9 @@ int main(int argc, char **argv)
     check(mem_cuda_kernels_init(device, &kernels));
     check(mem_cuda_copier_create(&kernels, &params, &copier));
     check(mem_regions_init(&arena, &mem_kind_cuda_alloc, 0, 1, ARENA_SIZE,
-                                BASE_SWITCH_NO));
-    check(mem_regions_init(&stream, &mem_kind_cuda_alloc, 0, 1,
-                                STREAM_SIZE, BASE_SWITCH_NO));
+                           BASE_SWITCH_NO));
+    check(mem_regions_init(&stream, &mem_kind_cuda_alloc, 0, 1, STREAM_SIZE,
+                           BASE_SWITCH_NO));
     jobs_get();
     copy = measure(NULL, true, STREAM_SIZE);
     jobs_put();

@@ -101,15 +101,15 @@ static ucxpool_status_t nothing_unmap(mem_vmm_t *vmm, void *address,
     return UCXPOOL_OK;
 }
 
-static const mem_vmm_calls_t nothing_calls = {
-    .destroy       = nothing_destroy,
-    .reserve       = nothing_reserve,
-    .release       = nothing_release,
-    .chunk_create  = nothing_create,
-    .chunk_destroy = nothing_destroy_chunk,
-    .map           = nothing_map,
-    .allow         = nothing_allow,
-    .unmap         = nothing_unmap};
+static const mem_vmm_calls_t nothing_calls = {.destroy      = nothing_destroy,
+                                              .reserve      = nothing_reserve,
+                                              .release      = nothing_release,
+                                              .chunk_create = nothing_create,
+                                              .chunk_destroy =
+                                                  nothing_destroy_chunk,
+                                              .map   = nothing_map,
+                                              .allow = nothing_allow,
+                                              .unmap = nothing_unmap};
 
 static heap_t *create(mem_vmm_t *vmm, uint64_t limit, uint64_t chunk_size)
 {
@@ -135,10 +135,9 @@ static bool play(const trace_t *trace, heap_t *heap, void **addresses)
         uint32_t             number = event->allocation;
         ucxpool_status_t     status;
 
-        status = event->is_free
-                     ? heap_free(heap, addresses[number], NULL)
-                     : heap_alloc(heap, trace->sizes[number], NULL,
-                                  &addresses[number]);
+        status = event->is_free ? heap_free(heap, addresses[number], NULL)
+                                : heap_alloc(heap, trace->sizes[number], NULL,
+                                             &addresses[number]);
         if (status != UCXPOOL_OK) {
             return false;
         }
@@ -255,8 +254,7 @@ static void report_rounds(const char *name, const trace_t *trace,
                (unsigned long)counts.mapped, (unsigned long)counts.unmapped,
                (unsigned long)(stats.stitches - before));
     }
-    printf(" %8.3f%s\n", (double)stats.peak_reserved /
-                             (double)trace->peak_live,
+    printf(" %8.3f%s\n", (double)stats.peak_reserved / (double)trace->peak_live,
            is_passed ? "" : " fails");
     heap_destroy(heap);
 }

@@ -23,9 +23,9 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-#define RING      16   /* that a thread holds at a time   */
-#define NUM_SIZES 1024 /* of those, again and again       */
-#define WARM      100  /* pairs that are not looked at    */
+#define RING      16   /* that a thread holds at a time */
+#define NUM_SIZES 1024 /* of those, again and again */
+#define WARM      100  /* pairs that are not looked at */
 #define HOLE_SIZE KIB
 #define REPEATS   3
 #define STITCHES  5
@@ -70,8 +70,8 @@ static void bench_pairs(void)
     static const struct {
         const char *name;
         size_t      size;
-    } works[] = {{"1 KiB", KIB},       {"64 KiB", 64 * KIB},
-                 {"1 MiB", MIB},       {"16 MiB", 16 * MIB},
+    } works[] = {{"1 KiB", KIB},         {"64 KiB", 64 * KIB},
+                 {"1 MiB", MIB},         {"16 MiB", 16 * MIB},
                  {"256 MiB", 256 * MIB}, {"1 GiB", 1024 * MIB}};
     enum { NUM = sizeof(works) / sizeof(works[0]) };
     unsigned num_works = is_quick ? 4 : NUM;
@@ -145,8 +145,8 @@ static void bench_holes(void)
         with->kind->destroy(with);
     }
     free(pieces);
-    snprintf(text, sizeof(text),
-             "the same with %u holes of 1 KiB: median; p99", num / 2);
+    snprintf(text, sizeof(text), "the same with %u holes of 1 KiB: median; p99",
+             num / 2);
     print_head(text);
     print_row("64 KiB", (const cell_t *)cells[0]);
     print_row("1 MiB", (const cell_t *)cells[1]);
@@ -184,7 +184,7 @@ static size_t size_of(const worker_t *worker, unsigned i)
 
 static void *work(void *arg)
 {
-    worker_t *worker = arg;
+    worker_t *worker     = arg;
     void     *ring[RING] = {NULL};
 
     check(device_enter(&device) == 0);
@@ -197,15 +197,13 @@ static void *work(void *arg)
             give(worker->with, *slot, size_of(worker, i - RING),
                  worker->stream);
         }
-        *slot           = take(worker->with, size_of(worker, i),
-                               worker->stream);
+        *slot = take(worker->with, size_of(worker, i), worker->stream);
         worker->is_full = *slot == NULL;
     }
     worker->end = clock_now();
     for (unsigned i = worker->num < RING ? 0 : worker->num - RING;
          (i < worker->num) && !worker->is_full; i++) {
-        give(worker->with, ring[i % RING], size_of(worker, i),
-             worker->stream);
+        give(worker->with, ring[i % RING], size_of(worker, i), worker->stream);
     }
     return NULL;
 }
@@ -226,8 +224,7 @@ static double run_workers(allocator_t *with, unsigned num)
                                 .barrier = &barrier,
                                 .offset  = i * (NUM_SIZES / NUM_STREAMS),
                                 .num     = count};
-        check(pthread_create(&workers[i].thread, NULL, work, &workers[i]) ==
-              0);
+        check(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
     }
     for (unsigned i = 0; i < num; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -271,8 +268,7 @@ static void bench_threads(void)
 
         snprintf(cells[0][k], CELL_SIZE, "%.2f", one);
         snprintf(cells[1][k], CELL_SIZE, "%.2f", all);
-        snprintf(cells[2][k], CELL_SIZE, "%.2f",
-                 one > 0 ? all / one : 0);
+        snprintf(cells[2][k], CELL_SIZE, "%.2f", one > 0 ? all / one : 0);
         with->kind->destroy(with);
     }
     print_head("1 KiB to 1 MiB, 16 live in each thread: pairs in 1 us");
@@ -301,7 +297,7 @@ static bool stitch(const allocator_kind_t *kind, size_t chunk, unsigned num,
         void    *address = take(with, size, stream);
         uint64_t ns      = clock_now() - start;
 
-        passes                             = address != NULL;
+        passes                              = address != NULL;
         *(i == 0 ? first_p : &again[i - 1]) = ns;
         if (passes) {
             give(with, address, size, stream);
@@ -323,7 +319,7 @@ static void bench_stitches(void)
 
     for (unsigned k = 0; k < num_rivals; k++) {
         uint64_t first[STITCHES] = {0}, again[STITCHES] = {0};
-        bool     passes          = true;
+        bool     passes = true;
 
         for (unsigned i = 0; (i < STITCHES) && passes; i++) {
             passes = stitch(rivals[k], chunk, num, &first[i], &again[i]);

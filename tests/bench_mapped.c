@@ -12,9 +12,9 @@
 
 #define MIB ((size_t)1 << 20)
 
-#define NUM_RANGES  3 /* a = b + 3 c */
-#define MAX_PIECES  192
-#define ROUNDS      11
+#define NUM_RANGES 3 /* a = b + 3 c */
+#define MAX_PIECES 192
+#define ROUNDS     11
 /* Of b and c: the float 0x3f3f3f3f. */
 #define FILL 0x3f
 
@@ -161,9 +161,9 @@ static int make_pool(size_t size, ucxpool_t **pool_p)
          UCXPOOL_OK) &&
         ((status = ucxpool_config_modify(config, "MEMORY_LIMIT", text)) ==
          UCXPOOL_OK)) {
-        params.field_mask  = UCXPOOL_PARAM_FIELD_CONFIG |
-                             UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                             UCXPOOL_PARAM_FIELD_DEVICE;
+        params.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                            UCXPOOL_PARAM_FIELD_MEMORY_KIND |
+                            UCXPOOL_PARAM_FIELD_DEVICE;
         params.config      = config;
         params.memory_kind = UCXPOOL_MEMORY_CUDA;
         params.device      = gpu->ordinal;
@@ -299,8 +299,7 @@ static int measure_all(memory_t *memories)
                 return -1;
             }
             if ((triad.function != NULL) &&
-                (measure(memory, start_triad, 3, &memory->triad[round]) !=
-                 0)) {
+                (measure(memory, start_triad, 3, &memory->triad[round]) != 0)) {
                 return -1;
             }
         }

@@ -39,7 +39,7 @@ typedef struct board {
     atomic_uint num_arrived;
     size_t      lengths[MAX_RANKS];
     char        addresses[MAX_RANKS][8192];
-    memory_t    idle, used; /* of the first                                   */
+    memory_t    idle, used; /* of the first */
     unsigned    port;
 } board_t;
 

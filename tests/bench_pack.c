@@ -23,10 +23,10 @@
 
 typedef struct work {
     const char        *name;
-    size_t             slot;   /* distance of segments in the arena */
-    size_t             length; /* of each; 0: mixed, up to the slot */
-    bool               is_one; /* the pool sees one piece of memory */
-    bool               is_pieces; /* the pool sees addresses alone  */
+    size_t             slot;      /* distance of segments in the arena */
+    size_t             length;    /* of each; 0: mixed, up to the slot */
+    bool               is_one;    /* the pool sees one piece of memory */
+    bool               is_pieces; /* the pool sees addresses alone */
     size_t             num_segments;
     ucxpool_segment_t *segments;
     ucxpool_segment_t  one;
@@ -108,9 +108,8 @@ static void work_plan(work_t *work, pack_plan_t *plan)
 
     work->one.address = arena;
     work->one.length  = work->totals.payload_size;
-    memory            = pack_memory_of_segments(
-        work->is_one ? &work->one : work->segments,
-        work->is_one ? 1 : work->num_segments);
+    memory = pack_memory_of_segments(work->is_one ? &work->one : work->segments,
+                                     work->is_one ? 1 : work->num_segments);
     if (work->is_pieces) {
         memory = pack_memory_of_pieces(work->pieces, work->num_segments,
                                        work->length);

@@ -31,8 +31,7 @@ allocator_t *make(const allocator_kind_t *kind, uint64_t capacity)
 void *take(allocator_t *from, size_t size, void *stream)
 {
     void              *address = NULL;
-    allocator_answer_t answer  = from->kind->alloc(from, size, stream,
-                                                   &address);
+    allocator_answer_t answer = from->kind->alloc(from, size, stream, &address);
 
     check(answer != ALLOCATOR_BROKEN);
     return answer == ALLOCATOR_OK ? address : NULL;

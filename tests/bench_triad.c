@@ -66,8 +66,8 @@ int triad_init(triad_t *triad, gpu_t *gpu)
     CUresult result;
 
     if ((library == NULL) || !FIND(load, "cuModuleLoadData") ||
-        !FIND(find, "cuModuleGetFunction") ||
-        !FIND(unload, "cuModuleUnload") || !FIND(launch, "cuLaunchKernel")) {
+        !FIND(find, "cuModuleGetFunction") || !FIND(unload, "cuModuleUnload") ||
+        !FIND(launch, "cuLaunchKernel")) {
         return -1;
     }
     /* The driver itself stays: the GPU is open. */
@@ -77,8 +77,7 @@ int triad_init(triad_t *triad, gpu_t *gpu)
         return gpu_fail(gpu, result, "the kernel cannot be loaded");
     }
     /* The driver of the tests runs the library's kernels only. */
-    if (triad->find(&triad->function, triad->module, "triad") !=
-        CUDA_SUCCESS) {
+    if (triad->find(&triad->function, triad->module, "triad") != CUDA_SUCCESS) {
         triad->function = NULL;
     }
     return 0;
@@ -92,10 +91,10 @@ void triad_cleanup(triad_t *triad)
 int triad_start(triad_t *triad, gpu_t *gpu, void *a, void *b, void *c,
                 size_t size)
 {
-    CUdeviceptr ranges[] = {(CUdeviceptr)(uintptr_t)a,
-                            (CUdeviceptr)(uintptr_t)b,
-                            (CUdeviceptr)(uintptr_t)c};
-    uint64_t    num      = size / (4 * sizeof(float));
+    CUdeviceptr ranges[]    = {(CUdeviceptr)(uintptr_t)a,
+                               (CUdeviceptr)(uintptr_t)b,
+                               (CUdeviceptr)(uintptr_t)c};
+    uint64_t    num         = size / (4 * sizeof(float));
     void       *arguments[] = {&ranges[0], &ranges[1], &ranges[2], &num};
     CUresult    result;
 

@@ -20,10 +20,9 @@ typedef struct triad {
     CUresult (*find)(CUfunction *function, CUmodule module, const char *name);
     CUresult (*unload)(CUmodule module);
     CUresult (*launch)(CUfunction function, unsigned blocks_x,
-                       unsigned blocks_y, unsigned blocks_z,
-                       unsigned threads_x, unsigned threads_y,
-                       unsigned threads_z, unsigned shared, CUstream stream,
-                       void **arguments, void **extra);
+                       unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
+                       unsigned threads_y, unsigned threads_z, unsigned shared,
+                       CUstream stream, void **arguments, void **extra);
     CUmodule   module;
     CUfunction function; /* NULL: the driver runs no such kernel */
 } triad_t;

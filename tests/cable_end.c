@@ -10,8 +10,8 @@
  * The listener receives whatever comes; a deaf one accepts the caller, and does
  * nothing more. The caller says nothing, or sends one message after the other;
  * at SIGTERM it sends a last one and closes the channel. Each says what becomes
- * of it, and ends with 0 if the channel was closed, with 3 if the peer was lost,
- * and by SIGALRM where nothing becomes of it.
+ * of it, and ends with 0 if the channel was closed, with 3 if the peer was
+ * lost, and by SIGALRM where nothing becomes of it.
  */
 #include <ucxpool/ucxpool.h>
 
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LENGTH ((size_t)1 << 20)
+#define LENGTH  ((size_t)1 << 20)
 #define TICK_NS UINT64_C(50000000)
 
 /* Less than a tenth of what UCX takes, and enough for a slow machine. */

@@ -183,10 +183,10 @@ int   __real_madvise(void *address, size_t size, int advice);
 int   __real_fcntl(int fd, int command, long argument);
 int   __real_open(const char *path, int flags, mode_t mode);
 ssize_t __real_readlink(const char *path, char *text, size_t size);
-int   __real_fstat(int fd, struct stat *is);
-int   __real_fstatfs(int fd, struct statfs *is);
-long  __real_syscall(long number, long a, long b, long c, long d, long e,
-                     long f);
+int     __real_fstat(int fd, struct stat *is);
+int     __real_fstatfs(int fd, struct statfs *is);
+long    __real_syscall(long number, long a, long b, long c, long d, long e,
+                       long f);
 
 void *__wrap_calloc(size_t num, size_t size);
 int   __wrap_memfd_create(const char *name, unsigned flags);
@@ -199,10 +199,10 @@ int   __wrap_fcntl(int fd, int command, long argument);
 FILE *__wrap_fopen(const char *path, const char *mode);
 int   __wrap_open(const char *path, int flags, mode_t mode);
 ssize_t __wrap_readlink(const char *path, char *text, size_t size);
-int   __wrap_fstat(int fd, struct stat *is);
-int   __wrap_fstatfs(int fd, struct statfs *is);
-long  __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                     long f);
+int     __wrap_fstat(int fd, struct stat *is);
+int     __wrap_fstatfs(int fd, struct statfs *is);
+long    __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                       long f);
 
 void *__wrap_calloc(size_t num, size_t size)
 {
@@ -250,8 +250,7 @@ int __wrap_madvise(void *address, size_t size, int advice)
 
 int __wrap_fcntl(int fd, int command, long argument)
 {
-    return calls_is_due(CALLS_FCNTL) ? -1
-                                     : __real_fcntl(fd, command, argument);
+    return calls_is_due(CALLS_FCNTL) ? -1 : __real_fcntl(fd, command, argument);
 }
 
 int __wrap_open(const char *path, int flags, mode_t mode)
@@ -290,8 +289,7 @@ int __wrap_fstatfs(int fd, struct statfs *is)
     return calls_is_due(CALLS_FSTATFS) ? -1 : __real_fstatfs(fd, is);
 }
 
-long __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                    long f)
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
     return calls_is_due(number == SYS_mremap ? CALLS_MREMAP : CALLS_SYSCALL)
                ? -1

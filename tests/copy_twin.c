@@ -43,17 +43,16 @@ static twin_piece_t twin_entry(const void *list, mem_copy_form_t form,
     case MEM_COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
     default:
-        return (twin_piece_t){
-            (exact[i].address != 0) ? exact[i].address : COPY_TWIN_ZEROS,
-            exact[i].length, exact[i].offset};
+        return (twin_piece_t){(exact[i].address != 0) ? exact[i].address
+                                                      : COPY_TWIN_ZEROS,
+                              exact[i].length, exact[i].offset};
     }
 }
 
 /* Zeros are the same from any place on. */
 static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
 {
-    return entry->address +
-           ((entry->address != COPY_TWIN_ZEROS) ? skip : 0);
+    return entry->address + ((entry->address != COPY_TWIN_ZEROS) ? skip : 0);
 }
 
 static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,

@@ -13,15 +13,14 @@
 const cuda_api_fact_t cuda_api_theirs[] = {CUDA_API_FACTS{NULL, 0}};
 
 #define SAME_TYPE(_name, _symbol, _is_needed, _params) \
-    _Static_assert( \
-        __builtin_types_compatible_p( \
-            __typeof__(((mem_cuda_driver_t *)NULL)->_name), \
-            __typeof__(&_name)), \
-        #_name " is declared as in cuda.h");
+    _Static_assert(__builtin_types_compatible_p( \
+                       __typeof__(((mem_cuda_driver_t *)NULL)->_name), \
+                       __typeof__(&_name)), \
+                   #_name " is declared as in cuda.h");
 MEM_CUDA_CALLS(SAME_TYPE)
 
 /* In cuda.h the name without a version is a macro for the one with it. */
-#define TEXT(_name) #_name
+#define TEXT(_name)                                 #_name
 #define SYMBOL(_name, _symbol, _is_needed, _params) {_symbol, TEXT(_name)},
 
 const cuda_api_symbol_t cuda_api_symbols[] = {

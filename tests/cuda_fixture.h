@@ -37,8 +37,8 @@ bool cuda_is_real(void);
  * Tried in a child. */
 bool cuda_is_there(void);
 
-/* Run the tests of a suite, where there is a driver for them; the program's exit
- * status. */
+/* Run the tests of a suite, where there is a driver for them; the program's
+ * exit status. */
 struct Suite;
 int cuda_main(struct Suite *suite);
 

@@ -51,7 +51,7 @@ ucs_status_t __real_uct_md_query(uct_md_h md, uct_md_attr_t *attr);
 ucs_status_t __real_uct_md_query_tl_resources(uct_md_h                 md,
                                               uct_tl_resource_desc_t **list,
                                               unsigned                *num);
-void __real_uct_release_tl_resource_list(uct_tl_resource_desc_t *list);
+void         __real_uct_release_tl_resource_list(uct_tl_resource_desc_t *list);
 ucs_status_t __real_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
                                   void **key, size_t *size);
 void         __real_ucp_rkey_buffer_release(void *key);
@@ -72,7 +72,7 @@ ucs_status_t __wrap_uct_md_query(uct_md_h md, uct_md_attr_t *attr);
 ucs_status_t __wrap_uct_md_query_tl_resources(uct_md_h                 md,
                                               uct_tl_resource_desc_t **list,
                                               unsigned                *num);
-void __wrap_uct_release_tl_resource_list(uct_tl_resource_desc_t *list);
+void         __wrap_uct_release_tl_resource_list(uct_tl_resource_desc_t *list);
 ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh,
                                   void **key, size_t *size);
 void         __wrap_ucp_rkey_buffer_release(void *key);
@@ -92,8 +92,7 @@ void __wrap_ucp_context_print_info(ucp_context_h context, FILE *stream)
         return;
     }
     for (unsigned i = 0; i < num_played; i++) {
-        fprintf(stream, "#     component %-2u :  %s\n", i,
-                played[i].component);
+        fprintf(stream, "#     component %-2u :  %s\n", i, played[i].component);
     }
     fprintf(stream, "#\n");
     for (unsigned i = 0; i < num_played; i++) {
@@ -239,8 +238,8 @@ ucs_status_t __wrap_uct_md_query_tl_resources(uct_md_h                 md,
     if (fault == DOMAINS_FAULT_RESOURCES) {
         return UCS_ERR_NO_MEMORY;
     }
-    *num               = 2;
-    *list              = calloc(*num, sizeof(**list));
+    *num                = 2;
+    *list               = calloc(*num, sizeof(**list));
     (*list)[0].dev_type = UCT_DEVICE_TYPE_SELF;
     (*list)[1].dev_type = played[(uintptr_t)md - 1].is_network
                               ? UCT_DEVICE_TYPE_NET

@@ -21,7 +21,7 @@ typedef struct domains_played {
     size_t      key_size;
     /* It refuses the n-th region that is packed (from 1), and all that follow,
      * in silence. 0: none. */
-    unsigned    refuses_from;
+    unsigned refuses_from;
 } domains_played_t;
 
 /* From now on; keys are counted anew. num 0: UCX answers for itself. */
@@ -30,15 +30,15 @@ void domains_play(const domains_played_t *domains, unsigned num);
 /* What fails, or comes in another form, of what the test plays. */
 typedef enum domains_fault {
     DOMAINS_FAULT_NONE,
-    DOMAINS_FAULT_LIST,      /* no list of components                         */
-    DOMAINS_FAULT_COMPONENT, /* a component does not answer                   */
-    DOMAINS_FAULT_CONFIG,    /* has no settings                               */
-    DOMAINS_FAULT_OPEN,      /* a domain does not open                        */
-    DOMAINS_FAULT_QUERY,     /* does not answer                               */
-    DOMAINS_FAULT_RESOURCES, /* has no list of its transports                 */
-    DOMAINS_FAULT_PRINT,     /* UCX prints the list in another form           */
-    DOMAINS_FAULT_HOLE,      /* or one with a hole                            */
-    DOMAINS_FAULT_KEY,       /* or packs keys in another form                 */
+    DOMAINS_FAULT_LIST,      /* no list of components */
+    DOMAINS_FAULT_COMPONENT, /* a component does not answer */
+    DOMAINS_FAULT_CONFIG,    /* has no settings */
+    DOMAINS_FAULT_OPEN,      /* a domain does not open */
+    DOMAINS_FAULT_QUERY,     /* does not answer */
+    DOMAINS_FAULT_RESOURCES, /* has no list of its transports */
+    DOMAINS_FAULT_PRINT,     /* UCX prints the list in another form */
+    DOMAINS_FAULT_HOLE,      /* or one with a hole */
+    DOMAINS_FAULT_KEY,       /* or packs keys in another form */
     DOMAINS_FAULT_LAST
 } domains_fault_t;
 

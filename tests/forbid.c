@@ -18,10 +18,10 @@
 static int  error_of_getfd;
 static bool is_forbidden;
 
-long __real_syscall(long number, long a, long b, long c, long d, long e,
-                    long f);
-long __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                    long f);
+long    __real_syscall(long number, long a, long b, long c, long d, long e,
+                       long f);
+long    __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                       long f);
 ssize_t __real_readlink(const char *path, char *text, size_t size);
 ssize_t __wrap_readlink(const char *path, char *text, size_t size);
 
@@ -31,8 +31,7 @@ void forbid_taking(int getfd_error, bool is_proc_forbidden)
     is_forbidden   = is_proc_forbidden;
 }
 
-long __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                    long f)
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
     if ((number == SYS_pidfd_getfd) && (error_of_getfd != 0)) {
         errno = error_of_getfd;

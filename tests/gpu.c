@@ -106,9 +106,8 @@ void *gpu_pinned(size_t size)
     void *address = NULL;
 
     enter();
-    leave(gpu->driver->cuMemHostAlloc(&address, size,
-                                      CU_MEMHOSTALLOC_PORTABLE |
-                                          CU_MEMHOSTALLOC_DEVICEMAP));
+    leave(gpu->driver->cuMemHostAlloc(
+        &address, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     return address;
 }
 
@@ -171,9 +170,9 @@ void gpu_gate_cleanup(gpu_gate_t *gate)
 void gpu_gate_wait(const gpu_gate_t *gate, CUstream stream)
 {
     enter();
-    leave(gpu->driver->cuStreamWaitValue32(
-        stream, (CUdeviceptr)(uintptr_t)gate->word, 1,
-        CU_STREAM_WAIT_VALUE_EQ));
+    leave(gpu->driver->cuStreamWaitValue32(stream,
+                                           (CUdeviceptr)(uintptr_t)gate->word,
+                                           1, CU_STREAM_WAIT_VALUE_EQ));
 }
 
 void gpu_gate_open(gpu_gate_t *gate)
@@ -204,9 +203,8 @@ static void range_init(gpu_memory_t *memory)
     unsigned num = (unsigned)((memory->size + REGION_SIZE - 1) / REGION_SIZE);
 
     if (gpu->has_vmm) {
-        ck_assert_int_eq(mem_regions_init(&memory->range,
-                                               &mem_kind_cuda_vmm, 0, num,
-                                               REGION_SIZE, BASE_SWITCH_NO),
+        ck_assert_int_eq(mem_regions_init(&memory->range, &mem_kind_cuda_vmm, 0,
+                                          num, REGION_SIZE, BASE_SWITCH_NO),
                          UCXPOOL_OK);
         memory->areas[GPU_RANGE] = memory->range.address;
     } else {
@@ -225,12 +223,12 @@ void gpu_memory_init(gpu_memory_t *memory, ucxpool_t *pool, size_t size)
     memory->areas[GPU_PINNED]     = gpu_pinned(size);
     memory->areas[GPU_DEVICE]     = gpu_alloc(size);
     memory->areas[GPU_DEVICE_TOO] = gpu_alloc(size);
-    memory->areas[GPU_MANAGED]    = cuda_is_real() ? managed_alloc(size)
-                                                   : gpu_alloc(size);
+    memory->areas[GPU_MANAGED] =
+        cuda_is_real() ? managed_alloc(size) : gpu_alloc(size);
     range_init(memory);
     if (pool != NULL) {
-        ck_assert_msg(ucxpool_comm_alloc(pool, size, &comm) == UCXPOOL_OK,
-                      "%s", ucxpool_error_detail());
+        ck_assert_msg(ucxpool_comm_alloc(pool, size, &comm) == UCXPOOL_OK, "%s",
+                      ucxpool_error_detail());
         memory->areas[GPU_COMM] = comm;
     }
     for (int i = 0; i < GPU_PLACES; i++) {

@@ -70,10 +70,10 @@ typedef enum gpu_place {
     GPU_PAGEABLE,
     GPU_PINNED,
     GPU_DEVICE,
-    GPU_DEVICE_TOO, /* another allocation                                    */
-    GPU_RANGE,      /* virtual memory over several physical allocations      */
-    GPU_COMM,       /* of the pool                                           */
-    GPU_MANAGED,    /* the stand-in has none: there it is GPU_DEVICE         */
+    GPU_DEVICE_TOO, /* another allocation */
+    GPU_RANGE,      /* virtual memory over several physical allocations */
+    GPU_COMM,       /* of the pool */
+    GPU_MANAGED,    /* the stand-in has none: there it is GPU_DEVICE */
     GPU_PLACES
 } gpu_place_t;
 

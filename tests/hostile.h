@@ -12,10 +12,10 @@
 
 typedef struct hostile {
     pair_t             pair;
-    ucxpool_channel_t *victim;  /* a's channel: may be looked at, no more     */
-    ucxpool_channel_t *channel; /* b's: its ring is written by the test       */
-    ucxpool_request_t *recv;    /* a's, of HOSTILE_SIZE bytes, tag 1          */
-    ucxpool_request_t *send;    /* likewise, tag 2                            */
+    ucxpool_channel_t *victim;  /* a's channel: may be looked at, no more */
+    ucxpool_channel_t *channel; /* b's: its ring is written by the test */
+    ucxpool_request_t *recv;    /* a's, of HOSTILE_SIZE bytes, tag 1 */
+    ucxpool_request_t *send;    /* likewise, tag 2 */
     uint8_t            target[HOSTILE_SIZE];
     uint8_t            source[HOSTILE_SIZE];
 } hostile_t;

@@ -17,7 +17,7 @@ typedef enum net_call {
     NET_CALL_EPOLL_CREATE1,
     NET_CALL_EPOLL_CTL,
     NET_CALL_FSTAT,
-    NET_CALL_GETADDRINFO, /* fails with error as an EAI_ code                 */
+    NET_CALL_GETADDRINFO, /* fails with error as an EAI_ code */
     NET_CALL_GETSOCKNAME,
     NET_CALL_GETSOCKOPT,
     NET_CALL_HMAC,

@@ -38,9 +38,9 @@
 
 /* What all processes see. */
 typedef struct board {
-    unsigned num_ready; /* listen                                            */
-    unsigned num_done;  /* have made all their openings                      */
-    unsigned is_over;   /* no more kills                                     */
+    unsigned num_ready; /* listen */
+    unsigned num_done;  /* have made all their openings */
+    unsigned is_over;   /* no more kills */
     uint64_t num_opened;
     uint64_t num_early;
     uint64_t num_failed;
@@ -49,20 +49,20 @@ typedef struct board {
 
 /* A channel that this process opens. */
 typedef struct slot {
-    ucxpool_channel_t *channel; /* NULL: free                                */
-    ucxpool_request_t *request; /* its message; NULL: not open yet           */
+    ucxpool_channel_t *channel; /* NULL: free */
+    ucxpool_request_t *request; /* its message; NULL: not open yet */
     uint64_t           since;
-    uint64_t           early_at; /* when it is closed all the same; 0: not   */
+    uint64_t           early_at; /* when it is closed all the same; 0: not */
 } slot_t;
 
-static board_t    *board;
-static unsigned    num_processes = 3;
-static unsigned    num_openings  = 2000;
-static unsigned    num_kills;
-static uint8_t     data[MAX_LENGTH];
-static uint8_t     target[MAX_LENGTH];
-static slot_t      slots[NUM_SLOTS];
-static ucxpool_t  *pool;
+static board_t   *board;
+static unsigned   num_processes = 3;
+static unsigned   num_openings  = 2000;
+static unsigned   num_kills;
+static uint8_t    data[MAX_LENGTH];
+static uint8_t    target[MAX_LENGTH];
+static slot_t     slots[NUM_SLOTS];
+static ucxpool_t *pool;
 
 static uint64_t now(void)
 {
@@ -123,10 +123,9 @@ static void open_one(slot_t *slot)
 
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
     must(ucxpool_channel_connect(pool, where, &slot->channel));
-    slot->since    = now();
-    slot->early_at = (rand() % 4 == 0)
-                         ? slot->since + (unsigned)rand() % EARLY_NS
-                         : 0;
+    slot->since = now();
+    slot->early_at =
+        (rand() % 4 == 0) ? slot->since + (unsigned)rand() % EARLY_NS : 0;
 }
 
 static bool is_open(const slot_t *slot)
@@ -340,7 +339,7 @@ static unsigned kill_some(pid_t *pids)
 static unsigned wait_for_all(void)
 {
     unsigned num_died = 0;
-    int      status = 0;
+    int      status   = 0;
 
     for (unsigned i = 0; i < num_processes; i++) {
         if ((wait(&status) < 0) || (status != 0)) {

@@ -86,8 +86,8 @@ ucxpool_t *pair_pool(const char *settings)
 ucxpool_t *pair_pool_on(int device, const char *settings)
 {
     ucxpool_params_t params = {
-        .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                       UCXPOOL_PARAM_FIELD_DEVICE,
+        .field_mask =
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE,
         .memory_kind = UCXPOOL_MEMORY_CUDA,
         .device      = device,
     };
@@ -168,8 +168,7 @@ void pair_connect(pair_t *pair)
 {
     pair->to_b = pair_meet(pair->a, pair->b);
     pair->to_a = pair_meet(pair->b, pair->a);
-    pair_until(pair,
-               !is_connecting(pair->to_b) && !is_connecting(pair->to_a));
+    pair_until(pair, !is_connecting(pair->to_b) && !is_connecting(pair->to_a));
 }
 
 void pair_cleanup(pair_t *pair)

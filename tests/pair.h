@@ -34,7 +34,7 @@ void pair_join(pair_t *pair, const char *settings_b);
 void pair_connect(pair_t *pair);
 /* Begin a channel from one pool to another, by its address. */
 ucxpool_channel_t *pair_meet(ucxpool_t *from, ucxpool_t *to);
-void pair_cleanup(pair_t *pair);
+void               pair_cleanup(pair_t *pair);
 
 /* Listen, and connect to a listener by one of the host's addresses. */
 ucxpool_listener_t *pair_listen(ucxpool_t *pool, const char *where);

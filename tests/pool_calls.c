@@ -38,10 +38,10 @@ WRAP(CALLS_EVENTFD, int, eventfd, -1, (unsigned value, int flags),
 WRAP(CALLS_RAND_BYTES, int, RAND_bytes, 0, (unsigned char *bytes, int length),
      (bytes, length))
 WRAP(CALLS_MUTEX_INIT, int, pthread_mutex_init, ENOMEM,
-     (pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes),
+     (pthread_mutex_t * mutex, const pthread_mutexattr_t *attributes),
      (mutex, attributes))
 WRAP(CALLS_COND_INIT, int, pthread_cond_init, ENOMEM,
-     (pthread_cond_t *condition, const pthread_condattr_t *attributes),
+     (pthread_cond_t * condition, const pthread_condattr_t *attributes),
      (condition, attributes))
 WRAP(CALLS_UCP_CONFIG_READ, ucs_status_t, ucp_config_read, UCS_ERR_NO_MEMORY,
      (const char *prefix, const char *file, ucp_config_t **config_p),

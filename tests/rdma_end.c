@@ -22,9 +22,9 @@ static char device_name[64];
 /* The first device whose port is up, opened; NULL: none. */
 static struct ibv_context *open_device(void)
 {
-    struct ibv_device   **devices = ibv_get_device_list(NULL);
-    struct ibv_context   *context = NULL;
-    struct ibv_port_attr  port;
+    struct ibv_device  **devices = ibv_get_device_list(NULL);
+    struct ibv_context  *context = NULL;
+    struct ibv_port_attr port;
 
     for (size_t i = 0; (devices != NULL) && (devices[i] != NULL); i++) {
         context = ibv_open_device(devices[i]);
@@ -108,9 +108,8 @@ static void bring_up(rdma_end_t *end, const struct ibv_port_attr *port,
         .min_rnr_timer      = 12,
         .ah_attr            = {.dlid      = theirs->lid,
                                .port_num  = PORT,
-                               .is_global = port->link_layer ==
-                                            IBV_LINK_LAYER_ETHERNET,
-                               .grh = {.dgid = theirs->gid, .hop_limit = 1}},
+                               .is_global = port->link_layer == IBV_LINK_LAYER_ETHERNET,
+                               .grh       = {.dgid = theirs->gid, .hop_limit = 1}},
     };
     struct ibv_qp_attr send = {
         .qp_state      = IBV_QPS_RTS,

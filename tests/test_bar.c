@@ -150,7 +150,7 @@ START_TEST(a_name_that_is_none_leads_nowhere)
 {
     static const char *const names[] = {"../../../../etc", "0000:af:00.0/x",
                                         "0000 af"};
-    char long_name[5000];
+    char                     long_name[5000];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         mem_bar_query(names[i], &bar);

@@ -7,10 +7,9 @@
 #include <string.h>
 #include <ucp/api/ucp.h>
 
-#define TAG      UINT64_C(3)
-#define ALL_BITS UINT64_MAX
-#define ALL_FEATURES \
-    (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
+#define TAG          UINT64_C(3)
+#define ALL_BITS     UINT64_MAX
+#define ALL_FEATURES (UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP)
 
 static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 #define NUM_WIRES 2
@@ -33,9 +32,8 @@ static void ucx_init(ucx_t *ucx, uint64_t features)
     };
 
     ck_assert_int_eq(ucp_init(&params, NULL, &ucx->context), UCS_OK);
-    ck_assert_int_eq(ucp_worker_create(ucx->context, &worker_params,
-                                       &ucx->worker),
-                     UCS_OK);
+    ck_assert_int_eq(
+        ucp_worker_create(ucx->context, &worker_params, &ucx->worker), UCS_OK);
 }
 
 static void ucx_cleanup(ucx_t *ucx)
@@ -416,8 +414,8 @@ static void side_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 static void create_ep(side_t *side, ucp_ep_params_t *params)
 {
-    params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                          UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params->field_mask |=
+        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params->err_mode        = UCP_ERR_HANDLING_MODE_PEER;
     params->err_handler.cb  = side_failed;
     params->err_handler.arg = side;
@@ -448,7 +446,7 @@ static void keep_request(ucp_conn_request_h request, void *arg)
 /* sides[0] connects to a ucp_listener_h of sides[1]. */
 static void create_eps_by_listener(side_t *sides)
 {
-    struct sockaddr_in    where = {.sin_family = AF_INET};
+    struct sockaddr_in    where  = {.sin_family = AF_INET};
     ucp_listener_params_t params = {
         .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
                       UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
@@ -458,8 +456,7 @@ static void create_eps_by_listener(side_t *sides)
     };
     ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
     ucp_ep_params_t     from = {
-            .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR |
-                      UCP_EP_PARAM_FIELD_FLAGS,
+            .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS,
             .flags      = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
     };
     ucp_ep_params_t to = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST};
@@ -467,9 +464,8 @@ static void create_eps_by_listener(side_t *sides)
     uint64_t        until = pair_deadline();
 
     where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ck_assert_int_eq(ucp_listener_create(sides[1].ucx.worker, &params,
-                                         &listener),
-                     UCS_OK);
+    ck_assert_int_eq(
+        ucp_listener_create(sides[1].ucx.worker, &params, &listener), UCS_OK);
     ck_assert_int_eq(ucp_listener_query(listener, &attr), UCS_OK);
     from.sockaddr.addr    = (struct sockaddr *)&attr.sockaddr;
     from.sockaddr.addrlen = sizeof(where);
@@ -649,9 +645,8 @@ static void add_tests(TCase *tcase)
                         NUM_WIRES);
     tcase_add_loop_test(tcase, the_caller_may_progress_its_worker_by_itself, 0,
                         NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_destroyed_pool_leaves_the_callers_worker_usable, 0,
-                        NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, a_destroyed_pool_leaves_the_callers_worker_usable, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, without_wakeup_waiting_polls, 0, NUM_WIRES);
     tcase_add_test(tcase, a_worker_needs_its_context);
     tcase_add_test(tcase, a_context_without_active_messages_is_refused);

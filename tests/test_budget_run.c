@@ -32,9 +32,9 @@
 
 typedef struct setup {
     const char *name;
-    const char *settings; /* of both pools                                    */
-    const char *limits;   /* REG_STAND_IN                                     */
-    uint64_t    budget;   /* of both pools together                           */
+    const char *settings; /* of both pools */
+    const char *limits;   /* REG_STAND_IN */
+    uint64_t    budget;   /* of both pools together */
     bool        is_on_gpu;
 } setup_t;
 
@@ -175,8 +175,8 @@ static void live_once(const setup_t *setup, sampler_t *sampler, void *from,
     ck_assert_uint_eq(stats_of(pair.a).registrations +
                           stats_of(pair.b).registrations,
                       before);
-    if (!setup->is_on_gpu || (stats_of(pair.b).degraded_to !=
-                              UCXPOOL_DEGRADED_PINNED)) {
+    if (!setup->is_on_gpu ||
+        (stats_of(pair.b).degraded_to != UCXPOOL_DEGRADED_PINNED)) {
         ck_assert_uint_eq(stats_of(pair.a).registered_bytes +
                               stats_of(pair.b).registered_bytes,
                           registered);
@@ -205,13 +205,13 @@ static double seconds(void)
 
 START_TEST(what_is_registered_stays_within_the_budget)
 {
-    const setup_t *setup    = &setups[_i];
-    uint64_t       deadline = base_clock_now() +
-                        (uint64_t)(seconds() / NUM_SETUPS * 1e9);
-    unsigned       num_lives = 0;
-    void          *from, *to;
-    reg_counts_t   counts;
-    sampler_t      sampler;
+    const setup_t *setup = &setups[_i];
+    uint64_t       deadline =
+        base_clock_now() + (uint64_t)(seconds() / NUM_SETUPS * 1e9);
+    unsigned     num_lives = 0;
+    void        *from, *to;
+    reg_counts_t counts;
+    sampler_t    sampler;
 
     if (setup->is_on_gpu) {
         gpu_start("name=Tesla T4,memory=15g");
@@ -238,8 +238,7 @@ START_TEST(what_is_registered_stays_within_the_budget)
            setup->name, num_lives, (unsigned long long)counts.num_maps,
            (unsigned long long)counts.num_refused,
            (unsigned long long)sampler.num_samples,
-           (unsigned long long)counts.peak,
-           (unsigned long long)setup->budget);
+           (unsigned long long)counts.peak, (unsigned long long)setup->budget);
     if (setup->is_on_gpu) {
         gpu_free(from);
         gpu_free(to);

@@ -202,9 +202,9 @@ START_TEST(a_list_of_lengths_half_told_does_not_block_the_next_message)
         segments[i] = (ucxpool_segment_t){source, 1 + i % 400};
     }
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL, &send),
+        UCXPOOL_OK);
     /* Nobody reads: the lists fill whatever lies between the two. */
     ucxpool_progress(pair.a);
     ucxpool_request_cancel(send);
@@ -220,13 +220,13 @@ END_TEST
 
 START_TEST(a_probed_message_that_was_canceled_can_be_received_or_refused)
 {
-    pair_t                pair;
-    uint8_t              *source = calloc(1, LENGTH);
-    uint8_t              *target = malloc(LENGTH);
-    ucxpool_segment_t     whole  = {target, LENGTH};
-    ucxpool_message_t    *message;
-    ucxpool_request_t    *send;
-    ucxpool_request_t    *recv;
+    pair_t                 pair;
+    uint8_t               *source = calloc(1, LENGTH);
+    uint8_t               *target = malloc(LENGTH);
+    ucxpool_segment_t      whole  = {target, LENGTH};
+    ucxpool_message_t     *message;
+    ucxpool_request_t     *send;
+    ucxpool_request_t     *recv;
     ucxpool_request_attr_t attr;
 
     pair_init(&pair, wires[_i], wires[_i]);
@@ -259,7 +259,7 @@ END_TEST
 /* How a transfer is cut short. */
 typedef struct plan {
     bool in_place;  /* sent from comm memory */
-    bool scattered; /* into small pieces     */
+    bool scattered; /* into small pieces */
     bool by_sender;
 } plan_t;
 
@@ -573,9 +573,9 @@ static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
     int                num_steps = rand() % 400;
 
     memset(source, value, LENGTH);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG,
-                                         &params, &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, LENGTH, TAG, &params, &send),
+        UCXPOOL_OK);
     for (int i = 0; i < num_steps; i++) {
         ucxpool_progress(pair->a);
     }
@@ -631,9 +631,9 @@ START_TEST(requests_that_nobody_keeps_are_used_again)
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
                                              ALL_BITS, NULL, NULL),
                          UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "y", 1, TAG, NULL,
-                                             NULL),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, "y", 1, TAG, NULL, NULL),
+            UCXPOOL_OK);
         pair_until(&pair, target == 'y');
         target = 0;
     }
@@ -666,8 +666,7 @@ static Suite *create_suite(void)
         NUM_WIRES);
     ADD(suite, a_cancel_at_any_step_leaves_memory_and_blocks_alone,
         NUM_WIRES * NUM_PLANS);
-    ADD(suite, blocks_that_a_peer_may_read_wait_in_quarantine,
-        NUM_RENDEZVOUS);
+    ADD(suite, blocks_that_a_peer_may_read_wait_in_quarantine, NUM_RENDEZVOUS);
     ADD(suite, a_channel_closed_while_it_is_read_gets_its_blocks_back,
         NUM_RENDEZVOUS);
     ADD(suite, a_channel_closed_over_memory_in_place_gets_it_back, NUM_WIRES);

@@ -176,9 +176,9 @@ START_TEST(a_message_that_a_receive_waits_for_is_not_told_of)
     pair_t             pair;
 
     init(&pair, wires[_i]);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, bytes, 1, TAG, ALL_BITS,
-                                         NULL, &recv),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_recv_buffer(pair.b, NULL, bytes, 1, TAG, ALL_BITS, NULL, &recv),
+        UCXPOOL_OK);
     send_bytes(pair.to_b, 1);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
     check_none(pair.b);
@@ -209,9 +209,9 @@ START_TEST(a_message_that_is_canceled_is_not_told_of_any_more)
     pair_t             pair;
 
     init(&pair, wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, LONG_LENGTH, TAG,
-                                         NULL, &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, bytes, LONG_LENGTH, TAG, NULL, &send),
+        UCXPOOL_OK);
     until_waiting(&pair, pair.to_a, 1);
     check_one(pair.b, pair.to_a, UCXPOOL_EVENT_MESSAGE);
     ucxpool_request_cancel(send);
@@ -339,7 +339,7 @@ static void check_caller(ucxpool_t *pool, const ucxpool_listener_t *listener)
 
 START_TEST(callers_are_told_of_until_the_last_one_is_taken)
 {
-    pair_t              pair = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
     uint16_t            port     = ucxpool_listener_port(listener);
     ucxpool_channel_t  *callers[2];
@@ -366,8 +366,8 @@ END_TEST
 
 START_TEST(a_listener_that_was_destroyed_is_not_told_of)
 {
-    pair_t              pair = {.a = pair_pool("LOG_LEVEL=none"),
-                                .b = pair_pool("LOG_LEVEL=none")};
+    pair_t              pair     = {.a = pair_pool("LOG_LEVEL=none"),
+                                    .b = pair_pool("LOG_LEVEL=none")};
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
 
     pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
@@ -506,8 +506,8 @@ static void *wait_for_one(void *arg)
 
     while (waiter->num == 0) {
         if ((ucxpool_wait(waiter->pool, UCXPOOL_FOREVER) != UCXPOOL_OK) ||
-            (ucxpool_event_get(waiter->pool, &waiter->event, 1,
-                               &waiter->num) != UCXPOOL_OK)) {
+            (ucxpool_event_get(waiter->pool, &waiter->event, 1, &waiter->num) !=
+             UCXPOOL_OK)) {
             break;
         }
     }
@@ -565,9 +565,8 @@ START_TEST(a_change_is_told_to_one_of_several_threads)
     open_many(&pair, NULL, NUM, at_a, at_b);
     for (int i = 0; i < THREADS; i++) {
         waiters[i] = (waiter_t){.pool = pair.b};
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, count_events,
-                                        &waiters[i]),
-                         0);
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, count_events, &waiters[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
@@ -585,9 +584,8 @@ static void add_tests(TCase *tcase)
                         NUM_WIRES);
     tcase_add_loop_test(tcase, messages_are_told_of_until_the_last_one_is_taken,
                         0, NUM_WIRES);
-    tcase_add_loop_test(tcase,
-                        a_message_that_a_receive_waits_for_is_not_told_of, 0,
-                        NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, a_message_that_a_receive_waits_for_is_not_told_of, 0, NUM_WIRES);
     tcase_add_loop_test(
         tcase, a_message_that_was_probed_is_the_programs_and_not_told_of, 0,
         NUM_WIRES);

@@ -36,9 +36,9 @@ static ucxpool_request_t *start_send(pair_t *pair, uint8_t *source,
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH, 1,
                                          UINT64_MAX, NULL, recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, LENGTH, 1, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, LENGTH, 1, NULL, &send),
+        UCXPOOL_OK);
     ucxpool_progress(pair->b); /* accepts */
     while (!holds_send_blocks(pair->a)) {
         ucxpool_progress(pair->a);
@@ -144,9 +144,8 @@ static bool owes_answer(ucxpool_t *pool)
 /* UCX 1.13 would end the process here. */
 START_TEST(a_pool_goes_while_ucx_owes_a_peer_an_answer)
 {
-    pair_t pair = {
-        .a = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms"),
-        .b = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
+    pair_t pair = {.a = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms"),
+                   .b = pair_pool("WIRE=ucx CLOSE_TIMEOUT=1ms LOG_LEVEL=none")};
 
     may_lose_worker = true;
     pair.to_b       = pair_meet(pair.a, pair.b);
@@ -156,7 +155,8 @@ START_TEST(a_pool_goes_while_ucx_owes_a_peer_an_answer)
 }
 END_TEST
 
-/* --- what was posted before ------------------------------------------------ */
+/* --- what was posted before ------------------------------------------------
+ */
 
 static const char *const wires[]   = {"WIRE=ucx CLOSE_TIMEOUT=1s",
                                       "WIRE=map CLOSE_TIMEOUT=1s"};
@@ -271,14 +271,13 @@ static ucxpool_t *first_of(ucxpool_t *a, ucxpool_t *b)
 
 START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
 {
-    const char *const  settings = "WIRE=map CLOSE_TIMEOUT=1000s";
-    pair_t             pair     = {pair_pool(settings), pair_pool(settings),
-                                   NULL, NULL};
-    ucxpool_t         *first    = first_of(pair.a, pair.b);
-    ucxpool_t         *second   = (first == pair.a) ? pair.b : pair.a;
-    ucxpool_channel_t *peer     = pair_meet(first, second);
-    ucxpool_channel_t *channel  = pair_meet(second, first);
-    uint64_t           until    = pair_deadline();
+    const char *const settings = "WIRE=map CLOSE_TIMEOUT=1000s";
+    pair_t     pair   = {pair_pool(settings), pair_pool(settings), NULL, NULL};
+    ucxpool_t *first  = first_of(pair.a, pair.b);
+    ucxpool_t *second = (first == pair.a) ? pair.b : pair.a;
+    ucxpool_channel_t *peer    = pair_meet(first, second);
+    ucxpool_channel_t *channel = pair_meet(second, first);
+    uint64_t           until   = pair_deadline();
 
     while (!(channel->handshake & XFER_HELLO_RECEIVED)) {
         ucxpool_progress(second);
@@ -307,9 +306,8 @@ int main(void)
     int      num_failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase,
-                        blocks_wait_in_quarantine_until_the_peer_has_answered,
-                        0, 2);
+    tcase_add_loop_test(
+        tcase, blocks_wait_in_quarantine_until_the_peer_has_answered, 0, 2);
     tcase_add_test(tcase,
                    a_pool_goes_without_waiting_for_a_peer_that_stands_still);
     tcase_add_test(tcase, a_pool_goes_while_ucx_owes_a_peer_an_answer);

@@ -36,10 +36,10 @@ static void create(unsigned num_regions, size_t blocks_per_region,
 
     block_size        = (size_t)sysconf(_SC_PAGESIZE);
     params.block_size = block_size;
-    ck_assert_int_eq(
-        mem_regions_init(&regions, &mem_kind_host, -1, num_regions,
-                         blocks_per_region * block_size, BASE_SWITCH_NO),
-        UCXPOOL_OK);
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, num_regions,
+                                      blocks_per_region * block_size,
+                                      BASE_SWITCH_NO),
+                     UCXPOOL_OK);
     ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
     ck_assert_int_eq(block_comm_create(pool, &comm), UCXPOOL_OK);
     ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &send_block),

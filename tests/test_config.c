@@ -114,9 +114,9 @@ END_TEST
 START_TEST(an_unknown_variable_that_is_like_no_key_is_a_warning)
 {
     setenv("UCXPOOL_", "1", 1);
-    ck_assert_ptr_nonnull(strstr(
-        told_by_read(1),
-        "WARN: UCXPOOL_ is no setting; ucxpool_info -c prints all\n"));
+    ck_assert_ptr_nonnull(
+        strstr(told_by_read(1),
+               "WARN: UCXPOOL_ is no setting; ucxpool_info -c prints all\n"));
 }
 END_TEST
 
@@ -376,12 +376,13 @@ static void add_variable_tests(Suite *suite)
     TCase *tcase = tcase_create("variables");
 
     tcase_add_checked_fixture(tcase, begin_of_process, caught_end);
-    tcase_add_test(tcase, an_unknown_variable_is_a_warning_with_the_nearest_key);
     tcase_add_test(tcase,
-                   an_unknown_variable_that_is_like_no_key_is_a_warning);
+                   an_unknown_variable_is_a_warning_with_the_nearest_key);
+    tcase_add_test(tcase, an_unknown_variable_that_is_like_no_key_is_a_warning);
     tcase_add_test(tcase, each_unknown_variable_is_told);
     tcase_add_test(tcase, an_unknown_variable_may_have_any_length);
-    tcase_add_test(tcase, the_variables_of_libraries_are_no_keys_and_no_mistakes);
+    tcase_add_test(tcase,
+                   the_variables_of_libraries_are_no_keys_and_no_mistakes);
     tcase_add_test(tcase, a_variable_of_somebody_else_is_let_be);
     suite_add_tcase(suite, tcase);
 }

@@ -21,9 +21,9 @@
 #define NUM_PIECES 500u
 #define NUM_JOBS   3u
 
-static mem_cuda_device_t  *device;
-static mem_cuda_kernels_t  kernels;
-static mem_cuda_copier_t  *copier;
+static mem_cuda_device_t       *device;
+static mem_cuda_kernels_t       kernels;
+static mem_cuda_copier_t       *copier;
 static const mem_cuda_driver_t *driver;
 
 /* Where pieces lie anywhere, and where a stream is; and what they hold. */
@@ -72,11 +72,11 @@ static void poison_stream(void)
 
 static void init_memory(const mem_kind_t *kind)
 {
-    ck_assert_int_eq(mem_regions_init(&scattered, kind, 0, 2, SIZE / 2,
-                                           BASE_SWITCH_NO),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0,
-                                           1, SIZE, BASE_SWITCH_NO),
+    ck_assert_int_eq(
+        mem_regions_init(&scattered, kind, 0, 2, SIZE / 2, BASE_SWITCH_NO),
+        UCXPOOL_OK);
+    ck_assert_int_eq(mem_regions_init(&contiguous, &mem_kind_cuda_alloc, 0, 1,
+                                      SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     /* The one has data, the other is poisoned. */
     fill_random(pattern, SIZE);
@@ -155,9 +155,9 @@ typedef struct layout {
     size_t num;
     size_t offsets[NUM_PIECES]; /* in the scattered memory */
     size_t lengths[NUM_PIECES];
-    size_t stream[NUM_PIECES];  /* in the stream           */
-    size_t size;                /* of the stream           */
-    size_t begin;               /* of it, in its memory    */
+    size_t stream[NUM_PIECES]; /* in the stream */
+    size_t size;               /* of the stream */
+    size_t begin;              /* of it, in its memory */
 } layout_t;
 
 static layout_t layout;
@@ -180,15 +180,15 @@ static void lay_out(mem_copy_form_t form, size_t uniform)
             at = base_align_up(at, (size_t)MEM_COPY_UNIT);
         }
     }
-    layout.size = layout.stream[NUM_PIECES - 1] +
-                  layout.lengths[NUM_PIECES - 1];
+    layout.size =
+        layout.stream[NUM_PIECES - 1] + layout.lengths[NUM_PIECES - 1];
 }
 
 static void fill_entries(void *entries, mem_copy_form_t form)
 {
-    uint64_t            *addresses = entries;
-    mem_copy_segment_t  *segments  = entries;
-    mem_copy_exact_t    *exact     = entries;
+    uint64_t           *addresses = entries;
+    mem_copy_segment_t *segments  = entries;
+    mem_copy_exact_t   *exact     = entries;
 
     for (size_t i = 0; i < layout.num; i++) {
         uint64_t address = (uintptr_t)scattered.address + layout.offsets[i];
@@ -248,26 +248,26 @@ static void check_gathered(void)
     get(result, contiguous.address, SIZE);
     for (size_t i = 0; i < layout.num; i++) {
         size_t end  = layout.stream[i] + layout.lengths[i];
-        size_t next = (i + 1 < layout.num) ? layout.stream[i + 1]
-                                           : layout.size;
+        size_t next = (i + 1 < layout.num) ? layout.stream[i + 1] : layout.size;
 
         ck_assert_int_eq(memcmp(stream + layout.stream[i],
-                                pattern + layout.offsets[i],
-                                layout.lengths[i]),
+                                pattern + layout.offsets[i], layout.lengths[i]),
                          0);
         ck_assert(is_all(stream + end, next - end, 0));
     }
     ck_assert(is_all(result, layout.begin, 0xee));
-    ck_assert(is_all(stream + layout.size, SIZE - layout.begin - layout.size,
-                     0xee));
+    ck_assert(
+        is_all(stream + layout.size, SIZE - layout.begin - layout.size, 0xee));
 }
 
 static const struct {
     mem_copy_form_t form;
     size_t          uniform;
 } ways[] = {
-    {MEM_COPY_UNIFORM, 4096}, {MEM_COPY_UNIFORM, 77},
-    {MEM_COPY_SEGMENTS, 0},   {MEM_COPY_EXACT, 0},
+    {MEM_COPY_UNIFORM, 4096},
+    {MEM_COPY_UNIFORM, 77},
+    {MEM_COPY_SEGMENTS, 0},
+    {MEM_COPY_EXACT, 0},
 };
 
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
@@ -384,9 +384,8 @@ START_TEST(a_scatter_brings_every_byte_back_and_no_other)
     for (size_t i = 0; i < layout.num; i++) {
         char *piece = result + layout.offsets[i];
 
-        ck_assert_int_eq(memcmp(piece, pattern + layout.stream[i],
-                                layout.lengths[i]),
-                         0);
+        ck_assert_int_eq(
+            memcmp(piece, pattern + layout.stream[i], layout.lengths[i]), 0);
         memset(piece, 0xdd, layout.lengths[i]);
     }
     ck_assert(is_all(result, SIZE, 0xdd));
@@ -413,16 +412,15 @@ START_TEST(a_job_takes_several_lists)
     list.entries = &segments[2];
     list.stream  = (uintptr_t)contiguous.address;
     ck_assert(mem_cuda_job_add(copier, job, &list, 20000));
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+        UCXPOOL_OK);
     wait_for(job);
     mem_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
     ck_assert_int_eq(memcmp(result + ((size_t)1 << 20), pattern, 5000), 0);
-    ck_assert_int_eq(memcmp(result + ((size_t)1 << 20) + 5008, pattern + 10001,
-                            5000),
-                     0);
+    ck_assert_int_eq(
+        memcmp(result + ((size_t)1 << 20) + 5008, pattern + 10001, 5000), 0);
     ck_assert_int_eq(memcmp(result, pattern + 20002, 5000), 0);
     ck_assert_int_eq(memcmp(result + 5008, pattern + 30003, 5000), 0);
 }
@@ -450,9 +448,9 @@ START_TEST(an_empty_job_is_done)
     mem_cuda_job_t *job = mem_cuda_job_get(copier);
 
     ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+        UCXPOOL_OK);
     wait_for(job);
     ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
     mem_cuda_job_put(copier, job);
@@ -483,9 +481,9 @@ START_TEST(there_are_as_many_jobs_as_were_asked_for)
         memset(jobs[i]->entries, 0xff, params.entries_size);
     }
     for (unsigned i = 0; i < NUM_JOBS; i++) {
-        ck_assert_int_eq(mem_cuda_job_start(copier, jobs[i], MEM_COPY_SEGMENTS,
-                                            0, true),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            mem_cuda_job_start(copier, jobs[i], MEM_COPY_SEGMENTS, 0, true),
+            UCXPOOL_OK);
         wait_for(jobs[i]);
         mem_cuda_job_put(copier, jobs[i]);
     }
@@ -504,10 +502,10 @@ START_TEST(tiles_without_room_are_not_added)
     small.max_tiles = 4;
     ck_assert_int_eq(mem_cuda_copier_create(&kernels, &small, &other),
                      UCXPOOL_OK);
-    job          = mem_cuda_job_get(other);
-    segments     = job->entries;
-    segments[0]  = (mem_copy_segment_t){4096, 12000};
-    list.entries = segments;
+    job              = mem_cuda_job_get(other);
+    segments         = job->entries;
+    segments[0]      = (mem_copy_segment_t){4096, 12000};
+    list.entries     = segments;
     list.num_entries = 1;
     ck_assert(mem_cuda_job_add(other, job, &list, 12000));
     ck_assert_uint_eq(job->num_tiles, 3);
@@ -552,9 +550,9 @@ START_TEST(jobs_are_done_while_the_host_goes_on)
         for (unsigned j = 0; j < NUM_JOBS; j++) {
             jobs[j] = make_job(MEM_COPY_SEGMENTS, 0);
             poison_stream();
-            ck_assert_int_eq(mem_cuda_job_start(copier, jobs[j],
-                                                MEM_COPY_SEGMENTS, 0, true),
-                             UCXPOOL_OK);
+            ck_assert_int_eq(
+                mem_cuda_job_start(copier, jobs[j], MEM_COPY_SEGMENTS, 0, true),
+                UCXPOOL_OK);
             while (mem_cuda_job_poll(copier, jobs[j]) == UCXPOOL_INPROGRESS) {
             }
             check_gathered();
@@ -574,17 +572,15 @@ START_TEST(a_job_is_not_done_before_it_is_done)
     init_memory(&mem_kind_cuda_alloc);
     first  = make_job(MEM_COPY_SEGMENTS, 0);
     second = mem_cuda_job_get(copier);
-    ck_assert_int_eq(mem_cuda_job_start(copier, first, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_job_start_long(copier, second,
-                                             contiguous.address,
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, first, MEM_COPY_SEGMENTS, 0, true),
+        UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_job_start_long(copier, second, contiguous.address,
                                              scattered.address, 1),
                      UCXPOOL_OK);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(mem_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
-        ck_assert_int_eq(mem_cuda_job_poll(copier, second),
-                         UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
         ck_assert_uint_eq(stand_in.step(1), 1);
     }
     ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
@@ -604,9 +600,9 @@ START_TEST(a_copy_is_one_launch_and_no_call_asks_whether_it_is_done)
     init_memory(&mem_kind_cuda_alloc);
     stand_in.fail_call(NULL, 0, 0);
     job = make_job(MEM_COPY_SEGMENTS, 0);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+        UCXPOOL_OK);
     for (int i = 0; i < 1000; i++) {
         ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
     }
@@ -625,9 +621,9 @@ static int start_and_ask_priority(bool is_gather)
     mem_cuda_job_t *job = make_job(MEM_COPY_SEGMENTS, 0);
     int             priority;
 
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        is_gather),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, is_gather),
+        UCXPOOL_OK);
     priority = stand_in.priority(job->stream);
     wait_for(job);
     mem_cuda_job_put(copier, job);
@@ -678,21 +674,21 @@ START_TEST(a_gpu_that_fails_is_told_and_nobody_waits_for_ever)
     restart("run=n");
     init_memory(&mem_kind_cuda_alloc);
     job = make_bad_job();
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+        UCXPOOL_OK);
     ck_assert_uint_eq(stand_in.step(9), 2);
     do {
         status = mem_cuda_job_poll(copier, job);
     } while (status == UCXPOOL_INPROGRESS);
     ck_assert_int_eq(status, UCXPOOL_ERR_IO);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
-                                 "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
     mem_cuda_job_put(copier, job);
     job = mem_cuda_job_get(copier);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                        true),
-                     UCXPOOL_ERR_IO);
+    ck_assert_int_eq(
+        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+        UCXPOOL_ERR_IO);
     mem_cuda_job_put(copier, job);
     has_gpu_failed = true;
 }
@@ -753,7 +749,7 @@ START_TEST(a_failed_start_is_told_and_the_job_can_be_started_again)
 
     init_memory(&mem_kind_cuda_alloc);
     for (unsigned n = 1;; n++) {
-        mem_cuda_job_t  *job = make_job(MEM_COPY_SEGMENTS, 0);
+        mem_cuda_job_t  *job     = make_job(MEM_COPY_SEGMENTS, 0);
         CUcontext        current = NULL;
         ucxpool_status_t status;
 
@@ -772,9 +768,9 @@ START_TEST(a_failed_start_is_told_and_the_job_can_be_started_again)
         ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
         ck_assert_int_eq(driver->cuCtxGetCurrent(&current), CUDA_SUCCESS);
         ck_assert_ptr_null(current);
-        ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0,
-                                            true),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+            UCXPOOL_OK);
         wait_for(job);
         mem_cuda_job_put(copier, job);
         check_gathered();
@@ -809,13 +805,15 @@ static void add_stand_in_tests(TCase *tcase)
 {
     tcase_add_test(tcase, jobs_are_done_while_the_host_goes_on);
     tcase_add_test(tcase, a_job_is_not_done_before_it_is_done);
-    tcase_add_test(tcase, a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
+    tcase_add_test(tcase,
+                   a_copy_is_one_launch_and_no_call_asks_whether_it_is_done);
     tcase_add_test(tcase,
                    a_gather_goes_before_a_scatter_and_both_before_callers);
     tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);
     tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
     tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);
-    tcase_add_test(tcase, a_failed_start_is_told_and_the_job_can_be_started_again);
+    tcase_add_test(tcase,
+                   a_failed_start_is_told_and_the_job_can_be_started_again);
 }
 
 int main(void)

@@ -118,8 +118,8 @@ static void expect(const mem_copy_list_t *list, uint32_t i, bool gather)
 static void compare(const mem_copy_list_t *list, uint32_t tile_size,
                     bool gather)
 {
-    uint8_t *target    = gather ? stream : memory;
-    size_t   size      = gather ? sizeof(stream) : sizeof(memory);
+    uint8_t *target = gather ? stream : memory;
+    size_t   size   = gather ? sizeof(stream) : sizeof(memory);
     size_t   num_tiles;
 
     fill(gather ? memory : stream, gather ? sizeof(memory) : sizeof(stream));
@@ -167,8 +167,8 @@ END_TEST
 
 START_TEST(no_tile_is_longer_than_asked)
 {
-    mem_copy_list_t list      = make_list(MEM_COPY_SEGMENTS, 0);
-    size_t          num_tiles = mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
+    mem_copy_list_t list = make_list(MEM_COPY_SEGMENTS, 0);
+    size_t num_tiles     = mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
 
     for (size_t i = 0; i < num_tiles; i++) {
         ck_assert_uint_gt(tiles[i].size, 0);

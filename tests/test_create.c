@@ -48,8 +48,7 @@ static ucxpool_config_t *read_settings(const char *settings)
         char *value = strchr(key, '=');
 
         *value++ = '\0';
-        ck_assert_int_eq(ucxpool_config_modify(config, key, value),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_config_modify(config, key, value), UCXPOOL_OK);
     }
     return config;
 }
@@ -151,7 +150,7 @@ typedef struct maker {
     ucxpool_t        *pool; /* of what is made in a pool */
     ucxpool_t        *other;
     ucxpool_status_t (*make)(struct maker *maker, void **made_p);
-    void             (*unmake)(struct maker *maker, void *made);
+    void (*unmake)(struct maker *maker, void *made);
 } maker_t;
 
 /* Was the call that failed the last one? */
@@ -358,9 +357,9 @@ static void post_again(ucxpool_request_t *request, ucxpool_status_t status,
     ck_assert_int_ne(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, 1, ALL_BITS,
                                          &params, &request),
                      UCXPOOL_OK);
-    ck_assert_int_ne(ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params,
-                                         &request),
-                     UCXPOOL_OK);
+    ck_assert_int_ne(
+        ucxpool_send_buffer(pair->to_b, &byte, 1, 1, &params, &request),
+        UCXPOOL_OK);
 }
 
 START_TEST(destroy_with_everything_open_calls_back_once)
@@ -384,16 +383,16 @@ START_TEST(destroy_with_everything_open_calls_back_once)
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 100000, &memory), UCXPOOL_OK);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffer(pair.a, (i == 0) ? NULL : pair.to_b,
-                                             bytes, 10, 1, ALL_BITS, &params,
-                                             NULL),
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.a,
+                                             (i == 0) ? NULL : pair.to_b, bytes,
+                                             10, 1, ALL_BITS, &params, NULL),
                          UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes, sizeof(bytes), 2,
                                              &params, NULL),
                          UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), 3,
-                                             NULL, NULL),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_a, bytes, sizeof(bytes), 3, NULL, NULL),
+            UCXPOOL_OK);
     }
     pair_until(&pair, ucxpool_probe(pair.a, NULL, 3, ALL_BITS, &message) ==
                           UCXPOOL_OK);

@@ -28,12 +28,12 @@ static mem_cuda_device_t      *device;
 static mem_cuda_backing_t      backing;
 static mem_cuda_surroundings_t around;
 
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode);
-long  __real_syscall(long number, long a, long b, long c, long d, long e,
-                     long f);
-long  __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                     long f);
+FILE        *__real_fopen(const char *path, const char *mode);
+FILE        *__wrap_fopen(const char *path, const char *mode);
+long         __real_syscall(long number, long a, long b, long c, long d, long e,
+                            long f);
+long         __wrap_syscall(long number, long a, long b, long c, long d, long e,
+                            long f);
 ucs_status_t __wrap_ucp_context_query(ucp_context_h       context,
                                       ucp_context_attr_t *attr);
 
@@ -49,8 +49,7 @@ FILE *__wrap_fopen(const char *path, const char *mode)
     return fmemopen((void *)(uintptr_t)scope_file, strlen(scope_file), "r");
 }
 
-long __wrap_syscall(long number, long a, long b, long c, long d, long e,
-                    long f)
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
     /* The tool that watches a test may know neither. */
     if (number == SYS_pidfd_open) {
@@ -95,8 +94,8 @@ static void teardown(void)
 
 static void set_ucx(bool has_cuda, unsigned major, unsigned minor)
 {
-    around.ucx = (mem_ucx_facts_t){
-        .has_cuda = has_cuda, .major = major, .minor = minor};
+    around.ucx =
+        (mem_ucx_facts_t){.has_cuda = has_cuda, .major = major, .minor = minor};
 }
 
 /* It is a sentence, and not cut. */
@@ -216,9 +215,9 @@ static void check_no_vmm(const char *why, const char *advice)
     check_choice(BASE_BACKING_AUTO, &mem_kind_cuda_alloc, false, why);
     set_ucx(true, 1, 22);
     backing.kind = NULL;
-    ck_assert_int_eq(mem_cuda_backing_decide(device, &around, BASE_BACKING_VMM,
-                                             &backing),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(
+        mem_cuda_backing_decide(device, &around, BASE_BACKING_VMM, &backing),
+        UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_null(backing.kind);
     ck_assert_msg((strstr(ucxpool_error_detail(), why) != NULL) &&
                       (strstr(ucxpool_error_detail(), advice) != NULL),
@@ -294,8 +293,8 @@ START_TEST(a_ucx_that_does_not_answer_is_an_error)
     query_status = UCS_ERR_IO_ERROR;
     ck_assert_int_eq(choose(BASE_BACKING_AUTO), UCXPOOL_ERR_IO);
     ck_assert_ptr_null(backing.kind);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
-                                 ucs_status_string(UCS_ERR_IO_ERROR)));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), ucs_status_string(UCS_ERR_IO_ERROR)));
 }
 END_TEST
 
@@ -325,10 +324,10 @@ int main(void)
         tcase_add_test(tcase, a_filter_that_forbids_pidfd_getfd_is_seen);
         tcase_add_test(tcase,
                        a_gpu_without_handles_that_are_files_gets_allocations);
-        tcase_add_test(tcase,
-                       a_gpu_without_virtual_memory_is_told_when_it_is_asked_for);
-        tcase_add_test(tcase,
-                       a_driver_without_virtual_memory_is_told_with_its_version);
+        tcase_add_test(
+            tcase, a_gpu_without_virtual_memory_is_told_when_it_is_asked_for);
+        tcase_add_test(
+            tcase, a_driver_without_virtual_memory_is_told_with_its_version);
     }
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

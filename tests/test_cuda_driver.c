@@ -192,7 +192,8 @@ static Suite *driver_suite(void)
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, the_driver_is_loaded_once);
     tcase_add_test(tcase, everything_that_is_needed_is_there);
-    tcase_add_test(tcase, no_driver_is_unsupported_and_the_error_says_what_to_do);
+    tcase_add_test(tcase,
+                   no_driver_is_unsupported_and_the_error_says_what_to_do);
     tcase_add_test(tcase, another_library_is_no_driver);
     tcase_add_test(tcase, a_fork_before_the_first_use_is_free_to_use_it);
     tcase_add_test(tcase, a_fork_after_the_first_use_is_told_so);
@@ -203,7 +204,8 @@ static Suite *driver_suite(void)
         tcase_add_test(tcase, a_driver_that_lacks_what_is_needed_is_refused);
         tcase_add_test(tcase, a_driver_without_virtual_memory_is_taken);
         tcase_add_test(tcase, a_driver_without_memory_operations_is_taken);
-        tcase_add_test(tcase, a_driver_that_cannot_be_asked_is_searched_by_symbol);
+        tcase_add_test(tcase,
+                       a_driver_that_cannot_be_asked_is_searched_by_symbol);
         tcase_add_test(tcase, a_failed_start_can_be_tried_again);
         tcase_add_test(tcase, a_machine_without_devices_is_unsupported);
     }

@@ -180,9 +180,9 @@ START_TEST(a_stream_that_stands_still_keeps_its_own_mark_only)
                      CUDA_SUCCESS);
     gate  = pinned;
     *gate = 0;
-    ck_assert_int_eq(driver->cuStreamWaitValue32(
-                         standing, (CUdeviceptr)(uintptr_t)pinned, 1,
-                         CU_STREAM_WAIT_VALUE_EQ),
+    ck_assert_int_eq(driver->cuStreamWaitValue32(standing,
+                                                 (CUdeviceptr)(uintptr_t)pinned,
+                                                 1, CU_STREAM_WAIT_VALUE_EQ),
                      CUDA_SUCCESS);
     leave();
     still = set(standing);
@@ -222,8 +222,8 @@ START_TEST(no_more_marks_are_set_than_there_are)
         ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &more),
                          UCXPOOL_ERR_LIMIT);
         ck_assert_ptr_null(more);
-        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
-                                     "UCXPOOL_STREAM_READY"));
+        ck_assert_ptr_nonnull(
+            strstr(ucxpool_error_detail(), "UCXPOOL_STREAM_READY"));
         let_all_work();
         for (unsigned i = 0; i < NUM_MARKS; i++) {
             put(all[i]);
@@ -251,16 +251,15 @@ END_TEST
 
 START_TEST(a_mark_that_could_not_be_set_is_there_again)
 {
-    static const char *const names[] = {
-        "cuStreamWriteValue32", "cuMemsetD32Async", "cuMemsetD32Async"};
-    mem_cuda_mark_t *all[NUM_MARKS];
-    mem_cuda_mark_t *mark = NULL;
+    static const char *const names[] = {"cuStreamWriteValue32",
+                                        "cuMemsetD32Async", "cuMemsetD32Async"};
+    mem_cuda_mark_t         *all[NUM_MARKS];
+    mem_cuda_mark_t         *mark = NULL;
 
     start(ways[_i]);
     for (unsigned n = 1; n <= NUM_MARKS + 1; n++) {
         stand_in.fail_call(names[_i], 1, CUDA_ERROR_INVALID_HANDLE);
-        ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &mark),
-                         UCXPOOL_ERR_IO);
+        ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &mark), UCXPOOL_ERR_IO);
         ck_assert_ptr_null(mark);
         ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
     }
@@ -288,9 +287,9 @@ START_TEST(setting_and_reaching_marks_asks_the_driver_nothing_else)
         mark = set(NULL);
         put(mark);
     }
-    ck_assert_uint_eq(stand_in.count(_i == 0 ? "cuStreamWriteValue32"
-                                             : "cuMemsetD32Async"),
-                      20);
+    ck_assert_uint_eq(
+        stand_in.count(_i == 0 ? "cuStreamWriteValue32" : "cuMemsetD32Async"),
+        20);
     ck_assert_uint_eq(stand_in.count("cuCtxPushCurrent"), 20);
     ck_assert_uint_eq(stand_in.count("cuCtxPopCurrent"), 20);
     ck_assert_uint_eq(stand_in.count(NULL), 60);
@@ -362,10 +361,10 @@ static Suite *suite(void)
     tcase_add_test(both, a_stream_that_stands_still_keeps_its_own_mark_only);
     tcase_add_loop_test(both, no_more_marks_are_set_than_there_are, 0,
                         NUM_WAYS);
-    tcase_add_loop_test(both, a_mark_used_again_is_not_reached_by_what_was_before,
-                        0, NUM_WAYS);
-    tcase_add_loop_test(both, what_still_waits_is_waited_for_before_the_words_go,
-                        0, NUM_WAYS);
+    tcase_add_loop_test(
+        both, a_mark_used_again_is_not_reached_by_what_was_before, 0, NUM_WAYS);
+    tcase_add_loop_test(
+        both, what_still_waits_is_waited_for_before_the_words_go, 0, NUM_WAYS);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
         tcase_add_loop_test(ours, a_mark_that_could_not_be_set_is_there_again,

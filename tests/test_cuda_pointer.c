@@ -24,7 +24,7 @@ static char                    *pageable;
 static void init(mem_regions_t *regions, const mem_kind_t *kind, int device)
 {
     ck_assert_int_eq(mem_regions_init(regions, kind, device, NUM_REGIONS,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+                                      REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
 }
 
@@ -80,7 +80,7 @@ START_TEST(memory_of_a_gpu_is_known)
     pointer = query(virtual.address, REGION_SIZE + 5);
     ck_assert_int_eq(pointer.place, MEM_CUDA_DEVICE);
     ck_assert_int_eq(pointer.device, 0);
-    ck_assert_uint_eq(pointer.start, (uintptr_t)virtual.address);
+    ck_assert_uint_eq(pointer.start, (uintptr_t) virtual.address);
     ck_assert_uint_eq(pointer.size, NUM_REGIONS * REGION_SIZE);
 }
 END_TEST
@@ -143,9 +143,9 @@ END_TEST
 
 START_TEST(pieces_are_as_segments_of_one_length)
 {
-    void *const pieces[] = {(char *)allocated.address + 5, pinned.address,
-                            (char *)pinned.address + REGION_SIZE,
-                            (char *)allocated.address + REGION_SIZE, NULL};
+    void *const       pieces[] = {(char *)allocated.address + 5, pinned.address,
+                                  (char *)pinned.address + REGION_SIZE,
+                                  (char *)allocated.address + REGION_SIZE, NULL};
     mem_cuda_places_t places;
 
     ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 4, 100, &places),
@@ -172,8 +172,8 @@ START_TEST(a_mixed_list_is_all_that_it_holds)
     };
     mem_cuda_places_t places = places_of(segments, 5);
 
-    ck_assert_uint_eq(places.places, MEM_CUDA_PINNED | MEM_CUDA_DEVICE |
-                                         MEM_CUDA_PAGEABLE);
+    ck_assert_uint_eq(places.places,
+                      MEM_CUDA_PINNED | MEM_CUDA_DEVICE | MEM_CUDA_PAGEABLE);
     ck_assert_int_eq(places.device, 0);
     places = places_of(segments, 1);
     ck_assert_uint_eq(places.places, MEM_CUDA_PINNED);

@@ -111,8 +111,7 @@ static void setup(void)
     cuda_start("");
     ucx_has_cuda = true;
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
-                                           NUM_REGIONS, REGION_SIZE,
-                                           BASE_SWITCH_NO),
+                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     expected_type = UCS_MEMORY_TYPE_CUDA;
 }
@@ -133,7 +132,7 @@ START_TEST(each_kind_is_registered_as_what_it_is)
 {
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, NUM_REGIONS,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+                                      REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     expected_type = kinds[_i] == &mem_kind_cuda_host ? UCS_MEMORY_TYPE_HOST
                                                      : UCS_MEMORY_TYPE_CUDA;
@@ -164,8 +163,7 @@ START_TEST(a_ucx_without_cuda_takes_pinned_host_memory)
 {
     mem_regions_cleanup(&regions);
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0,
-                                           NUM_REGIONS, REGION_SIZE,
-                                           BASE_SWITCH_NO),
+                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ucx_has_cuda  = false;
     expected_type = UCS_MEMORY_TYPE_HOST;

@@ -42,7 +42,7 @@ static void teardown(void)
 static ucxpool_status_t init(const mem_kind_t *kind)
 {
     return mem_regions_init(&regions, kind, 0, NUM_REGIONS, REGION_SIZE,
-                                 BASE_SWITCH_NO);
+                            BASE_SWITCH_NO);
 }
 
 static char *byte_at(unsigned region, size_t offset)
@@ -279,7 +279,7 @@ START_TEST(too_much_tells_what_is_asked_and_what_is_free)
     snprintf(asked, sizeof(asked), "%zu bytes are asked for in all",
              size * num_regions);
     status = mem_regions_init(&regions, kinds[_i], 0, num_regions, size,
-                                   BASE_SWITCH_NO);
+                              BASE_SWITCH_NO);
     ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
     check_detail(asked);
     check_detail("are free: lower UCXPOOL_COMM_SIZE");
@@ -291,12 +291,12 @@ END_TEST
 
 START_TEST(a_gpu_that_does_not_exist_is_refused)
 {
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 99, 1,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 99, 1, REGION_SIZE,
+                                      BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
     check_detail("GPU 99 does not exist");
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], -1, 1,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], -1, 1, REGION_SIZE,
+                                      BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
 END_TEST
@@ -391,7 +391,7 @@ END_TEST
 START_TEST(a_region_that_does_not_fit_the_granularity_is_refused)
 {
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
-                                           REGION_SIZE + 4096, BASE_SWITCH_NO),
+                                      REGION_SIZE + 4096, BASE_SWITCH_NO),
                      UCXPOOL_ERR_INVALID_PARAM);
     check_detail("UCXPOOL_REGION_SIZE must be a multiple of 2097152");
 }
@@ -478,9 +478,9 @@ START_TEST(a_stitched_range_is_the_same_memory)
         live = stand_in.live();
     }
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(kind->stitch(&regions, whole_pieces, 3,
-                                      (void **)&address),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            kind->stitch(&regions, whole_pieces, 3, (void **)&address),
+            UCXPOOL_OK);
         check_stitched(address);
         kind->unstitch(&regions, address, 3 * REGION_SIZE);
     }
@@ -544,8 +544,7 @@ START_TEST(a_context_that_the_caller_destroys_is_an_error_and_no_crash)
     ck_assert_int_eq(init(kinds[_i]), UCXPOOL_OK);
     stand_in.reset_context(0);
     if (kinds[_i] != &mem_kind_cuda_alloc) {
-        ck_assert_int_eq(kinds[_i]->stitch(&regions, whole_pieces, 3,
-                                           &address),
+        ck_assert_int_eq(kinds[_i]->stitch(&regions, whole_pieces, 3, &address),
                          UCXPOOL_ERR_IO);
         check_detail("do not reset the device's primary context");
     }
@@ -572,29 +571,33 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, an_allocation_cannot_be_stitched);
     tcase_add_test(tcase, pinned_memory_is_read_by_host_and_gpu_alike);
     tcase_add_test(tcase, virtual_memory_can_be_mapped_by_its_handle);
-    tcase_add_test(tcase, a_region_that_does_not_fit_the_granularity_is_refused);
+    tcase_add_test(tcase,
+                   a_region_that_does_not_fit_the_granularity_is_refused);
 }
 
 static void add_stand_in_tests(TCase *tcase)
 {
     tcase_add_loop_test(tcase, cleanup_leaves_nothing, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, a_failed_call_leaves_nothing_and_init_works_again,
-                        0, NUM_KINDS);
+    tcase_add_loop_test(
+        tcase, a_failed_call_leaves_nothing_and_init_works_again, 0, NUM_KINDS);
     tcase_add_loop_test(tcase, no_memory_for_the_books_leaves_nothing, 0,
                         NUM_KINDS);
     tcase_add_test(tcase, host_memory_that_the_system_refuses_leaves_nothing);
-    tcase_add_loop_test(tcase, a_stitch_that_fails_leaves_nothing_and_works_again,
-                        1, NUM_KINDS);
     tcase_add_loop_test(tcase,
-                        a_context_that_the_caller_destroys_is_an_error_and_no_crash,
-                        0, NUM_KINDS);
-    tcase_add_test(tcase,
-                   virtual_memory_is_one_allocation_per_region_and_one_call_for_rights);
+                        a_stitch_that_fails_leaves_nothing_and_works_again, 1,
+                        NUM_KINDS);
+    tcase_add_loop_test(
+        tcase, a_context_that_the_caller_destroys_is_an_error_and_no_crash, 0,
+        NUM_KINDS);
+    tcase_add_test(
+        tcase,
+        virtual_memory_is_one_allocation_per_region_and_one_call_for_rights);
     tcase_add_test(tcase, a_description_makes_no_context);
     tcase_add_test(tcase, a_gpu_without_virtual_memory_is_told);
     tcase_add_test(tcase, an_old_driver_gives_one_allocation);
     tcase_add_test(tcase, virtual_memory_asks_only_for_what_the_gpu_can);
-    tcase_add_test(tcase, fabric_handles_that_are_not_permitted_are_done_without);
+    tcase_add_test(tcase,
+                   fabric_handles_that_are_not_permitted_are_done_without);
     tcase_add_test(tcase,
                    a_gpu_with_addresses_of_its_own_for_host_memory_is_refused);
 }

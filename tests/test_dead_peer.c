@@ -34,7 +34,7 @@ static uint64_t limit(void)
 /* The child: takes and sends until it is killed. */
 static void live(two_t *two)
 {
-    uint8_t           *bytes = calloc(2, LENGTH);
+    uint8_t           *bytes       = calloc(2, LENGTH);
     ucxpool_request_t *requests[2] = {NULL, NULL};
 
     alarm(300);
@@ -139,8 +139,7 @@ START_TEST(a_peer_killed_in_a_transfer_ends_the_requests_in_time)
     died = base_clock_now();
     printf("the send ended after %.3f s, ",
            (double)await(&two, send, died) / 1e9);
-    printf("the receive after %.3f s\n",
-           (double)await(&two, recv, died) / 1e9);
+    printf("the receive after %.3f s\n", (double)await(&two, recv, died) / 1e9);
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
     ucxpool_request_free(send);

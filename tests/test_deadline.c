@@ -83,9 +83,9 @@ START_TEST(a_send_that_nobody_receives_expires)
     ucxpool_message_t       *message;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
-                                         &params, &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &send),
+        UCXPOOL_OK);
     check_expires(&pair, send);
     check_channel(&pair);
     ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
@@ -106,9 +106,9 @@ START_TEST(a_send_in_the_queue_expires_and_the_next_goes_on)
     pair_init(&pair, wires[_i], "CREDITS=1");
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "a", 1, TAG, NULL, NULL),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "b", 1, TAG, &params,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, "b", 1, TAG, &params, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "c", 1, TAG, NULL, NULL),
                      UCXPOOL_OK);
     check_expires(&pair, send);
@@ -129,7 +129,7 @@ END_TEST
 static void finish_handshake(pair_t *pair)
 {
     ucp_request_param_t param = {.op_attr_mask = 0};
-    ucs_status_ptr_t    flush = ucp_worker_flush_nbx(pair->a->ucx.worker, &param);
+    ucs_status_ptr_t flush = ucp_worker_flush_nbx(pair->a->ucx.worker, &param);
 
     if (UCS_PTR_IS_PTR(flush)) {
         pair_until(pair, ucp_request_check_status(flush) != UCS_INPROGRESS);
@@ -143,10 +143,9 @@ START_TEST(a_request_on_a_channel_that_never_opens_expires)
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
     };
     ucxpool_request_params_t params = within(20);
-    pair_t                   pair   = {pair_pool(wires[_i]),
-                                       pair_pool(wires[_i]), NULL, NULL};
-    void                    *address;
-    ucxpool_request_t       *send;
+    pair_t pair = {pair_pool(wires[_i]), pair_pool(wires[_i]), NULL, NULL};
+    void  *address;
+    ucxpool_request_t *send;
 
     ck_assert_int_eq(ucxpool_address_get(pair.b, &address, &to.address_length),
                      UCXPOOL_OK);
@@ -154,9 +153,9 @@ START_TEST(a_request_on_a_channel_that_never_opens_expires)
     ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
                      UCXPOOL_OK);
     ucxpool_address_release(address);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
+        UCXPOOL_OK);
     check_expires(&pair, send);
     pair_check_blocks(&pair);
     finish_handshake(&pair);
@@ -483,8 +482,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_deadline_wakes_a_sleeper, 0, 2);
     tcase_add_loop_test(
         tcase, a_send_to_a_stopped_peer_expires_and_its_blocks_come_back, 0, 3);
-    tcase_add_loop_test(
-        tcase, blocks_come_back_from_a_peer_that_never_goes_on, 0, 2);
+    tcase_add_loop_test(tcase, blocks_come_back_from_a_peer_that_never_goes_on,
+                        0, 2);
     tcase_add_loop_test(
         tcase, a_receive_from_a_stopped_peer_expires_and_is_not_written_later,
         0, 3);

@@ -44,8 +44,8 @@ static ucxpool_status_t create_on(int device, const char *settings)
     }
     params.config = config;
     if (device >= 0) {
-        params.field_mask |= UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                             UCXPOOL_PARAM_FIELD_DEVICE;
+        params.field_mask |=
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
     }
     pool   = NULL;
     status = ucxpool_create(&params, &pool);
@@ -321,8 +321,8 @@ START_TEST(the_statistics_print_it)
         const char            *words[3];
     } formats[] = {
         {UCXPOOL_STATS_TEXT,
-         {"degraded_to                fewer", "degraded_why               regis",
-          "blocks_asked               32"}},
+         {"degraded_to                fewer",
+          "degraded_why               regis", "blocks_asked               32"}},
         {UCXPOOL_STATS_JSON,
          {"\"degraded_to\":\"fewer\"", "\"degraded_why\":\"registering region",
           "\"blocks_asked\":32"}},
@@ -533,8 +533,8 @@ END_TEST
 
 static Suite *suite(void)
 {
-    Suite *suite = suite_create("degrade");
-    TCase *host  = tcase_create("host memory");
+    Suite *suite  = suite_create("degrade");
+    TCase *host   = tcase_create("host memory");
     TCase *on_gpu = tcase_create("a GPU");
 
     tcase_add_checked_fixture(host, setup, NULL);
@@ -559,9 +559,8 @@ static Suite *suite(void)
         tcase_add_loop_test(on_gpu, what_is_asked_for_above_it_becomes_less, 0,
                             3);
         tcase_add_test(on_gpu, two_pools_of_one_gpu_share_its_window);
-        tcase_add_loop_test(on_gpu,
-                            a_nic_that_refuses_a_gpus_memory_gets_the_hosts, 0,
-                            3);
+        tcase_add_loop_test(
+            on_gpu, a_nic_that_refuses_a_gpus_memory_gets_the_hosts, 0, 3);
         tcase_add_test(on_gpu, pinned_memory_can_be_too_much_too);
         tcase_add_test(on_gpu, a_backing_that_was_chosen_stays);
         tcase_add_test(on_gpu, a_full_window_is_not_tried);

@@ -60,9 +60,8 @@ static void setup(void)
     };
 
     ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1,
-                                      NUM_REGIONS, REGION_SIZE,
-                                      BASE_SWITCH_NO),
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
+                                      REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     memcpy(domains, usual, sizeof(domains));
     domains_play(domains, NUM_DOMAINS);
@@ -366,8 +365,8 @@ START_TEST(a_pool_tells_what_it_is_registered_with)
     ck_assert_str_eq(found[NIC_A].component, "ib");
     ck_assert_uint_eq(found[NIC_A].flags,
                       UCXPOOL_DOMAIN_KNOWN | UCXPOOL_DOMAIN_NETWORK |
-                          UCXPOOL_DOMAIN_REGISTERS |
-                          UCXPOOL_DOMAIN_NEEDS_KEYS | UCXPOOL_DOMAIN_NEEDED);
+                          UCXPOOL_DOMAIN_REGISTERS | UCXPOOL_DOMAIN_NEEDS_KEYS |
+                          UCXPOOL_DOMAIN_NEEDED);
     ck_assert_uint_eq(found[NIC_A].num_regions, 4);
     ck_assert_uint_eq(found[TCP].flags,
                       UCXPOOL_DOMAIN_KNOWN | UCXPOOL_DOMAIN_NETWORK);
@@ -401,9 +400,8 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase,
-                        what_ucx_and_its_lower_layer_tell_is_put_together, 0,
-                        2);
+    tcase_add_loop_test(
+        tcase, what_ucx_and_its_lower_layer_tell_is_put_together, 0, 2);
     tcase_add_test(tcase, what_ucx_does_not_tell_is_not_needed);
     tcase_add_test(tcase, more_domains_than_ucx_has_bits_are_not_believed);
     tcase_add_test(tcase, the_domains_of_this_ucx_are_found);

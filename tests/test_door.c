@@ -692,9 +692,9 @@ START_TEST(wrong_parameters_are_refused)
     params.accept_queue  = 0;
     ck_assert_int_eq(xfer_door_create(&params, &door),
                      UCXPOOL_ERR_INVALID_PARAM);
-    params.accept_queue  = 1;
-    params.blob          = bytes;
-    params.blob_length   = sizeof(bytes);
+    params.accept_queue = 1;
+    params.blob         = bytes;
+    params.blob_length  = sizeof(bytes);
     ck_assert_int_eq(xfer_door_create(&params, &door),
                      UCXPOOL_ERR_INVALID_PARAM);
 }

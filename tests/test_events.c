@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG         UINT64_C(7)
-#define ALL_BITS    UINT64_MAX
-#define MILLISECOND UINT64_C(1000000)
+#define TAG            UINT64_C(7)
+#define ALL_BITS       UINT64_MAX
+#define MILLISECOND    UINT64_C(1000000)
 #define TEN_SECONDS_MS 10000
 
 static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
@@ -40,8 +40,7 @@ static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
 {
     (void)pool;
     two_check(ucxpool_request_wait((ucxpool_request_t *)request,
-                                   TEN_SECONDS_MS * MILLISECOND) ==
-              UCXPOOL_OK);
+                                   TEN_SECONDS_MS * MILLISECOND) == UCXPOOL_OK);
 }
 
 /* What arrives while the loop arms the pool, it has not looked at. */
@@ -65,8 +64,8 @@ START_TEST(what_arrives_while_arming_is_not_slept_on)
     }
     ck_assert_int_eq(poll(&event, 1, 0), 0);
     ucxpool_progress(pair.b);
-    ck_assert_int_eq(
-        ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
     pair_until(&pair, !base_list_is_empty(&pair.b->unexpected));
     while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
         ucxpool_progress(pair.b);
@@ -154,9 +153,9 @@ START_TEST(waiting_ends_in_time_when_nothing_moves)
     pair_t             pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS,
-                                         NULL, &recv),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_recv_buffer(pair.a, NULL, &byte, 1, TAG, ALL_BITS, NULL, &recv),
+        UCXPOOL_OK);
     /* UCX may still have something of the handshake to move. */
     pair_until(&pair, ucxpool_wait(pair.a, 0) == UCXPOOL_ERR_TIMED_OUT);
     pair_until(&pair,
@@ -250,12 +249,11 @@ START_TEST(what_another_thread_progressed_makes_the_descriptor_readable)
                                              ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
         pair_arm(pair.a);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL,
-                                             NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(pthread_create(&thread, NULL, progress_elsewhere,
-                                        recv),
-                         0);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL),
+            UCXPOOL_OK);
+        ck_assert_int_eq(
+            pthread_create(&thread, NULL, progress_elsewhere, recv), 0);
         pair_until(&((pair_t){NULL, pair.b, NULL, NULL}), pair_ended(recv));
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         ck_assert(pair_is_readable(pair.a));
@@ -329,9 +327,8 @@ int main(void)
     tcase_add_loop_test(tcase, waiting_ends_in_time_when_nothing_moves, 0,
                         NUM_WIRES);
     tcase_add_test(tcase, a_deadline_wakes_a_sleeper);
-    tcase_add_loop_test(tcase,
-                        a_post_after_arming_makes_the_descriptor_readable, 0,
-                        NUM_WIRES);
+    tcase_add_loop_test(
+        tcase, a_post_after_arming_makes_the_descriptor_readable, 0, NUM_WIRES);
     tcase_add_loop_test(
         tcase, what_another_thread_progressed_makes_the_descriptor_readable, 0,
         NUM_WIRES);

@@ -38,9 +38,9 @@ static void exchange(pair_t *pair, size_t length)
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
                                          TAG, ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
     ck_assert_int_eq(memcmp(source, target, length), 0);
@@ -106,9 +106,9 @@ static void connect_all(crowd_t *crowd)
                                                  &to.address_length),
                              UCXPOOL_OK);
             to.address = address;
-            ck_assert_int_eq(ucxpool_channel_create(crowd->pools[i], &to,
-                                                    &crowd->to[i][j]),
-                             UCXPOOL_OK);
+            ck_assert_int_eq(
+                ucxpool_channel_create(crowd->pools[i], &to, &crowd->to[i][j]),
+                UCXPOOL_OK);
             ucxpool_address_release(address);
         }
     }
@@ -121,8 +121,8 @@ static void post_recv(crowd_t *crowd, int i, int j)
 
     crowd->targets[i][j] = malloc(LARGE);
     for (size_t k = 0; k < LARGE / 1000; k++) {
-        pieces[i][j][k] = (ucxpool_segment_t){crowd->targets[i][j] + k * 1000,
-                                              1000};
+        pieces[i][j][k] =
+            (ucxpool_segment_t){crowd->targets[i][j] + k * 1000, 1000};
     }
     ck_assert_int_eq(ucxpool_recv_buffers(crowd->pools[i], crowd->to[i][j],
                                           pieces[i][j], LARGE / 1000, TAG,
@@ -172,9 +172,8 @@ static void check_all(crowd_t *crowd)
                              UCXPOOL_OK);
             ck_assert_int_eq(ucxpool_request_test(crowd->recvs[i][j]),
                              UCXPOOL_OK);
-            ck_assert_int_eq(memcmp(crowd->targets[i][j], crowd->sources[j],
-                                    LARGE),
-                             0);
+            ck_assert_int_eq(
+                memcmp(crowd->targets[i][j], crowd->sources[j], LARGE), 0);
             ucxpool_request_free(crowd->sends[i][j]);
             ucxpool_request_free(crowd->recvs[i][j]);
             free(crowd->targets[i][j]);
@@ -231,17 +230,17 @@ START_TEST(messages_that_nobody_receives_are_bounded_by_credits)
 
     pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=4"));
     for (int i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL,
-                                             &sends[i]),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, "m", 1, TAG, NULL, &sends[i]),
+            UCXPOOL_OK);
     }
     idle(&pair);
     for (int i = 0; i < COUNT; i++) {
         num_sent += pair_ended(sends[i]);
     }
     ck_assert_uint_eq(num_sent, CREDITS);
-    while (ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
-                         &messages[num_arrived]) == UCXPOOL_OK) {
+    while (ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &messages[num_arrived]) ==
+           UCXPOOL_OK) {
         num_arrived++;
     }
     ck_assert_uint_eq(num_arrived, CREDITS);
@@ -269,9 +268,9 @@ START_TEST(a_message_that_waits_stops_no_other_while_there_are_credits)
 
     pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
     for (int i = 0; i < CREDITS - 1; i++) {
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL,
-                                             NULL),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, "w", 1, TAG, NULL, NULL),
+            UCXPOOL_OK);
     }
     for (int i = 0; i < 3 * CREDITS; i++) {
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, 1,
@@ -303,8 +302,8 @@ START_TEST(of_two_messages_the_first_alone_has_more_than_one_block)
 {
     static const char  settings[] = "WIRE=map COMM_SIZE=2m BLOCK_SIZE=32k "
                                     "FRAG_SIZE=16k DEPTH=8";
-    uint8_t           *source = calloc(2, SIDE_SIZE);
-    uint8_t           *target = malloc(2 * SIDE_SIZE);
+    uint8_t           *source     = calloc(2, SIDE_SIZE);
+    uint8_t           *target     = malloc(2 * SIDE_SIZE);
     ucxpool_request_t *sends[2];
     ucxpool_request_t *recvs[2];
     unsigned           most_before = 0;
@@ -315,18 +314,17 @@ START_TEST(of_two_messages_the_first_alone_has_more_than_one_block)
      * wire the caller's memory goes as it is. */
     pair_init(&pair, settings, settings);
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(
-            ucxpool_recv_buffer(pair.b, pair.to_a, target + i * SIDE_SIZE,
-                                SIDE_SIZE, i, ALL_BITS, NULL, &recvs[i]),
-            UCXPOOL_OK);
-        ck_assert_int_eq(
-            ucxpool_send_buffer(pair.to_b, source + i * SIDE_SIZE, SIDE_SIZE, i,
-                                NULL, &sends[i]),
-            UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a,
+                                             target + i * SIDE_SIZE, SIDE_SIZE,
+                                             i, ALL_BITS, NULL, &recvs[i]),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source + i * SIDE_SIZE,
+                                             SIDE_SIZE, i, NULL, &sends[i]),
+                         UCXPOOL_OK);
     }
     while (ucxpool_request_test(sends[1]) == UCXPOOL_INPROGRESS) {
-        unsigned *most_p = sends[0]->send.all_posted ? &most_after
-                                                     : &most_before;
+        unsigned *most_p =
+            sends[0]->send.all_posted ? &most_after : &most_before;
 
         *most_p = base_max(*most_p, num_blocks(sends[1]));
         pair_progress(&pair);
@@ -360,9 +358,9 @@ START_TEST(a_receive_that_is_too_small_refuses_with_a_reason)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, 99999, TAG,
                                          ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
     pair_until(&pair, pair_ended(send));
     ucxpool_request_query(send, &attr);
@@ -388,9 +386,9 @@ START_TEST(a_message_is_refused_with_the_reason_that_is_given)
     ucxpool_request_attr_t attr;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send),
+        UCXPOOL_OK);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "the disk is full");
@@ -418,12 +416,12 @@ START_TEST(a_message_without_segments_arrives)
     };
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, NULL, 0, TAG, ALL_BITS,
-                                          NULL, &recv),
-                     UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, NULL, 0, TAG, &params,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_recv_buffers(pair.b, NULL, NULL, 0, TAG, ALL_BITS, NULL, &recv),
+        UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, NULL, 0, TAG, &params, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     pair_until(&pair, pair_ended(recv));
     ucxpool_request_query(recv, &attr);
@@ -464,9 +462,9 @@ START_TEST(a_list_of_65536_differing_lengths_arrives)
 
     pair_fill(bytes, sizeof(bytes));
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
                                          ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
@@ -496,18 +494,18 @@ START_TEST(more_than_our_limits_is_refused_at_once)
         .metadata        = metadata,
         .metadata_length = sizeof(metadata),
     };
-    pair_t                   pair;
-    ucxpool_request_t       *send;
+    pair_t             pair;
+    ucxpool_request_t *send;
 
     memset(metadata, 'm', sizeof(metadata));
     pair_init(&pair, with(wires[_i], "MAX_SEGMENTS=19 MAX_METADATA=100"),
               wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL,
-                                          &send),
-                     UCXPOOL_ERR_LIMIT);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params,
-                                         &send),
-                     UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL, &send),
+        UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
+        UCXPOOL_ERR_LIMIT);
     exchange(&pair, 5000);
     pair_cleanup(&pair);
     free(segments);
@@ -519,12 +517,12 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
     ucxpool_channel_params_t to = {
         .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
     };
-    uint8_t                bytes[200] = {0};
-    size_t                 length;
-    ucxpool_segment_t     *segments = differing(bytes, 20, &length);
-    pair_t                 pair     = {0};
-    void                  *address;
-    ucxpool_request_t     *send;
+    uint8_t            bytes[200] = {0};
+    size_t             length;
+    ucxpool_segment_t *segments = differing(bytes, 20, &length);
+    pair_t             pair     = {0};
+    void              *address;
+    ucxpool_request_t *send;
 
     pair.a = pair_pool(wires[_i]);
     pair.b = pair_pool(with(wires[_i], "MAX_SEGMENTS=19"));
@@ -534,9 +532,9 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
     ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
                      UCXPOOL_OK);
     ucxpool_address_release(address);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_address_get(pair.a, &address, &to.address_length),
                      UCXPOOL_OK);
     to.address = address;
@@ -544,9 +542,9 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
                      UCXPOOL_OK);
     ucxpool_address_release(address);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_LIMIT);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL,
-                                          &send),
-                     UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL, &send),
+        UCXPOOL_ERR_LIMIT);
     exchange(&pair, 100000);
     pair_cleanup(&pair);
     free(segments);
@@ -556,15 +554,15 @@ END_TEST
 /* More than 4 GiB: one small buffer over and over, into one as small. */
 START_TEST(a_message_of_5_gib_arrives)
 {
-    const size_t       piece = 1u << 20;
-    const size_t       count = 5u << 10;
-    uint8_t           *source   = malloc(piece);
-    uint8_t           *target   = malloc(piece);
-    ucxpool_segment_t *sources  = calloc(count, sizeof(*sources));
-    ucxpool_segment_t *targets  = calloc(count, sizeof(*targets));
-    pair_t             pair;
-    ucxpool_request_t *send;
-    ucxpool_request_t *recv;
+    const size_t           piece   = 1u << 20;
+    const size_t           count   = 5u << 10;
+    uint8_t               *source  = malloc(piece);
+    uint8_t               *target  = malloc(piece);
+    ucxpool_segment_t     *sources = calloc(count, sizeof(*sources));
+    ucxpool_segment_t     *targets = calloc(count, sizeof(*targets));
+    pair_t                 pair;
+    ucxpool_request_t     *send;
+    ucxpool_request_t     *recv;
     ucxpool_request_attr_t attr;
 
     if (getenv("TEST_SLOW") != NULL) {
@@ -575,12 +573,13 @@ START_TEST(a_message_of_5_gib_arrives)
         sources[i] = (ucxpool_segment_t){source, piece};
         targets[i] = (ucxpool_segment_t){target, piece};
     }
-    pair_init(&pair, with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m "
-                                     "REGION_SIZE=16m"),
+    pair_init(&pair,
+              with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m "
+                              "REGION_SIZE=16m"),
               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"));
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, sources, count, TAG, NULL,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, sources, count, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, targets, count, TAG,
                                           ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);

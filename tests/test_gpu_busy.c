@@ -1,6 +1,7 @@
 /*
  * Transfers between pools on a GPU when there is more to do than can be under
- * way: fragments wait for receive blocks, and for copies that have to end first.
+ * way: fragments wait for receive blocks, and for copies that have to end
+ * first.
  */
 #include <config.h>
 
@@ -156,7 +157,7 @@ static void progress_often(void)
  * that is under way ends. */
 static unsigned launches_to_send_back(void)
 {
-    uint8_t           *memory = gpu_alloc(200000);
+    uint8_t           *memory   = gpu_alloc(200000);
     ucxpool_segment_t  pieces[] = {{memory, 30000}, {memory + 40000, 30000}};
     unsigned           before   = stand_in.count("cuLaunchKernel");
     unsigned           after;
@@ -166,9 +167,9 @@ static unsigned launches_to_send_back(void)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, memory + 80000,
                                          60016, TAG, ALL_BITS, &ready, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_a, pieces, 2, TAG, &ready,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_a, pieces, 2, TAG, &ready, &send),
+        UCXPOOL_OK);
     progress_often();
     after = stand_in.count("cuLaunchKernel");
     ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);

@@ -34,13 +34,13 @@ int __lsan_is_turned_off(void)
 /* Params without a device where it is -1. */
 static ucxpool_status_t create_on(int device, const char *settings)
 {
-    char              text[400];
-    char             *rest = text;
-    char             *key;
-    ucxpool_params_t  params = {
-         .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                       UCXPOOL_PARAM_FIELD_CONFIG,
-         .memory_kind = UCXPOOL_MEMORY_CUDA,
+    char             text[400];
+    char            *rest = text;
+    char            *key;
+    ucxpool_params_t params = {
+        .field_mask =
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_CONFIG,
+        .memory_kind = UCXPOOL_MEMORY_CUDA,
     };
     ucxpool_config_t *config;
     ucxpool_status_t  status;
@@ -154,8 +154,8 @@ END_TEST
 START_TEST(a_negative_number_is_no_gpu)
 {
     ucxpool_params_t params = {
-        .field_mask  = UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                       UCXPOOL_PARAM_FIELD_DEVICE,
+        .field_mask =
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE,
         .memory_kind = UCXPOOL_MEMORY_CUDA,
         .device      = -1,
     };
@@ -188,8 +188,7 @@ START_TEST(without_virtual_memory_blocks_are_allocated)
     ck_assert_uint_gt(stand_in.count("cuMemAlloc"), 0);
     ck_assert_uint_eq(stand_in.count("cuMemCreate"), 0);
     destroy();
-    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"), UCXPOOL_ERR_UNSUPPORTED);
     require_words("CUDA_BACKING");
     require_nothing_left();
 }
@@ -200,8 +199,7 @@ START_TEST(an_old_driver_gets_pools_too)
     setenv(MEM_CUDA_DRIVER_VARIABLE, CUDA_OLD_STAND_IN_PATH, 1);
     create("");
     ucxpool_destroy(pool);
-    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(create_on(0, "CUDA_BACKING=vmm"), UCXPOOL_ERR_UNSUPPORTED);
 }
 END_TEST
 
@@ -252,9 +250,8 @@ static void warm_up(int i)
 /* A driver that is asked for what it may not have says so by an error. */
 START_TEST(a_call_that_fails_leaves_nothing_behind)
 {
-    static const CUresult results[] = {CUDA_ERROR_OUT_OF_MEMORY,
-                                       CUDA_ERROR_NOT_SUPPORTED,
-                                       CUDA_ERROR_UNKNOWN};
+    static const CUresult results[] = {
+        CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN};
     int              backing = _i % NUM_BACKINGS;
     CUresult         result  = results[_i / NUM_BACKINGS];
     unsigned         stride  = slow_is() ? 7 : rounds_are_few() ? 3 : 1;
@@ -360,9 +357,9 @@ static void require_current(const mem_cuda_driver_t *driver, CUcontext expected)
     ck_assert_ptr_eq(current(driver), expected);
     gpu_connect(&pair, NULL, NULL);
     memory = gpu_alloc(4 * MIB);
-    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1,
-                                         NULL, &recv),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_recv_buffer(pair.b, NULL, memory, 2 * MIB, 1, 1, NULL, &recv),
+        UCXPOOL_OK);
     ck_assert_ptr_eq(current(driver), expected);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, memory + 2 * MIB, 2 * MIB,
                                          1, NULL, &send),
@@ -562,9 +559,8 @@ static Suite *suite(void)
                         NUM_BACKINGS);
     tcase_add_test(both, the_callers_context_stays_as_it_is);
     tcase_add_test(both, without_a_number_the_current_contexts_gpu_is_taken);
-    tcase_add_loop_test(both,
-                        scattered_blocks_become_one_buffer_by_virtual_memory, 0,
-                        2);
+    tcase_add_loop_test(
+        both, scattered_blocks_become_one_buffer_by_virtual_memory, 0, 2);
     tcase_add_test(both, allocated_blocks_that_are_scattered_are_no_buffer);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {

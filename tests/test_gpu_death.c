@@ -32,12 +32,7 @@ static const char *const kinds[] = {
 #define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
 /* What the survivor does: it sends, it receives, or both. */
-typedef enum role {
-    ROLE_SENDS,
-    ROLE_RECEIVES,
-    ROLE_BOTH,
-    NUM_ROLES
-} role_t;
+typedef enum role { ROLE_SENDS, ROLE_RECEIVES, ROLE_BOTH, NUM_ROLES } role_t;
 
 /* Messages under way at one time, packed and in place. */
 typedef struct lane {

@@ -17,8 +17,9 @@
 #define LENGTH     ((size_t)300000)
 #define PIECE      ((size_t)1000)
 #define AFTERWARDS 0x55
-#define SMALL      " BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=16m FRAG_SIZE=64k" \
-                   " DEPTH=2 INPLACE_MIN=4k"
+#define SMALL \
+    " BLOCK_SIZE=2m REGION_SIZE=2m COMM_SIZE=16m FRAG_SIZE=64k" \
+    " DEPTH=2 INPLACE_MIN=4k"
 
 static const char *const kinds[] = {
     "CUDA_BACKING=vmm WIRE=map" SMALL,
@@ -31,8 +32,8 @@ static const char *const kinds[] = {
 /* What is done to a transfer, by which side, and where its bytes lie. */
 typedef struct plan {
     bool is_by_sender;
-    bool is_comm;  /* the source; else device memory */
-    bool is_host;  /* the target; else device memory */
+    bool is_comm;    /* the source; else device memory */
+    bool is_host;    /* the target; else device memory */
     bool is_waiting; /* for a stream that does not come */
 } plan_t;
 
@@ -46,7 +47,7 @@ static plan_t get_plan(int i)
 }
 
 static pair_t             pair;
-static uint8_t           *source, *target;   /* as the pools know them     */
+static uint8_t           *source, *target;       /* as the pools know them */
 static uint8_t           *in_source, *in_target; /* and as we write to them */
 static uint8_t           *copy;
 static ucxpool_segment_t  pieces[LENGTH / PIECE];
@@ -127,9 +128,9 @@ static void post(const plan_t *plan)
                                           LENGTH / PIECE, TAG, ALL_BITS, params,
                                           &receiving),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, params,
-                                         &sending),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, params, &sending),
+        UCXPOOL_OK);
     send_ended = false;
     recv_ended = false;
 }
@@ -280,11 +281,7 @@ START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
 END_TEST
 
 /* How a channel ends under a transfer. */
-typedef enum end {
-    END_CLOSE,
-    END_DESTROY,
-    NUM_ENDS
-} end_t;
+typedef enum end { END_CLOSE, END_DESTROY, NUM_ENDS } end_t;
 
 static void end_channel(const plan_t *plan, end_t end)
 {
@@ -384,7 +381,7 @@ static const ucxpool_request_params_t soon = {
 
 START_TEST(a_deadline_passes_while_a_stream_is_waited_for)
 {
-    const plan_t plan = {.is_waiting = true};
+    const plan_t plan         = {.is_waiting = true};
     bool         is_by_sender = (_i & 1) != 0;
 
     gpu_start("run=n");
@@ -422,7 +419,7 @@ START_TEST(a_deadline_passes_while_a_stream_is_waited_for)
 }
 END_TEST
 
-static const char *const calls[] = {"cuLaunchKernel",       "cuMemcpyAsync",
+static const char *const calls[] = {"cuLaunchKernel", "cuMemcpyAsync",
                                     "cuStreamWriteValue32", "cuCtxPushCurrent",
                                     "cuPointerGetAttributes"};
 #define NUM_CALLS ((int)(sizeof(calls) / sizeof(calls[0])))
@@ -444,15 +441,15 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
 
     in_source = inside(source);
     in_target = inside(target);
-    sending      = NULL;
+    sending   = NULL;
     pair_fill(in_source, LENGTH);
     memcpy(copy, in_source, LENGTH);
     stand_in.fail_call(name, n, CUDA_ERROR_LAUNCH_FAILED);
     status = ucxpool_recv_buffers(pair.b, pair.to_a, &whole, 1, TAG, ALL_BITS,
                                   NULL, &receiving);
     if (status == UCXPOOL_OK) {
-        status = ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL,
-                                     &sending);
+        status =
+            ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, &sending);
         if (status != UCXPOOL_OK) {
             ucxpool_request_cancel(receiving);
             ucxpool_request_free(receiving);
@@ -510,10 +507,10 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
         .segments_kind = UCXPOOL_SEGMENTS_CUDA,
         .stream        = UCXPOOL_STREAM_READY,
     };
-    const plan_t       plan = {.is_waiting = (_i & 1) != 0};
+    const plan_t             plan = {.is_waiting = (_i & 1) != 0};
     static ucxpool_segment_t bad_pieces[LENGTH / PIECE];
-    ucxpool_request_t *bad;
-    uint8_t           *freed;
+    ucxpool_request_t       *bad;
+    uint8_t                 *freed;
 
     gpu_start("run=n");
     connect_all(kinds[_i / 2]);
@@ -546,12 +543,12 @@ END_TEST
 
 START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
 {
-    const plan_t             plan = {.is_waiting = true};
-    ucxpool_request_params_t params = {
-        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM};
-    CUcontext  context;
-    gpu_gate_t gate;
-    CUstream   stream;
+    const plan_t             plan   = {.is_waiting = true};
+    ucxpool_request_params_t params = {.field_mask =
+                                           UCXPOOL_REQUEST_PARAM_FIELD_STREAM};
+    CUcontext                context;
+    gpu_gate_t               gate;
+    CUstream                 stream;
 
     gpu_start("");
     connect_all(kinds[_i]);
@@ -563,9 +560,9 @@ START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH, TAG,
                                          ALL_BITS, &params, &receiving),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
-                                         &params, &sending),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, &params, &sending),
+        UCXPOOL_OK);
     /* Somebody else's kernel goes astray, and takes the context with it. */
     ck_assert_int_eq(mem_cuda_device_enter(gpu), UCXPOOL_OK);
     context = gpu->context;

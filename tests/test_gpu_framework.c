@@ -1,5 +1,5 @@
-/* What PyTorch, CuPy and RMM call: pools made on first use, sizes and streams as
- * they give them, failures as they expect them. */
+/* What PyTorch, CuPy and RMM call: pools made on first use, sizes and streams
+ * as they give them, failures as they expect them. */
 #include <config.h>
 
 #include "framework/uses.h"
@@ -149,8 +149,7 @@ START_TEST(a_pool_that_was_given_is_used)
     ck_assert_ptr_nonnull(address);
     ck_assert_uint_eq(stats_of(host).num_live, 1);
 
-    ck_assert_int_eq(ucxpool_framework_set_pool(host, other),
-                     UCXPOOL_ERR_BUSY);
+    ck_assert_int_eq(ucxpool_framework_set_pool(host, other), UCXPOOL_ERR_BUSY);
     ck_assert_ptr_eq(pool_of(host), pool);
     ucxpool_torch_free(address, 5000, host, NULL);
     require_nothing_live(host);
@@ -169,7 +168,7 @@ END_TEST
 typedef struct framework {
     void *(*alloc)(size_t size, int device, void *stream);
     void (*free_it)(void *address, size_t size, int device, void *stream);
-    bool throws; /* std::bad_alloc, where there is a C++ library             */
+    bool throws; /* std::bad_alloc, where there is a C++ library */
 } framework_t;
 
 static void *torch_alloc(size_t size, int device, void *stream)
@@ -203,15 +202,14 @@ static void rmm_free(void *address, size_t size, int device, void *stream)
     ucxpool_rmm_free(address, size, stream, pool_of(device));
 }
 
-static const framework_t frameworks[] = {
-    {torch_alloc, torch_free, false},
-    {cupy_alloc, cupy_free, false},
-    {rmm_alloc, rmm_free, true}};
+static const framework_t frameworks[] = {{torch_alloc, torch_free, false},
+                                         {cupy_alloc, cupy_free, false},
+                                         {rmm_alloc, rmm_free, true}};
 #define NUM_FRAMEWORKS (sizeof(frameworks) / sizeof(frameworks[0]))
 
 START_TEST(what_is_allocated_is_aligned_and_on_its_device)
 {
-    const framework_t *is = &frameworks[_i];
+    const framework_t *is      = &frameworks[_i];
     const size_t       sizes[] = {1, 511, 513, 5000, 3 * MIB, 40 * MIB};
     const int          other   = cuda_num_devices() - 1;
 
@@ -219,8 +217,7 @@ START_TEST(what_is_allocated_is_aligned_and_on_its_device)
         void *a = is->alloc(sizes[i], 0, NULL);
         void *b = is->alloc(sizes[i], other, NULL);
 
-        ck_assert_msg((a != NULL) && (b != NULL), "%s",
-                      ucxpool_error_detail());
+        ck_assert_msg((a != NULL) && (b != NULL), "%s", ucxpool_error_detail());
         ck_assert_uint_eq((uintptr_t)a % 512, 0);
         ck_assert_uint_eq((uintptr_t)b % 512, 0);
         gpu_write(a, sizes, 1);
@@ -249,8 +246,8 @@ END_TEST
 
 START_TEST(both_names_of_the_default_stream_are_one)
 {
-    const framework_t *is = &frameworks[_i];
-    void *address = is->alloc(3 * MIB, 0, CU_STREAM_LEGACY);
+    const framework_t *is      = &frameworks[_i];
+    void              *address = is->alloc(3 * MIB, 0, CU_STREAM_LEGACY);
 
     is->free_it(address, 3 * MIB, 0, NULL);
     ck_assert_ptr_eq(is->alloc(3 * MIB, 0, NULL), address);
@@ -548,10 +545,10 @@ END_TEST
 
 static void *churn(void *arg)
 {
-    unsigned seed = (unsigned)(uintptr_t)arg;
-    void    *kept[16] = {NULL};
+    unsigned seed      = (unsigned)(uintptr_t)arg;
+    void    *kept[16]  = {NULL};
     size_t   sizes[16] = {0};
-    void    *stream = arg;
+    void    *stream    = arg;
 
     for (unsigned round = 0; round < 500; round++) {
         size_t i = (size_t)rand_r(&seed) % 16;
@@ -560,7 +557,7 @@ static void *churn(void *arg)
             kept[i], sizes[i], UCXPOOL_FRAMEWORK_HOST, stream);
         sizes[i] = 1 + (size_t)rand_r(&seed) % 100000;
         kept[i]  = frameworks[(round / 3) % NUM_FRAMEWORKS].alloc(
-            sizes[i], UCXPOOL_FRAMEWORK_HOST, stream);
+             sizes[i], UCXPOOL_FRAMEWORK_HOST, stream);
         ck_assert_ptr_nonnull(kept[i]);
         memset(kept[i], (int)i, sizes[i]);
         if (round % 5 == 0) {

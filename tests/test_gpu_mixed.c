@@ -217,9 +217,8 @@ static void cross(const crossing_t *crossing, uint8_t *device)
 
 START_TEST(a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx)
 {
-    static const char *const backings[] = {"CUDA_BACKING=vmm",
-                                           "CUDA_BACKING=alloc",
-                                           "CUDA_BACKING=host"};
+    static const char *const backings[] = {
+        "CUDA_BACKING=vmm", "CUDA_BACKING=alloc", "CUDA_BACKING=host"};
     uint8_t               *device;
     ucxpool_channel_attr_t attr;
 
@@ -249,9 +248,9 @@ static void require_refusal(const ucxpool_segment_t *segments, size_t num,
 {
     ucxpool_request_t *request = NULL;
 
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL,
-                                          &request),
-                     status);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL, &request),
+        status);
     ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
                   ucxpool_error_detail());
     ck_assert_int_eq(ucxpool_recv_buffers(pair.a, pair.to_b, segments, num, TAG,
@@ -335,8 +334,8 @@ START_TEST(memory_that_is_not_there_is_refused)
     require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
     require_refusal_of_probed(segments, 3, UCXPOOL_ERR_INVALID_PARAM);
     /* Memory of the host that has been given back. */
-    page = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                -1, 0);
     segments[2] = (ucxpool_segment_t){page, 8192};
     munmap((char *)page + 4096, 4096);
     require_refusal(segments, 3, UCXPOOL_ERR_INVALID_PARAM, "segment 2");
@@ -358,9 +357,9 @@ static void pass_twenty(size_t num_from, size_t num_to)
         ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, to, num_to,
                                               TAG, ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, from, num_from, TAG,
-                                              NULL, &send),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffers(pair.to_b, from, num_from, TAG, NULL, &send),
+            UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
     }
@@ -392,9 +391,9 @@ static void pass_until_nothing_is_taken(size_t num_from, size_t num_to)
 START_TEST(twenty_more_messages_take_nothing_new_from_the_driver)
 {
     static const char *const calls[] = {
-        "cuMemAlloc",   "cuMemCreate",      "cuMemHostAlloc",
-        "cuEventQuery", "cuEventCreate",    "cuStreamCreate",
-        "cuMemFree",    "cuStreamQuery",    "cuStreamSynchronize",
+        "cuMemAlloc",   "cuMemCreate",       "cuMemHostAlloc",
+        "cuEventQuery", "cuEventCreate",     "cuStreamCreate",
+        "cuMemFree",    "cuStreamQuery",     "cuStreamSynchronize",
         "cuMemMap",     "cuMemHostRegister", "cuModuleLoadData"};
     ucxpool_stats_t before, after;
     size_t          num_from, num_to;
@@ -436,10 +435,12 @@ static Suite *suite(void)
     tcase_add_loop_test(both, each_kind_goes_to_each_other, 0, NUM_KINDS);
     tcase_add_loop_test(both, who_says_that_the_gpu_reaches_all_is_not_asked, 0,
                         NUM_KINDS);
-    tcase_add_loop_test(both, a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx,
-                        0, 3 * num_ways());
-    tcase_add_loop_test(both, segments_on_another_gpu_are_refused_with_its_number,
-                        0, NUM_KINDS);
+    tcase_add_loop_test(both,
+                        a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx, 0,
+                        3 * num_ways());
+    tcase_add_loop_test(both,
+                        segments_on_another_gpu_are_refused_with_its_number, 0,
+                        NUM_KINDS);
     tcase_add_loop_test(both, memory_that_is_not_there_is_refused, 0,
                         NUM_KINDS);
     suite_add_tcase(suite, both);

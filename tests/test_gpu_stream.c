@@ -11,7 +11,7 @@
 #define ALL_BITS UINT64_MAX
 #define LARGE    ((size_t)3 << 20)
 /* What would be done by then if nothing waited. */
-#define ROUNDS   300
+#define ROUNDS 300
 /* As the engine has it. */
 #define NUM_MARKS 4096u
 
@@ -33,9 +33,9 @@ static const size_t sizes[] = {100, LARGE};
 static pair_t     pair;
 static gpu_gate_t gate;
 static CUstream   stream;
-static uint8_t   *bytes, *found;    /* host           */
-static uint8_t   *source, *target;  /* device         */
-static uint8_t   *staged;           /* pinned         */
+static uint8_t   *bytes, *found;   /* host */
+static uint8_t   *source, *target; /* device */
+static uint8_t   *staged;          /* pinned */
 static size_t     size;
 
 static const char *settings;
@@ -253,9 +253,9 @@ START_TEST(a_stream_that_stands_still_holds_up_nobody_else)
 {
     const ucxpool_request_params_t ready = params_of(UCXPOOL_STREAM_READY);
     ucxpool_request_params_t       params, others;
-    ucxpool_request_t *held_send, *held_recv, *send, *recv, *second;
-    CUstream           other;
-    uint8_t           *second_target;
+    ucxpool_request_t             *held_send, *held_recv, *send, *recv, *second;
+    CUstream                       other;
+    uint8_t                       *second_target;
 
     start("", _i, CU_STREAM_NON_BLOCKING);
     other         = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -321,8 +321,8 @@ START_TEST(no_more_requests_wait_for_streams_than_there_are_marks)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
                                          ALL_BITS, &params, &more),
                      UCXPOOL_ERR_LIMIT);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
-                                 "UCXPOOL_STREAM_READY"));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "UCXPOOL_STREAM_READY"));
     ck_assert_ptr_null(more);
     for (unsigned i = 0; i < NUM_MARKS; i++) {
         ucxpool_request_cancel(recvs[i]);
@@ -388,9 +388,9 @@ START_TEST(a_mark_that_cannot_be_set_is_an_error_at_once)
           CU_STREAM_NON_BLOCKING);
     params = params_of(stream);
     stand_in.fail_call(names[way], 1, CUDA_ERROR_INVALID_HANDLE);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, size, TAG, &params,
-                                         &request),
-                     UCXPOOL_ERR_IO);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, size, TAG, &params, &request),
+        UCXPOOL_ERR_IO);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
     stand_in.fail_call(names[way], 1, CUDA_ERROR_INVALID_HANDLE);
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, size, TAG,
@@ -415,21 +415,16 @@ static Suite *suite(void)
 
     tcase_set_timeout(both, 40);
     tcase_set_timeout(ours, 120);
-    tcase_add_loop_test(both, a_send_is_read_when_its_stream_is_there, 0,
-                        num);
+    tcase_add_loop_test(both, a_send_is_read_when_its_stream_is_there, 0, num);
     tcase_add_loop_test(both, a_receive_writes_when_its_stream_is_there, 0,
                         num);
     tcase_add_loop_test(
-        both, a_receive_of_what_has_arrived_waits_for_its_stream_too, 0,
-        num);
-    tcase_add_loop_test(both, without_a_stream_the_legacy_one_is_meant, 0,
-                        num);
-    tcase_add_loop_test(both, memory_that_is_ready_waits_for_nothing, 0,
-                        num);
+        both, a_receive_of_what_has_arrived_waits_for_its_stream_too, 0, num);
+    tcase_add_loop_test(both, without_a_stream_the_legacy_one_is_meant, 0, num);
+    tcase_add_loop_test(both, memory_that_is_ready_waits_for_nothing, 0, num);
     tcase_add_loop_test(both, a_stream_that_stands_still_holds_up_nobody_else,
                         0, num);
-    tcase_add_loop_test(both, host_segments_have_no_stream_to_wait_for, 0,
-                        num);
+    tcase_add_loop_test(both, host_segments_have_no_stream_to_wait_for, 0, num);
     suite_add_tcase(suite, both);
     if (!cuda_is_real()) {
         /* A stream of the real driver that stands still takes about 1,000

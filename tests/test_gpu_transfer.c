@@ -67,7 +67,7 @@ static void end_pair(void)
 typedef struct twins {
     size_t   size;
     uint8_t *bytes, *result;  /* host: what was sent, what has come */
-    uint8_t *source, *target; /* device                             */
+    uint8_t *source, *target; /* device */
 } twins_t;
 
 static void twins_init(twins_t *twins, size_t size)
@@ -98,9 +98,8 @@ static void twins_cleanup(twins_t *twins)
 
 START_TEST(one_buffer_of_any_size_arrives)
 {
-    static const size_t sizes[] = {0,       1,       63,      4096,   4097,
-                                   65535,   65536,   2097152, 2097153,
-                                   5000000, 9000000};
+    static const size_t sizes[] = {
+        0, 1, 63, 4096, 4097, 65535, 65536, 2097152, 2097153, 5000000, 9000000};
     twins_t twins;
 
     connect_pair(kinds[_i]);
@@ -147,8 +146,7 @@ START_TEST(any_cut_meets_any_other)
         twins_init(&twins, 1 + (size_t)rand() % 5000000);
         num_from = cut(twins.source, twins.size, from, 2000);
         num_to   = cut(twins.target, twins.size, to, 2000);
-        exchange(from, num_from, to,
-                 num_to);
+        exchange(from, num_from, to, num_to);
         twins_read(&twins);
         ck_assert_mem_eq(twins.bytes, twins.result, twins.size);
         twins_cleanup(&twins);
@@ -168,7 +166,9 @@ static void lay_pieces(uint8_t *memory, size_t num, size_t length,
                        void **pieces)
 {
     for (size_t i = 0; i < num; i++) {
-        pieces[i] = memory + ((i % 4 == 3) ? i - 1 : (i % 4 == 2) ? i + 1 : i) *
+        pieces[i] = memory + ((i % 4 == 3)   ? i - 1
+                              : (i % 4 == 2) ? i + 1
+                                             : i) *
                                  length;
     }
 }
@@ -188,7 +188,7 @@ static void start_pieces(void *const *from, size_t num_from, size_t from_length,
 }
 
 #define MAX_PIECES 40000
-static void *pageable[2][MAX_PIECES];
+static void  *pageable[2][MAX_PIECES];
 static void **pinned; /* for as many */
 static void **from_pieces, **to_pieces;
 
@@ -272,8 +272,8 @@ static void check_null_ends(void **pieces, size_t piece, size_t num,
     ends[0] = pair_finish(&pair, requests[0]);
     ends[1] = pair_finish(&pair, requests[1]);
     ck_assert_int_eq(ends[is_send], UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(ends[!is_send], is_send ? UCXPOOL_ERR_CANCELED
-                                             : UCXPOOL_ERR_REFUSED);
+    ck_assert_int_eq(ends[!is_send],
+                     is_send ? UCXPOOL_ERR_CANCELED : UCXPOOL_ERR_REFUSED);
     twins_cleanup(&twins);
 }
 
@@ -304,9 +304,9 @@ START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
     arrays_init(false);
     from_pieces[0] = &pair;
     from_pieces[1] = NULL;
-    ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, from_pieces, 2, 16, TAG,
-                                         NULL, &request),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(
+        ucxpool_send_pieces(pair.to_b, from_pieces, 2, 16, TAG, NULL, &request),
+        UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "piece 1 "));
     ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG,
                                          ALL_BITS, NULL, &request),

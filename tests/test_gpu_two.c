@@ -81,8 +81,8 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
     fill(expected, room, seed);
     for (size_t i = 0; i < count; i++) {
         segments[i].address = memory + i * (length + gap);
-        segments[i].length  = (i + 1 < count) ? length
-                                              : size - (count - 1) * length;
+        segments[i].length =
+            (i + 1 < count) ? length : size - (count - 1) * length;
     }
     if (two.is_child) {
         memset(bytes, 0xfe, room);
@@ -117,9 +117,14 @@ START_TEST(buffers_of_all_kinds_arrive)
     static const struct {
         size_t size, length, gap;
     } shapes[] = {
-        {1, 1, 0},           {4096, 4096, 0},     {100000, 7, 1},
-        {1000000, 64, 64},   {3000000, 256, 3},   {20000000, 4096, 16},
-        {30000000, 30000000, 0}, {20000000, 1000001, 5},
+        {1, 1, 0},
+        {4096, 4096, 0},
+        {100000, 7, 1},
+        {1000000, 64, 64},
+        {3000000, 256, 3},
+        {20000000, 4096, 16},
+        {30000000, 30000000, 0},
+        {20000000, 1000001, 5},
     };
     uint8_t *memory;
 

@@ -59,10 +59,9 @@ static bool is_settled(void)
 
 static void check_wire(ucxpool_wire_t wire)
 {
-    ck_assert_msg((query(pair.to_a).wire == wire) &&
-                      (query(pair.to_b).wire == wire),
-                  "%s; %s", query(pair.to_a).wire_reason,
-                  query(pair.to_b).wire_reason);
+    ck_assert_msg(
+        (query(pair.to_a).wire == wire) && (query(pair.to_b).wire == wire),
+        "%s; %s", query(pair.to_a).wire_reason, query(pair.to_b).wire_reason);
 }
 
 /* What happens to the words between the two; see the wraps below. */
@@ -521,9 +520,8 @@ START_TEST(who_talks_nonsense_is_hung_up_on)
     } else if (_i == 7) {
         /* A gift that nobody wants. */
         file = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        ck_assert_int_eq(mem_share_socket_send(fd, &asked, sizeof(asked), &file,
-                                               1),
-                         0);
+        ck_assert_int_eq(
+            mem_share_socket_send(fd, &asked, sizeof(asked), &file, 1), 0);
         close(file);
     } else {
         say(fd, asked);
@@ -771,9 +769,8 @@ static void owner_await_end(const owner_t *owner, int options)
 {
     siginfo_t info;
 
-    ck_assert_int_eq(waitid(P_PID, (id_t)owner->process, &info,
-                            WEXITED | options),
-                     0);
+    ck_assert_int_eq(
+        waitid(P_PID, (id_t)owner->process, &info, WEXITED | options), 0);
     ck_assert_int_eq(info.si_code, CLD_KILLED);
 }
 
@@ -795,8 +792,7 @@ START_TEST(an_owner_that_dies_in_the_middle_ends_the_channel)
     trick   = DIES;
     owner_init(&owner, NULL);
     trick = NO_TRICK;
-    ck_assert_int_ne(ucxpool_channel_wait(owner.channel,
-                                          UINT64_C(20000000000)),
+    ck_assert_int_ne(ucxpool_channel_wait(owner.channel, UINT64_C(20000000000)),
                      UCXPOOL_OK);
     owner_check_lost(&owner);
     ck_assert(pair_is_whole(owner.pool));
@@ -899,8 +895,7 @@ START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
     two_check(two.pool->was_forbidden);
     if (two.is_child) {
         two_check(ucxpool_recv_buffer(two.pool, two.channel, bytes, LENGTH, TAG,
-                                      ALL_BITS, NULL,
-                                      &request) == UCXPOOL_OK);
+                                      ALL_BITS, NULL, &request) == UCXPOOL_OK);
     } else {
         snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)two.child);
         ck_assert_int_eq(open(path, O_PATH | O_CLOEXEC), -1);

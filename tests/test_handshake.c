@@ -85,8 +85,7 @@ static void end(void)
 static xfer_self_t self_of(const xfer_secret_t *key, const void *blob,
                            size_t length)
 {
-    return (xfer_self_t){
-        .secret = key, .blob = blob, .blob_length = length};
+    return (xfer_self_t){.secret = key, .blob = blob, .blob_length = length};
 }
 
 static void use(const xfer_secret_t *callers, const xfer_secret_t *listeners)

@@ -78,9 +78,9 @@ START_TEST(what_is_stitched_is_told_piece_by_piece)
     start(false, 64 * MIB);
     fill_every_second(8 * MIB, 8, pieces);
     range = get(30 * MIB, NULL);
-    ck_assert_int_eq(heap_segments(heap, range + MIB, 29 * MIB, segments, 8,
-                                   &num),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        heap_segments(heap, range + MIB, 29 * MIB, segments, 8, &num),
+        UCXPOOL_OK);
     ck_assert_uint_eq(num, 4);
     ck_assert_uint_eq(segments[0].length, 7 * MIB);
     ck_assert_uint_eq(segments[3].length, 6 * MIB);
@@ -101,8 +101,7 @@ START_TEST(segments_are_refused_outside_of_an_allocation)
 
     start(false, 64 * MIB);
     range = get(3 * MIB, NULL);
-    ck_assert_int_eq(heap_segments(heap, range, 3 * MIB + 1, &segment, 1,
-                                   &num),
+    ck_assert_int_eq(heap_segments(heap, range, 3 * MIB + 1, &segment, 1, &num),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(heap_segments(heap, range, 0, &segment, 1, &num),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -186,12 +185,10 @@ START_TEST(what_is_no_allocation_is_not_freed)
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "somebody else"));
     put(address, NULL);
-    ck_assert_int_eq(heap_free(heap, address, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, address, NULL), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "freed before"));
     (void)stats();
-    ck_assert_int_eq(heap_free(heap, address, NULL),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_free(heap, address, NULL), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(heap_free(heap, NULL, NULL), UCXPOOL_OK);
     stop();
 }
@@ -441,8 +438,8 @@ START_TEST(new_memory_and_old_are_stitched_together)
 }
 END_TEST
 
-/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; and `num_more`
- * after each, which fit somewhere. */
+/* Allocate and free sizes of 8 to 64 MiB, up to 256 MiB at a time; and
+ * `num_more` after each, which fit somewhere. */
 static void churn(unsigned num, unsigned num_more, uint64_t *random)
 {
     void  *pieces[32] = {NULL};
@@ -490,8 +487,9 @@ START_TEST(who_stitches_again_and_again_gets_more_memory)
 }
 END_TEST
 
-/* What training does: nearly all that it asks for fits somewhere. Under valgrind
- * it takes half a minute, and finds nothing that the one before does not. */
+/* What training does: nearly all that it asks for fits somewhere. Under
+ * valgrind it takes half a minute, and finds nothing that the one before does
+ * not. */
 START_TEST(who_stitches_seldom_gets_no_more_memory)
 {
     uint64_t random = 1;
@@ -507,7 +505,8 @@ START_TEST(who_stitches_seldom_gets_no_more_memory)
 }
 END_TEST
 
-/* What it did not stitch long ago is no reason to stitch now: 437, if it were. */
+/* What it did not stitch long ago is no reason to stitch now: 437, if it were.
+ */
 START_TEST(a_quiet_time_saves_up_for_few_stitches)
 {
     uint64_t random = 1;
@@ -585,7 +584,7 @@ END_TEST
 
 static void *work(void *arg)
 {
-    uint64_t state = (uint64_t)(uintptr_t)arg + 1;
+    uint64_t state    = (uint64_t)(uintptr_t)arg + 1;
     char    *live[32] = {NULL};
 
     for (int i = 0; i < 3000; i++) {
@@ -631,8 +630,8 @@ static void add_streams(Suite *suite)
 {
     TCase *streams = tcase_create("streams");
 
-    tcase_add_loop_test(streams, memory_freed_in_a_stream_is_its_own_at_once,
-                        0, 3);
+    tcase_add_loop_test(streams, memory_freed_in_a_stream_is_its_own_at_once, 0,
+                        3);
     tcase_add_loop_test(streams, another_stream_waits_for_it, 0, 2);
     tcase_add_test(streams, what_a_stream_is_over_with_is_anybodys);
     tcase_add_test(streams, small_ones_freed_elsewhere_come_back_to_their_page);
@@ -649,8 +648,8 @@ static void add_stitching(Suite *suite)
 {
     TCase *stitching = tcase_create("stitching");
 
-    tcase_add_loop_test(stitching, a_range_is_stitched_of_every_second_piece,
-                        0, 3);
+    tcase_add_loop_test(stitching, a_range_is_stitched_of_every_second_piece, 0,
+                        3);
     tcase_add_test(stitching, a_stitched_range_is_used_again_without_a_call);
     tcase_add_test(stitching, what_is_stitched_is_told_piece_by_piece);
     tcase_add_test(stitching, segments_are_refused_outside_of_an_allocation);

@@ -125,8 +125,7 @@ static Suite *suite(void)
 
     tcase_add_checked_fixture(create, set_up, tear_down);
     tcase_add_loop_test(create, what_was_made_is_undone, 0, 4);
-    tcase_add_loop_test(create, an_allocation_that_fails_changes_nothing, 0,
-                        3);
+    tcase_add_loop_test(create, an_allocation_that_fails_changes_nothing, 0, 3);
     suite_add_tcase(suite, create);
     return suite;
 }

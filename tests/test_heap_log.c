@@ -45,7 +45,7 @@ static char *text_of(const char *name)
     snprintf(where, sizeof(where), "%s/%s", dir, name);
     file = fopen(where, "r");
     ck_assert_ptr_nonnull(file);
-    length = fread(text, 1, sizeof(text) - 1, file);
+    length       = fread(text, 1, sizeof(text) - 1, file);
     text[length] = '\0';
     fclose(file);
     return text;
@@ -144,8 +144,7 @@ START_TEST(a_path_that_is_too_long_is_told)
     static char longest[8192];
 
     memset(longest, 'a', sizeof(longest) - 1);
-    ck_assert_int_eq(heap_log_create(longest, &log),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(heap_log_create(longest, &log), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_null(log);
 }
 END_TEST

@@ -88,16 +88,16 @@ static void assert_no_channels(ucxpool_status_t status)
 
 START_TEST(a_heap_alone_has_no_channels)
 {
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
-    ucxpool_channel_t  *channel;
-    ucxpool_listener_t *listener;
-    void               *address;
+    ucxpool_channel_params_t params = {.field_mask =
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
+    ucxpool_channel_t       *channel;
+    ucxpool_listener_t      *listener;
+    void                    *address;
 
     create(_i, "COMM_SIZE=0 LOG_LEVEL=none");
-    ck_assert_int_eq(ucxpool_address_get(pool, &address,
-                                         &params.address_length),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_address_get(pool, &address, &params.address_length),
+        UCXPOOL_OK);
     params.address = address;
     assert_no_channels(ucxpool_channel_create(pool, &params, &channel));
     ucxpool_address_release(address);
@@ -192,9 +192,9 @@ START_TEST(a_stitched_buffer_of_the_heap_is_sent_like_any_other)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, to, sizeof(message),
                                          TAG, UINT64_MAX, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, from, sizeof(message), TAG,
-                                         NULL, &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, from, sizeof(message), TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
     gpu_read(arrived, to, sizeof(arrived));

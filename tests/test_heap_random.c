@@ -74,8 +74,7 @@ static void fill(const live_t *live)
 static void verify(const live_t *live)
 {
     for (size_t at = 0; at + 1 < live->size; at += 65536) {
-        ck_assert_int_eq(live->address[at],
-                         (char)(live->pattern + at / 65536));
+        ck_assert_int_eq(live->address[at], (char)(live->pattern + at / 65536));
     }
     ck_assert_int_eq(live->address[live->size - 1], (char)live->pattern);
 }
@@ -227,8 +226,7 @@ START_TEST(a_call_that_fails_anywhere_loses_nothing)
     start(world, true, 128 * MIB, (uint64_t)_i + 200);
     for (unsigned i = 0; i < rounds(3000); i++) {
         if (i % 5 == 0) {
-            vmm_double_fail(world->vmm, VMM_LAST,
-                            (unsigned)draw(world, 20) + 1,
+            vmm_double_fail(world->vmm, VMM_LAST, (unsigned)draw(world, 20) + 1,
                             (i % 2 == 0) ? UCXPOOL_ERR_NO_MEMORY
                                          : UCXPOOL_ERR_IO);
         }
@@ -260,9 +258,8 @@ static Suite *suite(void)
 
     tcase_set_timeout(random, 120);
     tcase_add_loop_test(random, what_is_live_keeps_its_bytes, 0, 4);
-    tcase_add_loop_test(random,
-                        streams_never_use_the_same_bytes_at_the_same_time, 0,
-                        4);
+    tcase_add_loop_test(
+        random, streams_never_use_the_same_bytes_at_the_same_time, 0, 4);
     tcase_add_loop_test(random, a_call_that_fails_anywhere_loses_nothing, 0, 4);
     suite_add_tcase(suite, random);
     return suite;

@@ -44,9 +44,9 @@ START_TEST(more_of_them_than_may_be_do_not_waste_pages)
         (void)get(700 * KIB, A);
     }
     /* Two to a page, and one behind the other. */
-    ck_assert_uint_le(stats().reserved,
-                      MAX_MEDIUMS * MIB +
-                          3 * MAX_MEDIUMS * 700 * KIB + 2 * MIB);
+    ck_assert_uint_le(stats().reserved, MAX_MEDIUMS * MIB +
+                                            3 * MAX_MEDIUMS * 700 * KIB +
+                                            2 * MIB);
     stop();
 }
 END_TEST
@@ -181,8 +181,8 @@ static struct {
 typedef struct worker {
     pthread_t thread;
     unsigned  number;
-    bool      shares;  /* one of two streams with others  */
-    bool      strays;  /* frees in other streams too      */
+    bool      shares; /* one of two streams with others */
+    bool      strays; /* frees in other streams too */
     uint64_t  state;
 } worker_t;
 
@@ -371,8 +371,7 @@ START_TEST(statistics_are_taken_while_others_allocate)
 
         ck_assert_uint_ge(now.num_live, MANY);
         ck_assert_uint_le(now.num_live, MANY + 2);
-        ck_assert_uint_eq(now.live,
-                          MANY * 256 + (now.num_live - MANY) * LARGE);
+        ck_assert_uint_eq(now.live, MANY * 256 + (now.num_live - MANY) * LARGE);
         ck_assert_uint_le(now.asked, now.live);
         ck_assert_uint_le(now.live, now.asked + 2 * 255);
     }

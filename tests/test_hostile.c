@@ -95,9 +95,8 @@ static void say_runs(hostile_t *hostile, uint64_t sequence, uint32_t first,
                      uint32_t num_runs)
 {
     static pack_run_t runs[512];
-    proto_fixed_t     fixed = {.runs = {.sequence = sequence,
-                                        .first    = first,
-                                        .num_runs = num_runs}};
+    proto_fixed_t     fixed = {
+            .runs = {.sequence = sequence, .first = first, .num_runs = num_runs}};
 
     for (unsigned i = 0; i < 512; i++) {
         runs[i] = (pack_run_t){i % 2 + 1, 1};
@@ -480,8 +479,7 @@ static void done_with_a_positive_status(hostile_t *hostile)
 {
     say_done(hostile, hostile_send(hostile), UCXPOOL_INPROGRESS);
     hostile_let_read(hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile->send),
-                     UCXPOOL_ERR_REFUSED);
+    ck_assert_int_eq(ucxpool_request_test(hostile->send), UCXPOOL_ERR_REFUSED);
 }
 
 static void done_in_the_middle(hostile_t *hostile)
@@ -494,8 +492,7 @@ static void done_in_the_middle(hostile_t *hostile)
     say_done(hostile, send, UCXPOOL_OK);
     say_taken(hostile, send, 0);
     hostile_let_read(hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile->send),
-                     UCXPOOL_ERR_REFUSED);
+    ck_assert_int_eq(ucxpool_request_test(hostile->send), UCXPOOL_ERR_REFUSED);
 }
 
 /* The request is canceled, accepted late, and done, all read in one go; then
@@ -527,8 +524,7 @@ static void cancel_again_and_again(hostile_t *hostile)
         hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
     }
     hostile_let_read(hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile->recv),
-                     UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(ucxpool_request_test(hostile->recv), UCXPOOL_ERR_CANCELED);
 }
 
 /* --- runs ---------------------------------------------------------------- */
@@ -538,7 +534,10 @@ typedef struct deed {
     void (*act)(hostile_t *hostile);
 } deed_t;
 
-#define DEED(_name) {#_name, _name}
+#define DEED(_name) \
+    { \
+#_name, _name \
+    }
 
 static const deed_t crimes[] = {
     DEED(accept_of_no_bytes),
@@ -609,9 +608,9 @@ static void check_exchange(pair_t *pair)
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, LENGTH, 5,
                                          UINT64_MAX, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, LENGTH, 5, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, LENGTH, 5, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
     ck_assert_mem_eq(source, target, LENGTH);
@@ -631,8 +630,7 @@ START_TEST(the_channel_fails_and_nothing_else)
     crimes[_i].act(&hostile);
     hostile_let_read(&hostile);
     ucxpool_channel_query(hostile.victim, &attr);
-    ck_assert_msg(attr.state == UCXPOOL_CHANNEL_FAILED, "%s",
-                  crimes[_i].name);
+    ck_assert_msg(attr.state == UCXPOOL_CHANNEL_FAILED, "%s", crimes[_i].name);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);
     ck_assert_int_lt(ucxpool_request_test(hostile.send), 0);

@@ -37,7 +37,7 @@ typedef struct scene {
     ucxpool_request_t *recv;
     unsigned           num_sent;
     void              *sent[SENT_MAX];
-    proto_fixed_t      fixed[SENT_MAX]; /* stay as they are until sent      */
+    proto_fixed_t      fixed[SENT_MAX]; /* stay as they are until sent */
     uint8_t            bytes[2 * PART];
     uint8_t            memory[GUARD + SIZE + GUARD];
 } scene_t;
@@ -63,9 +63,9 @@ static void say(unsigned id, const proto_fixed_t *fixed, const void *data,
         scene.fixed[number].head.channel = scene.victim->number;
         scene.fixed[number].head.key     = scene.victim->key;
     }
-    request = ucp_am_send_nbx(scene.channel->endpoint->ep, id, &scene.fixed[number],
-                              proto_fixed_size(fixed->head.type), data,
-                              data_size, &param);
+    request = ucp_am_send_nbx(
+        scene.channel->endpoint->ep, id, &scene.fixed[number],
+        proto_fixed_size(fixed->head.type), data, data_size, &param);
     ck_assert(!UCS_PTR_IS_ERR(request));
     scene.sent[number] = request;
 }

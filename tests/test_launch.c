@@ -39,8 +39,8 @@ typedef struct model {
     char              expected[ARENA_SIZE + 64];
     char              copy[ARENA_SIZE]; /* what the arena should be */
     _Alignas(16) char entries[ARENA_SIZE];
-    mem_copy_tile_t   tiles[MAX_TILES];
-    unsigned          num_forms[MEM_COPY_EXACT + 1]; /* that were seen */
+    mem_copy_tile_t tiles[MAX_TILES];
+    unsigned        num_forms[MEM_COPY_EXACT + 1]; /* that were seen */
 } model_t;
 
 static model_t model;
@@ -217,8 +217,7 @@ static size_t launch(size_t offset, size_t length, bool is_gather)
     ck_assert_uint_gt(launch.covered, 0);
     ck_assert_uint_le(launch.covered, clip);
     ck_assert((launch.covered % PACK_ALIGNMENT == 0) ||
-              (launch.covered == clip) ||
-              (launch.list.form == MEM_COPY_EXACT));
+              (launch.covered == clip) || (launch.list.form == MEM_COPY_EXACT));
     ck_assert_uint_le(launch.list.num_entries * size_of_entry(launch.list.form),
                       room);
     model.num_forms[launch.list.form]++;
@@ -285,9 +284,8 @@ START_TEST(a_stream_is_gathered_and_scattered_whole)
         copy_all(false);
         check_arena();
     }
-    ck_assert_uint_gt(model.num_forms[(_i & 2) ? MEM_COPY_SEGMENTS
-                                               : MEM_COPY_EXACT],
-                      0);
+    ck_assert_uint_gt(
+        model.num_forms[(_i & 2) ? MEM_COPY_SEGMENTS : MEM_COPY_EXACT], 0);
     if (_i == 3) {
         ck_assert_uint_gt(model.num_forms[MEM_COPY_UNIFORM], 0);
     }
@@ -340,8 +338,8 @@ static void make_uniform(size_t count, size_t length)
     make_memory(true);
     model.stream_size = stream_model_make(model.lengths, model.num_lengths,
                                           model.segments, model.stream);
-    model.num_runs = 1;
-    model.runs[0]  = (pack_run_t){length, count};
+    model.num_runs    = 1;
+    model.runs[0]     = (pack_run_t){length, count};
     ck_assert_int_eq(pack_lengths_check(model.runs, 1, &model.totals),
                      UCXPOOL_OK);
     make_plan();
@@ -428,9 +426,9 @@ static void check_null_is_found(size_t piece, size_t sent_length)
     pack_plan_init(&model.plan, &run, 1, &model.totals, &memory);
     do {
         ck_assert_uint_lt(offset, model.totals.stream_size);
-        status = pack_launch_fill(&model.plan, offset, 40000, false,
-                                  model.entries, sizeof(model.entries),
-                                  &launch);
+        status =
+            pack_launch_fill(&model.plan, offset, 40000, false, model.entries,
+                             sizeof(model.entries), &launch);
         offset += launch.covered;
     } while (status == UCXPOOL_OK);
     ck_assert_int_eq(status, UCXPOOL_ERR_INVALID_PARAM);
@@ -481,8 +479,9 @@ START_TEST(one_launch_takes_no_more_than_its_numbers_hold)
         pack_launch_fill(&model.plan, offset, segment.length - offset, true,
                          model.entries, 64, &launch);
         ck_assert_uint_le(launch.covered, UINT32_MAX);
-        ck_assert_uint_eq(((mem_copy_segment_t *)(void *)model.entries)->address,
-                          0x100000000u + offset);
+        ck_assert_uint_eq(
+            ((mem_copy_segment_t *)(void *)model.entries)->address,
+            0x100000000u + offset);
         offset += launch.covered;
         count++;
     }

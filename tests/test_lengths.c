@@ -37,9 +37,8 @@ START_TEST(equal_neighbours_become_one_run)
     for (size_t i = 0; i < 6; i++) {
         segments[i] = segment(lengths[i]);
     }
-    ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(segments, 6, runs, 3, &num_runs,
-                                        &totals));
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_count(segments, 6, runs, 3,
+                                                    &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 6, 1124, 1124);
     ck_assert_uint_eq(256, runs[0].length);
@@ -88,9 +87,8 @@ START_TEST(empty_segments_need_no_address)
     pack_totals_t     totals;
     size_t            num_runs;
 
-    ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
-                                        &totals));
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_count(segments, 3, NULL, 0,
+                                                    &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 3, 1, 1);
 }
@@ -102,9 +100,9 @@ START_TEST(a_length_without_an_address_is_refused_by_number)
     pack_totals_t     totals;
     size_t            num_runs;
 
-    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
-                                        &totals));
+    ck_assert_int_eq(
+        UCXPOOL_ERR_INVALID_PARAM,
+        pack_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
 }
 END_TEST
@@ -115,19 +113,19 @@ START_TEST(pieces_are_one_run)
     pack_run_t    run;
     size_t        num_runs;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_of_pieces(17, 3, &run, &num_runs,
-                                                        &totals));
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_of_pieces(17, 3, &run, &num_runs, &totals));
     ck_assert_uint_eq(1, num_runs);
     ck_assert_uint_eq(17, run.length);
     ck_assert_uint_eq(3, run.count);
     check_totals(&totals, 3, 51, 81);
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_of_pieces(17, 0, &run, &num_runs,
-                                                        &totals));
+    ck_assert_int_eq(UCXPOOL_OK,
+                     pack_lengths_of_pieces(17, 0, &run, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
-    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs,
-                                            &totals));
+    ck_assert_int_eq(
+        UCXPOOL_ERR_INVALID_PARAM,
+        pack_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals));
 }
 END_TEST
 
@@ -138,14 +136,14 @@ START_TEST(lengths_that_overflow_are_refused_by_number)
     pack_totals_t totals;
     size_t        num_runs;
 
-    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
-                                        &totals));
+    ck_assert_int_eq(
+        UCXPOOL_ERR_INVALID_PARAM,
+        pack_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
     segments[0].length = SIZE_MAX;
-    ck_assert_int_eq(UCXPOOL_ERR_INVALID_PARAM,
-                     pack_lengths_count(segments, 3, NULL, 0, &num_runs,
-                                        &totals));
+    ck_assert_int_eq(
+        UCXPOOL_ERR_INVALID_PARAM,
+        pack_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0 "));
 }
 END_TEST

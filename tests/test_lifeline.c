@@ -19,10 +19,10 @@ static void meet(pair_t *pair, const char *settings)
     pair->a  = pair_pool(settings);
     pair->b  = pair_pool(settings);
     listener = pair_listen(pair->a, "127.0.0.1:0");
-    pair->to_a = pair_call(pair->b, "127.0.0.1",
-                           ucxpool_listener_port(listener));
-    pair_until(pair, ucxpool_listener_accept(listener, &pair->to_b) ==
-                         UCXPOOL_OK);
+    pair->to_a =
+        pair_call(pair->b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(pair,
+               ucxpool_listener_accept(listener, &pair->to_b) == UCXPOOL_OK);
     ucxpool_listener_destroy(listener);
 }
 
@@ -144,9 +144,8 @@ static void go_silent(ucxpool_channel_t *channel)
     int               fd = channel->lifeline.source.fd;
     unsigned          ms = 100;
 
-    ck_assert_int_eq(setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
-                                sizeof(ms)),
-                     0);
+    ck_assert_int_eq(
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)), 0);
     while (send(fd, junk, sizeof(junk), MSG_DONTWAIT) > 0) {
     }
     ck_assert_int_eq(errno, EAGAIN);
@@ -197,8 +196,7 @@ int main(void)
     tcase_add_loop_test(tcase, one_that_hangs_up_is_lost, 0, 2);
     tcase_add_test(tcase, one_that_is_closed_unheard_takes_no_time);
     tcase_add_test(tcase, a_listener_that_goes_lets_its_callers_know);
-    tcase_add_test(tcase,
-                   a_host_that_goes_while_the_channel_opens_is_noticed);
+    tcase_add_test(tcase, a_host_that_goes_while_the_channel_opens_is_noticed);
     tcase_add_test(tcase, an_open_channel_lives_without_it);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

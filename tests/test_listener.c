@@ -60,8 +60,8 @@ static ucxpool_t *pool_with(const char *secret, const char *settings)
 static void meet(pair_t *pair, ucxpool_listener_t *listener, const char *host)
 {
     pair->to_a = pair_call(pair->b, host, ucxpool_listener_port(listener));
-    pair_until(pair, ucxpool_listener_accept(listener, &pair->to_b) ==
-                         UCXPOOL_OK);
+    pair_until(pair,
+               ucxpool_listener_accept(listener, &pair->to_b) == UCXPOOL_OK);
     pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
 }
 
@@ -283,8 +283,8 @@ static ucxpool_t *pool_given(const char *secret)
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_config_set_secret(config, "too short", 9),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(
-        ucxpool_config_set_secret(config, secret, strlen(secret)), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_config_set_secret(config, secret, strlen(secret)),
+                     UCXPOOL_OK);
     params.config = config;
     ck_assert_msg(ucxpool_create(&params, &pool) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
@@ -328,22 +328,22 @@ END_TEST
 
 START_TEST(as_many_wait_to_be_accepted_as_the_setting_says)
 {
-    pair_t              pair = {.a = pool_with(NULL, "ACCEPT_QUEUE=2"),
-                                .b = pool_with(NULL, "LOG_LEVEL=none")};
-    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
-    ucxpool_channel_t  *channels[3];
+    pair_t                 pair     = {.a = pool_with(NULL, "ACCEPT_QUEUE=2"),
+                                       .b = pool_with(NULL, "LOG_LEVEL=none")};
+    ucxpool_listener_t    *listener = pair_listen(pair.a, "127.0.0.1:0");
+    ucxpool_channel_t     *channels[3];
     ucxpool_channel_attr_t attr;
 
     for (int i = 0; i < 3; i++) {
-        channels[i] = pair_call(pair.b, "127.0.0.1",
-                                ucxpool_listener_port(listener));
+        channels[i] =
+            pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
     }
     pair_until(&pair, (pair_state(channels[0]) == UCXPOOL_CHANNEL_FAILED) ||
                           (pair_state(channels[1]) == UCXPOOL_CHANNEL_FAILED) ||
                           (pair_state(channels[2]) == UCXPOOL_CHANNEL_FAILED));
     for (int i = 0; i < 2; i++) {
-        pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
-                              UCXPOOL_OK);
+        pair_until(&pair,
+                   ucxpool_listener_accept(listener, &pair.to_b) == UCXPOOL_OK);
     }
     ck_assert_int_eq(ucxpool_listener_accept(listener, &pair.to_b),
                      UCXPOOL_INPROGRESS);
@@ -376,12 +376,13 @@ END_TEST
 
 START_TEST(what_is_not_an_address_is_refused)
 {
-    static const char *const texts[] = {"", ":", "127.0.0.1", "127.0.0.1:",
-                                        "127.0.0.1:x", "127.0.0.1:65536",
-                                        "[::1", "300.0.0.1:1"};
-    ucxpool_t               *pool    = pool_with(NULL, "LOG_LEVEL=none");
-    ucxpool_listener_t      *listener;
-    ucxpool_channel_t       *channel;
+    static const char *const texts[] = {
+        "",           ":",           "127.0.0.1",
+        "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536",
+        "[::1",       "300.0.0.1:1"};
+    ucxpool_t          *pool = pool_with(NULL, "LOG_LEVEL=none");
+    ucxpool_listener_t *listener;
+    ucxpool_channel_t  *channel;
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         ck_assert_int_eq(ucxpool_listener_create(pool, texts[i], &listener),
@@ -666,14 +667,14 @@ START_TEST(pools_are_destroyed_while_they_are_at_the_door)
     uint8_t             byte = 0;
 
     for (int i = 0; i < 30; i++) {
-        pair.a    = pool_with(secret_a, "LOG_LEVEL=none");
-        pair.b    = pool_with(secret_a, "LOG_LEVEL=none");
-        listener  = pair_listen(pair.a, "127.0.0.1:0");
-        pair.to_a = pair_call(pair.b, "127.0.0.1",
-                              ucxpool_listener_port(listener));
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL,
-                                             NULL),
-                         UCXPOOL_OK);
+        pair.a   = pool_with(secret_a, "LOG_LEVEL=none");
+        pair.b   = pool_with(secret_a, "LOG_LEVEL=none");
+        listener = pair_listen(pair.a, "127.0.0.1:0");
+        pair.to_a =
+            pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL),
+            UCXPOOL_OK);
         /* One side alone: they stay at the door. */
         for (int j = 0; j < 50; j++) {
             ucxpool_progress((i % 4 < 2) ? pair.a : pair.b);
@@ -704,9 +705,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, a_channel_has_no_addresses_before_it_is_connected);
     tcase_add_test(tcase,
                    a_channel_over_an_address_has_no_addresses_of_its_ends);
-    tcase_add_loop_test(tcase,
-                        a_client_without_the_right_secret_is_turned_away, 0,
-                        NUM_STRANGERS);
+    tcase_add_loop_test(tcase, a_client_without_the_right_secret_is_turned_away,
+                        0, NUM_STRANGERS);
     tcase_add_test(tcase, other_addresses_than_loopback_need_a_secret);
     tcase_add_test(tcase, a_secret_that_others_can_read_is_refused);
     tcase_add_test(tcase, what_is_not_an_address_is_refused);

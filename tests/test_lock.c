@@ -69,7 +69,7 @@ static void *take_once(void *arg)
 /* As the system sees it. */
 static bool is_asleep(waiter_t *waiter)
 {
-    pid_t       number = __atomic_load_n(&waiter->number, __ATOMIC_ACQUIRE);
+    pid_t       number    = __atomic_load_n(&waiter->number, __ATOMIC_ACQUIRE);
     char        text[256] = "";
     const char *end;
     FILE       *file;
@@ -91,9 +91,9 @@ START_TEST(who_waits_sleeps_until_it_is_given_back)
 
     base_lock_take(&lock);
     for (unsigned i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&waiters[i].thread, NULL, take_once,
-                                        &waiters[i]),
-                         0);
+        ck_assert_int_eq(
+            pthread_create(&waiters[i].thread, NULL, take_once, &waiters[i]),
+            0);
     }
     for (unsigned i = 0; i < NUM_THREADS; i++) {
         /* Who spins is never seen asleep: Check ends that. */

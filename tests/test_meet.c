@@ -27,12 +27,12 @@ static ucxpool_channel_t *call(ucxpool_t *pool, ucxpool_listener_t *listener)
 static void check_way(pair_t *pair, ucxpool_t *target_pool,
                       ucxpool_channel_t *from, ucxpool_channel_t *to)
 {
-    static uint8_t       source[LENGTH];
-    static uint8_t       target[LENGTH];
-    ucxpool_message_t   *message;
-    ucxpool_request_t   *send;
-    ucxpool_request_t   *recv;
-    ucxpool_segment_t    segment = {target, LENGTH};
+    static uint8_t     source[LENGTH];
+    static uint8_t     target[LENGTH];
+    ucxpool_message_t *message;
+    ucxpool_request_t *send;
+    ucxpool_request_t *recv;
+    ucxpool_segment_t  segment = {target, LENGTH};
 
     pair_fill(source, LENGTH);
     pair_poison(target, LENGTH);
@@ -83,8 +83,8 @@ START_TEST(a_pool_meets_itself_at_its_listener)
     listener = pair_listen(pair.a, "127.0.0.1:0");
     for (int i = 0; i < ROUNDS; i++) {
         pair.to_a = call(pair.a, listener);
-        pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
-                              UCXPOOL_OK);
+        pair_until(&pair,
+                   ucxpool_listener_accept(listener, &pair.to_b) == UCXPOOL_OK);
         check_self(&pair);
         first = (i == 0) ? num_endpoints(pair.a) : first;
     }
@@ -126,9 +126,9 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
     }
     pair_until(pair, (num_b += ucxpool_listener_accept(at_b, &taken[num_b]) ==
                                UCXPOOL_OK) == NUM);
-    pair_until(pair, (num_a += ucxpool_listener_accept(
-                                   at_a, &taken[NUM + num_a]) ==
-                               UCXPOOL_OK) == NUM);
+    pair_until(pair,
+               (num_a += ucxpool_listener_accept(at_a, &taken[NUM + num_a]) ==
+                         UCXPOOL_OK) == NUM);
     for (unsigned i = 0; i < 2 * NUM; i++) {
         pair_until(pair, pair_is_open(called[i]) && pair_is_open(taken[i]));
     }
@@ -140,8 +140,8 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
         pair_until(pair, pair_state(taken[i]) == UCXPOOL_CHANNEL_CLOSED);
         ucxpool_channel_close(taken[i]);
     }
-    pair_until(pair, (pair->a->num_channels == 0) &&
-                         (pair->b->num_channels == 0));
+    pair_until(pair,
+               (pair->a->num_channels == 0) && (pair->b->num_channels == 0));
 }
 
 START_TEST(pools_that_call_each_other_at_once_all_meet)
@@ -176,8 +176,8 @@ static void close_at_once(const char *settings, bool is_caller)
         pair_until(&pair, pair.to_a->remote != NULL);
         ucxpool_channel_close(pair.to_a);
     }
-    pair_until(&pair, ucxpool_listener_accept(listener, &pair.to_b) ==
-                          UCXPOOL_OK);
+    pair_until(&pair,
+               ucxpool_listener_accept(listener, &pair.to_b) == UCXPOOL_OK);
     if (!is_caller) {
         ucxpool_channel_close(pair.to_b);
     }

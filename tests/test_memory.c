@@ -68,11 +68,11 @@ START_TEST(a_peers_pool_is_resident_where_it_was_read)
     for (unsigned i = 0; i < 32; i++) {
         ucxpool_request_t *send, *receive;
 
-        ck_assert_int_eq(ucxpool_recv_buffers(
-                             pair.b, pair.to_a,
-                             &(ucxpool_segment_t){target, sizeof(target)}, 1, 0,
-                             0, NULL, &receive),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_recv_buffers(pair.b, pair.to_a,
+                                 &(ucxpool_segment_t){target, sizeof(target)},
+                                 1, 0, 0, NULL, &receive),
+            UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source),
                                              1, NULL, &send),
                          UCXPOOL_OK);

@@ -9,8 +9,8 @@
 #define SEC UINT64_C(1000000000)
 
 /* From the shortest that the setting PEER_TIMEOUT takes to a day. */
-static const uint64_t times[] = {SEC,      1500 * MS, 2 * SEC,  3 * SEC,
-                                 7 * SEC,  10 * SEC,  20 * SEC, 50 * SEC,
+static const uint64_t times[] = {SEC,      1500 * MS,  2 * SEC,    3 * SEC,
+                                 7 * SEC,  10 * SEC,   20 * SEC,   50 * SEC,
                                  60 * SEC, 3600 * SEC, 86400 * SEC};
 #define NUM_TIMES ((int)(sizeof(times) / sizeof(times[0])))
 
@@ -102,9 +102,8 @@ START_TEST(for_ever_stays_for_ever)
     xfer_notice_t some  = {SEC, SEC, XFER_NOTICE_NEVER};
 
     for (int kind = XFER_NOTICE_RC; kind <= XFER_NOTICE_TCP; kind++) {
-        ck_assert_uint_eq(
-            xfer_notice_idle((xfer_notice_kind_t)kind, &never, 0),
-            XFER_NOTICE_NEVER);
+        ck_assert_uint_eq(xfer_notice_idle((xfer_notice_kind_t)kind, &never, 0),
+                          XFER_NOTICE_NEVER);
     }
     ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &never, 15),
                       XFER_NOTICE_NEVER);
@@ -164,15 +163,18 @@ START_TEST(values_are_read_as_ucx_writes_them)
         bool        is_time;
         uint64_t    value;
     } good[] = {
-        {"20000000.00us", true, 20 * SEC}, {"1,50ms", true, MS},
-        {"7", false, 7},                   {"inf", true, XFER_NOTICE_NEVER},
-        {"inf", false, XFER_NOTICE_NEVER}, {"3m", true, 180 * SEC},
+        {"20000000.00us", true, 20 * SEC},
+        {"1,50ms", true, MS},
+        {"7", false, 7},
+        {"inf", true, XFER_NOTICE_NEVER},
+        {"inf", false, XFER_NOTICE_NEVER},
+        {"3m", true, 180 * SEC},
         {"99999999999999999m", true, XFER_NOTICE_NEVER},
     };
     static const struct {
         const char *text;
         bool        is_time;
-    } bad[] = {{"auto", true}, {"", true},    {"5", true},   {"-1s", true},
+    } bad[] = {{"auto", true}, {"", true},    {"5", true},  {"-1s", true},
                {"5x", true},   {"5s", false}, {"x", false}, {" 5s", true}};
     uint64_t value = 0;
 
@@ -194,9 +196,9 @@ int main(void)
     SRunner *runner;
     int      num_failed;
 
-    tcase_add_loop_test(
-        tcase, a_card_is_noticed_within_three_quarters_of_the_time, 0,
-        NUM_TIMES);
+    tcase_add_loop_test(tcase,
+                        a_card_is_noticed_within_three_quarters_of_the_time, 0,
+                        NUM_TIMES);
     tcase_add_test(tcase, ten_seconds_are_these_settings);
     tcase_add_test(tcase, ucxs_own_settings_take_most_of_a_minute);
     tcase_add_test(tcase, the_kernel_sends_again_for_a_quarter_of_an_hour);

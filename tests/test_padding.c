@@ -52,8 +52,7 @@ static void visit(ucxpool_t *pool, visit_t action)
         const mem_region_t *region = &pool->regions.regions[i];
         void               *bytes;
 
-        bytes = mmap(NULL, region->size, PROT_READ, MAP_SHARED, region->fd,
-                     0);
+        bytes = mmap(NULL, region->size, PROT_READ, MAP_SHARED, region->fd, 0);
         ck_assert_ptr_ne(bytes, MAP_FAILED);
         action(bytes, region->size);
         munmap(bytes, region->size);
@@ -120,16 +119,15 @@ START_TEST(blocks_tell_nothing_of_earlier_messages)
 END_TEST
 
 /* Send so many bytes with their descriptor, and take what came. */
-static ucxpool_message_t *send_eager(pair_t *pair,
-                                     const ucxpool_segment_t *segments,
-                                     size_t count)
+static ucxpool_message_t *
+send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
 {
     ucxpool_request_t *send;
     ucxpool_message_t *message;
 
-    ck_assert_int_eq(ucxpool_send_buffers(pair->to_b, segments, count, TAG,
-                                          NULL, &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair->to_b, segments, count, TAG, NULL, &send),
+        UCXPOOL_OK);
     pair_until(pair, ucxpool_probe(pair->b, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);

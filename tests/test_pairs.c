@@ -21,8 +21,8 @@ typedef struct passes {
 static const passes_t kinds[] = {
     {alike_any, addresses_any, sum_any, present_any, copy_any},
     {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2},
-    {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum,
-     pack_pairs_present, pack_pairs_copy},
+    {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum, pack_pairs_present,
+     pack_pairs_copy},
 };
 
 static const passes_t   *passes;
@@ -41,9 +41,9 @@ static void make_list(void)
 {
     num = (size_t)random() % MAX_SEGMENTS;
     for (size_t i = 0; i < MAX_SEGMENTS; i++) {
-        segments[i].address = (void *)(uintptr_t)(((uint64_t)random() << 16) |
-                                                  1);
-        segments[i].length  = 77;
+        segments[i].address =
+            (void *)(uintptr_t)(((uint64_t)random() << 16) | 1);
+        segments[i].length = 77;
     }
 }
 
@@ -56,8 +56,7 @@ START_TEST(a_run_ends_where_a_length_differs)
         make_list();
         end                  = (size_t)random() % MAX_SEGMENTS;
         segments[end].length = 77 + ((uint64_t)1 << (random() % 60));
-        ck_assert_uint_eq(passes->alike(segments, num, 77),
-                          base_min(end, num));
+        ck_assert_uint_eq(passes->alike(segments, num, 77), base_min(end, num));
     }
 }
 END_TEST
@@ -71,8 +70,7 @@ START_TEST(a_run_ends_where_an_address_is_null)
         make_list();
         end                   = (size_t)random() % MAX_SEGMENTS;
         segments[end].address = NULL;
-        ck_assert_uint_eq(passes->alike(segments, num, 77),
-                          base_min(end, num));
+        ck_assert_uint_eq(passes->alike(segments, num, 77), base_min(end, num));
     }
 }
 END_TEST
@@ -87,7 +85,7 @@ START_TEST(addresses_are_copied_as_far_as_lengths_are_alike)
         memset(addresses, 0xee, sizeof(addresses));
         end                  = (size_t)random() % MAX_SEGMENTS;
         segments[end].length = 78;
-        count = passes->addresses(segments, num, 77, addresses);
+        count                = passes->addresses(segments, num, 77, addresses);
         ck_assert_uint_eq(count, base_min(end, num));
         for (size_t i = 0; i < count; i++) {
             if (addresses[i] != (uintptr_t)segments[i].address) {
@@ -172,8 +170,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_run_ends_where_a_length_differs, 0, num_kinds);
     tcase_add_loop_test(tcase, a_run_ends_where_an_address_is_null, 0,
                         num_kinds);
-    tcase_add_loop_test(
-        tcase, addresses_are_copied_as_far_as_lengths_are_alike, 0, num_kinds);
+    tcase_add_loop_test(tcase, addresses_are_copied_as_far_as_lengths_are_alike,
+                        0, num_kinds);
     tcase_add_loop_test(tcase, lengths_are_summed, 0, num_kinds);
     tcase_add_loop_test(tcase,
                         lists_with_null_or_vast_lengths_are_for_a_slower_pass,

@@ -26,8 +26,8 @@ static const char *const wires[] = {"WIRE=map FRAG_SIZE=16k INPLACE_MIN=4k",
                                     "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=4k"};
 
 typedef enum way {
-    WAY_KILL,    /* SIGKILL                         */
-    WAY_EXIT,    /* exit(), the pool as it is       */
+    WAY_KILL,    /* SIGKILL */
+    WAY_EXIT,    /* exit(), the pool as it is */
     WAY_DESTROY, /* ucxpool_destroy(), while we read */
     NUM_WAYS
 } way_t;
@@ -88,9 +88,9 @@ static bool renew(two_t *two, lane_t *lane)
                                       NULL, &lane->send) == UCXPOOL_OK;
     }
     if (lane->recv == NULL) {
-        posted &= ucxpool_recv_buffer(two->pool, two->channel, lane->target,
-                                      LENGTH, TAG, ALL_BITS, NULL,
-                                      &lane->recv) == UCXPOOL_OK;
+        posted &=
+            ucxpool_recv_buffer(two->pool, two->channel, lane->target, LENGTH,
+                                TAG, ALL_BITS, NULL, &lane->recv) == UCXPOOL_OK;
     }
     return posted;
 }
@@ -242,8 +242,7 @@ START_TEST(what_was_sent_before_a_good_bye_still_arrives)
     for (int i = 0; i < COUNT; i++) {
         pair_fill(bytes[i], sizeof(bytes[i]));
         ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, bytes[i],
-                                             sizeof(bytes[i]), TAG, NULL,
-                                             NULL),
+                                             sizeof(bytes[i]), TAG, NULL, NULL),
                          UCXPOOL_OK);
     }
     ucxpool_destroy(pair.a);
@@ -273,9 +272,9 @@ START_TEST(a_pool_may_go_while_a_peer_reads_its_memory)
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH,
                                              TAG, ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG,
-                                             NULL, NULL),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, NULL),
+            UCXPOOL_OK);
         for (int i = 0; i < num_steps; i++) {
             pair_progress(&pair);
         }

@@ -22,11 +22,10 @@ static ucxpool_status_t query(const char *peer_timeout, size_t *num_p)
     ucxpool_status_t  status;
 
     ck_assert_int_eq(ucxpool_config_read(&config), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_config_modify(config, "PEER_TIMEOUT",
-                                           peer_timeout),
-                     UCXPOOL_OK);
-    status = ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS,
-                                         num_p);
+    ck_assert_int_eq(
+        ucxpool_config_modify(config, "PEER_TIMEOUT", peer_timeout),
+        UCXPOOL_OK);
+    status = ucxpool_peer_timeouts_query(config, timeouts, MAX_TIMEOUTS, num_p);
     ucxpool_config_release(config);
     return status;
 }
@@ -47,9 +46,9 @@ static const ucxpool_peer_timeout_t *find_tcp(const char *peer_timeout)
 
 static void setup(void)
 {
-    static const char *const variables[] = {
-        "UCX_TLS", "UCX_TCP_USER_TIMEOUT", "UCX_KEEPALIVE_INTERVAL",
-        "UCXPOOL_PEER_TIMEOUT"};
+    static const char *const variables[] = {"UCX_TLS", "UCX_TCP_USER_TIMEOUT",
+                                            "UCX_KEEPALIVE_INTERVAL",
+                                            "UCXPOOL_PEER_TIMEOUT"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         unsetenv(variables[i]);
@@ -167,8 +166,8 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase,
-                   tcp_is_told_with_both_contexts_and_what_makes_the_difference);
+    tcase_add_test(
+        tcase, tcp_is_told_with_both_contexts_and_what_makes_the_difference);
     tcase_add_test(tcase, inf_leaves_it_to_ucx_and_the_kernel);
     tcase_add_test(tcase, what_the_environment_sets_for_ucx_counts_more);
     tcase_add_test(tcase, without_settings_those_of_the_environment_are_read);

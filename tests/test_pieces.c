@@ -41,8 +41,8 @@ static void side_init(side_t *side, size_t num, size_t length)
         side->pieces[i] = side->arena + i * (length + GAP);
     }
     for (size_t i = 0; i < num; i++) {
-        size_t other         = (size_t)rand() % num;
-        void  *kept          = side->pieces[i];
+        size_t other        = (size_t)rand() % num;
+        void  *kept         = side->pieces[i];
         side->pieces[i]     = side->pieces[other];
         side->pieces[other] = kept;
     }
@@ -222,9 +222,9 @@ START_TEST(segments_and_pieces_receive_each_other)
                      UCXPOOL_OK);
     finish_both(send, recv, LENGTH);
     recv = recv_pieces();
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL, &send),
+        UCXPOOL_OK);
     finish_both(send, recv, LENGTH);
     check_same(LENGTH);
     sides_cleanup();
@@ -273,13 +273,14 @@ START_TEST(a_probed_message_is_received_into_pieces)
     send = send_pieces();
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_message_recv_pieces(message, to.pieces, 2, 100,
-                                                 NULL, &recv),
-                     UCXPOOL_ERR_TRUNCATED);
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "the pieces hold 200"));
-    ck_assert_int_eq(ucxpool_message_recv_pieces(message, to.pieces, 3, 100,
-                                                 NULL, &recv),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_message_recv_pieces(message, to.pieces, 2, 100, NULL, &recv),
+        UCXPOOL_ERR_TRUNCATED);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "the pieces hold 200"));
+    ck_assert_int_eq(
+        ucxpool_message_recv_pieces(message, to.pieces, 3, 100, NULL, &recv),
+        UCXPOOL_OK);
     finish_both(send, recv, 300);
     sent     = side_message(&from);
     received = side_message(&to);
@@ -309,9 +310,9 @@ START_TEST(no_pieces_and_pieces_of_nothing_are_messages)
         finish_both(send, recv, 0);
     }
     /* None of these, too, of some length. */
-    ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, null, 0, 77, TAG,
                                          ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
@@ -413,9 +414,9 @@ END_TEST
 START_TEST(pieces_in_comm_memory_go_in_place)
 {
     enum { NUM = 6, LENGTH = 40000 };
-    ucxpool_mode_t  mode = (strstr(wires[_i], "map") != NULL)
-                               ? UCXPOOL_MODE_MAP_INPLACE
-                               : UCXPOOL_MODE_UCX_INPLACE;
+    ucxpool_mode_t     mode = (strstr(wires[_i], "map") != NULL)
+                                  ? UCXPOOL_MODE_MAP_INPLACE
+                                  : UCXPOOL_MODE_UCX_INPLACE;
     void              *memory;
     ucxpool_stats_t    before, after;
     ucxpool_request_t *recv;

@@ -318,9 +318,8 @@ START_TEST(segments_over_4_gib_are_found)
     pack_extent_t     extent;
     uint64_t          data;
 
-    ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(segments, 3, runs, 3, &num_runs,
-                                        &totals));
+    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_count(segments, 3, runs, 3,
+                                                    &num_runs, &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
     stream_model_plan(&plan, runs, num_runs, &totals, segments, 3);
@@ -392,9 +391,9 @@ END_TEST
 
 START_TEST(a_piece_without_an_address_is_no_padding)
 {
-    const pack_run_t run     = {24, 3};
+    const pack_run_t run      = {24, 3};
     void            *pieces[] = {model.arena, NULL, model.arena};
-    pack_memory_t    memory  = pack_memory_of_pieces(pieces, 3, 24);
+    pack_memory_t    memory   = pack_memory_of_pieces(pieces, 3, 24);
     pack_totals_t    totals;
     pack_plan_t      plan;
     pack_extent_t    extent;

@@ -266,7 +266,7 @@ static unsigned settle(const mem_kind_t *kind, uint64_t limit)
                                          .for_gpu     = true,
                                          .memory_size = 1024 * GIB,
                                          .limit       = limit};
-    unsigned num = 0;
+    unsigned                   num    = 0;
 
     ck_assert_int_eq(block_sizes_settle(&params, &config, &num), UCXPOOL_OK);
     return num;
@@ -274,7 +274,7 @@ static unsigned settle(const mem_kind_t *kind, uint64_t limit)
 
 START_TEST(a_pool_keeps_to_its_limit_and_uses_it)
 {
-    const base_config_t       asked   = config;
+    const base_config_t     asked   = config;
     const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
                                        &mem_kind_cuda_vmm};
 
@@ -310,10 +310,10 @@ START_TEST(any_size_that_is_given_makes_a_pool)
     const base_config_t asked = config;
 
     for (size_t size = 8192; size < 300 * MIB; size += size / 7 + 4096) {
-        unsigned num_regions;
+        unsigned                   num_regions;
         const block_sizes_params_t params = {.kind        = &mem_kind_host,
                                              .memory_size = GIB,
-                                             .limit = BLOCK_BUDGET_NONE};
+                                             .limit       = BLOCK_BUDGET_NONE};
 
         config           = asked;
         config.comm_size = size;

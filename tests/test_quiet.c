@@ -21,7 +21,8 @@ static ucxpool_t *pool;
 static void start(void)
 {
     unsetenv("UCXPOOL_LOG_LEVEL");
-    ck_assert_int_eq(pair_try_pool(NULL, SIZES "HUGE_PAGES=n", &pool), UCXPOOL_OK);
+    ck_assert_int_eq(pair_try_pool(NULL, SIZES "HUGE_PAGES=n", &pool),
+                     UCXPOOL_OK);
     caught_begin();
 }
 
@@ -109,12 +110,12 @@ START_TEST(a_framework_that_gets_no_memory_is_told_once)
 
     ck_assert_int_eq(ucxpool_framework_set_pool(UCXPOOL_FRAMEWORK_HOST, pool),
                      UCXPOOL_OK);
-    ck_assert_ptr_null(ucxpool_torch_alloc((ssize_t)1 << 40,
-                                           UCXPOOL_FRAMEWORK_HOST, NULL));
+    ck_assert_ptr_null(
+        ucxpool_torch_alloc((ssize_t)1 << 40, UCXPOOL_FRAMEWORK_HOST, NULL));
     assert_told("the heap has no");
     length = strlen(caught_text());
-    ck_assert_ptr_null(ucxpool_torch_alloc((ssize_t)1 << 40,
-                                           UCXPOOL_FRAMEWORK_HOST, NULL));
+    ck_assert_ptr_null(
+        ucxpool_torch_alloc((ssize_t)1 << 40, UCXPOOL_FRAMEWORK_HOST, NULL));
     ck_assert_uint_eq(strlen(caught_text()), length);
 }
 END_TEST

@@ -18,13 +18,13 @@
 
 typedef enum spoil {
     SPOIL_NOTHING,
-    SPOIL_MAP,         /* ucp_mem_map fails                                   */
-    SPOIL_QUERY,       /* ucp_mem_query fails                                 */
-    SPOIL_START,       /* the handle starts behind the region                 */
-    SPOIL_LENGTH,      /* the handle is shorter than the region               */
-    SPOIL_PLACE,       /* the handle lies before the region                   */
-    SPOIL_PACK,        /* ucp_rkey_pack fails                                 */
-    SPOIL_EMPTY,       /* the key is empty                                    */
+    SPOIL_MAP,    /* ucp_mem_map fails */
+    SPOIL_QUERY,  /* ucp_mem_query fails */
+    SPOIL_START,  /* the handle starts behind the region */
+    SPOIL_LENGTH, /* the handle is shorter than the region */
+    SPOIL_PLACE,  /* the handle lies before the region */
+    SPOIL_PACK,   /* ucp_rkey_pack fails */
+    SPOIL_EMPTY,  /* the key is empty */
     SPOIL_LAST
 } spoil_t;
 
@@ -41,26 +41,26 @@ static bool is_spoilt(spoil_t what)
     return (spoil == what) && (++num_calls == spoil_nth);
 }
 
-ucs_status_t __real_ucp_mem_map(ucp_context_h ctx,
+ucs_status_t __real_ucp_mem_map(ucp_context_h               ctx,
                                 const ucp_mem_map_params_t *params,
-                                ucp_mem_h *memh);
+                                ucp_mem_h                  *memh);
 ucs_status_t __real_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh);
 ucs_status_t __real_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
 ucs_status_t __real_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
                                   void **buffer, size_t *size);
 void         __real_ucp_rkey_buffer_release(void *buffer);
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h ctx,
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h               ctx,
                                 const ucp_mem_map_params_t *params,
-                                ucp_mem_h *memh);
+                                ucp_mem_h                  *memh);
 ucs_status_t __wrap_ucp_mem_unmap(ucp_context_h ctx, ucp_mem_h memh);
 ucs_status_t __wrap_ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr);
 ucs_status_t __wrap_ucp_rkey_pack(ucp_context_h ctx, ucp_mem_h memh,
                                   void **buffer, size_t *size);
 void         __wrap_ucp_rkey_buffer_release(void *buffer);
 
-ucs_status_t __wrap_ucp_mem_map(ucp_context_h ctx,
+ucs_status_t __wrap_ucp_mem_map(ucp_context_h               ctx,
                                 const ucp_mem_map_params_t *params,
-                                ucp_mem_h *memh)
+                                ucp_mem_h                  *memh)
 {
     ucs_status_t status;
 
@@ -131,9 +131,8 @@ static void setup(void)
     ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
     ck_assert_int_eq(ucp_init(&params, config, &context), UCS_OK);
     ucp_config_release(config);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1,
-                                      NUM_REGIONS, REGION_SIZE,
-                                      BASE_SWITCH_TRY),
+    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, NUM_REGIONS,
+                                      REGION_SIZE, BASE_SWITCH_TRY),
                      UCXPOOL_OK);
 }
 
@@ -233,8 +232,7 @@ START_TEST(a_failure_leaves_no_region_registered_and_works_again)
     for (spoil_nth = 1; spoil_nth <= NUM_REGIONS; spoil_nth++) {
         spoil     = (spoil_t)_i;
         num_calls = 0;
-        ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
-                         expected[_i]);
+        ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), expected[_i]);
         ck_assert_str_ne(ucxpool_error_detail(), "");
         ck_assert_int_eq(num_mapped, 0);
         for (unsigned i = 0; i < NUM_REGIONS; i++) {
@@ -256,8 +254,8 @@ START_TEST(a_refusal_tells_what_ucx_said_and_what_to_change)
                      UCXPOOL_ERR_NO_MEMORY);
     spoil = SPOIL_NOTHING;
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "region 1 of 3"));
-    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(),
-                                 ucs_status_string(UCS_ERR_NO_MEMORY)));
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), ucs_status_string(UCS_ERR_NO_MEMORY)));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCXPOOL_COMM_SIZE"));
 }
 END_TEST
@@ -275,10 +273,10 @@ END_TEST
 START_TEST(what_means_the_peer_is_peer_lost)
 {
     static const ucs_status_t statuses[] = {
-        UCS_ERR_UNREACHABLE,      UCS_ERR_NOT_CONNECTED,
-        UCS_ERR_CONNECTION_RESET, UCS_ERR_SOME_CONNECTS_FAILED,
-        UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_FIRST_LINK_FAILURE,
-        UCS_ERR_LAST_LINK_FAILURE, UCS_ERR_FIRST_ENDPOINT_FAILURE,
+        UCS_ERR_UNREACHABLE,          UCS_ERR_NOT_CONNECTED,
+        UCS_ERR_CONNECTION_RESET,     UCS_ERR_SOME_CONNECTS_FAILED,
+        UCS_ERR_ENDPOINT_TIMEOUT,     UCS_ERR_FIRST_LINK_FAILURE,
+        UCS_ERR_LAST_LINK_FAILURE,    UCS_ERR_FIRST_ENDPOINT_FAILURE,
         UCS_ERR_LAST_ENDPOINT_FAILURE};
 
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {

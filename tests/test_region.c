@@ -151,8 +151,7 @@ START_TEST(a_region_is_a_memory_file_named_after_the_pool)
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ssize_t length;
 
-        snprintf(path, sizeof(path), "/proc/self/fd/%d",
-                 regions.regions[i].fd);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", regions.regions[i].fd);
         length = readlink(path, name, sizeof(name) - 1);
         ck_assert_int_gt(length, 0);
         name[length] = '\0';
@@ -217,14 +216,14 @@ static void check_stitching(void)
     size_t offset     = 0;
     void  *address;
 
-    ck_assert_int_eq(regions.kind->stitch(&regions, pieces, num_pieces,
-                                          &address),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        regions.kind->stitch(&regions, pieces, num_pieces, &address),
+        UCXPOOL_OK);
     for (size_t i = 0; i < num_pieces; i++) {
         char *here  = (char *)address + size;
         char *there = region_byte(pieces[i].region, pieces[i].offset);
 
-        here[0]                    = (char)('a' + i);
+        here[0]                     = (char)('a' + i);
         there[pieces[i].length - 1] = (char)('A' + i);
         ck_assert_int_eq(there[0], 'a' + (int)i);
         ck_assert_int_eq(here[pieces[i].length - 1], 'A' + (int)i);
@@ -232,8 +231,7 @@ static void check_stitching(void)
     }
     for (size_t i = 0; i < num_pieces; i++) {
         ck_assert_int_eq(memcmp((char *)address + offset,
-                                region_byte(pieces[i].region,
-                                            pieces[i].offset),
+                                region_byte(pieces[i].region, pieces[i].offset),
                                 pieces[i].length),
                          0);
         offset += pieces[i].length;
@@ -291,8 +289,8 @@ END_TEST
 START_TEST(a_stitch_that_fails_leaves_nothing_and_works_again)
 {
     static const calls_name_t names[] = {CALLS_MMAP, CALLS_MREMAP};
-    const mem_piece_t pieces[] = {{1, 0, page_size()}, {0, 0, page_size()}};
-    void             *address  = NULL;
+    const mem_piece_t pieces[]   = {{1, 0, page_size()}, {0, 0, page_size()}};
+    void             *address    = NULL;
     unsigned          num_failed = 0;
 
     ck_assert_int_eq(init(BASE_SWITCH_NO), UCXPOOL_OK);
@@ -455,9 +453,9 @@ START_TEST(no_regions_and_more_than_there_are_addresses_are_refused)
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 0,
                                       REGION_SIZE, BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1, 0,
-                                      BASE_SWITCH_TRY),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(
+        mem_regions_init(&regions, &mem_kind_host, -1, 1, 0, BASE_SWITCH_TRY),
+        UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 4,
                                       SIZE_MAX / 2, BASE_SWITCH_TRY),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -588,9 +586,8 @@ static Suite *region_suite(void)
     tcase_add_test(use, regions_lie_side_by_side_and_hold_what_is_written);
     tcase_add_test(use, new_regions_are_zero);
     tcase_add_test(use, the_range_is_aligned_to_transparent_pages);
-    tcase_add_loop_test(use,
-                        every_page_has_memory_and_none_is_resident_before_use,
-                        0, 2);
+    tcase_add_loop_test(
+        use, every_page_has_memory_and_none_is_resident_before_use, 0, 2);
     tcase_add_test(use, a_region_is_a_memory_file_named_after_the_pool);
     tcase_add_test(use, a_region_cannot_shrink_nor_grow_nor_be_unsealed);
     tcase_add_test(use, a_private_region_is_not_mapped_for_writing_by_others);

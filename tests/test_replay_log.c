@@ -15,8 +15,8 @@ static char said[4096];
 /* Read a text as a log. */
 static trace_t *read_text(const char *text)
 {
-    FILE    *errors = tmpfile();
-    FILE    *stream = fmemopen((void *)(size_t)text, strlen(text), "r");
+    FILE    *errors    = tmpfile();
+    FILE    *stream    = fmemopen((void *)(size_t)text, strlen(text), "r");
     int      stderr_fd = dup(STDERR_FILENO);
     trace_t *trace;
     size_t   length;
@@ -60,11 +60,11 @@ static void assert_bad(const char *line, const char *words)
 
 START_TEST(a_log_becomes_events)
 {
-    trace_t *trace = read_good(
-        HEADER "7,10:00:00.000001,allocate,0x100,64,0x55d0\n"
-               "8,10:00:00.000002,allocate,0x200,128,0\n"
-               "8,10:00:00.000003,free,0x100,64,0\n"
-               "7,10:00:00.000004,free,0x200,128,0x55d0\n");
+    trace_t *trace =
+        read_good(HEADER "7,10:00:00.000001,allocate,0x100,64,0x55d0\n"
+                         "8,10:00:00.000002,allocate,0x200,128,0\n"
+                         "8,10:00:00.000003,free,0x100,64,0\n"
+                         "7,10:00:00.000004,free,0x200,128,0x55d0\n");
 
     ck_assert_uint_eq(trace->num_events, 4);
     ck_assert_uint_eq(trace->num_allocations, 2);
@@ -326,8 +326,8 @@ int main(void)
     tcase_add_test(tcase, the_last_line_may_lack_its_end);
     tcase_add_test(tcase, an_address_may_be_used_again);
     tcase_add_test(tcase, failures_of_then_are_counted_and_left_out);
-    tcase_add_test(
-        tcase, threads_and_streams_of_which_nothing_is_played_do_not_count);
+    tcase_add_test(tcase,
+                   threads_and_streams_of_which_nothing_is_played_do_not_count);
     tcase_add_test(tcase, a_free_of_what_is_not_live_is_told);
     tcase_add_test(tcase, an_address_that_is_given_twice_is_freed_before);
     tcase_add_test(tcase,

@@ -15,10 +15,10 @@
 
 /* --- an allocator for tests: malloc(), with a limit and faults ------------ */
 
-static uint64_t limit;       /* bytes; 0: none                               */
+static uint64_t limit; /* bytes; 0: none */
 static uint64_t used;
 static unsigned break_at;    /* the n-th call that allocates breaks; 0: none */
-static bool     gives_twice; /* the same memory, again and again             */
+static bool     gives_twice; /* the same memory, again and again */
 static char     one_piece[4096];
 
 typedef struct piece {
@@ -75,8 +75,8 @@ static allocator_answer_t fake_alloc(allocator_t *allocator, size_t size,
 static allocator_answer_t fake_free(allocator_t *allocator, void *address,
                                     size_t size, void *stream)
 {
-    piece_t *piece = (piece_t *)(void *)((char *)address -
-                                         offsetof(piece_t, bytes));
+    piece_t *piece =
+        (piece_t *)(void *)((char *)address - offsetof(piece_t, bytes));
 
     (void)allocator;
     (void)stream;
@@ -123,8 +123,7 @@ static void begin(const char *workload, uint64_t capacity)
     ck_assert_ptr_nonnull(trace);
     ck_assert_int_eq(device_open(&device, DEVICE_HOST, trace), 0);
     play = (play_t){.trace = trace, .device = &device};
-    ck_assert_int_eq(
-        fake.create(&fake, &device, capacity, &play.allocator), 0);
+    ck_assert_int_eq(fake.create(&fake, &device, capacity, &play.allocator), 0);
 }
 
 static void end(void)
@@ -222,8 +221,7 @@ START_TEST(a_free_waits_for_another_threads_allocation)
     trace->num_events      = 0;
     trace->num_allocations = 0;
     for (unsigned i = 0; i < 2000; i++) {
-        ck_assert_int_eq(trace_alloc(trace, i % 2, i % 2, 64, &allocation),
-                         0);
+        ck_assert_int_eq(trace_alloc(trace, i % 2, i % 2, 64, &allocation), 0);
         ck_assert_int_eq(trace_free(trace, 1 - i % 2, i % 2, allocation), 0);
     }
     trace_survey(trace);
@@ -280,9 +278,9 @@ END_TEST
 
 START_TEST(a_curve_has_the_peak)
 {
-    play_result_t result = {0};
-    curve_t      *curve  = calloc(1, sizeof(*curve));
-    uint64_t      live   = 0;
+    play_result_t result   = {0};
+    curve_t      *curve    = calloc(1, sizeof(*curve));
+    uint64_t      live     = 0;
     bool          is_right = true;
 
     begin("rmm:3000,1", 0);
@@ -295,8 +293,8 @@ START_TEST(a_curve_has_the_peak)
     ck_assert_uint_le(curve->num, CURVE_MAX_POINTS);
     for (size_t i = 0; i < curve->num; i++) {
         live = curve->points[i].live > live ? curve->points[i].live : live;
-        is_right &= (i == 0) ||
-                    (curve->points[i].event > curve->points[i - 1].event);
+        is_right &=
+            (i == 0) || (curve->points[i].event > curve->points[i - 1].event);
     }
     ck_assert(is_right);
     ck_assert_uint_eq(live, trace->peak_live);
@@ -357,11 +355,11 @@ END_TEST
 
 START_TEST(a_measure_tells_the_worst_round)
 {
-    measure_params_t params = {.capacity    = 100 * MIB,
-                               .num_rounds  = 2,
-                               .is_marked   = true,
-                               .is_searched = true,
-                               .percent     = 1};
+    measure_params_t params  = {.capacity    = 100 * MIB,
+                                .num_rounds  = 2,
+                                .is_marked   = true,
+                                .is_searched = true,
+                                .percent     = 1};
     measure_t       *measure = calloc(1, sizeof(*measure));
 
     begin("rmm:1000,1", 0);
@@ -454,8 +452,8 @@ START_TEST(live_blocks_never_overlap)
     bool              is_right = true;
 
     for (unsigned i = 0; i < 20000; i++) {
-        bool     frees = (num == MAX) ||
-                     ((num > 0) && (random64_below(&random, 2) == 0));
+        bool frees =
+            (num == MAX) || ((num > 0) && (random64_below(&random, 2) == 0));
         unsigned index;
 
         if (frees) {

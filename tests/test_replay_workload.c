@@ -24,8 +24,8 @@ static trace_t *make(const char *text)
 /* Each is allocated once before it is freed, and freed once at most. */
 static void assert_sound(const trace_t *trace)
 {
-    bool    *is_live = calloc(trace->num_allocations, sizeof(*is_live));
-    uint32_t next    = 0;
+    bool    *is_live  = calloc(trace->num_allocations, sizeof(*is_live));
+    uint32_t next     = 0;
     size_t   num_live = 0;
     bool     is_sound = true;
 
@@ -96,8 +96,7 @@ START_TEST(numbers_beyond_the_generators_range_are_put_together)
     minstd_t              minstd     = {1};
 
     for (unsigned i = 0; i < 3; i++) {
-        uint64_t value =
-            minstd_between(&minstd, 5, 5 + UINT64_C(2147483646));
+        uint64_t value = minstd_between(&minstd, 5, 5 + UINT64_C(2147483646));
 
         ck_assert_uint_eq(value, expected[i]);
     }
@@ -264,11 +263,11 @@ END_TEST
 START_TEST(what_is_no_workload_is_refused)
 {
     static const char *const bad[] = {
-        "",           "nonsense",     "rmm",           "rmm:",
-        "rmm:10",     "rmm:10,",      "rmm:10,4,1",    "rmm:0,4",
-        "rmm:x,4",    "trace5",       "trace1:1",      "pair",
-        "pair:0",     "pair:1q",      "checkerboard:", "checkerboard:8,15m",
-        "threads:65", "threads:-1",   "aba:1",         "pair:1m,",
+        "",           "nonsense",   "rmm",           "rmm:",
+        "rmm:10",     "rmm:10,",    "rmm:10,4,1",    "rmm:0,4",
+        "rmm:x,4",    "trace5",     "trace1:1",      "pair",
+        "pair:0",     "pair:1q",    "checkerboard:", "checkerboard:8,15m",
+        "threads:65", "threads:-1", "aba:1",         "pair:1m,",
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -296,8 +295,8 @@ START_TEST(owners_are_found_until_removed)
     for (uint32_t i = 1; i <= 5000; i++) {
         bool is_there = owners_find(&owners, i * UINT64_C(256), &allocation);
 
-        is_right &= (is_there == (i % 2 == 0)) &&
-                    (!is_there || (allocation == i));
+        is_right &=
+            (is_there == (i % 2 == 0)) && (!is_there || (allocation == i));
     }
     ck_assert(is_right);
     ck_assert_uint_eq(owners.num, 2500);

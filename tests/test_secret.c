@@ -164,7 +164,7 @@ END_TEST
 START_TEST(a_secret_from_memory_has_the_length_of_one_in_a_file)
 {
     static const char letters[BASE_SECRET_MAX + 2] = {'x'};
-    base_secret_t    *given = NULL;
+    base_secret_t    *given                        = NULL;
 
     ck_assert_int_eq(base_secret_create(letters, BASE_SECRET_MIN - 1, &given),
                      UCXPOOL_ERR_INVALID_PARAM);

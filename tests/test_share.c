@@ -225,8 +225,7 @@ START_TEST(two_processes_map_each_others_files)
     pid_t            pid;
     int              fd, status;
 
-    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
     announce(fd, &host, &file);
     memcpy(address, "mine", 5);
     owner_start(&owner, geteuid());
@@ -237,8 +236,7 @@ START_TEST(two_processes_map_each_others_files)
         /* Nothing that was inherited is used. */
         close(fd);
         munmap(address, SIZE);
-        _exit((map(&host, &file) == UCXPOOL_OK) &&
-                      (strcmp(mapped, "mine") == 0)
+        _exit((map(&host, &file) == UCXPOOL_OK) && (strcmp(mapped, "mine") == 0)
                   ? 0
                   : 1);
     }
@@ -475,8 +473,7 @@ START_TEST(another_start_time_does_not_fit_nor_map_nor_is_watched)
     void            *address;
     int              fd;
 
-    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
     announce(fd, &host, &file);
     host.start_time++;
     check_misfit(&host, "has ended");
@@ -496,8 +493,7 @@ START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
     owner_end(&owner);
     ck_assert(mem_share_host_has_ended(&owner.host));
     check_misfit(&owner.host, "has ended");
-    check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PEER_LOST,
-                  "has ended");
+    check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PEER_LOST, "has ended");
     ck_assert_int_eq(mem_share_watch(&owner.host), -1);
 }
 END_TEST
@@ -864,7 +860,7 @@ START_TEST(a_failed_call_maps_nothing_and_the_next_attempt_works)
 {
     static const struct {
         calls_name_t     name;
-        unsigned         num_errors; /* so many calls must not fail           */
+        unsigned         num_errors; /* so many calls must not fail */
         ucxpool_status_t status;
     } rows[] = {
         {CALLS_READLINK, 1, UCXPOOL_ERR_PERMISSION},
@@ -1055,9 +1051,8 @@ static TCase *failure_case(void)
 {
     TCase *tcase = tcase_create("failure");
 
-    tcase_add_loop_test(tcase,
-                        a_failed_call_maps_nothing_and_the_next_attempt_works,
-                        0, 6);
+    tcase_add_loop_test(
+        tcase, a_failed_call_maps_nothing_and_the_next_attempt_works, 0, 6);
     tcase_add_test(tcase, a_mapping_that_is_not_permitted_says_so);
     tcase_add_loop_test(
         tcase, a_failed_call_creates_nothing_and_the_next_attempt_works, 0, 6);

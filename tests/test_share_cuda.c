@@ -66,7 +66,7 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
 
     cuda_start("");
     ck_assert_int_eq(mem_regions_init(&regions, kind, 0, NUM_REGIONS,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+                                      REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     for (size_t i = 0; i < NUM_REGIONS * REGION_SIZE; i++) {
         bytes[i] = byte_of(i);
@@ -147,8 +147,8 @@ static int fetch(const mem_share_cuda_t *share)
     }
     status = mem_share_cuda_fetch(&offer.host, share, &fd);
     if ((status == UCXPOOL_ERR_UNSUPPORTED) && !cuda_is_real()) {
-        snprintf(path, sizeof(path), "/proc/%u/fd/%d",
-                 (unsigned)offer.host.pid, (int)share->fd);
+        snprintf(path, sizeof(path), "/proc/%u/fd/%d", (unsigned)offer.host.pid,
+                 (int)share->fd);
         fd     = open(path, O_RDWR | O_CLOEXEC);
         status = fd < 0 ? UCXPOOL_ERR_IO : UCXPOOL_OK;
     }
@@ -188,8 +188,9 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
 
         ck_assert_int_eq((int)offer.shares[i].way, _i + 1);
         ck_assert_int_eq(memcmp(offer.shares[i].uuid, &device->uuid, 16), 0);
-        ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[i], &fd, 1, &addresses[i]),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            mem_share_cuda_map(device, &offer.shares[i], &fd, 1, &addresses[i]),
+            UCXPOOL_OK);
         drop(fd);
         check_bytes(addresses[i], offer.shares[i].size, first);
         first += offer.shares[i].size;
@@ -214,15 +215,17 @@ START_TEST(more_than_there_is_is_refused)
     start_owner(kinds[_i]);
     fd = fetch(&offer.shares[0]);
     offer.shares[0].size *= 4;
-    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-                     0);
+    ck_assert_int_lt(
+        mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address), 0);
     ck_assert_ptr_null(address);
     offer.shares[0].size = 0;
-    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
+        UCXPOOL_ERR_PROTOCOL);
     offer.shares[0].size = UINT64_MAX;
-    ck_assert_int_eq(mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
+        UCXPOOL_ERR_PROTOCOL);
     drop(fd);
     end_all();
 }
@@ -243,8 +246,9 @@ START_TEST(what_makes_no_sense_is_refused)
     ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     share = offer.shares[0];
-    ck_assert_int_eq(mem_share_cuda_map(device, &share, &(int){-1}, 1, &address),
-                     UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(
+        mem_share_cuda_map(device, &share, &(int){-1}, 1, &address),
+        UCXPOOL_ERR_PROTOCOL);
     share.fd = 1 << 20;
     status   = mem_share_cuda_fetch(&offer.host, &share, &fd);
     ck_assert((status == UCXPOOL_ERR_PROTOCOL) ||
@@ -255,8 +259,10 @@ START_TEST(what_makes_no_sense_is_refused)
     /* Some bytes are no handle, and some file is no memory. */
     share     = offer.shares[0];
     share.way = MEM_SHARE_CUDA_IPC;
-    ck_assert_int_lt(mem_share_cuda_map(device, &share, &(int){-1}, 1, &address), 0);
-    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0], &(int){to_owner}, 1, &address),
+    ck_assert_int_lt(
+        mem_share_cuda_map(device, &share, &(int){-1}, 1, &address), 0);
+    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0],
+                                        &(int){to_owner}, 1, &address),
                      0);
     ck_assert_ptr_null(address);
     end_all();
@@ -283,8 +289,7 @@ START_TEST(a_region_has_one_file_which_goes_with_it)
 
     cuda_start("");
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
-                                           NUM_REGIONS, REGION_SIZE,
-                                           BASE_SWITCH_NO),
+                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_int_eq(mem_share_cuda_fill(&regions, 1, &share), UCXPOOL_OK);
     ck_assert_int_ge(share.fd, 0);
@@ -304,7 +309,7 @@ START_TEST(pinned_memory_has_no_handle_of_a_gpu)
 
     cuda_start("");
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+                                      REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
                      UCXPOOL_ERR_UNSUPPORTED);
@@ -319,7 +324,7 @@ START_TEST(a_gpu_without_files_says_so)
 
     cuda_start("posix=n");
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+                                      REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
     ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
                      UCXPOOL_ERR_UNSUPPORTED);
@@ -334,8 +339,8 @@ START_TEST(a_failed_fill_is_told_and_works_again)
     unsigned         num_failed = 0;
 
     cuda_start("");
-    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, 1,
-                                           REGION_SIZE, BASE_SWITCH_NO),
+    ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, 1, REGION_SIZE,
+                                      BASE_SWITCH_NO),
                      UCXPOOL_OK);
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
@@ -392,9 +397,8 @@ int main(void)
     if (!cuda_is_there()) {
         return 77;
     }
-    tcase_add_loop_test(tcase,
-                        a_peer_reads_what_the_owner_has_and_what_it_writes_later,
-                        0, 2);
+    tcase_add_loop_test(
+        tcase, a_peer_reads_what_the_owner_has_and_what_it_writes_later, 0, 2);
     tcase_add_loop_test(tcase, more_than_there_is_is_refused, 0, 2);
     tcase_add_test(tcase, what_makes_no_sense_is_refused);
     tcase_add_test(tcase, nothing_is_taken_from_a_process_that_has_ended);

@@ -109,9 +109,9 @@ END_TEST
 
 START_TEST(a_batch_with_a_mirror_is_sent_from_there)
 {
-    char   *mirror = aligned_alloc(16, batch_memory_size(&shape));
-    batch_t *other = batch;
-    tally_t received = {0};
+    char    *mirror   = aligned_alloc(16, batch_memory_size(&shape));
+    batch_t *other    = batch;
+    tally_t  received = {0};
 
     batch = batch_create(&shape, memory, mirror);
     batch_reset(batch, 1);
@@ -256,9 +256,8 @@ END_TEST
 /* Append to the first bucket, whatever the partition. */
 static void append_mixed(uint32_t partition, const char *record)
 {
-    ck_assert_int_eq(batch_append(batch, 0, hash_of(partition), record,
-                                  strlen(record)),
-                     1);
+    ck_assert_int_eq(
+        batch_append(batch, 0, hash_of(partition), record, strlen(record)), 1);
 }
 
 static void expect_run(chunk_run_t *run, uint32_t partition, const char *text)
@@ -306,7 +305,7 @@ START_TEST(the_checksum_sees_any_change_but_not_the_order)
     ck_assert(tally_is_equal(&one, &two));
     for (size_t length = 1; length < 100; length++) {
         char     record[100] = {0};
-        uint64_t before = hash_bytes(record, length, HASH_SEED_RECORD);
+        uint64_t before      = hash_bytes(record, length, HASH_SEED_RECORD);
 
         for (size_t bit = 0; bit < 8 * length; bit++) {
             record[bit / 8] ^= (char)(1 << bit % 8);

@@ -206,8 +206,8 @@ int main(void)
     tcase_add_test(tcase, the_claim_of_a_killed_run_is_taken_over);
     tcase_add_test(tcase, a_folder_with_something_in_it_cannot_be_claimed);
     tcase_add_test(tcase, a_folder_that_was_removed_is_told_apart);
-    tcase_add_loop_test(tcase, of_runs_that_start_together_no_two_have_the_claim,
-                        0, 20);
+    tcase_add_loop_test(
+        tcase, of_runs_that_start_together_no_two_have_the_claim, 0, 20);
     tcase_add_test(tcase, ids_differ);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

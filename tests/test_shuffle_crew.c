@@ -197,8 +197,7 @@ int main(void)
     tcase_add_test(tcase, the_first_complaint_is_told);
     tcase_add_test(tcase, a_complaint_is_told_whoever_dies_of_it);
     tcase_add_test(tcase, a_complaint_comes_before_one_who_lost_its_peer);
-    tcase_add_test(tcase,
-                   a_killed_worker_is_told_though_its_end_is_heard_last);
+    tcase_add_test(tcase, a_killed_worker_is_told_though_its_end_is_heard_last);
     tcase_add_test(tcase,
                    a_worker_that_aborted_comes_before_those_that_lost_it);
     tcase_add_test(tcase, of_two_that_died_by_themselves_the_first_is_told);

@@ -78,7 +78,7 @@ END_TEST
 
 START_TEST(a_quoted_field_is_its_value)
 {
-    const char *record = "a,\"b, c\",\"5\"\" disk\",\"\",x \"y\" z,\"p\"q\r";
+    const char *record   = "a,\"b, c\",\"5\"\" disk\",\"\",x \"y\" z,\"p\"q\r";
     const char *values[] = {"a", "b, c", "5\" disk", "", "x \"y\" z", "pq"};
 
     for (unsigned i = 0; i < 6; i++) {

@@ -79,8 +79,8 @@ int __wrap_linkat(int from, const char *old, int to, const char *path,
         errno = EPERM;
         return -1;
     }
-    return strikes(&linkat_fault) ? -1 :
-                                    __real_linkat(from, old, to, path, flags);
+    return strikes(&linkat_fault) ? -1
+                                  : __real_linkat(from, old, to, path, flags);
 }
 
 /* ThreadSanitizer's own calls come here too, before it is ready to watch. */
@@ -99,7 +99,7 @@ int __real_setrlimit(__rlimit_resource_t which, const struct rlimit *limit);
 int __wrap_setrlimit(__rlimit_resource_t which, const struct rlimit *limit);
 
 UNWATCHED int __wrap_getrlimit(__rlimit_resource_t which,
-                               struct rlimit *limit_p)
+                               struct rlimit      *limit_p)
 {
     if (files_are_few) {
         *limit_p = (struct rlimit){20, 20};
@@ -108,7 +108,7 @@ UNWATCHED int __wrap_getrlimit(__rlimit_resource_t which,
     return __real_getrlimit(which, limit_p);
 }
 
-UNWATCHED int __wrap_setrlimit(__rlimit_resource_t which,
+UNWATCHED int __wrap_setrlimit(__rlimit_resource_t  which,
                                const struct rlimit *limit)
 {
     if (files_are_few && (limit->rlim_cur > 20)) {
@@ -118,11 +118,11 @@ UNWATCHED int __wrap_setrlimit(__rlimit_resource_t which,
     return __real_setrlimit(which, limit);
 }
 
-static char                path[64];
-static output_folder_t     folder;
-static output_t            output;
-static const claim_id_t    run = "0123456789abcdef0123456789abcdef";
-static const output_set_t  set = {1, 2, 6}; /* partitions 1, 3 and 5 */
+static char               path[64];
+static output_folder_t    folder;
+static output_t           output;
+static const claim_id_t   run = "0123456789abcdef0123456789abcdef";
+static const output_set_t set = {1, 2, 6}; /* partitions 1, 3 and 5 */
 
 static void setup(void)
 {
@@ -363,8 +363,8 @@ static void expect_pieces(size_t size)
 
 START_TEST(pieces_of_any_length_come_out_in_their_order)
 {
-    static const size_t lengths[] = {1, 7, 4095, 4096, 30000, 65535, 65536,
-                                     65537, 200000};
+    static const size_t lengths[] = {1,     7,     4095,  4096,  30000,
+                                     65535, 65536, 65537, 200000};
 
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         ck_assert_int_eq(output_init(&output, &folder, &set), 0);

@@ -40,8 +40,7 @@ static void open_inputs(unsigned num_files)
     for (unsigned i = 0; i < num_files; i++) {
         names[i] = paths[i];
     }
-    ck_assert_int_eq(inputs_init(&inputs, names, num_files, delimiter),
-                     0);
+    ck_assert_int_eq(inputs_init(&inputs, names, num_files, delimiter), 0);
 }
 
 static void write_texts(const char *const *texts, unsigned num_texts)
@@ -69,10 +68,11 @@ static int read_part(unsigned part, unsigned num_parts, size_t buffer_size)
     span_t     span;
     int        result;
 
-    ck_assert_int_eq(
-        splitter_init(&splitter, &inputs, inputs_begin(&inputs, part, num_parts),
-                      inputs_begin(&inputs, part + 1, num_parts), buffer_size),
-        0);
+    ck_assert_int_eq(splitter_init(&splitter, &inputs,
+                                   inputs_begin(&inputs, part, num_parts),
+                                   inputs_begin(&inputs, part + 1, num_parts),
+                                   buffer_size),
+                     0);
     while ((result = splitter_next(&splitter, &span)) > 0) {
         if ((span.length == 0) && (delimiter == FIELD_CSV)) {
             continue;

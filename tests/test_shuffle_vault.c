@@ -65,10 +65,10 @@ static void teardown(void)
 /* A record that tells its number, and is as long as that makes it. */
 static size_t make_record(unsigned number, char *record, size_t size)
 {
-    int length = snprintf(record, size, "%u|%.*s\n", number,
-                          (int)(number * 31 % 90),
-                          "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
-                          "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz");
+    int length =
+        snprintf(record, size, "%u|%.*s\n", number, (int)(number * 31 % 90),
+                 "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
+                 "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz");
 
     return (size_t)length;
 }
@@ -102,9 +102,9 @@ static void check_chunk(const chunk_t *chunk, unsigned *num_p)
     for (uint32_t i = 0; i < chunk->num_records; i++, (*num_p)++) {
         end = i + 1 < chunk->num_records ? chunk->ends[i] : chunk->num_bytes;
         ck_assert_uint_eq(chunk->hashes[i] % NUM_BUCKETS, chunk->bucket);
-        ck_assert_uint_eq(make_record((unsigned)chunk->hashes[i], record,
-                                      sizeof(record)),
-                          end - start);
+        ck_assert_uint_eq(
+            make_record((unsigned)chunk->hashes[i], record, sizeof(record)),
+            end - start);
         ck_assert_mem_eq(chunk->bytes + start, record, end - start);
         start = end;
     }

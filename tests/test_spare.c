@@ -216,8 +216,8 @@ static bool begins(const ucxpool_t *a, const ucxpool_t *b)
 
 START_TEST(a_channel_without_descriptors_fails_and_says_what_lacks)
 {
-    pair_t                 pair = {.a = pair_pool("WIRE=ucx LOG_LEVEL=none"),
-                                   .b = pair_pool("WIRE=ucx LOG_LEVEL=none")};
+    pair_t                 pair   = {.a = pair_pool("WIRE=ucx LOG_LEVEL=none"),
+                                     .b = pair_pool("WIRE=ucx LOG_LEVEL=none")};
     ucxpool_t             *first  = begins(pair.a, pair.b) ? pair.a : pair.b;
     ucxpool_t             *second = (first == pair.a) ? pair.b : pair.a;
     ucxpool_channel_t     *channel;

@@ -25,9 +25,9 @@ static void pass(pair_t *pair, const void *from, void *to, size_t length)
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, to, length, TAG,
                                          ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, from, length, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
@@ -167,9 +167,9 @@ START_TEST(failures_and_refusals_are_counted)
     pair_t             pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
-    ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, source, 100000, TAG, NULL, &send),
+        UCXPOOL_OK);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "not today");

@@ -39,7 +39,7 @@ static uint64_t offset_ns; /* of the clock */
 
 ucs_status_ptr_t __real_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
                                         const void *header,
-                                        size_t header_length,
+                                        size_t      header_length,
                                         const void *buffer, size_t count,
                                         const ucp_request_param_t *param);
 ucs_status_ptr_t __real_ucp_am_recv_data_nbx(ucp_worker_h worker,
@@ -54,7 +54,7 @@ int              __real_clock_gettime(clockid_t clock, struct timespec *now);
 
 ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
                                         const void *header,
-                                        size_t header_length,
+                                        size_t      header_length,
                                         const void *buffer, size_t count,
                                         const ucp_request_param_t *param);
 ucs_status_ptr_t __wrap_ucp_am_recv_data_nbx(ucp_worker_h worker,
@@ -79,7 +79,7 @@ static held_t *hold(void *user_data)
 
 ucs_status_ptr_t __wrap_ucp_am_send_nbx(ucp_ep_h ep, unsigned id,
                                         const void *header,
-                                        size_t header_length,
+                                        size_t      header_length,
                                         const void *buffer, size_t count,
                                         const ucp_request_param_t *param)
 {
@@ -229,11 +229,10 @@ static void stuck_init(stuck_t *stuck, const char *settings, bool at_receiver,
                                          at_receiver ? &params : NULL,
                                          &stuck->recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(stuck->pair.to_b, stuck->source,
-                                         LENGTH, TAG,
-                                         at_receiver ? NULL : &params,
-                                         &stuck->send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(stuck->pair.to_b, stuck->source, LENGTH, TAG,
+                            at_receiver ? NULL : &params, &stuck->send),
+        UCXPOOL_OK);
     pair_until(&stuck->pair, num_held > 0);
     settle(&stuck->pair);
 }
@@ -246,8 +245,8 @@ static void stuck_cleanup(stuck_t *stuck)
                pair_ended(stuck->send) && pair_ended(stuck->recv));
     ucxpool_request_free(stuck->send);
     ucxpool_request_free(stuck->recv);
-    pair_until(&stuck->pair, pair_is_whole(stuck->pair.a) &&
-                                 pair_is_whole(stuck->pair.b));
+    pair_until(&stuck->pair,
+               pair_is_whole(stuck->pair.a) && pair_is_whole(stuck->pair.b));
     settle(&stuck->pair);
     for (unsigned i = 0; i < num_held; i++) {
         ck_assert(held[i].is_over);
@@ -300,8 +299,7 @@ START_TEST(a_packed_send_that_ucx_holds_ends_at_its_deadline)
     stuck_init(&stuck, "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=inf", false, false);
     pass_deadline(&stuck, stuck.pair.a, stuck.send);
     ck_assert_int_eq(ucxpool_request_test(stuck.send), UCXPOOL_ERR_TIMED_OUT);
-    check_quarantine(&stuck, stuck.pair.a, stuck.pair.to_b,
-                     UCXPOOL_SHARE_SEND);
+    check_quarantine(&stuck, stuck.pair.a, stuck.pair.to_b, UCXPOOL_SHARE_SEND);
     stuck_cleanup(&stuck);
 }
 END_TEST
@@ -315,8 +313,7 @@ START_TEST(a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline)
     ck_assert_int_eq(ucxpool_request_test(stuck.recv), UCXPOOL_ERR_TIMED_OUT);
     /* The target is the caller's again. */
     memset(stuck.target, 9, LENGTH);
-    check_quarantine(&stuck, stuck.pair.b, stuck.pair.to_a,
-                     UCXPOOL_SHARE_RECV);
+    check_quarantine(&stuck, stuck.pair.b, stuck.pair.to_a, UCXPOOL_SHARE_RECV);
     for (unsigned i = 0; i < LENGTH; i++) {
         ck_assert_int_eq(stuck.target[i], 9);
     }
@@ -368,9 +365,8 @@ int main(void)
     tcase_add_test(tcase, a_packed_send_that_ucx_holds_ends_at_its_deadline);
     tcase_add_test(tcase,
                    a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline);
-    tcase_add_loop_test(tcase,
-                        one_in_place_ends_with_the_channel_a_moment_later, 0,
-                        2);
+    tcase_add_loop_test(
+        tcase, one_in_place_ends_with_the_channel_a_moment_later, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,5 +1,5 @@
-/* Which of UCX's TCP connections counts as dead; the kernel's own answers are in
- * test_cable.sh. */
+/* Which of UCX's TCP connections counts as dead; the kernel's own answers are
+ * in test_cable.sh. */
 #include "pair.h"
 
 #include "base/clock.h"
@@ -95,8 +95,8 @@ START_TEST(who_answers_each_try_is_alive)
 }
 END_TEST
 
-/* A cable that is cut in the millisecond of the last answer: without a route the
- * kernel counts its tries, and sends nothing. */
+/* A cable that is cut in the millisecond of the last answer: without a route
+ * the kernel counts its tries, and sends nothing. */
 START_TEST(tries_that_never_left_the_host_count)
 {
     struct tcp_info info = silent(1 * SEC, 1);
@@ -175,7 +175,7 @@ END_TEST
 static void count_tcp(int fd, void *arg)
 {
     struct tcp_info info;
-    socklen_t       size = sizeof(info);
+    socklen_t       size  = sizeof(info);
     unsigned       *count = arg;
 
     if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
@@ -197,7 +197,8 @@ START_TEST(ucxs_connections_are_found_and_looked_at_again_and_again)
     for (int i = 0; i < 12; i++) {
         deadline = xfer_tcp_watch_deadline(&pair.a->tcp_watch);
         ck_assert_uint_lt(deadline, base_clock_now() + SEC);
-        pair_until(&pair, xfer_tcp_watch_deadline(&pair.a->tcp_watch) > deadline);
+        pair_until(&pair,
+                   xfer_tcp_watch_deadline(&pair.a->tcp_watch) > deadline);
     }
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_cleanup(&pair);
@@ -215,7 +216,8 @@ START_TEST(without_a_connection_or_a_bound_nothing_is_looked_at)
     ck_assert_uint_eq(pool->tcp_watch.next_look, 0);
     ucxpool_destroy(pool);
     pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
-    ck_assert_uint_eq(xfer_tcp_watch_deadline(&pair.a->tcp_watch), BASE_CLOCK_FOREVER);
+    ck_assert_uint_eq(xfer_tcp_watch_deadline(&pair.a->tcp_watch),
+                      BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
 }
 END_TEST

@@ -244,9 +244,9 @@ START_TEST(blocks_are_taken_while_others_transfer)
     set_ends(lanes, &pair, 0, false);
     for (unsigned i = 0; i < 2; i++) {
         takers[i] = (taker_t){.pool = (i == 0) ? pair.a : pair.b};
-        ck_assert_int_eq(pthread_create(&takers[i].thread, NULL, take_blocks,
-                                        &takers[i]),
-                         0);
+        ck_assert_int_eq(
+            pthread_create(&takers[i].thread, NULL, take_blocks, &takers[i]),
+            0);
         start(&lanes[i]);
     }
     join(lanes, 2);
@@ -264,7 +264,7 @@ END_TEST
 typedef struct player {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    unsigned           hits;     /* atomic */
+    unsigned           hits; /* atomic */
     unsigned           last;
     unsigned           canceled; /* atomic */
     bool               is_over;  /* atomic */
@@ -326,11 +326,10 @@ static void hit(player_t *player, size_t length, uint64_t number)
 static void received(ucxpool_request_t *request, ucxpool_status_t status,
                      void *arg)
 {
-    player_t            *player = arg;
+    player_t                    *player = arg;
     static _Thread_local uint8_t wanted[sizeof(player->ball)];
     ucxpool_request_attr_t       attr;
-    unsigned                     number = __atomic_load_n(&player->hits,
-                                                           __ATOMIC_ACQUIRE);
+    unsigned number = __atomic_load_n(&player->hits, __ATOMIC_ACQUIRE);
 
     ck_assert_int_eq(status, UCXPOOL_OK);
     ucxpool_request_query(request, &attr);
@@ -393,9 +392,9 @@ START_TEST(callbacks_post_cancel_and_free)
         size_t length = (i % 2 == 0) ? 500 : sizeof(service);
 
         fill(service, length, 1, i);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, service, length, 1,
-                                             NULL, &send),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, service, length, 1, NULL, &send),
+            UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_request_wait(send, MINUTE), UCXPOOL_OK);
         ucxpool_request_free(send);
         memset(service, 0xfe, sizeof(service));
@@ -450,9 +449,8 @@ static void start_waiter(waiter_t *waiter, pair_t *pair, uint64_t tag)
     ck_assert_int_eq(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, tag, ALL_BITS,
                                          NULL, &waiter->request),
                      UCXPOOL_OK);
-    ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait_for_request,
-                                    waiter),
-                     0);
+    ck_assert_int_eq(
+        pthread_create(&waiter->thread, NULL, wait_for_request, waiter), 0);
     while (!is_asleep(pair->a)) {
         sched_yield();
     }
@@ -474,12 +472,12 @@ START_TEST(a_sleeper_sees_what_another_thread_progressed)
     pair_init(&pair, wires[_i], wires[_i]);
     for (unsigned i = 0; i < rounds(100); i++) {
         start_waiter(&waiter, &pair, 1);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, 99, NULL,
-                                             NULL),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL,
-                                             NULL),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, &byte, 1, 99, NULL, NULL),
+            UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_a, &byte, 1, 1, NULL, NULL),
+            UCXPOOL_OK);
         pair_until(&pair, pair_ended(waiter.request));
         end_waiter(&waiter, UCXPOOL_OK);
     }

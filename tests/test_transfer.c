@@ -24,18 +24,18 @@ static void exchange(pair_t *pair, const void *source, void *target,
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
                                          TAG, ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
 }
 
 START_TEST(one_buffer_of_any_size_arrives)
 {
-    static const size_t sizes[] = {0,     1,     63,    4096,       4097,
+    static const size_t sizes[] = {0,     1,     63,    4096,        4097,
                                    65535, 65536, 65537, 1000 * 1000, 5000000};
-    pair_t pair;
+    pair_t              pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -95,9 +95,9 @@ START_TEST(segments_cut_differently_on_both_sides_arrive)
 
         pair_fill(source, LENGTH);
         pair_poison(target, LENGTH);
-        ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, from, num_from, TAG,
-                                              NULL, &send),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_send_buffers(pair.to_b, from, num_from, TAG, NULL, &send),
+            UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, to, num_to, TAG,
                                               ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
@@ -152,11 +152,10 @@ static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
 START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
 {
     enum { LONG = 256 * 1024, SHORT = 63 * 1024 };
-    static uint8_t     source[LONG + 2 * SHORT];
-    static uint8_t     target[LONG + 2 * SHORT];
-    ucxpool_segment_t  from[] = {{source + LONG, SHORT},
-                                 {source, LONG},
-                                 {source + LONG + SHORT, SHORT}};
+    static uint8_t    source[LONG + 2 * SHORT];
+    static uint8_t    target[LONG + 2 * SHORT];
+    ucxpool_segment_t from[] = {
+        {source + LONG, SHORT}, {source, LONG}, {source + LONG + SHORT, SHORT}};
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
     pair_t             pair;
@@ -199,9 +198,9 @@ static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
                                          TAG, ALL_BITS, NULL, recv_p),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL,
-                                         &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair->to_b, source, length, TAG, NULL, &send),
+        UCXPOOL_OK);
     do {
         ucxpool_progress(pair->b);
         ucxpool_progress(pair->a);
@@ -255,7 +254,7 @@ START_TEST(a_send_in_place_over_ucx_ends_when_ucx_has_let_go)
     pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
     pair.a->linger_ns = UCXPOOL_FOREVER;
     source            = get_source(&pair, LENGTH, _i != 0);
-    send = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    send              = begin_and_cancel(&pair, source, target, LENGTH, &recv);
     ucxpool_request_cancel(send); /* makes no difference */
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
     put_source(&pair, source, _i != 0);
@@ -280,7 +279,7 @@ START_TEST(a_peer_that_does_not_let_go_loses_the_channel)
     pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
     pair.a->linger_ns = 0;
     source            = get_source(&pair, LENGTH, _i != 0);
-    send = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    send              = begin_and_cancel(&pair, source, target, LENGTH, &recv);
     while (ucxpool_request_test(send) == UCXPOOL_INPROGRESS) {
         ucxpool_progress(pair.a);
     }
@@ -297,11 +296,11 @@ END_TEST
 
 START_TEST(probe_shows_lengths_and_metadata_first)
 {
-    static const char        meta[]   = "the caller's own";
-    uint8_t                  bytes[3][3000];
-    uint8_t                  target[9000];
-    ucxpool_segment_t        segments[] = {
-               {bytes[0], 3000}, {bytes[1], 0}, {bytes[2], 2999}};
+    static const char meta[] = "the caller's own";
+    uint8_t           bytes[3][3000];
+    uint8_t           target[9000];
+    ucxpool_segment_t segments[] = {
+        {bytes[0], 3000}, {bytes[1], 0}, {bytes[2], 2999}};
     ucxpool_segment_t        whole  = {target, 5999};
     ucxpool_request_params_t params = {
         .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
@@ -320,9 +319,9 @@ START_TEST(probe_shows_lengths_and_metadata_first)
     pair_fill(bytes, sizeof(bytes));
     ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
                      UCXPOOL_ERR_NO_MESSAGE);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, 3, TAG, &params,
-                                          &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_send_buffers(pair.to_b, segments, 3, TAG, &params, &send),
+        UCXPOOL_OK);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_query(message, &attr);
@@ -369,9 +368,8 @@ int main(void)
     tcase_add_loop_test(tcase, comm_memory_goes_in_place, 0, NUM_WIRES);
     tcase_add_loop_test(
         tcase, memory_that_needs_no_registration_goes_in_place_over_ucx, 0, 2);
-    tcase_add_loop_test(tcase,
-                        a_send_in_place_over_ucx_ends_when_ucx_has_let_go, 0,
-                        2);
+    tcase_add_loop_test(
+        tcase, a_send_in_place_over_ucx_ends_when_ucx_has_let_go, 0, 2);
     tcase_add_loop_test(tcase, a_peer_that_does_not_let_go_loses_the_channel, 0,
                         2);
     tcase_add_loop_test(tcase, probe_shows_lengths_and_metadata_first, 0,

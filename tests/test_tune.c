@@ -19,7 +19,7 @@ static const char *const names[] = {"", "tcp", "cuda_cpy", "cuda_ipc"};
 static char         modified[1024]; /* "NAME=value " for each */
 static unsigned     num_devices;
 static unsigned     minor = 22; /* version 1.minor */
-static const char  *setting; /* its value; NULL: there is none */
+static const char  *setting;    /* its value; NULL: there is none */
 static ucs_status_t list_status, query_status, read_status;
 static int          num_live; /* lists and settings that are not released */
 
@@ -27,12 +27,11 @@ static int          num_live; /* lists and settings that are not released */
 #pragma GCC visibility push(default)
 ucs_status_t __wrap_ucp_config_modify(ucp_config_t *config, const char *name,
                                       const char *value);
-void __wrap_ucp_get_version(unsigned *major, unsigned *minor,
-                            unsigned *release);
-ucs_status_t __wrap_uct_query_components(uct_component_h **list,
-                                         unsigned *num);
+void         __wrap_ucp_get_version(unsigned *major, unsigned *minor,
+                                    unsigned *release);
+ucs_status_t __wrap_uct_query_components(uct_component_h **list, unsigned *num);
 void         __wrap_uct_release_component_list(uct_component_h *list);
-ucs_status_t __wrap_uct_component_query(uct_component_h component,
+ucs_status_t __wrap_uct_component_query(uct_component_h       component,
                                         uct_component_attr_t *attr);
 ucs_status_t __wrap_uct_md_config_read(uct_component_h component,
                                        const char *prefix, const char *file,
@@ -69,8 +68,7 @@ void __wrap_ucp_get_version(unsigned *major, unsigned *minor_p,
     *release = 0;
 }
 
-ucs_status_t __wrap_uct_query_components(uct_component_h **list,
-                                         unsigned *num)
+ucs_status_t __wrap_uct_query_components(uct_component_h **list, unsigned *num)
 {
     if (list_status != UCS_OK) {
         return list_status;
@@ -90,11 +88,10 @@ void __wrap_uct_release_component_list(uct_component_h *list)
     num_live--;
 }
 
-ucs_status_t __wrap_uct_component_query(uct_component_h component,
+ucs_status_t __wrap_uct_component_query(uct_component_h       component,
                                         uct_component_attr_t *attr)
 {
-    snprintf(attr->name, sizeof(attr->name), "%s",
-             names[(uintptr_t)component]);
+    snprintf(attr->name, sizeof(attr->name), "%s", names[(uintptr_t)component]);
     attr->md_resource_count = num_devices;
     return query_status;
 }
@@ -130,9 +127,9 @@ ucs_status_t __wrap_uct_config_get(void *config, const char *name, char *value,
 
 static void setup(void)
 {
-    static const char *const variables[] = {
-        "UCX_TLS", "UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE",
-        "UCX_RNDV_FRAG_ALLOC_COUNT"};
+    static const char *const variables[] = {"UCX_TLS", "UCX_TCP_TX_SEG_SIZE",
+                                            "UCX_TCP_RX_SEG_SIZE",
+                                            "UCX_RNDV_FRAG_ALLOC_COUNT"};
 
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         unsetenv(variables[i]);
@@ -154,9 +151,9 @@ static void tune(bool for_gpu)
 static void check_whole(bool is_set)
 {
     tune(true);
-    ck_assert_msg((strstr(modified, "CUDA_COPY_REG_WHOLE_ALLOC=off ") !=
-                   NULL) == is_set,
-                  "%s", modified);
+    ck_assert_msg(
+        (strstr(modified, "CUDA_COPY_REG_WHOLE_ALLOC=off ") != NULL) == is_set,
+        "%s", modified);
     ck_assert_int_eq(num_live, 0);
 }
 
@@ -232,9 +229,9 @@ START_TEST(transports_without_cuda_get_no_setting_of_it)
         const char *transports;
         bool        is_set;
     } cases[] = {
-        {"tcp,self", false},        {"rc,cuda", true},
-        {"tcp,cuda_copy", true},    {"all", true},
-        {"^cuda_ipc", true},        {"^tcp,cuda", false},
+        {"tcp,self", false},         {"rc,cuda", true},
+        {"tcp,cuda_copy", true},     {"all", true},
+        {"^cuda_ipc", true},         {"^tcp,cuda", false},
         {"\\tcp,\\cuda_copy", true}, {"tcp,cuda_ipc", false},
     };
 
@@ -290,9 +287,8 @@ START_TEST(an_old_ucx_gets_them_by_their_families)
 {
     minor = 16;
     tune_peer(TEN_SECONDS, true);
-    ck_assert_str_eq(modified,
-                     "KEEPALIVE_INTERVAL=2500ms RC_TIMEOUT=268435us "
-                     "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
+    ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms RC_TIMEOUT=268435us "
+                               "RC_RETRY_COUNT=3 UD_TIMEOUT=3750ms ");
     setenv("UCX_RC_MLX5_TIMEOUT", "100ms", 1);
     tune_peer(TEN_SECONDS, true);
     ck_assert_str_eq(modified, "KEEPALIVE_INTERVAL=2500ms "

@@ -26,8 +26,7 @@ static bool read_bytes(const uint8_t *bytes, size_t size, unsigned num)
 
 START_TEST(a_key_names_the_domains_that_have_the_memory)
 {
-    const uint8_t bytes[] = {0x13, 0, 0, 0, 0, 0, 0, 0, 0,
-                             0,    3, 1, 2, 3, 1, 9};
+    const uint8_t bytes[] = {0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3, 1, 9};
 
     ck_assert(read_bytes(bytes, sizeof(bytes), 5));
     ck_assert_uint_eq(domains, 0x13);

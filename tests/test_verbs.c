@@ -18,9 +18,9 @@
 
 #include <infiniband/verbs.h>
 
-#define BLOCK  ((size_t)64 << 10)
-#define REGION ((size_t)256 << 10)
-#define MIB    ((size_t)1 << 20)
+#define BLOCK       ((size_t)64 << 10)
+#define REGION      ((size_t)256 << 10)
+#define MIB         ((size_t)1 << 20)
 #define NUM_REGIONS 4u /* of pair_pool() */
 #define NUM_BLOCKS  8u /* of the user's share of it */
 #define ACCESS \
@@ -136,9 +136,9 @@ static unsigned check_pieces(const char *buffer, size_t length)
     unsigned              num = 0;
 
     for (size_t done = 0; done < length; done += piece.length) {
-        ck_assert_int_eq(ucxpool_verbs_keys(verbs, buffer + done, length - done,
-                                            &piece),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_verbs_keys(verbs, buffer + done, length - done, &piece),
+            UCXPOOL_OK);
         check_piece(&piece, &pds[0]);
         ck_assert_uint_le(piece.length, length - done);
         ck_assert_mem_eq((const char *)(uintptr_t)piece.address, buffer + done,
@@ -210,9 +210,9 @@ START_TEST(bytes_inside_of_a_block_have_its_keys)
 
     must_register();
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_verbs_keys(verbs, (char *)block.address + 1000, 7,
-                                        &piece),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_verbs_keys(verbs, (char *)block.address + 1000, 7, &piece),
+        UCXPOOL_OK);
     ck_assert_uint_eq(piece.address, (uintptr_t)block.address + 1000);
     ck_assert_uint_eq(piece.length, 7);
     check_piece(&piece, &pds[0]);
@@ -289,9 +289,9 @@ START_TEST(several_domains_have_keys_of_their_own)
     ucxpool_block_t       block;
 
     must_register();
-    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[1],
-                                            IBV_ACCESS_LOCAL_WRITE, &other),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_verbs_register(pool, &pds[1], IBV_ACCESS_LOCAL_WRITE, &other),
+        UCXPOOL_OK);
     ck_assert_uint_eq(stats_now().verbs_domains, 2);
     ck_assert_uint_eq(stats_now().verbs_host_bytes, 2 * NUM_REGIONS * REGION);
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
@@ -333,9 +333,9 @@ START_TEST(a_domain_has_one_kind_of_access)
     ucxpool_verbs_t *again = NULL;
 
     must_register();
-    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0],
-                                            IBV_ACCESS_LOCAL_WRITE, &again),
-                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(
+        ucxpool_verbs_register(pool, &pds[0], IBV_ACCESS_LOCAL_WRITE, &again),
+        UCXPOOL_ERR_INVALID_PARAM);
     check_detail("with access 0x7, not 0x1");
     ck_assert_ptr_null(again);
     must_deregister();
@@ -352,9 +352,9 @@ START_TEST(access_that_regions_cannot_have_is_refused_at_once)
     };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0], wrong[i],
-                                                &verbs),
-                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(
+            ucxpool_verbs_register(pool, &pds[0], wrong[i], &verbs),
+            UCXPOOL_ERR_INVALID_PARAM);
     }
     ck_assert_int_eq(ucxpool_verbs_register(pool, NULL, ACCESS, &verbs),
                      UCXPOOL_ERR_INVALID_PARAM);
@@ -381,11 +381,10 @@ END_TEST
 START_TEST(access_that_may_be_ignored_is_so_by_an_old_library)
 {
     use_library(VERBS_STAND_IN_DIR "/libold_verbs.so");
-    ck_assert_int_eq(ucxpool_verbs_register(pool, &pds[0],
-                                            ACCESS |
-                                                IBV_ACCESS_RELAXED_ORDERING,
-                                            &verbs),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_verbs_register(pool, &pds[0],
+                               ACCESS | IBV_ACCESS_RELAXED_ORDERING, &verbs),
+        UCXPOOL_OK);
     ck_assert_int_eq(verbs_library->access(), ACCESS);
     must_deregister();
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
@@ -504,9 +503,9 @@ START_TEST(a_region_with_windows_is_kept_and_can_be_tried_again)
     check_detail("memory windows");
     ck_assert_uint_eq(verbs_library->live(NULL), 1);
     ck_assert_uint_eq(stats_now().verbs_host_bytes, REGION);
-    ck_assert_int_eq(ucxpool_verbs_keys(verbs, blocks[NUM_BLOCKS - 1].address,
-                                        1, &piece),
-                     UCXPOOL_ERR_CLOSED);
+    ck_assert_int_eq(
+        ucxpool_verbs_keys(verbs, blocks[NUM_BLOCKS - 1].address, 1, &piece),
+        UCXPOOL_ERR_CLOSED);
     verbs_library->bind(NULL);
     must_deregister();
     for (unsigned i = 0; i < NUM_BLOCKS; i++) {
@@ -543,8 +542,8 @@ static ucxpool_status_t create_alone(void)
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 1, REGION,
                                       BASE_SWITCH_NO),
                      UCXPOOL_OK);
-    status = mem_verbs_create(&regions, &pds[0], ACCESS, &counts,
-                              &registration);
+    status =
+        mem_verbs_create(&regions, &pds[0], ACCESS, &counts, &registration);
     mem_regions_cleanup(&regions);
     return status;
 }
@@ -618,9 +617,8 @@ START_TEST(threads_register_when_they_like)
     void     *failed;
 
     for (int i = 0; i < NUM_THREADS; i++) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_turns,
-                                        &pds[i % 2]),
-                         0);
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, take_turns, &pds[i % 2]), 0);
     }
     for (int i = 0; i < NUM_THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], &failed), 0);
@@ -714,9 +712,9 @@ START_TEST(blocks_on_a_gpu_have_keys)
     gpu_pool(gpu_kinds[_i].backing);
     must_register();
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_verbs_keys(verbs, block.address, block.size,
-                                        &piece),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_verbs_keys(verbs, block.address, block.size, &piece),
+        UCXPOOL_OK);
     ck_assert_uint_eq(piece.address, (uintptr_t)block.address);
     ck_assert_uint_eq(piece.length, block.size);
     check_piece(&piece, &pds[0]);

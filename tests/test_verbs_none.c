@@ -14,9 +14,9 @@ START_TEST(registering_is_answered_with_what_to_change)
     ucxpool_stats_t  stats;
     int              domain; /* nobody looks at it */
 
-    ck_assert_int_eq(ucxpool_verbs_register(pool, (struct ibv_pd *)&domain, 1,
-                                            &verbs),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(
+        ucxpool_verbs_register(pool, (struct ibv_pd *)&domain, 1, &verbs),
+        UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "libibverbs-dev"));
     ck_assert_ptr_null(verbs);
     ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);

@@ -202,8 +202,8 @@ START_TEST(a_scattered_buffer_is_written_from_piece_by_piece)
               UCXPOOL_OK);
     buffer = address;
     for (size_t i = 0; i < 3 * BLOCK; i++) {
-        buffer[i] = (char)byte_of(rdma.two.is_child, 1 + 2 * (i / BLOCK),
-                                  i % BLOCK);
+        buffer[i] =
+            (char)byte_of(rdma.two.is_child, 1 + 2 * (i / BLOCK), i % BLOCK);
     }
     for (unsigned i = 0; !rdma.two.is_child && (i < 3); i++) {
         two_check(ucxpool_verbs_keys(rdma.verbs, buffer + i * BLOCK,
@@ -277,12 +277,12 @@ START_TEST(two_domains_of_a_device_have_a_registration_each)
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
     for (int i = 0; i < 2; i++) {
         rdma_open(&ends[i]);
-        ck_assert_int_eq(ucxpool_verbs_register(pool, ends[i].pd, ACCESS,
-                                                &verbs[i]),
-                         UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_verbs_keys(verbs[i], block.address, 1,
-                                            &pieces[i]),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_verbs_register(pool, ends[i].pd, ACCESS, &verbs[i]),
+            UCXPOOL_OK);
+        ck_assert_int_eq(
+            ucxpool_verbs_keys(verbs[i], block.address, 1, &pieces[i]),
+            UCXPOOL_OK);
     }
     ck_assert_uint_ne(pieces[0].rkey, pieces[1].rkey);
     ucxpool_stats_get(pool, &stats);
@@ -320,9 +320,9 @@ START_TEST(the_limit_of_locked_memory_is_met_and_told)
     ck_assert_ptr_null(verbs);
     ck_assert_msg(strstr(ucxpool_error_detail(), "region 2 of 4") != NULL, "%s",
                   ucxpool_error_detail());
-    ck_assert_msg(strstr(ucxpool_error_detail(),
-                         "locked memory is 655360 bytes") != NULL,
-                  "%s", ucxpool_error_detail());
+    ck_assert_msg(
+        strstr(ucxpool_error_detail(), "locked memory is 655360 bytes") != NULL,
+        "%s", ucxpool_error_detail());
     ucxpool_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_host_bytes, 0);
     if (geteuid() == 65534) {
@@ -369,8 +369,8 @@ static void leave_group(void)
     (void)rmdir(GROUP);
 }
 
-/* Domain, completion queue, queue pair, and two of four regions. Groups are made
- * only in the machine of ./run-rdma-tests, whose device is of software. */
+/* Domain, completion queue, queue pair, and two of four regions. Groups are
+ * made only in the machine of ./run-rdma-tests, whose device is of software. */
 START_TEST(the_number_of_objects_of_a_group_is_met_and_told)
 {
     rdma_end_t       end;
@@ -410,9 +410,8 @@ START_TEST(flags_that_the_device_does_not_take_are_told)
     ucxpool_t       *pool = pair_pool("LOG_LEVEL=none");
 
     rdma_open(&end);
-    status = ucxpool_verbs_register(pool, end.pd,
-                                    ACCESS | IBV_ACCESS_RELAXED_ORDERING,
-                                    &verbs);
+    status = ucxpool_verbs_register(
+        pool, end.pd, ACCESS | IBV_ACCESS_RELAXED_ORDERING, &verbs);
     ck_assert_msg(status == UCXPOOL_OK, "%s", ucxpool_error_detail());
     ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
     /* A flag that no device knows. */

@@ -365,9 +365,9 @@ START_TEST(a_range_starts_at_a_multiple_of_its_alignment)
 
     start(_i);
     for (size_t i = 0; i < 3; i++) {
-        ck_assert_int_eq(calls()->reserve(vmm, 3 * PAGE, alignments[i],
-                                          &ranges[i]),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            calls()->reserve(vmm, 3 * PAGE, alignments[i], &ranges[i]),
+            UCXPOOL_OK);
         ck_assert_uint_eq((uintptr_t)ranges[i] % alignments[i], 0);
     }
     for (size_t i = 0; i < 3; i++) {
@@ -489,8 +489,8 @@ END_TEST
 
 START_TEST(what_cannot_be_created_leaves_nothing)
 {
-    static const calls_name_t names[] = {CALLS_CALLOC, CALLS_MUTEX_INIT,
-                                         CALLS_MEMFD_CREATE, CALLS_FTRUNCATE};
+    static const calls_name_t     names[]   = {CALLS_CALLOC, CALLS_MUTEX_INIT,
+                                               CALLS_MEMFD_CREATE, CALLS_FTRUNCATE};
     static const ucxpool_status_t results[] = {
         UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_IO, UCXPOOL_ERR_IO};
 
@@ -796,8 +796,8 @@ START_TEST(more_than_a_gpu_has_is_no_memory)
     mem_chunk_t chunk = 0;
 
     start(GPU);
-    ck_assert_int_eq(calls()->chunk_create(vmm, free_size() / PAGE * PAGE +
-                                                    64 * PAGE, &chunk),
+    ck_assert_int_eq(calls()->chunk_create(
+                         vmm, free_size() / PAGE * PAGE + 64 * PAGE, &chunk),
                      UCXPOOL_ERR_NO_MEMORY);
     ck_assert_uint_eq(chunk, 0);
     check_detail("for the heap of GPU 0");
@@ -849,10 +849,10 @@ START_TEST(a_chunk_can_be_had_as_a_file)
     start(GPU);
     chunk = chunk_create(1);
     if (device->has_posix_handles) {
-        ck_assert_int_eq(device->driver->cuMemExportToShareableHandle(
-                             &fd, chunk,
-                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                         CUDA_SUCCESS);
+        ck_assert_int_eq(
+            device->driver->cuMemExportToShareableHandle(
+                &fd, chunk, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_SUCCESS);
         close(fd);
     }
     chunk_destroy(chunk, 1);
@@ -932,9 +932,9 @@ static CUstream stream_create(void)
     CUstream stream = NULL;
 
     ck_assert_int_eq(mem_cuda_device_enter(device), UCXPOOL_OK);
-    ck_assert_int_eq(device->driver->cuStreamCreate(&stream,
-                                                    CU_STREAM_NON_BLOCKING),
-                     CUDA_SUCCESS);
+    ck_assert_int_eq(
+        device->driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+        CUDA_SUCCESS);
     mem_cuda_device_leave(device);
     return stream;
 }
@@ -1147,9 +1147,8 @@ START_TEST(threads_do_not_disturb_each_other)
     for (unsigned i = 0; i < 4; i++) {
         workers[i].seed       = i + 1;
         workers[i].has_fences = _i == GPU;
-        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work,
-                                        &workers[i]),
-                         0);
+        ck_assert_int_eq(
+            pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     for (unsigned i = 0; i < 4; i++) {
         ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
@@ -1203,8 +1202,8 @@ static void add_gpu(TCase *tcase)
     tcase_add_test(tcase, more_than_a_gpu_has_is_no_memory);
     tcase_add_test(tcase, a_chunk_can_be_had_as_a_file);
     tcase_add_test(tcase, the_callers_context_is_left_as_it_was);
-    tcase_add_loop_test(tcase, a_fence_is_reached_when_the_stream_has_come_there,
-                        0, 2);
+    tcase_add_loop_test(
+        tcase, a_fence_is_reached_when_the_stream_has_come_there, 0, 2);
     tcase_add_test(tcase, who_waits_for_a_fence_comes_after_it);
     tcase_add_test(tcase, a_stream_that_waits_comes_after_the_other);
     tcase_add_test(tcase, fences_are_used_again);

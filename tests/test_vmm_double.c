@@ -12,7 +12,7 @@
 #define PAGE MEM_VMM_PAGE_SIZE
 
 static mem_vmm_t *vmm;
-static char      *home; /* eight pages of addresses */
+static char      *home;     /* eight pages of addresses */
 static char       names[4]; /* of streams */
 
 #define STREAM(_i) ((void *)&names[_i])

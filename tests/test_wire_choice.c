@@ -36,8 +36,7 @@ START_TEST(one_that_wants_ucx_has_its_way_and_both_say_why)
     pair_init(&pair, "WIRE=ucx", NULL);
     ck_assert_int_eq(query(pair.to_b).wire, UCXPOOL_WIRE_UCX);
     ck_assert_int_eq(query(pair.to_a).wire, UCXPOOL_WIRE_UCX);
-    ck_assert_str_eq(query(pair.to_b).wire_reason,
-                     "UCXPOOL_WIRE=ucx is set");
+    ck_assert_str_eq(query(pair.to_b).wire_reason, "UCXPOOL_WIRE=ucx is set");
     ck_assert_str_eq(query(pair.to_a).wire_reason,
                      "its memory cannot be mapped: it does not offer its "
                      "memory");

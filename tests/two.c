@@ -66,9 +66,8 @@ static void be_two(two_t *two)
 {
     int sockets[2];
 
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
-                                sockets),
-                     0);
+    ck_assert_int_eq(
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
     fflush(NULL);
     two->child = fork();
     ck_assert_int_ge(two->child, 0);

@@ -7,8 +7,8 @@
 #include "gpu.h"
 #include "two.h"
 
-/* As two_init_on(), and `gpu` is open: the first in the parent, and in the child
- * the last that there is. */
+/* As two_init_on(), and `gpu` is open: the first in the parent, and in the
+ * child the last that there is. */
 void two_gpu_start(two_t *two, const char *settings);
 
 #endif

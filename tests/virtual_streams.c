@@ -18,8 +18,8 @@ typedef struct operation {
     struct operation *next;
     void (*work)(void *arg); /* NULL: none */
     void         *arg;
-    unsigned      other; /* stream to wait for, until it has ...      */
-    unsigned long until; /* ... done so many operations; 0: no wait   */
+    unsigned      other; /* stream to wait for, until it has ... */
+    unsigned long until; /* ... done so many operations; 0: no wait */
 } operation_t;
 
 typedef struct stream {
@@ -189,7 +189,7 @@ static void use_add(virtual_streams_t *streams, unsigned i,
 
 void virtual_streams_post(virtual_streams_t *streams, void *stream,
                           const virtual_use_t *uses, unsigned num_uses,
-                          void (*work)(void *arg), void *arg)
+                          void (*work)(void *arg), void      *arg)
 {
     unsigned     i         = find_stream(streams, stream);
     operation_t *operation = append(streams, i);

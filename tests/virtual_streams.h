@@ -27,19 +27,19 @@ typedef struct virtual_use {
 
 virtual_streams_t *virtual_streams_create(void);
 /* All fences have been put. What was posted and not done is not done. */
-void               virtual_streams_destroy(virtual_streams_t *streams);
+void virtual_streams_destroy(virtual_streams_t *streams);
 
 /* Post work; `work`, if any, is called when the stream comes to it. */
 void virtual_streams_post(virtual_streams_t *streams, void *stream,
                           const virtual_use_t *uses, unsigned num_uses,
-                          void (*work)(void *arg), void *arg);
+                          void (*work)(void *arg), void      *arg);
 
 /* Do the next operations of a stream; how many were done: fewer when there are
  * no more, or when it waits for another. */
 unsigned virtual_streams_run(virtual_streams_t *streams, void *stream,
                              unsigned num);
 /* Do all operations of all streams. */
-void     virtual_streams_run_all(virtual_streams_t *streams);
+void virtual_streams_run_all(virtual_streams_t *streams);
 
 /* Wait for a stream: all in it is done, and seen to be. */
 void virtual_streams_sync(virtual_streams_t *streams, void *stream);

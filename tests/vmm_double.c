@@ -22,13 +22,13 @@
 /* A range, a mapping or a chunk; in a list they are sorted by their start, and
  * none overlaps another. */
 typedef struct item {
-    uint64_t    start; /* address, or the chunk's name                    */
-    uint64_t    span;  /* addresses that belong to it, or 1               */
+    uint64_t    start; /* address, or the chunk's name */
+    uint64_t    span;  /* addresses that belong to it, or 1 */
     size_t      size;
-    mem_chunk_t chunk;        /* of a mapping: what is mapped             */
-    uint64_t    bytes;        /* of a chunk: number of its first byte     */
-    unsigned    num_mappings; /* of a chunk                               */
-    bool        is_allowed;   /* of a mapping                             */
+    mem_chunk_t chunk;        /* of a mapping: what is mapped */
+    uint64_t    bytes;        /* of a chunk: number of its first byte */
+    unsigned    num_mappings; /* of a chunk */
+    bool        is_allowed;   /* of a mapping */
 } item_t;
 
 typedef struct items {
@@ -224,8 +224,8 @@ static ucxpool_status_t reserve(vmm_double_t *self, size_t size,
     if (is_due(self, VMM_RESERVE)) {
         return fail(self, "reserve");
     }
-    status = self->inner->calls->reserve(self->inner, size, alignment,
-                                         address_p);
+    status =
+        self->inner->calls->reserve(self->inner, size, alignment, address_p);
     if (status == UCXPOOL_OK) {
         item_add(&self->ranges, (item_t){.start = number_of(*address_p),
                                          .span  = size,
@@ -246,7 +246,7 @@ static ucxpool_status_t double_reserve(mem_vmm_t *vmm, size_t size,
 
 static void double_release(mem_vmm_t *vmm, void *address, size_t size)
 {
-    vmm_double_t *self = lock(vmm);
+    vmm_double_t *self  = lock(vmm);
     item_t       *range = item_of(&self->ranges, number_of(address));
 
     is_due(self, VMM_RELEASE);
@@ -484,8 +484,8 @@ static ucxpool_status_t fence_set(vmm_double_t *self, void *stream,
     if (self->streams == NULL) {
         status = self->inner->calls->fence_set(self->inner, stream, fence_p);
     } else {
-        *fence_p = (mem_fence_t *)(void *)virtual_fence_set(self->streams,
-                                                            stream);
+        *fence_p =
+            (mem_fence_t *)(void *)virtual_fence_set(self->streams, stream);
     }
     if (status == UCXPOOL_OK) {
         self->num_fences++;
@@ -667,7 +667,7 @@ bool vmm_double_has_failed(mem_vmm_t *vmm)
 
 unsigned vmm_double_count(mem_vmm_t *vmm, vmm_call_t call)
 {
-    vmm_double_t *self = lock(vmm);
+    vmm_double_t *self  = lock(vmm);
     unsigned      count = 0;
 
     for (unsigned i = 0; i < VMM_LAST; i++) {

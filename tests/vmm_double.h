@@ -71,10 +71,10 @@ void vmm_double_limit(mem_vmm_t *vmm, uint64_t size);
 uint64_t vmm_double_held(mem_vmm_t *vmm);
 uint64_t vmm_double_mapped(mem_vmm_t *vmm);
 /* Chunks, and mappings of chunks. */
-size_t   vmm_double_num_chunks(mem_vmm_t *vmm);
-size_t   vmm_double_num_mappings(mem_vmm_t *vmm);
+size_t vmm_double_num_chunks(mem_vmm_t *vmm);
+size_t vmm_double_num_mappings(mem_vmm_t *vmm);
 /* Fences that have been set and not put. */
-size_t   vmm_double_num_fences(mem_vmm_t *vmm);
+size_t vmm_double_num_fences(mem_vmm_t *vmm);
 
 /* Are these two bytes the same, through different mappings? Both are mapped. */
 bool vmm_double_is_same(mem_vmm_t *vmm, const void *a, const void *b);
@@ -91,6 +91,6 @@ void vmm_double_post(mem_vmm_t *vmm, void *stream, const void *address,
 unsigned vmm_double_run(mem_vmm_t *vmm, void *stream, unsigned num);
 void     vmm_double_run_all(mem_vmm_t *vmm);
 /* Wait for a stream, as its user may. */
-void     vmm_double_sync(mem_vmm_t *vmm, void *stream);
+void vmm_double_sync(mem_vmm_t *vmm, void *stream);
 
 #endif

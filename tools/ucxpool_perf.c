@@ -29,8 +29,8 @@ typedef struct run {
 
 static void add_sides(job_t *job, const test_t *test, uint32_t pool_mode)
 {
-    const uint32_t *ways = work_is_on_gpu(&job->work) ? test->gpu_ways
-                                                      : test->raw_ways;
+    const uint32_t *ways =
+        work_is_on_gpu(&job->work) ? test->gpu_ways : test->raw_ways;
 
     job->sides[job->num_sides++] = (side_t){test->pool_way, pool_mode};
     if (test->has_pieces) {
@@ -92,9 +92,9 @@ static int add_job(run_t *run, const test_t *test, uint64_t size,
     job->work.misaligned  = test->misaligned;
     job->send_size        = test->send_size;
     memcpy(job->work.devices, options->devices, sizeof(options->devices));
-    job->max_rounds       = options->rounds;
-    job->may_miss         = table != NULL;
-    job->time_ns          = (uint64_t)(options->seconds * 1e9);
+    job->max_rounds = options->rounds;
+    job->may_miss   = table != NULL;
+    job->time_ns    = (uint64_t)(options->seconds * 1e9);
     if (options->num_sides != 0) {
         job->num_sides = options->num_sides;
         memcpy(job->sides, options->sides, sizeof(job->sides));
@@ -121,10 +121,9 @@ static int add_jobs(run_t *run)
     const test_row_t *row;
 
     if (options->table == NULL) {
-        return add_job(run,
-                       test_find(options->test != NULL ? options->test
-                                                       : "each"),
-                       options->size, options->count, options->pool_mode, NULL);
+        return add_job(
+            run, test_find(options->test != NULL ? options->test : "each"),
+            options->size, options->count, options->pool_mode, NULL);
     }
     for (unsigned i = 0; (row = test_row_at(i)) != NULL; i++) {
         if (strcmp(options->table, "all") == 0

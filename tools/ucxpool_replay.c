@@ -32,7 +32,7 @@ typedef struct run {
 /* -1 to go on, or the exit code. */
 static int load(run_t *run)
 {
-    options_t *options = &run->options;
+    options_t *options  = &run->options;
     bool       is_wrong = false;
 
     if (options->log != NULL) {
@@ -50,9 +50,8 @@ static int load(run_t *run)
         trace_survey(run->trace);
     }
     if (options->params.capacity == 0) {
-        options->params.capacity =
-            (run->trace->capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
-            ALLOCATOR_UNIT;
+        options->params.capacity = (run->trace->capacity + ALLOCATOR_UNIT - 1) /
+                                   ALLOCATOR_UNIT * ALLOCATOR_UNIT;
     }
     return -1;
 }

@@ -66,9 +66,8 @@ static int main_open_folder(const options_t *options, launcher_t *launcher,
 static int main_init_job(const options_t *options, launcher_t *launcher,
                          job_t *job)
 {
-    job->num_partitions = options->num_partitions != 0 ?
-                              options->num_partitions :
-                              job->num_workers;
+    job->num_partitions = options->num_partitions != 0 ? options->num_partitions
+                                                       : job->num_workers;
     job->field          = options->field;
     job->compare_memcpy = options->compare_memcpy;
     job->on_gpu         = options->on_gpu;
@@ -131,10 +130,10 @@ static status_t main_run(const options_t *options, launcher_t *launcher,
     job_t     job = {0};
     int       result;
 
-    job.num_workers = launcher != NULL ? launcher->num_ranks :
-                      options->num_workers != 0 ? options->num_workers :
-                                                  main_count_processors();
-    results = calloc(job.num_workers, sizeof(*results));
+    job.num_workers = launcher != NULL            ? launcher->num_ranks
+                      : options->num_workers != 0 ? options->num_workers
+                                                  : main_count_processors();
+    results         = calloc(job.num_workers, sizeof(*results));
     if (results == NULL) {
         complain("out of memory for %u workers", job.num_workers);
         return main_fail(STATUS_FAILED);
@@ -143,8 +142,8 @@ static status_t main_run(const options_t *options, launcher_t *launcher,
         free(results);
         return main_fail(STATUS_FAILED);
     }
-    result = launcher != NULL ? ranks_run(&job, launcher, results) :
-                                local_run(&job, results);
+    result = launcher != NULL ? ranks_run(&job, launcher, results)
+                              : local_run(&job, results);
     if ((result == 0) && ((launcher == NULL) || (launcher->rank == 0))) {
         summary.job        = &job;
         summary.results    = results;
@@ -203,8 +202,8 @@ int main(int argc, char **argv)
         complain("cannot use the standard output: %s", strerror(errno));
         return main_fail(STATUS_FAILED);
     }
-    status = launcher_is_present() ? main_run_launched(&options, stream) :
-                                     main_run(&options, NULL, stream);
+    status = launcher_is_present() ? main_run_launched(&options, stream)
+                                   : main_run(&options, NULL, stream);
     fclose(stream);
     return status;
 }

@@ -54,17 +54,17 @@ typedef enum ucxpool_channel_params_field {
 
 /* Exactly one of address and ep must be given. */
 typedef struct ucxpool_channel_params {
-    uint64_t       field_mask;
-    const void    *address;        /* from the peer's ucxpool_address_get()   */
-    size_t         address_length; /* given with address                      */
+    uint64_t    field_mask;
+    const void *address;        /* from the peer's ucxpool_address_get() */
+    size_t      address_length; /* given with address */
     /*
      * An endpoint of the pool's worker to the peer, borrowed until the channel
      * is released. Made with UCP_ERR_HANDLING_MODE_PEER; from its error
      * callback the caller calls ucxpool_channel_fail().
      */
     struct ucp_ep *ep;
-    const char    *name;     /* see ucxpool_channel_set_name()                */
-    void          *user_ptr; /* see ucxpool_channel_set_user_ptr()            */
+    const char    *name;     /* see ucxpool_channel_set_name() */
+    void          *user_ptr; /* see ucxpool_channel_set_user_ptr() */
 } ucxpool_channel_params_t;
 
 /*
@@ -78,7 +78,7 @@ typedef struct ucxpool_channel_params {
  * UCXPOOL_ERR_PROTOCOL       the address is of another protocol version
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
+ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
                                         const ucxpool_channel_params_t *params,
                                         ucxpool_channel_t **channel_p);
 
@@ -149,8 +149,8 @@ void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
 typedef enum ucxpool_channel_state {
     UCXPOOL_CHANNEL_CONNECTING = 0,
     UCXPOOL_CHANNEL_OPEN       = 1,
-    UCXPOOL_CHANNEL_CLOSED     = 2, /* the peer said good-bye, or we did      */
-    UCXPOOL_CHANNEL_FAILED     = 3  /* see status and reason                  */
+    UCXPOOL_CHANNEL_CLOSED     = 2, /* the peer said good-bye, or we did */
+    UCXPOOL_CHANNEL_FAILED     = 3  /* see status and reason */
 } ucxpool_channel_state_t;
 
 typedef enum ucxpool_wire {
@@ -163,10 +163,10 @@ typedef enum ucxpool_wire {
  * is set. */
 typedef struct ucxpool_channel_attr {
     ucxpool_channel_state_t state;
-    ucxpool_status_t        status;      /* why it failed; OK otherwise       */
-    const char             *reason;      /* the same in words; "" if none     */
+    ucxpool_status_t        status; /* why it failed; OK otherwise */
+    const char             *reason; /* the same in words; "" if none */
     ucxpool_wire_t          wire;
-    const char             *wire_reason; /* why this wire and not the other   */
+    const char             *wire_reason; /* why this wire and not the other */
     const char             *name;
     void                   *user_ptr;
     ucxpool_t              *pool;
@@ -176,13 +176,13 @@ typedef struct ucxpool_channel_attr {
      * another way, see wire. "" before the caller is connected, and always for
      * channels over an address or an endpoint.
      */
-    const char             *local_address;
-    const char             *remote_address;
+    const char *local_address;
+    const char *remote_address;
 } ucxpool_channel_attr_t;
 
 /* The state of a channel, its wire, the reasons of both, and whose it is. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
-                           ucxpool_channel_attr_t *attr_p);
+                           ucxpool_channel_attr_t  *attr_p);
 
 /*
  * Progress until the channel is open or has ended, or the time is over.
@@ -192,7 +192,7 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
  * others                 why it ended
  */
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
-                                      uint64_t timeout_ns);
+                                      uint64_t           timeout_ns);
 
 /*
  * Tell the pool that a borrowed endpoint has failed: all requests of the

@@ -65,10 +65,10 @@ ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
                                            const void *bytes, size_t length);
 
 typedef enum ucxpool_config_print_flags {
-    UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* UCXPOOL_KEY=value             */
-    UCXPOOL_CONFIG_PRINT_DOC     = 1u << 1, /* what the key means            */
-    UCXPOOL_CONFIG_PRINT_DEFAULT = 1u << 2, /* its default                   */
-    UCXPOOL_CONFIG_PRINT_SOURCE  = 1u << 3  /* where the value comes from    */
+    UCXPOOL_CONFIG_PRINT_VALUES  = 1u << 0, /* UCXPOOL_KEY=value */
+    UCXPOOL_CONFIG_PRINT_DOC     = 1u << 1, /* what the key means */
+    UCXPOOL_CONFIG_PRINT_DEFAULT = 1u << 2, /* its default */
+    UCXPOOL_CONFIG_PRINT_SOURCE  = 1u << 3  /* where the value comes from */
 } ucxpool_config_print_flags_t;
 
 /* Print every key to a stream; flags is a set of the flags above. */

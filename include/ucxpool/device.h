@@ -21,36 +21,36 @@ extern "C" {
 /* What a GPU and its driver can do. */
 typedef enum ucxpool_device_ability {
     /* memory of cuMemAlloc has handles that other processes can open */
-    UCXPOOL_DEVICE_IPC            = 1u << 0,
+    UCXPOOL_DEVICE_IPC = 1u << 0,
     /* virtual memory: cuMemCreate, and mapped */
-    UCXPOOL_DEVICE_VMM            = 1u << 1,
+    UCXPOOL_DEVICE_VMM = 1u << 1,
     /* its handles can be files, for other processes of the host */
-    UCXPOOL_DEVICE_POSIX_HANDLES  = 1u << 2,
+    UCXPOOL_DEVICE_POSIX_HANDLES = 1u << 2,
     /* or be for hosts of one NVLink domain; these may still not be permitted */
     UCXPOOL_DEVICE_FABRIC_HANDLES = 1u << 3,
     /* network cards reach memory of cuMemAlloc, and virtual memory */
-    UCXPOOL_DEVICE_GPUDIRECT      = 1u << 4,
-    UCXPOOL_DEVICE_GPUDIRECT_VMM  = 1u << 5,
+    UCXPOOL_DEVICE_GPUDIRECT     = 1u << 4,
+    UCXPOOL_DEVICE_GPUDIRECT_VMM = 1u << 5,
     /* memory can be given to other drivers of the kernel as a file */
-    UCXPOOL_DEVICE_DMABUF         = 1u << 6,
+    UCXPOOL_DEVICE_DMABUF = 1u << 6,
     /* a stream can write a word, by which the pool sees that a copy is done */
-    UCXPOOL_DEVICE_MEM_OPS        = 1u << 7
+    UCXPOOL_DEVICE_MEM_OPS = 1u << 7
 } ucxpool_device_ability_t;
 
 /* What the UCX of this process can do with a GPU's memory. */
 typedef enum ucxpool_device_ucx {
     /* it sends from there; if not, it never sees a GPU's address */
-    UCXPOOL_DEVICE_UCX_TAKES      = 1u << 0,
+    UCXPOOL_DEVICE_UCX_TAKES = 1u << 0,
     /* it also shares virtual memory with peers of the same host */
     UCXPOOL_DEVICE_UCX_SHARES_VMM = 1u << 1
 } ucxpool_device_ucx_t;
 
 /* What the blocks of a pool on a GPU are; see CUDA_BACKING. */
 typedef enum ucxpool_cuda_backing {
-    UCXPOOL_CUDA_BACKING_NONE  = 0, /* no pool is possible                    */
-    UCXPOOL_CUDA_BACKING_ALLOC = 1, /* one allocation of cuMemAlloc           */
-    UCXPOOL_CUDA_BACKING_VMM   = 2, /* virtual memory, region by region       */
-    UCXPOOL_CUDA_BACKING_HOST  = 3  /* pinned host memory                     */
+    UCXPOOL_CUDA_BACKING_NONE  = 0, /* no pool is possible */
+    UCXPOOL_CUDA_BACKING_ALLOC = 1, /* one allocation of cuMemAlloc */
+    UCXPOOL_CUDA_BACKING_VMM   = 2, /* virtual memory, region by region */
+    UCXPOOL_CUDA_BACKING_HOST  = 3  /* pinned host memory */
 } ucxpool_cuda_backing_t;
 
 /* What is told only when it is asked for, because it takes time. */
@@ -58,27 +58,27 @@ typedef enum ucxpool_device_attr_field {
     /* makes a CUDA context on the GPU for a moment, if it has none */
     UCXPOOL_DEVICE_ATTR_FIELD_MEMORY_FREE = 1u << 0,
     /* loads NVIDIA's management library for a moment */
-    UCXPOOL_DEVICE_ATTR_FIELD_BAR1        = 1u << 1,
+    UCXPOOL_DEVICE_ATTR_FIELD_BAR1 = 1u << 1,
     /* starts UCX for a moment */
-    UCXPOOL_DEVICE_ATTR_FIELD_BACKING     = 1u << 2
+    UCXPOOL_DEVICE_ATTR_FIELD_BACKING = 1u << 2
 } ucxpool_device_attr_field_t;
 
 /* The caller sets field_mask; all else is filled. What was not asked for is 0
  * or "". */
 typedef struct ucxpool_device_attr {
-    uint64_t               field_mask;
-    char                   name[64];
-    char                   bus_id[16]; /* "0000:19:00.0"                      */
-    char                   uuid[48];   /* "GPU-8f4e...", as nvidia-smi has it */
-    uint64_t               memory_size;
-    int                    cuda_version; /* of the driver: 12040 is 12.4      */
-    int                    compute_major;
-    int                    compute_minor;
-    int                    num_processors; /* multiprocessors                 */
-    uint32_t               abilities; /* set of ucxpool_device_ability_t      */
+    uint64_t field_mask;
+    char     name[64];
+    char     bus_id[16]; /* "0000:19:00.0" */
+    char     uuid[48];   /* "GPU-8f4e...", as nvidia-smi has it */
+    uint64_t memory_size;
+    int      cuda_version; /* of the driver: 12040 is 12.4 */
+    int      compute_major;
+    int      compute_minor;
+    int      num_processors; /* multiprocessors */
+    uint32_t abilities;      /* set of ucxpool_device_ability_t */
 
     /* MEMORY_FREE */
-    uint64_t               memory_free;
+    uint64_t memory_free;
 
     /*
      * BAR1, the window through which other devices of the machine reach the
@@ -87,16 +87,16 @@ typedef struct ucxpool_device_attr {
      * management library is not there the kernel tells the size, but not how
      * much is used; then there is a reason, too.
      */
-    uint64_t               bar1_size;
-    uint64_t               bar1_used;
-    uint64_t               bar1_free;
-    char                   bar1_reason[224];
-    char                   driver_version[32]; /* "580.159.03"; "": not known */
+    uint64_t bar1_size;
+    uint64_t bar1_used;
+    uint64_t bar1_free;
+    char     bar1_reason[224];
+    char     driver_version[32]; /* "580.159.03"; "": not known */
 
     /* BACKING: what ucxpool_create() would take, why, and what follows. */
     ucxpool_cuda_backing_t backing;
     char                   backing_reason[256];
-    uint32_t               ucx_abilities; /* set of ucxpool_device_ucx_t      */
+    uint32_t               ucx_abilities; /* set of ucxpool_device_ucx_t */
 } ucxpool_device_attr_t;
 
 /*
@@ -123,18 +123,18 @@ int ucxpool_device_count(void);
  * UCXPOOL_ERR_NO_MEMORY      no room for a context on the GPU
  * UCXPOOL_ERR_IO             the driver failed
  */
-ucxpool_status_t ucxpool_device_query(int device,
+ucxpool_status_t ucxpool_device_query(int                     device,
                                       const ucxpool_config_t *config,
-                                      ucxpool_device_attr_t *attr_p);
+                                      ucxpool_device_attr_t  *attr_p);
 
 /* Where the size of BAR1 comes from. */
 typedef enum ucxpool_bar1_source {
     UCXPOOL_BAR1_UNKNOWN = 0,
-    UCXPOOL_BAR1_NVML    = 1, /* NVIDIA's management library                  */
+    UCXPOOL_BAR1_NVML    = 1, /* NVIDIA's management library */
     UCXPOOL_BAR1_KERNEL  = 2, /* the PCI resources; how much is used is not
-                                 known                                        */
-    UCXPOOL_BAR1_NONE    = 3  /* this GPU has none: it shares its memory with
-                                 the processor                                */
+                                 known */
+    UCXPOOL_BAR1_NONE = 3     /* this GPU has none: it shares its memory with
+                                 the processor */
 } ucxpool_bar1_source_t;
 
 /* No limit, or none that is known. */
@@ -149,26 +149,26 @@ typedef enum ucxpool_bar1_source {
  */
 typedef struct ucxpool_device_budget {
     ucxpool_bar1_source_t bar1_source;
-    uint64_t              bar1_size; /* bytes; 0: not known, or none          */
-    uint64_t              bar1_used; /* by the driver and all processes       */
+    uint64_t              bar1_size; /* bytes; 0: not known, or none */
+    uint64_t              bar1_used; /* by the driver and all processes */
     uint64_t              bar1_free;
     char                  bar1_reason[224]; /* why NVML did not tell; else "" */
-    int                   num_nvlinks;      /* active; -1: not known          */
+    int                   num_nvlinks;      /* active; -1: not known */
 
     /* What registrations can have of it: the preset, or a rule. */
-    uint64_t usable;           /* UCXPOOL_BUDGET_NONE: not bounded            */
-    char     usable_from[192]; /* which, in words                             */
+    uint64_t usable;           /* UCXPOOL_BUDGET_NONE: not bounded */
+    char     usable_from[192]; /* which, in words */
     /* What is held now, above the few MiB that a driver holds on a GPU that
      * nobody uses. By whom is not known. */
     uint64_t others;
-    uint64_t reserve;         /* COMM_RESERVE                                 */
-    int      reserve_is_auto; /* 0 or 1                                       */
-    uint64_t limit;           /* UCXPOOL_BUDGET_NONE: not bounded             */
+    uint64_t reserve;         /* COMM_RESERVE */
+    int      reserve_is_auto; /* 0 or 1 */
+    uint64_t limit;           /* UCXPOOL_BUDGET_NONE: not bounded */
 
     /* What a pool takes with these settings, if it gets it. */
     ucxpool_cuda_backing_t backing;
-    int                    uses_bar1;  /* its blocks are in the GPU's memory  */
-    int                    is_registered; /* UCX is given them                */
+    int                    uses_bar1; /* its blocks are in the GPU's memory */
+    int                    is_registered; /* UCX is given them */
     int                    is_comm_size_auto;
     uint64_t               comm_size;
     uint64_t               block_size;
@@ -180,10 +180,10 @@ typedef struct ucxpool_device_budget {
 
     /* What others may take of BAR1 beside it. */
     uint64_t ucx_staging_step; /* UCX's own buffers in GPU memory grow by so
-                                  much; 0: this UCX takes none                */
-    int      has_gdr_copy;     /* the kernel module that UCX's gdr_copy needs
-                                  is loaded                                   */
-    int      has_rdma_device;  /* a device that memory is registered with     */
+                                  much; 0: this UCX takes none */
+    int has_gdr_copy;          /* the kernel module that UCX's gdr_copy needs
+                                  is loaded */
+    int has_rdma_device;       /* a device that memory is registered with */
 } ucxpool_device_budget_t;
 
 /*
@@ -201,7 +201,7 @@ typedef struct ucxpool_device_budget {
  *                            it has not what CUDA_BACKING asks for
  * others                     UCX does not start
  */
-ucxpool_status_t ucxpool_device_budget(int device,
+ucxpool_status_t ucxpool_device_budget(int                      device,
                                        const ucxpool_config_t  *config,
                                        ucxpool_device_budget_t *budget_p);
 

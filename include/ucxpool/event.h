@@ -52,10 +52,10 @@ typedef enum ucxpool_event_kind {
 
 /* What one channel or one listener has to tell. */
 typedef struct ucxpool_event {
-    unsigned            kinds;    /* ucxpool_event_kind_t, one or more        */
-    ucxpool_channel_t  *channel;  /* NULL: it is a listener's                 */
-    ucxpool_listener_t *listener; /* NULL: it is a channel's                  */
-    void               *user_ptr; /* the channel's; NULL for a listener       */
+    unsigned            kinds;    /* ucxpool_event_kind_t, one or more */
+    ucxpool_channel_t  *channel;  /* NULL: it is a listener's */
+    ucxpool_listener_t *listener; /* NULL: it is a channel's */
+    void               *user_ptr; /* the channel's; NULL for a listener */
 } ucxpool_event_t;
 
 /*

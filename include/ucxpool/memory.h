@@ -31,14 +31,14 @@ struct ucp_mem;
 
 /* One block, for callers that speak UCX by themselves. */
 typedef struct ucxpool_block {
-    void           *address; /* first byte, aligned to the page; on a GPU: as
-                                the GPU knows it                            */
-    size_t          size;    /* bytes: BLOCK_SIZE                          */
-    struct ucp_mem *memh;    /* registration of the region it lies in; NULL
-                                on a GPU that this UCX does not know        */
-    uint32_t        region;  /* index of that region                       */
-    uint32_t        index;   /* index of the block in the pool             */
-    size_t          region_offset; /* offset of address in the region      */
+    void *address;          /* first byte, aligned to the page; on a GPU: as
+                               the GPU knows it */
+    size_t          size;   /* bytes: BLOCK_SIZE */
+    struct ucp_mem *memh;   /* registration of the region it lies in; NULL
+                               on a GPU that this UCX does not know */
+    uint32_t region;        /* index of that region */
+    uint32_t index;         /* index of the block in the pool */
+    size_t   region_offset; /* offset of address in the region */
 } ucxpool_block_t;
 
 /*

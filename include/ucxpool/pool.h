@@ -41,8 +41,8 @@ struct ucp_ep;
 
 /* Where the blocks lie. */
 typedef enum ucxpool_memory_kind {
-    UCXPOOL_MEMORY_HOST = 0, /* memfd pages of this machine          */
-    UCXPOOL_MEMORY_CUDA = 1  /* memory of one GPU; see CUDA_BACKING  */
+    UCXPOOL_MEMORY_HOST = 0, /* memfd pages of this machine */
+    UCXPOOL_MEMORY_CUDA = 1  /* memory of one GPU; see CUDA_BACKING */
 } ucxpool_memory_kind_t;
 
 typedef enum ucxpool_params_field {
@@ -56,7 +56,7 @@ typedef enum ucxpool_params_field {
 
 /* Only the fields named in field_mask are read. */
 typedef struct ucxpool_params {
-    uint64_t                field_mask;
+    uint64_t field_mask;
     /* Settings; default: ucxpool_config_read(). Copied. */
     const ucxpool_config_t *config;
     /*
@@ -69,7 +69,7 @@ typedef struct ucxpool_params {
      * `self`). What passes unseen fails over RDMA only, in mid-transfer.
      * Default: the pool makes its own.
      */
-    struct ucp_context     *context;
+    struct ucp_context *context;
     /*
      * A UCX worker of that context. Borrowed until destroy; the pool installs
      * handlers for the active-message ids AM_ID and AM_ID + 1 (a setting).
@@ -78,17 +78,17 @@ typedef struct ucxpool_params {
      * another thread is inside a call on this pool.
      * Default: the pool makes its own.
      */
-    struct ucp_worker      *worker;
-    ucxpool_memory_kind_t   memory_kind;
+    struct ucp_worker    *worker;
+    ucxpool_memory_kind_t memory_kind;
     /* Name for logs and statistics; at most 31 bytes are kept. */
-    const char             *name;
+    const char *name;
     /*
      * UCXPOOL_MEMORY_CUDA: the GPU, as the CUDA driver counts them in this
      * process. Default: that of the calling thread's current context, or 0
      * where it has none. The pool uses the GPU's primary context, and leaves
      * the thread's current one as it finds it.
      */
-    int                     device;
+    int device;
 } ucxpool_params_t;
 
 /*
@@ -111,7 +111,7 @@ typedef struct ucxpool_params {
  * the system; what is not used is not resident (/proc/PID/smaps_rollup).
  */
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
-                                ucxpool_t **pool_p);
+                                ucxpool_t             **pool_p);
 
 /*
  * Destroy a pool with all its channels and listeners. Peers are told; requests

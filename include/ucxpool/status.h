@@ -21,26 +21,26 @@ extern "C" {
 
 typedef enum ucxpool_status {
     UCXPOOL_OK                = 0,
-    UCXPOOL_INPROGRESS        = 1,   /* not finished; call again later       */
-    UCXPOOL_ERR_INVALID_PARAM = -1,  /* an argument or a setting is wrong    */
-    UCXPOOL_ERR_NO_MEMORY     = -2,  /* the system gave no memory            */
-    UCXPOOL_ERR_NO_BLOCKS     = -3,  /* no (or too few) blocks free          */
-    UCXPOOL_ERR_UNSUPPORTED   = -4,  /* not possible with this build or UCX  */
-    UCXPOOL_ERR_IO            = -5,  /* the operating system or UCX failed   */
+    UCXPOOL_INPROGRESS        = 1,   /* not finished; call again later */
+    UCXPOOL_ERR_INVALID_PARAM = -1,  /* an argument or a setting is wrong */
+    UCXPOOL_ERR_NO_MEMORY     = -2,  /* the system gave no memory */
+    UCXPOOL_ERR_NO_BLOCKS     = -3,  /* no (or too few) blocks free */
+    UCXPOOL_ERR_UNSUPPORTED   = -4,  /* not possible with this build or UCX */
+    UCXPOOL_ERR_IO            = -5,  /* the operating system or UCX failed */
     UCXPOOL_ERR_CANCELED      = -6,  /* ended by cancel, here or by the peer */
-    UCXPOOL_ERR_TIMED_OUT     = -7,  /* the deadline passed                  */
-    UCXPOOL_ERR_PEER_LOST     = -8,  /* the peer died or cannot be reached   */
+    UCXPOOL_ERR_TIMED_OUT     = -7,  /* the deadline passed */
+    UCXPOOL_ERR_PEER_LOST     = -8,  /* the peer died or cannot be reached */
     UCXPOOL_ERR_REFUSED       = -9,  /* the peer said no; the detail has why */
     UCXPOOL_ERR_TRUNCATED     = -10, /* the message is longer than its target */
-    UCXPOOL_ERR_NO_MESSAGE    = -11, /* nothing that matches has arrived     */
-    UCXPOOL_ERR_BUSY          = -12, /* events are pending: progress first   */
-    UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong  */
+    UCXPOOL_ERR_NO_MESSAGE    = -11, /* nothing that matches has arrived */
+    UCXPOOL_ERR_BUSY          = -12, /* events are pending: progress first */
+    UCXPOOL_ERR_PERMISSION    = -13, /* not allowed, or the secret is wrong */
     UCXPOOL_ERR_PROTOCOL      = -14, /* the peer speaks another version, or
-                                        nonsense                             */
-    UCXPOOL_ERR_CHECKSUM      = -15, /* bytes changed on the way             */
-    UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken                   */
-    UCXPOOL_ERR_CLOSED        = -17, /* the channel or pool is closed        */
-    UCXPOOL_ERR_LIMIT         = -18  /* over a limit of ours or the peer's   */
+                                        nonsense */
+    UCXPOOL_ERR_CHECKSUM       = -15, /* bytes changed on the way */
+    UCXPOOL_ERR_ADDRESS_IN_USE = -16, /* the port is taken */
+    UCXPOOL_ERR_CLOSED         = -17, /* the channel or pool is closed */
+    UCXPOOL_ERR_LIMIT          = -18  /* over a limit of ours or the peer's */
 } ucxpool_status_t;
 
 /*

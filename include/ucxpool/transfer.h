@@ -62,12 +62,12 @@ typedef enum ucxpool_request_params_field {
 
 /* What the segments of a request are, for pools of UCXPOOL_MEMORY_CUDA. */
 typedef enum ucxpool_segments_kind {
-    UCXPOOL_SEGMENTS_ANY  = 0, /* the CUDA driver is asked, once for each
-                                  allocation that the list leads to         */
-    UCXPOOL_SEGMENTS_CUDA = 1  /* all are such that the pool's GPU reaches
-                                  them: device, managed or pinned memory. The
-                                  caller answers for it: where it is not so,
-                                  the GPU's context breaks                   */
+    UCXPOOL_SEGMENTS_ANY = 0, /* the CUDA driver is asked, once for each
+                                 allocation that the list leads to */
+    UCXPOOL_SEGMENTS_CUDA = 1 /* all are such that the pool's GPU reaches
+                                 them: device, managed or pinned memory. The
+                                 caller answers for it: where it is not so,
+                                 the GPU's context breaks */
 } ucxpool_segments_kind_t;
 
 /* A stream that there is nothing to wait for in. */
@@ -77,15 +77,15 @@ typedef enum ucxpool_segments_kind {
 typedef struct ucxpool_request_params {
     uint64_t             field_mask;
     ucxpool_request_cb_t callback;
-    void                *callback_arg;    /* given with callback              */
+    void                *callback_arg; /* given with callback */
     /* Send only: bytes that travel with the descriptor. Copied. */
-    const void          *metadata;
-    size_t               metadata_length; /* at most MAX_METADATA             */
+    const void *metadata;
+    size_t      metadata_length; /* at most MAX_METADATA */
     /*
      * Deadline: the request ends with UCXPOOL_ERR_TIMED_OUT when it has not
      * completed this many nanoseconds from now. Default: REQUEST_TIMEOUT.
      */
-    uint64_t             timeout_ns;
+    uint64_t timeout_ns;
     /*
      * For pools of UCXPOOL_MEMORY_CUDA: a CUstream (or cudaStream_t). The
      * segments are read, or written, only after what is in that stream when
@@ -130,7 +130,7 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
-ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t *channel,
+ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
                                       const ucxpool_segment_t *segments,
                                       size_t num_segments, uint64_t tag,
                                       const ucxpool_request_params_t *params,
@@ -139,9 +139,9 @@ ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t *channel,
 /* The same for one buffer. */
 ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
                                      const void *address, size_t length,
-                                     uint64_t tag,
+                                     uint64_t                        tag,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p);
+                                     ucxpool_request_t             **request_p);
 
 /*
  * Send pieces of one length as one message: what ucxpool_send_buffers() would
@@ -160,9 +160,8 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
  * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL; the detail names it
  */
 ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
-                                     void *const       *addresses,
-                                     size_t num_pieces, size_t length,
-                                     uint64_t                        tag,
+                                     void *const *addresses, size_t num_pieces,
+                                     size_t length, uint64_t tag,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p);
 
@@ -187,11 +186,11 @@ ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
  * After an error the segments may hold a part of the message; nothing writes
  * to them any more.
  */
-ucxpool_status_t ucxpool_recv_buffers(ucxpool_t *pool,
-                                      ucxpool_channel_t *channel,
+ucxpool_status_t ucxpool_recv_buffers(ucxpool_t               *pool,
+                                      ucxpool_channel_t       *channel,
                                       const ucxpool_segment_t *segments,
                                       size_t num_segments, uint64_t tag,
-                                      uint64_t mask,
+                                      uint64_t                        mask,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p);
 
@@ -210,18 +209,17 @@ ucxpool_status_t ucxpool_recv_buffers(ucxpool_t *pool,
  */
 ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
                                      ucxpool_channel_t *channel,
-                                     void *const       *addresses,
-                                     size_t num_pieces, size_t length,
-                                     uint64_t tag, uint64_t mask,
+                                     void *const *addresses, size_t num_pieces,
+                                     size_t length, uint64_t tag, uint64_t mask,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p);
 
 /* The same into one buffer. */
-ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
+ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      ucxpool_channel_t *channel, void *address,
                                      size_t length, uint64_t tag, uint64_t mask,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p);
+                                     ucxpool_request_t             **request_p);
 
 /*
  * Take the oldest message that matches and that no receive has taken, to look
@@ -238,16 +236,16 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
 /* The pointers are valid until the message is received or refused. */
 typedef struct ucxpool_message_attr {
     uint64_t           tag;
-    size_t             length;       /* bytes in all                          */
-    size_t             num_segments; /* the sender's                          */
-    const void        *metadata;     /* NULL when metadata_length is 0        */
+    size_t             length;       /* bytes in all */
+    size_t             num_segments; /* the sender's */
+    const void        *metadata;     /* NULL when metadata_length is 0 */
     size_t             metadata_length;
-    ucxpool_channel_t *channel;      /* NULL when it has been closed since    */
+    ucxpool_channel_t *channel; /* NULL when it has been closed since */
 } ucxpool_message_attr_t;
 
 /* What is known of a message before it is received. */
 void ucxpool_message_query(const ucxpool_message_t *message,
-                           ucxpool_message_attr_t *attr_p);
+                           ucxpool_message_attr_t  *attr_p);
 
 /*
  * The lengths of the sender's segments, from number `first` on.
@@ -266,9 +264,9 @@ size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
  * UCXPOOL_ERR_TRUNCATED  returned at once, with nothing lost: the segments are
  *                        too small
  */
-ucxpool_status_t ucxpool_message_recv(ucxpool_message_t *message,
+ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
                                       const ucxpool_segment_t *segments,
-                                      size_t num_segments,
+                                      size_t                   num_segments,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p);
 
@@ -312,22 +310,22 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
  * Returns how it ended, or UCXPOOL_INPROGRESS.
  */
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
-                                      uint64_t timeout_ns);
+                                      uint64_t           timeout_ns);
 
 /* The pointers are valid until the request is freed. */
 typedef struct ucxpool_request_attr {
     ucxpool_status_t   status;
-    const char        *detail;          /* why it failed, in words; or ""     */
-    uint64_t           tag;             /* of the message                     */
-    size_t             length;          /* bytes of the message               */
-    const void        *metadata;        /* receive: the sender's              */
+    const char        *detail;   /* why it failed, in words; or "" */
+    uint64_t           tag;      /* of the message */
+    size_t             length;   /* bytes of the message */
+    const void        *metadata; /* receive: the sender's */
     size_t             metadata_length;
-    ucxpool_channel_t *channel;         /* NULL when not known or closed      */
+    ucxpool_channel_t *channel; /* NULL when not known or closed */
 } ucxpool_request_attr_t;
 
 /* How a request stands, and the message it moves. */
 void ucxpool_request_query(const ucxpool_request_t *request,
-                           ucxpool_request_attr_t *attr_p);
+                           ucxpool_request_attr_t  *attr_p);
 
 /*
  * End a request early. It ends with UCXPOOL_ERR_CANCELED, or with what it had

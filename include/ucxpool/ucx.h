@@ -19,24 +19,24 @@ extern "C" {
 typedef enum ucxpool_domain_flags {
     /* UCX has told what follows; else this is the only flag that is not there
      * for certain */
-    UCXPOOL_DOMAIN_KNOWN      = 1u << 0,
+    UCXPOOL_DOMAIN_KNOWN = 1u << 0,
     /* carries bytes between hosts */
-    UCXPOOL_DOMAIN_NETWORK    = 1u << 1,
+    UCXPOOL_DOMAIN_NETWORK = 1u << 1,
     /* takes memory of the kind that UCX is given by this pool */
-    UCXPOOL_DOMAIN_REGISTERS  = 1u << 2,
+    UCXPOOL_DOMAIN_REGISTERS = 1u << 2,
     /* moves nothing that it has not registered */
     UCXPOOL_DOMAIN_NEEDS_KEYS = 1u << 3,
     /* a pool with a region that it has not registered is not created */
-    UCXPOOL_DOMAIN_NEEDED     = 1u << 4
+    UCXPOOL_DOMAIN_NEEDED = 1u << 4
 } ucxpool_domain_flags_t;
 
 /* A memory domain: a part of UCX that registers memory, such as one network
  * card. */
 typedef struct ucxpool_domain {
-    char     name[64];      /* "mlx5_0", "tcp"                               */
-    char     component[32]; /* of UCX: "ib", "tcp"                           */
-    uint32_t flags;         /* set of ucxpool_domain_flags_t                 */
-    uint32_t num_regions;   /* that it has registered: their keys say so     */
+    char     name[64];      /* "mlx5_0", "tcp" */
+    char     component[32]; /* of UCX: "ib", "tcp" */
+    uint32_t flags;         /* set of ucxpool_domain_flags_t */
+    uint32_t num_regions;   /* that it has registered: their keys say so */
 } ucxpool_domain_t;
 
 /*
@@ -71,7 +71,7 @@ size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
  * docs/design.md has the arithmetic.
  */
 typedef struct ucxpool_peer_timeout {
-    char     transport[16]; /* "tcp", "rc_verbs"                              */
+    char transport[16]; /* "tcp", "rc_verbs" */
     /* In a context that the pool makes: PEER_TIMEOUT, where the transport and
      * the environment allow. */
     uint64_t idle_ns;
@@ -84,7 +84,7 @@ typedef struct ucxpool_peer_timeout {
     /* What makes the difference, as variables of the environment with blanks
      * between them. (From UCX 1.17 on, ucp_config_modify() takes the same names
      * without UCX_.) */
-    char     settings[192];
+    char settings[192];
 } ucxpool_peer_timeout_t;
 
 /*
@@ -99,10 +99,10 @@ typedef struct ucxpool_peer_timeout {
  * UCXPOOL_ERR_INVALID_PARAM  without config: as for ucxpool_config_read()
  * others                     UCX does not start
  */
-ucxpool_status_t
-ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
-                            ucxpool_peer_timeout_t *timeouts,
-                            size_t max_timeouts, size_t *num_p);
+ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
+                                             ucxpool_peer_timeout_t *timeouts,
+                                             size_t  max_timeouts,
+                                             size_t *num_p);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -116,8 +116,8 @@ ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs);
 typedef struct ucxpool_verbs_piece {
     uint64_t address; /* for ibv_sge.addr and wr.rdma.remote_addr. Not always
                          the address that was asked for: buffers whose blocks
-                         lie apart have addresses that no device knows        */
-    size_t   length;  /* bytes from there on that belong to the same region   */
+                         lie apart have addresses that no device knows */
+    size_t   length;  /* bytes from there on that belong to the same region */
     uint32_t lkey;
     uint32_t rkey;
 } ucxpool_verbs_piece_t;

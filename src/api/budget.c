@@ -65,18 +65,17 @@ static ucxpool_status_t choose_backing(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_cuda_backing_decide(device, &around,
-                                     (int)config->cuda_backing, backing);
+    status = mem_cuda_backing_decide(device, &around, (int)config->cuda_backing,
+                                     backing);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    budget->backing       = backing->kind == &mem_kind_cuda_alloc
-                                ? UCXPOOL_CUDA_BACKING_ALLOC
-                            : backing->kind == &mem_kind_cuda_vmm
-                                ? UCXPOOL_CUDA_BACKING_VMM
-                                : UCXPOOL_CUDA_BACKING_HOST;
-    budget->uses_bar1     = backing->kind != &mem_kind_cuda_host;
-    budget->is_registered = backing->ucx_takes_it;
+    budget->backing =
+        backing->kind == &mem_kind_cuda_alloc ? UCXPOOL_CUDA_BACKING_ALLOC
+        : backing->kind == &mem_kind_cuda_vmm ? UCXPOOL_CUDA_BACKING_VMM
+                                              : UCXPOOL_CUDA_BACKING_HOST;
+    budget->uses_bar1        = backing->kind != &mem_kind_cuda_host;
+    budget->is_registered    = backing->ucx_takes_it;
     budget->ucx_staging_step = around.ucx.has_cuda ? BLOCK_BUDGET_UCX_STEP : 0;
     return UCXPOOL_OK;
 }
@@ -85,13 +84,13 @@ static ucxpool_status_t fill_blocks(const base_config_t     *config,
                                     unsigned                 num_regions,
                                     ucxpool_device_budget_t *budget)
 {
-    const mem_regions_t regions = {.region_size = config->region_size,
-                                   .num_regions = num_regions};
-    const block_pool_params_t params = {
-        .regions    = &regions,
-        .block_size = config->block_size,
-        .send_share = config->send_share,
-        .recv_share = config->recv_share,
+    const mem_regions_t       regions = {.region_size = config->region_size,
+                                         .num_regions = num_regions};
+    const block_pool_params_t params  = {
+         .regions    = &regions,
+         .block_size = config->block_size,
+         .send_share = config->send_share,
+         .recv_share = config->recv_share,
     };
     uint32_t         totals[UCXPOOL_SHARE_LAST];
     ucxpool_status_t status = block_split(&params, totals);
@@ -128,7 +127,7 @@ static ucxpool_status_t fill_pool(const mem_cuda_device_t *device,
     if (config->comm_size == 0) {
         return UCXPOOL_OK; /* no blocks */
     }
-    sizes.kind = backing.kind;
+    sizes.kind                = backing.kind;
     budget->is_comm_size_auto = config->comm_size == BASE_SIZE_AUTO;
     if (budget->is_comm_size_auto && budget->uses_bar1) {
         sizes.limit = budget->limit;
@@ -165,7 +164,7 @@ static ucxpool_status_t fill(int device, base_config_t *config,
     return fill_pool(&described, config, budget);
 }
 
-ucxpool_status_t ucxpool_device_budget(int device,
+ucxpool_status_t ucxpool_device_budget(int                      device,
                                        const ucxpool_config_t  *config,
                                        ucxpool_device_budget_t *budget_p)
 {

@@ -14,7 +14,7 @@
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p)
 {
-    xfer_blob_t  *address;
+    xfer_blob_t     *address;
     ucxpool_status_t status;
 
     if (base_missing(pool) || base_missing(address_p) ||
@@ -35,9 +35,9 @@ void ucxpool_address_release(void *address)
     free(address);
 }
 
-static ucxpool_status_t create(ucxpool_t *pool,
+static ucxpool_status_t create(ucxpool_t                      *pool,
                                const ucxpool_channel_params_t *params,
-                               ucxpool_channel_t **channel_p)
+                               ucxpool_channel_t             **channel_p)
 {
     uint64_t           fields = params->field_mask;
     ucxpool_channel_t *channel;
@@ -66,13 +66,13 @@ static ucxpool_status_t create(ucxpool_t *pool,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t ucxpool_channel_create(ucxpool_t *pool,
+ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
                                         const ucxpool_channel_params_t *params,
                                         ucxpool_channel_t **channel_p)
 {
-    const uint64_t   ways   = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
-                            UCXPOOL_CHANNEL_PARAM_FIELD_EP;
-    uint64_t         way    = (params == NULL) ? 0 : params->field_mask & ways;
+    const uint64_t ways =
+        UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP;
+    uint64_t         way = (params == NULL) ? 0 : params->field_mask & ways;
     ucxpool_status_t status;
 
     if (base_missing(pool) || base_missing(channel_p)) {
@@ -152,7 +152,7 @@ void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
 }
 
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
-                           ucxpool_channel_attr_t *attr_p)
+                           ucxpool_channel_attr_t  *attr_p)
 {
     if (base_missing(attr_p)) {
         return;

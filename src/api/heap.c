@@ -89,8 +89,7 @@ static ucxpool_status_t find_options(const ucxpool_t *pool, mem_vmm_t *vmm,
     options->chunk_size  = config->heap_chunk;
     options->alignment   = config->heap_alignment;
     options->stitch_size = stitch_size(config, options->limit);
-    options->log_path    = (config->heap_log[0] != '\0') ? config->heap_log
-                                                         : NULL;
+    options->log_path = (config->heap_log[0] != '\0') ? config->heap_log : NULL;
     return UCXPOOL_OK;
 }
 
@@ -201,8 +200,8 @@ ucxpool_status_t ucxpool_heap_stream_end(ucxpool_t *pool, void *stream)
 ucxpool_status_t ucxpool_heap_segments(ucxpool_t *pool, const void *address,
                                        size_t                  length,
                                        ucxpool_heap_segment_t *segments,
-                                       size_t max_segments,
-                                       size_t *num_segments_p)
+                                       size_t                  max_segments,
+                                       size_t                 *num_segments_p)
 {
     heap_t *heap;
 

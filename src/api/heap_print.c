@@ -13,13 +13,15 @@ typedef struct field {
     const char *name;
     size_t      offset;
     bool        is_gauge; /* may go down; a counter otherwise */
-    bool        is_ratio; /* a double                         */
+    bool        is_ratio; /* a double */
     const char *help;
 } field_t;
 
 #define FIELD(_member, _is_gauge, _is_ratio, _help) \
-    {#_member, offsetof(ucxpool_heap_stats_t, _member), _is_gauge, _is_ratio, \
-     _help}
+    { \
+#_member, offsetof(ucxpool_heap_stats_t, _member), _is_gauge, \
+            _is_ratio, _help \
+    }
 #define GAUGE(_member, _help)   FIELD(_member, true, false, _help)
 #define COUNTER(_member, _help) FIELD(_member, false, false, _help)
 #define RATIO(_member, _help)   FIELD(_member, true, true, _help)
@@ -136,8 +138,8 @@ static void print_openmetrics(const char                 *name,
 
         fprintf(stream,
                 "# TYPE ucxpool_heap_%s %s\n# HELP ucxpool_heap_%s %s\n",
-                field->name, field->is_gauge ? "gauge" : "counter",
-                field->name, field->help);
+                field->name, field->is_gauge ? "gauge" : "counter", field->name,
+                field->help);
         fprintf(stream, "ucxpool_heap_%s%s{pool=", field->name,
                 field->is_gauge ? "" : "_total");
         base_quote_print(stream, name);

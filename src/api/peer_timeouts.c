@@ -53,10 +53,9 @@ static void fill(const xfer_tune_peer_facts_t *facts, uint64_t tcp_ns,
     }
 }
 
-ucxpool_status_t
-ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
-                            ucxpool_peer_timeout_t *timeouts,
-                            size_t max_timeouts, size_t *num_p)
+ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
+                                             ucxpool_peer_timeout_t *timeouts,
+                                             size_t max_timeouts, size_t *num_p)
 {
     xfer_tune_peer_facts_t facts[XFER_NOTICE_NUM_TRANSPORTS];
     unsigned               num;
@@ -77,8 +76,8 @@ ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
         return status;
     }
     tcp_ns = base_min(xfer_tcp_watch_notice(time_ns),
-                      xfer_notice_kernel(xfer_tune_peer_kernel("tcp_retries2",
-                                                               TCP_RETRIES2)));
+                      xfer_notice_kernel(
+                          xfer_tune_peer_kernel("tcp_retries2", TCP_RETRIES2)));
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
         fill(&facts[i], tcp_ns, &timeouts[i]);
     }

@@ -40,8 +40,7 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
                               "segment %zu is NULL with a length of %zu", i,
                               segment->length);
         }
-        if (!base_add(request->capacity, segment->length,
-                      &request->capacity) ||
+        if (!base_add(request->capacity, segment->length, &request->capacity) ||
             (request->capacity > PROTO_SIZE_MAX)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
                               "the lengths of the segments overflow at %zu", i);
@@ -50,16 +49,16 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t create_recv(ucxpool_t           *pool,
-                                    const pack_memory_t *memory,
+static ucxpool_status_t create_recv(ucxpool_t                      *pool,
+                                    const pack_memory_t            *memory,
                                     const ucxpool_request_params_t *params,
-                                    ucxpool_request_t **request_p)
+                                    ucxpool_request_t             **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status = xfer_request_create(pool, &xfer_recv_kind, memory, params,
-                                 &request);
+    status =
+        xfer_request_create(pool, &xfer_recv_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -114,8 +113,7 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t recv_memory(ucxpool_t         *pool,
-                                    ucxpool_channel_t *channel,
+static ucxpool_status_t recv_memory(ucxpool_t *pool, ucxpool_channel_t *channel,
                                     pack_memory_t memory, uint64_t tag,
                                     uint64_t                        mask,
                                     const ucxpool_request_params_t *params,
@@ -129,12 +127,13 @@ static ucxpool_status_t recv_memory(ucxpool_t         *pool,
     return status;
 }
 
-ucxpool_status_t
-ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
-                     const ucxpool_segment_t *segments, size_t num_segments,
-                     uint64_t tag, uint64_t mask,
-                     const ucxpool_request_params_t *params,
-                     ucxpool_request_t             **request_p)
+ucxpool_status_t ucxpool_recv_buffers(ucxpool_t               *pool,
+                                      ucxpool_channel_t       *channel,
+                                      const ucxpool_segment_t *segments,
+                                      size_t num_segments, uint64_t tag,
+                                      uint64_t                        mask,
+                                      const ucxpool_request_params_t *params,
+                                      ucxpool_request_t             **request_p)
 {
     if (base_missing(pool)) {
         return UCXPOOL_ERR_INVALID_PARAM;
@@ -146,9 +145,8 @@ ucxpool_recv_buffers(ucxpool_t *pool, ucxpool_channel_t *channel,
 
 ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
                                      ucxpool_channel_t *channel,
-                                     void *const       *addresses,
-                                     size_t num_pieces, size_t length,
-                                     uint64_t tag, uint64_t mask,
+                                     void *const *addresses, size_t num_pieces,
+                                     size_t length, uint64_t tag, uint64_t mask,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
@@ -160,11 +158,11 @@ ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
                        tag, mask, params, request_p);
 }
 
-ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
+ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
                                      ucxpool_channel_t *channel, void *address,
                                      size_t length, uint64_t tag, uint64_t mask,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p)
+                                     ucxpool_request_t             **request_p)
 {
     ucxpool_segment_t segment = {address, length};
 
@@ -175,10 +173,10 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t *pool,
                                 request_p);
 }
 
-static ucxpool_status_t message_recv(ucxpool_message_t   *message,
-                                     const pack_memory_t *memory,
+static ucxpool_status_t message_recv(ucxpool_message_t              *message,
+                                     const pack_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p)
+                                     ucxpool_request_t             **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
@@ -188,12 +186,12 @@ static ucxpool_status_t message_recv(ucxpool_message_t   *message,
         return status;
     }
     if (request->capacity < message->totals.payload_size) {
-        status = base_error(UCXPOOL_ERR_TRUNCATED,
-                            "the message has %llu bytes, the %s hold %llu",
-                            (unsigned long long)message->totals.payload_size,
-                            pack_memory_is_pieces(memory) ? "pieces"
-                                                          : "segments",
-                            (unsigned long long)request->capacity);
+        status =
+            base_error(UCXPOOL_ERR_TRUNCATED,
+                       "the message has %llu bytes, the %s hold %llu",
+                       (unsigned long long)message->totals.payload_size,
+                       pack_memory_is_pieces(memory) ? "pieces" : "segments",
+                       (unsigned long long)request->capacity);
         xfer_request_discard(request);
         return status;
     }
@@ -204,8 +202,8 @@ static ucxpool_status_t message_recv(ucxpool_message_t   *message,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t message_memory(ucxpool_message_t *message,
-                                       pack_memory_t      memory,
+static ucxpool_status_t message_memory(ucxpool_message_t              *message,
+                                       pack_memory_t                   memory,
                                        const ucxpool_request_params_t *params,
                                        ucxpool_request_t **request_p)
 {
@@ -222,7 +220,7 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
                                       const ucxpool_segment_t *segments,
                                       size_t                   num_segments,
                                       const ucxpool_request_params_t *params,
-                                      ucxpool_request_t **request_p)
+                                      ucxpool_request_t             **request_p)
 {
     if (base_missing(message)) {
         return UCXPOOL_ERR_INVALID_PARAM;

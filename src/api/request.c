@@ -14,7 +14,7 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
 }
 
 void ucxpool_request_query(const ucxpool_request_t *request,
-                           ucxpool_request_attr_t *attr_p)
+                           ucxpool_request_attr_t  *attr_p)
 {
     if (base_missing(attr_p)) {
         return;
@@ -27,13 +27,12 @@ void ucxpool_request_query(const ucxpool_request_t *request,
         return;
     }
     xfer_lock(request->pool);
-    attr_p->status          = xfer_request_status(request);
-    attr_p->detail          = request->detail;
-    attr_p->tag             = request->tag;
-    attr_p->length          = request->totals.payload_size;
-    attr_p->metadata        = (request->metadata_length != 0)
-                                  ? request->metadata
-                                  : NULL;
+    attr_p->status = xfer_request_status(request);
+    attr_p->detail = request->detail;
+    attr_p->tag    = request->tag;
+    attr_p->length = request->totals.payload_size;
+    attr_p->metadata =
+        (request->metadata_length != 0) ? request->metadata : NULL;
     attr_p->metadata_length = request->metadata_length;
     attr_p->channel = ((request->channel != NULL) && request->channel->user_ref)
                           ? request->channel
@@ -86,7 +85,7 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
 }
 
 void ucxpool_message_query(const ucxpool_message_t *message,
-                           ucxpool_message_attr_t *attr_p)
+                           ucxpool_message_attr_t  *attr_p)
 {
     if (base_missing(attr_p)) {
         return;
@@ -100,9 +99,8 @@ void ucxpool_message_query(const ucxpool_message_t *message,
     attr_p->length          = message->totals.payload_size;
     attr_p->num_segments    = message->totals.num_segments;
     attr_p->metadata_length = message->desc.metadata_size;
-    attr_p->metadata        = (message->desc.metadata_size != 0)
-                                  ? message->metadata
-                                  : NULL;
+    attr_p->metadata =
+        (message->desc.metadata_size != 0) ? message->metadata : NULL;
     attr_p->channel = message->channel->user_ref ? message->channel : NULL;
     xfer_unlock(message->pool);
 }

@@ -20,7 +20,7 @@ typedef struct loop {
     ucxpool_t         *near;
     ucxpool_t         *far;
     ucxpool_channel_t *out; /* of near */
-    ucxpool_channel_t *in;  /* of far  */
+    ucxpool_channel_t *in;  /* of far */
     size_t             length;
     uint8_t           *source;
     uint8_t           *target;
@@ -39,12 +39,12 @@ static ucxpool_status_t set_size(ucxpool_config_t *config, const char *key,
  * leave the choice. */
 static ucxpool_status_t create_far(loop_t *loop)
 {
-    const base_config_t *near = &loop->near->config;
-    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
-                                             UCXPOOL_PARAM_FIELD_NAME,
-                                .name = "self-test"};
-    ucxpool_config_t *config;
-    ucxpool_status_t  status;
+    const base_config_t *near   = &loop->near->config;
+    ucxpool_params_t     params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                                 UCXPOOL_PARAM_FIELD_NAME,
+                                   .name = "self-test"};
+    ucxpool_config_t    *config;
+    ucxpool_status_t     status;
 
     status = ucxpool_config_read(&config);
     if (status != UCXPOOL_OK) {
@@ -173,11 +173,11 @@ static void give_last(block_pool_t *blocks, held_t *held)
  * block of a region while all that lie before it are held. */
 static ucxpool_status_t pass_every_region(loop_t *loop)
 {
-    block_pool_t    *blocks = loop->near->blocks;
-    uint32_t         total  = block_pool_num_blocks(blocks);
-    held_t           held   = {
-                  .blocks = calloc(total, sizeof(held.blocks[0])),
-                  .shares = calloc(total, sizeof(held.shares[0])),
+    block_pool_t *blocks = loop->near->blocks;
+    uint32_t      total  = block_pool_num_blocks(blocks);
+    held_t        held   = {
+                 .blocks = calloc(total, sizeof(held.blocks[0])),
+                 .shares = calloc(total, sizeof(held.shares[0])),
     };
     uint32_t         tested = 0;
     ucxpool_status_t status = UCXPOOL_OK;
@@ -236,8 +236,8 @@ ucxpool_status_t ucxpool_self_test(ucxpool_t *pool)
         return status;
     }
     /* Too long to go with its descriptor. */
-    loop.length = base_max(pool->config.block_size,
-                           2 * pool->config.eager_size);
+    loop.length =
+        base_max(pool->config.block_size, 2 * pool->config.eager_size);
     loop.source = malloc(loop.length);
     loop.target = malloc(loop.length);
     if ((loop.source == NULL) || (loop.target == NULL)) {

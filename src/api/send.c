@@ -39,9 +39,8 @@ static bool has_comm_memory(const ucxpool_request_t *request)
         uint64_t length = pack_memory_length(memory, i);
 
         if ((length >= request->send.inplace_min) &&
-            block_comm_find(request->pool->comm,
-                            pack_memory_address(memory, i), length, &where,
-                            &buffer)) {
+            block_comm_find(request->pool->comm, pack_memory_address(memory, i),
+                            length, &where, &buffer)) {
             return true;
         }
     }
@@ -113,8 +112,8 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
     if (!xfer_channel_is_live(channel)) {
         return xfer_channel_say_ended(channel);
     }
-    status = xfer_request_create(pool, &xfer_send_kind, memory, params,
-                                 &request);
+    status =
+        xfer_request_create(pool, &xfer_send_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -159,7 +158,7 @@ ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
                                       const ucxpool_segment_t *segments,
                                       size_t num_segments, uint64_t tag,
                                       const ucxpool_request_params_t *params,
-                                      ucxpool_request_t **request_p)
+                                      ucxpool_request_t             **request_p)
 {
     if (base_missing(channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
@@ -169,9 +168,8 @@ ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
 }
 
 ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
-                                     void *const       *addresses,
-                                     size_t num_pieces, size_t length,
-                                     uint64_t                        tag,
+                                     void *const *addresses, size_t num_pieces,
+                                     size_t length, uint64_t tag,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
@@ -185,9 +183,9 @@ ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
 
 ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
                                      const void *address, size_t length,
-                                     uint64_t tag,
+                                     uint64_t                        tag,
                                      const ucxpool_request_params_t *params,
-                                     ucxpool_request_t **request_p)
+                                     ucxpool_request_t             **request_p)
 {
     ucxpool_segment_t segment = {(void *)address, length};
 

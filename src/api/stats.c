@@ -36,7 +36,9 @@ typedef struct field {
 } field_t;
 
 #define FIELD(_member, _is_gauge, _help) \
-    {#_member, offsetof(ucxpool_stats_t, _member), _is_gauge, _help}
+    { \
+#_member, offsetof(ucxpool_stats_t, _member), _is_gauge, _help \
+    }
 
 static const field_t fields[] = {
     FIELD(block_size, true, "Bytes of one block."),
@@ -123,8 +125,7 @@ void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
     mem_reg_ucx_verified(xfer_memory_registered(pool), &stats_p->domains_needed,
                          &stats_p->regions_verified);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        block_pool_stats(pool->blocks, (ucxpool_share_t)i,
-                         &stats_p->blocks[i]);
+        block_pool_stats(pool->blocks, (ucxpool_share_t)i, &stats_p->blocks[i]);
     }
 }
 
@@ -163,7 +164,7 @@ static void print_text(const char *name, const ucxpool_stats_t *stats,
     }
 }
 
-static void print_json_traffic(const char *key,
+static void print_json_traffic(const char              *key,
                                const ucxpool_traffic_t *traffic, FILE *stream)
 {
     fprintf(stream, ",\"%s\":{", key);

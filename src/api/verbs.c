@@ -38,8 +38,8 @@ static bool locate(ucxpool_t *pool, const void *address, size_t length,
     if (offset < regions->num_regions * regions->region_size) {
         piece_p->region = (uint32_t)(offset / regions->region_size);
         piece_p->offset = offset % regions->region_size;
-        piece_p->length = base_min(regions->region_size - piece_p->offset,
-                                   length);
+        piece_p->length =
+            base_min(regions->region_size - piece_p->offset, length);
         return true;
     }
     return block_comm_find(pool->comm, address, length, piece_p, &ignored);

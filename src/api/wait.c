@@ -21,7 +21,7 @@ static bool has_ended(const void *request)
 }
 
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
-                                      uint64_t timeout_ns)
+                                      uint64_t           timeout_ns)
 {
     xfer_goal_t goal = {has_ended, request};
 
@@ -40,7 +40,7 @@ static bool is_settled(const void *channel)
 }
 
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
-                                      uint64_t timeout_ns)
+                                      uint64_t           timeout_ns)
 {
     xfer_goal_t            goal = {is_settled, channel};
     ucxpool_channel_attr_t attr;

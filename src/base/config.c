@@ -26,7 +26,7 @@ typedef enum source {
 
 struct ucxpool_config {
     base_config_t values;
-    uint8_t       sources[BASE_NUM_KEYS]; /* a source_t for each key          */
+    uint8_t       sources[BASE_NUM_KEYS]; /* a source_t for each key */
 };
 
 /* How an error names a key: as its caller wrote it. */

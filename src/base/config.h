@@ -48,53 +48,53 @@ typedef enum base_switch {
 
 typedef struct base_config {
     /* memory */
-    size_t        comm_size;    /* COMM_SIZE: auto, or bytes of all blocks; 0:
-                                   none, and no channels                      */
-    size_t        comm_reserve; /* COMM_RESERVE: auto, or bytes of BAR1       */
-    bool          comm_strict;  /* COMM_STRICT: n                             */
-    char          budget_file[BASE_PATH_SIZE]; /* BUDGET_FILE: empty          */
-    size_t        block_size;   /* BLOCK_SIZE: auto; power of two, 4k to 1g   */
-    size_t        region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE  */
-    unsigned      send_share;   /* SEND_SHARE: 25, percent of the blocks      */
-    unsigned      recv_share;   /* RECV_SHARE: 25, percent of the blocks      */
-    base_switch_t huge_pages;   /* HUGE_PAGES: try                            */
-    base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host      */
+    size_t comm_size;            /* COMM_SIZE: auto, or bytes of all blocks; 0:
+                                    none, and no channels */
+    size_t         comm_reserve; /* COMM_RESERVE: auto, or bytes of BAR1 */
+    bool           comm_strict;  /* COMM_STRICT: n */
+    char           budget_file[BASE_PATH_SIZE]; /* BUDGET_FILE: empty */
+    size_t         block_size;   /* BLOCK_SIZE: auto; power of two, 4k to 1g */
+    size_t         region_size;  /* REGION_SIZE: auto; multiple of BLOCK_SIZE */
+    unsigned       send_share;   /* SEND_SHARE: 25, percent of the blocks */
+    unsigned       recv_share;   /* RECV_SHARE: 25, percent of the blocks */
+    base_switch_t  huge_pages;   /* HUGE_PAGES: try */
+    base_backing_t cuda_backing; /* CUDA_BACKING: auto, alloc, vmm, host */
 
     /* the heap */
-    size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together    */
-    size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m       */
-    size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two               */
-    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of addresses           */
-    char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty                       */
+    size_t memory_limit;   /* MEMORY_LIMIT: auto; blocks and heap together */
+    size_t heap_chunk;     /* HEAP_CHUNK: 32m; power of two, 2m to 128m */
+    size_t heap_alignment; /* HEAP_ALIGNMENT: 256; power of two */
+    size_t heap_stitch;    /* HEAP_STITCH: auto; bytes of addresses */
+    char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */
-    base_wire_t     wire;          /* WIRE: auto, map, ucx                    */
-    size_t          frag_size;     /* FRAG_SIZE: auto; slice of a block       */
-    unsigned        depth;         /* DEPTH: fragments in flight per message  */
-    size_t          eager_size;    /* EAGER_SIZE: 4k                          */
-    unsigned        credits;       /* CREDITS: unreceived messages a peer may
-                                      leave with us: 64                       */
-    size_t          inplace_min;   /* INPLACE_MIN: 16k; shorter pieces of
-                                      registered memory are packed            */
-    size_t          max_metadata;  /* MAX_METADATA: 2k; at most 4k            */
-    size_t          max_segments;  /* MAX_SEGMENTS: 4m (4,194,304)            */
-    base_checksum_t checksum;      /* CHECKSUM: none, crc32c                  */
-    unsigned        am_id;         /* AM_ID: 100; this and the next are used  */
-    uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf               */
-    uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s                  */
-    uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s                  */
+    base_wire_t wire;             /* WIRE: auto, map, ucx */
+    size_t      frag_size;        /* FRAG_SIZE: auto; slice of a block */
+    unsigned    depth;            /* DEPTH: fragments in flight per message */
+    size_t      eager_size;       /* EAGER_SIZE: 4k */
+    unsigned    credits;          /* CREDITS: unreceived messages a peer may
+                                     leave with us: 64 */
+    size_t inplace_min;           /* INPLACE_MIN: 16k; shorter pieces of
+                                     registered memory are packed */
+    size_t          max_metadata; /* MAX_METADATA: 2k; at most 4k */
+    size_t          max_segments; /* MAX_SEGMENTS: 4m (4,194,304) */
+    base_checksum_t checksum;     /* CHECKSUM: none, crc32c */
+    unsigned        am_id;        /* AM_ID: 100; this and the next are used */
+    uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
+    uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
+    uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
     uint64_t        spin_ns;            /* SPIN: 200us, polling before sleep */
 
     /* peers */
-    char     secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty               */
-    base_secret_t *secret; /* in place of the file's; no key. NULL: none      */
-    bool     listen_without_secret;     /* LISTEN_WITHOUT_SECRET: n           */
-    unsigned max_half_open;             /* MAX_HALF_OPEN: 64                  */
-    unsigned accept_queue;              /* ACCEPT_QUEUE: 16                   */
-    uint64_t handshake_timeout_ns;      /* HANDSHAKE_TIMEOUT: 5s              */
+    char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
+    base_secret_t *secret; /* in place of the file's; no key. NULL: none */
+    bool           listen_without_secret; /* LISTEN_WITHOUT_SECRET: n */
+    unsigned       max_half_open;         /* MAX_HALF_OPEN: 64 */
+    unsigned       accept_queue;          /* ACCEPT_QUEUE: 16 */
+    uint64_t       handshake_timeout_ns;  /* HANDSHAKE_TIMEOUT: 5s */
 
     /* all over */
-    unsigned log_level;                 /* LOG_LEVEL: warn                    */
+    unsigned log_level; /* LOG_LEVEL: warn */
 } base_config_t;
 
 /*

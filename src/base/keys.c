@@ -17,10 +17,11 @@ static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_UCX]  = "ucx",
                                          NULL};
 
-static const char *const backing_words[] = {
-    [BASE_BACKING_AUTO] = "auto", [BASE_BACKING_ALLOC] = "alloc",
-    [BASE_BACKING_VMM] = "vmm",   [BASE_BACKING_HOST] = "host",
-    NULL};
+static const char *const backing_words[] = {[BASE_BACKING_AUTO]  = "auto",
+                                            [BASE_BACKING_ALLOC] = "alloc",
+                                            [BASE_BACKING_VMM]   = "vmm",
+                                            [BASE_BACKING_HOST]  = "host",
+                                            NULL};
 
 static const char *const checksum_words[] = {
     [BASE_CHECKSUM_NONE] = "none", [BASE_CHECKSUM_CRC32C] = "crc32c", NULL};
@@ -185,8 +186,7 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
 /* clang-format on */
 
 static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
-static_assert(sizeof(base_backing_t) == sizeof(unsigned),
-              "words are unsigned");
+static_assert(sizeof(base_backing_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
               "words are unsigned");
 static_assert(sizeof(base_switch_t) == sizeof(unsigned),

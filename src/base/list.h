@@ -85,9 +85,8 @@ static inline void base_list_splice_tail(base_list_t *head, base_list_t *from)
 /* The same; the element may be taken out inside the loop. */
 #define base_list_for_each_safe(_element, _next, _head, _type, _member) \
     for (_element = base_list_head(_head, _type, _member), \
-        _next = base_list_next(_element, _type, _member); \
+        _next     = base_list_next(_element, _type, _member); \
          base_list_link(_element, _type, _member) != (_head); \
-         _element = _next, \
-        _next = base_list_next(_next, _type, _member))
+         _element = _next, _next = base_list_next(_next, _type, _member))
 
 #endif

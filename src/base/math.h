@@ -18,10 +18,10 @@
 /* Next multiple of a power of two; the caller knows that it fits. The mask has
  * the width of n, not that of the alignment. */
 #define base_align_up(_n, _alignment) \
-    (((_n) + ((_alignment) - 1)) & ~((__typeof__((_n) + 0))(_alignment) - 1))
+    (((_n) + ((_alignment)-1)) & ~((__typeof__((_n) + 0))(_alignment)-1))
 
 #define base_container_of(_pointer, _type, _member) \
-    ((_type *)((char *)(_pointer) - offsetof(_type, _member)))
+    ((_type *)((char *)(_pointer)-offsetof(_type, _member)))
 
 static inline bool base_is_pow2(size_t n)
 {

@@ -36,7 +36,7 @@ const char *mem_cuda_backing_why(const mem_cuda_backing_t *backing);
 /* What the choice depends on beside the device. */
 typedef struct mem_cuda_surroundings {
     mem_ucx_facts_t ucx;
-    bool            has_getfd;    /* pidfd_getfd() works here                 */
+    bool            has_getfd;    /* pidfd_getfd() works here */
     int             ptrace_scope; /* kernel.yama.ptrace_scope; 0 without Yama */
 } mem_cuda_surroundings_t;
 

@@ -35,8 +35,7 @@ static void set_usable(const block_preset_t *preset, const mem_bar_t *bar,
                                "is for the device";
     } else if (preset->is_found || (bar->size > SMALL_WINDOW)) {
         budget->usable = bar->size;
-        from           = preset->is_found ? preset->from
-                                          : "all of a large window";
+        from = preset->is_found ? preset->from : "all of a large window";
     } else {
         budget->usable = bar->size / 4 * 3;
         from           = "three quarters of a small window without a preset";
@@ -67,12 +66,12 @@ ucxpool_status_t block_budget_compute(const base_config_t *config,
     }
     memset(budget_p, 0, sizeof(*budget_p));
     set_usable(&preset, bar, budget_p);
-    budget_p->others  = bar->used - base_min(bar->used, IDLE_USE);
+    budget_p->others          = bar->used - base_min(bar->used, IDLE_USE);
     budget_p->is_reserve_auto = config->comm_reserve == BASE_SIZE_AUTO;
-    budget_p->reserve = budget_p->is_reserve_auto
-                            ? auto_reserve(bar, budget_p->usable)
-                            : config->comm_reserve;
-    budget_p->limit   = BLOCK_BUDGET_NONE;
+    budget_p->reserve         = budget_p->is_reserve_auto
+                                    ? auto_reserve(bar, budget_p->usable)
+                                    : config->comm_reserve;
+    budget_p->limit           = BLOCK_BUDGET_NONE;
     if (budget_p->usable == BLOCK_BUDGET_NONE) {
         return UCXPOOL_OK;
     }
@@ -86,8 +85,7 @@ ucxpool_status_t block_budget_compute(const base_config_t *config,
 
 ucxpool_status_t block_budget_query(const base_config_t *config,
                                     const char *name, const char *bus_id,
-                                    mem_bar_t      *bar_p,
-                                    block_budget_t *budget_p)
+                                    mem_bar_t *bar_p, block_budget_t *budget_p)
 {
     mem_bar_query(bus_id, bar_p);
     return block_budget_compute(config, name, bar_p, budget_p);

@@ -25,12 +25,12 @@
 #define BLOCK_BUDGET_UCX_STEP (UINT64_C(512) << 20)
 
 typedef struct block_budget {
-    uint64_t usable; /* BLOCK_BUDGET_NONE: not bounded                        */
-    char     usable_from[192]; /* in words                                    */
+    uint64_t usable;           /* BLOCK_BUDGET_NONE: not bounded */
+    char     usable_from[192]; /* in words */
     uint64_t others;
     uint64_t reserve;
     bool     is_reserve_auto;
-    uint64_t limit;  /* BLOCK_BUDGET_NONE: not bounded                        */
+    uint64_t limit; /* BLOCK_BUDGET_NONE: not bounded */
 } block_budget_t;
 
 /*
@@ -47,7 +47,6 @@ ucxpool_status_t block_budget_compute(const base_config_t *config,
  * window. */
 ucxpool_status_t block_budget_query(const base_config_t *config,
                                     const char *name, const char *bus_id,
-                                    mem_bar_t      *bar_p,
-                                    block_budget_t *budget_p);
+                                    mem_bar_t *bar_p, block_budget_t *budget_p);
 
 #endif

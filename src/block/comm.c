@@ -31,12 +31,12 @@ struct block_comm {
     block_pool_t        *pool;
     const mem_regions_t *regions;
     size_t               block_size;
-    size_t               home_size;  /* bytes of all regions                 */
-    size_t               max_blocks; /* of the user's share                  */
+    size_t               home_size;  /* bytes of all regions */
+    size_t               max_blocks; /* of the user's share */
     block_ranges_t      *stitched;
-    pthread_mutex_t      lock;     /* of the list, and of becoming freed   */
-    base_list_t          buffers;  /* freed but busy ones included         */
-    owner_t              owners[]; /* of each block; NULL: no buffer's     */
+    pthread_mutex_t      lock;     /* of the list, and of becoming freed */
+    base_list_t          buffers;  /* freed but busy ones included */
+    owner_t              owners[]; /* of each block; NULL: no buffer's */
 };
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)

@@ -31,7 +31,7 @@ typedef struct block_comm_buffer block_comm_buffer_t;
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p);
 /* Frees what is still allocated, busy or not: no operation may be in flight
  * any more. NULL is allowed. */
-void             block_comm_destroy(block_comm_t *comm);
+void block_comm_destroy(block_comm_t *comm);
 
 /*
  * length  Bytes, rounded up to whole blocks.

@@ -96,12 +96,12 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
         goto err_free_pool;
     }
 
-    pool->regions           = params->regions;
-    pool->block_size        = params->block_size;
-    pool->num_blocks        = num_blocks;
-    pool->is_watched        = base_memcheck_is_on();
-    pool->blocks_per_region = num_blocks /
-                              base_max(params->regions->num_regions, 1u);
+    pool->regions    = params->regions;
+    pool->block_size = params->block_size;
+    pool->num_blocks = num_blocks;
+    pool->is_watched = base_memcheck_is_on();
+    pool->blocks_per_region =
+        num_blocks / base_max(params->regions->num_regions, 1u);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
         pool->shares[i].total = totals[i];
         atomic_init(&pool->shares[i].word, totals[i] * ONE_FREE);

@@ -27,7 +27,7 @@
 typedef struct block_pool block_pool_t;
 
 typedef struct block_pool_params {
-    const mem_regions_t *regions;    /* lives longer than the pool            */
+    const mem_regions_t *regions; /* lives longer than the pool */
     size_t               block_size;
     unsigned             send_share; /* percent; each share gets at least one */
     unsigned             recv_share; /* percent; the user's share is the rest */
@@ -43,9 +43,9 @@ typedef struct block_pool_params {
  * UCXPOOL_ERR_NO_MEMORY      nothing is left behind
  */
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
-                                   block_pool_t **pool_p);
+                                   block_pool_t             **pool_p);
 /* Whatever is held: nobody may touch the pool any more. NULL is allowed. */
-void             block_pool_destroy(block_pool_t *pool);
+void block_pool_destroy(block_pool_t *pool);
 
 /*
  * Take blocks. Indices are 0 .. number of blocks - 1, ascending with the
@@ -73,8 +73,8 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
  */
 ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
                                     size_t num_blocks);
-void block_pool_take(block_pool_t *pool, ucxpool_share_t share,
-                     size_t num_blocks, uint32_t *indices);
+void             block_pool_take(block_pool_t *pool, ucxpool_share_t share,
+                                 size_t num_blocks, uint32_t *indices);
 
 /* Give back a block that the share holds. */
 void block_pool_put(block_pool_t *pool, ucxpool_share_t share, uint32_t index);
@@ -116,8 +116,8 @@ size_t   block_pool_block_size(const block_pool_t *pool);
 uint32_t block_pool_num_blocks(const block_pool_t *pool);
 void    *block_pool_address(const block_pool_t *pool, uint32_t index);
 /* Region, offset and length of a block. */
-void     block_pool_locate(const block_pool_t *pool, uint32_t index,
-                           mem_piece_t *piece_p);
+void block_pool_locate(const block_pool_t *pool, uint32_t index,
+                       mem_piece_t *piece_p);
 
 /*
  * A snapshot that is consistent at any moment: total == free + held +

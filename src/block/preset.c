@@ -34,10 +34,8 @@ typedef struct row {
  * cannot: what was measured for two of them is taken for all.
  */
 static const row_t table[] = {
-    {"*", 256 * MIB, 200 * MIB},
-    {"Tesla P4", 256 * MIB, 200 * MIB},
-    {"Tesla T4*", 256 * MIB, 200 * MIB},
-    {"NVIDIA T4*", 256 * MIB, 200 * MIB},
+    {"*", 256 * MIB, 200 * MIB},           {"Tesla P4", 256 * MIB, 200 * MIB},
+    {"Tesla T4*", 256 * MIB, 200 * MIB},   {"NVIDIA T4*", 256 * MIB, 200 * MIB},
     {"*RTX A4000*", 256 * MIB, 208 * MIB},
 };
 
@@ -105,8 +103,7 @@ static void search_table(const char *name, uint64_t bar1_size,
         const row_t *row = &table[i];
 
         if (fits(row, name, bar1_size) ||
-            ((bar1_size == 0) && is_sure(row) &&
-             fits_name(row->name, name))) {
+            ((bar1_size == 0) && is_sure(row) && fits_name(row->name, name))) {
             take(row, NULL, 0, preset);
         }
     }
@@ -200,8 +197,7 @@ static ucxpool_status_t search_file(FILE *file, const char *path,
     for (unsigned number = 1; fgets(line, sizeof(line), file) != NULL;
          number++) {
         if ((strchr(line, '\n') == NULL) && !feof(file)) {
-            return line_error(path, number,
-                              "it is too long, or has a byte 0");
+            return line_error(path, number, "it is too long, or has a byte 0");
         }
         text = trim(line);
         if ((*text == '\0') || (*text == '#')) {
@@ -225,8 +221,7 @@ static ucxpool_status_t search_file(FILE *file, const char *path,
 }
 
 ucxpool_status_t block_preset_find(const char *path, const char *name,
-                                   uint64_t        bar1_size,
-                                   block_preset_t *preset_p)
+                                   uint64_t bar1_size, block_preset_t *preset_p)
 {
     ucxpool_status_t status;
     FILE            *file;

@@ -28,8 +28,8 @@
 
 typedef struct block_preset {
     bool     is_found;
-    uint64_t limit;     /* bytes, or BLOCK_PRESET_NONE                        */
-    char     from[176]; /* in words: "the preset 'Tesla T4' [256m]"           */
+    uint64_t limit;     /* bytes, or BLOCK_PRESET_NONE */
+    char     from[176]; /* in words: "the preset 'Tesla T4' [256m]" */
 } block_preset_t;
 
 /*

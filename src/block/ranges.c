@@ -17,8 +17,8 @@ typedef struct range {
 } range_t;
 
 struct block_ranges {
-    pthread_mutex_t  lock;    /* of writers                                  */
-    _Atomic uint64_t version; /* odd while a writer changes the table        */
+    pthread_mutex_t  lock;    /* of writers */
+    _Atomic uint64_t version; /* odd while a writer changes the table */
     _Atomic size_t   num;
     _Atomic size_t   last; /* found last: the likeliest to be next */
     size_t           max;

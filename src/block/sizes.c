@@ -55,9 +55,9 @@ static size_t auto_block_size(const base_config_t *config, bool for_gpu,
     size_t size = for_gpu ? BLOCK_SIZES_GPU_PAGE : 4096;
     size_t frag = config->frag_size == BASE_SIZE_AUTO ? 0 : config->frag_size;
 
-    while (((size < frag) || ((size < most) &&
-                              is_good_block(config, size * 2, for_gpu,
-                                            is_tight))) &&
+    while (((size < frag) ||
+            ((size < most) &&
+             is_good_block(config, size * 2, for_gpu, is_tight))) &&
            ((config->region_size == BASE_SIZE_AUTO) ||
             (config->region_size % (size * 2) == 0))) {
         size *= 2;
@@ -82,8 +82,8 @@ static size_t auto_region_size(const base_config_t *config,
 }
 
 ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
-                                    base_config_t *config,
-                                    unsigned      *num_regions_p)
+                                    base_config_t              *config,
+                                    unsigned                   *num_regions_p)
 {
     bool   is_auto = config->comm_size == BASE_SIZE_AUTO;
     bool   is_tight;
@@ -102,9 +102,9 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
         config->block_size = auto_block_size(config, params->for_gpu, is_tight);
     }
     if (is_auto) {
-        config->comm_size = base_max(
-            config->comm_size & ~(config->block_size - 1),
-            (is_tight ? 3 : 4) * config->block_size);
+        config->comm_size =
+            base_max(config->comm_size & ~(config->block_size - 1),
+                     (is_tight ? 3 : 4) * config->block_size);
     }
     if (config->region_size == BASE_SIZE_AUTO) {
         config->region_size = auto_region_size(config, params->kind);

@@ -13,10 +13,10 @@
 
 typedef struct block_sizes_params {
     const mem_kind_t *kind;
-    bool              for_gpu;     /* what the pool is for, not where its
-                                      blocks lie                              */
-    uint64_t          memory_size; /* of the machine, or of the GPU           */
-    uint64_t          limit;       /* for COMM_SIZE=auto: block_budget_t's    */
+    bool              for_gpu; /* what the pool is for, not where its
+                                  blocks lie */
+    uint64_t memory_size;      /* of the machine, or of the GPU */
+    uint64_t limit;            /* for COMM_SIZE=auto: block_budget_t's */
 } block_sizes_params_t;
 
 /*
@@ -26,8 +26,8 @@ typedef struct block_sizes_params {
  *                            without limit
  */
 ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
-                                    base_config_t *config,
-                                    unsigned      *num_regions_p);
+                                    base_config_t              *config,
+                                    unsigned                   *num_regions_p);
 
 /*
  * The least memory that a pool of such settings can do with, when it cannot

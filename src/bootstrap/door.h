@@ -25,24 +25,24 @@
 typedef struct xfer_door xfer_door_t;
 
 typedef struct xfer_door_params {
-    const xfer_where_t  *where; /* from xfer_where_resolve(); copied          */
-    const xfer_secret_t *secret; /* NULL: none; lives longer than the door    */
-    const void          *blob; /* what each proven peer gets; copied         */
-    size_t               blob_length; /* at most XFER_BLOB_MAX                */
+    const xfer_where_t  *where;  /* from xfer_where_resolve(); copied */
+    const xfer_secret_t *secret; /* NULL: none; lives longer than the door */
+    const void          *blob;   /* what each proven peer gets; copied */
+    size_t               blob_length; /* at most XFER_BLOB_MAX */
     /* Change the blob for a proven caller; NULL: it is the same for all. */
     void (*fit_blob)(void *arg, void *blob, const void *caller, size_t length);
-    void *arg;
-    unsigned             max_half_open; /* 1 at least                         */
-    unsigned             accept_queue; /* proven peers that may wait to be
-                                          taken; 1 at least                   */
-    uint64_t             handshake_timeout_ns;
-    bool                 listen_without_secret;
+    void    *arg;
+    unsigned max_half_open; /* 1 at least */
+    unsigned accept_queue;  /* proven peers that may wait to be
+                               taken; 1 at least */
+    uint64_t handshake_timeout_ns;
+    bool     listen_without_secret;
 } xfer_door_params_t;
 
 /* A proven peer, with its connection, which belongs to who takes it. */
 typedef struct xfer_door_peer {
     int         fd;
-    xfer_ends_t ends; /* "127.0.0.1:7000", "127.0.0.1:34567"                  */
+    xfer_ends_t ends; /* "127.0.0.1:7000", "127.0.0.1:34567" */
     size_t      length;
     uint8_t     blob[XFER_BLOB_MAX];
 } xfer_door_peer_t;
@@ -50,10 +50,10 @@ typedef struct xfer_door_peer {
 /* Handshakes since creation, by how they ended. */
 typedef struct xfer_door_stats {
     uint64_t num_proven;
-    uint64_t num_refused; /* failed, timed out and dropped ones included     */
+    uint64_t num_refused; /* failed, timed out and dropped ones included */
     uint64_t num_timed_out;
-    uint64_t num_dropped; /* for a newcomer                                  */
-    unsigned num_half_open; /* now                                            */
+    uint64_t num_dropped;   /* for a newcomer */
+    unsigned num_half_open; /* now */
 } xfer_door_stats_t;
 
 /*

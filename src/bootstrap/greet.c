@@ -22,11 +22,11 @@ struct xfer_greet {
     xfer_where_t     where;
     xfer_self_t      self;
     int              epoll_fd;
-    int              fd; /* -1 between two addresses and after the end        */
+    int              fd; /* -1 between two addresses and after the end */
     size_t           address_index;
     bool             is_connected;
     xfer_ends_t      ends;
-    int              error; /* errno of the last address that failed          */
+    int              error; /* errno of the last address that failed */
     uint64_t         deadline;
     ucxpool_status_t status;
     char             reason[BASE_ERROR_SIZE];

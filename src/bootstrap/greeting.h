@@ -47,16 +47,16 @@ typedef struct xfer_greeting_header {
     uint16_t version;
     uint8_t  type;
     uint8_t  flags;
-    uint32_t length; /* bytes that follow the header                          */
+    uint32_t length; /* bytes that follow the header */
 } xfer_greeting_header_t;
 
 /* Why a listener refuses, as sent. */
 typedef enum xfer_refusal {
     XFER_REFUSAL_OTHER   = 0,
-    XFER_REFUSAL_VERSION = 1, /* another version of the protocol              */
-    XFER_REFUSAL_SECRET  = 2, /* no secret, or another one                    */
-    XFER_REFUSAL_FULL    = 3, /* too many peers wait                          */
-    XFER_REFUSAL_FORMAT  = 4  /* a message that breaks the protocol           */
+    XFER_REFUSAL_VERSION = 1, /* another version of the protocol */
+    XFER_REFUSAL_SECRET  = 2, /* no secret, or another one */
+    XFER_REFUSAL_FULL    = 3, /* too many peers wait */
+    XFER_REFUSAL_FORMAT  = 4  /* a message that breaks the protocol */
 } xfer_refusal_t;
 
 void xfer_greeting_pack_header(const xfer_greeting_header_t *header,
@@ -87,7 +87,7 @@ typedef struct xfer_greeting_side {
     uint8_t     flags;
     uint8_t     nonce[XFER_NONCE_SIZE];
     const void *blob;
-    uint32_t    blob_length; /* at most XFER_BLOB_MAX                         */
+    uint32_t    blob_length; /* at most XFER_BLOB_MAX */
 } xfer_greeting_side_t;
 
 /*

@@ -23,7 +23,7 @@
 typedef struct hall_slot {
     base_list_t      link;
     int              fd;
-    bool             wants_send; /* what the epoll has been told              */
+    bool             wants_send; /* what the epoll has been told */
     uint64_t         deadline;
     char             name[XFER_ADDRESS_NAME_SIZE];
     xfer_handshake_t handshake;
@@ -38,8 +38,8 @@ struct xfer_hall {
     uint64_t          num_unlogged;
     xfer_door_stats_t stats;
     base_list_t       free;
-    base_list_t       half_open;   /* oldest first: the first to time out     */
-    unsigned          num_answers; /* slots that have a place in the queue    */
+    base_list_t       half_open;   /* oldest first: the first to time out */
+    unsigned          num_answers; /* slots that have a place in the queue */
     size_t            queue_size;
     size_t            queue_head;
     size_t            queue_length;
@@ -225,7 +225,7 @@ void xfer_hall_enter(xfer_hall_t *hall, int fd, const xfer_address_t *peer)
         close(fd);
         return;
     }
-    slot     = slot_take(hall);
+    slot           = slot_take(hall);
     slot->fd       = fd;
     slot->deadline = base_clock_deadline(hall->timeout_ns);
     xfer_address_format(peer, slot->name);

@@ -1,8 +1,8 @@
 /*
  * Behind the door: the connections whose handshake goes on, each in a slot, and
- * the queue of those that are proven. The door (bootstrap/door.h) owns the sockets
- * that lead here and the epoll that tells of events; the index of a slot is
- * what an event carries.
+ * the queue of those that are proven. The door (bootstrap/door.h) owns the
+ * sockets that lead here and the epoll that tells of events; the index of a
+ * slot is what an event carries.
  */
 #ifndef BOOTSTRAP_HALL_H
 #define BOOTSTRAP_HALL_H

@@ -26,21 +26,21 @@
 #define XFER_DRAIN_MAX 65536
 
 typedef enum xfer_handshake_state {
-    XFER_HANDSHAKE_GREET,     /* listener: the greeting is awaited            */
-    XFER_HANDSHAKE_CHALLENGE, /* caller: the challenge is awaited             */
-    XFER_HANDSHAKE_PROOF,     /* the peer's proof is awaited                  */
+    XFER_HANDSHAKE_GREET,     /* listener: the greeting is awaited */
+    XFER_HANDSHAKE_CHALLENGE, /* caller: the challenge is awaited */
+    XFER_HANDSHAKE_PROOF,     /* the peer's proof is awaited */
     XFER_HANDSHAKE_ANSWER,    /* listener: the peer is proven, our proof is
-                                 on its way                                   */
-    XFER_HANDSHAKE_DRAIN,     /* listener: the refusal is on its way          */
+                                 on its way */
+    XFER_HANDSHAKE_DRAIN,     /* listener: the refusal is on its way */
     XFER_HANDSHAKE_DONE,
     XFER_HANDSHAKE_FAILED
 } xfer_handshake_state_t;
 
 /* What we bring along. Lives longer than the handshake. */
 typedef struct xfer_self {
-    const xfer_secret_t *secret; /* NULL: none                           */
+    const xfer_secret_t *secret; /* NULL: none */
     const void          *blob;
-    size_t               blob_length; /* at most XFER_BLOB_MAX                */
+    size_t               blob_length; /* at most XFER_BLOB_MAX */
     /* A listener may change the contents of its blob for a proven caller, just
      * before it is sent. NULL: it is the same for all. */
     void (*fit_blob)(void *arg, const void *caller, size_t length);
@@ -56,7 +56,7 @@ typedef struct xfer_handshake {
     const xfer_self_t     *self;
     xfer_greeting_side_t   caller;
     xfer_greeting_side_t   listener;
-    ucxpool_status_t       status; /* once FAILED, or why in DRAIN            */
+    ucxpool_status_t       status; /* once FAILED, or why in DRAIN */
     char                   reason[XFER_REASON_SIZE];
     xfer_mailbox_t         box;
 } xfer_handshake_t;

@@ -6,10 +6,10 @@
 
 /* One byte; docs/protocol.md. */
 typedef enum xfer_last_word {
-    XFER_LAST_WORD_NONE   = 0, /* not sent: the process has ended            */
+    XFER_LAST_WORD_NONE   = 0, /* not sent: the process has ended */
     XFER_LAST_WORD_CLOSED = 1,
     XFER_LAST_WORD_FAILED = 2,
-    XFER_LAST_WORD_SPARE  = 3 /* it is not needed: the channel is on `map`  */
+    XFER_LAST_WORD_SPARE  = 3 /* it is not needed: the channel is on `map` */
 } xfer_last_word_t;
 
 /* Say it, unless the connection takes nothing. */

@@ -8,11 +8,11 @@
 #include "bootstrap/greeting.h"
 
 typedef struct xfer_mailbox {
-    int     fd; /* borrowed                                                   */
-    int     error;      /* errno behind a failure; 0: the peer hung up        */
-    size_t  in_length;  /* bytes that have come                               */
-    size_t  out_length; /* bytes to send                                      */
-    size_t  out_offset; /* of them sent                                       */
+    int     fd;         /* borrowed */
+    int     error;      /* errno behind a failure; 0: the peer hung up */
+    size_t  in_length;  /* bytes that have come */
+    size_t  out_length; /* bytes to send */
+    size_t  out_offset; /* of them sent */
     size_t  num_dropped;
     uint8_t in[XFER_GREETING_MAX];
     uint8_t out[XFER_GREETING_MAX];

@@ -14,7 +14,7 @@
 
 /* A text taken apart. */
 typedef struct where_parts {
-    char     host[XFER_WHERE_SIZE]; /* "" without one                         */
+    char     host[XFER_WHERE_SIZE]; /* "" without one */
     uint16_t port;
 } where_parts_t;
 

@@ -22,8 +22,8 @@
 #define XFER_ADDRESS_NAME_SIZE 80
 
 typedef enum xfer_where_use {
-    XFER_WHERE_CONNECT, /* a host is needed, and a port other than 0          */
-    XFER_WHERE_LISTEN   /* no host: all addresses; port 0: a free one         */
+    XFER_WHERE_CONNECT, /* a host is needed, and a port other than 0 */
+    XFER_WHERE_LISTEN   /* no host: all addresses; port 0: a free one */
 } xfer_where_use_t;
 
 typedef struct xfer_address {
@@ -37,7 +37,7 @@ typedef struct xfer_address {
 
 typedef struct xfer_where {
     char           text[XFER_WHERE_SIZE];
-    size_t         num_addresses; /* 1 at least                               */
+    size_t         num_addresses; /* 1 at least */
     xfer_address_t addresses[XFER_WHERE_MAX_ADDRESSES];
 } xfer_where_t;
 

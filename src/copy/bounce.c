@@ -16,8 +16,8 @@ typedef struct entry {
 static entry_t entry_get(const mem_copy_list_t *list, uint32_t index,
                          uint64_t *next_p)
 {
-    void    *entries = (void *)(uintptr_t)list->entries;
-    entry_t  entry;
+    void   *entries = (void *)(uintptr_t)list->entries;
+    entry_t entry;
 
     entry.offset = *next_p;
     if (list->form == MEM_COPY_UNIFORM) {
@@ -60,9 +60,9 @@ void xfer_bounce_segments(const mem_cuda_driver_t *driver, mem_cuda_job_t *job,
         entry_t entry = entry_get(&launch->list, i, &next);
         char   *place = job->bounce + entry.offset;
         /* The last of a uniform list may be cut short by the range's end. */
-        size_t length = (size_t)base_min(entry.length,
-                                         launch->covered - entry.offset);
-        void  *memory = (void *)(uintptr_t)*entry.address;
+        size_t length =
+            (size_t)base_min(entry.length, launch->covered - entry.offset);
+        void *memory = (void *)(uintptr_t)*entry.address;
 
         if ((length == 0) || !is_host(driver, *entry.address)) {
             continue;

@@ -88,7 +88,7 @@ static inline void copy_data(pack_plan_t *plan, copy_batch_t *batch,
     while (length > 0) {
         left = pack_memory_length(&plan->memory, plan->at.memory) -
                plan->at.memory_offset;
-        n    = base_min(left, length);
+        n = base_min(left, length);
         if (n > 0) {
             copy_batch_add(batch, pack_walk_address(plan), block, n);
         }
@@ -132,7 +132,7 @@ static uint64_t copy_segments(const pack_plan_t *plan, copy_batch_t *batch,
     const pack_run_t        *run     = &plan->runs[plan->at.run];
     const ucxpool_segment_t *segment = &plan->memory.segments[plan->at.memory];
     const uint64_t           stride  = pack_run_stride(run);
-    const uint64_t           max    = run->count - plan->at.index;
+    const uint64_t           max     = run->count - plan->at.index;
     uint64_t                 count;
 
     for (count = 0; count < max; count++) {

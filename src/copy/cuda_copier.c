@@ -46,9 +46,9 @@ bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
 {
     uint32_t tile_size = mem_copy_tile_size(
         stream_size, (unsigned)copier->device->num_processors, list->is_far);
-    size_t   offset    = (size_t)((const char *)list->entries -
-                             (const char *)job->entries);
-    size_t   room      = copier->max_tiles - job->num_tiles;
+    size_t offset =
+        (size_t)((const char *)list->entries - (const char *)job->entries);
+    size_t           room  = copier->max_tiles - job->num_tiles;
     mem_copy_tile_t *tiles = job->tiles + job->num_tiles;
     size_t           num;
 
@@ -93,8 +93,8 @@ static CUresult launch(const mem_cuda_copier_t *copier,
         0, job->stream, params, NULL);
 }
 
-static ucxpool_status_t begin(mem_cuda_copier_t *copier,
-                              mem_cuda_job_t *job, mem_cuda_way_t way)
+static ucxpool_status_t begin(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
+                              mem_cuda_way_t way)
 {
     mem_cuda_lane_t *lane = &copier->lanes[way];
 
@@ -133,8 +133,8 @@ ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
                                     mem_cuda_job_t *job, mem_copy_form_t form,
                                     uint32_t length, bool is_gather)
 {
-    ucxpool_status_t status = begin(
-        copier, job, is_gather ? MEM_CUDA_GATHER : MEM_CUDA_SCATTER);
+    ucxpool_status_t status =
+        begin(copier, job, is_gather ? MEM_CUDA_GATHER : MEM_CUDA_SCATTER);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -202,8 +202,8 @@ uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job)
 
 ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier)
 {
-    ucxpool_status_t status = stream_query(
-        copier, copier->lanes[MEM_CUDA_GATHER].streams[0]);
+    ucxpool_status_t status =
+        stream_query(copier, copier->lanes[MEM_CUDA_GATHER].streams[0]);
 
     return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

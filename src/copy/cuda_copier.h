@@ -28,22 +28,22 @@ typedef struct mem_cuda_job {
     /* The copier's own. */
     mem_copy_tile_t     *tiles;
     size_t               num_tiles;
-    mem_copy_list_t      even; /* MEM_COPY_UNIFORM: in place of tiles         */
-    uint32_t             tile_size; /* its                                    */
+    mem_copy_list_t      even;      /* MEM_COPY_UNIFORM: in place of tiles */
+    uint32_t             tile_size; /* its */
     struct mem_cuda_job *next;
-    CUstream             stream;    /* that it was started in                */
-    uint32_t            *word;      /* is `number` when the job is done       */
-    uint32_t            *fault;     /* beside it: see mem_cuda_job_fault()    */
+    CUstream             stream; /* that it was started in */
+    uint32_t            *word;   /* is `number` when the job is done */
+    uint32_t            *fault;  /* beside it: see mem_cuda_job_fault() */
     uint32_t             number;
-    uint32_t             num_polls; /* since it was started                   */
+    uint32_t             num_polls; /* since it was started */
     bool                 is_started;
 } mem_cuda_job_t;
 
 typedef struct mem_cuda_copier_params {
-    unsigned num_jobs;     /* that may be under way at one time               */
-    size_t   entries_size; /* bytes of a job's list                           */
-    size_t   max_tiles;    /* of a job                                        */
-    size_t   bounce_size;  /* of a job; may be 0                              */
+    unsigned num_jobs;     /* that may be under way at one time */
+    size_t   entries_size; /* bytes of a job's list */
+    size_t   max_tiles;    /* of a job */
+    size_t   bounce_size;  /* of a job; may be 0 */
 } mem_cuda_copier_params_t;
 
 /*
@@ -57,13 +57,12 @@ ucxpool_status_t mem_cuda_copier_create(const mem_cuda_kernels_t       *kernels,
                                         const mem_cuda_copier_params_t *params,
                                         mem_cuda_copier_t **copier_p);
 /* Waits for what is under way. NULL is allowed. */
-void             mem_cuda_copier_destroy(mem_cuda_copier_t *copier);
+void mem_cuda_copier_destroy(mem_cuda_copier_t *copier);
 
 /* An empty job, or NULL when all are in use. */
 mem_cuda_job_t *mem_cuda_job_get(mem_cuda_copier_t *copier);
 /* One that is not under way. */
-void            mem_cuda_job_put(mem_cuda_copier_t *copier,
-                                 mem_cuda_job_t    *job);
+void mem_cuda_job_put(mem_cuda_copier_t *copier, mem_cuda_job_t *job);
 
 /*
  * Cut a list into tiles for this job. There may be several in one job, with a

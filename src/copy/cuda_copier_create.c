@@ -73,14 +73,14 @@ static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
     ucxpool_status_t status = UCXPOOL_OK;
     CUresult         result;
 
-    result = copier->device->driver->cuCtxGetStreamPriorityRange(&least,
-                                                                 &greatest);
+    result =
+        copier->device->driver->cuCtxGetStreamPriorityRange(&least, &greatest);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_copier_error(copier, result,
                                      "cuCtxGetStreamPriorityRange");
     }
-    for (unsigned way = 0;
-         (status == UCXPOOL_OK) && (way < MEM_CUDA_NUM_WAYS); way++) {
+    for (unsigned way = 0; (status == UCXPOOL_OK) && (way < MEM_CUDA_NUM_WAYS);
+         way++) {
         status = lane_create(copier, way,
                              base_min(least, greatest + ways[way].below));
     }
@@ -168,13 +168,13 @@ static ucxpool_status_t warm_up(mem_cuda_copier_t *copier)
     ucxpool_status_t status;
     CUresult         result;
 
-    job->even = (mem_copy_list_t){.form    = MEM_COPY_UNIFORM,
-                                  .entries = job->entries,
-                                  .length  = MEM_COPY_UNIT};
+    job->even      = (mem_copy_list_t){.form    = MEM_COPY_UNIFORM,
+                                       .entries = job->entries,
+                                       .length  = MEM_COPY_UNIT};
     job->num_tiles = 1;
     job->tile_size = MEM_COPY_UNIT;
-    status = mem_cuda_job_start(copier, job, MEM_COPY_UNIFORM, MEM_COPY_UNIT,
-                                true);
+    status =
+        mem_cuda_job_start(copier, job, MEM_COPY_UNIFORM, MEM_COPY_UNIT, true);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -258,7 +258,7 @@ ucxpool_status_t mem_cuda_copier_create(const mem_cuda_kernels_t       *kernels,
                                         mem_cuda_copier_t **copier_p)
 {
     mem_cuda_copier_t *copier;
-    size_t             size   = 0;
+    size_t             size = 0;
     ucxpool_status_t   status;
 
     status = params_check(params, &size);

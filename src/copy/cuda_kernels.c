@@ -26,10 +26,9 @@ static ucxpool_status_t kernels_load(mem_cuda_kernels_t *kernels)
     if (result != CUDA_SUCCESS) {
         mem_cuda_ignore(driver, driver->cuModuleUnload(kernels->module),
                         "cuModuleUnload");
-        return mem_cuda_error(driver, result,
-                              "cuModuleGetFunction of %s on GPU %d (%s)",
-                              MEM_COPY_KERNEL_NAME, device->ordinal,
-                              device->name);
+        return mem_cuda_error(
+            driver, result, "cuModuleGetFunction of %s on GPU %d (%s)",
+            MEM_COPY_KERNEL_NAME, device->ordinal, device->name);
     }
     return UCXPOOL_OK;
 }

@@ -21,6 +21,6 @@ typedef struct mem_cuda_kernels {
 ucxpool_status_t mem_cuda_kernels_init(const mem_cuda_device_t *device,
                                        mem_cuda_kernels_t      *kernels);
 /* Nothing may be running. May be called twice. */
-void             mem_cuda_kernels_cleanup(mem_cuda_kernels_t *kernels);
+void mem_cuda_kernels_cleanup(mem_cuda_kernels_t *kernels);
 
 #endif

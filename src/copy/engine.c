@@ -47,8 +47,7 @@ ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         goto err_free_engine;
     }
-    status = mem_cuda_copier_create(&engine->kernels, &params,
-                                    &engine->copier);
+    status = mem_cuda_copier_create(&engine->kernels, &params, &engine->copier);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_kernels;
     }
@@ -139,14 +138,12 @@ static ucxpool_status_t start_long(xfer_engine_t *engine, mem_cuda_job_t *job,
     uint64_t target = is_gather ? block : piece->address;
     uint64_t source = is_gather ? piece->address : block;
 
-    return mem_cuda_job_start_long(engine->copier, job,
-                                   (void *)(uintptr_t)target,
-                                   (const void *)(uintptr_t)source,
-                                   piece->length);
+    return mem_cuda_job_start_long(
+        engine->copier, job, (void *)(uintptr_t)target,
+        (const void *)(uintptr_t)source, piece->length);
 }
 
-static ucxpool_status_t start_launch(xfer_engine_t *engine,
-                                     mem_cuda_job_t      *job,
+static ucxpool_status_t start_launch(xfer_engine_t *engine, mem_cuda_job_t *job,
                                      const pack_launch_t *launch,
                                      bool                 is_gather)
 {
@@ -181,8 +178,8 @@ static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
         length    = base_min(length, (uint64_t)XFER_BOUNCE_HALF);
         list_size = XFER_BOUNCE_LIST;
     }
-    status = pack_launch_fill(work->plan, work->offset, length,
-                              work->is_gather, job->entries, list_size, launch);
+    status = pack_launch_fill(work->plan, work->offset, length, work->is_gather,
+                              job->entries, list_size, launch);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -196,8 +193,8 @@ static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
                              work->is_gather, copy);
     }
     if (work->has_host_block) {
-        launch->list.stream = xfer_bounce_block(job, work->block,
-                                                launch->covered);
+        launch->list.stream =
+            xfer_bounce_block(job, work->block, launch->covered);
     }
     return UCXPOOL_OK;
 }
@@ -212,8 +209,7 @@ static mem_cuda_job_t *job_get(xfer_engine_t *engine, bool is_gather)
 }
 
 ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
-                                   const xfer_work_t *work,
-                                   uint64_t          *covered_p)
+                                   const xfer_work_t *work, uint64_t *covered_p)
 {
     mem_cuda_job_t  *job = job_get(engine, work->is_gather);
     pack_launch_t    launch;

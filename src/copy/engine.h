@@ -21,19 +21,18 @@
 struct xfer_copy;
 
 /* The copy is over, its job given back. */
-typedef void (*xfer_copy_cb_t)(struct xfer_copy *copy,
-                               ucxpool_status_t  status);
+typedef void (*xfer_copy_cb_t)(struct xfer_copy *copy, ucxpool_status_t status);
 
 /* One copy under way: embedded in what it is for. */
 typedef struct xfer_copy {
     base_list_t     link;
     mem_cuda_job_t *job; /* NULL: not under way */
     xfer_copy_cb_t  done;
-    size_t          first; /* piece of its list, if it is one of addresses  */
+    size_t          first; /* piece of its list, if it is one of addresses */
     /* What the processor has to copy when the GPU is done: in the job. */
-    mem_copy_t     *rest;
-    size_t          num_rest;
-    bool            is_scatter;
+    mem_copy_t *rest;
+    size_t      num_rest;
+    bool        is_scatter;
 } xfer_copy_t;
 
 /* What is to be copied: a range of a plan's stream. */
@@ -41,24 +40,24 @@ typedef struct xfer_work {
     pack_plan_t *plan;
     uint64_t     offset;
     uint64_t     length;
-    const void  *block; /* where the range's first byte lies                 */
-    bool         is_gather; /* to the block; else from there                 */
+    const void  *block;         /* where the range's first byte lies */
+    bool         is_gather;     /* to the block; else from there */
     bool         has_far_block; /* another GPU's */
     /* The GPU does not reach the block (of a scatter); some of the segments. */
-    bool         has_host_block;
-    bool         has_host_segments;
+    bool has_host_block;
+    bool has_host_segments;
 } xfer_work_t;
 
 typedef struct xfer_engine {
-    mem_cuda_device_t  *device;
-    mem_cuda_kernels_t  kernels;
-    mem_cuda_copier_t  *copier;
-    mem_cuda_marks_t   *marks;
-    base_list_t         copies;
-    unsigned            num_scatters; /* of them                             */
-    base_list_t         marked;  /* requests, by their mark_link            */
-    uint32_t            num_looks; /* at marks that were not reached         */
-    unsigned            num_failed; /* enters that found no context          */
+    mem_cuda_device_t *device;
+    mem_cuda_kernels_t kernels;
+    mem_cuda_copier_t *copier;
+    mem_cuda_marks_t  *marks;
+    base_list_t        copies;
+    unsigned           num_scatters; /* of them */
+    base_list_t        marked;       /* requests, by their mark_link */
+    uint32_t           num_looks;    /* at marks that were not reached */
+    unsigned           num_failed;   /* enters that found no context */
 } xfer_engine_t;
 
 /*
@@ -70,7 +69,7 @@ typedef struct xfer_engine {
 ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
                                     xfer_engine_t    **engine_p);
 /* Waits for what is under way. NULL is allowed. */
-void             xfer_engine_destroy(xfer_engine_t *engine);
+void xfer_engine_destroy(xfer_engine_t *engine);
 
 /* With the pool's lock; NULL is allowed. */
 void xfer_engine_enter(xfer_engine_t *engine);

@@ -15,11 +15,11 @@
 typedef struct filling {
     pack_plan_t *plan;
     const void  *entries; /* or a part of the pieces' own */
-    uint64_t     length; /* of the range                 */
-    uint64_t     done;   /* bytes of it                  */
-    size_t       room;   /* for entries of 16 bytes      */
-    uint32_t     num;    /* entries filled               */
-    size_t       seen;   /* pieces that have an address  */
+    uint64_t     length;  /* of the range */
+    uint64_t     done;    /* bytes of it */
+    size_t       room;    /* for entries of 16 bytes */
+    uint32_t     num;     /* entries filled */
+    size_t       seen;    /* pieces that have an address */
 } filling_t;
 
 /* Both lists stand at the start of a segment, or as far in one of the same
@@ -97,8 +97,8 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
         return 0;
     }
     /* Where there is a NULL among them the list is not used. */
-    filling->seen = pack_pairs_copy(&memory->addresses[plan->at.memory], max,
-                                    addresses);
+    filling->seen =
+        pack_pairs_copy(&memory->addresses[plan->at.memory], max, addresses);
     return max;
 }
 
@@ -120,8 +120,8 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
         (run->length > LENGTH_MAX)) {
         return false;
     }
-    count = base_min(count_whole(filling, run),
-                     plan->memory.num - plan->at.memory);
+    count =
+        base_min(count_whole(filling, run), plan->memory.num - plan->at.memory);
     if (is_list(plan, count, run->length)) {
         filling->entries = &plan->memory.addresses[plan->at.memory];
         filling->seen    = count; /* by the kernel, in time */
@@ -130,8 +130,8 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
         count = base_min(count, (uint64_t)filling->room * 2);
         n     = copy_addresses(filling, count, run->length, addresses);
     }
-    if ((n == 0) || ((n < UNIFORM_MIN) &&
-                     (n * pack_run_stride(run) < filling->length))) {
+    if ((n == 0) ||
+        ((n < UNIFORM_MIN) && (n * pack_run_stride(run) < filling->length))) {
         return false;
     }
     filling->num  = (uint32_t)n;

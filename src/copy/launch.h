@@ -9,10 +9,10 @@
 #include "copy/tiles.h"
 
 typedef struct pack_launch {
-    mem_copy_list_t list;    /* its stream is for the caller to fill         */
-    uint64_t        covered; /* bytes of the stream, from the range's start  */
+    mem_copy_list_t list;    /* its stream is for the caller to fill */
+    uint64_t        covered; /* bytes of the stream, from the range's start */
     size_t          first;   /* number of the list's first segment or piece, */
-                             /* with MEM_COPY_UNIFORM                        */
+                             /* with MEM_COPY_UNIFORM */
 } pack_launch_t;
 
 /*

@@ -21,7 +21,7 @@
 /* Goes over the wire as is: little-endian. */
 typedef struct pack_run {
     uint64_t length; /* bytes of each segment */
-    uint64_t count;  /* segments, 1 or more   */
+    uint64_t count;  /* segments, 1 or more */
 } pack_run_t;
 
 /* What a list of runs adds up to. */
@@ -64,7 +64,6 @@ ucxpool_status_t pack_lengths_check(const void *runs, size_t num_runs,
 
 /* Lengths of the segments from number `first` on; returns how many. */
 size_t pack_lengths_expand(const pack_run_t *runs, size_t num_runs,
-                           uint64_t first, size_t num_lengths,
-                           size_t *lengths);
+                           uint64_t first, size_t num_lengths, size_t *lengths);
 
 #endif

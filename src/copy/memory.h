@@ -17,10 +17,10 @@
 #include <stdint.h>
 
 typedef struct pack_memory {
-    const ucxpool_segment_t *segments;  /* NULL for pieces, and for nothing  */
-    void *const             *addresses; /* NULL for segments                 */
-    uint64_t                 length;    /* of each piece                     */
-    size_t                   num;       /* segments, or pieces               */
+    const ucxpool_segment_t *segments;  /* NULL for pieces, and for nothing */
+    void *const             *addresses; /* NULL for segments */
+    uint64_t                 length;    /* of each piece */
+    size_t                   num;       /* segments, or pieces */
     bool                     is_pinned; /* a GPU can read `addresses` itself */
 } pack_memory_t;
 

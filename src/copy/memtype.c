@@ -25,9 +25,12 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
     CUdeviceptr         start      = 0;
     size_t              size       = 0;
     CUpointer_attribute wanted[]   = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+          CU_POINTER_ATTRIBUTE_IS_MANAGED,
+          CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+          CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+          CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    };
     void    *values[] = {&type, &is_managed, &ordinal, &start, &size};
     CUresult result;
 
@@ -37,10 +40,10 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
                               "cuPointerGetAttributes of address 0x%llx",
                               (unsigned long long)address);
     }
-    pointer_p->place = is_managed                     ? MEM_CUDA_MANAGED
-                       : type == CU_MEMORYTYPE_DEVICE ? MEM_CUDA_DEVICE
-                       : type == CU_MEMORYTYPE_HOST   ? MEM_CUDA_PINNED
-                                                      : MEM_CUDA_PAGEABLE;
+    pointer_p->place  = is_managed                     ? MEM_CUDA_MANAGED
+                        : type == CU_MEMORYTYPE_DEVICE ? MEM_CUDA_DEVICE
+                        : type == CU_MEMORYTYPE_HOST   ? MEM_CUDA_PINNED
+                                                       : MEM_CUDA_PAGEABLE;
     pointer_p->device = pointer_p->place == MEM_CUDA_DEVICE ? ordinal : -1;
     pointer_p->start  = start;
     pointer_p->size   = address - start < size ? size : 0;
@@ -53,10 +56,10 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
 /* A list that is gone through. */
 typedef struct walk {
     const mem_cuda_driver_t *driver;
-    uint64_t                 page; /* of the host, that is there             */
+    uint64_t                 page; /* of the host, that is there */
     mem_cuda_pointer_t       remembered[NUM_REMEMBERED];
-    unsigned                 next; /* to be forgotten */
-    uint64_t                 start; /* of the allocation that was met last   */
+    unsigned                 next;  /* to be forgotten */
+    uint64_t                 start; /* of the allocation that was met last */
     uint64_t                 size;
     mem_cuda_places_t        places;
 } walk_t;
@@ -144,8 +147,7 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if ((pointer.place == MEM_CUDA_PAGEABLE) &&
-        !walk_is_there(walk, address)) {
+    if ((pointer.place == MEM_CUDA_PAGEABLE) && !walk_is_there(walk, address)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     walk_add(walk, &pointer);
@@ -208,9 +210,8 @@ ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
 
 ucxpool_status_t mem_cuda_places_of_pieces(const mem_cuda_driver_t *driver,
                                            void *const             *addresses,
-                                           size_t                   num_pieces,
-                                           uint64_t                 length,
-                                           mem_cuda_places_t       *places_p)
+                                           size_t num_pieces, uint64_t length,
+                                           mem_cuda_places_t *places_p)
 {
     walk_t           walk = walk_begin(driver);
     ucxpool_status_t status;

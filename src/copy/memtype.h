@@ -12,18 +12,18 @@
 
 typedef enum mem_cuda_place {
     MEM_CUDA_PAGEABLE = 1 << 0, /* host memory, unknown to the driver: no kernel
-                                   reaches it. What has been freed looks so  */
-    MEM_CUDA_PINNED   = 1 << 1, /* host memory that kernels reach            */
-    MEM_CUDA_DEVICE   = 1 << 2,
-    MEM_CUDA_MANAGED  = 1 << 3  /* both reach it; it moves                   */
+                                   reaches it. What has been freed looks so */
+    MEM_CUDA_PINNED  = 1 << 1,  /* host memory that kernels reach */
+    MEM_CUDA_DEVICE  = 1 << 2,
+    MEM_CUDA_MANAGED = 1 << 3 /* both reach it; it moves */
 } mem_cuda_place_t;
 
 typedef struct mem_cuda_pointer {
     mem_cuda_place_t place;
-    int              device; /* ordinal; -1 for host memory                  */
+    int              device; /* ordinal; -1 for host memory */
     uint64_t         start;  /* of the allocation; of virtual memory: of the */
     uint64_t         size;   /* reserved range, all of which may not be
-                                mapped. 0 when unknown                       */
+                                mapped. 0 when unknown */
 } mem_cuda_pointer_t;
 
 /*
@@ -37,9 +37,9 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
 
 /* What the segments of a list are, together. */
 typedef struct mem_cuda_places {
-    unsigned places;        /* mem_cuda_place_t, any of them ored            */
-    int      device;        /* of those on a device; -1: none, -2: several   */
-    size_t   num_questions; /* that the driver was asked                     */
+    unsigned places;        /* mem_cuda_place_t, any of them ored */
+    int      device;        /* of those on a device; -1: none, -2: several */
+    size_t   num_questions; /* that the driver was asked */
 } mem_cuda_places_t;
 
 /*
@@ -57,8 +57,7 @@ ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
 /* The same of pieces that have one length. */
 ucxpool_status_t mem_cuda_places_of_pieces(const mem_cuda_driver_t *driver,
                                            void *const             *addresses,
-                                           size_t                   num_pieces,
-                                           uint64_t                 length,
-                                           mem_cuda_places_t       *places_p);
+                                           size_t num_pieces, uint64_t length,
+                                           mem_cuda_places_t *places_p);
 
 #endif

@@ -85,8 +85,7 @@ INLINE size_t addresses_of(const ucxpool_segment_t *segments,
             pairs_t a = PAIRS(segments, i);
             pairs_t b = PAIRS(segments, i + 2);
 
-            *(pairs_here_t *)&addresses[i] =
-                (pairs_t){a[0], a[2], b[0], b[2]};
+            *(pairs_here_t *)&addresses[i] = (pairs_t){a[0], a[2], b[0], b[2]};
             differs |= (pairs_t){a[1], a[3], b[1], b[3]} ^ length;
         }
         if ((differs[0] | differs[1] | differs[2] | differs[3]) != 0) {
@@ -103,9 +102,9 @@ INLINE size_t addresses_of(const ucxpool_segment_t *segments,
 INLINE bool sum_of(const ucxpool_segment_t *segments, size_t num_segments,
                    uint64_t *sum_p)
 {
-    const pairs_t one = {1, 0, 1, 0};
-    pairs_t       sum = {0};
-    pairs_t       any = {0}; /* of addresses less 1, and of lengths */
+    const pairs_t one  = {1, 0, 1, 0};
+    pairs_t       sum  = {0};
+    pairs_t       any  = {0}; /* of addresses less 1, and of lengths */
     uint64_t      rest = 0;
     size_t        n    = 0;
 
@@ -160,31 +159,31 @@ INLINE size_t present(void *const *addresses, size_t num_addresses,
 }
 
 /* The passes, under a name of their own for a kind of processor. */
-#define PASSES(kind, attributes)                                              \
-    attributes static size_t alike_##kind(const ucxpool_segment_t *segments,  \
-                                          size_t n, uint64_t length)          \
-    {                                                                         \
-        return alike(segments, n, length);                                    \
-    }                                                                         \
-    attributes static size_t addresses_##kind(                                \
-        const ucxpool_segment_t *segments, size_t n, uint64_t length,         \
-        uint64_t *addresses)                                                  \
-    {                                                                         \
-        return addresses_of(segments, n, length, addresses);                  \
-    }                                                                         \
-    attributes static bool sum_##kind(const ucxpool_segment_t *segments,      \
-                                      size_t n, uint64_t *sum_p)              \
-    {                                                                         \
-        return sum_of(segments, n, sum_p);                                    \
-    }                                                                         \
+#define PASSES(kind, attributes) \
+    attributes static size_t alike_##kind(const ucxpool_segment_t *segments, \
+                                          size_t n, uint64_t length) \
+    { \
+        return alike(segments, n, length); \
+    } \
+    attributes static size_t addresses_##kind( \
+        const ucxpool_segment_t *segments, size_t n, uint64_t length, \
+        uint64_t *addresses) \
+    { \
+        return addresses_of(segments, n, length, addresses); \
+    } \
+    attributes static bool sum_##kind(const ucxpool_segment_t *segments, \
+                                      size_t n, uint64_t *sum_p) \
+    { \
+        return sum_of(segments, n, sum_p); \
+    } \
     attributes static size_t present_##kind(void *const *addresses, size_t n) \
-    {                                                                         \
-        return present(addresses, n, NULL);                                   \
-    }                                                                         \
-    attributes static size_t copy_##kind(void *const *addresses, size_t n,    \
-                                         uint64_t *copies)                    \
-    {                                                                         \
-        return present(addresses, n, copies);                                 \
+    { \
+        return present(addresses, n, NULL); \
+    } \
+    attributes static size_t copy_##kind(void *const *addresses, size_t n, \
+                                         uint64_t *copies) \
+    { \
+        return present(addresses, n, copies); \
     }
 
 PASSES(any, )
@@ -192,7 +191,7 @@ PASSES(any, )
 PASSES(avx2, __attribute__((target("avx2"))))
 #define HAS_AVX2() __builtin_cpu_supports("avx2")
 #else
-#define HAS_AVX2()    false
+#define HAS_AVX2()     false
 #define alike_avx2     alike_any
 #define addresses_avx2 addresses_any
 #define sum_avx2       sum_any

@@ -18,12 +18,12 @@
 
 /* A place in both lists. */
 typedef struct pack_place {
-    uint64_t offset;         /* in the stream                                */
+    uint64_t offset; /* in the stream */
     size_t   run;
-    uint64_t index;          /* of the segment in its run                    */
-    uint64_t segment_offset; /* in that stream segment                       */
-    size_t   memory;         /* index in the memory's list                   */
-    uint64_t memory_offset;  /* in that segment, or piece                    */
+    uint64_t index;          /* of the segment in its run */
+    uint64_t segment_offset; /* in that stream segment */
+    size_t   memory;         /* index in the memory's list */
+    uint64_t memory_offset;  /* in that segment, or piece */
 } pack_place_t;
 
 typedef struct pack_plan {
@@ -31,8 +31,8 @@ typedef struct pack_plan {
     size_t            num_runs;
     pack_memory_t     memory;
     pack_totals_t     totals;
-    pack_place_t      at;     /* the walk's, see walk.h                      */
-    pack_place_t      before; /* where the range before began                */
+    pack_place_t      at;     /* the walk's, see walk.h */
+    pack_place_t      before; /* where the range before began */
 } pack_plan_t;
 
 /*

@@ -79,9 +79,9 @@ typedef struct mem_copy_list {
     uint64_t        stream; /* its address */
     /* Is there padding behind the last piece, as there is behind the others?
      * Not with MEM_COPY_EXACT. */
-    bool            is_padded;
+    bool is_padded;
     /* The stream lies behind a link, which is what takes the time. */
-    bool            is_far;
+    bool is_far;
 } mem_copy_list_t;
 
 #ifdef __CUDA__
@@ -104,10 +104,10 @@ MEM_COPY_BOTH static inline mem_copy_tile_t
 mem_copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
                    uint32_t tile_size, uint32_t index)
 {
-    uint32_t stride = mem_copy_even_stride(length);
-    uint32_t begin  = index * tile_size;
-    uint32_t end    = (size - begin > tile_size) ? begin + tile_size : size;
-    uint32_t first  = begin / stride;
+    uint32_t        stride = mem_copy_even_stride(length);
+    uint32_t        begin  = index * tile_size;
+    uint32_t        end = (size - begin > tile_size) ? begin + tile_size : size;
+    uint32_t        first = begin / stride;
     mem_copy_tile_t tile;
 
     tile.stream  = stream + begin;

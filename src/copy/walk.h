@@ -46,9 +46,9 @@ static inline uint64_t pack_run_data(const pack_run_t *run, uint64_t index,
  * at may be NULL. */
 static inline char *pack_walk_address(const pack_plan_t *plan)
 {
-    return (char *)((uintptr_t)pack_memory_address(&plan->memory,
-                                                   plan->at.memory) +
-                    plan->at.memory_offset);
+    return (
+        char *)((uintptr_t)pack_memory_address(&plan->memory, plan->at.memory) +
+                plan->at.memory_offset);
 }
 
 /* Bytes of a range that lie within the stream. */

@@ -9,9 +9,9 @@
 
 /* In a listener's answer: who begins the channels of the two (remote.h). */
 typedef enum xfer_blob_turn {
-    XFER_BLOB_NO_TURN  = 0, /* not told                                      */
-    XFER_BLOB_CALLERS  = 1, /* the caller, to whom it goes                   */
-    XFER_BLOB_LISTENERS = 2 /* the listener, who says it                     */
+    XFER_BLOB_NO_TURN   = 0, /* not told */
+    XFER_BLOB_CALLERS   = 1, /* the caller, to whom it goes */
+    XFER_BLOB_LISTENERS = 2  /* the listener, who says it */
 } xfer_blob_turn_t;
 
 /*
@@ -28,10 +28,10 @@ typedef struct xfer_blob {
     uint8_t  key[XFER_ID_SIZE];
     uint64_t pair; /* from a door: the number of the pair; else 0 */
     uint32_t worker_length;
-    uint32_t turn; /* xfer_blob_turn_t */
-    uint64_t net_namespace; /* where its socket is seen; 0: it has none      */
+    uint32_t turn;          /* xfer_blob_turn_t */
+    uint64_t net_namespace; /* where its socket is seen; 0: it has none */
     mem_share_host_t host;
-    uint8_t  worker[];
+    uint8_t          worker[];
 } xfer_blob_t;
 
 /* This pool's blob, allocated. */

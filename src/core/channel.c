@@ -71,11 +71,11 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
     init_lists(channel);
-    channel->pool          = pool;
-    channel->refs          = 1; /* the pool's, until it is closed */
-    channel->next_number   = 1;
-    channel->ring.fd       = -1;
-    channel->wire          = &xfer_wire_none;
+    channel->pool        = pool;
+    channel->refs        = 1; /* the pool's, until it is closed */
+    channel->next_number = 1;
+    channel->ring.fd     = -1;
+    channel->wire        = &xfer_wire_none;
     xfer_event_init(&channel->event, pool, channel, NULL);
     xfer_source_init(&channel->peer.watch);
     xfer_source_init(&channel->greet_source);
@@ -86,7 +86,7 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->close_deadline = BASE_CLOCK_FOREVER;
     channel->next_hello     = BASE_CLOCK_FOREVER;
     channel->lost_at        = BASE_CLOCK_FOREVER;
-    status                 = table_add(pool, channel);
+    status                  = table_add(pool, channel);
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }
@@ -257,8 +257,7 @@ void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     va_start(arguments, format);
     vsnprintf(channel->reason, sizeof(channel->reason), format, arguments);
     va_end(arguments);
-    base_warn("%s: the channel has failed: %s", channel->name,
-              channel->reason);
+    base_warn("%s: the channel has failed: %s", channel->name, channel->reason);
     channel->pool->stats.channels_failed++;
     /* No word of such a peer is waited for, TAKEN neither: what it still reads
      * of ours is revoked, so that it can not take it for a message. */

@@ -43,8 +43,8 @@ typedef enum xfer_handshake {
 /* Where the end of a channel stands; see close.c. */
 typedef enum xfer_close {
     XFER_CLOSE_NONE,
-    XFER_CLOSE_GOODBYE,  /* BYE is to be said and heard                      */
-    XFER_CLOSE_ENDPOINT, /* UCX's endpoint is to be closed                   */
+    XFER_CLOSE_GOODBYE,  /* BYE is to be said and heard */
+    XFER_CLOSE_ENDPOINT, /* UCX's endpoint is to be closed */
     XFER_CLOSE_DONE
 } xfer_close_t;
 
@@ -57,38 +57,38 @@ typedef struct xfer_peer {
     uint64_t         max_runs;
     uint64_t         block_size;
     uint32_t         max_metadata;
-    unsigned         am_id;     /* of its active messages                    */
-    bool             we_map;    /* its memory is mapped here                  */
-    bool             it_maps;   /* our memory is mapped there                 */
-    char             it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not         */
+    unsigned         am_id;   /* of its active messages */
+    bool             we_map;  /* its memory is mapped here */
+    bool             it_maps; /* our memory is mapped there */
+    char             it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
     char             we_reason[PROTO_TEXT_MAX + 1];
-    const uint8_t  **regions;   /* mapped, for reading                        */
+    const uint8_t  **regions; /* mapped, for reading */
     uint64_t        *region_sizes;
     uint32_t         num_regions;
     mem_share_cuda_t gpu;       /* of a GPU: how they were shared; then they lie
-                                   side by side                              */
-    xfer_source_t    watch;     /* ready when its process has ended           */
-    bool             has_ended; /* its process has                            */
-    mem_share_host_t host;      /* its process                               */
-    uint64_t         next_look; /* without pidfd; BASE_CLOCK_FOREVER: not    */
-    bool             gone;      /* it will never touch our memory again       */
+                                   side by side */
+    xfer_source_t    watch;     /* ready when its process has ended */
+    bool             has_ended; /* its process has */
+    mem_share_host_t host;      /* its process */
+    uint64_t         next_look; /* without pidfd; BASE_CLOCK_FOREVER: not */
+    bool             gone;      /* it will never touch our memory again */
 } xfer_peer_t;
 
 struct ucxpool_channel {
-    base_list_t  link;
-    ucxpool_t   *pool;
-    unsigned     refs;
-    bool         user_ref;
-    uint32_t     number; /* in the pool's table                              */
-    uint64_t     key;    /* messages to us must carry it                     */
-    uint64_t     pair;
-    bool         at_door; /* through a listener: its pair is a random number */
-    bool         begins;  /* it called there, or is the first of a pair of our
-                             own channels: see remote.h                      */
+    base_list_t link;
+    ucxpool_t  *pool;
+    unsigned    refs;
+    bool        user_ref;
+    uint32_t    number; /* in the pool's table */
+    uint64_t    key;    /* messages to us must carry it */
+    uint64_t    pair;
+    bool        at_door; /* through a listener: its pair is a random number */
+    bool        begins;  /* it called there, or is the first of a pair of our
+                            own channels: see remote.h */
     char         name[XFER_NAME_SIZE];
     void        *user_ptr;
     xfer_event_t event;
-    xfer_ends_t  ends;    /* of the greeting; "" where there was none        */
+    xfer_ends_t  ends; /* of the greeting; "" where there was none */
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
@@ -96,61 +96,61 @@ struct ucxpool_channel {
     const struct xfer_wire *wire;
     char                    wire_reason[XFER_REASON_SIZE];
 
-    struct xfer_remote *remote; /* NULL: not known yet, or by endpoint       */
-    xfer_endpoint_t *endpoint; /* NULL: none yet, or no more                 */
-    xfer_source_t    local;    /* within the host: local.h                   */
-    unsigned         num_unheard; /* times that it was broken too early       */
-    uint64_t         lost_at;  /* it counts as broken since it has ended     */
-    bool             by_ep;    /* it is the caller's, and tells the pair     */
-    bool             broken;   /* the caller says that it failed; atomic     */
+    struct xfer_remote *remote;      /* NULL: not known yet, or by endpoint */
+    xfer_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
+    xfer_source_t       local;       /* within the host: local.h */
+    unsigned            num_unheard; /* times that it was broken too early */
+    uint64_t            lost_at; /* it counts as broken since it has ended */
+    bool                by_ep;   /* it is the caller's, and tells the pair */
+    bool                broken;  /* the caller says that it failed; atomic */
 
     xfer_close_t close;
-    bool         drains;         /* released, with requests under way        */
+    bool         drains; /* released, with requests under way */
     uint64_t     drain_deadline;
     bool         bye_sent;
     bool         bye_received;
-    bool         has_begun;      /* HELLO was said before one had come       */
-    bool         kept;           /* KEPT was said, or heard by who has begun  */
-    uint64_t     waiting_since;  /* for a word of the peer                   */
+    bool         has_begun;     /* HELLO was said before one had come */
+    bool         kept;          /* KEPT was said, or heard by who has begun */
+    uint64_t     waiting_since; /* for a word of the peer */
     uint64_t     close_deadline;
 
-    uint64_t            called_at; /* a listener                             */
-    struct xfer_greet  *greet; /* connecting through a door; NULL otherwise  */
-    struct xfer_secret *secret; /* for as long                               */
-    base_list_t        greet_link;
-    xfer_source_t      greet_source;
-    xfer_lifeline_t    lifeline;
-    struct xfer_fetch *fetch;  /* of the peer's descriptors; NULL: none      */
+    uint64_t            called_at; /* a listener */
+    struct xfer_greet  *greet;  /* connecting through a door; NULL otherwise */
+    struct xfer_secret *secret; /* for as long */
+    base_list_t         greet_link;
+    xfer_source_t       greet_source;
+    xfer_lifeline_t     lifeline;
+    struct xfer_fetch  *fetch; /* of the peer's descriptors; NULL: none */
 
-    unsigned    handshake;     /* xfer_handshake_t                           */
-    uint64_t    next_hello;    /* when it is said, or said again             */
+    unsigned    handshake;  /* xfer_handshake_t */
+    uint64_t    next_hello; /* when it is said, or said again */
     xfer_peer_t peer;
     xfer_ring_t ring;
 
-    uint32_t    credits;       /* messages we may send                       */
-    uint32_t    credits_owed;  /* messages received, not told yet            */
+    uint32_t    credits;      /* messages we may send */
+    uint32_t    credits_owed; /* messages received, not told yet */
     uint64_t    next_sequence;
     uint64_t    expected_sequence;
-    uint64_t    next_number;   /* of sends and receives                      */
-    uint64_t    num_posted;    /* sends                                      */
+    uint64_t    next_number; /* of sends and receives */
+    uint64_t    num_posted;  /* sends */
     base_list_t queue;
     base_list_t flushes;
-    base_list_t packing;       /* sends that fill blocks, in that order      */
+    base_list_t packing; /* sends that fill blocks, in that order */
     base_list_t arriving;
     base_list_t free_messages;
-    uint32_t    num_messages;  /* allocated                                  */
-    uint32_t    num_waiting;   /* in use                                     */
-    uint32_t    num_unexpected; /* in use, and no receive has matched it     */
-    size_t      num_runs;      /* in lists that have no receive yet          */
+    uint32_t    num_messages;   /* allocated */
+    uint32_t    num_waiting;    /* in use */
+    uint32_t    num_unexpected; /* in use, and no receive has matched it */
+    size_t      num_runs;       /* in lists that have no receive yet */
     ucxpool_request_t *sends[PROTO_SENDS_MAX];
     ucxpool_request_t *receives[PROTO_SENDS_MAX];
-    uint32_t    num_sends;
-    uint32_t    num_receives;
+    uint32_t           num_sends;
+    uint32_t           num_receives;
 
-    struct xfer_control *writing; /* begun; NULL: it lies in the ring         */
-    base_list_t backlog;       /* control messages that found no room        */
-    unsigned    num_backlog;
-    unsigned    num_controls;  /* active messages not sent yet by UCX        */
+    struct xfer_control *writing; /* begun; NULL: it lies in the ring */
+    base_list_t          backlog; /* control messages that found no room */
+    unsigned             num_backlog;
+    unsigned             num_controls; /* active messages not sent yet by UCX */
 };
 
 /* A channel that knows no peer yet; see connect.h. */

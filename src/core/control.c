@@ -132,8 +132,8 @@ proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
         return begin_outside(channel, type, data_size, false, data_p);
     }
     if (channel->wire->has_ring) {
-        if (has_room && xfer_ring_reserve(&channel->ring, fixed_size,
-                                          data_size, &fixed, &data)) {
+        if (has_room && xfer_ring_reserve(&channel->ring, fixed_size, data_size,
+                                          &fixed, &data)) {
             channel->writing = NULL;
             memset(fixed, 0, fixed_size);
             fill_head(channel, fixed, type);
@@ -170,7 +170,7 @@ static void send_outside(xfer_control_t *control)
     ucxpool_channel_t  *channel = control->channel;
     ucp_request_param_t param   = {
           .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FIELD_USER_DATA,
+                          UCP_OP_ATTR_FIELD_USER_DATA,
           .flags     = UCP_AM_SEND_FLAG_EAGER,
           .cb.send   = control_sent,
           .user_data = control,
@@ -247,10 +247,9 @@ void xfer_control_post(ucxpool_channel_t *channel, proto_type_t type,
 void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason)
 {
-    size_t size = (reason == NULL)
-                      ? 0
-                      : base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
-    void  *data;
+    size_t size =
+        (reason == NULL) ? 0 : base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
+    void          *data;
     proto_fixed_t *fixed;
 
     if (!xfer_channel_is_live(channel)) {

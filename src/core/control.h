@@ -12,9 +12,9 @@
 #include "core/channel.h"
 
 typedef enum xfer_control_way {
-    XFER_MAY,   /* NULL when there is no room now                            */
-    XFER_MUST,  /* waits in the backlog when there is none                   */
-    XFER_OUTSIDE /* not through the ring; waits likewise                      */
+    XFER_MAY,    /* NULL when there is no room now */
+    XFER_MUST,   /* waits in the backlog when there is none */
+    XFER_OUTSIDE /* not through the ring; waits likewise */
 } xfer_control_way_t;
 
 /*

@@ -11,10 +11,10 @@
 
 /* One attempt, and what can be learned from it. */
 typedef struct attempt {
-    unsigned num_regions;    /* asked for                                     */
-    size_t   registered_size; /* before the one that was refused              */
-    size_t   refused_size;   /* could not be had in one piece                 */
-    bool     is_short;       /* less may work                                 */
+    unsigned num_regions;     /* asked for */
+    size_t   registered_size; /* before the one that was refused */
+    size_t   refused_size;    /* could not be had in one piece */
+    bool     is_short;        /* less may work */
 } attempt_t;
 
 /* The host's memory is as much as the system says; a GPU's is what others have
@@ -53,10 +53,10 @@ static ucxpool_status_t attempt(ucxpool_t *pool, const xfer_take_t *wish,
     }
     status = regions_register(pool, regions);
     if (status != UCXPOOL_OK) {
-        attempt->registered_size = regions->num_registered *
-                                   regions->region_size;
-        attempt->refused_size    = regions->region_size;
-        attempt->is_short        = status != UCXPOOL_ERR_INVALID_PARAM;
+        attempt->registered_size =
+            regions->num_registered * regions->region_size;
+        attempt->refused_size = regions->region_size;
+        attempt->is_short     = status != UCXPOOL_ERR_INVALID_PARAM;
         mem_regions_cleanup(regions);
     }
     return status;
@@ -77,7 +77,7 @@ static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 
 /* Settle the settings for that size. What the caller chose stays, but a region
  * that is larger than all of it. */
-static ucxpool_status_t settle(const xfer_take_t *wish,
+static ucxpool_status_t settle(const xfer_take_t   *wish,
                                const base_config_t *asked, size_t size,
                                base_config_t *config_p, attempt_t *attempt)
 {
@@ -146,7 +146,7 @@ ucxpool_status_t xfer_take(ucxpool_t *pool, const xfer_take_t *wish,
     }
     taken_p->blocks_asked = count_blocks(config, &now);
     taken_p->bytes_asked  = now.num_regions * config->region_size;
-    level = base_error_log_at(BASE_LOG_DEBUG);
+    level                 = base_error_log_at(BASE_LOG_DEBUG);
     status = descend(pool, wish, &asked, config, &now, regions, taken_p);
     base_error_log_at(level);
     if (status != UCXPOOL_OK) {

@@ -15,17 +15,17 @@
 
 typedef struct xfer_take {
     block_sizes_params_t sizes;
-    int                  device;        /* GPU, as the process counts; -1     */
-    bool                 is_registered; /* with UCX                           */
+    int                  device;        /* GPU, as the process counts; -1 */
+    bool                 is_registered; /* with UCX */
 } xfer_take_t;
 
 /* How it went, also after an error. */
 typedef struct xfer_taken {
-    size_t           bytes_asked;
-    uint64_t         blocks_asked;
-    unsigned         num_failed; /* attempts                                  */
-    bool             is_short;   /* the error: there is not so much           */
-    char why[BASE_ERROR_SIZE];   /* the first failure; "": there was none     */
+    size_t   bytes_asked;
+    uint64_t blocks_asked;
+    unsigned num_failed;           /* attempts */
+    bool     is_short;             /* the error: there is not so much */
+    char     why[BASE_ERROR_SIZE]; /* the first failure; "": there was none */
 } xfer_taken_t;
 
 /*

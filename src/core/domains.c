@@ -141,8 +141,7 @@ static uint64_t load(const uint64_t *number)
     return __atomic_load_n(number, __ATOMIC_RELAXED);
 }
 
-void xfer_domains_stats(const xfer_domains_t *domains,
-                        ucxpool_stats_t      *stats_p)
+void xfer_domains_stats(const xfer_domains_t *domains, ucxpool_stats_t *stats_p)
 {
     const uint64_t *regions = domains->counts.num_regions;
     const uint64_t *bytes   = domains->counts.bytes;

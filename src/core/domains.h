@@ -18,7 +18,7 @@ struct ucxpool_verbs {
     ucxpool_t     *pool;
     struct ibv_pd *pd;
     int            access;
-    unsigned       num_users; /* that have not let it go                     */
+    unsigned       num_users; /* that have not let it go */
     mem_verbs_t   *registration;
 };
 

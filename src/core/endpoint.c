@@ -37,13 +37,12 @@ static ucxpool_status_t say_not_made(ucs_status_t status)
                            (status == UCS_ERR_UNSUPPORTED) ||
                            (status == UCS_ERR_NO_DEVICE);
 
-    return base_error(mem_ucx_status(status),
-                      "UCX made no endpoint to the peer: %s%s",
-                      ucs_status_string(status),
-                      lacks_transport
-                          ? " (UCX_TLS and UCX_NET_DEVICES must leave it a "
-                            "transport with failure handling, such as tcp)"
-                          : "");
+    return base_error(
+        mem_ucx_status(status), "UCX made no endpoint to the peer: %s%s",
+        ucs_status_string(status),
+        lacks_transport ? " (UCX_TLS and UCX_NET_DEVICES must leave it a "
+                          "transport with failure handling, such as tcp)"
+                        : "");
 }
 
 ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
@@ -69,8 +68,8 @@ ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
         return UCXPOOL_ERR_NO_MEMORY;
     }
     params.err_handler.arg = endpoint;
-    endpoint->is_own = true;
-    status           = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);
+    endpoint->is_own       = true;
+    status = ucp_ep_create(pool->ucx.worker, &params, &endpoint->ep);
     if (status != UCS_OK) {
         free(endpoint);
         return say_not_made(status);
@@ -151,8 +150,8 @@ static void flushed(void *request, ucs_status_t status, void *arg)
 static void flush(xfer_endpoint_t *endpoint)
 {
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FIELD_USER_DATA,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
         .cb.send   = flushed,
         .user_data = endpoint,
     };

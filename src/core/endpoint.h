@@ -15,25 +15,25 @@
 
 typedef enum xfer_endpoint_step {
     XFER_ENDPOINT_OPEN,
-    XFER_ENDPOINT_DRAINING, /* operations are in flight                      */
+    XFER_ENDPOINT_DRAINING, /* operations are in flight */
     XFER_ENDPOINT_FLUSHING,
     XFER_ENDPOINT_CLOSING,
     XFER_ENDPOINT_CLOSED
 } xfer_endpoint_step_t;
 
 typedef struct xfer_endpoint {
-    base_list_t          link;      /* the pool's endpoints                  */
-    base_list_t          idle_link; /* no channel uses it: remote.h          */
+    base_list_t          link;      /* the pool's endpoints */
+    base_list_t          idle_link; /* no channel uses it: remote.h */
     ucxpool_t           *pool;
     ucp_ep_h             ep;
-    bool                 is_own;     /* made here; else the caller's          */
-    bool                 is_cloexec; /* its connection is closed on exec      */
-    bool                 is_sure;    /* idle, and its other end stands        */
-    bool                 has_failed; /* told by UCX or the caller; atomic     */
+    bool                 is_own;     /* made here; else the caller's */
+    bool                 is_cloexec; /* its connection is closed on exec */
+    bool                 is_sure;    /* idle, and its other end stands */
+    bool                 has_failed; /* told by UCX or the caller; atomic */
     xfer_endpoint_step_t step;
-    unsigned             num_operations; /* that UCX will call back           */
-    uint64_t             deadline;       /* of the close                      */
-    void                *flush;          /* UCX's request; NULL: none         */
+    unsigned             num_operations; /* that UCX will call back */
+    uint64_t             deadline;       /* of the close */
+    void                *flush;          /* UCX's request; NULL: none */
 } xfer_endpoint_t;
 
 /*

@@ -12,11 +12,11 @@
 #include <ucxpool/event.h>
 
 typedef struct xfer_event {
-    base_list_t         link; /* pool->events                                 */
+    base_list_t         link; /* pool->events */
     ucxpool_t          *pool;
     ucxpool_channel_t  *channel;
     ucxpool_listener_t *listener;
-    unsigned            kinds; /* ucxpool_event_kind_t                        */
+    unsigned            kinds; /* ucxpool_event_kind_t */
 } xfer_event_t;
 
 /* One of channel and listener is NULL. */

@@ -46,8 +46,8 @@ uint64_t xfer_local_deadline(const ucxpool_channel_t *channel);
 
 /* How a HELLO came, and is to be answered. */
 typedef struct xfer_way {
-    ucp_ep_h reply_ep; /* UCX's name of an endpoint: to be compared; or NULL  */
-    int      fd;       /* a connection within the host, or -1                */
+    ucp_ep_h reply_ep; /* UCX's name of an endpoint: to be compared; or NULL */
+    int      fd;       /* a connection within the host, or -1 */
 } xfer_way_t;
 
 /* It is not answered: hang up. */

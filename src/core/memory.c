@@ -22,8 +22,7 @@ ucxpool_memory_kind_t xfer_memory_kind(const ucxpool_params_t *params)
 /* The machine's own. */
 static uint64_t host_memory_size(void)
 {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) *
-           (uint64_t)sysconf(_SC_PAGESIZE);
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 void xfer_memory_destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
@@ -77,7 +76,7 @@ static void warn_of_less(const ucxpool_t *pool, size_t size,
 }
 
 void xfer_memory_report(ucxpool_t *pool, const mem_regions_t *regions,
-                         const xfer_taken_t *taken)
+                        const xfer_taken_t *taken)
 {
     size_t           size  = regions->num_regions * regions->region_size;
     ucxpool_stats_t *stats = &pool->stats;
@@ -107,7 +106,7 @@ ucxpool_status_t xfer_memory_create_none(ucxpool_t *pool, int device)
     }
     pool->config.block_size  = (size_t)sysconf(_SC_PAGESIZE);
     pool->config.region_size = pool->config.block_size;
-    status = xfer_memory_create_blocks(pool);
+    status                   = xfer_memory_create_blocks(pool);
     if (status != UCXPOOL_OK) {
         mem_regions_cleanup(&pool->regions);
     }
@@ -153,14 +152,12 @@ static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
 {
     switch (xfer_memory_kind(params)) {
     case UCXPOOL_MEMORY_HOST:
-        return (pool->config.comm_size == 0)
-                   ? xfer_memory_create_none(pool, -1)
-                   : create_host(pool);
+        return (pool->config.comm_size == 0) ? xfer_memory_create_none(pool, -1)
+                                             : create_host(pool);
     case UCXPOOL_MEMORY_CUDA:
         return xfer_memory_create_gpu(pool, params);
     default:
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "there is no memory kind %d",
+        return base_error(UCXPOOL_ERR_UNSUPPORTED, "there is no memory kind %d",
                           (int)params->memory_kind);
     }
 }
@@ -170,8 +167,8 @@ ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
 {
     ucxpool_status_t status = create(pool, params);
 
-    pool->num_maps_at_start = (uint64_t)pool->regions.num_maps +
-                              pool->pinned_regions.num_maps;
+    pool->num_maps_at_start =
+        (uint64_t)pool->regions.num_maps + pool->pinned_regions.num_maps;
     return status;
 }
 

@@ -105,8 +105,8 @@ static ucxpool_status_t take_host_instead(ucxpool_t *pool, xfer_take_t *wish,
 }
 
 /* The window has less room than any pool needs. */
-static bool is_window_full(const base_config_t *config,
-                           const xfer_take_t *wish, xfer_taken_t *taken)
+static bool is_window_full(const base_config_t *config, const xfer_take_t *wish,
+                           xfer_taken_t *taken)
 {
     size_t floor;
 
@@ -128,7 +128,7 @@ static bool is_window_full(const base_config_t *config,
 }
 
 /* As far as somebody asks: NVIDIA's library takes its time. */
-static ucxpool_status_t find_limit(ucxpool_t *pool,
+static ucxpool_status_t find_limit(ucxpool_t               *pool,
                                    const mem_cuda_device_t *device,
                                    const mem_kind_t *kind, uint64_t *limit_p)
 {

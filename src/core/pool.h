@@ -40,9 +40,9 @@
 
 /* core/domains.h */
 typedef struct xfer_domains {
-    pthread_mutex_t    lock; /* of the list                                  */
+    pthread_mutex_t    lock; /* of the list */
     base_list_t        list;
-    uint64_t           num_domains; /* in the list; atomic                   */
+    uint64_t           num_domains; /* in the list; atomic */
     mem_verbs_counts_t counts;
 } xfer_domains_t;
 
@@ -52,88 +52,88 @@ struct ucxpool {
     pthread_mutex_t lock;
     pthread_cond_t  leader_woke;
     bool            has_leader; /* a thread sleeps on the descriptors; others
-                                   that wait sleep on leader_woke            */
-    uint64_t        num_wakes;  /* of leaders                                */
+                                   that wait sleep on leader_woke */
+    uint64_t num_wakes;         /* of leaders */
 
     mem_regions_t       regions;
     block_pool_t       *blocks;
     block_comm_t       *comm;
-    struct heap        *heap;   /* NULL until its first allocation; atomic    */
+    struct heap        *heap;   /* NULL until its first allocation; atomic */
     struct xfer_engine *engine; /* NULL: host memory */
     xfer_domains_t      domains;
     /* Where UCX does not know the GPU's memory: pinned blocks for its wire.
      * Elsewhere the same blocks. */
-    mem_regions_t       pinned_regions;
-    block_pool_t       *ucx_blocks;
-    uint64_t            num_maps_at_start; /* of these regions' registrations */
+    mem_regions_t pinned_regions;
+    block_pool_t *ucx_blocks;
+    uint64_t      num_maps_at_start; /* of these regions' registrations */
 
     xfer_context_t ucx;
-    bool          needs_registration; /* RDMA: no transfer of foreign memory */
-    uint64_t      linger_ns;          /* see xfer_request_linger()           */
-    int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP           */
-    int           epoll_fd;
-    xfer_child_t  child; /* what a forked one loses                          */
+    bool           needs_registration; /* RDMA: no transfer of foreign memory */
+    uint64_t       linger_ns;          /* see xfer_request_linger() */
+    int            worker_fd;          /* -1: no UCP_FEATURE_WAKEUP */
+    int            epoll_fd;
+    xfer_child_t   child; /* what a forked one loses */
     xfer_tcp_watch_t    tcp_watch;
-    struct epoll_event *ready; /* sources that progress is about to call      */
-    int           num_ready;
-    int           timer_fd;
-    int           wake_fd;
-    uint64_t      timer_moment; /* what the timer is set to                  */
-    bool          asleep;       /* armed: the peers were told                */
-    bool          woken;        /* wake_fd is readable; atomic               */
-    bool          many_sleepers; /* several threads have armed the pool      */
-    bool          was_armed;
-    uint64_t      num_arrivals; /* what a caller may look for                 */
-    uint64_t      num_seen;     /* of them, when the event loop looked last   */
-    bool          tells_events; /* the program has asked for some; atomic     */
-    bool          closing;  /* being destroyed: nothing more is posted       */
-    pthread_t     armed_by; /* the last one; valid if was_armed              */
+    struct epoll_event *ready; /* sources that progress is about to call */
+    int                 num_ready;
+    int                 timer_fd;
+    int                 wake_fd;
+    uint64_t            timer_moment;  /* what the timer is set to */
+    bool                asleep;        /* armed: the peers were told */
+    bool                woken;         /* wake_fd is readable; atomic */
+    bool                many_sleepers; /* several threads have armed the pool */
+    bool                was_armed;
+    uint64_t            num_arrivals; /* what a caller may look for */
+    uint64_t            num_seen; /* of them, when the event loop looked last */
+    bool      tells_events;       /* the program has asked for some; atomic */
+    bool      closing;            /* being destroyed: nothing more is posted */
+    pthread_t armed_by;           /* the last one; valid if was_armed */
 
-    uint8_t id[XFER_ID_SIZE];  /* names the pool                             */
-    uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address         */
+    uint8_t id[XFER_ID_SIZE];  /* names the pool */
+    uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address */
 
-    base_list_t         channels;
-    base_list_t         gone_channels; /* that nobody refers to any more     */
-    base_list_t         endpoints; /* of UCX */
-    ucxpool_channel_t **table; /* by number; NULL where free                 */
-    uint32_t            table_size;
-    uint32_t            num_channels;
-    uint32_t            num_mapped; /* open channels on the `map` wire       */
-    base_list_t         hellos;     /* of channels not created here yet      */
-    uint32_t            num_hellos;
-    uint64_t            next_hello;    /* when HELLOs want looking after     */
-    uint64_t            next_warning;  /* about one of a stranger            */
-    base_list_t         remotes;   /* pools we have had channels to          */
-    bool                endpoint_ends; /* one of theirs; atomic              */
-    base_list_t         listeners;
-    base_list_t         greetings; /* channels still at the door             */
-    struct xfer_handout *handout;   /* of descriptors; NULL until a HELLO     */
-    bool                was_forbidden; /* taking them; said in the log once  */
-    base_list_t         fetches;   /* of peers' descriptors                  */
-    base_list_t         events;    /* that are to be told; see core/event.h  */
+    base_list_t          channels;
+    base_list_t          gone_channels; /* that nobody refers to any more */
+    base_list_t          endpoints;     /* of UCX */
+    ucxpool_channel_t  **table;         /* by number; NULL where free */
+    uint32_t             table_size;
+    uint32_t             num_channels;
+    uint32_t             num_mapped; /* open channels on the `map` wire */
+    base_list_t          hellos;     /* of channels not created here yet */
+    uint32_t             num_hellos;
+    uint64_t             next_hello;    /* when HELLOs want looking after */
+    uint64_t             next_warning;  /* about one of a stranger */
+    base_list_t          remotes;       /* pools we have had channels to */
+    bool                 endpoint_ends; /* one of theirs; atomic */
+    base_list_t          listeners;
+    base_list_t          greetings;     /* channels still at the door */
+    struct xfer_handout *handout;       /* of descriptors; NULL until a HELLO */
+    bool                 was_forbidden; /* taking them; said in the log once */
+    base_list_t          fetches;       /* of peers' descriptors */
+    base_list_t          events; /* that are to be told; see core/event.h */
 
     base_list_t posted;
     base_list_t unexpected;
-    base_list_t probed; /* messages that a caller looks at               */
+    base_list_t probed; /* messages that a caller looks at */
     base_list_t runnable;
     base_list_t waiters;
-    base_list_t stalled;         /* no room in their wire; tried again       */
-    base_list_t landings;        /* fragments that UCX is writing            */
-    base_list_t arrivals;        /* bytes that the GPU puts in their place   */
+    base_list_t stalled;         /* no room in their wire; tried again */
+    base_list_t landings;        /* fragments that UCX is writing */
+    base_list_t arrivals;        /* bytes that the GPU puts in their place */
     base_list_t landing_waiters; /* fragments that wait for a receive block */
     base_list_t completed;
     base_list_t deadlines;
     uint64_t    next_deadline;
 
-    base_list_t fragments;       /* of all sends                             */
+    base_list_t fragments; /* of all sends */
     base_list_t free_fragments;
     base_list_t free_requests;
     base_list_t free_controls;
     base_list_t free_landings;
     base_list_t free_arrivals;
-    base_list_t requests; /* every request that a caller may hold            */
+    base_list_t requests; /* every request that a caller may hold */
 
-    const struct xfer_dispatch *dispatch; /* of what arrives                 */
+    const struct xfer_dispatch *dispatch; /* of what arrives */
 
     unsigned num_operations; /* of UCX, that will call back */
     /* The pool is destroyed, but UCX still has operations of it, because its

@@ -52,33 +52,33 @@ typedef enum proto_type {
 } proto_type_t;
 
 typedef struct proto_head {
-    uint8_t  type;    /* proto_type_t                                        */
-    uint8_t  version; /* PROTO_VERSION                                       */
+    uint8_t  type;    /* proto_type_t */
+    uint8_t  version; /* PROTO_VERSION */
     uint16_t credits; /* messages of the other side that were received since */
-    uint32_t channel; /* the receiver's number of the channel                */
-    uint64_t key;     /* the receiver's random number for the channel        */
+    uint32_t channel; /* the receiver's number of the channel */
+    uint64_t key;     /* the receiver's random number for the channel */
 } proto_head_t;
 
 typedef enum proto_hello_flags {
-    PROTO_HELLO_BY_EP = 1u << 0, /* pairs by endpoint, not by address        */
-    PROTO_HELLO_MAP   = 1u << 1, /* the sender offers its memory for mapping */
-    PROTO_HELLO_CALLED = 1u << 2 /* the receiver has called a listener       */
+    PROTO_HELLO_BY_EP  = 1u << 0, /* pairs by endpoint, not by address */
+    PROTO_HELLO_MAP    = 1u << 1, /* the sender offers its memory for mapping */
+    PROTO_HELLO_CALLED = 1u << 2  /* the receiver has called a listener */
 } proto_hello_flags_t;
 
 /* Variable part: files[num_files], the last one the control memory. */
 typedef struct proto_hello {
-    proto_head_t     head;        /* channel and key are 0                   */
-    uint8_t          to_id[16];   /* the pool that is meant                  */
-    uint8_t          to_key[16];  /* shows that the sender has its address   */
-    uint8_t          from_id[16]; /* the sender's pool                       */
+    proto_head_t     head;         /* channel and key are 0 */
+    uint8_t          to_id[16];    /* the pool that is meant */
+    uint8_t          to_key[16];   /* shows that the sender has its address */
+    uint8_t          from_id[16];  /* the sender's pool */
     uint8_t          from_key[16]; /* of its address: not everybody knows it */
-    uint64_t         pair;        /* which channel between the two pools     */
-    uint64_t         channel_key; /* to be used in messages to the sender    */
-    uint32_t         channel;     /* likewise                                */
-    uint32_t         flags;       /* proto_hello_flags_t                     */
+    uint64_t         pair;         /* which channel between the two pools */
+    uint64_t         channel_key;  /* to be used in messages to the sender */
+    uint32_t         channel;      /* likewise */
+    uint32_t         flags;        /* proto_hello_flags_t */
     uint64_t         block_size;
-    uint64_t         max_runs;     /* longest list of runs that is taken     */
-    uint32_t         credits;      /* messages that may wait at the sender   */
+    uint64_t         max_runs; /* longest list of runs that is taken */
+    uint32_t         credits;  /* messages that may wait at the sender */
     uint32_t         max_metadata;
     uint32_t         memory_kind;
     uint32_t         num_files;
@@ -101,11 +101,11 @@ typedef struct proto_ready {
 
 typedef struct proto_fetch {
     uint32_t magic;
-    uint16_t version; /* PROTO_VERSION                                       */
+    uint16_t version; /* PROTO_VERSION */
     uint16_t reserved;
-    uint32_t channel; /* the owner's number of the channel                   */
-    uint32_t first;   /* of the descriptors that are wanted                  */
-    uint64_t key;     /* the owner's random number for the channel           */
+    uint32_t channel; /* the owner's number of the channel */
+    uint32_t first;   /* of the descriptors that are wanted */
+    uint64_t key;     /* the owner's random number for the channel */
 } proto_fetch_t;
 
 /* With `count` descriptors, in the order of the HELLO's files. */
@@ -125,7 +125,7 @@ typedef enum proto_desc_flags {
 /* Variable part: runs (unless PROTO_DESC_RUNS), metadata, stream (if eager). */
 typedef struct proto_desc {
     proto_head_t head;
-    uint64_t     message;  /* the sender's number; 0 when eager            */
+    uint64_t     message;  /* the sender's number; 0 when eager */
     uint64_t     sequence; /* 0, 1, 2, ... for the descriptors of a channel */
     uint64_t     tag;
     uint64_t     payload_size;
@@ -145,17 +145,17 @@ typedef struct proto_runs {
 
 typedef struct proto_accept {
     proto_head_t head;
-    uint64_t     message;   /* the sender's number                          */
-    uint64_t     receive;   /* the receiver's number                        */
-    uint64_t     frag_size; /* longest fragment that the receiver takes     */
-    uint32_t     window;    /* fragments that may be on their way           */
+    uint64_t     message;   /* the sender's number */
+    uint64_t     receive;   /* the receiver's number */
+    uint64_t     frag_size; /* longest fragment that the receiver takes */
+    uint32_t     window;    /* fragments that may be on their way */
     uint32_t     reserved;
 } proto_accept_t;
 
 typedef enum proto_data_flags {
-    PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message  */
+    PROTO_DATA_LAST     = 1u << 0, /* index is the highest of the message */
     PROTO_DATA_CHECKSUM = 1u << 1,
-    PROTO_DATA_INPLACE  = 1u << 2  /* sent from registered memory          */
+    PROTO_DATA_INPLACE  = 1u << 2 /* sent from registered memory */
 } proto_data_flags_t;
 
 /* Variable part: the bytes (`ucx` wire), or nothing (`map` wire). */
@@ -163,13 +163,13 @@ typedef struct proto_data {
     proto_head_t head;
     uint64_t     message;
     uint64_t     receive;
-    uint64_t     offset; /* in the stream                                  */
+    uint64_t     offset; /* in the stream */
     uint64_t     length;
-    uint32_t     index;  /* 0, 1, 2, ... for the fragments of a message     */
-    uint32_t     flags;  /* proto_data_flags_t                             */
+    uint32_t     index; /* 0, 1, 2, ... for the fragments of a message */
+    uint32_t     flags; /* proto_data_flags_t */
     uint32_t     checksum;
-    uint32_t     piece;         /* to be told in TAKEN                     */
-    uint64_t     region_offset; /* `map` wire: where the bytes lie         */
+    uint32_t     piece;         /* to be told in TAKEN */
+    uint64_t     region_offset; /* `map` wire: where the bytes lie */
     uint32_t     region;
     uint32_t     reserved;
 } proto_data_t;

@@ -154,8 +154,8 @@ static xfer_turn_t settle(const xfer_remote_t     *remote,
 void xfer_remote_set_turn(xfer_remote_t *remote, ucxpool_channel_t *channel,
                           xfer_blob_turn_t told)
 {
-    xfer_turn_t turn = (told == XFER_BLOB_CALLERS) ? XFER_TURN_OURS
-                                                   : XFER_TURN_THEIRS;
+    xfer_turn_t turn =
+        (told == XFER_BLOB_CALLERS) ? XFER_TURN_OURS : XFER_TURN_THEIRS;
 
     if (xfer_remote_is_self(remote)) {
         return;
@@ -232,8 +232,8 @@ static ucxpool_status_t make(xfer_remote_t *remote, ucp_ep_h ep,
     ucxpool_status_t status;
 
     for (int i = 0;; i++) {
-        status = xfer_endpoint_create(remote->pool, remote->blob.worker,
-                                      endpoint_p);
+        status =
+            xfer_endpoint_create(remote->pool, remote->blob.worker, endpoint_p);
         if ((status != UCXPOOL_OK) || (ep == NULL) || (*endpoint_p)->ep == ep ||
             (i == OVERTAKEN_MAX)) {
             return status;
@@ -266,8 +266,8 @@ ucxpool_status_t xfer_remote_take_endpoint(ucxpool_channel_t *channel,
 /* One to this very pool is its own other end. */
 void xfer_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
-    channel->endpoint->is_sure = channel->has_begun ||
-                                 xfer_remote_is_self(channel->remote);
+    channel->endpoint->is_sure =
+        channel->has_begun || xfer_remote_is_self(channel->remote);
     put_idle(channel->remote, channel->endpoint);
     channel->endpoint = NULL;
     set_ends(channel->pool); /* it may have failed meanwhile */
@@ -348,8 +348,8 @@ void xfer_remote_destroy_all(ucxpool_t *pool)
     while (!base_list_is_empty(&pool->remotes)) {
         remote = base_list_head(&pool->remotes, xfer_remote_t, link);
         while (!base_list_is_empty(&remote->idle)) {
-            endpoint = base_list_head(&remote->idle, xfer_endpoint_t,
-                                      idle_link);
+            endpoint =
+                base_list_head(&remote->idle, xfer_endpoint_t, idle_link);
             base_list_del(&endpoint->idle_link);
             xfer_endpoint_destroy(endpoint);
         }

@@ -22,14 +22,14 @@ typedef enum xfer_turn {
 typedef struct xfer_remote {
     base_list_t link;
     ucxpool_t  *pool;
-    unsigned    refs;      /* channels                                       */
+    unsigned    refs;      /* channels */
     uint64_t    num_pairs; /* made by address: both sides number them alike,
-                              so it is remembered when they are gone         */
+                              so it is remembered when they are gone */
     xfer_turn_t turn;
     uint64_t    decided_at;
-    uint64_t    kept_until; /* though there is no channel                    */
-    base_list_t idle;      /* endpoints, the one that was used last first     */
-    xfer_blob_t blob;      /* ends in UCX's worker address                   */
+    uint64_t    kept_until; /* though there is no channel */
+    base_list_t idle;       /* endpoints, the one that was used last first */
+    xfer_blob_t blob;       /* ends in UCX's worker address */
 } xfer_remote_t;
 
 /* The pool of a checked blob; with a reference. NULL: no memory. */

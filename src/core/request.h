@@ -53,19 +53,19 @@ typedef struct xfer_hold {
 /* One fragment: being gathered, or in flight. */
 typedef struct xfer_fragment {
     ucxpool_request_t *request;
-    unsigned           number;     /* among the request's                    */
-    base_list_t        link;       /* the request's unsent ones, none, or    */
-                                   /* free                                   */
-    base_list_t          all_link; /* the pool's                             */
-    xfer_copy_t          copy;     /* the gather, on a GPU                   */
-    const void          *bytes;    /* where it lies                          */
-    bool                 in_place; /* in the caller's memory                 */
-    block_comm_buffer_t *buffer; /* in place: of this buffer; NULL: of none  */
-    unsigned             hold;   /* packed: number of the hold, and slice    */
+    unsigned           number;     /* among the request's */
+    base_list_t        link;       /* the request's unsent ones, none, or */
+                                   /* free */
+    base_list_t          all_link; /* the pool's */
+    xfer_copy_t          copy;     /* the gather, on a GPU */
+    const void          *bytes;    /* where it lies */
+    bool                 in_place; /* in the caller's memory */
+    block_comm_buffer_t *buffer;   /* in place: of this buffer; NULL: of none */
+    unsigned             hold;     /* packed: number of the hold, and slice */
     unsigned             slice;
-    void                *ucx;   /* UCX's request; NULL on the `map` wire    */
-    mem_piece_t          where; /* unless in memory of nobody we know       */
-    proto_data_t         data;  /* stays valid until UCX has sent it        */
+    void                *ucx;   /* UCX's request; NULL on the `map` wire */
+    mem_piece_t          where; /* unless in memory of nobody we know */
+    proto_data_t         data;  /* stays valid until UCX has sent it */
 } xfer_fragment_t;
 
 typedef enum xfer_send_step {
@@ -79,60 +79,60 @@ typedef enum xfer_send_step {
 
 typedef struct xfer_send {
     xfer_send_step_t step;
-    bool             in_place; /* something can be sent in place            */
-    bool             ending;   /* ends when UCX has let go of the memory    */
-    ucxpool_status_t end;      /* how, if ending                            */
-    uint64_t         longest;  /* segment                                   */
-    uint64_t         inplace_min; /* shorter ones are packed                 */
-    uint64_t         message; /* our number of it; 0: none                 */
-    uint64_t         receive; /* the receiver's number                     */
+    bool             in_place;    /* something can be sent in place */
+    bool             ending;      /* ends when UCX has let go of the memory */
+    ucxpool_status_t end;         /* how, if ending */
+    uint64_t         longest;     /* segment */
+    uint64_t         inplace_min; /* shorter ones are packed */
+    uint64_t         message;     /* our number of it; 0: none */
+    uint64_t         receive;     /* the receiver's number */
     uint64_t         sequence;
-    uint64_t         offset; /* of the next fragment                      */
+    uint64_t         offset; /* of the next fragment */
     uint64_t         frag_size;
-    uint64_t         blocked_since; /* waiting for a block; 0: not           */
+    uint64_t         blocked_since; /* waiting for a block; 0: not */
     uint32_t         runs_sent;
-    uint32_t         index; /* of the next fragment                      */
+    uint32_t         index; /* of the next fragment */
     uint32_t         window;
-    bool             all_posted; /* all of the stream has its piece          */
-    uint64_t         inplace_size; /* of the longest fragment in place       */
-    base_list_t      unsent; /* that the wire has not got yet, in order  */
-    uint64_t         busy;   /* bit i: fragments[i] is there             */
+    bool             all_posted;   /* all of the stream has its piece */
+    uint64_t         inplace_size; /* of the longest fragment in place */
+    base_list_t      unsent;       /* that the wire has not got yet, in order */
+    uint64_t         busy;         /* bit i: fragments[i] is there */
     unsigned         num_holds;
     xfer_hold_t      holds[XFER_HOLDS_MAX];
     xfer_fragment_t *fragments[XFER_FRAGMENTS_MAX];
 } xfer_send_t;
 
 typedef struct xfer_recv {
-    uint64_t receive;   /* our number; 0: none                                */
-    uint64_t message;   /* the sender's                                       */
-    uint64_t begun;     /* bytes of the stream, in fragments that have come   */
-    uint64_t received;  /* of these, in their place                           */
-    uint64_t next;      /* `map` wire: end of the fragment before             */
-    uint64_t restarts;  /* walks of the plan that began anew                  */
-    uint32_t num_begun; /* fragments that have come                          */
-    uint32_t num_seen;  /* of these, in their place                           */
-    uint32_t max_index; /* of these, the highest                             */
-    uint32_t num_all;   /* fragments of the message; 0: not known yet         */
-    unsigned landings;  /* operations of UCX that write for us                */
-    unsigned pending;   /* these, and those that wait for a block             */
-    unsigned in_place;  /* of these, straight into the caller's memory        */
-    ucxpool_status_t failing; /* the end that waits for these; OK: none      */
+    uint64_t receive;   /* our number; 0: none */
+    uint64_t message;   /* the sender's */
+    uint64_t begun;     /* bytes of the stream, in fragments that have come */
+    uint64_t received;  /* of these, in their place */
+    uint64_t next;      /* `map` wire: end of the fragment before */
+    uint64_t restarts;  /* walks of the plan that began anew */
+    uint32_t num_begun; /* fragments that have come */
+    uint32_t num_seen;  /* of these, in their place */
+    uint32_t max_index; /* of these, the highest */
+    uint32_t num_all;   /* fragments of the message; 0: not known yet */
+    unsigned landings;  /* operations of UCX that write for us */
+    unsigned pending;   /* these, and those that wait for a block */
+    unsigned in_place;  /* of these, straight into the caller's memory */
+    ucxpool_status_t failing; /* the end that waits for these; OK: none */
 } xfer_recv_t;
 
 struct ucxpool_request {
-    base_list_t link;             /* posted, the channel's queue, its      */
-                                  /* packing ones, its flushes, free        */
-    base_list_t        run_link;  /* runnable or waiters                    */
-    base_list_t        done_link; /* completed                              */
+    base_list_t link;             /* posted, the channel's queue, its */
+                                  /* packing ones, its flushes, free */
+    base_list_t        run_link;  /* runnable or waiters */
+    base_list_t        done_link; /* completed */
     base_list_t        all_link;
     base_list_t        deadline_link;
-    base_list_t        mark_link; /* the engine's marked ones               */
-    mem_cuda_mark_t   *mark;      /* in the caller's stream; NULL: reached  */
-    bool               has_host_segments; /* that a GPU does not reach      */
-    bool               has_gpu_segments;  /* that it does                   */
+    base_list_t        mark_link; /* the engine's marked ones */
+    mem_cuda_mark_t   *mark;      /* in the caller's stream; NULL: reached */
+    bool               has_host_segments; /* that a GPU does not reach */
+    bool               has_gpu_segments;  /* that it does */
     ucxpool_t         *pool;
-    ucxpool_channel_t *channel;     /* a reference, or NULL                   */
-    bool               any_channel; /* posted without one                   */
+    ucxpool_channel_t *channel;     /* a reference, or NULL */
+    bool               any_channel; /* posted without one */
     const xfer_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     bool                       user_ref;
@@ -140,17 +140,17 @@ struct ucxpool_request {
     ucxpool_request_cb_t       callback;
     void                      *callback_arg;
     uint64_t                   deadline;
-    uint64_t order; /* of a send and a flush in its channel       */
+    uint64_t                   order; /* of a send and a flush in its channel */
 
     uint64_t          tag;
     uint64_t          mask;
-    pack_memory_t     memory;   /* the caller's                        */
-    ucxpool_segment_t segment;  /* the list of a single buffer         */
-    uint64_t          capacity; /* receive: bytes in all              */
-    pack_run_t       *runs;     /* kept when the request is reused    */
+    pack_memory_t     memory;   /* the caller's */
+    ucxpool_segment_t segment;  /* the list of a single buffer */
+    uint64_t          capacity; /* receive: bytes in all */
+    pack_run_t       *runs;     /* kept when the request is reused */
     size_t            num_runs;
-    size_t            runs_size; /* room                              */
-    uint8_t          *metadata;  /* likewise                          */
+    size_t            runs_size; /* room */
+    uint8_t          *metadata;  /* likewise */
     size_t            metadata_length;
     size_t            metadata_size;
     pack_totals_t     totals;

@@ -35,9 +35,8 @@ ucxpool_status_t xfer_ring_init(xfer_ring_t *ring)
 
     memset(ring, 0, sizeof(*ring));
     ring->fd                = -1;
-    ucxpool_status_t status = mem_share_create("ucxpool:ring",
-                                               sizeof(xfer_ring_page_t), &fd,
-                                               &address);
+    ucxpool_status_t status = mem_share_create(
+        "ucxpool:ring", sizeof(xfer_ring_page_t), &fd, &address);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -72,9 +71,9 @@ static uint64_t room(xfer_ring_t *ring, uint64_t needed)
     uint64_t used = ring->head - ring->tail_seen;
 
     if ((used > XFER_RING_SIZE) || (XFER_RING_SIZE - used < needed)) {
-        ring->tail_seen = __atomic_load_n(&ring->theirs->tail,
-                                               __ATOMIC_ACQUIRE);
-        used            = ring->head - ring->tail_seen;
+        ring->tail_seen =
+            __atomic_load_n(&ring->theirs->tail, __ATOMIC_ACQUIRE);
+        used = ring->head - ring->tail_seen;
     }
     return (used > XFER_RING_SIZE) ? 0 : XFER_RING_SIZE - used;
 }
@@ -162,9 +161,9 @@ ucxpool_status_t xfer_ring_peek(xfer_ring_t *ring, xfer_ring_entry_t *entry_p)
     uint32_t first;
 
     if (available == 0) {
-        ring->head_seen = __atomic_load_n(&ring->theirs->head,
-                                               __ATOMIC_ACQUIRE);
-        available       = ring->head_seen - ring->tail;
+        ring->head_seen =
+            __atomic_load_n(&ring->theirs->head, __ATOMIC_ACQUIRE);
+        available = ring->head_seen - ring->tail;
         if (available == 0) {
             return UCXPOOL_INPROGRESS;
         }
@@ -207,8 +206,7 @@ void xfer_ring_awake(xfer_ring_t *ring)
 
 bool xfer_ring_must_knock(xfer_ring_t *ring)
 {
-    uint32_t value = __atomic_load_n(&ring->theirs->sleeping,
-                                     __ATOMIC_SEQ_CST);
+    uint32_t value = __atomic_load_n(&ring->theirs->sleeping, __ATOMIC_SEQ_CST);
 
     if (((value & 1u) == 0) || (value == ring->knocked)) {
         return false;

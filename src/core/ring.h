@@ -41,23 +41,23 @@
 /* Words are read and written by atomic builtins only. */
 typedef struct xfer_ring_page {
     uint32_t sleeping XFER_RING_LINE;
-    uint64_t head XFER_RING_LINE;
-    uint64_t tail XFER_RING_LINE;
-    uint64_t revoked[PROTO_SENDS_MAX] XFER_RING_LINE;
-    uint8_t  entries[XFER_RING_SIZE] __attribute__((aligned(4096)));
+    uint64_t head     XFER_RING_LINE;
+    uint64_t tail     XFER_RING_LINE;
+    uint64_t          revoked[PROTO_SENDS_MAX] XFER_RING_LINE;
+    uint8_t           entries[XFER_RING_SIZE] __attribute__((aligned(4096)));
 } xfer_ring_page_t;
 
 typedef struct xfer_ring {
     xfer_ring_page_t       *mine;
-    const xfer_ring_page_t *theirs; /* NULL until attached                   */
-    int                     fd;     /* of mine                               */
-    uint64_t                head;     /* what I have written                 */
-    uint64_t                reserved; /* bytes of the entry being written    */
-    uint64_t                tail;     /* what I have read                    */
-    uint64_t                entry_size; /* of the entry being read           */
-    uint64_t                head_seen;  /* of theirs                         */
-    uint64_t                tail_seen;  /* of theirs                         */
-    uint32_t                knocked;    /* last value of sleeping answered   */
+    const xfer_ring_page_t *theirs;     /* NULL until attached */
+    int                     fd;         /* of mine */
+    uint64_t                head;       /* what I have written */
+    uint64_t                reserved;   /* bytes of the entry being written */
+    uint64_t                tail;       /* what I have read */
+    uint64_t                entry_size; /* of the entry being read */
+    uint64_t                head_seen;  /* of theirs */
+    uint64_t                tail_seen;  /* of theirs */
+    uint32_t                knocked;    /* last value of sleeping answered */
 } xfer_ring_t;
 
 /* A message in the peer's ring. The memory is the peer's and may change under

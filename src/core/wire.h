@@ -12,17 +12,17 @@ typedef struct xfer_wire {
     ucxpool_mode_t packed; /* for the statistics */
     ucxpool_mode_t in_place;
     /* Takes bytes from any memory, where none needs registration. */
-    bool           any_memory;
+    bool any_memory;
     /* Control messages go through the channel's ring, as does the place of a
      * fragment. */
-    bool           has_ring;
+    bool has_ring;
     /* They go over an endpoint of UCX's, and so do a fragment's bytes. */
-    bool           has_endpoint;
+    bool has_endpoint;
     /* The receiver reads a fragment where it lies, in the sender's memory, and
      * says when it has: until then it can be revoked. */
-    bool           is_read;
+    bool is_read;
     /* Fragments arrive in their order. */
-    bool           in_order;
+    bool in_order;
 
     /* What a channel over it packs into, and out of. */
     block_pool_t *(*blocks)(const ucxpool_t *pool);
@@ -45,10 +45,9 @@ typedef struct xfer_wire {
 
     /* A fragment has come as an active message: UCX's handler. NULL: none may.
      */
-    ucs_status_t (*arrived_am)(ucxpool_channel_t *channel,
+    ucs_status_t (*arrived_am)(ucxpool_channel_t  *channel,
                                const proto_data_t *data, void *payload,
-                               size_t                     length,
-                               const ucp_am_recv_param_t *param);
+                               size_t length, const ucp_am_recv_param_t *param);
 } xfer_wire_t;
 
 static inline bool xfer_wire_is_chosen(const xfer_wire_t *wire)

@@ -28,8 +28,8 @@ static ucxpool_status_t allocate(ucxpool_t *pool, int device, size_t size,
         status = ucxpool_framework_pool(device, &pool);
     }
     if (status == UCXPOOL_OK) {
-        status = ucxpool_heap_alloc(pool, size, framework_stream(stream),
-                                    address_p);
+        status =
+            ucxpool_heap_alloc(pool, size, framework_stream(stream), address_p);
     }
     return status;
 }
@@ -47,9 +47,9 @@ static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
     if (size == 0) {
         return UCXPOOL_OK;
     }
-    level  = base_error_log_at(
-         atomic_load_explicit(&is_told, memory_order_relaxed) ? BASE_LOG_DEBUG
-                                                              : BASE_LOG_WARN);
+    level = base_error_log_at(
+        atomic_load_explicit(&is_told, memory_order_relaxed) ? BASE_LOG_DEBUG
+                                                             : BASE_LOG_WARN);
     status = allocate(pool, device, size, stream, address_p);
     (void)base_error_log_at(level);
     if (status != UCXPOOL_OK) {

@@ -107,12 +107,12 @@ static ucxpool_status_t modify(ucxpool_config_t *config)
 
 static ucxpool_status_t create(int device, ucxpool_t **pool_p)
 {
-    char              name[32];
-    ucxpool_params_t  params = {
-         .field_mask  = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME |
-                       UCXPOOL_PARAM_FIELD_MEMORY_KIND,
-         .memory_kind = UCXPOOL_MEMORY_HOST,
-         .name        = name,
+    char             name[32];
+    ucxpool_params_t params = {
+        .field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME |
+                      UCXPOOL_PARAM_FIELD_MEMORY_KIND,
+        .memory_kind = UCXPOOL_MEMORY_HOST,
+        .name        = name,
     };
     ucxpool_config_t *config;
     ucxpool_status_t  status;

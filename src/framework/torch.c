@@ -23,9 +23,9 @@ static ucxpool_status_t allocate(ssize_t size, int device, void *stream,
     if (size < 0) {
         *address_p = NULL;
         level      = base_error_log_at(BASE_LOG_WARN);
-        status     = base_error(UCXPOOL_ERR_INVALID_PARAM,
-                                "%zd bytes were asked for on device %d", size,
-                                device);
+        status =
+            base_error(UCXPOOL_ERR_INVALID_PARAM,
+                       "%zd bytes were asked for on device %d", size, device);
         (void)base_error_log_at(level);
         return status;
     }

@@ -7,16 +7,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define NUM_BUCKETS  1024
-#define FIRST_ROOM   4
+#define NUM_BUCKETS 1024
+#define FIRST_ROOM  4
 /* Addresses of allocations are multiples of this. */
 #define ADDRESS_STEP 256
 
 static framework_use_t *buckets[NUM_BUCKETS];
 static pthread_mutex_t  lock = PTHREAD_MUTEX_INITIALIZER;
 /* Allocations in the table: where there is none, who frees takes no lock. */
-static atomic_size_t    num_uses;
-static atomic_bool      is_one_lost;
+static atomic_size_t num_uses;
+static atomic_bool   is_one_lost;
 
 static framework_use_t **bucket_of(const void *address)
 {

@@ -10,7 +10,7 @@
 
 /* The streams that use one allocation. */
 typedef struct framework_use {
-    struct framework_use *next; /* in its bucket                             */
+    struct framework_use *next; /* in its bucket */
     void                 *address;
     size_t                num_streams;
     size_t                room;

@@ -37,9 +37,8 @@ static ucxpool_status_t check_backing(const heap_home_t  *home,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t check_range(const heap_t       *heap,
-                                    const heap_range_t *range,
-                                    uint64_t           *indexed)
+static ucxpool_status_t
+check_range(const heap_t *heap, const heap_range_t *range, uint64_t *indexed)
 {
     const heap_range_t *after = range->after;
 
@@ -93,8 +92,8 @@ static ucxpool_status_t check_home(const heap_t *heap)
 static ucxpool_status_t check_counts(const heap_t *heap)
 {
     const heap_home_t *home = &heap->space.home;
-    uint64_t sum = home->num_chunks * home->slot_size +
-                   home->num_pages * HEAP_PAGE;
+    uint64_t           sum =
+        home->num_chunks * home->slot_size + home->num_pages * HEAP_PAGE;
 
     if ((home->reserved != sum) || (sum > heap->options.limit)) {
         return fault("chunks and pages are not what is reserved", sum);
@@ -107,8 +106,7 @@ static ucxpool_status_t check_stitched(const heap_t *heap)
     const heap_stitched_t *stitched;
     uint64_t               end = heap->stitcher.begin;
 
-    base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link)
-    {
+    base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link) {
         uint64_t left = (stitched->range != NULL) ? stitched->range->size : 0;
 
         if (stitched->offset < end) {

@@ -18,16 +18,15 @@
 static ucxpool_heap_class_stats_t *class_of(ucxpool_heap_stats_t *stats,
                                             uint64_t              size)
 {
-    unsigned number = (size > 1)
-                          ? 64u - (unsigned)__builtin_clzll(size - 1)
-                          : 0;
+    unsigned number =
+        (size > 1) ? 64u - (unsigned)__builtin_clzll(size - 1) : 0;
 
     return &stats->classes[base_min(number, UCXPOOL_HEAP_CLASSES - 1u)];
 }
 
 static void count_live(ucxpool_heap_stats_t *stats, const heap_range_t *range)
 {
-    uint64_t                    asked = heap_range_asked(range);
+    uint64_t asked                    = heap_range_asked(range);
     ucxpool_heap_class_stats_t *class = class_of(stats, asked);
 
     class->live++;
@@ -43,8 +42,8 @@ static void count_free(ucxpool_heap_stats_t *stats, const heap_range_t *range)
 
     class->free++;
     class->free_bytes += range->size;
-    stats->largest_contiguous = base_max(stats->largest_contiguous,
-                                         range->size);
+    stats->largest_contiguous =
+        base_max(stats->largest_contiguous, range->size);
 }
 
 static void count(ucxpool_heap_stats_t *stats, const heap_range_t *range)
@@ -67,8 +66,7 @@ static void count_pages(const heap_small_t *small, ucxpool_heap_stats_t *stats)
 {
     const heap_page_t *page;
 
-    base_list_for_each(page, &small->pages, heap_page_t, link)
-    {
+    base_list_for_each(page, &small->pages, heap_page_t, link) {
         for (const heap_range_t *range = page->first; range != NULL;
              range                     = range->after) {
             count(stats, range);
@@ -93,8 +91,7 @@ static void count_stitched(const heap_t *heap, ucxpool_heap_stats_t *stats)
 {
     const heap_stitched_t *stitched;
 
-    base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link)
-    {
+    base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link) {
         if (stitched->range != NULL) {
             count(stats, stitched->range);
         }
@@ -113,8 +110,8 @@ static void copy_counters(const heap_t *heap, ucxpool_heap_stats_t *stats)
     stats->stitched_live = heap->stitcher.num_live;
     stats->stitched_kept = heap->stitcher.num_kept;
     stats->mapped        = home->reserved + heap->stitcher.mapped;
-    stats->mappings      = home->num_chunks + home->num_pages +
-                      heap->stitcher.num_mappings;
+    stats->mappings =
+        home->num_chunks + home->num_pages + heap->stitcher.num_mappings;
     stats->allocations  = heap->num_found;
     stats->failures     = heap->num_failures;
     stats->grows        = heap->num_grows;
@@ -138,8 +135,8 @@ static void take_stats(heap_t *heap, ucxpool_heap_stats_t *stats)
     count_streams(heap, stats);
     count_stitched(heap, stats);
     stats->free = stats->reserved - stats->live;
-    stats->largest_stitchable = base_max(stats->largest_stitchable,
-                                         stats->largest_contiguous);
+    stats->largest_stitchable =
+        base_max(stats->largest_stitchable, stats->largest_contiguous);
     if (stats->free > 0) {
         double bytes = (double)stats->free;
 
@@ -179,24 +176,22 @@ ucxpool_status_t heap_fail(heap_t *heap, uint64_t size, const void *handle,
     take_stats(heap, &stats);
     pthread_mutex_unlock(&heap->lock);
     heap_log_write(heap->log, HEAP_LOG_FAILURE, NULL, size, handle);
-    return base_error(status,
-                      "%sthe heap has no %.1f MiB: of at most %.1f MiB it "
-                      "holds %.1f, live %.1f (%" PRIu64 " allocations), free "
-                      "%.1f, of which %.1f in one piece and %.1f in whole "
-                      "chunks; %s",
-                      cause, (double)size / MIB, (double)stats.limit / MIB,
-                      (double)stats.reserved / MIB, (double)stats.live / MIB,
-                      stats.num_live, (double)stats.free / MIB,
-                      (double)stats.largest_contiguous / MIB,
-                      (double)stats.largest_stitchable / MIB,
-                      advice(&stats, size));
+    return base_error(
+        status,
+        "%sthe heap has no %.1f MiB: of at most %.1f MiB it "
+        "holds %.1f, live %.1f (%" PRIu64 " allocations), free "
+        "%.1f, of which %.1f in one piece and %.1f in whole "
+        "chunks; %s",
+        cause, (double)size / MIB, (double)stats.limit / MIB,
+        (double)stats.reserved / MIB, (double)stats.live / MIB, stats.num_live,
+        (double)stats.free / MIB, (double)stats.largest_contiguous / MIB,
+        (double)stats.largest_stitchable / MIB, advice(&stats, size));
 }
 
 static const char *const state_words[] = {
-    [HEAP_UNBACKED] = "hole",     [HEAP_FREE] = "free",
-    [HEAP_LIVE] = "live",         [HEAP_QUICK] = "free",
-    [HEAP_PIECE] = "stitched",    [HEAP_SMALL] = "small",
-    [HEAP_LATE] = "free", [HEAP_SPARE] = "spare"};
+    [HEAP_UNBACKED] = "hole", [HEAP_FREE] = "free",      [HEAP_LIVE] = "live",
+    [HEAP_QUICK] = "free",    [HEAP_PIECE] = "stitched", [HEAP_SMALL] = "small",
+    [HEAP_LATE] = "free",     [HEAP_SPARE] = "spare"};
 
 void heap_print_ranges(heap_t *heap, FILE *stream)
 {

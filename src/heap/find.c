@@ -32,7 +32,7 @@ typedef struct wish {
     heap_stream_t   *stream;
     uint64_t         size;
     bool             is_page;
-    heap_range_t    *range;  /* what was found, or NULL     */
+    heap_range_t    *range;  /* what was found, or NULL */
     ucxpool_status_t status; /* of the last call that failed */
 } wish_t;
 
@@ -47,8 +47,8 @@ static void note(wish_t *wish, ucxpool_status_t status)
 static bool fits(const wish_t *wish, const heap_range_t *range,
                  uint64_t *offset_p)
 {
-    *offset_p = wish->is_page ? base_align_up(range->offset, HEAP_PAGE)
-                              : range->offset;
+    *offset_p =
+        wish->is_page ? base_align_up(range->offset, HEAP_PAGE) : range->offset;
     return *offset_p + wish->size <= heap_range_end(range);
 }
 
@@ -102,13 +102,13 @@ static bool cut_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
 
 static void take(wish_t *wish, heap_range_t *range, uint64_t offset)
 {
-    ucxpool_status_t status = heap_ranges_prepare(&wish->heap->space.ranges,
-                                                  HEAP_SPACE_TAKES);
+    ucxpool_status_t status =
+        heap_ranges_prepare(&wish->heap->space.ranges, HEAP_SPACE_TAKES);
 
     note(wish, status);
     if (status == UCXPOOL_OK) {
-        wish->range = heap_space_take(&wish->heap->space, range, offset,
-                                      wish->size);
+        wish->range =
+            heap_space_take(&wish->heap->space, range, offset, wish->size);
     }
 }
 

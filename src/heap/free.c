@@ -27,8 +27,8 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
         return false;
     }
     heap_range_become(range, is_late ? HEAP_LATE : HEAP_QUICK);
-    heap_log_write(heap->log, HEAP_LOG_FREE, address,
-                   heap_range_asked(range), stream->handle);
+    heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
+                   stream->handle);
     heap_small_end(&owner->small, range);
     if (is_late) {
         range->stream = stream;
@@ -49,10 +49,10 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
 
     base_lock_take(&owner->lock);
     /* Only a page in which nothing is live can have gone meanwhile. */
-    is_given = (heap_starts_page(&heap->starts, offset) == page) &&
-               (page->stream == owner) &&
-               give_small(heap, owner, stream, heap_small_at(page, offset),
-                          address);
+    is_given =
+        (heap_starts_page(&heap->starts, offset) == page) &&
+        (page->stream == owner) &&
+        give_small(heap, owner, stream, heap_small_at(page, offset), address);
     base_lock_give(&owner->lock);
     return is_given ? UCXPOOL_OK : refuse_dead(address);
 }
@@ -66,8 +66,8 @@ static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
     if ((range == NULL) || !heap_range_turn(range, HEAP_LIVE, HEAP_QUICK)) {
         return refuse_dead(address);
     }
-    heap_log_write(heap->log, HEAP_LOG_FREE, address,
-                   heap_range_asked(range), stream->handle);
+    heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
+                   stream->handle);
     base_lock_take(&stream->lock);
     num_gone = heap_quick_put(&stream->quick, range, gone);
     base_lock_give(&stream->lock);

@@ -26,15 +26,13 @@ static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
 
 /* The least that has to be taken in this hole; false: it is too short. */
 static bool place_in(const heap_t *heap, heap_range_t *hole,
-                     const heap_stream_t *stream, uint64_t size,
-                     place_t *place)
+                     const heap_stream_t *stream, uint64_t size, place_t *place)
 {
     uint64_t slot_size = heap->space.home.slot_size;
     uint64_t before    = usable(hole->before, stream);
     uint64_t after     = usable(hole->after, stream);
     uint64_t aligned   = base_align_up(hole->offset, slot_size);
-    uint64_t missing   = base_align_up(size - base_min(size, before),
-                                       HEAP_PAGE);
+    uint64_t missing = base_align_up(size - base_min(size, before), HEAP_PAGE);
 
     *place = (place_t){hole, hole->offset, missing};
     if (missing == 0) {
@@ -60,8 +58,7 @@ static bool find_place(const heap_t *heap, const heap_stream_t *stream,
     place_t       place;
 
     best->hole = NULL;
-    base_list_for_each(hole, &heap->space.holes, heap_range_t, link)
-    {
+    base_list_for_each(hole, &heap->space.holes, heap_range_t, link) {
         if (is_page) {
             place = (place_t){hole, hole->offset, HEAP_PAGE};
         } else if (!place_in(heap, hole, stream, size, &place)) {

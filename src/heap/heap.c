@@ -131,8 +131,8 @@ ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
     if (heap == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no host memory for the heap");
     }
-    heap->vmm     = vmm;
-    heap->options = *options;
+    heap->vmm         = vmm;
+    heap->options     = *options;
     heap->max_mediums = max_mediums(options);
     if (options->log_path != NULL) {
         status = heap_log_create(options->log_path, &heap->log);

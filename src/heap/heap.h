@@ -12,11 +12,11 @@
 typedef struct heap heap_t;
 
 typedef struct heap_options {
-    uint64_t    limit;       /* bytes that it may hold; 2 MiB or more         */
+    uint64_t    limit;       /* bytes that it may hold; 2 MiB or more */
     uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
-    uint64_t    alignment;   /* a power of two, 256 to 2 MiB                  */
-    uint64_t    stitch_size; /* of the addresses for stitched ranges          */
-    const char *log_path;    /* NULL: no log                                  */
+    uint64_t    alignment;   /* a power of two, 256 to 2 MiB */
+    uint64_t    stitch_size; /* of the addresses for stitched ranges */
+    const char *log_path;    /* NULL: no log */
 } heap_options_t;
 
 /*
@@ -27,7 +27,7 @@ typedef struct heap_options {
 ucxpool_status_t heap_create(mem_vmm_t *vmm, const heap_options_t *options,
                              heap_t **heap_p);
 /* Waits for the work in streams; what is live is gone. NULL is allowed. */
-void             heap_destroy(heap_t *heap);
+void heap_destroy(heap_t *heap);
 
 ucxpool_status_t heap_alloc(heap_t *heap, size_t size, void *stream,
                             void **address_p);
@@ -40,9 +40,9 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                size_t max_segments, size_t *num_segments_p);
 ucxpool_status_t heap_reserve(heap_t *heap, size_t size);
 ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p);
-void heap_on_failure(heap_t *heap, ucxpool_t *pool,
-                     ucxpool_heap_failure_t callback, void *arg);
-void heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p);
+void             heap_on_failure(heap_t *heap, ucxpool_t *pool,
+                                 ucxpool_heap_failure_t callback, void *arg);
+void             heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p);
 /* The ranges of the home, a line each. */
 void heap_print_ranges(heap_t *heap, FILE *stream);
 

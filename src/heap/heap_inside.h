@@ -17,11 +17,11 @@
 #include <pthread.h>
 
 struct heap {
-    mem_vmm_t      *vmm;
-    char           *address; /* of offset 0 */
-    uint64_t        size;    /* of all addresses */
-    heap_options_t  options;
-    heap_log_t     *log; /* NULL: none */
+    mem_vmm_t     *vmm;
+    char          *address; /* of offset 0 */
+    uint64_t       size;    /* of all addresses */
+    heap_options_t options;
+    heap_log_t    *log; /* NULL: none */
     /* Medium allocations that a stream may have in its pages. */
     unsigned max_mediums;
     /* Memory has been asked for over the limit: from now on chunks are cut
@@ -46,7 +46,7 @@ struct heap {
     uint64_t peak_reserved;
     uint64_t peak_used; /* of what no stream has freed, when one was short */
     uint64_t num_failures;
-    uint64_t num_found; /* allocations that were not quick */
+    uint64_t num_found;     /* allocations that were not quick */
     int      stitches_owed; /* in allocations: find.c */
     uint64_t num_grows;
     uint64_t num_recuts;

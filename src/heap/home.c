@@ -14,11 +14,11 @@ ucxpool_status_t heap_home_init(heap_home_t *home, mem_vmm_t *vmm,
 {
     assert((size % slot_size == 0) && (slot_size >= HEAP_PAGE));
     assert(slot_size / HEAP_PAGE <= HEAP_SLOT_PAGES);
-    *home = (heap_home_t){.vmm       = vmm,
-                          .address   = address,
-                          .size      = size,
-                          .slot_size = slot_size,
-                          .num_slots = size / slot_size};
+    *home       = (heap_home_t){.vmm       = vmm,
+                                .address   = address,
+                                .size      = size,
+                                .slot_size = slot_size,
+                                .num_slots = size / slot_size};
     home->slots = calloc(home->num_slots, sizeof(home->slots[0]));
     if (home->slots == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
@@ -101,8 +101,8 @@ static ucxpool_status_t add(heap_home_t *home, uint64_t offset, uint64_t size)
     ucxpool_status_t       status;
 
     if ((size == HEAP_PAGE) && (slot->pages == NULL)) {
-        slot->pages = calloc(home->slot_size / HEAP_PAGE,
-                             sizeof(slot->pages[0]));
+        slot->pages =
+            calloc(home->slot_size / HEAP_PAGE, sizeof(slot->pages[0]));
         if (slot->pages == NULL) {
             return base_error(UCXPOOL_ERR_NO_MEMORY,
                               "no host memory for the heap's table of pages");
@@ -151,8 +151,8 @@ static ucxpool_status_t back(heap_home_t *home, uint64_t offset, uint64_t size,
         }
     }
     if (status == UCXPOOL_OK) {
-        status = home->vmm->calls->allow(home->vmm, home->address + offset,
-                                         size);
+        status =
+            home->vmm->calls->allow(home->vmm, home->address + offset, size);
     }
     if (status != UCXPOOL_OK) {
         heap_home_release(home, offset, done, &undone);

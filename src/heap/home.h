@@ -25,20 +25,20 @@
 #define HEAP_SLOT_PAGES 64
 
 typedef struct heap_slot {
-    mem_chunk_t   chunk; /* 0: pages                                         */
-    mem_chunk_t  *pages; /* of each page; NULL: none yet                     */
-    uint64_t      backed; /* a bit for each page that there is memory for    */
-    heap_range_t *first; /* the range that the slot's first byte lies in     */
+    mem_chunk_t   chunk;  /* 0: pages */
+    mem_chunk_t  *pages;  /* of each page; NULL: none yet */
+    uint64_t      backed; /* a bit for each page that there is memory for */
+    heap_range_t *first;  /* the range that the slot's first byte lies in */
 } heap_slot_t;
 
 typedef struct heap_home {
     mem_vmm_t   *vmm;
-    char        *address;   /* of offset 0                             */
-    uint64_t     size;      /* of the home alone                       */
-    uint64_t     slot_size; /* a power of two, HEAP_PAGE or more       */
+    char        *address;   /* of offset 0 */
+    uint64_t     size;      /* of the home alone */
+    uint64_t     slot_size; /* a power of two, HEAP_PAGE or more */
     heap_slot_t *slots;
     size_t       num_slots;
-    uint64_t     reserved;  /* bytes that there is memory for          */
+    uint64_t     reserved; /* bytes that there is memory for */
     uint64_t     num_chunks;
     uint64_t     num_pages;
 } heap_home_t;
@@ -52,7 +52,7 @@ ucxpool_status_t heap_home_init(heap_home_t *home, mem_vmm_t *vmm,
                                 void *address, uint64_t size,
                                 uint64_t slot_size);
 /* Destroys what there is; no work may be running in it. */
-void             heap_home_cleanup(heap_home_t *home);
+void heap_home_cleanup(heap_home_t *home);
 
 /*
  * Take memory for whole pages of the home that have none. After an error there

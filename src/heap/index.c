@@ -26,9 +26,9 @@ static bin_t bin_of(uint64_t size)
     if (units >= HEAP_INDEX_COLUMNS) {
         unsigned top = 63u - (unsigned)__builtin_clzll(units);
 
-        bin.row    = top - COLUMN_BITS + 1;
-        bin.column = (unsigned)(units >> (top - COLUMN_BITS)) &
-                     (HEAP_INDEX_COLUMNS - 1);
+        bin.row = top - COLUMN_BITS + 1;
+        bin.column =
+            (unsigned)(units >> (top - COLUMN_BITS)) & (HEAP_INDEX_COLUMNS - 1);
         if (bin.row >= HEAP_INDEX_ROWS) {
             bin.row    = HEAP_INDEX_ROWS - 1;
             bin.column = HEAP_INDEX_COLUMNS - 1;
@@ -83,8 +83,7 @@ static heap_range_t *best_of(const base_list_t *bin, uint64_t size)
     heap_range_t *range;
     unsigned      looks = 0;
 
-    base_list_for_each(range, bin, heap_range_t, link)
-    {
+    base_list_for_each(range, bin, heap_range_t, link) {
         if ((range->size >= size) &&
             ((best == NULL) || (range->size < best->size))) {
             best = range;
@@ -141,9 +140,9 @@ static heap_range_t *head_of(const heap_index_t *index, bin_t bin)
 /* The last bin that is not empty, before one; false: there is none. */
 static bool bin_below(const heap_index_t *index, bin_t *bin)
 {
-    uint32_t columns = index->columns[bin->row] &
-                       ((UINT32_C(1) << bin->column) - 1);
-    uint64_t rows    = index->rows & ((UINT64_C(1) << bin->row) - 1);
+    uint32_t columns =
+        index->columns[bin->row] & ((UINT32_C(1) << bin->column) - 1);
+    uint64_t rows = index->rows & ((UINT64_C(1) << bin->row) - 1);
 
     if (columns != 0) {
         bin->column = 31u - (unsigned)__builtin_clz(columns);
@@ -198,8 +197,7 @@ uint64_t heap_index_longest(const heap_index_t *index)
         return 0;
     }
     bin = &index->bins[bin_of(first->size).row][bin_of(first->size).column];
-    base_list_for_each(range, bin, heap_range_t, link)
-    {
+    base_list_for_each(range, bin, heap_range_t, link) {
         longest = base_max(longest, range->size);
     }
     return longest;

@@ -27,7 +27,7 @@ typedef struct heap_index {
     uint64_t    rows; /* a bit for each that is not empty */
     uint32_t    columns[HEAP_INDEX_ROWS];
     base_list_t bins[HEAP_INDEX_ROWS][HEAP_INDEX_COLUMNS];
-    uint64_t    size;  /* of all ranges together */
+    uint64_t    size; /* of all ranges together */
     size_t      count;
 } heap_index_t;
 

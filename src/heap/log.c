@@ -27,12 +27,12 @@
 #define BUFFER_SIZE ((size_t)64 << 10)
 
 struct heap_log {
-    pthread_mutex_t mutex; /* of all below                       */
+    pthread_mutex_t mutex; /* of all below */
     int             fd;
-    bool            is_over; /* it could not be written          */
-    time_t          second;  /* what clock[] tells               */
+    bool            is_over; /* it could not be written */
+    time_t          second;  /* what clock[] tells */
     char            clock[16];
-    size_t          num_bytes; /* that wait in the buffer        */
+    size_t          num_bytes; /* that wait in the buffer */
     char            path[PATH_MAX];
     char            buffer[BUFFER_SIZE];
 };
@@ -62,9 +62,9 @@ static int open_free(const char *path, heap_log_t *log)
     int length;
 
     for (unsigned i = 0; (i < MAX_LOGS) && (error == EWOULDBLOCK); i++) {
-        length = i == 0 ? snprintf(log->path, sizeof(log->path), "%s", path)
-                        : snprintf(log->path, sizeof(log->path), "%s.%u", path,
-                                   i);
+        length = i == 0
+                     ? snprintf(log->path, sizeof(log->path), "%s", path)
+                     : snprintf(log->path, sizeof(log->path), "%s.%u", path, i);
         if ((length < 0) || ((size_t)length >= sizeof(log->path))) {
             return ENAMETOOLONG;
         }
@@ -178,9 +178,9 @@ static void add_line(heap_log_t *log, const char *call)
 
     clock_gettime(CLOCK_REALTIME, &now);
     tell_second(log, now.tv_sec);
-    length = snprintf(log->buffer + log->num_bytes, LINE_SIZE,
-                      "%d,%s.%06ld,%s\n", (int)gettid(), log->clock,
-                      now.tv_nsec / 1000, call);
+    length =
+        snprintf(log->buffer + log->num_bytes, LINE_SIZE, "%d,%s.%06ld,%s\n",
+                 (int)gettid(), log->clock, now.tv_nsec / 1000, call);
     log->num_bytes += (size_t)length;
 }
 

@@ -10,11 +10,11 @@
 
 /* Something of a live allocation. */
 typedef struct place {
-    uint64_t               offset;   /* that was asked about                */
-    uint64_t               end;      /* of the allocation, as was asked for */
+    uint64_t               offset; /* that was asked about */
+    uint64_t               end;    /* of the allocation, as was asked for */
     uint64_t               begin;
-    uint64_t               size;     /* rounded up                          */
-    const heap_stitched_t *stitched; /* NULL: it lies in the home           */
+    uint64_t               size;     /* rounded up */
+    const heap_stitched_t *stitched; /* NULL: it lies in the home */
 } place_t;
 
 static void fill(const heap_range_t *range, place_t *place)
@@ -60,13 +60,13 @@ static bool find_large(const heap_t *heap, place_t *place)
 /* Under the heap's lock. */
 static ucxpool_status_t find(heap_t *heap, const void *address, place_t *place)
 {
-    heap_page_t *page = NULL;
+    heap_page_t *page     = NULL;
     bool         is_found = false;
 
     if (heap_offset_of(heap, address, &place->offset)) {
-        page     = heap_starts_page(&heap->starts, place->offset);
-        is_found = (page != NULL) ? find_small(page, place)
-                                  : find_large(heap, place);
+        page = heap_starts_page(&heap->starts, place->offset);
+        is_found =
+            (page != NULL) ? find_small(page, place) : find_large(heap, place);
     }
     if (!is_found || (place->offset >= place->begin + place->size)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -134,8 +134,7 @@ static void piece_at(const heap_t *heap, const place_t *place, uint64_t offset,
     piece->address    = heap->address + home;
     piece->chunk      = heap->address + chunk;
     piece->chunk_size = grain;
-    piece->length     = base_min(base_min(in_a_row, chunk + grain - home),
-                                 length);
+    piece->length = base_min(base_min(in_a_row, chunk + grain - home), length);
 }
 
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
@@ -150,8 +149,7 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
     pthread_mutex_lock(&heap->lock);
     status = find(heap, address, &place);
     if ((status == UCXPOOL_OK) &&
-        ((length == 0) ||
-         (length > place.begin + place.size - place.offset))) {
+        ((length == 0) || (length > place.begin + place.size - place.offset))) {
         status = base_error(UCXPOOL_ERR_INVALID_PARAM,
                             "%zu bytes from %p on: the allocation has %zu "
                             "there",

@@ -9,8 +9,8 @@
 
 static ucxpool_status_t add(heap_plan_t *plan, uint64_t offset, uint64_t size)
 {
-    heap_run_t *last = (plan->num_runs > 0) ? &plan->runs[plan->num_runs - 1]
-                                            : NULL;
+    heap_run_t *last =
+        (plan->num_runs > 0) ? &plan->runs[plan->num_runs - 1] : NULL;
     heap_run_t *runs;
     size_t      capacity;
 
@@ -105,8 +105,7 @@ ucxpool_status_t heap_plan_make(const heap_space_t  *space,
     if (status == UCXPOOL_OK) {
         status = add_all(space, stream, HEAP_PAGE, size, 1, plan);
     }
-    if ((status == UCXPOOL_OK) && (plan->size < size) &&
-        (chunk > HEAP_PAGE)) {
+    if ((status == UCXPOOL_OK) && (plan->size < size) && (chunk > HEAP_PAGE)) {
         status = add_last(space, stream, plan);
     }
     return status;

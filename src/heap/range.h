@@ -23,30 +23,29 @@
 #include <stdint.h>
 
 typedef enum heap_state {
-    HEAP_UNBACKED, /* addresses without memory                              */
-    HEAP_FREE,     /* in the index of a stream                              */
-    HEAP_LIVE,     /* the caller's                                          */
+    HEAP_UNBACKED, /* addresses without memory */
+    HEAP_FREE,     /* in the index of a stream */
+    HEAP_LIVE,     /* the caller's */
     HEAP_QUICK,    /* freed, and kept as it is for the stream that freed it */
-    HEAP_PIECE,    /* part of a stitched range that is live or quick        */
-    HEAP_SMALL,    /* a page of small allocations                           */
-    HEAP_LATE,     /* small, freed in a stream that is not its page's       */
-    HEAP_SPARE     /* describes nothing                                     */
+    HEAP_PIECE,    /* part of a stitched range that is live or quick */
+    HEAP_SMALL,    /* a page of small allocations */
+    HEAP_LATE,     /* small, freed in a stream that is not its page's */
+    HEAP_SPARE     /* describes nothing */
 } heap_state_t;
 
 typedef struct heap_range {
     uint64_t           offset;
     uint64_t           size;
-    struct heap_range *before; /* neighbours by address; NULL at an end      */
+    struct heap_range *before; /* neighbours by address; NULL at an end */
     struct heap_range *after;
-    base_list_t        link;   /* free: among those of like size; unbacked,
-                                  quick, late: among such; spare: likewise    */
-    struct heap_stream *stream; /* that it was freed in, or allocated for    */
-    uint64_t            ticket; /* free: see heap_stream_t                   */
-    uint64_t            asked;  /* live: bytes that the caller asked for;
-                                   atomic, set before it becomes live        */
+    base_list_t link; /* of ranges of its state, and of like size if free */
+    struct heap_stream *stream;     /* that it was freed in, or allocated for */
+    uint64_t            ticket;     /* free: see heap_stream_t */
+    uint64_t            asked;      /* live: bytes that the caller asked for;
+                                       atomic, set before it becomes live */
     struct heap_stitched *stitched; /* live, quick: it is this one; else NULL */
     struct heap_page     *page;     /* of small allocations, that it lies in */
-    uint8_t               state;    /* a heap_state_t; atomic                 */
+    uint8_t               state;    /* a heap_state_t; atomic */
 } heap_range_t;
 
 static inline uint64_t heap_range_end(const heap_range_t *range)

@@ -59,7 +59,7 @@ static ucxpool_status_t cut(heap_small_t *small, uint64_t size, uint64_t asked,
     ucxpool_status_t status;
 
     *range_p = NULL;
-    range = heap_index_find(&small->index, size);
+    range    = heap_index_find(&small->index, size);
     if (range == NULL) {
         return UCXPOOL_OK;
     }
@@ -69,21 +69,20 @@ static ucxpool_status_t cut(heap_small_t *small, uint64_t size, uint64_t asked,
     }
     index_remove(small, range);
     if (range->size > size) {
-        index_add(small, heap_range_cut(&small->ranges, range,
-                                        range->offset + size));
+        index_add(small,
+                  heap_range_cut(&small->ranges, range, range->offset + size));
     }
     heap_range_set_asked(range, asked);
     heap_range_become(range, HEAP_LIVE);
     range->page->starts[unit_of(range->page, range->offset)] = range;
-    *range_p = range;
+    *range_p                                                 = range;
     return UCXPOOL_OK;
 }
 
 ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
                                  uint64_t asked, heap_range_t **range_p)
 {
-    heap_range_t    *range  = heap_quick_take(&small->quick, size,
-                                              asked);
+    heap_range_t    *range  = heap_quick_take(&small->quick, size, asked);
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (range == NULL) {
@@ -187,8 +186,7 @@ heap_stream_t *heap_small_settle(heap_small_t        *small,
     heap_stream_t *left = NULL;
     heap_range_t  *range, *next;
 
-    base_list_for_each_safe(range, next, &small->late, heap_range_t, link)
-    {
+    base_list_for_each_safe(range, next, &small->late, heap_range_t, link) {
         if (heap_stream_is_over(range->stream, range->ticket) ||
             ((range->stream == stream) && (range->ticket <= ticket))) {
             base_list_del(&range->link);

@@ -25,25 +25,25 @@ struct heap_stream;
 
 /* A page of the home. Its descriptor is never freed before the heap is. */
 typedef struct heap_page {
-    struct heap_page   *next;   /* of the heap's spare descriptors          */
-    struct heap_page   *older;  /* of all its descriptors                   */
-    base_list_t         link;   /* among its stream's pages                 */
-    heap_range_t       *place;  /* the HEAP_SMALL range of the home         */
-    struct heap_stream *stream; /* whose it is; atomic                      */
-    heap_range_t       *first;  /* its ranges, by address                   */
+    struct heap_page   *next;   /* of the heap's spare descriptors */
+    struct heap_page   *older;  /* of all its descriptors */
+    base_list_t         link;   /* among its stream's pages */
+    heap_range_t       *place;  /* the HEAP_SMALL range of the home */
+    struct heap_stream *stream; /* whose it is; atomic */
+    heap_range_t       *first;  /* its ranges, by address */
     /* What begins at each unit, and is live, quick or late. */
-    heap_range_t       *starts[HEAP_PAGE / HEAP_UNIT];
+    heap_range_t *starts[HEAP_PAGE / HEAP_UNIT];
 } heap_page_t;
 
 typedef struct heap_small {
     base_list_t   pages;
-    heap_index_t  index; /* free ranges of all pages                        */
+    heap_index_t  index; /* free ranges of all pages */
     heap_quick_t  quick;
     heap_ranges_t ranges;
-    base_list_t   late;      /* freed in other streams                      */
+    base_list_t   late; /* freed in other streams */
     unsigned      num_pages;
-    unsigned      num_empty;   /* pages with nothing in them                */
-    unsigned      num_mediums; /* live                                      */
+    unsigned      num_empty;   /* pages with nothing in them */
+    unsigned      num_mediums; /* live */
 } heap_small_t;
 
 void heap_small_init(heap_small_t *small);

@@ -14,7 +14,7 @@ typedef struct heap_space {
     heap_home_t   home;
     heap_ranges_t ranges; /* descriptors */
     heap_range_t *first;
-    base_list_t   holes;  /* unbacked ranges */
+    base_list_t   holes; /* unbacked ranges */
 } heap_space_t;
 
 /*

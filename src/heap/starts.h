@@ -16,7 +16,7 @@
 
 typedef struct heap_start {
     uint64_t      key;   /* offset + 1; 0: none; atomic */
-    heap_range_t *range; /* atomic                      */
+    heap_range_t *range; /* atomic */
 } heap_start_t;
 
 typedef struct heap_starts_page {

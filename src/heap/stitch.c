@@ -12,7 +12,7 @@
 
 /* Its runs, as far as `size` goes, are in use from now on. Descriptors are
  * prepared. */
-static void take_runs(heap_stitcher_t *stitcher,
+static void take_runs(heap_stitcher_t       *stitcher,
                       const heap_stitched_t *stitched, uint64_t size)
 {
     heap_space_t *space = stitcher->space;
@@ -53,7 +53,7 @@ static heap_range_t *begin_use(heap_stitcher_t *stitcher,
     return range;
 }
 
-static ucxpool_status_t stitch_plan(heap_stitcher_t *stitcher,
+static ucxpool_status_t stitch_plan(heap_stitcher_t   *stitcher,
                                     const heap_plan_t *plan,
                                     heap_stream_t *stream, uint64_t size,
                                     heap_range_t **range_p)
@@ -98,10 +98,10 @@ static bool is_free(const heap_stitcher_t *stitcher,
                     const heap_stream_t *stream, uint64_t size)
 {
     for (size_t i = 0; size > 0; i++) {
-        const heap_run_t   *run   = &stitched->runs[i];
-        const heap_range_t *range = heap_space_cover(stitcher->space,
-                                                     run->home);
-        uint64_t            part  = base_min(run->size, size);
+        const heap_run_t   *run = &stitched->runs[i];
+        const heap_range_t *range =
+            heap_space_cover(stitcher->space, run->home);
+        uint64_t part = base_min(run->size, size);
 
         if ((heap_range_state(range) != HEAP_FREE) ||
             (heap_range_end(range) < run->home + part) ||
@@ -121,8 +121,7 @@ ucxpool_status_t heap_restitch(heap_stitcher_t *stitcher, heap_stream_t *stream,
     ucxpool_status_t status;
 
     *range_p = NULL;
-    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link)
-    {
+    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link) {
         if ((stitched->range == NULL) && (stitched->size >= size) &&
             ((best == NULL) || (stitched->size < best->size)) &&
             is_free(stitcher, stitched, stream, size)) {

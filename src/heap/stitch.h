@@ -28,29 +28,29 @@ typedef struct heap_run {
 } heap_run_t;
 
 typedef struct heap_stitched {
-    base_list_t    link;   /* by offset                                      */
-    uint64_t       offset; /* behind the home                                */
-    uint64_t       size;   /* mapped                                         */
-    heap_range_t  *range;  /* live or quick; NULL: kept, and in no use       */
-    heap_stream_t *stream; /* not in use: who used it last                   */
+    base_list_t    link;   /* by offset */
+    uint64_t       offset; /* behind the home */
+    uint64_t       size;   /* mapped */
+    heap_range_t  *range;  /* live or quick; NULL: kept, and in no use */
+    heap_stream_t *stream; /* not in use: who used it last */
     uint64_t       ticket;
-    uint64_t       turn; /* not in use: since when                           */
+    uint64_t       turn; /* not in use: since when */
     size_t         num_runs;
     heap_run_t     runs[];
 } heap_stitched_t;
 
 typedef struct heap_stitcher {
     heap_space_t *space;
-    char         *address; /* of offset 0, in the home                       */
-    uint64_t      begin;   /* offsets of the addresses for stitched ranges   */
+    char         *address; /* of offset 0, in the home */
+    uint64_t      begin;   /* offsets of the addresses for stitched ranges */
     uint64_t      end;
     base_list_t   all;
     uint64_t      turns;
     size_t        num_live;
     size_t        num_kept;
-    uint64_t      mapped;       /* bytes                                     */
-    uint64_t      num_mappings; /* chunks and pages                          */
-    uint64_t      num_stitches; /* ever                                      */
+    uint64_t      mapped;       /* bytes */
+    uint64_t      num_mappings; /* chunks and pages */
+    uint64_t      num_stitches; /* ever */
     uint64_t      num_restitches;
 } heap_stitcher_t;
 

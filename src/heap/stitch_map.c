@@ -53,8 +53,8 @@ static ucxpool_status_t unmap(const heap_stitcher_t *stitcher,
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (size > 0) {
-        status = vmm->calls->unmap(vmm, stitcher->address + stitched->offset,
-                                   size);
+        status =
+            vmm->calls->unmap(vmm, stitcher->address + stitched->offset, size);
     }
     return status;
 }
@@ -127,8 +127,7 @@ void heap_stitcher_cleanup(heap_stitcher_t *stitcher)
     heap_stitched_t *stitched, *next;
 
     base_list_for_each_safe(stitched, next, &stitcher->all, heap_stitched_t,
-                            link)
-    {
+                            link) {
         (void)unmap(stitcher, stitched, stitched->size);
         base_list_del(&stitched->link);
         free(stitched);
@@ -142,8 +141,7 @@ static bool find_gap(const heap_stitcher_t *stitcher, uint64_t size,
     heap_stitched_t *stitched;
     uint64_t         offset = stitcher->begin;
 
-    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link)
-    {
+    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link) {
         if (stitched->offset - offset >= size) {
             break;
         }
@@ -165,8 +163,7 @@ static bool make_room(heap_stitcher_t *stitcher)
     heap_stitched_t *stitched;
     heap_stitched_t *oldest = NULL;
 
-    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link)
-    {
+    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link) {
         if ((stitched->range == NULL) && is_over(stitched) &&
             ((oldest == NULL) || (stitched->turn < oldest->turn))) {
             oldest = stitched;
@@ -234,8 +231,7 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
     heap_stitched_t *stitched, *next;
 
     base_list_for_each_safe(stitched, next, &stitcher->all, heap_stitched_t,
-                            link)
-    {
+                            link) {
         ucxpool_status_t status = UCXPOOL_OK;
 
         if (has_part(stitched, offset, size)) {
@@ -251,13 +247,12 @@ ucxpool_status_t heap_stitcher_purge(heap_stitcher_t *stitcher, uint64_t offset,
     return UCXPOOL_OK;
 }
 
-const heap_stitched_t *
-heap_stitched_around(const heap_stitcher_t *stitcher, uint64_t offset)
+const heap_stitched_t *heap_stitched_around(const heap_stitcher_t *stitcher,
+                                            uint64_t               offset)
 {
     heap_stitched_t *stitched;
 
-    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link)
-    {
+    base_list_for_each(stitched, &stitcher->all, heap_stitched_t, link) {
         if ((offset >= stitched->offset) &&
             (offset - stitched->offset < stitched->size)) {
             return (stitched->range != NULL) ? stitched : NULL;

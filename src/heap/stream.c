@@ -85,9 +85,8 @@ static void enter(heap_streams_table_t *table, heap_stream_t *stream)
 /* Room for one more. */
 static ucxpool_status_t prepare_table(heap_streams_t *streams)
 {
-    heap_streams_table_t *old      = streams->table;
-    size_t                capacity = (old == NULL) ? FIRST_CAPACITY
-                                                   : 2 * old->capacity;
+    heap_streams_table_t *old = streams->table;
+    size_t capacity = (old == NULL) ? FIRST_CAPACITY : 2 * old->capacity;
     heap_streams_table_t *table;
 
     if ((old != NULL) && (2 * (streams->count + 1) <= old->capacity)) {
@@ -176,15 +175,15 @@ void heap_stream_look(heap_streams_t *streams, heap_stream_t *stream)
 static ucxpool_status_t set_fence(heap_streams_t *streams,
                                   heap_stream_t  *stream)
 {
-    uint64_t tickets = __atomic_load_n(&stream->frees, __ATOMIC_RELAXED);
-    mem_fence_t     *fence;
+    uint64_t     tickets = __atomic_load_n(&stream->frees, __ATOMIC_RELAXED);
+    mem_fence_t *fence;
     ucxpool_status_t status;
 
     if ((stream->fence != NULL) && (stream->covers == tickets)) {
         return UCXPOOL_OK;
     }
-    status = streams->vmm->calls->fence_set(streams->vmm, stream->handle,
-                                            &fence);
+    status =
+        streams->vmm->calls->fence_set(streams->vmm, stream->handle, &fence);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -196,8 +195,8 @@ static ucxpool_status_t set_fence(heap_streams_t *streams,
 
 static bool is_all_over(const heap_stream_t *stream)
 {
-    return heap_stream_is_over(stream, __atomic_load_n(&stream->frees,
-                                                       __ATOMIC_RELAXED));
+    return heap_stream_is_over(
+        stream, __atomic_load_n(&stream->frees, __ATOMIC_RELAXED));
 }
 
 void heap_stream_ask(heap_streams_t *streams, heap_stream_t *stream)

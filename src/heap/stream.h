@@ -21,32 +21,32 @@
 #define HEAP_APART 128
 
 typedef struct heap_stream {
-    struct heap_stream *next;   /* of the heap's                             */
+    struct heap_stream *next; /* of the heap's */
     void               *handle;
-    heap_index_t        index;  /* free ranges of the home that were freed in
-                                   it; under the heap's lock                 */
-    uint64_t            frees;  /* the last ticket; atomic                   */
-    uint64_t            over;   /* tickets up to it are over; atomic         */
-    mem_fence_t        *fence;  /* NULL: none; under the heap's lock         */
-    uint64_t            covers; /* tickets up to it are over when the fence is
-                                   reached                                   */
+    heap_index_t        index; /* free ranges of the home that were freed in
+                                  it; under the heap's lock */
+    uint64_t     frees;        /* the last ticket; atomic */
+    uint64_t     over;         /* tickets up to it are over; atomic */
+    mem_fence_t *fence;        /* NULL: none; under the heap's lock */
+    uint64_t     covers;       /* tickets up to it are over when the fence is
+                                  reached */
 
     /* What a stream's own threads need, without the heap's lock. */
     char         apart_before[HEAP_APART];
     base_lock_t  lock;
-    heap_quick_t quick; /* large ranges                                      */
-    heap_small_t small; /* pages for small and medium allocations            */
+    heap_quick_t quick; /* large ranges */
+    heap_small_t small; /* pages for small and medium allocations */
     uint64_t     num_allocs;
     char         apart_behind[HEAP_APART];
 } heap_stream_t;
 
 typedef struct heap_streams {
-    mem_vmm_t           *vmm;
-    heap_stream_t       *all;
-    size_t               count;
-    struct heap_streams_table *table; /* by handle; read without a lock      */
-    uint64_t             num_waits;
-    uint64_t             num_syncs;
+    mem_vmm_t                 *vmm;
+    heap_stream_t             *all;
+    size_t                     count;
+    struct heap_streams_table *table; /* by handle; read without a lock */
+    uint64_t                   num_waits;
+    uint64_t                   num_syncs;
 } heap_streams_t;
 
 void heap_streams_init(heap_streams_t *streams, mem_vmm_t *vmm);

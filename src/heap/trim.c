@@ -40,8 +40,7 @@ static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
         range = heap_space_cover(&heap->space, offset);
         if (heap_range_state(range) != HEAP_FREE) {
             offset = heap_range_end(range);
-        } else if (!heap_space_unit(&heap->space, range, &offset,
-                                    &size)) {
+        } else if (!heap_space_unit(&heap->space, range, &offset, &size)) {
             offset = heap_range_end(range);
         } else {
             status = release(heap, offset, size);

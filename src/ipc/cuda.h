@@ -19,16 +19,16 @@
 #include "mem/region.h"
 
 typedef enum mem_share_cuda_way {
-    MEM_SHARE_CUDA_IPC  = 1, /* handle is the driver's               */
-    MEM_SHARE_CUDA_FILE = 2  /* fd is a descriptor of the owner      */
+    MEM_SHARE_CUDA_IPC  = 1, /* handle is the driver's */
+    MEM_SHARE_CUDA_FILE = 2  /* fd is a descriptor of the owner */
 } mem_share_cuda_way_t;
 
 /* One region. Goes over the wire as is. */
 typedef struct mem_share_cuda {
-    uint8_t  uuid[16]; /* of the GPU                                    */
+    uint8_t  uuid[16]; /* of the GPU */
     uint64_t size;
-    uint32_t way;      /* mem_share_cuda_way_t                          */
-    int32_t  fd;       /* number in the owner's process; -1: none       */
+    uint32_t way; /* mem_share_cuda_way_t */
+    int32_t  fd;  /* number in the owner's process; -1: none */
     uint8_t  handle[64];
 } mem_share_cuda_t;
 
@@ -75,9 +75,8 @@ ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
                                     const int *fds, unsigned num_regions,
                                     const void **address_p);
 /* No kernel may be reading there. */
-void             mem_share_cuda_unmap(const mem_cuda_device_t *device,
-                                      const mem_share_cuda_t *share,
-                                      unsigned num_regions,
-                                      const void *address);
+void mem_share_cuda_unmap(const mem_cuda_device_t *device,
+                          const mem_share_cuda_t *share, unsigned num_regions,
+                          const void *address);
 
 #endif

@@ -45,8 +45,8 @@ static ucxpool_status_t ipc_check(const attempt_t *attempt, CUdeviceptr address)
     size_t      size = 0;
     CUresult    result;
 
-    result = attempt->device->driver->cuMemGetAddressRange(&base, &size,
-                                                           address);
+    result =
+        attempt->device->driver->cuMemGetAddressRange(&base, &size, address);
     if (result != CUDA_SUCCESS) {
         return map_error(attempt, result, "cuMemGetAddressRange");
     }
@@ -91,8 +91,8 @@ static CUresult rights_set(const attempt_t *attempt, CUdeviceptr address)
 
     desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     desc.location.id   = attempt->device->device;
-    return attempt->device->driver->cuMemSetAccess(
-        address, range_size(attempt), &desc, 1);
+    return attempt->device->driver->cuMemSetAccess(address, range_size(attempt),
+                                                   &desc, 1);
 }
 
 /* The driver maps an allocation only as a whole: another size than announced is
@@ -106,14 +106,14 @@ static CUresult region_map(const attempt_t *attempt, unsigned index,
 
     *call_p = "cuMemImportFromShareableHandle";
     result  = driver->cuMemImportFromShareableHandle(
-        &handle, (void *)(intptr_t)attempt->fds[index],
-        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+         &handle, (void *)(intptr_t)attempt->fds[index],
+         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     *call_p = "cuMemMap";
-    result  = driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle,
-                               0);
+    result =
+        driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle, 0);
     /* The mapping keeps the memory. */
     mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
     return result;
@@ -142,8 +142,8 @@ static ucxpool_status_t files_map(const attempt_t *attempt,
     unsigned                 num    = 0;
     CUresult                 result;
 
-    result = driver->cuMemAddressReserve(address_p, range_size(attempt), 0, 0,
-                                         0);
+    result =
+        driver->cuMemAddressReserve(address_p, range_size(attempt), 0, 0, 0);
     if (result != CUDA_SUCCESS) {
         return map_error(attempt, result, call);
     }

@@ -33,10 +33,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 enum { NOT_KNOWN, BEING_KEPT, KNOWN };
 
 static struct {
-    int      state; /* of boot_id; atomic                                     */
+    int      state; /* of boot_id; atomic */
     uint8_t  boot_id[16];
-    uint32_t pid; /* whose start_time it is; atomic                           */
-    uint64_t start_time; /* atomic                                            */
+    uint32_t pid;        /* whose start_time it is; atomic */
+    uint64_t start_time; /* atomic */
 } kept;
 
 /* Two hexadecimal digits for each byte, with dashes between some. */

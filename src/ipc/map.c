@@ -33,7 +33,7 @@
 typedef struct attempt {
     const mem_share_host_t *host;
     const mem_share_file_t *file;
-    int                     given; /* in this process; -1: to be opened     */
+    int                     given; /* in this process; -1: to be opened */
     char                   *reason;
     size_t                  reason_size;
 } attempt_t;
@@ -145,8 +145,8 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
     uint64_t                backed;
 
     if ((fstat(fd, &is) != 0) || (fstatfs(fd, &system) != 0)) {
-        return refuse(attempt, UCXPOOL_ERR_PERMISSION,
-                      "it cannot be asked: %s", strerror(errno));
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION, "it cannot be asked: %s",
+                      strerror(errno));
     }
     if (!S_ISREG(is.st_mode) || ((uint64_t)is.st_dev != file->device) ||
         ((uint64_t)is.st_ino != file->inode)) {
@@ -251,15 +251,14 @@ ucxpool_status_t mem_share_map(const mem_share_host_t *host,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    error = mem_memfd_map(fd, file->size, file->huge_page_shift, false,
-                          &address);
+    error =
+        mem_memfd_map(fd, file->size, file->huge_page_shift, false, &address);
     close(fd);
     if (error != 0) {
-        return refuse(&attempt,
-                      error == ENOMEM ? UCXPOOL_ERR_NO_MEMORY
-                                      : UCXPOOL_ERR_PERMISSION,
-                      "mapping %" PRIu64 " bytes: %s", file->size,
-                      strerror(error));
+        return refuse(
+            &attempt,
+            error == ENOMEM ? UCXPOOL_ERR_NO_MEMORY : UCXPOOL_ERR_PERMISSION,
+            "mapping %" PRIu64 " bytes: %s", file->size, strerror(error));
     }
     *address_p = address;
     return UCXPOOL_OK;

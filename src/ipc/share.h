@@ -23,11 +23,11 @@
 /* Who we are, as far as a peer must know to map our memory. Goes over the wire
  * as is: fixed layout, little-endian. */
 typedef struct mem_share_host {
-    uint8_t  boot_id[16];    /* /proc/sys/kernel/random/boot_id               */
-    uint64_t pid_namespace;  /* inode of /proc/self/ns/pid                    */
-    uint64_t start_time;     /* of the process, in clock ticks since boot     */
+    uint8_t  boot_id[16];   /* /proc/sys/kernel/random/boot_id */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
+    uint64_t start_time;    /* of the process, in clock ticks since boot */
     uint32_t pid;
-    uint32_t uid;            /* effective                                     */
+    uint32_t uid; /* effective */
 } mem_share_host_t;
 
 /* One file to be mapped. Goes over the wire as is. */
@@ -35,8 +35,8 @@ typedef struct mem_share_file {
     uint64_t device;
     uint64_t inode;
     uint64_t size;
-    int32_t  fd;     /* number in the owner's process                         */
-    uint32_t huge_page_shift; /* 0: base pages                                */
+    int32_t  fd;              /* number in the owner's process */
+    uint32_t huge_page_shift; /* 0: base pages */
 } mem_share_file_t;
 
 /* Of this process. What cannot be read is 0, and fits no peer; what has been

@@ -106,8 +106,8 @@ int mem_share_socket_caller(int fd, mem_share_caller_t *caller_p)
     return 0;
 }
 
-int mem_share_socket_send(int fd, const void *data, size_t size,
-                          const int *fds, unsigned num_fds)
+int mem_share_socket_send(int fd, const void *data, size_t size, const int *fds,
+                          unsigned num_fds)
 {
     struct iovec    bytes   = {(void *)(uintptr_t)data, size};
     struct msghdr   message = {.msg_iov = &bytes, .msg_iovlen = 1};

@@ -44,8 +44,8 @@ int mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
 
 /* One message, with copies of num_fds descriptors, MEM_SHARE_FDS_MAX at most.
  * EAGAIN: the other end does not read. */
-int mem_share_socket_send(int fd, const void *data, size_t size,
-                          const int *fds, unsigned num_fds);
+int mem_share_socket_send(int fd, const void *data, size_t size, const int *fds,
+                          unsigned num_fds);
 
 /* One message of two parts, without descriptors. */
 int mem_share_socket_send_parts(int fd, const void *first, size_t first_size,

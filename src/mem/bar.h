@@ -23,21 +23,21 @@
 #define MEM_BAR_SYSFS_VARIABLE BASE_VARIABLE_SYSFS
 
 typedef enum mem_bar_source {
-    MEM_BAR_UNKNOWN = 0, /* size is 0; the reason tells why                   */
+    MEM_BAR_UNKNOWN = 0, /* size is 0; the reason tells why */
     MEM_BAR_NVML    = 1,
-    MEM_BAR_SYSFS   = 2, /* used is not known, and 0                          */
-    MEM_BAR_NONE    = 3  /* this GPU has no window                            */
+    MEM_BAR_SYSFS   = 2, /* used is not known, and 0 */
+    MEM_BAR_NONE    = 3  /* this GPU has no window */
 } mem_bar_source_t;
 
 typedef struct mem_bar {
     mem_bar_source_t source;
     uint64_t         size;
-    uint64_t         used; /* by the driver and all processes                 */
-    uint64_t         free; /* size, where used is not known                   */
-    int              num_nvlinks;        /* active; -1: not known             */
-    char             driver_version[32]; /* "": not known                     */
+    uint64_t         used;               /* by the driver and all processes */
+    uint64_t         free;               /* size, where used is not known */
+    int              num_nvlinks;        /* active; -1: not known */
+    char             driver_version[32]; /* "": not known */
     /* Why it was not the management library that told; else "". */
-    char             reason[224];
+    char reason[224];
 } mem_bar_t;
 
 /*

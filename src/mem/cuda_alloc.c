@@ -57,8 +57,8 @@ static ucxpool_status_t alloc_create(mem_regions_t *regions, int huge_pages)
     regions->region_size = size;
     regions->page_size   = 1;
     regions->num_regions = 1;
-    regions->regions[0]  = (mem_region_t){
-         .address = regions->address, .size = size, .fd = -1};
+    regions->regions[0] =
+        (mem_region_t){.address = regions->address, .size = size, .fd = -1};
     return UCXPOOL_OK;
 
 err_close:
@@ -81,7 +81,7 @@ static void alloc_destroy(mem_regions_t *regions)
 }
 
 static ucxpool_status_t alloc_stitch(const mem_regions_t *regions,
-                                     const mem_piece_t *pieces,
+                                     const mem_piece_t   *pieces,
                                      size_t num_pieces, void **address_p)
 {
     return base_error(UCXPOOL_ERR_NO_BLOCKS,

@@ -100,14 +100,12 @@ static ucxpool_status_t numbers_get(mem_cuda_device_t *device)
 {
     ucxpool_status_t status;
 
-    status = attribute_get(device,
-                           CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    status = attribute_get(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                            &device->compute_major);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = attribute_get(device,
-                           CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    status = attribute_get(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
                            &device->compute_minor);
     if (status != UCXPOOL_OK) {
         return status;
@@ -146,8 +144,8 @@ static ucxpool_status_t identity_get(mem_cuda_device_t *device)
 
 static ucxpool_status_t context_retain(mem_cuda_device_t *device)
 {
-    CUresult result = device->driver->cuDevicePrimaryCtxRetain(
-        &device->context, device->device);
+    CUresult result = device->driver->cuDevicePrimaryCtxRetain(&device->context,
+                                                               device->device);
 
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(device->driver, result,
@@ -168,8 +166,7 @@ ucxpool_status_t mem_cuda_device_describe(int                ordinal,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if (device->driver->cuDeviceGet(&device->device, ordinal) !=
-        CUDA_SUCCESS) {
+    if (device->driver->cuDeviceGet(&device->device, ordinal) != CUDA_SUCCESS) {
         return no_such_device(device->driver, ordinal);
     }
     status = identity_get(device);

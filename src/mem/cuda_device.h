@@ -14,25 +14,25 @@
 
 typedef struct mem_cuda_device {
     const mem_cuda_driver_t *driver;
-    int                      ordinal; /* as the process counts its devices    */
+    int                      ordinal; /* as the process counts its devices */
     CUdevice                 device;
-    CUcontext                context; /* retained until close                 */
+    CUcontext                context; /* retained until close */
     char                     name[64];
-    char                     bus_id[16]; /* "0000:19:00.0"                    */
+    char                     bus_id[16]; /* "0000:19:00.0" */
     CUuuid                   uuid;
-    size_t                   total_size; /* of its memory                     */
+    size_t                   total_size; /* of its memory */
     int                      num_processors;
     bool                     has_vmm;
-    bool                     has_posix_handles;  /* of VMM memory: files      */
+    bool                     has_posix_handles;  /* of VMM memory: files */
     bool                     has_fabric_handles; /* to other hosts; may still
-                                                    not be permitted          */
-    bool                     has_gpudirect_vmm;  /* a NIC reaches VMM memory  */
-    bool                     has_mem_ops; /* a stream can write a word        */
+                                                    not be permitted */
+    bool has_gpudirect_vmm;                      /* a NIC reaches VMM memory */
+    bool has_mem_ops;                            /* a stream can write a word */
     /* For people. */
     int  compute_major, compute_minor;
-    bool has_ipc;       /* cuMemAlloc's memory has handles for peers         */
-    bool has_gpudirect; /* a NIC reaches cuMemAlloc's memory                 */
-    bool has_dmabuf;    /* by files that any driver of the kernel knows      */
+    bool has_ipc;       /* cuMemAlloc's memory has handles for peers */
+    bool has_gpudirect; /* a NIC reaches cuMemAlloc's memory */
+    bool has_dmabuf;    /* by files that any driver of the kernel knows */
 } mem_cuda_device_t;
 
 /*
@@ -53,10 +53,10 @@ ucxpool_status_t mem_cuda_device_describe(int                ordinal,
  * UCXPOOL_ERR_NO_MEMORY      no room for a context on the device
  * UCXPOOL_ERR_IO             the driver failed otherwise
  */
-ucxpool_status_t mem_cuda_device_open(int ordinal,
+ucxpool_status_t mem_cuda_device_open(int                 ordinal,
                                       mem_cuda_device_t **device_p);
 /* NULL is allowed. */
-void             mem_cuda_device_close(mem_cuda_device_t *device);
+void mem_cuda_device_close(mem_cuda_device_t *device);
 
 /*
  * Make the device's context the thread's current one, and put back what was.

@@ -58,8 +58,8 @@ static void *find_function(const loader_t *loader, const char *name,
     CUresult result;
 
     if (loader->get_proc_v2 != NULL) {
-        result = loader->get_proc_v2(name, &function, loader->version, 0,
-                                     &ignored);
+        result =
+            loader->get_proc_v2(name, &function, loader->version, 0, &ignored);
     } else if (loader->get_proc != NULL) {
         result = loader->get_proc(name, &function, loader->version, 0);
     } else {
@@ -138,16 +138,14 @@ static ucxpool_status_t fill_table(const loader_t    *loader,
     MEM_CUDA_CALLS(FIND)
 
     driver->version = loader->version;
-    driver->has_vmm = (driver->cuMemGetAllocationGranularity != NULL) &&
-                      (driver->cuMemAddressReserve != NULL) &&
-                      (driver->cuMemAddressFree != NULL) &&
-                      (driver->cuMemCreate != NULL) &&
-                      (driver->cuMemRelease != NULL) &&
-                      (driver->cuMemMap != NULL) &&
-                      (driver->cuMemUnmap != NULL) &&
-                      (driver->cuMemSetAccess != NULL) &&
-                      (driver->cuMemExportToShareableHandle != NULL) &&
-                      (driver->cuMemImportFromShareableHandle != NULL);
+    driver->has_vmm =
+        (driver->cuMemGetAllocationGranularity != NULL) &&
+        (driver->cuMemAddressReserve != NULL) &&
+        (driver->cuMemAddressFree != NULL) && (driver->cuMemCreate != NULL) &&
+        (driver->cuMemRelease != NULL) && (driver->cuMemMap != NULL) &&
+        (driver->cuMemUnmap != NULL) && (driver->cuMemSetAccess != NULL) &&
+        (driver->cuMemExportToShareableHandle != NULL) &&
+        (driver->cuMemImportFromShareableHandle != NULL);
     driver->has_mem_ops = (driver->cuStreamWriteValue32 != NULL) &&
                           (driver->cuStreamWaitValue32 != NULL);
     return UCXPOOL_OK;

@@ -169,9 +169,9 @@
 
 typedef struct mem_cuda_driver {
     MEM_CUDA_CALLS(MEM_CUDA_MEMBER)
-    int  version;     /* of CUDA that the driver serves: 12040 is 12.4       */
-    bool has_vmm;     /* all functions of virtual memory are there           */
-    bool has_mem_ops; /* cuStreamWriteValue32 and cuStreamWaitValue32 are    */
+    int  version;     /* of CUDA that the driver serves: 12040 is 12.4 */
+    bool has_vmm;     /* all functions of virtual memory are there */
+    bool has_mem_ops; /* cuStreamWriteValue32 and cuStreamWaitValue32 are */
 } mem_cuda_driver_t;
 
 /*

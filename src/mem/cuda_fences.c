@@ -39,10 +39,9 @@ ucxpool_status_t mem_cuda_fences_init(mem_cuda_fences_t       *fences,
 /* Where the context is gone its events are. */
 void mem_cuda_fences_cleanup(mem_cuda_fences_t *fences)
 {
-    const mem_cuda_device_t *device     = fences->device;
-    bool                     is_entered = mem_cuda_device_enter(device) ==
-                                          UCXPOOL_OK;
-    mem_fence_t             *fence;
+    const mem_cuda_device_t *device = fences->device;
+    bool         is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
+    mem_fence_t *fence;
 
     assert(fences->num_set == 0);
     while (fences->free_fences != NULL) {
@@ -150,8 +149,8 @@ bool mem_cuda_fence_is_reached(mem_cuda_fences_t *fences, mem_fence_t *fence)
     if (mem_cuda_device_enter(fences->device) != UCXPOOL_OK) {
         return false;
     }
-    is_reached = fences->device->driver->cuEventQuery(fence->event) ==
-                 CUDA_SUCCESS;
+    is_reached =
+        fences->device->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
     mem_cuda_device_leave(fences->device);
     return is_reached;
 }

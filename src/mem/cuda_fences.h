@@ -29,13 +29,12 @@ typedef struct mem_cuda_fences {
 ucxpool_status_t mem_cuda_fences_init(mem_cuda_fences_t       *fences,
                                       const mem_cuda_device_t *device);
 /* All fences have been put. */
-void             mem_cuda_fences_cleanup(mem_cuda_fences_t *fences);
+void mem_cuda_fences_cleanup(mem_cuda_fences_t *fences);
 
 /* As mem_vmm_calls_t's. */
 ucxpool_status_t mem_cuda_fence_set(mem_cuda_fences_t *fences, void *stream,
                                     mem_fence_t **fence_p);
-bool             mem_cuda_fence_is_reached(mem_cuda_fences_t *fences,
-                                           mem_fence_t       *fence);
+bool mem_cuda_fence_is_reached(mem_cuda_fences_t *fences, mem_fence_t *fence);
 ucxpool_status_t mem_cuda_fence_wait(mem_cuda_fences_t *fences,
                                      mem_fence_t *fence, void *stream);
 ucxpool_status_t mem_cuda_fence_sync(mem_cuda_fences_t *fences,

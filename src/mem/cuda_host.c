@@ -127,7 +127,7 @@ static size_t pieces_size(const mem_piece_t *pieces, size_t num_pieces)
 
 /* The driver pins addresses, not pages: the second mapping is pinned too. */
 static ucxpool_status_t host_stitch(const mem_regions_t *regions,
-                                    const mem_piece_t *pieces,
+                                    const mem_piece_t   *pieces,
                                     size_t num_pieces, void **address_p)
 {
     size_t           size = pieces_size(pieces, num_pieces);

@@ -33,9 +33,8 @@ static ucxpool_status_t words_take(mem_cuda_marks_t *marks)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = driver->cuMemHostAlloc(&pinned, size,
-                                    CU_MEMHOSTALLOC_PORTABLE |
-                                        CU_MEMHOSTALLOC_DEVICEMAP);
+    result = driver->cuMemHostAlloc(
+        &pinned, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     mem_cuda_device_leave(marks->device);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(driver, result,
@@ -87,8 +86,7 @@ static void wait_for_all(const mem_cuda_marks_t *marks)
     const mem_cuda_driver_t *driver = marks->device->driver;
 
     if (marks->num_set != 0) {
-        mem_cuda_ignore(driver, driver->cuCtxSynchronize(),
-                        "cuCtxSynchronize");
+        mem_cuda_ignore(driver, driver->cuCtxSynchronize(), "cuCtxSynchronize");
     }
 }
 
@@ -128,8 +126,8 @@ ucxpool_status_t mem_cuda_mark_set(mem_cuda_marks_t *marks, CUstream stream,
         return status;
     }
     mark->number++;
-    result = mem_cuda_word_write(marks->device, stream, mark->word,
-                                 mark->number);
+    result =
+        mem_cuda_word_write(marks->device, stream, mark->word, mark->number);
     mem_cuda_device_leave(marks->device);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(marks->device->driver, result,

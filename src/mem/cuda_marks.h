@@ -15,7 +15,7 @@
 typedef struct mem_cuda_marks mem_cuda_marks_t;
 
 typedef struct mem_cuda_mark {
-    struct mem_cuda_mark *next; /* of the free ones                         */
+    struct mem_cuda_mark *next; /* of the free ones */
     uint32_t             *word; /* is `number` when the stream has come there */
     uint32_t              number;
 } mem_cuda_mark_t;
@@ -29,7 +29,7 @@ ucxpool_status_t mem_cuda_marks_create(const mem_cuda_device_t *device,
                                        unsigned                 num_marks,
                                        mem_cuda_marks_t       **marks_p);
 /* Waits for the device where marks are still set. NULL is allowed. */
-void             mem_cuda_marks_destroy(mem_cuda_marks_t *marks);
+void mem_cuda_marks_destroy(mem_cuda_marks_t *marks);
 
 /*
  * Set a mark behind what is in a stream now (NULL: the legacy default stream).
@@ -41,7 +41,6 @@ ucxpool_status_t mem_cuda_mark_set(mem_cuda_marks_t *marks, CUstream stream,
                                    mem_cuda_mark_t **mark_p);
 bool             mem_cuda_mark_is_reached(const mem_cuda_mark_t *mark);
 /* One that has been reached. */
-void             mem_cuda_mark_put(mem_cuda_marks_t *marks,
-                                   mem_cuda_mark_t  *mark);
+void mem_cuda_mark_put(mem_cuda_marks_t *marks, mem_cuda_mark_t *mark);
 
 #endif

@@ -60,7 +60,7 @@ static ucxpool_status_t stitch_error(const mem_cuda_device_t *device,
 }
 
 static ucxpool_status_t range_stitch(const mem_regions_t *regions,
-                                     const mem_piece_t *pieces,
+                                     const mem_piece_t   *pieces,
                                      size_t num_pieces, CUdeviceptr *address_p)
 {
     const mem_cuda_driver_t *driver = regions->cuda->driver;
@@ -82,10 +82,10 @@ static ucxpool_status_t range_stitch(const mem_regions_t *regions,
 
 err_unmap:
     if (num_mapped != 0) {
-        mem_cuda_ignore(driver,
-                        driver->cuMemUnmap(address, num_mapped *
-                                                        regions->region_size),
-                        "cuMemUnmap");
+        mem_cuda_ignore(
+            driver,
+            driver->cuMemUnmap(address, num_mapped * regions->region_size),
+            "cuMemUnmap");
     }
     mem_cuda_range_free(driver, address, size);
     return stitch_error(regions->cuda, result, num_pieces);
@@ -96,7 +96,7 @@ ucxpool_status_t mem_cuda_stitch(const mem_regions_t *regions,
                                  void **address_p)
 {
     CUdeviceptr      address = 0;
-    ucxpool_status_t status = mem_cuda_device_enter(regions->cuda);
+    ucxpool_status_t status  = mem_cuda_device_enter(regions->cuda);
 
     if (status != UCXPOOL_OK) {
         return status;

@@ -21,19 +21,19 @@ typedef struct vmm {
     const mem_cuda_device_t *device;
     CUmemAllocationProp      prop;
     CUdeviceptr              address;
-    size_t                   size;      /* of all                           */
-    size_t                   free_size; /* on the device, before            */
+    size_t                   size;      /* of all */
+    size_t                   free_size; /* on the device, before */
 } vmm_t;
 
 CUmemAllocationProp mem_cuda_prop_of(const mem_cuda_device_t *device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
 
-    prop.requestedHandleTypes = device->has_posix_handles
-                                    ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                                    : CU_MEM_HANDLE_TYPE_NONE;
-    prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
-    prop.location.id          = device->device;
+    if (device->has_posix_handles) {
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
+    prop.location.type                   = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id                     = device->device;
     prop.allocFlags.gpuDirectRDMACapable = device->has_gpudirect_vmm;
     return prop;
 }
@@ -83,7 +83,7 @@ static ucxpool_status_t granularity_check(const vmm_t *vmm)
 static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
 {
     const mem_cuda_driver_t *driver = vmm->device->driver;
-    unsigned types = (unsigned)vmm->prop.requestedHandleTypes;
+    unsigned                 types  = (unsigned)vmm->prop.requestedHandleTypes;
     CUmemGenericAllocationHandle handle = 0;
     CUresult                     result;
 
@@ -103,11 +103,10 @@ static CUresult allocation_create(vmm_t *vmm, mem_region_t *region)
 
 static ucxpool_status_t region_create(vmm_t *vmm, unsigned index)
 {
-    const mem_cuda_driver_t *driver  = vmm->device->driver;
-    mem_region_t            *region  = &vmm->regions->regions[index];
-    CUdeviceptr              address = vmm->address +
-                          index * vmm->regions->region_size;
-    CUresult result;
+    const mem_cuda_driver_t *driver = vmm->device->driver;
+    mem_region_t            *region = &vmm->regions->regions[index];
+    CUdeviceptr address = vmm->address + index * vmm->regions->region_size;
+    CUresult    result;
 
     region->fd      = -1;
     region->size    = vmm->regions->region_size;

@@ -123,7 +123,7 @@ static void part_join(mem_file_space_t *space, size_t index)
 
 void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size)
 {
-    size_t                 index = index_behind(space, offset);
+    size_t                 index  = index_behind(space, offset);
     const mem_file_part_t *behind = &space->free_parts[index];
 
     assert((size <= space->end) && (offset <= space->end - size));

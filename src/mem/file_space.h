@@ -20,7 +20,7 @@ typedef struct mem_file_part {
 typedef struct mem_file_space {
     mem_file_part_t *free_parts; /* by offset; none touches another, or end */
     size_t           num_free;
-    size_t           max_free;  /* that there is room for, > num_taken */
+    size_t           max_free; /* that there is room for, > num_taken */
     size_t           num_taken;
     size_t           end; /* all behind it is free */
 } mem_file_space_t;

@@ -30,12 +30,12 @@
 
 /* What is found out once, for all regions of a set. */
 typedef struct host_plan {
-    size_t page_size;        /* the machine's base page                       */
-    size_t available;        /* bytes, of the pages that are asked for        */
-    size_t huge_page_size;   /* 0: base pages                                 */
-    bool   is_transparent;   /* the kernel may join pages to large ones       */
-    size_t transparent_size; /* 0: do not ask for that now                    */
-    bool   is_private;       /* seal against new writable mappings            */
+    size_t page_size;        /* the machine's base page */
+    size_t available;        /* bytes, of the pages that are asked for */
+    size_t huge_page_size;   /* 0: base pages */
+    bool   is_transparent;   /* the kernel may join pages to large ones */
+    size_t transparent_size; /* 0: do not ask for that now */
+    bool   is_private;       /* seal against new writable mappings */
 } host_plan_t;
 
 static size_t total_size(const mem_regions_t *regions)
@@ -88,8 +88,8 @@ static int region_collapse(host_plan_t *plan, const mem_region_t *region)
     size_t offset;
 
     for (offset = 0; offset < region->size; offset += plan->transparent_size) {
-        if (fallocate(region->fd, 0, (off_t)offset,
-                      (off_t)plan->page_size) != 0) {
+        if (fallocate(region->fd, 0, (off_t)offset, (off_t)plan->page_size) !=
+            0) {
             return errno == EINTR ? 0 : errno;
         }
     }
@@ -125,8 +125,8 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
         error = region_collapse(plan, region);
     }
     if (error == 0) {
-        error = mem_memfd_fill(region->fd, 0, region->size,
-                               plan->huge_page_size);
+        error =
+            mem_memfd_fill(region->fd, 0, region->size, plan->huge_page_size);
     }
     return error;
 }
@@ -135,8 +135,8 @@ static int region_map(host_plan_t *plan, const mem_region_t *region)
 static bool region_can_duplicate(const mem_region_t *region, size_t page_size)
 {
     void *duplicate;
-    int   error = mem_memfd_duplicate(region->address, page_size, NULL,
-                                      &duplicate);
+    int   error =
+        mem_memfd_duplicate(region->address, page_size, NULL, &duplicate);
 
     if (error != 0) {
         base_debug("a mapping cannot be doubled: %s", strerror(error));
@@ -146,8 +146,8 @@ static bool region_can_duplicate(const mem_region_t *region, size_t page_size)
     return true;
 }
 
-static ucxpool_status_t region_create(mem_regions_t *regions,
-                                      host_plan_t *plan, unsigned index)
+static ucxpool_status_t region_create(mem_regions_t *regions, host_plan_t *plan,
+                                      unsigned index)
 {
     mem_region_t    *region = &regions->regions[index];
     char             name[64];
@@ -158,8 +158,8 @@ static ucxpool_status_t region_create(mem_regions_t *regions,
     region->address = (char *)regions->address + index * region->size;
     snprintf(name, sizeof(name), "ucxpool:%d:%u", (int)getpid(), index);
 
-    error = mem_memfd_create(name, region->size, plan->huge_page_size,
-                             &region->fd);
+    error =
+        mem_memfd_create(name, region->size, plan->huge_page_size, &region->fd);
     if (error != 0) {
         return region_error(regions, plan, index, "making a memory file",
                             error);
@@ -196,11 +196,10 @@ static void regions_close(mem_regions_t *regions, unsigned num_regions)
 }
 
 static ucxpool_status_t regions_create(mem_regions_t *regions,
-                                       host_plan_t *plan)
+                                       host_plan_t   *plan)
 {
-    size_t           size      = total_size(regions);
-    size_t           alignment = base_max(plan->huge_page_size,
-                                          plan->transparent_size);
+    size_t size      = total_size(regions);
+    size_t alignment = base_max(plan->huge_page_size, plan->transparent_size);
     ucxpool_status_t status;
     unsigned         index;
     int              error;
@@ -229,7 +228,7 @@ err_close_regions:
     return status;
 }
 
-static ucxpool_status_t create_with_huge_pages(mem_regions_t *regions,
+static ucxpool_status_t create_with_huge_pages(mem_regions_t      *regions,
                                                const mem_system_t *system)
 {
     host_plan_t plan = {
@@ -242,7 +241,7 @@ static ucxpool_status_t create_with_huge_pages(mem_regions_t *regions,
     return regions_create(regions, &plan);
 }
 
-static ucxpool_status_t create_with_base_pages(mem_regions_t *regions,
+static ucxpool_status_t create_with_base_pages(mem_regions_t      *regions,
                                                const mem_system_t *system,
                                                bool is_transparent)
 {
@@ -268,7 +267,7 @@ static ucxpool_status_t create_with_base_pages(mem_regions_t *regions,
 
 /* Why huge pages cannot be had; "" if they can. */
 static const char *huge_pages_obstacle(const mem_regions_t *regions,
-                                       const mem_system_t *system)
+                                       const mem_system_t  *system)
 {
     if (system->huge_page_size == 0) {
         return "this machine has none: set UCXPOOL_HUGE_PAGES=try";
@@ -309,15 +308,15 @@ static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
         return create_with_base_pages(regions, &system, true);
     }
     if (*obstacle != '\0') {
-        return base_error(system.huge_page_size != 0 &&
-                                  regions->region_size %
-                                          system.huge_page_size != 0
-                              ? UCXPOOL_ERR_INVALID_PARAM
-                              : UCXPOOL_ERR_NO_MEMORY,
-                          "%zu bytes in huge pages of %zu, of which %zu are "
-                          "free: %s",
-                          total_size(regions), system.huge_page_size,
-                          system.huge_pages_free, obstacle);
+        return base_error(
+            system.huge_page_size != 0 &&
+                    regions->region_size % system.huge_page_size != 0
+                ? UCXPOOL_ERR_INVALID_PARAM
+                : UCXPOOL_ERR_NO_MEMORY,
+            "%zu bytes in huge pages of %zu, of which %zu are "
+            "free: %s",
+            total_size(regions), system.huge_page_size, system.huge_pages_free,
+            obstacle);
     }
     return create_with_huge_pages(regions, &system);
 }

@@ -141,10 +141,10 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
 int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p)
 {
-    int    protection  = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    size_t page_size   = (size_t)sysconf(_SC_PAGESIZE);
-    size_t alignment   = huge_page_shift == 0 ? page_size
-                                              : (size_t)1 << huge_page_shift;
+    int    protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    size_t page_size  = (size_t)sysconf(_SC_PAGESIZE);
+    size_t alignment =
+        huge_page_shift == 0 ? page_size : (size_t)1 << huge_page_shift;
     size_t transparent = mem_system_transparent_size();
     size_t length      = base_align_up(size, page_size);
     void  *address, *mapped;

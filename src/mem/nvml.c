@@ -92,7 +92,7 @@ static void query_bar1(const mem_nvml_t *nvml, nvmlDevice_t device,
     nvmlBAR1Memory_t memory = {0};
     nvmlReturn_t     result;
 
-    result = nvml->nvmlDeviceGetBAR1MemoryInfo(device, &memory);
+    result             = nvml->nvmlDeviceGetBAR1MemoryInfo(device, &memory);
     facts->has_no_bar1 = result == NVML_ERROR_NOT_SUPPORTED;
     if (!is_ok(nvml, result, "nvmlDeviceGetBAR1MemoryInfo", facts)) {
         return;

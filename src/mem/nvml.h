@@ -75,13 +75,13 @@ typedef struct mem_nvml {
 
 /* What it says of one GPU. */
 typedef struct mem_nvml_facts {
-    char     driver_version[32]; /* "580.159.03"; "" when it is not known     */
-    uint64_t bar1_size;          /* 0: not known, or there is none            */
+    char     driver_version[32]; /* "580.159.03"; "" when it is not known */
+    uint64_t bar1_size;          /* 0: not known, or there is none */
     uint64_t bar1_used;
     uint64_t bar1_free;
-    bool     has_no_bar1; /* it says that the GPU has none             */
-    int      num_nvlinks; /* that are active; -1: not known            */
-    char     reason[160]; /* why bar1_size is 0; else ""               */
+    bool     has_no_bar1; /* it says that the GPU has none */
+    int      num_nvlinks; /* that are active; -1: not known */
+    char     reason[160]; /* why bar1_size is 0; else "" */
 } mem_nvml_facts_t;
 
 /*

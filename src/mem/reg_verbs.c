@@ -42,8 +42,8 @@ struct mem_verbs {
     mem_verbs_way_t      way;
     /* What the CUDA driver said last; "" when it gave a file. */
     char           driver_words[WORDS_SIZE];
-    char           why_no_file[WORDS_SIZE]; /* for MEM_VERBS_PEER             */
-    struct ibv_mr *mrs[]; /* of each region; NULL: not registered             */
+    char           why_no_file[WORDS_SIZE]; /* for MEM_VERBS_PEER */
+    struct ibv_mr *mrs[]; /* of each region; NULL: not registered */
 };
 
 /* One function of the library; false when it is not there. */
@@ -65,8 +65,8 @@ static ucxpool_status_t open_library(mem_verbs_t *verbs)
     bool        is_asked = (wish != NULL) && (*wish != '\0');
     const char *path     = is_asked ? wish : LIBRARY_NAME;
 
-    verbs->library = dlopen(path, RTLD_NOW | RTLD_LOCAL |
-                                      (is_asked ? 0 : RTLD_NOLOAD));
+    verbs->library =
+        dlopen(path, RTLD_NOW | RTLD_LOCAL | (is_asked ? 0 : RTLD_NOLOAD));
     if (verbs->library == NULL) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "%s is not loaded in this process (%s), so no "
@@ -172,8 +172,10 @@ static struct ibv_mr *register_file(mem_verbs_t        *verbs,
         errno = EIO;
         return NULL;
     }
+
     mr = verbs->reg_dmabuf(verbs->pd, 0, region->size,
                            (uintptr_t)region->address, fd, verbs->access);
+
     saved_errno = errno;
     close(fd);
     errno = saved_errno;
@@ -243,16 +245,15 @@ static ucxpool_status_t region_register(mem_verbs_t *verbs, unsigned index)
     }
     if (mr == NULL) {
         refusal = (mem_verbs_refusal_t){
-            .regions      = verbs->regions,
-            .index        = index,
-            .way          = verbs->way,
-            .device       = verbs->pd->context->device->name,
-            .access       = verbs->access,
-            .error        = errno,
-            .driver_words = (verbs->driver_words[0] != '\0')
-                                ? verbs->driver_words
-                                : NULL,
-            .why_no_file  = verbs->why_no_file,
+            .regions = verbs->regions,
+            .index   = index,
+            .way     = verbs->way,
+            .device  = verbs->pd->context->device->name,
+            .access  = verbs->access,
+            .error   = errno,
+            .driver_words =
+                (verbs->driver_words[0] != '\0') ? verbs->driver_words : NULL,
+            .why_no_file = verbs->why_no_file,
         };
         return mem_verbs_refused(&refusal);
     }
@@ -362,8 +363,8 @@ err_free_verbs:
     return status;
 }
 
-bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region,
-                    uint32_t *lkey_p, uint32_t *rkey_p)
+bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region, uint32_t *lkey_p,
+                    uint32_t *rkey_p)
 {
     const struct ibv_mr *mr;
 

@@ -29,9 +29,9 @@ struct ibv_pd;
 
 /* How a region was registered. */
 typedef enum mem_verbs_way {
-    MEM_VERBS_HOST,   /* memory of the host                                  */
-    MEM_VERBS_DMABUF, /* a GPU's, by a file                                  */
-    MEM_VERBS_PEER,   /* a GPU's, by its addresses                           */
+    MEM_VERBS_HOST,   /* memory of the host */
+    MEM_VERBS_DMABUF, /* a GPU's, by a file */
+    MEM_VERBS_PEER,   /* a GPU's, by its addresses */
     MEM_VERBS_WAYS
 } mem_verbs_way_t;
 
@@ -39,8 +39,8 @@ typedef enum mem_verbs_way {
 typedef struct mem_verbs_counts {
     uint64_t num_regions[MEM_VERBS_WAYS];
     uint64_t bytes[MEM_VERBS_WAYS];
-    uint64_t num_calls; /* that registered a region, ever                    */
-    uint64_t ns;        /* that these took                                   */
+    uint64_t num_calls; /* that registered a region, ever */
+    uint64_t ns;        /* that these took */
 } mem_verbs_counts_t;
 
 typedef struct mem_verbs mem_verbs_t;
@@ -80,7 +80,7 @@ ucxpool_status_t mem_verbs_deregister(mem_verbs_t *verbs);
 void mem_verbs_destroy(mem_verbs_t *verbs);
 
 /* The keys of a region. False when it is deregistered. */
-bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region,
-                    uint32_t *lkey_p, uint32_t *rkey_p);
+bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region, uint32_t *lkey_p,
+                    uint32_t *rkey_p);
 
 #endif

@@ -31,8 +31,8 @@ void mem_verbs_destroy(mem_verbs_t *verbs)
     (void)verbs;
 }
 
-bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region,
-                    uint32_t *lkey_p, uint32_t *rkey_p)
+bool mem_verbs_keys(const mem_verbs_t *verbs, uint32_t region, uint32_t *lkey_p,
+                    uint32_t *rkey_p)
 {
     (void)verbs;
     (void)region;

@@ -31,9 +31,9 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
     regions->region_size = region_size;
     regions->regions     = calloc(num_regions, sizeof(*regions->regions));
     if (regions->regions == NULL) {
-        status = base_error(UCXPOOL_ERR_NO_MEMORY,
-                            "no memory for the list of %u regions",
-                            num_regions);
+        status =
+            base_error(UCXPOOL_ERR_NO_MEMORY,
+                       "no memory for the list of %u regions", num_regions);
         goto err_clear;
     }
     status = regions->kind->create(regions, huge_pages);

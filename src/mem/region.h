@@ -24,14 +24,14 @@ typedef struct mem_piece {
 } mem_piece_t;
 
 typedef struct mem_region {
-    void           *address; /* in the reserved range                        */
-    size_t          size;
-    int             fd;      /* memfd, sealed; virtual memory of a GPU: its
-                                handle, once it is shared; -1: none           */
+    void  *address; /* in the reserved range */
+    size_t size;
+    int    fd;               /* memfd, sealed; virtual memory of a GPU: its
+                                handle, once it is shared; -1: none */
     uint64_t        handle;  /* of the GPU's allocation; 0 when there is none */
-    struct ucp_mem *memh;    /* NULL until registered                         */
+    struct ucp_mem *memh;    /* NULL until registered */
     uint64_t        domains; /* a bit for each memory domain of UCX that has
-                                registered it                                 */
+                                registered it */
 } mem_region_t;
 
 /* mem/cuda_device.h, ucx/domains.h */
@@ -40,19 +40,19 @@ struct mem_ucx_domains;
 
 typedef struct mem_regions {
     const struct mem_kind *kind;
-    void                  *address;     /* start of the reserved range        */
-    size_t                 region_size; /* of every region                    */
+    void                  *address;     /* start of the reserved range */
+    size_t                 region_size; /* of every region */
     size_t                 page_size;   /* of the pages really used: pieces to
-                                           be stitched are multiples of it    */
-    unsigned               num_regions;
-    mem_region_t          *regions;
-    int                    device; /* GPU, as the process counts them; -1     */
-    unsigned               num_registered; /* with UCX, in order; after an
-                                              error those before the one that
-                                              failed, which are no longer     */
-    unsigned               num_maps; /* calls of ucp_mem_map, ever            */
-    struct mem_cuda_device *cuda;  /* the same; NULL for host memory          */
-    struct mem_ucx_domains *domains; /* NULL until registered with UCX        */
+                                           be stitched are multiples of it */
+    unsigned      num_regions;
+    mem_region_t *regions;
+    int           device;             /* GPU, as the process counts them; -1 */
+    unsigned      num_registered;     /* with UCX, in order; after an
+                                         error those before the one that
+                                         failed, which are no longer */
+    unsigned                num_maps; /* calls of ucp_mem_map, ever */
+    struct mem_cuda_device *cuda;     /* the same; NULL for host memory */
+    struct mem_ucx_domains *domains;  /* NULL until registered with UCX */
 } mem_regions_t;
 
 typedef struct mem_kind {
@@ -70,16 +70,16 @@ typedef struct mem_kind {
      * pieces are whole pages. *address_p is the address of the first byte.
      */
     ucxpool_status_t (*stitch)(const mem_regions_t *regions,
-                               const mem_piece_t *pieces,
-                               size_t num_pieces, void **address_p);
+                               const mem_piece_t *pieces, size_t num_pieces,
+                               void **address_p);
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
 } mem_kind_t;
 
 /* The tables. */
 extern const mem_kind_t mem_kind_host;
-extern const mem_kind_t mem_kind_cuda_alloc; /* cuMemAlloc                  */
-extern const mem_kind_t mem_kind_cuda_vmm;   /* cuMemCreate, and mapped     */
-extern const mem_kind_t mem_kind_cuda_host;  /* pinned host memory          */
+extern const mem_kind_t mem_kind_cuda_alloc; /* cuMemAlloc */
+extern const mem_kind_t mem_kind_cuda_vmm;   /* cuMemCreate, and mapped */
+extern const mem_kind_t mem_kind_cuda_host;  /* pinned host memory */
 
 /*
  * Reserve, create and map. After an error nothing is left, and *regions may be
@@ -108,8 +108,8 @@ ucxpool_status_t mem_regions_init(mem_regions_t    *regions,
  */
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device);
 /* Does the processor not reach them? */
-bool             mem_regions_are_on_gpu(const mem_regions_t *regions);
+bool mem_regions_are_on_gpu(const mem_regions_t *regions);
 /* May be called twice. */
-void             mem_regions_cleanup(mem_regions_t *regions);
+void mem_regions_cleanup(mem_regions_t *regions);
 
 #endif

@@ -46,11 +46,11 @@ static bool file_field(const char *path, const char *word, size_t *number_p)
 
 /* How the two versions of control groups name the same things. */
 typedef struct group_version {
-    const char *prefix; /* of the line in /proc/self/cgroup                   */
+    const char *prefix; /* of the line in /proc/self/cgroup */
     const char *mount;
     const char *limit;
     const char *usage;
-    const char *inactive; /* page cache that is given up first                */
+    const char *inactive; /* page cache that is given up first */
     const char *active;
 } group_version_t;
 
@@ -124,8 +124,8 @@ static size_t control_groups_available(void)
             char                  *prefix  = strstr(line, version->prefix);
 
             if (prefix != NULL) {
-                left = groups_available(version,
-                                        prefix + strlen(version->prefix));
+                left =
+                    groups_available(version, prefix + strlen(version->prefix));
                 available = base_min(available, left);
             }
         }
@@ -159,8 +159,8 @@ void mem_system_query(mem_system_t *system)
         (number < SIZE_MAX / 1024)) {
         system->available = base_min(system->available, number * 1024);
     }
-    if (file_field(meminfo, "Hugepagesize:", &number) &&
-        base_is_pow2(number) && (number < SIZE_MAX / 1024)) {
+    if (file_field(meminfo, "Hugepagesize:", &number) && base_is_pow2(number) &&
+        (number < SIZE_MAX / 1024)) {
         system->huge_page_size = number * 1024;
     }
     /* Reserved pages are still counted as free. */

@@ -126,8 +126,8 @@ ucxpool_status_t mem_verbs_refused(const mem_verbs_refusal_t *refusal)
     const mem_regions_t *regions = refusal->regions;
     char                 reason[96];
     char                 advice[ADVICE_SIZE];
-    const char          *words = refusal->driver_words;
-    bool has_no_file = refusal->way == MEM_VERBS_PEER;
+    const char          *words       = refusal->driver_words;
+    bool                 has_no_file = refusal->way == MEM_VERBS_PEER;
 
     if (words == NULL) {
         words = strerror_r(refusal->error, reason, sizeof(reason));

@@ -77,9 +77,8 @@ static ucxpool_status_t cuda_reserve(mem_vmm_t *vmm, size_t size,
 
 static void cuda_release(mem_vmm_t *vmm, void *address, size_t size)
 {
-    const mem_cuda_device_t *device     = cuda_of(vmm)->device;
-    bool                     is_entered = mem_cuda_device_enter(device) ==
-                                          UCXPOOL_OK;
+    const mem_cuda_device_t *device = cuda_of(vmm)->device;
+    bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
 
     mem_cuda_range_free(device->driver, number_of(address), size);
     if (is_entered) {
@@ -109,9 +108,8 @@ static ucxpool_status_t cuda_chunk_create(mem_vmm_t *vmm, size_t size,
 
 static void cuda_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
 {
-    const mem_cuda_device_t *device     = cuda_of(vmm)->device;
-    bool                     is_entered = mem_cuda_device_enter(device) ==
-                                          UCXPOOL_OK;
+    const mem_cuda_device_t *device = cuda_of(vmm)->device;
+    bool is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
 
     (void)size;
     mem_cuda_ignore(device->driver, device->driver->cuMemRelease(chunk),
@@ -131,8 +129,8 @@ static ucxpool_status_t cuda_map(mem_vmm_t *vmm, void *address,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = cuda->device->driver->cuMemMap(number_of(address), size, 0, chunk,
-                                            0);
+    result =
+        cuda->device->driver->cuMemMap(number_of(address), size, 0, chunk, 0);
     return call_end(cuda, result, "cuMemMap", size);
 }
 

@@ -78,7 +78,7 @@ static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 
 /* A channel that has ended listens for nothing but when its own memory is read
  * no more. */
-static void handle_after_end(ucxpool_channel_t *channel,
+static void handle_after_end(ucxpool_channel_t   *channel,
                              const proto_fixed_t *message)
 {
     switch (message->head.type) {
@@ -115,7 +115,7 @@ static void handle_outside(ucxpool_channel_t   *channel,
     }
 }
 
-static void handle_ring(ucxpool_channel_t *channel,
+static void handle_ring(ucxpool_channel_t   *channel,
                         const proto_fixed_t *message, const void *data,
                         size_t data_size)
 {

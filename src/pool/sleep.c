@@ -76,8 +76,7 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (channel->wire->has_ring &&
-            xfer_channel_is_live(channel)) {
+        if (channel->wire->has_ring && xfer_channel_is_live(channel)) {
             if (sleeping) {
                 xfer_ring_sleep(&channel->ring);
             } else {
@@ -177,10 +176,9 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 /* When something is to be done though nothing happens. */
 static uint64_t next_moment(ucxpool_t *pool)
 {
-    uint64_t           moment = base_min(
-        base_min(pool->next_deadline, pool->next_hello),
-        base_min(xfer_sockets_deadline(pool),
-                 xfer_engine_deadline(pool->engine)));
+    uint64_t moment = base_min(base_min(pool->next_deadline, pool->next_hello),
+                               base_min(xfer_sockets_deadline(pool),
+                                        xfer_engine_deadline(pool->engine)));
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {

@@ -15,15 +15,15 @@ typedef struct xfer_context {
     ucp_worker_h  worker;
     bool          own_context;
     bool          own_worker;
-    bool          worker_stays; /* it cannot be destroyed: ucx/worker.h      */
-    xfer_claim_t  claim;        /* of a borrowed worker's ids                 */
+    bool          worker_stays; /* it cannot be destroyed: ucx/worker.h */
+    xfer_claim_t  claim;        /* of a borrowed worker's ids */
 } xfer_context_t;
 
 typedef struct xfer_context_params {
-    ucp_context_h context;  /* borrowed; NULL: one is made                    */
-    ucp_worker_h  worker;   /* likewise                                       */
-    bool          for_gpu;  /* the pool's blocks will be memory of a GPU      */
-    bool          has_rdma; /* the machine has a card for it                  */
+    ucp_context_h context;  /* borrowed; NULL: one is made */
+    ucp_worker_h  worker;   /* likewise */
+    bool          for_gpu;  /* the pool's blocks will be memory of a GPU */
+    bool          has_rdma; /* the machine has a card for it */
     uint64_t      peer_timeout_ns;
 } xfer_context_params_t;
 

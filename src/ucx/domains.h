@@ -17,16 +17,16 @@ struct ucp_context;
 #define MEM_UCX_MAX_DOMAINS 64u
 
 typedef struct mem_ucx_domain {
-    char name[64];      /* "mlx5_0", "tcp"                                    */
-    char component[32]; /* "ib", "tcp"                                        */
-    bool is_known;      /* UCX has told what follows                          */
-    bool is_network;    /* carries bytes between hosts                        */
-    bool registers;     /* takes memory of the kind that was asked about      */
-    bool needs_keys;    /* moves nothing that it has not registered           */
+    char name[64];      /* "mlx5_0", "tcp" */
+    char component[32]; /* "ib", "tcp" */
+    bool is_known;      /* UCX has told what follows */
+    bool is_network;    /* carries bytes between hosts */
+    bool registers;     /* takes memory of the kind that was asked about */
+    bool needs_keys;    /* moves nothing that it has not registered */
 } mem_ucx_domain_t;
 
 typedef struct mem_ucx_domains {
-    unsigned         num; /* 0: this UCX does not tell                        */
+    unsigned num; /* 0: this UCX does not tell */
     /* A bit for each one without which the `ucx` wire would fail: a network
      * that takes such memory and needs keys for it. */
     uint64_t         needed;

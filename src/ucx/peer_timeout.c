@@ -13,9 +13,9 @@
 
 /* The InfiniBand specification counts a card's time-out as a power of two of
  * this, up to this power, and lets it take as many times longer. */
-#define FABRIC_UNIT_NS  UINT64_C(4096)
-#define FABRIC_MAX      31
-#define FABRIC_LOOSE    4u
+#define FABRIC_UNIT_NS UINT64_C(4096)
+#define FABRIC_MAX     31
+#define FABRIC_LOOSE   4u
 
 /* 7 means "for ever" to some drivers, Soft-RoCE's among them. */
 #define RETRIES 3u
@@ -43,7 +43,7 @@ static uint64_t add(uint64_t a, uint64_t b)
 static uint64_t multiply(uint64_t a, uint64_t b)
 {
     return ((b != 0) && (a > XFER_NOTICE_NEVER / b)) ? XFER_NOTICE_NEVER
-                                                      : a * b;
+                                                     : a * b;
 }
 
 /* What a card makes of a time-out: UCX takes the nearest power. */
@@ -80,9 +80,9 @@ xfer_notice_t xfer_notice_choose(xfer_notice_kind_t kind, uint64_t time_ns)
 
     switch (kind) {
     case XFER_NOTICE_RC:
-        notice.count      = RETRIES;
-        notice.timeout_ns = fabric_floor(time_ns / 2 / FABRIC_LOOSE /
-                                         (RETRIES + 1));
+        notice.count = RETRIES;
+        notice.timeout_ns =
+            fabric_floor(time_ns / 2 / FABRIC_LOOSE / (RETRIES + 1));
         break;
     case XFER_NOTICE_UD:
         notice.timeout_ns = time_ns / 2 / 4 * 3;
@@ -125,12 +125,11 @@ uint64_t xfer_notice_busy(xfer_notice_kind_t kind, const xfer_notice_t *notice,
 uint64_t xfer_notice_idle(xfer_notice_kind_t kind, const xfer_notice_t *notice,
                           uint64_t tcp_ns)
 {
-    return add(notice->keepalive_ns,
-               xfer_notice_busy(kind, notice, tcp_ns));
+    return add(notice->keepalive_ns, xfer_notice_busy(kind, notice, tcp_ns));
 }
 
 unsigned
-xfer_notice_settings(xfer_notice_kind_t                            kind,
+xfer_notice_settings(xfer_notice_kind_t    kind,
                      xfer_notice_setting_t settings[XFER_NOTICE_MAX_SETTINGS])
 {
     unsigned num = 0;

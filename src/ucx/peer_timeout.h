@@ -34,9 +34,9 @@ typedef enum xfer_notice_kind {
 } xfer_notice_kind_t;
 
 typedef struct xfer_notice_transport {
-    const char        *name;   /* "rc_verbs"                                  */
-    const char        *prefix; /* of its settings: "RC_VERBS_"                */
-    const char        *family; /* or for all of its kind: "RC_"; TCP: ""      */
+    const char        *name;   /* "rc_verbs" */
+    const char        *prefix; /* of its settings: "RC_VERBS_" */
+    const char        *family; /* or for all of its kind: "RC_"; TCP: "" */
     xfer_notice_kind_t kind;
 } xfer_notice_transport_t;
 
@@ -50,9 +50,9 @@ extern const xfer_notice_transport_t
 
 /* What the settings say. */
 typedef struct xfer_notice {
-    uint64_t keepalive_ns; /* KEEPALIVE_INTERVAL, of all transports           */
-    uint64_t timeout_ns;   /* TIMEOUT, USER_TIMEOUT                           */
-    uint64_t count;        /* RETRY_COUNT                                     */
+    uint64_t keepalive_ns; /* KEEPALIVE_INTERVAL, of all transports */
+    uint64_t timeout_ns;   /* TIMEOUT, USER_TIMEOUT */
+    uint64_t count;        /* RETRY_COUNT */
 } xfer_notice_t;
 
 /* Settings by which a peer is noticed in this time, idle or busy, but for TCP.
@@ -70,8 +70,8 @@ uint64_t xfer_notice_idle(xfer_notice_kind_t kind, const xfer_notice_t *notice,
 
 /* One setting of a transport, and its place in xfer_notice_t. */
 typedef struct xfer_notice_setting {
-    const char *name;   /* without the prefix: "RETRY_COUNT"                  */
-    size_t      offset; /* of a uint64_t in xfer_notice_t                     */
+    const char *name;   /* without the prefix: "RETRY_COUNT" */
+    size_t      offset; /* of a uint64_t in xfer_notice_t */
     bool        is_time;
 } xfer_notice_setting_t;
 
@@ -82,7 +82,7 @@ uint64_t *xfer_notice_value(xfer_notice_t               *notice,
 
 /* Those of a kind; returns how many. KEEPALIVE_INTERVAL is not among them. */
 unsigned
-xfer_notice_settings(xfer_notice_kind_t                            kind,
+xfer_notice_settings(xfer_notice_kind_t    kind,
                      xfer_notice_setting_t settings[XFER_NOTICE_MAX_SETTINGS]);
 
 /* Room for what xfer_notice_format() writes. */

@@ -23,7 +23,7 @@ struct ucp_context;
  *                 that is needed has not taken it
  * others          UCX refused: as mem_ucx_status() translates
  */
-ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
+ucxpool_status_t mem_reg_ucx_regions(mem_regions_t      *regions,
                                      struct ucp_context *context);
 
 /* Deregister what is registered. Nothing may be in flight on it. */
@@ -31,8 +31,8 @@ void mem_dereg_ucx_regions(mem_regions_t *regions, struct ucp_context *context);
 
 /* What UCX can do with memory of a GPU depends on these. */
 typedef struct mem_ucx_facts {
-    bool     has_cuda; /* it was built with CUDA, and may use it              */
-    unsigned major, minor; /* of its version                                  */
+    bool     has_cuda;     /* it was built with CUDA, and may use it */
+    unsigned major, minor; /* of its version */
 } mem_ucx_facts_t;
 
 /* UCX refused to tell: as mem_ucx_status() translates. */

@@ -44,7 +44,7 @@ ucxpool_status_t mem_reg_ucx_verify_init(mem_regions_t *regions,
 
 /* The handle covers the region. */
 static ucxpool_status_t verify_range(const mem_regions_t *regions,
-                                     unsigned index)
+                                     unsigned             index)
 {
     const mem_region_t *region = &regions->regions[index];
     uintptr_t           start  = (uintptr_t)region->address;
@@ -57,8 +57,7 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
     at              = (uintptr_t)attr.address;
     if (status != UCS_OK) {
         return mem_reg_ucx_error(status, regions, index,
-                                 "asking for the handle of",
-                                 "try another UCX");
+                                 "asking for the handle of", "try another UCX");
     }
     /* The region's end is the range's, and so fits; the handle's may not. */
     if ((at > start) || (attr.length < region->size) ||
@@ -164,9 +163,8 @@ static ucxpool_status_t verify_domains(mem_regions_t *regions, unsigned index)
     uint64_t needed  = regions->domains->needed;
     uint64_t missing = needed & ~regions->regions[index].domains;
 
-    if ((missing != 0) &&
-        ((index > 0) || !mem_regions_are_on_gpu(regions) ||
-         (missing == needed))) {
+    if ((missing != 0) && ((index > 0) || !mem_regions_are_on_gpu(regions) ||
+                           (missing == needed))) {
         return refused(regions, index, missing);
     }
     if ((index == 0) && (regions->domains->num > 0)) {

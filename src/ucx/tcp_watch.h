@@ -17,9 +17,9 @@
 #include <stdint.h>
 
 typedef struct xfer_tcp_watch {
-    base_list_t suspects;  /* connections with a try that was not answered   */
-    const char *name;      /* of the pool, for the log                       */
-    int         worker_fd; /* -1: UCX's connections cannot be found          */
+    base_list_t suspects;  /* connections with a try that was not answered */
+    const char *name;      /* of the pool, for the log */
+    int         worker_fd; /* -1: UCX's connections cannot be found */
     uint64_t    timeout_ns;
     uint64_t    next_look;
 } xfer_tcp_watch_t;

@@ -78,8 +78,7 @@ static bool names(const char *list, const char *name)
 /* Transports that were chosen without CUDA's have no use for its settings. */
 static bool is_cuda_chosen(const char *transports)
 {
-    bool is_named = names(transports, "cuda") ||
-                    names(transports, "cuda_copy");
+    bool is_named = names(transports, "cuda") || names(transports, "cuda_copy");
 
     return transports[0] == '^' ? !is_named
                                 : is_named || names(transports, "all");

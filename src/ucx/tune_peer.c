@@ -43,9 +43,9 @@ bool xfer_tune_peer_is_set(const xfer_notice_transport_t *transport,
 
     for (unsigned i = 0; (i < XFER_NOTICE_NUM_TRANSPORTS) && !has_prefixes();
          i++) {
-        is_set = is_set ||
-                 ((xfer_notice_transports[i].kind == transport->kind) &&
-                  is_one_set(&xfer_notice_transports[i], setting));
+        is_set =
+            is_set || ((xfer_notice_transports[i].kind == transport->kind) &&
+                       is_one_set(&xfer_notice_transports[i], setting));
     }
     return is_set;
 }

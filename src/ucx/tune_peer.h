@@ -26,9 +26,9 @@ void xfer_tune_peer(ucp_config_t *config, uint64_t time_ns, bool has_rdma);
 /* What UCX would do on this machine. */
 typedef struct xfer_tune_peer_facts {
     const xfer_notice_transport_t *transport;
-    bool          is_known; /* UCX has told what `now` is                     */
-    xfer_notice_t now;      /* from defaults, the environment and a ucx.conf  */
-    xfer_notice_t own;      /* in a context that the pool makes               */
+    bool                           is_known; /* UCX has told what `now` is */
+    xfer_notice_t now; /* from defaults, the environment and a ucx.conf */
+    xfer_notice_t own; /* in a context that the pool makes */
     /* What makes the difference: "UCX_A=1 UCX_B=2". */
     char settings[192];
 } xfer_tune_peer_facts_t;

@@ -73,7 +73,7 @@ static uint64_t map_frag_size(const ucxpool_request_t *request)
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
-                                 xfer_fragment_t *fragment)
+                                 xfer_fragment_t   *fragment)
 {
     proto_fixed_t *fixed;
     proto_head_t   head;
@@ -103,7 +103,7 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
 
 /* Where the fragment lies in our address space; NULL: nowhere. */
 static const uint8_t *locate(const ucxpool_channel_t *channel,
-                             const proto_data_t *data)
+                             const proto_data_t      *data)
 {
     const xfer_peer_t *peer = &channel->peer;
     uint64_t           size;
@@ -164,11 +164,10 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     if (!xfer_recv_check(request, data)) {
         return;
     }
-    xfer_deliver(request,
-                 &(xfer_arrival_params_t){.data    = data,
-                                          .bytes   = bytes,
-                                          .are_far = is_far(channel),
-                                          .done    = delivered});
+    xfer_deliver(request, &(xfer_arrival_params_t){.data    = data,
+                                                   .bytes   = bytes,
+                                                   .are_far = is_far(channel),
+                                                   .done    = delivered});
 }
 
 const xfer_wire_t xfer_wire_map = {

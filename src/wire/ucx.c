@@ -40,8 +40,8 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
 
 static void fragment_sent(void *request, ucs_status_t status, void *arg)
 {
-    xfer_fragment_t      *fragment   = arg;
-    ucxpool_channel_t *channel = fragment->request->channel;
+    xfer_fragment_t   *fragment = arg;
+    ucxpool_channel_t *channel  = fragment->request->channel;
 
     /* An error is the endpoint's, whose handler fails the channel. */
     (void)status;
@@ -107,7 +107,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     xfer_recv_delivered(request, data, status, UCXPOOL_MODE_UCX_PACKED);
 }
 
-static ucs_status_t ucx_arrived(ucxpool_channel_t *channel,
+static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
                                 const proto_data_t *data, void *payload,
                                 size_t length, const ucp_am_recv_param_t *param)
 {
@@ -130,7 +130,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t *channel,
         xfer_deliver(request, &(xfer_arrival_params_t){.data      = data,
                                                        .bytes     = payload,
                                                        .must_copy = true,
-                                                       .done = delivered});
+                                                       .done      = delivered});
         return UCS_OK;
     }
     if (!xfer_landing_start(request, data, payload)) {

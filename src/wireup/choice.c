@@ -126,8 +126,7 @@ static void fail_without_map(ucxpool_channel_t *channel)
                           "the peer's process has ended");
     } else {
         xfer_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
-                          "UCXPOOL_WIRE=map, but %.120s",
-                          channel->wire_reason);
+                          "UCXPOOL_WIRE=map, but %.120s", channel->wire_reason);
     }
 }
 

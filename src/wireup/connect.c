@@ -20,7 +20,7 @@ static void number_pair(ucxpool_channel_t *channel)
 
     channel->pair = number;
     if (xfer_remote_is_self(channel->remote)) {
-        channel->pair = number / 2;
+        channel->pair   = number / 2;
         channel->begins = (number % 2) == 0;
     }
 }
@@ -91,9 +91,9 @@ static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = xfer_greet_connect(where, channel->secret, blob, length,
-                                pool->config.handshake_timeout_ns,
-                                &channel->greet);
+    status =
+        xfer_greet_connect(where, channel->secret, blob, length,
+                           pool->config.handshake_timeout_ns, &channel->greet);
     free(blob);
     if (status != UCXPOOL_OK) {
         return status;

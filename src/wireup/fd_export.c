@@ -30,7 +30,7 @@ typedef struct caller {
     base_list_t        link;
     xfer_source_t      source;
     uint64_t           deadline;
-    uint64_t           next_try; /* to answer; 0: it waits for its HELLO     */
+    uint64_t           next_try; /* to answer; 0: it waits for its HELLO */
     mem_share_caller_t who;
     bool               has_asked;
     proto_fetch_t      asked;
@@ -257,8 +257,8 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
 static bool hear(ucxpool_t *pool, caller_t *caller)
 {
     _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
-    size_t length;
-    int    error;
+    size_t                          length;
+    int                             error;
 
     error = mem_share_socket_recv_any(caller->source.fd, bytes, sizeof(bytes),
                                       &length);
@@ -333,9 +333,9 @@ uint64_t xfer_handout_deadline(const ucxpool_t *pool)
         deadline = pool->handout->pause_end;
     }
     base_list_for_each(caller, &pool->handout->callers, caller_t, link) {
-        deadline = base_min(deadline, (caller->next_try != 0)
-                                          ? caller->next_try
-                                          : caller->deadline);
+        deadline =
+            base_min(deadline, (caller->next_try != 0) ? caller->next_try
+                                                       : caller->deadline);
     }
     return deadline;
 }

@@ -36,8 +36,8 @@ typedef struct xfer_handout xfer_handout_t;
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
 ucxpool_status_t xfer_handout_create(ucxpool_t *pool);
-bool xfer_handout_is_open(const ucxpool_t *pool);
-void xfer_handout_destroy(ucxpool_t *pool);
+bool             xfer_handout_is_open(const ucxpool_t *pool);
+void             xfer_handout_destroy(ucxpool_t *pool);
 
 unsigned xfer_handout_progress(ucxpool_t *pool);
 

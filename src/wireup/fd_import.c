@@ -19,10 +19,10 @@
 typedef struct xfer_fetch {
     base_list_t        link;
     ucxpool_channel_t *channel;
-    xfer_source_t      source;    /* its fd is -1: not connected yet         */
-    uint64_t           next_try;  /* while it is not                         */
+    xfer_source_t      source;   /* its fd is -1: not connected yet */
+    uint64_t           next_try; /* while it is not */
     uint32_t           total;
-    uint32_t           num_fds;   /* that have come                          */
+    uint32_t           num_fds; /* that have come */
     int               *fds;
     xfer_fetch_cb_t    done;
     proto_hello_t      hello;
@@ -125,8 +125,7 @@ static ucxpool_status_t check_owner(xfer_fetch_t *fetch)
                   strerror(error));
     }
     if ((who.pid != host->pid) || (who.uid != (uint32_t)geteuid())) {
-        return no(fetch,
-                  "its socket is process %" PRIu32 "'s of user %" PRIu32,
+        return no(fetch, "its socket is process %" PRIu32 "'s of user %" PRIu32,
                   who.pid, who.uid);
     }
     return UCXPOOL_OK;
@@ -141,8 +140,8 @@ static ucxpool_status_t ask(xfer_fetch_t *fetch)
         .first   = fetch->num_fds,
         .key     = fetch->hello.channel_key,
     };
-    int error = mem_share_socket_send(fetch->source.fd, &asked, sizeof(asked),
-                                      NULL, 0);
+    int error =
+        mem_share_socket_send(fetch->source.fd, &asked, sizeof(asked), NULL, 0);
 
     return (error == 0)
                ? UCXPOOL_OK

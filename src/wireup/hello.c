@@ -154,7 +154,7 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
 /* A HELLO is answered over its connection, or over the endpoint that belongs to
  * the peer's. */
 static ucxpool_status_t answer(ucxpool_channel_t *channel,
-                               const xfer_way_t *way)
+                               const xfer_way_t  *way)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
@@ -329,8 +329,8 @@ void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
 void xfer_hello_answered(ucxpool_channel_t *channel, const proto_hello_t *hello,
                          const void *files)
 {
-    mem_share_file_t  copies[PROTO_FILES_MAX];
-    const xfer_way_t  none = {.fd = -1};
+    mem_share_file_t copies[PROTO_FILES_MAX];
+    const xfer_way_t none = {.fd = -1};
 
     if (may_speak(channel->pool, hello) &&
         (xfer_pairing_find(channel->pool, hello, NULL) == channel)) {

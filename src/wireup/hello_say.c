@@ -21,7 +21,7 @@ static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
 static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
                        uint32_t num_files)
 {
-    ucxpool_t *pool  = channel->pool;
+    ucxpool_t *pool = channel->pool;
 
     hello->head.channel = 0;
     hello->head.key     = 0;

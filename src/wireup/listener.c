@@ -144,8 +144,7 @@ static unsigned progress(ucxpool_listener_t *listener)
     unsigned count   = xfer_door_progress(listener->door);
     uint64_t refused = xfer_door_num_refused(listener->door);
 
-    listener->pool->stats.handshakes_refused += refused -
-                                                listener->num_refused;
+    listener->pool->stats.handshakes_refused += refused - listener->num_refused;
     listener->num_refused = refused;
     if (count != 0) {
         look_who_waits(listener);

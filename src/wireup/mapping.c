@@ -31,9 +31,9 @@ static uint32_t num_before(uint32_t memory_kind)
 
 uint32_t xfer_mapping_num_files(const ucxpool_channel_t *channel)
 {
-    const ucxpool_t *pool  = channel->pool;
-    uint32_t         count = num_before(xfer_mapping_kind(pool)) +
-                     pool->regions.num_regions + 1;
+    const ucxpool_t *pool = channel->pool;
+    uint32_t         count =
+        num_before(xfer_mapping_kind(pool)) + pool->regions.num_regions + 1;
 
     return ((channel->ring.mine != NULL) && (count <= PROTO_FILES_MAX)) ? count
                                                                         : 0;
@@ -139,8 +139,8 @@ uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
 typedef struct attempt {
     ucxpool_channel_t      *channel;
     const proto_hello_t    *hello;
-    const mem_share_file_t *files;   /* of the regions                       */
-    const int              *fds;     /* given by the peer; or NULL           */
+    const mem_share_file_t *files; /* of the regions */
+    const int              *fds;   /* given by the peer; or NULL */
     uint32_t                num_regions;
 } attempt_t;
 
@@ -164,15 +164,14 @@ static xfer_mapping_result_t failed(const attempt_t *attempt,
 
 static xfer_mapping_result_t map_file(const attempt_t        *attempt,
                                       const mem_share_file_t *file, int given,
-                                      const void            **address_p)
+                                      const void **address_p)
 {
     xfer_peer_t     *peer = &attempt->channel->peer;
     ucxpool_status_t status;
 
     status = mem_share_map(&attempt->hello->host, file, given, address_p,
                            peer->we_reason, sizeof(peer->we_reason));
-    return (status == UCXPOOL_OK) ? XFER_MAPPING_DONE
-                                  : failed(attempt, status);
+    return (status == UCXPOOL_OK) ? XFER_MAPPING_DONE : failed(attempt, status);
 }
 
 static xfer_mapping_result_t open_host(const attempt_t *attempt)
@@ -182,9 +181,9 @@ static xfer_mapping_result_t open_host(const attempt_t *attempt)
     xfer_mapping_result_t result;
 
     for (uint32_t i = 0; i < attempt->num_regions; i++) {
-        result = map_file(attempt, &attempt->files[i],
-                          (attempt->fds == NULL) ? -1 : attempt->fds[i],
-                          &address);
+        result =
+            map_file(attempt, &attempt->files[i],
+                     (attempt->fds == NULL) ? -1 : attempt->fds[i], &address);
         if (result != XFER_MAPPING_DONE) {
             return result;
         }
@@ -220,9 +219,8 @@ static ucxpool_status_t fetch_all(const attempt_t        *attempt,
     return UCXPOOL_OK;
 }
 
-static xfer_mapping_result_t map_gpu(const attempt_t        *attempt,
-                                     const mem_share_cuda_t *how,
-                                     const int *fds)
+static xfer_mapping_result_t
+map_gpu(const attempt_t *attempt, const mem_share_cuda_t *how, const int *fds)
 {
     const mem_cuda_device_t *device = attempt->channel->pool->engine->device;
     xfer_peer_t             *peer   = &attempt->channel->peer;
@@ -310,8 +308,8 @@ xfer_mapping_result_t xfer_mapping_open(ucxpool_channel_t      *channel,
         return no(&attempt, "it announces no regions");
     }
     attempt.num_regions = hello->num_files - before - 1;
-    peer->regions      = calloc(attempt.num_regions, sizeof(peer->regions[0]));
-    peer->region_sizes = calloc(attempt.num_regions, sizeof(uint64_t));
+    peer->regions       = calloc(attempt.num_regions, sizeof(peer->regions[0]));
+    peer->region_sizes  = calloc(attempt.num_regions, sizeof(uint64_t));
     if ((peer->regions == NULL) || (peer->region_sizes == NULL)) {
         return no(&attempt, "no memory");
     }

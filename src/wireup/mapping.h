@@ -39,7 +39,7 @@ uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
 typedef enum xfer_mapping_result {
     XFER_MAPPING_DONE,
     XFER_MAPPING_IMPOSSIBLE,
-    XFER_MAPPING_FORBIDDEN /* the system does not let us take descriptors   */
+    XFER_MAPPING_FORBIDDEN /* the system does not let us take descriptors */
 } xfer_mapping_result_t;
 
 /*

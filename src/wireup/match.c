@@ -112,8 +112,8 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
     }
 }
 
-static void keep(ucxpool_t *pool, const proto_hello_t *hello,
-                 const void *files, const xfer_way_t *way)
+static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
+                 const xfer_way_t *way)
 {
     size_t        size = hello->num_files * sizeof(mem_share_file_t);
     xfer_early_t *early;

@@ -11,7 +11,7 @@
 /* A HELLO that came early. */
 typedef struct xfer_early {
     base_list_t      link;
-    uint64_t         deadline; /* by then it has been said again             */
+    uint64_t         deadline; /* by then it has been said again */
     xfer_way_t       way;
     proto_hello_t    hello;
     mem_share_file_t files[];

@@ -8,15 +8,15 @@
 #include <string.h>
 
 typedef struct xfer_arrival {
-    base_list_t        link; /* free, or the pool's arrivals       */
-    bool               waits; /* not being copied                   */
+    base_list_t        link;  /* free, or the pool's arrivals */
+    bool               waits; /* not being copied */
     ucxpool_request_t *request;
-    ucxpool_channel_t *channel; /* a reference                        */
+    ucxpool_channel_t *channel; /* a reference */
     proto_data_t       data;
-    uint8_t           *copy_of_bytes; /* NULL: not needed                   */
-    const uint8_t     *bytes;  /* what is left                       */
+    uint8_t           *copy_of_bytes; /* NULL: not needed */
+    const uint8_t     *bytes;         /* what is left */
     bool               are_far;
-    uint64_t           offset; /* in the stream                      */
+    uint64_t           offset; /* in the stream */
     uint64_t           length;
     xfer_copy_t        copy;
     xfer_arrival_cb_t  done;
@@ -88,13 +88,13 @@ static bool launch(arrival_t *arrival)
 {
     ucxpool_request_t *request = arrival->request;
     const xfer_work_t  work    = {
-        .plan              = &request->plan,
-        .offset            = arrival->offset,
-        .length            = arrival->length,
-        .block             = arrival->bytes,
-        .has_far_block     = arrival->are_far,
-        .has_host_block    = arrival->copy_of_bytes != NULL,
-        .has_host_segments = request->has_host_segments,
+            .plan              = &request->plan,
+            .offset            = arrival->offset,
+            .length            = arrival->length,
+            .block             = arrival->bytes,
+            .has_far_block     = arrival->are_far,
+            .has_host_block    = arrival->copy_of_bytes != NULL,
+            .has_host_segments = request->has_host_segments,
     };
     bool             goes_back = work.offset < request->plan.at.offset;
     uint64_t         covered   = 0;
@@ -105,8 +105,8 @@ static bool launch(arrival_t *arrival)
     }
     assert(is_wanted(request));
     arrival->copy.done = copied;
-    status             = xfer_engine_start(request->pool->engine,
-                                           &arrival->copy, &work, &covered);
+    status = xfer_engine_start(request->pool->engine, &arrival->copy, &work,
+                               &covered);
     if (status == UCXPOOL_ERR_BUSY) {
         return false;
     }
@@ -143,8 +143,8 @@ static bool take_bytes(arrival_t *arrival, const xfer_arrival_params_t *params)
     if (!params->must_copy) {
         return true;
     }
-    arrival->copy_of_bytes = xfer_alloc(arrival->request->pool,
-                                        params->data->length);
+    arrival->copy_of_bytes =
+        xfer_alloc(arrival->request->pool, params->data->length);
     if (arrival->copy_of_bytes == NULL) {
         return false;
     }
@@ -184,13 +184,13 @@ static void deliver_later(ucxpool_request_t           *request,
                        "the receiver has no memory");
         return;
     }
-    arrival->data   = *params->data;
-    arrival->offset = params->data->offset;
-    arrival->length = params->data->length;
+    arrival->data    = *params->data;
+    arrival->offset  = params->data->offset;
+    arrival->length  = params->data->length;
     arrival->are_far = params->are_far;
-    arrival->done   = params->done;
-    arrival->arg    = params->arg;
-    arrival->waits  = true;
+    arrival->done    = params->done;
+    arrival->arg     = params->arg;
+    arrival->waits   = true;
     if (!is_behind_another(arrival)) {
         launch(arrival);
     }

@@ -26,13 +26,13 @@ typedef void (*xfer_arrival_cb_t)(ucxpool_request_t  *request,
 
 /* What has arrived. */
 typedef struct xfer_arrival_params {
-    const proto_data_t *data;  /* where in the stream it belongs             */
+    const proto_data_t *data; /* where in the stream it belongs */
     const void         *bytes;
     bool                must_copy; /* they are host memory of somebody else's,
-                                      that stays no longer than this call    */
-    bool                are_far; /* another GPU's memory                     */
-    xfer_arrival_cb_t   done;
-    void               *arg;
+                                      that stays no longer than this call */
+    bool              are_far;     /* another GPU's memory */
+    xfer_arrival_cb_t done;
+    void             *arg;
 } xfer_arrival_params_t;
 
 /* Copy them, now or later. Stops the receive where there is no memory for it.

@@ -15,23 +15,23 @@
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
 {
-    ucxpool_t   *pool       = request->pool;
-    xfer_send_t *send       = &request->send;
-    uint64_t     block_size = block_pool_block_size(
-        xfer_channel_blocks(request->channel));
-    uint64_t     size       = pool->config.frag_size;
+    ucxpool_t   *pool = request->pool;
+    xfer_send_t *send = &request->send;
+    uint64_t     block_size =
+        block_pool_block_size(xfer_channel_blocks(request->channel));
+    uint64_t size = pool->config.frag_size;
 
     if (size == BASE_SIZE_AUTO) {
         size = request->channel->wire->frag_size(request);
     }
-    size            = base_min(size, base_min(frag_size, block_size));
-    send->frag_size = size & ~(uint64_t)(PACK_ALIGNMENT - 1);
+    size               = base_min(size, base_min(frag_size, block_size));
+    send->frag_size    = size & ~(uint64_t)(PACK_ALIGNMENT - 1);
     send->inplace_size = send->frag_size;
     if ((pool->engine != NULL) && (pool->config.frag_size == BASE_SIZE_AUTO)) {
         /* Nothing is cut out of a block, and a GPU's link wants long ones. */
         send->inplace_size = frag_size & ~(uint64_t)(PACK_ALIGNMENT - 1);
     }
-    send->window    = base_min(window, XFER_FRAGMENTS_MAX);
+    send->window = base_min(window, XFER_FRAGMENTS_MAX);
     send->in_place |= xfer_range_takes_any_memory(request, send->longest);
 }
 
@@ -57,9 +57,8 @@ static void stop_waiting(ucxpool_request_t *request)
 /* The gather of a fragment is over. */
 static void gathered(xfer_copy_t *copy, ucxpool_status_t status)
 {
-    xfer_fragment_t   *fragment = base_container_of(copy, xfer_fragment_t,
-                                                    copy);
-    ucxpool_request_t *request  = fragment->request;
+    xfer_fragment_t *fragment  = base_container_of(copy, xfer_fragment_t, copy);
+    ucxpool_request_t *request = fragment->request;
 
     if (xfer_request_has_ended(request) || request->send.ending) {
         xfer_send_fragment_done(fragment);
@@ -79,8 +78,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
     xfer_engine_t *engine = request->pool->engine;
 
     if (engine == NULL) {
-        pack_gather(&request->plan, request->send.offset, range->length,
-                    slice);
+        pack_gather(&request->plan, request->send.offset, range->length, slice);
         return UCXPOOL_OK;
     }
     fragment->copy.done = gathered;
@@ -173,8 +171,8 @@ static void count_sent(ucxpool_request_t *request, uint64_t length,
 {
     const xfer_wire_t *wire  = request->channel->wire;
     ucxpool_stats_t   *stats = &request->pool->stats;
-    ucxpool_traffic_t *sent  = &stats->sent[in_place ? wire->in_place
-                                                     : wire->packed];
+    ucxpool_traffic_t *sent =
+        &stats->sent[in_place ? wire->in_place : wire->packed];
 
     sent->bytes += length;
     sent->fragments++;
@@ -192,7 +190,7 @@ static bool is_window_full(const xfer_send_t *send)
 /* With the lowest number that is free; NULL: no memory. */
 static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
 {
-    ucxpool_t    *pool = request->pool;
+    ucxpool_t       *pool = request->pool;
     xfer_fragment_t *fragment;
 
     if (!base_list_is_empty(&pool->free_fragments)) {
@@ -236,7 +234,7 @@ static ucxpool_status_t lay(ucxpool_request_t *request, xfer_range_t *range,
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
     xfer_send_t     *send = &request->send;
-    xfer_fragment_t    *fragment;
+    xfer_fragment_t *fragment;
     xfer_range_t     range;
     uint64_t         next;
     ucxpool_status_t status;
@@ -272,10 +270,10 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 
 ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 {
-    xfer_send_t      *send    = &request->send;
+    xfer_send_t       *send    = &request->send;
     ucxpool_channel_t *channel = request->channel;
-    xfer_fragment_t     *fragment;
-    ucxpool_status_t  status;
+    xfer_fragment_t   *fragment;
+    ucxpool_status_t   status;
 
     while (!base_list_is_empty(&send->unsent)) {
         fragment = base_list_head(&send->unsent, xfer_fragment_t, link);
@@ -327,7 +325,7 @@ void xfer_send_release(ucxpool_request_t *request)
 
 unsigned xfer_send_wake_waiters(ucxpool_t *pool)
 {
-    block_pool_t         *pools[] = {pool->blocks, pool->ucx_blocks};
+    block_pool_t         *pools[]   = {pool->blocks, pool->ucx_blocks};
     unsigned              num_pools = (pools[0] == pools[1]) ? 1 : 2;
     ucxpool_share_stats_t share;
     ucxpool_request_t    *request;

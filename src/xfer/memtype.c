@@ -106,7 +106,7 @@ static bool is_list_pinned(const ucxpool_request_t *request)
            (size <= pointer.size - (start - pointer.start));
 }
 
-ucxpool_status_t xfer_places_look(ucxpool_request_t *request,
+ucxpool_status_t xfer_places_look(ucxpool_request_t              *request,
                                   const ucxpool_request_params_t *params)
 {
     uint64_t         fields = (params == NULL) ? 0 : params->field_mask;

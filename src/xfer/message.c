@@ -12,8 +12,8 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     ucxpool_message_t *message;
 
     if (!base_list_is_empty(&channel->free_messages)) {
-        message = base_list_head(&channel->free_messages, ucxpool_message_t,
-                                 link);
+        message =
+            base_list_head(&channel->free_messages, ucxpool_message_t, link);
         base_list_del(&message->link);
     } else {
         if (channel->num_messages == channel->pool->config.credits) {
@@ -277,8 +277,7 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
         if (message->canceled) {
             return;
         }
-        if ((runs->num_runs == 0) ||
-            (runs->num_runs > message->runs_missing) ||
+        if ((runs->num_runs == 0) || (runs->num_runs > message->runs_missing) ||
             (runs->first > message->desc.num_runs) ||
             (runs->num_runs > message->desc.num_runs - runs->first)) {
             break;
@@ -290,7 +289,7 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                       "the peer sent lengths that belong to no message");
 }
 
-ucxpool_message_t *xfer_message_match(ucxpool_t *pool,
+ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask)
 {
@@ -326,8 +325,7 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_message_t *message;
-    base_list_t       *lists[] = {&channel->pool->unexpected,
-                                  &channel->pool->probed};
+    base_list_t *lists[] = {&channel->pool->unexpected, &channel->pool->probed};
 
     for (unsigned i = 0; i < 2; i++) {
         base_list_for_each(message, lists[i], ucxpool_message_t, link) {
@@ -386,8 +384,8 @@ void xfer_message_destroy_all(ucxpool_channel_t *channel)
     ucxpool_message_t *message;
 
     while (!base_list_is_empty(&channel->free_messages)) {
-        message = base_list_head(&channel->free_messages, ucxpool_message_t,
-                                 link);
+        message =
+            base_list_head(&channel->free_messages, ucxpool_message_t, link);
         base_list_del(&message->link);
         free(message);
     }

@@ -10,20 +10,20 @@
 #include "core/request.h"
 
 struct ucxpool_message {
-    base_list_t        link;    /* arriving, unexpected, free, or none        */
+    base_list_t        link; /* arriving, unexpected, free, or none */
     ucxpool_t         *pool;
-    ucxpool_channel_t *channel; /* a reference                                */
-    bool               waits;   /* in pool->unexpected                        */
-    bool               probed;  /* the caller's                               */
-    bool               canceled; /* by the sender                             */
-    bool               refused;  /* no room for its runs                      */
+    ucxpool_channel_t *channel;  /* a reference */
+    bool               waits;    /* in pool->unexpected */
+    bool               probed;   /* the caller's */
+    bool               canceled; /* by the sender */
+    bool               refused;  /* no room for its runs */
     proto_desc_t       desc;
     uint32_t           runs_missing;
     pack_totals_t      totals;
-    pack_run_t        *runs;     /* in data, or allocated                     */
+    pack_run_t        *runs; /* in data, or allocated */
     bool               own_runs;
-    uint8_t           *metadata; /* in data                                   */
-    uint8_t           *stream;   /* in data; eager only                       */
+    uint8_t           *metadata; /* in data */
+    uint8_t           *stream;   /* in data; eager only */
     uint8_t            data[PROTO_DATA_MAX] __attribute__((aligned(16)));
 };
 
@@ -34,7 +34,7 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 
 /* Oldest message for a receive, taken out of the list; NULL: none. */
-ucxpool_message_t *xfer_message_match(ucxpool_t *pool,
+ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask);
 

@@ -28,8 +28,8 @@ static void extend_over_regions(const ucxpool_request_t *request,
                                 xfer_range_t *range)
 {
     mem_piece_t         *where = &range->where;
-    const ucxpool_t     *pool = request->pool;
-    size_t               size = pool->regions.region_size;
+    const ucxpool_t     *pool  = request->pool;
+    size_t               size  = pool->regions.region_size;
     block_comm_buffer_t *buffer;
     mem_piece_t          next;
 
@@ -106,7 +106,7 @@ static void mixed_range(ucxpool_request_t *request, xfer_range_t *range)
         range->length += extent.length;
     }
     range->length = base_min(range->length, base_min(limit, left));
-    plan->at = before.at;
+    plan->at      = before.at;
 }
 
 /* Padding behind a fragment in place goes over no wire. */

@@ -11,9 +11,9 @@ typedef struct xfer_range {
     uint64_t             length;
     bool                 last;
     bool                 in_place;
-    const void          *bytes;  /* in place                        */
+    const void          *bytes;  /* in place */
     block_comm_buffer_t *buffer; /* in place: of this; NULL: of none */
-    mem_piece_t          where;  /* if there is a buffer            */
+    mem_piece_t          where;  /* if there is a buffer */
 } xfer_range_t;
 
 /* Can this many bytes go in place, wherever they lie? */

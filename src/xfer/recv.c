@@ -19,7 +19,7 @@ static void take_number(ucxpool_request_t *request)
     while (channel->receives[number % PROTO_SENDS_MAX] != NULL) {
         number++;
     }
-    channel->next_number                         = number + 1;
+    channel->next_number                        = number + 1;
     channel->receives[number % PROTO_SENDS_MAX] = request;
     channel->num_receives++;
     request->recv.receive = number;
@@ -68,8 +68,8 @@ static void send_accept(ucxpool_request_t *request)
 {
     proto_fixed_t *fixed;
 
-    fixed = xfer_control_begin(request->channel, PROTO_ACCEPT, 0, XFER_MUST,
-                               NULL);
+    fixed =
+        xfer_control_begin(request->channel, PROTO_ACCEPT, 0, XFER_MUST, NULL);
     if (fixed == NULL) {
         return;
     }
@@ -147,8 +147,8 @@ static void receive_eager(ucxpool_request_t *request,
         end_eager(request);
         return;
     }
-    xfer_deliver(request, &(xfer_arrival_params_t){.data  = &data,
-                                                   .bytes = message->stream,
+    xfer_deliver(request, &(xfer_arrival_params_t){.data      = &data,
+                                                   .bytes     = message->stream,
                                                    .must_copy = true,
                                                    .done = delivered_eager});
 }
@@ -219,7 +219,7 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     xfer_message_release(message);
 }
 
-ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
+ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data)
 {
     ucxpool_request_t *request =
@@ -267,8 +267,7 @@ void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
     if (status == UCXPOOL_OK) {
         xfer_recv_count(request, data, mode);
     } else if (status == UCXPOOL_ERR_CHECKSUM) {
-        xfer_recv_stop(request, status,
-                       "the checksum of a fragment is wrong");
+        xfer_recv_stop(request, status, "the checksum of a fragment is wrong");
     }
 }
 

@@ -13,7 +13,7 @@ extern const xfer_request_kind_t xfer_recv_kind;
 void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message);
 
 /* The receive that a fragment belongs to; NULL when it has ended. */
-ucxpool_request_t *xfer_recv_find(ucxpool_channel_t *channel,
+ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data);
 
 /* Length of the longest fragment that a sender may send. */

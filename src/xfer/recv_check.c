@@ -19,8 +19,8 @@
  * needs one. */
 uint64_t xfer_recv_frag_size(const ucxpool_request_t *request)
 {
-    uint64_t block_size = block_pool_block_size(
-        xfer_channel_blocks(request->channel));
+    uint64_t block_size =
+        block_pool_block_size(xfer_channel_blocks(request->channel));
 
     if ((request->pool->engine != NULL) && request->channel->wire->is_read) {
         return base_max(block_size, MAP_FRAG_SIZE);
@@ -67,8 +67,8 @@ static bool has_good_index(const ucxpool_request_t *request,
                ((recv->num_all == 0) && (recv->max_index < data->index) &&
                 (recv->num_begun <= data->index));
     }
-    return (recv->num_all == 0) || ((recv->num_begun < recv->num_all) &&
-                                    (data->index < recv->num_all));
+    return (recv->num_all == 0) ||
+           ((recv->num_begun < recv->num_all) && (data->index < recv->num_all));
 }
 
 static void count_begun(xfer_recv_t *recv, const proto_data_t *data)
@@ -91,8 +91,8 @@ static bool is_worth_its_cost(const ucxpool_request_t *request)
 {
     const uint64_t free_restarts = 64;
     const uint64_t steps_a_byte  = 16;
-    uint64_t       steps    = request->num_runs + request->memory.num;
-    uint64_t       restarts = request->recv.restarts;
+    uint64_t       steps         = request->num_runs + request->memory.num;
+    uint64_t       restarts      = request->recv.restarts;
 
     return (restarts <= free_restarts) ||
            (restarts - free_restarts <=

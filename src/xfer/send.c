@@ -19,10 +19,10 @@
  *   DONE       wait for the receiver's last word
  */
 typedef enum step_result {
-    STEP_NEXT, /* go on with the next step            */
-    STEP_WAIT, /* something will wake the request     */
-    STEP_STALL, /* no room in the wire: try again       */
-    STEP_END   /* the request has ended               */
+    STEP_NEXT,  /* go on with the next step */
+    STEP_WAIT,  /* something will wake the request */
+    STEP_STALL, /* no room in the wire: try again */
+    STEP_END    /* the request has ended */
 } step_result_t;
 
 typedef step_result_t (*step_t)(ucxpool_request_t *request);
@@ -89,7 +89,7 @@ static void take_number(ucxpool_request_t *request)
     while (channel->sends[number % PROTO_SENDS_MAX] != NULL) {
         number++;
     }
-    channel->next_number                      = number + 1;
+    channel->next_number                     = number + 1;
     channel->sends[number % PROTO_SENDS_MAX] = request;
     channel->num_sends++;
     request->send.message = number;
@@ -190,9 +190,8 @@ static step_result_t step_desc(ucxpool_request_t *request)
         xfer_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
     }
-    request->send.runs_sent = (flags & PROTO_DESC_RUNS)
-                                  ? 0
-                                  : (uint32_t)request->num_runs;
+    request->send.runs_sent =
+        (flags & PROTO_DESC_RUNS) ? 0 : (uint32_t)request->num_runs;
     return STEP_NEXT;
 }
 
@@ -203,9 +202,9 @@ static step_result_t step_runs(ucxpool_request_t *request)
     void          *data;
 
     while (send->runs_sent < request->num_runs) {
-        uint32_t count = base_min(
-            (uint32_t)request->num_runs - send->runs_sent,
-            (uint32_t)(PROTO_DATA_MAX / sizeof(pack_run_t)));
+        uint32_t count =
+            base_min((uint32_t)request->num_runs - send->runs_sent,
+                     (uint32_t)(PROTO_DATA_MAX / sizeof(pack_run_t)));
 
         fixed = xfer_control_begin(request->channel, PROTO_RUNS,
                                    count * sizeof(pack_run_t), XFER_MAY, &data);
@@ -289,8 +288,7 @@ static void take_steps(ucxpool_request_t *request)
         case STEP_STALL:
             if (!xfer_request_has_ended(request)) {
                 base_list_del(&request->run_link);
-                base_list_add_tail(&request->pool->stalled,
-                                   &request->run_link);
+                base_list_add_tail(&request->pool->stalled, &request->run_link);
             }
             return;
         case STEP_WAIT:

@@ -23,7 +23,7 @@ bool xfer_send_advance(ucxpool_request_t *request);
 void xfer_send_fragment_done(xfer_fragment_t *fragment);
 
 /* What the peer said. */
-void xfer_send_accepted(ucxpool_channel_t *channel,
+void xfer_send_accepted(ucxpool_channel_t    *channel,
                         const proto_accept_t *accept);
 void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken);
 void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,

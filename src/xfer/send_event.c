@@ -74,7 +74,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-void xfer_send_accepted(ucxpool_channel_t *channel,
+void xfer_send_accepted(ucxpool_channel_t    *channel,
                         const proto_accept_t *accept)
 {
     ucxpool_request_t *request = find(channel, accept->message);

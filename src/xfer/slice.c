@@ -45,8 +45,7 @@ static xfer_hold_t *new_hold(ucxpool_request_t *request)
 {
     xfer_send_t *send = &request->send;
 
-    if ((request->channel->packing.next != &request->link) &&
-        has_block(send)) {
+    if ((request->channel->packing.next != &request->link) && has_block(send)) {
         return NULL;
     }
     for (unsigned i = 0; i < send->num_holds; i++) {

@@ -8,7 +8,7 @@
 #define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 
 ucxpool_status_t xfer_stream_marker_set(ucxpool_request_t *request,
-                                        void *stream)
+                                        void              *stream)
 {
     xfer_engine_t   *engine = request->pool->engine;
     ucxpool_status_t status;

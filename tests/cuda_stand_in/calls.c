@@ -113,7 +113,7 @@ static void parse_word(const char *name, const char *value)
 
 static void configure(const char *text)
 {
-    char  copy[512], *rest = copy, *word, *value;
+    char copy[512], *rest = copy, *word, *value;
 
     config = (config_t){
         .num_devices      = 1,
@@ -173,9 +173,9 @@ static unsigned *counter(const char *name)
 /* Giving back does not fail by `any`: nobody could do anything about it. */
 static bool gives_back(const char *name)
 {
-    static const char *const words[] = {"Close",   "Destroy", "Free",
-                                        "Pop",     "Release", "Unload",
-                                        "Unmap",   "Unregister"};
+    static const char *const words[] = {"Close", "Destroy",   "Free",
+                                        "Pop",   "Release",   "Unload",
+                                        "Unmap", "Unregister"};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strstr(name, words[i]) != NULL) {

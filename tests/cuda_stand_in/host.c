@@ -11,9 +11,13 @@
 
 static mapping_t host_mapping(void *address, size_t size, mapping_kind_t kind)
 {
-    return (mapping_t){
-        (CUdeviceptr)(uintptr_t)address, size, kind,
-        NULL, ALL_DEVICES, ALL_DEVICES, current_context()->device};
+    return (mapping_t){(CUdeviceptr)(uintptr_t)address,
+                       size,
+                       kind,
+                       NULL,
+                       ALL_DEVICES,
+                       ALL_DEVICES,
+                       current_context()->device};
 }
 
 ENTRY(cuMemHostAlloc, void **address, size_t size, unsigned flags)
@@ -24,8 +28,8 @@ ENTRY(cuMemHostAlloc, void **address, size_t size, unsigned flags)
     if ((size == 0) || (flags > 7)) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
-    host = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                -1, 0);
     if (host == MAP_FAILED) {
         return done(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -97,8 +101,9 @@ ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr *address, void *host,
 
 /* Values have the type that the attribute has; mapping NULL: not the
  * driver's. */
-static CUresult attribute_get(CUpointer_attribute attribute, CUdeviceptr address,
-                              const mapping_t *mapping, void *value)
+static CUresult attribute_get(CUpointer_attribute attribute,
+                              CUdeviceptr address, const mapping_t *mapping,
+                              void *value)
 {
     bool        is_host = (mapping != NULL) && (mapping->backing == NULL);
     bool        is_vmm  = (mapping != NULL) && (mapping->kind == MAPPING_VMM);
@@ -112,9 +117,8 @@ static CUresult attribute_get(CUpointer_attribute attribute, CUdeviceptr address
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         /* A virtual range belongs to no context. */
-        *(CUcontext *)value = (mapping == NULL) || is_vmm
-                                  ? NULL
-                                  : &contexts[mapping->device];
+        *(CUcontext *)value =
+            (mapping == NULL) || is_vmm ? NULL : &contexts[mapping->device];
         return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)value = mapping == NULL ? 0

@@ -82,8 +82,12 @@ ENTRY(cuIpcOpenMemHandle_v2, CUdeviceptr *address, CUipcMemHandle handle,
         return done(CUDA_ERROR_INVALID_VALUE);
     }
     range   = range_reserve(backing->size, GRANULARITY);
-    mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range, backing->size,
-                          MAPPING_IPC, backing, 1u << device, 1u << device,
+    mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range,
+                          backing->size,
+                          MAPPING_IPC,
+                          backing,
+                          1u << device,
+                          1u << device,
                           device};
     if ((range == NULL) || !mapping_add(mapping)) {
         backing_drop(backing);

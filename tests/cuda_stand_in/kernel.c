@@ -19,7 +19,7 @@ struct CUmod_st {
 struct CUfunc_st {
     const char *name;
     unsigned    sizes[MAX_ARGUMENTS]; /* of its parameters */
-    unsigned    num_threads;          /* of a block        */
+    unsigned    num_threads;          /* of a block */
     CUresult (*run)(const unsigned long long *arguments, unsigned num_blocks,
                     int device);
 };
@@ -82,10 +82,10 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
     if (launch->result != CUDA_SUCCESS) {
         return;
     }
-    launch->result = (source == COPY_TWIN_ZEROS)
-                         ? clear_bytes(target, size, launch->device)
-                         : copy_bytes(target, source, size, launch->device,
-                                      false);
+    launch->result =
+        (source == COPY_TWIN_ZEROS)
+            ? clear_bytes(target, size, launch->device)
+            : copy_bytes(target, source, size, launch->device, false);
 }
 
 /* Tell of an entry without an address, in the word that the launch has for it;
@@ -148,16 +148,17 @@ static CUresult run_copy(const unsigned long long *arguments,
     if ((tiles == NULL) || (run < size)) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    copy_twin_by(move, &launch, num_blocks,
-                 (const mem_copy_tile_t *)(void *)tiles,
-                 (const void *)(uintptr_t)arguments[1],
-                 (mem_copy_form_t)arguments[2], (uint32_t)arguments[3],
-                 arguments[4] != 0);
+    copy_twin_by(
+        move, &launch, num_blocks, (const mem_copy_tile_t *)(void *)tiles,
+        (const void *)(uintptr_t)arguments[1], (mem_copy_form_t)arguments[2],
+        (uint32_t)arguments[3], arguments[4] != 0);
     return launch.result;
 }
 
 static struct CUfunc_st twins[] = {
-    {MEM_COPY_KERNEL_NAME, {8, 8, 4, 4, 4, 8, 4, 4}, MEM_COPY_THREADS,
+    {MEM_COPY_KERNEL_NAME,
+     {8, 8, 4, 4, 4, 8, 4, 4},
+     MEM_COPY_THREADS,
      run_copy},
 };
 

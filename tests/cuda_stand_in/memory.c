@@ -139,15 +139,15 @@ bool mapping_add(mapping_t mapping)
     size_t     index = index_behind(mapping.address);
     mapping_t *larger;
 
-    if (((index > 0) && (mappings[index - 1].address +
-                             mappings[index - 1].size > mapping.address)) ||
+    if (((index > 0) &&
+         (mappings[index - 1].address + mappings[index - 1].size >
+          mapping.address)) ||
         ((index < num_mappings) &&
          (mapping.address + mapping.size > mappings[index].address))) {
         return false;
     }
     if (num_mappings == max_mappings) {
-        larger = realloc(mappings,
-                         (2 * max_mappings + 16) * sizeof(*mappings));
+        larger = realloc(mappings, (2 * max_mappings + 16) * sizeof(*mappings));
         if (larger == NULL) {
             return false;
         }
@@ -166,8 +166,8 @@ mapping_t *mapping_of(CUdeviceptr address)
 {
     size_t index = index_behind(address);
 
-    if ((index == 0) || (address - mappings[index - 1].address >=
-                         mappings[index - 1].size)) {
+    if ((index == 0) ||
+        (address - mappings[index - 1].address >= mappings[index - 1].size)) {
         return NULL;
     }
     return &mappings[index - 1];
@@ -236,9 +236,14 @@ ENTRY(cuMemAlloc_v2, CUdeviceptr *address, size_t size)
     if (backing == NULL) {
         return done(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    range   = range_reserve(whole, size >= (size_t)1 << 20 ? GRANULARITY : PAGE);
-    mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range, whole, MAPPING_ALLOC,
-                          backing, 1u << device, 1u << device, device};
+    range = range_reserve(whole, size >= (size_t)1 << 20 ? GRANULARITY : PAGE);
+    mapping = (mapping_t){(CUdeviceptr)(uintptr_t)range,
+                          whole,
+                          MAPPING_ALLOC,
+                          backing,
+                          1u << device,
+                          1u << device,
+                          device};
     if ((range == NULL) || !mapping_add(mapping)) {
         backing_drop(backing);
         return done(CUDA_ERROR_OUT_OF_MEMORY);

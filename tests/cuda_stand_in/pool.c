@@ -11,11 +11,7 @@
 #ifndef STAND_IN_WITHOUT_POOLS
 
 /* As in tools/gpu/pools.h; the library does not use them. */
-enum {
-    ATTRIBUTE_THRESHOLD = 4,
-    ATTRIBUTE_CURRENT   = 5,
-    ATTRIBUTE_HIGH      = 6
-};
+enum { ATTRIBUTE_THRESHOLD = 4, ATTRIBUTE_CURRENT = 5, ATTRIBUTE_HIGH = 6 };
 
 struct props {
     int type, handle_types, location_type, location_id;

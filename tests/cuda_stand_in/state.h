@@ -14,10 +14,10 @@
 extern "C" {
 #endif
 
-#define MAX_DEVICES 8
-#define MAX_NAMES   128
+#define MAX_DEVICES   8
+#define MAX_NAMES     128
 #define MAX_ARGUMENTS 8
-#define GRANULARITY ((size_t)2 << 20)
+#define GRANULARITY   ((size_t)2 << 20)
 
 /* Visible where everything else is hidden. */
 #define VISIBLE     __attribute__((visibility("default")))
@@ -29,11 +29,7 @@ extern "C" {
     DRIVER_CALL _name(__VA_ARGS__); \
     DRIVER_CALL _name(__VA_ARGS__)
 
-typedef enum fabric {
-    FABRIC_NO,
-    FABRIC_YES,
-    FABRIC_REFUSED
-} fabric_t;
+typedef enum fabric { FABRIC_NO, FABRIC_YES, FABRIC_REFUSED } fabric_t;
 
 typedef struct config {
     int      num_devices;
@@ -57,7 +53,7 @@ typedef struct config {
 /* Physical memory: a file, seen through an alias of the stand-in's own. */
 typedef struct backing {
     int      refs; /* handles and mappings */
-    int      fd;   /* -1: none             */
+    int      fd;   /* -1: none */
     size_t   size;
     char    *alias;
     int      device;
@@ -70,8 +66,8 @@ typedef enum mapping_kind {
     MAPPING_ALLOC,
     MAPPING_VMM,
     MAPPING_IPC,
-    MAPPING_HOST,      /* cuMemHostAlloc      */
-    MAPPING_REGISTERED /* cuMemHostRegister   */
+    MAPPING_HOST,      /* cuMemHostAlloc */
+    MAPPING_REGISTERED /* cuMemHostRegister */
 } mapping_kind_t;
 
 /* A range of addresses that kernels and copies can use. */
@@ -79,8 +75,8 @@ typedef struct mapping {
     CUdeviceptr    address;
     size_t         size;
     mapping_kind_t kind;
-    backing_t     *backing; /* NULL for host memory               */
-    unsigned       readers; /* devices that may read, as bits     */
+    backing_t     *backing; /* NULL for host memory */
+    unsigned       readers; /* devices that may read, as bits */
     unsigned       writers;
     int            device;
 } mapping_t;
@@ -89,7 +85,7 @@ struct CUctx_st {
     int      device;
     unsigned retains;
     unsigned peers;  /* whose memory it may use, as bits */
-    CUresult sticky; /* what broke it                    */
+    CUresult sticky; /* what broke it */
 };
 
 extern config_t        config;
@@ -98,11 +94,7 @@ extern size_t          memory_used[MAX_DEVICES];
 extern unsigned        num_live;
 
 /* What a call needs before it does anything. */
-typedef enum needs {
-    NEEDS_NOTHING,
-    NEEDS_INIT,
-    NEEDS_CONTEXT
-} needs_t;
+typedef enum needs { NEEDS_NOTHING, NEEDS_INIT, NEEDS_CONTEXT } needs_t;
 
 /* Count the call and take the lock. Another result than success has released it
  * and is the call's own. */
@@ -137,10 +129,10 @@ mapping_t *mapping_of(CUdeviceptr address);
 void       mapping_remove(mapping_t *mapping);
 /* The bytes from an address on and how many lie in one piece; NULL when the
  * device may not touch it. */
-char      *resolve(CUdeviceptr address, int device, bool is_written,
-                   size_t *run_p);
+char *resolve(CUdeviceptr address, int device, bool is_written, size_t *run_p);
 
-/* vmm.c: the reserved range that holds an address; unchanged where none does. */
+/* vmm.c: the reserved range that holds an address; unchanged where none does.
+ */
 void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p);
 
 /* kernel.c: run a kernel's twin, with the lock held. */
@@ -148,8 +140,8 @@ CUresult kernel_run(CUfunction function, const unsigned long long *arguments,
                     unsigned num_blocks, int device);
 /* Copies its parameters, MAX_ARGUMENTS at most; returns how many, or -1 when it
  * is no launch that the kernel is made for. */
-int      kernel_arguments(CUfunction function, void **params,
-                          unsigned num_threads, unsigned long long *arguments);
+int kernel_arguments(CUfunction function, void **params, unsigned num_threads,
+                     unsigned long long *arguments);
 
 /* Any to any, through resolve(); what is not known is plain host memory where
  * is_host_allowed. */

@@ -24,11 +24,11 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    CUevent            next; /* of all                            */
+    CUevent            next; /* of all */
     unsigned           refs; /* the owner's, and each operation's */
     CUcontext          context;
     unsigned long long recorded; /* the last record that was posted */
-    unsigned long long done;     /* the last that was reached       */
+    unsigned long long done;     /* the last that was reached */
 };
 
 typedef enum kind {
@@ -112,9 +112,8 @@ static bool has_come(const op_t *op)
     if (word == NULL) {
         return true;
     }
-    return op->flags == CU_STREAM_WAIT_VALUE_EQ
-               ? *word == op->value
-               : (int)(*word - op->value) >= 0;
+    return op->flags == CU_STREAM_WAIT_VALUE_EQ ? *word == op->value
+                                                : (int)(*word - op->value) >= 0;
 }
 
 static CUresult write_value(const op_t *op, int device)
@@ -188,7 +187,7 @@ static bool work_once(void)
         CUresult result;
 
         for (op_t *before = line; (before != op) && is_free;
-             before = before->next) {
+             before       = before->next) {
             is_free = !is_ordered(op->stream, before->stream);
         }
         if (!is_free) {
@@ -250,8 +249,8 @@ static void start_late(void)
     if (!is_working) {
         is_working = true;
         if ((pthread_attr_init(&detached) != 0) ||
-            (pthread_attr_setdetachstate(&detached,
-                                         PTHREAD_CREATE_DETACHED) != 0) ||
+            (pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) !=
+             0) ||
             (pthread_create(&thread, &detached, work_late, NULL) != 0)) {
             abort();
         }
@@ -534,16 +533,16 @@ ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr target, const void *source, size_t size,
       CUstream stream)
 {
     BEGIN("cuMemcpyHtoDAsync", NEEDS_CONTEXT);
-    return done(post_copy(target, (CUdeviceptr)(uintptr_t)source, size,
-                          stream));
+    return done(
+        post_copy(target, (CUdeviceptr)(uintptr_t)source, size, stream));
 }
 
 ENTRY(cuMemcpyDtoHAsync_v2, void *target, CUdeviceptr source, size_t size,
       CUstream stream)
 {
     BEGIN("cuMemcpyDtoHAsync", NEEDS_CONTEXT);
-    return done(post_copy((CUdeviceptr)(uintptr_t)target, source, size,
-                          stream));
+    return done(
+        post_copy((CUdeviceptr)(uintptr_t)target, source, size, stream));
 }
 
 ENTRY(cuMemsetD8Async, CUdeviceptr target, unsigned char value, size_t size,

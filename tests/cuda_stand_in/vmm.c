@@ -68,8 +68,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
         (prop->win32HandleMetaData != NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if ((prop->location.id < 0) ||
-        (prop->location.id >= config.num_devices)) {
+    if ((prop->location.id < 0) || (prop->location.id >= config.num_devices)) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
     if ((prop->allocFlags.gpuDirectRDMACapable && !config.has_gdr) ||
@@ -85,8 +84,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
 }
 
 ENTRY(cuMemGetAllocationGranularity, size_t *granularity,
-      const CUmemAllocationProp       *prop,
-      CUmemAllocationGranularity_flags option)
+      const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     CUresult result;
 

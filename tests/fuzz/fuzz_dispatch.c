@@ -144,8 +144,7 @@ static void do_deed(unsigned deed, const uint8_t *header, input_t *input)
                          __ATOMIC_SEQ_CST);
         break;
     case DEED_SLEEPING:
-        __atomic_store_n(&page->sleeping, (uint32_t)argument,
-                         __ATOMIC_SEQ_CST);
+        __atomic_store_n(&page->sleeping, (uint32_t)argument, __ATOMIC_SEQ_CST);
         break;
     case DEED_REVOKE:
         __atomic_store_n(&page->revoked[argument], argument, __ATOMIC_SEQ_CST);

@@ -209,8 +209,7 @@ static void check_end(const stranger_t *stranger, ucxpool_status_t status)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const uint8_t blob[100] = {9, 8, 7};
-    const xfer_self_t    self      = {.blob        = blob,
-                                      .blob_length = sizeof(blob)};
+    const xfer_self_t    self = {.blob = blob, .blob_length = sizeof(blob)};
     static stranger_t    stranger;
     ucxpool_status_t     status;
     uint8_t              flags;

@@ -106,13 +106,13 @@ static void make_memory(input_t *input, uintptr_t address)
 /* All memory is one piece here, so its address tells the place in it. */
 static void check_extents(const input_t *input, uint64_t at)
 {
-    const uint64_t size   = input->totals.stream_size;
-    pack_memory_t  memory = pack_memory_of_segments(input->segments,
-                                                    input->num_segments);
-    uint64_t       next   = 0;
-    pack_plan_t    plan;
-    pack_extent_t  extent;
-    uint64_t       place;
+    const uint64_t size = input->totals.stream_size;
+    pack_memory_t  memory =
+        pack_memory_of_segments(input->segments, input->num_segments);
+    uint64_t      next = 0;
+    pack_plan_t   plan;
+    pack_extent_t extent;
+    uint64_t      place;
 
     pack_plan_init(&plan, input->runs, input->num_runs, &input->totals,
                    &memory);

@@ -63,8 +63,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char   *bus_id,
                                                      nvmlDevice_t *device);
 EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t      device,
                                                 nvmlBAR1Memory_t *memory);
-EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t       device,
-                                             unsigned           link,
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
                                              nvmlEnableState_t *is_active);
 
 nvmlReturn_t nvmlInit_v2(void)

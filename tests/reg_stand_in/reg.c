@@ -200,13 +200,11 @@ __attribute__((destructor)) static void write_trace(void)
     }
     file = fopen(config.trace, "ae");
     if (file != NULL) {
-        fprintf(file,
-                "maps %llu refused %llu peak %llu live %llu ns %llu\n",
+        fprintf(file, "maps %llu refused %llu peak %llu live %llu ns %llu\n",
                 (unsigned long long)counts.num_maps,
                 (unsigned long long)counts.num_refused,
                 (unsigned long long)counts.peak,
-                (unsigned long long)counts.live,
-                (unsigned long long)counts.ns);
+                (unsigned long long)counts.live, (unsigned long long)counts.ns);
         fclose(file);
     }
 }
@@ -252,12 +250,11 @@ static handle_t **find(ucp_mem_h memh)
     return NULL;
 }
 
-static ucs_status_t map(ucp_context_h context,
+static ucs_status_t map(ucp_context_h               context,
                         const ucp_mem_map_params_t *params, handle_t *handle)
 {
     bool is_cuda = config.has_cuda &&
-                   (params->field_mask &
-                    UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) &&
+                   (params->field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) &&
                    (params->memory_type == UCS_MEMORY_TYPE_CUDA);
 
     handle->address = params->address;
@@ -291,7 +288,7 @@ ucs_status_t ENTRY(ucp_mem_map)(ucp_context_h               context,
     if (status == UCS_OK) {
         handle->next = handles;
         handles      = handle;
-        *memh_p = handle->real == NULL ? (ucp_mem_h)handle : handle->real;
+        *memh_p      = handle->real == NULL ? (ucp_mem_h)handle : handle->real;
     } else {
         give(handle);
         free(handle);

@@ -27,11 +27,11 @@
 #include <stdint.h>
 
 typedef struct reg_counts {
-    uint64_t num_maps;    /* calls                                            */
-    uint64_t num_refused; /* of these                                         */
-    uint64_t peak;        /* most bytes registered at one time                */
-    uint64_t live;        /* bytes registered now                             */
-    uint64_t ns;          /* time in the calls                                */
+    uint64_t num_maps;    /* calls */
+    uint64_t num_refused; /* of these */
+    uint64_t peak;        /* most bytes registered at one time */
+    uint64_t live;        /* bytes registered now */
+    uint64_t ns;          /* time in the calls */
 } reg_counts_t;
 
 /* Configure it anew, and count anew; what is registered stays. */

@@ -13,9 +13,9 @@
 #include <sys/types.h>
 
 #pragma GCC visibility push(default)
-int    plugin_init(int device, size_t capacity);
-void   plugin_end(void);
-void  *plugin_alloc(ssize_t size, int device, void *stream);
+int                    plugin_init(int device, size_t capacity);
+void                   plugin_end(void);
+void                  *plugin_alloc(ssize_t size, int device, void *stream);
 void   plugin_free(void *address, ssize_t size, int device, void *stream);
 size_t plugin_reserved(void);
 #pragma GCC visibility pop
@@ -79,8 +79,8 @@ void *plugin_alloc(ssize_t size, int device, void *stream)
 
 void plugin_free(void *address, ssize_t size, int device, void *stream)
 {
-    piece_t *piece = (piece_t *)(void *)((char *)address -
-                                         offsetof(piece_t, bytes));
+    piece_t *piece =
+        (piece_t *)(void *)((char *)address - offsetof(piece_t, bytes));
 
     (void)device;
     (void)stream;

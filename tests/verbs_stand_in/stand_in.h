@@ -1,10 +1,10 @@
 /*
- * A stand-in for libibverbs: registration alone. A test finds these functions by
- * dlsym() in the loaded library.
+ * A stand-in for libibverbs: registration alone. A test finds these functions
+ * by dlsym() in the loaded library.
  *
  * It takes a range if the process can read it; the addresses of a GPU, which
- * nothing in a process can read, only with a module that knows them (peermem). A
- * program that gives back memory before it deregisters it, registers a range
+ * nothing in a process can read, only with a module that knows them (peermem).
+ * A program that gives back memory before it deregisters it, registers a range
  * twice in one domain, or deregisters what is not registered is ended.
  */
 #ifndef VERBS_STAND_IN_STAND_IN_H

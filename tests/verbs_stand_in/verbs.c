@@ -15,7 +15,7 @@
 /* Functions that some headers have macros for. */
 #undef ibv_reg_mr
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT  __attribute__((visibility("default")))
 #define MAX_MRS 8192
 
 static struct {
@@ -103,8 +103,7 @@ static void check_overlap(const struct ibv_pd *pd, const char *start,
         const char *at = mrs[i].mr.addr;
 
         require(!mrs[i].is_live || (mrs[i].mr.pd != pd) ||
-                    (start + length <= at) ||
-                    (at + mrs[i].mr.length <= start),
+                    (start + length <= at) || (at + mrs[i].mr.length <= start),
                 "a range was registered twice");
     }
 }
@@ -250,5 +249,5 @@ static int get_access(void)
 
 EXPORT extern const verbs_stand_in_t verbs_stand_in;
 EXPORT const verbs_stand_in_t        verbs_stand_in = {
-    refuse_nth, bind_windows, set_peermem, live, find, take_journal, get_access,
+           refuse_nth, bind_windows, set_peermem, live, find, take_journal, get_access,
 };

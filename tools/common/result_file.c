@@ -13,8 +13,8 @@
 
 /* Suffixes that promise what a file holds. */
 static const char *const result_promises[] = {
-    ".csv", ".json", ".svg", ".png", ".pdf",  ".ps",  ".eps", ".jpg",
-    ".jpeg", ".gif", ".webp", ".html", ".xml", ".gz", ".xz",  ".zst"};
+    ".csv",  ".json", ".svg",  ".png",  ".pdf", ".ps", ".eps", ".jpg",
+    ".jpeg", ".gif",  ".webp", ".html", ".xml", ".gz", ".xz",  ".zst"};
 
 bool result_name_ends(const char *path, const char *suffix)
 {
@@ -26,8 +26,8 @@ bool result_name_ends(const char *path, const char *suffix)
 
 static int result_check_suffix(const result_file_t *file, char *error)
 {
-    for (size_t i = 0;
-         i < sizeof(result_promises) / sizeof(result_promises[0]); i++) {
+    for (size_t i = 0; i < sizeof(result_promises) / sizeof(result_promises[0]);
+         i++) {
         if (result_name_ends(file->path, result_promises[i]) &&
             (strstr(file->suffixes, result_promises[i]) == NULL)) {
             snprintf(error, RESULT_ERROR_SIZE,
@@ -86,8 +86,7 @@ static int result_try(result_file_t *file, char *error)
     file->inode = 0;
     if ((stat(file->path, &status) == 0) && !S_ISREG(status.st_mode) &&
         !S_ISDIR(status.st_mode)) {
-        return access(file->path, W_OK) == 0 ? 0
-                                             : result_complain(file, error);
+        return access(file->path, W_OK) == 0 ? 0 : result_complain(file, error);
     }
     file->is_new = access(file->path, F_OK) != 0;
     fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);

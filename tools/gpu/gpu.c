@@ -43,8 +43,8 @@ static int find_device(gpu_t *gpu)
     if (result != CUDA_SUCCESS) {
         return gpu_fail(gpu, result, "cuDeviceGet");
     }
-    result = gpu->driver.cuDeviceGetName(gpu->name, sizeof(gpu->name),
-                                         gpu->device);
+    result =
+        gpu->driver.cuDeviceGetName(gpu->name, sizeof(gpu->name), gpu->device);
     return result == CUDA_SUCCESS ? 0
                                   : gpu_fail(gpu, result, "cuDeviceGetName");
 }
@@ -105,8 +105,9 @@ int gpu_alloc(gpu_t *gpu, size_t size, void **address_p)
     result = gpu->driver.cuMemAlloc(&address, whole);
     if (result != CUDA_SUCCESS) {
         gpu->driver.cuMemGetInfo(&left, &total);
-        return gpu_fail(gpu, result, "no %zu bytes of its memory (%zu of %zu "
-                                     "are free)",
+        return gpu_fail(gpu, result,
+                        "no %zu bytes of its memory (%zu of %zu "
+                        "are free)",
                         whole, left, total);
     }
     *address_p = (void *)(size_t)address;
@@ -122,8 +123,8 @@ void gpu_free(gpu_t *gpu, void *address)
 
 int gpu_host_alloc(gpu_t *gpu, size_t size, void **address_p)
 {
-    CUresult result = gpu->driver.cuMemHostAlloc(address_p, size,
-                                                 CU_MEMHOSTALLOC_PORTABLE);
+    CUresult result =
+        gpu->driver.cuMemHostAlloc(address_p, size, CU_MEMHOSTALLOC_PORTABLE);
 
     if (result != CUDA_SUCCESS) {
         return gpu_fail(gpu, result, "no %zu bytes of pinned host memory",
@@ -143,17 +144,16 @@ int gpu_wait(gpu_t *gpu, CUstream stream)
 {
     CUresult result = gpu->driver.cuStreamSynchronize(stream);
 
-    return result == CUDA_SUCCESS
-               ? 0
-               : gpu_fail(gpu, result, "its work failed");
+    return result == CUDA_SUCCESS ? 0
+                                  : gpu_fail(gpu, result, "its work failed");
 }
 
 int gpu_copy(gpu_t *gpu, void *target, const void *source, size_t size)
 {
     CUresult result;
 
-    result = gpu->driver.cuMemcpyAsync(gpu_address(target),
-                                       gpu_address(source), size, gpu->stream);
+    result = gpu->driver.cuMemcpyAsync(gpu_address(target), gpu_address(source),
+                                       size, gpu->stream);
     if (result != CUDA_SUCCESS) {
         return gpu_fail(gpu, result, "a copy of %zu bytes", size);
     }
@@ -174,13 +174,13 @@ int gpu_fill(gpu_t *gpu, void *target, unsigned char byte, size_t size)
 
 int gpu_share(gpu_t *gpu, void *address, CUipcMemHandle *handle_p)
 {
-    CUresult result = gpu->driver.cuIpcGetMemHandle(handle_p,
-                                                    gpu_address(address));
+    CUresult result =
+        gpu->driver.cuIpcGetMemHandle(handle_p, gpu_address(address));
 
-    return result == CUDA_SUCCESS
-               ? 0
-               : gpu_fail(gpu, result, "its memory cannot be shared with "
-                                       "another process");
+    return result == CUDA_SUCCESS ? 0
+                                  : gpu_fail(gpu, result,
+                                             "its memory cannot be shared with "
+                                             "another process");
 }
 
 int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
@@ -188,11 +188,12 @@ int gpu_map(gpu_t *gpu, const CUipcMemHandle *handle, void **address_p)
     CUdeviceptr address;
     CUresult    result;
 
-    result = gpu->driver.cuIpcOpenMemHandle(
-        &address, *handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    result = gpu->driver.cuIpcOpenMemHandle(&address, *handle,
+                                            CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS) {
-        return gpu_fail(gpu, result, "the memory of another process cannot be "
-                                     "mapped");
+        return gpu_fail(gpu, result,
+                        "the memory of another process cannot be "
+                        "mapped");
     }
     *address_p = (void *)(size_t)address;
     return 0;

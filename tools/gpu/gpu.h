@@ -15,22 +15,22 @@
 
 typedef struct gpu {
     gpu_driver_t driver;
-    int          ordinal; /* as the driver counts GPUs in this process        */
+    int          ordinal; /* as the driver counts GPUs in this process */
     char         name[64];
     CUdevice     device;
-    CUcontext    context; /* NULL: not open                                   */
-    CUstream     stream;  /* of the copies below                              */
+    CUcontext    context; /* NULL: not open */
+    CUstream     stream;  /* of the copies below */
     char         error[512];
 } gpu_t;
 
 /* After an error nothing is left to be closed. */
-int  gpu_open(gpu_t *gpu, int ordinal);
+int gpu_open(gpu_t *gpu, int ordinal);
 /* Also for a zeroed one. */
 void gpu_close(gpu_t *gpu);
 
 /* Memory of the GPU, of whole pages of 2 MiB: none is shared with what another
  * call gives, so that its handle leads to this memory alone. */
-int  gpu_alloc(gpu_t *gpu, size_t size, void **address_p);
+int gpu_alloc(gpu_t *gpu, size_t size, void **address_p);
 /* NULL is allowed. */
 void gpu_free(gpu_t *gpu, void *address);
 

@@ -6,7 +6,7 @@
 
 #include <ucxpool/ucxpool.h>
 
-static void report_window(report_t *report,
+static void report_window(report_t                      *report,
                           const ucxpool_device_budget_t *budget)
 {
     static const char *const sources[] = {
@@ -34,7 +34,7 @@ static void report_window(report_t *report,
     report_size(report, "bar1_free", budget->bar1_free);
 }
 
-static void report_limit(report_t *report,
+static void report_limit(report_t                      *report,
                          const ucxpool_device_budget_t *budget)
 {
     report_because(report, "%s", budget->usable_from);
@@ -55,7 +55,7 @@ static void report_limit(report_t *report,
 }
 
 /* What takes of the window beside the blocks; for the reserve. */
-static void report_others(report_t *report,
+static void report_others(report_t                      *report,
                           const ucxpool_device_budget_t *budget)
 {
     if (budget->ucx_staging_step == 0) {
@@ -90,7 +90,7 @@ static void report_others(report_t *report,
     report_number(report, "nvlinks", (uint64_t)budget->num_nvlinks);
 }
 
-static void report_blocks(report_t *report,
+static void report_blocks(report_t                      *report,
                           const ucxpool_device_budget_t *budget)
 {
     static const char *const names[] = {

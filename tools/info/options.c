@@ -29,14 +29,10 @@ static const char help[] =
     "Settings are read from the environment: UCXPOOL_<KEY>=<value>.\n";
 
 static const struct option long_options[] = {
-    {"budget", no_argument, NULL, 'b'},
-    {"config", no_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},
-    {"json", no_argument, NULL, 'j'},
-    {"no-pool", no_argument, NULL, 'n'},
-    {"test", no_argument, NULL, 't'},
-    {"version", no_argument, NULL, 'V'},
-    {NULL, 0, NULL, 0}};
+    {"budget", no_argument, NULL, 'b'},  {"config", no_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},    {"json", no_argument, NULL, 'j'},
+    {"no-pool", no_argument, NULL, 'n'}, {"test", no_argument, NULL, 't'},
+    {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
 
 void complain(const char *format, ...)
 {

@@ -6,15 +6,11 @@
 
 #include <stdbool.h>
 
-typedef enum end {
-    END_DONE        = 0,
-    END_FAILED      = 1,
-    END_WRONG_USAGE = 2
-} end_t;
+typedef enum end { END_DONE = 0, END_FAILED = 1, END_WRONG_USAGE = 2 } end_t;
 
 typedef struct options {
-    bool config; /* print the settings, nothing else                          */
-    bool budget; /* print the budget, nothing else                            */
+    bool config; /* print the settings, nothing else */
+    bool budget; /* print the budget, nothing else */
     bool json;
     bool no_pool;
     bool self_test;

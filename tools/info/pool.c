@@ -111,7 +111,7 @@ static void report_domains(report_t *report, ucxpool_t *pool,
                            const ucxpool_stats_t *stats)
 {
     ucxpool_domain_t domains[64];
-    size_t           num = ucxpool_domains_query(pool, domains, 64);
+    size_t           num   = ucxpool_domains_query(pool, domains, 64);
     words_t          words = WORDS_EMPTY;
     char             text[160];
 

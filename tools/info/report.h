@@ -18,17 +18,16 @@
 typedef struct report {
     FILE    *stream;
     bool     json;
-    unsigned depth;    /* sections that are open                              */
-    bool     is_first; /* nothing was written in the open section yet         */
-    char     why[512]; /* why the next value is what it is; "" for none       */
+    unsigned depth;    /* sections that are open */
+    bool     is_first; /* nothing was written in the open section yet */
+    char     why[512]; /* why the next value is what it is; "" for none */
 } report_t;
 
 void report_begin(report_t *report, FILE *stream, bool json);
 void report_end(report_t *report);
 
 /* Sections nest. The title is what people see. */
-void report_section_begin(report_t *report, const char *key,
-                          const char *title);
+void report_section_begin(report_t *report, const char *key, const char *title);
 void report_section_end(report_t *report);
 
 /*

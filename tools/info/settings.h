@@ -9,16 +9,16 @@
 #include <stdbool.h>
 
 typedef struct setting {
-    char *name;     /* with UCXPOOL_                                          */
+    char *name; /* with UCXPOOL_ */
     char *value;
-    char *fallback; /* its default                                            */
-    char *from;     /* where the value comes from, in words                   */
-    char *takes;    /* what it may be                                         */
-    char *means;    /* what it does                                           */
+    char *fallback; /* its default */
+    char *from;     /* where the value comes from, in words */
+    char *takes;    /* what it may be */
+    char *means;    /* what it does */
 } setting_t;
 
 typedef struct settings {
-    char      *text; /* all strings lie in here                               */
+    char      *text; /* all strings lie in here */
     setting_t *list;
     size_t     num_settings;
 } settings_t;

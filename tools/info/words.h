@@ -11,7 +11,10 @@ typedef struct words {
     size_t num_texts;
 } words_t;
 
-#define WORDS_EMPTY {NULL, 0}
+#define WORDS_EMPTY \
+    { \
+        NULL, 0 \
+    }
 
 /* Add `length` bytes of text, unless they are in the list. What finds no memory
  * is left out: a report shows what it can. */

@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum batch_kind {
-    BATCH_RUN,
-    BATCH_END
-} batch_kind_t;
+typedef enum batch_kind { BATCH_RUN, BATCH_END } batch_kind_t;
 
 typedef struct batch_order {
     uint32_t kind;
@@ -44,10 +41,10 @@ static int receive_report(control_t *control, end_t *end)
 int batch_lead(stage_t *stage, unsigned side, uint64_t num_messages,
                bool verify, samples_t *times, double *seconds_p)
 {
-    end_t         *end   = stage_enter(stage, side);
-    batch_order_t  order = {BATCH_RUN, side, verify, 0, num_messages, 0};
-    char           text[124];
-    char           name[SIDE_NAME_SIZE];
+    end_t        *end   = stage_enter(stage, side);
+    batch_order_t order = {BATCH_RUN, side, verify, 0, num_messages, 0};
+    char          text[124];
+    char          name[SIDE_NAME_SIZE];
 
     if (verify) {
         order.seed = pattern_seed();
@@ -76,8 +73,8 @@ static int follow_one(stage_t *stage, const batch_order_t *order)
     batch_report_t report = {0};
     end_t         *end;
 
-    if ((order->side >= stage->num_sides) ||
-        !stage_has(stage, order->side) || (order->num_messages == 0)) {
+    if ((order->side >= stage->num_sides) || !stage_has(stage, order->side) ||
+        (order->num_messages == 0)) {
         return perf_error("the other process asks for nonsense");
     }
     end = stage_enter(stage, order->side);

@@ -24,10 +24,9 @@ static int time_pairs(ucxpool_t *pool, double *seconds_p)
     return 0;
 }
 
-static int measure_rounds(ucxpool_t *pool, const job_t *job,
-                          samples_t *samples)
+static int measure_rounds(ucxpool_t *pool, const job_t *job, samples_t *samples)
 {
-    uint64_t start = clock_now();
+    uint64_t start   = clock_now();
     double   seconds = 0;
 
     for (unsigned round = 0; round < job->max_rounds; round++) {
@@ -45,21 +44,20 @@ static int measure_rounds(ucxpool_t *pool, const job_t *job,
 int block_measure(const job_t *job, job_result_t *result_p)
 {
     const pool_lane_params_t pool_params = {.mode = MODE_AUTO};
-    ucxpool_params_t         params      = {.field_mask =
-                                                UCXPOOL_PARAM_FIELD_CONFIG};
-    job_side_t              *side        = &result_p->sides[0];
-    samples_t                samples     = {0};
-    ucxpool_config_t        *config;
-    ucxpool_t               *pool;
-    ucxpool_status_t         status;
-    int                      result;
+    ucxpool_params_t  params  = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG};
+    job_side_t       *side    = &result_p->sides[0];
+    samples_t         samples = {0};
+    ucxpool_config_t *config;
+    ucxpool_t        *pool;
+    ucxpool_status_t  status;
+    int               result;
 
     if (pool_lane_config(&pool_params, &config) != 0) {
         return -1;
     }
     params.config = config;
     pool_lane_set_device(&params, job->work.devices[0]);
-    status        = ucxpool_create(&params, &pool);
+    status = ucxpool_create(&params, &pool);
     ucxpool_config_release(config);
     if (status != UCXPOOL_OK) {
         return perf_error("the pool cannot be made: %s",

@@ -66,8 +66,8 @@ static void lay_out(buffers_t *buffers, const work_t *work)
 {
     for (unsigned slot = 0; slot < buffers->num_slots; slot++) {
         ucxpool_segment_t *segments = buffers_segments(buffers, slot);
-        char              *next = (char *)buffers->arena +
-                                  slot * buffers->slot_size + buffers->shift;
+        char              *next =
+            (char *)buffers->arena + slot * buffers->slot_size + buffers->shift;
 
         if (buffers->num_segments == 1) {
             segments[0].address = next;
@@ -99,11 +99,11 @@ int buffers_init(buffers_t *buffers, const buffers_params_t *params)
     if (params->is_sender && params->is_scattered) {
         buffers->shift = work->misaligned;
     }
-    buffers->is_echo      = work->echo != 0;
-    buffers->arena        = params->arena;
-    buffers->arena_size   = buffers_arena_size(work, params->is_scattered);
-    buffers->segments     = calloc(buffers->num_slots * buffers->num_segments,
-                                   sizeof(*buffers->segments));
+    buffers->is_echo    = work->echo != 0;
+    buffers->arena      = params->arena;
+    buffers->arena_size = buffers_arena_size(work, params->is_scattered);
+    buffers->segments   = calloc(buffers->num_slots * buffers->num_segments,
+                                 sizeof(*buffers->segments));
     if (buffers->segments == NULL) {
         return perf_error("out of memory for the list of buffers: lower -n");
     }
@@ -173,8 +173,8 @@ static int fill_slot(buffers_t *buffers, unsigned slot, uint64_t seed)
     void     *host;
     pattern_t pattern;
 
-    if (memory_look(buffers->memory, start, buffers->slot_size, false,
-                    &host) != 0) {
+    if (memory_look(buffers->memory, start, buffers->slot_size, false, &host) !=
+        0) {
         return -1;
     }
     pattern_init(&pattern, seed + slot * 2);
@@ -221,8 +221,8 @@ static int verify_slot(buffers_t *buffers, unsigned slot, void *host,
         length = pattern_compare(&pattern, at, segments[i].length);
         if (length != segments[i].length) {
             snprintf(text, text_size,
-                     "message %u, buffer %zu differs from byte %zu on", slot,
-                     i, length);
+                     "message %u, buffer %zu differs from byte %zu on", slot, i,
+                     length);
             return -1;
         }
         if ((buffers->num_segments != 1) && !gap_is_whole(at + length)) {

@@ -19,19 +19,19 @@
 #include <ucxpool/transfer.h>
 
 typedef struct buffers {
-    memory_t          *memory;       /* in which the arena lies               */
-    unsigned           num_slots;    /* messages in flight                    */
-    size_t             num_segments; /* of one message                        */
-    size_t             size;         /* bytes of one message                  */
-    ucxpool_segment_t *segments;     /* slot by slot                          */
-    void             **addresses;    /* of these                              */
+    memory_t          *memory;       /* in which the arena lies */
+    unsigned           num_slots;    /* messages in flight */
+    size_t             num_segments; /* of one message */
+    size_t             size;         /* bytes of one message */
+    ucxpool_segment_t *segments;     /* slot by slot */
+    void             **addresses;    /* of these */
     void              *arena;
     size_t             arena_size;
-    size_t             slot_size; /* from one slot to the next                */
-    size_t             shift;     /* of segments against those of the peer    */
+    size_t             slot_size; /* from one slot to the next */
+    size_t             shift;     /* of segments against those of the peer */
     bool               own_arena;
     bool               is_echo;
-    uint64_t           words[WORK_MAX_OUTSTANDING]; /* replies                */
+    uint64_t           words[WORK_MAX_OUTSTANDING]; /* replies */
 } buffers_t;
 
 /* What an end asks for. */
@@ -42,7 +42,7 @@ typedef struct buffers_params {
     bool      is_scattered;
     /* Of buffers_arena_size() bytes, from a page's begin on, and the caller's.
      * NULL: fresh memory. */
-    void     *arena;
+    void *arena;
 } buffers_params_t;
 
 /* Bytes of the arena that buffers_init() wants. */
@@ -53,7 +53,7 @@ int  buffers_init(buffers_t *buffers, const buffers_params_t *params);
 void buffers_cleanup(buffers_t *buffers);
 
 static inline ucxpool_segment_t *buffers_segments(const buffers_t *buffers,
-                                                  unsigned slot)
+                                                  unsigned         slot)
 {
     return buffers->segments + slot * buffers->num_segments;
 }

@@ -20,11 +20,11 @@ typedef struct control {
      * -1 on error. */
     int (*poll)(struct control *control, int timeout_ms, void *data,
                 size_t size, size_t *length_p);
-    void  *connection; /* of the two functions                                */
-    int    fd;         /* likewise                                            */
+    void *connection; /* of the two functions */
+    int   fd;         /* likewise */
     /* Called while waiting: what the last batch left may need our progress. */
     void (*idle)(void *arg);
-    void  *idle_arg;
+    void *idle_arg;
 } control_t;
 
 /* Over one end of a SOCK_SEQPACKET pair. */

@@ -43,9 +43,8 @@ static int start_copy(copy_end_t *copy, unsigned slot, void *target,
 {
     CUresult result;
 
-    result = copy->gpu->driver.cuMemcpyAsync(gpu_address(target),
-                                             gpu_address(source), length,
-                                             copy->streams[slot]);
+    result = copy->gpu->driver.cuMemcpyAsync(
+        gpu_address(target), gpu_address(source), length, copy->streams[slot]);
     if (result != CUDA_SUCCESS) {
         gpu_fail(copy->gpu, result, "a copy of %zu bytes", length);
         return fail(copy);
@@ -64,8 +63,8 @@ static void *at_peer(const copy_end_t *copy, const void *address)
 {
     const buffers_t *buffers = &copy->end.buffers;
 
-    return (char *)copy->peer + ((const char *)address -
-                                 (const char *)buffers->arena) -
+    return (char *)copy->peer +
+           ((const char *)address - (const char *)buffers->arena) -
            buffers->shift;
 }
 

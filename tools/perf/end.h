@@ -17,9 +17,9 @@ typedef struct end end_t;
 
 /* 0 or -1, the error said. None of them waits. */
 typedef struct end_ops {
-    int (*send)(end_t *end, unsigned slot);   /* sender: post a message       */
-    int (*expect)(end_t *end, unsigned slot); /* receiver: be ready for one   */
-    int (*reply)(end_t *end, unsigned slot);  /* receiver: answer             */
+    int (*send)(end_t *end, unsigned slot);   /* sender: post a message */
+    int (*expect)(end_t *end, unsigned slot); /* receiver: be ready for one */
+    int (*reply)(end_t *end, unsigned slot);  /* receiver: answer */
     void (*progress)(end_t *end);
     void (*destroy)(end_t *end);
 } end_ops_t;
@@ -27,13 +27,13 @@ typedef struct end_ops {
 typedef struct end_slot {
     end_t   *end;
     uint64_t posted_at;
-    uint64_t num_left;    /* receiver: messages of the batch still to come    */
-    size_t   num_arrived; /* parts of a message                               */
-    size_t   num_bytes;   /* of these parts                                   */
-    unsigned pending;     /* operations that have not ended                   */
-    bool     busy;        /* sender: on the way                               */
-    bool     arrived;     /* receiver: all bytes are there, not yet answered  */
-    bool     replied;     /* sender: the answer is there                      */
+    uint64_t num_left;    /* receiver: messages of the batch still to come */
+    size_t   num_arrived; /* parts of a message */
+    size_t   num_bytes;   /* of these parts */
+    unsigned pending;     /* operations that have not ended */
+    bool     busy;        /* sender: on the way */
+    bool     arrived;     /* receiver: all bytes are there, not yet answered */
+    bool     replied;     /* sender: the answer is there */
 } end_slot_t;
 
 struct end {
@@ -41,7 +41,7 @@ struct end {
     work_t           work;
     side_t           side;
     bool             is_sender;
-    bool             failed; /* the error was said                            */
+    bool             failed; /* the error was said */
     buffers_t        buffers;
     end_slot_t       slots[WORK_MAX_OUTSTANDING];
 };
@@ -49,9 +49,9 @@ struct end {
 /* What an end is made for. */
 typedef struct end_params {
     side_t    side;
-    work_t    work; /* the side's part of it                                  */
+    work_t    work; /* the side's part of it */
     bool      is_sender;
-    memory_t *memory; /* of its buffers; borrowed                             */
+    memory_t *memory; /* of its buffers; borrowed */
 } end_params_t;
 
 void end_init(end_t *end, const end_ops_t *ops, const end_params_t *params);

@@ -19,7 +19,7 @@
 
 typedef struct measure {
     samples_t batches; /* seconds per message, one of each round */
-    samples_t trips;   /* seconds from post to reply             */
+    samples_t trips;   /* seconds from post to reply */
     uint64_t  num_messages;
 } measure_t;
 
@@ -68,8 +68,7 @@ static int time_batch(stage_t *stage, const job_t *job, unsigned side,
 
     *best_p = 1e9;
     for (unsigned i = 0; (i < 3) && (*best_p * 1e9 >= batch_ns(job) / 2); i++) {
-        if (batch_lead(stage, side, num_messages, false, NULL, &seconds) !=
-            0) {
+        if (batch_lead(stage, side, num_messages, false, NULL, &seconds) != 0) {
             return -1;
         }
         *best_p = seconds < *best_p ? seconds : *best_p;
@@ -173,7 +172,7 @@ static int measure_all(stage_t *stage, const job_t *job, measure_t *measures,
 static int add_ratio(job_result_t *result, measure_t *measures, unsigned pool,
                      unsigned raw)
 {
-    job_ratio_t *ratio = &result->ratios[result->num_ratios++];
+    job_ratio_t *ratio   = &result->ratios[result->num_ratios++];
     samples_t    samples = {0};
 
     for (unsigned round = 0; round < result->num_rounds; round++) {
@@ -221,8 +220,7 @@ static int add_ratios_of(job_result_t *result, measure_t *measures,
     const job_t *job = &result->job;
 
     for (unsigned i = 0; i < job->num_sides; i++) {
-        if (!side_is_pool(job->sides[i]) &&
-            (measures[i].batches.num != 0) &&
+        if (!side_is_pool(job->sides[i]) && (measures[i].batches.num != 0) &&
             (add_ratio(result, measures, pool, i) != 0)) {
             return -1;
         }

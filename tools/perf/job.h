@@ -32,30 +32,30 @@ typedef struct job {
     work_t   work;
     uint32_t num_sides;
     uint32_t max_rounds;
-    uint32_t may_miss; /* what cannot be had is told, and no error            */
+    uint32_t may_miss; /* what cannot be had is told, and no error */
     uint32_t unused;
-    uint64_t time_ns;   /* no new round after so long                         */
+    uint64_t time_ns;   /* no new round after so long */
     uint64_t send_size; /* of a pool's blocks for what is sent; 0: the
-                           default                                            */
-    side_t   sides[JOB_MAX_SIDES];
+                           default */
+    side_t sides[JOB_MAX_SIDES];
 } job_t;
 
 /* All times in seconds and for one message. */
 typedef struct job_side {
     side_t   side;
-    double   median; /* of the samples                                        */
+    double   median; /* of the samples */
     double   p05;
     double   p95;
-    double   trip_p50; /* from post to reply, of single messages              */
+    double   trip_p50; /* from post to reply, of single messages */
     double   trip_p99;
-    uint64_t num_messages; /* of a batch                                      */
+    uint64_t num_messages; /* of a batch */
     bool     verified;
-    char     missing[JOB_REASON_SIZE]; /* not "": it cannot be done, and why  */
-    uint64_t num_moved; /* buffers of a message that it moves                 */
-    char     wire[8];           /* of a pool's side: what was used            */
-    char     wire_reason[120];  /* and why                                    */
-    uint64_t registrations;     /* after the start                            */
-    double   allocations;       /* heap allocations per message               */
+    char     missing[JOB_REASON_SIZE]; /* not "": it cannot be done, and why */
+    uint64_t num_moved;                /* buffers of a message that it moves */
+    char     wire[8];                  /* of a pool's side: what was used */
+    char     wire_reason[120];         /* and why */
+    uint64_t registrations;            /* after the start */
+    double   allocations;              /* heap allocations per message */
 } job_side_t;
 
 /* The pool against another side: how many times as fast it is. */
@@ -69,13 +69,13 @@ typedef struct job_ratio {
 } job_ratio_t;
 
 typedef struct job_result {
-    job_t       job;
-    bool        done;
-    char        missing[JOB_MISSING_SIZE]; /* why nothing was done, or ""     */
-    uint32_t    num_rounds;
-    uint32_t    num_ratios;
-    char        gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or ""  */
-    job_side_t  sides[JOB_MAX_SIDES];
+    job_t      job;
+    bool       done;
+    char       missing[JOB_MISSING_SIZE]; /* why nothing was done, or "" */
+    uint32_t   num_rounds;
+    uint32_t   num_ratios;
+    char       gpus[2][JOB_GPU_SIZE]; /* of the sender, the receiver; or "" */
+    job_side_t sides[JOB_MAX_SIDES];
     /* Of the first side, and then of the one by pieces. */
     job_ratio_t ratios[2 * JOB_MAX_SIDES];
 } job_result_t;

@@ -54,7 +54,7 @@ void lane_progress(lane_t *lane, end_t *end)
 /* UCX does not align headers. */
 static ucs_status_t data_arrived(void *arg, const void *header,
                                  size_t header_length, void *data,
-                                 size_t length,
+                                 size_t                     length,
                                  const ucp_am_recv_param_t *param)
 {
     lane_t       *lane = arg;
@@ -69,7 +69,7 @@ static ucs_status_t data_arrived(void *arg, const void *header,
 
 static ucs_status_t reply_arrived(void *arg, const void *header,
                                   size_t header_length, void *data,
-                                  size_t length,
+                                  size_t                     length,
                                   const ucp_am_recv_param_t *param)
 {
     lane_t       *lane = arg;
@@ -99,10 +99,10 @@ static int create_context(lane_t *lane)
 {
     ucp_config_t *config;
     ucp_params_t  params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES,
-        /* RMA: without it UCX 1.15 and later reach no remote memory by its
-         * handle. */
-        .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+         .field_mask = UCP_PARAM_FIELD_FEATURES,
+         /* RMA: without it UCX 1.15 and later reach no remote memory by its
+          * handle. */
+         .features = UCP_FEATURE_AM | UCP_FEATURE_TAG | UCP_FEATURE_RMA,
     };
     ucs_status_t status;
 
@@ -169,8 +169,7 @@ static int create_worker(lane_t *lane)
 
     status = ucp_worker_create(lane->context, &params, &lane->worker);
     if (status != UCS_OK) {
-        return perf_error("UCX makes no worker: %s",
-                          ucs_status_string(status));
+        return perf_error("UCX makes no worker: %s", ucs_status_string(status));
     }
     if ((set_handler(lane, LANE_AM_DATA, data_arrived) != 0) ||
         (set_handler(lane, LANE_AM_REPLY, reply_arrived) != 0)) {
@@ -183,8 +182,8 @@ static int create_worker(lane_t *lane)
 static int create_ep(lane_t *lane, const ucp_address_t *address)
 {
     ucp_ep_params_t params = {
-        .field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                           UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
         .address         = address,
         .err_mode        = UCP_ERR_HANDLING_MODE_NONE,
         .err_handler.cb  = ep_failed,
@@ -193,7 +192,7 @@ static int create_ep(lane_t *lane, const ucp_address_t *address)
     ucs_status_t status;
 
     if (lane->mode == MODE_PEER) {
-        params.err_mode    = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
         params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
     }
     status = ucp_ep_create(lane->worker, &params, &lane->ep);
@@ -239,8 +238,7 @@ int lane_create(uint32_t mode, bool is_on_gpu, const lane_handlers_t *handlers,
     }
     lane->handlers    = handlers;
     lane->mode        = mode;
-    lane->memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA
-                                  : UCS_MEMORY_TYPE_HOST;
+    lane->memory_type = is_on_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
     if (create_context(lane) != 0) {
         goto err_free_lane;
     }
@@ -296,10 +294,9 @@ int lane_memory_create(lane_t *lane, size_t length, ucp_mem_h *memh_p,
                        void **address_p)
 {
     ucp_mem_map_params_t params = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                      UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                      UCP_MEM_MAP_PARAM_FIELD_FLAGS |
-                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .field_mask =
+            UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+            UCP_MEM_MAP_PARAM_FIELD_FLAGS | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
         .address     = *address_p,
         .length      = length,
         .flags       = *address_p == NULL ? UCP_MEM_MAP_ALLOCATE : 0,

@@ -29,22 +29,21 @@ typedef struct lane_handlers {
 
 typedef struct lane {
     const lane_handlers_t *handlers;
-    uint32_t          mode;        /* MODE_PEER or MODE_NONE                 */
-    ucs_memory_type_t memory_type; /* of all buffers                         */
-    ucp_context_h     context;
-    ucp_worker_h      worker;
-    ucp_ep_h          ep;
-    end_t            *active;      /* the end that messages are for          */
-    bool              closing;     /* errors are no news any more            */
-    bool              failed;
+    uint32_t               mode;        /* MODE_PEER or MODE_NONE */
+    ucs_memory_type_t      memory_type; /* of all buffers */
+    ucp_context_h          context;
+    ucp_worker_h           worker;
+    ucp_ep_h               ep;
+    end_t                 *active;  /* the end that messages are for */
+    bool                   closing; /* errors are no news any more */
+    bool                   failed;
     /* Headers of replies: UCX 1.13 reads them until the send has ended. */
-    lane_header_t     reply_headers[WORK_MAX_OUTSTANDING];
+    lane_header_t reply_headers[WORK_MAX_OUTSTANDING];
 } lane_t;
 
 /* Create a lane and connect it; both processes call this. */
-int  lane_create(uint32_t mode, bool is_on_gpu,
-                 const lane_handlers_t *handlers, control_t *control,
-                 lane_t **lane_p);
+int lane_create(uint32_t mode, bool is_on_gpu, const lane_handlers_t *handlers,
+                control_t *control, lane_t **lane_p);
 
 /* Close in good order: both processes call this. */
 void lane_destroy(lane_t *lane);
@@ -76,9 +75,6 @@ ucs_status_t lane_reply_arrived(lane_t *lane, unsigned slot, void *data,
  * pointers for host memory. -1: UCX does not start, which was said. */
 int lane_is_for_gpu(bool *is_for_gpu_p);
 
-enum {
-    LANE_AM_DATA  = 1,
-    LANE_AM_REPLY = 2
-};
+enum { LANE_AM_DATA = 1, LANE_AM_REPLY = 2 };
 
 #endif

@@ -28,10 +28,10 @@ int lane_reply(lane_t *lane, end_t *end, unsigned index)
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                          UCP_OP_ATTR_FIELD_USER_DATA |
                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.cb.send      = lane_send_done;
-    param.user_data    = slot;
-    param.memory_type  = end->work.echo ? lane->memory_type
-                                        : UCS_MEMORY_TYPE_HOST;
+    param.cb.send   = lane_send_done;
+    param.user_data = slot;
+    param.memory_type =
+        end->work.echo ? lane->memory_type : UCS_MEMORY_TYPE_HOST;
     return lane_post(lane, slot,
                      ucp_am_send_nbx(lane->ep, LANE_AM_REPLY, header,
                                      sizeof(*header), data, length, &param));
@@ -62,9 +62,10 @@ static ucs_status_t fetch(lane_t *lane, unsigned index, void *data,
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                          UCP_OP_ATTR_FIELD_USER_DATA |
                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.cb.recv_am   = fetched;
-    param.user_data    = slot;
-    param.memory_type  = lane->memory_type;
+    param.cb.recv_am  = fetched;
+    param.user_data   = slot;
+    param.memory_type = lane->memory_type;
+
     request = ucp_am_recv_data_nbx(lane->worker, data,
                                    buffers_reply(&end->buffers, index), length,
                                    &param);
@@ -75,8 +76,7 @@ static ucs_status_t fetch(lane_t *lane, unsigned index, void *data,
 }
 
 ucs_status_t lane_reply_arrived(lane_t *lane, unsigned slot, void *data,
-                                size_t                     length,
-                                const ucp_am_recv_param_t *param)
+                                size_t length, const ucp_am_recv_param_t *param)
 {
     end_t *end = lane->active;
 

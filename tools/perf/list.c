@@ -38,8 +38,8 @@ static void print_test(const test_t *test)
     char   name[SIDE_NAME_SIZE];
     side_t side = {test->pool_way, MODE_AUTO};
 
-    printf("  %-13s %s\n                -s %llu -n %llu; sides: %s",
-           test->name, test->title, (unsigned long long)test->size,
+    printf("  %-13s %s\n                -s %llu -n %llu; sides: %s", test->name,
+           test->title, (unsigned long long)test->size,
            (unsigned long long)test->count, side_name(side, name));
     print_pieces(test);
     print_ways(test->raw_ways);

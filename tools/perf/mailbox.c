@@ -26,8 +26,8 @@ typedef struct page {
 
 static page_t *map(int fd)
 {
-    page_t *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
-                        MAP_SHARED, fd, 0);
+    page_t *page =
+        mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     return page == MAP_FAILED ? NULL : page;
 }
@@ -42,8 +42,8 @@ static int make(offer_t *offer, page_t **page_p)
         return perf_error("memfd_create: %s", strerror(errno));
     }
     page = ftruncate(fd, sizeof(*page)) == 0 ? map(fd) : NULL;
-    if ((page == NULL) || (getrandom(&page->mark, sizeof(page->mark), 0) !=
-                           sizeof(page->mark))) {
+    if ((page == NULL) ||
+        (getrandom(&page->mark, sizeof(page->mark), 0) != sizeof(page->mark))) {
         perf_error("no page of shared memory: %s", strerror(errno));
         if (page != NULL) {
             munmap(page, sizeof(*page));
@@ -90,15 +90,15 @@ int mailbox_create(control_t *control, bool is_sender, mailbox_t **mailbox_p)
             return -1;
         }
         status = control_send(control, &offer, sizeof(offer));
-        status = status == 0 ? control_recv(control, &found, sizeof(found))
-                             : status;
+        status =
+            status == 0 ? control_recv(control, &found, sizeof(found)) : status;
         close(offer.fd);
     } else {
         status = control_recv(control, &offer, sizeof(offer));
         page   = status == 0 ? find(&offer) : NULL;
         found  = page != NULL;
-        status = status == 0 ? control_send(control, &found, sizeof(found))
-                             : status;
+        status =
+            status == 0 ? control_send(control, &found, sizeof(found)) : status;
     }
     if (((status != 0) || !found) && (page != NULL)) {
         munmap(page, sizeof(*page));

@@ -9,9 +9,9 @@
 #include "perf/work.h"
 
 typedef struct mailbox {
-    uint32_t sent[WORK_MAX_OUTSTANDING];    /* messages copied, by slot       */
-    uint32_t replied[WORK_MAX_OUTSTANDING]; /* answers, by slot               */
-    uint32_t closed[2];                     /* by the sender, the receiver    */
+    uint32_t sent[WORK_MAX_OUTSTANDING];    /* messages copied, by slot */
+    uint32_t replied[WORK_MAX_OUTSTANDING]; /* answers, by slot */
+    uint32_t closed[2];                     /* by the sender, the receiver */
 } mailbox_t;
 
 /* Both processes call this. Returns 0 or -1, the error said; NULL is given

@@ -127,8 +127,8 @@ int memory_look(memory_t *memory, void *address, size_t size, bool is_read,
         return -1;
     }
     *host_p = memory->mirror;
-    return !is_read || (gpu_copy(&memory->gpu, memory->mirror, address,
-                                 size) == 0)
+    return !is_read ||
+                   (gpu_copy(&memory->gpu, memory->mirror, address, size) == 0)
                ? 0
                : fail(memory);
 }
@@ -141,8 +141,7 @@ int memory_store(memory_t *memory, void *address, size_t size)
     return memory_put(memory, address, memory->mirror, size);
 }
 
-int memory_put(memory_t *memory, void *address, const void *source,
-               size_t size)
+int memory_put(memory_t *memory, void *address, const void *source, size_t size)
 {
     if (!memory_is_on_gpu(memory)) {
         memcpy(address, source, size);

@@ -12,9 +12,9 @@
 #include <stdbool.h>
 
 typedef struct memory {
-    int    device; /* WORK_HOST: host memory                                  */
-    gpu_t  gpu;    /* open where it is not                                    */
-    void  *mirror; /* pinned; grows                                           */
+    int    device; /* WORK_HOST: host memory */
+    gpu_t  gpu;    /* open where it is not */
+    void  *mirror; /* pinned; grows */
     size_t mirror_size;
 } memory_t;
 

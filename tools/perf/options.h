@@ -15,28 +15,23 @@ typedef enum options_format {
     FORMAT_CSV
 } options_format_t;
 
-typedef enum file {
-    FILE_JSON,
-    FILE_CSV,
-    FILE_PLOT,
-    FILE_LAST
-} file_t;
+typedef enum file { FILE_JSON, FILE_CSV, FILE_PLOT, FILE_LAST } file_t;
 
 typedef struct options {
-    const char      *test;  /* NULL where a table was asked for               */
-    const char      *table; /* one of test_row_t, "all", or NULL              */
-    int32_t          devices[2]; /* as in work_t                              */
-    uint64_t         size;  /* 0: as the test has it                          */
-    uint64_t         count; /* 0: as the test has it                          */
+    const char      *test;       /* NULL where a table was asked for */
+    const char      *table;      /* one of test_row_t, "all", or NULL */
+    int32_t          devices[2]; /* as in work_t */
+    uint64_t         size;       /* 0: as the test has it */
+    uint64_t         count;      /* 0: as the test has it */
     unsigned         outstanding;
     unsigned         rounds;
-    double           seconds; /* of a job                                     */
+    double           seconds; /* of a job */
     uint32_t         pool_mode;
-    unsigned         num_sides; /* 0: as the test has them                    */
+    unsigned         num_sides; /* 0: as the test has them */
     side_t           sides[JOB_MAX_SIDES];
-    int              cpus[2]; /* -1: not pinned                               */
-    options_format_t format;    /* of the standard output                     */
-    result_file_t    files[FILE_LAST]; /* besides                             */
+    int              cpus[2];          /* -1: not pinned */
+    options_format_t format;           /* of the standard output */
+    result_file_t    files[FILE_LAST]; /* besides */
     const char      *listen;
     const char      *connect;
     bool             list;

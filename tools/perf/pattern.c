@@ -28,7 +28,7 @@ static uint8_t next_byte(pattern_t *pattern)
         pattern->word     = next_word(pattern);
         pattern->num_left = sizeof(pattern->word);
     }
-    byte            = (uint8_t)pattern->word;
+    byte = (uint8_t)pattern->word;
     pattern->word >>= 8;
     pattern->num_left--;
     return byte;

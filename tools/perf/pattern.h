@@ -11,8 +11,8 @@
 /* A stream of bytes; the same seed gives the same stream. */
 typedef struct pattern {
     uint64_t state;
-    uint64_t word;     /* what is left of the last word, low byte first       */
-    unsigned num_left; /* its bytes                                           */
+    uint64_t word;     /* what is left of the last word, low byte first */
+    unsigned num_left; /* its bytes */
 } pattern_t;
 
 void pattern_init(pattern_t *pattern, uint64_t seed);

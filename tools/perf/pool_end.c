@@ -83,9 +83,9 @@ static void fill_params(ucxpool_request_params_t *params, end_slot_t *slot,
     params->callback_arg = slot;
     if (work_is_on_gpu(&slot->end->work)) {
         params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM;
-        params->stream      = UCXPOOL_STREAM_READY;
+        params->stream = UCXPOOL_STREAM_READY;
         if (is_data) {
-            params->field_mask   |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
+            params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
             params->segments_kind = UCXPOOL_SEGMENTS_CUDA;
         }
     }
@@ -128,10 +128,9 @@ static ucxpool_status_t recv_data(pool_lane_t *lane, end_t *end, unsigned index,
                                    buffers->num_segments, end->work.size,
                                    TAG_DATA | index, UINT64_MAX, params, NULL);
     }
-    return ucxpool_recv_buffers(lane->pool, lane->channel,
-                                buffers_segments(buffers, index),
-                                buffers->num_segments, TAG_DATA | index,
-                                UINT64_MAX, params, NULL);
+    return ucxpool_recv_buffers(
+        lane->pool, lane->channel, buffers_segments(buffers, index),
+        buffers->num_segments, TAG_DATA | index, UINT64_MAX, params, NULL);
 }
 
 /* The receive of the answer first, so that it is there in time. */
@@ -145,8 +144,8 @@ static int pool_send(end_t *end, unsigned index)
     if (posted(slot, ucxpool_recv_buffer(lane->pool, lane->channel,
                                          buffers_reply(&end->buffers, index),
                                          buffers_reply_size(&end->buffers),
-                                         TAG_REPLY | index, UINT64_MAX,
-                                         &params, NULL)) != 0) {
+                                         TAG_REPLY | index, UINT64_MAX, &params,
+                                         NULL)) != 0) {
         return -1;
     }
     fill_params(&params, slot, sent, true);
@@ -203,9 +202,9 @@ static const end_ops_t pool_ops = {
 
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
 {
-    bool comm = (side.way == WAY_POOL_COMM) ||
-                (side.way == (is_sender ? WAY_POOL_COMM_SEND
-                                        : WAY_POOL_COMM_RECV));
+    bool comm =
+        (side.way == WAY_POOL_COMM) ||
+        (side.way == (is_sender ? WAY_POOL_COMM_SEND : WAY_POOL_COMM_RECV));
 
     return comm ? buffers_arena_size(work, true) : 0;
 }
@@ -213,9 +212,9 @@ size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
 int pool_end_create(pool_lane_t *lane, const end_params_t *params,
                     end_t **end_p)
 {
-    size_t      comm_size = pool_end_comm_size(params->side, &params->work,
-                                               params->is_sender);
-    pool_end_t *pool_end  = calloc(1, sizeof(*pool_end));
+    size_t comm_size =
+        pool_end_comm_size(params->side, &params->work, params->is_sender);
+    pool_end_t *pool_end = calloc(1, sizeof(*pool_end));
 
     if (pool_end == NULL) {
         return perf_error("out of memory for a side");

@@ -74,19 +74,18 @@ int pool_lane_config(const pool_lane_params_t *params,
 void pool_lane_set_device(ucxpool_params_t *params, int device)
 {
     if (device != WORK_HOST) {
-        params->field_mask |= UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                              UCXPOOL_PARAM_FIELD_DEVICE;
+        params->field_mask |=
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
         params->memory_kind = UCXPOOL_MEMORY_CUDA;
         params->device      = device;
     }
 }
 
-static int create_pool(pool_lane_t              *lane,
-                       const pool_lane_params_t *lane_params)
+static int create_pool(pool_lane_t *lane, const pool_lane_params_t *lane_params)
 {
     ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
                                               UCXPOOL_PARAM_FIELD_NAME,
-                                .name       = "perf"};
+                                .name = "perf"};
     ucxpool_config_t *config;
     ucxpool_status_t  status;
 
@@ -116,10 +115,9 @@ static int wait_both(pool_lane_t *lane, control_t *control)
 
     if (ucxpool_channel_wait(lane->channel, CONNECT_NS) != UCXPOOL_OK) {
         ucxpool_channel_query(lane->channel, &attr);
-        return perf_error("%s: the two pools do not connect: %s",
-                          side_mode_title(lane->mode),
-                          attr.reason[0] != '\0' ? attr.reason
-                                                 : ucxpool_error_detail());
+        return perf_error(
+            "%s: the two pools do not connect: %s", side_mode_title(lane->mode),
+            attr.reason[0] != '\0' ? attr.reason : ucxpool_error_detail());
     }
     control->idle     = idle;
     control->idle_arg = lane->pool;
@@ -148,13 +146,13 @@ static int check_wire(const pool_lane_t *lane, char *missing)
 
 static int connect_pool(pool_lane_t *lane, control_t *control, char *missing)
 {
-    ucxpool_channel_params_t params = {
-        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
-    void            *mine;
-    void            *theirs;
-    size_t           length;
-    ucxpool_status_t status;
-    int              result;
+    ucxpool_channel_params_t params = {.field_mask =
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS};
+    void                    *mine;
+    void                    *theirs;
+    size_t                   length;
+    ucxpool_status_t         status;
+    int                      result;
 
     if (ucxpool_address_get(lane->pool, &mine, &length) != UCXPOOL_OK) {
         return fail("the pool tells no address");
@@ -220,9 +218,9 @@ void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
     snprintf(side->wire_reason, sizeof(side->wire_reason), "%s",
              attr.wire_reason);
     side->registrations = now.registrations_after_start;
-    side->allocations   = num_messages == 0
-                              ? 0
-                              : (double)(now.allocations -
-                                       lane->before.allocations) /
-                                  (double)num_messages;
+    side->allocations =
+        num_messages == 0
+            ? 0
+            : (double)(now.allocations - lane->before.allocations) /
+                  (double)num_messages;
 }

@@ -12,20 +12,20 @@
 #include <ucxpool/ucxpool.h>
 
 typedef struct pool_lane {
-    uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX              */
+    uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    ucxpool_stats_t    before; /* at the last mark                          */
+    ucxpool_stats_t    before; /* at the last mark */
 } pool_lane_t;
 
 /* What pools are made for. */
 typedef struct pool_lane_params {
-    uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX                       */
-    int      device; /* of the blocks; WORK_HOST: host memory                 */
+    uint32_t mode;   /* MODE_AUTO, MODE_MAP or MODE_UCX */
+    int      device; /* of the blocks; WORK_HOST: host memory */
     /* Bytes of ucxpool_comm_alloc() memory that will be asked for; the pool is
      * made larger than its default where they need it. */
-    size_t   comm_size;
-    size_t   send_size; /* of all blocks for what is sent; 0: the default     */
+    size_t comm_size;
+    size_t send_size; /* of all blocks for what is sent; 0: the default */
 } pool_lane_params_t;
 
 /* Make settings from the environment. */

@@ -82,8 +82,8 @@ static int create_iov(raw_t *raw)
 static int register_memory(raw_t *raw, const end_params_t *params,
                            void **arena_p)
 {
-    size_t size = buffers_arena_size(&params->work,
-                                     side_is_scattered(params->side));
+    size_t size =
+        buffers_arena_size(&params->work, side_is_scattered(params->side));
 
     if (memory_is_on_gpu(raw->memory) &&
         (memory_alloc(raw->memory, size, &raw->arena) != 0)) {

@@ -7,13 +7,13 @@
 #include "perf/lane.h"
 
 typedef struct raw {
-    end_t          end; /* first: an end_t * is a raw_t *                     */
+    end_t          end; /* first: an end_t * is a raw_t * */
     lane_t        *lane;
     memory_t      *memory;
-    ucp_mem_h      memh;    /* NULL: memory of no registration                */
-    void          *arena;   /* of a GPU, that is registered; or NULL          */
-    lane_header_t *headers; /* of active messages, slot by slot               */
-    ucp_dt_iov_t  *iov;     /* slot by slot                                   */
+    ucp_mem_h      memh;    /* NULL: memory of no registration */
+    void          *arena;   /* of a GPU, that is registered; or NULL */
+    lane_header_t *headers; /* of active messages, slot by slot */
+    ucp_dt_iov_t  *iov;     /* slot by slot */
 } raw_t;
 
 /* Create an end for a side of raw UCX. It borrows the lane. */

@@ -15,12 +15,12 @@ static int send_buffer(raw_t *raw, end_slot_t *slot, size_t at)
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                          UCP_OP_ATTR_FIELD_USER_DATA |
                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.cb.send      = lane_send_done;
-    param.user_data    = slot;
-    param.memory_type  = raw->lane->memory_type;
+    param.cb.send     = lane_send_done;
+    param.user_data   = slot;
+    param.memory_type = raw->lane->memory_type;
     if (raw->memh != NULL) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param.memh          = raw->memh;
+        param.memh = raw->memh;
     }
     return lane_post(raw->lane, slot,
                      ucp_am_send_nbx(raw->lane->ep, LANE_AM_DATA,
@@ -87,12 +87,12 @@ static ucs_status_t fetch(raw_t *raw, end_slot_t *slot, void *data,
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                          UCP_OP_ATTR_FIELD_USER_DATA |
                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.cb.recv_am   = fetched;
-    param.user_data    = slot;
-    param.memory_type  = raw->lane->memory_type;
+    param.cb.recv_am  = fetched;
+    param.user_data   = slot;
+    param.memory_type = raw->lane->memory_type;
     if (raw->memh != NULL) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param.memh          = raw->memh;
+        param.memh = raw->memh;
     }
     request = ucp_am_recv_data_nbx(raw->lane->worker, data, segment->address,
                                    segment->length, &param);
@@ -122,8 +122,7 @@ static ucs_status_t arrived(lane_t *lane, const lane_header_t *header,
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) {
         return fetch((raw_t *)end, &end->slots[header->slot], data, segment);
     }
-    if (memory_put(end->buffers.memory, segment->address, data, length) !=
-        0) {
+    if (memory_put(end->buffers.memory, segment->address, data, length) != 0) {
         end->failed = true;
         return UCS_OK;
     }

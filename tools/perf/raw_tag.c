@@ -24,16 +24,15 @@ static size_t num_parts(const raw_t *raw)
 static void fill_param(const raw_t *raw, end_slot_t *slot,
                        ucp_request_param_t *param)
 {
-    param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                          UCP_OP_ATTR_FIELD_USER_DATA |
-                          UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                          UCP_OP_ATTR_FIELD_DATATYPE;
-    param->user_data    = slot;
-    param->memory_type  = raw->lane->memory_type;
-    param->datatype     = ucp_dt_make_contig(1);
+    param->op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_DATATYPE;
+    param->user_data   = slot;
+    param->memory_type = raw->lane->memory_type;
+    param->datatype    = ucp_dt_make_contig(1);
     if (raw->memh != NULL) {
         param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param->memh          = raw->memh;
+        param->memh = raw->memh;
     }
 }
 
@@ -75,7 +74,7 @@ static int expect_reply(raw_t *raw, unsigned index)
 
     fill_param(raw, slot, &param);
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    param.cb.recv       = reply_received;
+    param.cb.recv = reply_received;
     return lane_post(raw->lane, slot,
                      ucp_tag_recv_nbx(raw->lane->worker,
                                       buffers_reply(buffers, index),
@@ -150,8 +149,9 @@ static int tag_expect(end_t *end, unsigned index)
     for (size_t part = 0; part < num_parts(raw); part++) {
         fill_param(raw, slot, &param);
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-        param.cb.recv       = received;
-        memory  = part_memory(raw, index, part, &param, &count);
+        param.cb.recv = received;
+        memory        = part_memory(raw, index, part, &param, &count);
+
         request = ucp_tag_recv_nbx(raw->lane->worker, memory, count,
                                    tag_of(index, part), UINT64_MAX, &param);
         if (lane_post(raw->lane, slot, request) != 0) {

@@ -32,8 +32,8 @@ static int remote_send(control_t *control, const void *data, size_t length)
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    status = ucxpool_send_buffer(remote->channel, data, length, TAG, NULL,
-                                 &request);
+    status =
+        ucxpool_send_buffer(remote->channel, data, length, TAG, NULL, &request);
     if (status != UCXPOOL_OK) {
         return fail("the other host cannot be told");
     }
@@ -94,12 +94,12 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
 static int remote_create(remote_t **remote_p)
 {
     const pool_lane_params_t pool_params = {.mode = MODE_AUTO};
-    ucxpool_params_t         params      = {
-        .field_mask = UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_NAME,
-        .name       = "perf-control"};
-    remote_t                *remote = calloc(1, sizeof(*remote));
-    ucxpool_config_t        *config;
-    ucxpool_status_t         status;
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                              UCXPOOL_PARAM_FIELD_NAME,
+                                .name = "perf-control"};
+    remote_t         *remote = calloc(1, sizeof(*remote));
+    ucxpool_config_t *config;
+    ucxpool_status_t  status;
 
     if (remote == NULL) {
         return perf_error("out of memory for a connection");

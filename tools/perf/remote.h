@@ -23,8 +23,8 @@ typedef struct remote remote_t;
  */
 int remote_serve(const char *where, FILE *output);
 
-int  remote_connect(const char *where, remote_t **remote_p);
-int  remote_run(remote_t *remote, const job_t *job, job_result_t *result_p);
+int remote_connect(const char *where, remote_t **remote_p);
+int remote_run(remote_t *remote, const job_t *job, job_result_t *result_p);
 
 /* Tell the server that it was all. */
 void remote_destroy(remote_t *remote);

@@ -81,7 +81,7 @@ static uint32_t used_mode(const job_side_t *side)
 void report_ratio_get(const job_result_t *result, const job_ratio_t *ratio,
                       report_ratio_t *ratio_p)
 {
-    const job_t    *job = &result->job;
+    const job_t    *job    = &result->job;
     const target_t *target = target_find(
         job, used_mode(&result->sides[ratio->pool]), job->sides[ratio->raw]);
 
@@ -126,8 +126,8 @@ double report_rate_target(const job_result_t *result, unsigned side,
         target = target_rate(result, used_mode(pool));
     }
     if (target != 0) {
-        *verdict_p = job_rate(&result->job, pool->median) >= target ? "met"
-                                                                    : "missed";
+        *verdict_p =
+            job_rate(&result->job, pool->median) >= target ? "met" : "missed";
     }
     return target;
 }

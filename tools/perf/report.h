@@ -34,8 +34,8 @@ typedef struct report_ratio {
     double      value;
     double      low;
     double      high;
-    double      target; /* 0: none */
-    double      aim;    /* 0: none */
+    double      target;  /* 0: none */
+    double      aim;     /* 0: none */
     const char *verdict; /* "met", "missed", or "" */
 } report_ratio_t;
 

@@ -86,11 +86,9 @@ static void print_pool(const job_result_t *result, FILE *stream)
 
     print_figure(result, pool->median, stream);
     fprintf(stream, " | ");
-    print_figure(result, result->job.work.echo ? pool->p05 : pool->p95,
-                 stream);
+    print_figure(result, result->job.work.echo ? pool->p05 : pool->p95, stream);
     fprintf(stream, " to ");
-    print_figure(result, result->job.work.echo ? pool->p95 : pool->p05,
-                 stream);
+    print_figure(result, result->job.work.echo ? pool->p95 : pool->p05, stream);
     fprintf(stream, " |");
     if (target != 0) {
         fprintf(stream, " %g GB/s: %s", target, verdict);
@@ -144,8 +142,7 @@ void report_gpu_row(const job_result_t *result, FILE *stream)
 }
 
 /* Was the reason told of a side before this one? */
-static bool is_told(const job_result_t *results, unsigned result,
-                    unsigned side)
+static bool is_told(const job_result_t *results, unsigned result, unsigned side)
 {
     const char *reason = results[result].sides[side].missing;
 

@@ -110,16 +110,16 @@ static void json_gpus(const job_result_t *result, FILE *stream)
     }
 }
 
-static void json_ratio(const job_result_t *result, unsigned index,
-                       FILE *stream)
+static void json_ratio(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_ratio_t *ratio = &result->ratios[index];
     char               name[SIDE_NAME_SIZE];
     report_ratio_t     at;
 
     report_ratio_get(result, ratio, &at);
-    fprintf(stream, "        {\"against\": \"%s\", \"counts\": %s, \"of\": "
-                    "\"%s\", \"ratio\": %.6g, \"p05\": %.6g, \"p95\": %.6g",
+    fprintf(stream,
+            "        {\"against\": \"%s\", \"counts\": %s, \"of\": "
+            "\"%s\", \"ratio\": %.6g, \"p05\": %.6g, \"p95\": %.6g",
             side_name(result->job.sides[ratio->raw], name),
             ratio->is_best ? "true" : "false",
             result->job.work.echo ? "time" : "speed", at.value, at.low,
@@ -231,22 +231,19 @@ static void csv_side(const job_result_t *result, unsigned index, FILE *stream)
             job->test, (unsigned long long)job->work.size,
             (unsigned long long)job->work.count, job->work.outstanding,
             result->num_rounds, side_name(side->side, name), side->wire,
-            side->median, side->p05, side->p95, side->trip_p50,
-            side->trip_p99);
+            side->median, side->p05, side->p95, side->trip_p50, side->trip_p99);
     if (side->side.way != WAY_BLOCK) {
         fprintf(stream, "%.6g", job_rate(job, side->median));
     }
     csv_ratio(result, ratio, stream);
     if (work_is_on_gpu(&job->work)) {
-        fprintf(stream, ",%d,%d\n", job->work.devices[0],
-                job->work.devices[1]);
+        fprintf(stream, ",%d,%d\n", job->work.devices[0], job->work.devices[1]);
     } else {
         fprintf(stream, ",,\n");
     }
 }
 
-void report_csv(const job_result_t *results, unsigned num_results,
-                FILE *stream)
+void report_csv(const job_result_t *results, unsigned num_results, FILE *stream)
 {
     fprintf(stream, "test,size,count,outstanding,rounds,side,wire,seconds,"
                     "seconds_p05,seconds_p95,message_seconds_p50,"

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-static void print_side(const job_result_t *result, unsigned index,
-                       FILE *stream)
+static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_side_t *side = &result->sides[index];
     char              name[SIDE_NAME_SIZE];
@@ -88,11 +87,10 @@ static void print_rate_target(const job_result_t *result, unsigned side,
 static void print_heading(const job_result_t *result, FILE *stream)
 {
     if (result->sides[0].side.way == WAY_BLOCK) {
-        fprintf(stream, "  %-18s %9s %9s %9s\n", "side", "median", "5%",
-                "95%");
+        fprintf(stream, "  %-18s %9s %9s %9s\n", "side", "median", "5%", "95%");
     } else if (result->job.work.echo) {
-        fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "us",
-                "5%", "95%", "one p50 us", "one p99 us");
+        fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "us", "5%",
+                "95%", "one p50 us", "one p99 us");
     } else {
         fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "GB/s",
                 "5%", "95%", "one p50 us", "one p99 us");
@@ -114,16 +112,14 @@ static void print_gpus(const job_result_t *result, FILE *stream)
     if (result->gpus[0][0] != '\0') {
         fprintf(stream, ": %s%s%s", result->gpus[0],
                 job->work.devices[0] == job->work.devices[1] ? "" : ", ",
-                job->work.devices[0] == job->work.devices[1]
-                    ? ""
-                    : result->gpus[1]);
+                job->work.devices[0] == job->work.devices[1] ? ""
+                                                             : result->gpus[1]);
     }
     fprintf(stream, "\n");
     for (unsigned i = 0; i < job->num_sides; i++) {
         const job_side_t *side = &result->sides[i];
 
-        if ((side->missing[0] == '\0') &&
-            (side->num_moved < job->work.count)) {
+        if ((side->missing[0] == '\0') && (side->num_moved < job->work.count)) {
             fprintf(stream, "  %s: of each message the first %s buffers\n",
                     side_name(side->side, name),
                     report_number(side->num_moved, number));
@@ -240,8 +236,7 @@ void report_table_row(const job_result_t *result, FILE *stream)
                 side_is_pieces(job->sides[ratio->pool]) ? ", pieces" : "",
                 side_name(job->sides[ratio->raw], name));
         print_figure(result, ratio->raw, stream);
-        fprintf(stream, " | %.2f | %.2f to %.2f | ", at.value, at.low,
-                at.high);
+        fprintf(stream, " | %.2f | %.2f to %.2f | ", at.value, at.low, at.high);
         print_target(result, &at, stream);
     }
 }

@@ -16,39 +16,39 @@
 
 typedef enum way {
     /* raw UCX */
-    WAY_AM_EACH,  /* one active message per buffer                            */
-    WAY_AM,       /* one active message, contiguous memory                    */
-    WAY_AM_MEMH,  /* the same with a memory handle on both sides              */
-    WAY_TAG_EACH, /* one tag message per buffer                               */
-    WAY_TAG,      /* one tag message, contiguous memory                       */
-    WAY_TAG_MEMH, /* the same with a memory handle on both sides              */
-    WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides          */
+    WAY_AM_EACH,  /* one active message per buffer */
+    WAY_AM,       /* one active message, contiguous memory */
+    WAY_AM_MEMH,  /* the same with a memory handle on both sides */
+    WAY_TAG_EACH, /* one tag message per buffer */
+    WAY_TAG,      /* one tag message, contiguous memory */
+    WAY_TAG_MEMH, /* the same with a memory handle on both sides */
+    WAY_IOV,      /* one tag message, UCP_DATATYPE_IOV on both sides */
     /* cuMemcpyAsync() into the receiver's memory, by its CUDA IPC handle */
-    WAY_COPY_EACH, /* once per buffer                                         */
-    WAY_COPY,      /* once, contiguous memory: the link's limit               */
+    WAY_COPY_EACH, /* once per buffer */
+    WAY_COPY,      /* once, contiguous memory: the link's limit */
     /* the pool */
-    WAY_POOL,           /* any memory on both sides                           */
+    WAY_POOL,           /* any memory on both sides */
     WAY_POOL_PIECES,    /* the same by ucxpool_send_pieces() and _recv_pieces():
-                           buffers of one length                              */
-    WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides          */
-    WAY_POOL_COMM_SEND, /* at the sender only                                 */
-    WAY_POOL_COMM_RECV, /* at the receiver only                               */
-    WAY_BLOCK,          /* ucxpool_block_get() and _put(), nothing is sent    */
+                           buffers of one length */
+    WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides */
+    WAY_POOL_COMM_SEND, /* at the sender only */
+    WAY_POOL_COMM_RECV, /* at the receiver only */
+    WAY_BLOCK,          /* ucxpool_block_get() and _put(), nothing is sent */
     WAY_LAST
 } side_way_t;
 
 typedef enum mode {
-    MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER)   */
-    MODE_NONE, /* raw UCX, failure handling off                               */
-    MODE_COPY, /* copies of the GPU, of which there is one mode               */
-    MODE_AUTO, /* the pool, over the wire that it chooses                     */
-    MODE_MAP,  /* the pool, over the map wire                                 */
-    MODE_UCX,  /* the pool, over the ucx wire                                 */
+    MODE_PEER, /* raw UCX, failure handling on (UCP_ERR_HANDLING_MODE_PEER) */
+    MODE_NONE, /* raw UCX, failure handling off */
+    MODE_COPY, /* copies of the GPU, of which there is one mode */
+    MODE_AUTO, /* the pool, over the wire that it chooses */
+    MODE_MAP,  /* the pool, over the map wire */
+    MODE_UCX,  /* the pool, over the ucx wire */
     MODE_LAST
 } side_mode_t;
 
 typedef struct side {
-    uint32_t way;  /* side_way_t  */
+    uint32_t way;  /* side_way_t */
     uint32_t mode; /* side_mode_t */
 } side_t;
 
@@ -73,11 +73,11 @@ bool side_is_copy(side_t side);
 /* Sides that do the same thing by other means: of a group and mode, the fastest
  * is what the pool is compared with. */
 typedef enum side_group {
-    SIDE_EACH,      /* one message per buffer                                 */
-    SIDE_LIST,      /* one message of a list                                  */
-    SIDE_WHOLE,     /* one message of contiguous memory                       */
-    SIDE_COPY_EACH, /* one copy per buffer                                    */
-    SIDE_COPY,      /* one copy of contiguous memory                          */
+    SIDE_EACH,      /* one message per buffer */
+    SIDE_LIST,      /* one message of a list */
+    SIDE_WHOLE,     /* one message of contiguous memory */
+    SIDE_COPY_EACH, /* one copy per buffer */
+    SIDE_COPY,      /* one copy of contiguous memory */
     SIDE_POOL,
     SIDE_GROUP_LAST
 } side_group_t;

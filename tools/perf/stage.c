@@ -19,7 +19,7 @@ static size_t comm_size(const job_t *job, uint32_t mode)
 
     for (unsigned i = 0; i < job->num_sides; i++) {
         if (job->sides[i].mode == mode) {
-            sender   += pool_end_comm_size(job->sides[i], &job->work, true);
+            sender += pool_end_comm_size(job->sides[i], &job->work, true);
             receiver += pool_end_comm_size(job->sides[i], &job->work, false);
         }
     }
@@ -150,8 +150,8 @@ int stage_check_memory(const job_t *job, unsigned num_processes)
     for (unsigned i = 0; i < job->num_sides; i++) {
         work_t work = side_work(job->sides[i], &job->work);
 
-        bytes += (double)buffers_arena_size(&work,
-                                            side_is_scattered(job->sides[i]));
+        bytes +=
+            (double)buffers_arena_size(&work, side_is_scattered(job->sides[i]));
     }
     bytes *= num_processes;
     if (work_is_on_gpu(&job->work) || (memory_left(&left) != 0) ||

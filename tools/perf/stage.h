@@ -20,9 +20,9 @@ typedef struct stage {
     unsigned     num_sides;
     lane_t      *lanes[MODE_LAST];      /* of raw UCX */
     pool_lane_t *pool_lanes[MODE_LAST]; /* of the pool */
-    end_t       *ends[JOB_MAX_SIDES]; /* NULL: the side is missing */
+    end_t       *ends[JOB_MAX_SIDES];   /* NULL: the side is missing */
     char         missing[JOB_MAX_SIDES][JOB_REASON_SIZE]; /* why */
-    memory_t     memory;  /* of the buffers */
+    memory_t     memory;                                  /* of the buffers */
     char         gpus[2][JOB_GPU_SIZE]; /* the sender's and the receiver's */
 } stage_t;
 

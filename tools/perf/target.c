@@ -9,11 +9,7 @@
 /* The GPU that the promises in GB/s are made for, and its links. */
 #define GPU_NAME "H200"
 
-typedef enum place {
-    PLACE_HOST,
-    PLACE_TWO_GPUS,
-    PLACE_ONE_GPU
-} place_t;
+typedef enum place { PLACE_HOST, PLACE_TWO_GPUS, PLACE_ONE_GPU } place_t;
 
 static const struct {
     const char *test;
@@ -45,7 +41,10 @@ static const struct {
     {"any", SIZE_64M, 1, MODE_UCX, MODE_PEER, {0.9, 0, false}},
 };
 
-#define NOTHING {0, 0, false}
+#define NOTHING \
+    { \
+        0, 0, false \
+    }
 
 /* With buffers in a GPU's memory; against raw UCX in either mode, but there and
  * back in that of failure handling. */
@@ -59,7 +58,13 @@ static const struct {
     side_group_t group;
     target_t     target; /* against a side of that group */
 } gpu_targets[] = {
-    {PLACE_TWO_GPUS, "each", 4096, 131072, MODE_MAP, 345, SIDE_EACH,
+    {PLACE_TWO_GPUS,
+     "each",
+     4096,
+     131072,
+     MODE_MAP,
+     345,
+     SIDE_EACH,
      {250, 0, false}},
     {PLACE_TWO_GPUS, "each", 1024, 131072, MODE_MAP, 340, SIDE_POOL, NOTHING},
     {PLACE_TWO_GPUS, "each", 256, 262144, MODE_MAP, 300, SIDE_POOL, NOTHING},
@@ -70,22 +75,64 @@ static const struct {
      NOTHING},
     {PLACE_TWO_GPUS, "few-blocks", 4096, 131072, MODE_MAP, 240, SIDE_POOL,
      NOTHING},
-    {PLACE_TWO_GPUS, "any", SIZE_1G, 1, MODE_MAP, 0, SIDE_WHOLE,
+    {PLACE_TWO_GPUS,
+     "any",
+     SIZE_1G,
+     1,
+     MODE_MAP,
+     0,
+     SIDE_WHOLE,
      {0.9, 0, false}},
-    {PLACE_TWO_GPUS, "comm", SIZE_1G, 1, MODE_MAP, 0, SIDE_WHOLE,
+    {PLACE_TWO_GPUS,
+     "comm",
+     SIZE_1G,
+     1,
+     MODE_MAP,
+     0,
+     SIDE_WHOLE,
      {0.98, 0, false}},
-    {PLACE_TWO_GPUS, "pingpong", 4096, 1, MODE_MAP, 0, SIDE_WHOLE,
+    {PLACE_TWO_GPUS,
+     "pingpong",
+     4096,
+     1,
+     MODE_MAP,
+     0,
+     SIDE_WHOLE,
      {1.5, 0, true}},
-    {PLACE_TWO_GPUS, "pingpong-comm", 4096, 1, MODE_MAP, 0, SIDE_WHOLE,
+    {PLACE_TWO_GPUS,
+     "pingpong-comm",
+     4096,
+     1,
+     MODE_MAP,
+     0,
+     SIDE_WHOLE,
      {1.1, 0, true}},
     {PLACE_ONE_GPU, "each", 4096, 131072, MODE_MAP, 300, SIDE_POOL, NOTHING},
-    {PLACE_ONE_GPU, "any", SIZE_1G, 1, MODE_MAP, 0, SIDE_WHOLE,
+    {PLACE_ONE_GPU,
+     "any",
+     SIZE_1G,
+     1,
+     MODE_MAP,
+     0,
+     SIDE_WHOLE,
      {0.9, 0, false}},
     {PLACE_TWO_GPUS, "each", 4096, 131072, MODE_UCX, 330, SIDE_POOL, NOTHING},
     {PLACE_TWO_GPUS, "each", 1024, 131072, MODE_UCX, 320, SIDE_POOL, NOTHING},
-    {PLACE_TWO_GPUS, "any", SIZE_1G, 1, MODE_UCX, 0, SIDE_WHOLE,
+    {PLACE_TWO_GPUS,
+     "any",
+     SIZE_1G,
+     1,
+     MODE_UCX,
+     0,
+     SIDE_WHOLE,
      {0.85, 0, false}},
-    {PLACE_TWO_GPUS, "comm", SIZE_1G, 1, MODE_UCX, 0, SIDE_WHOLE,
+    {PLACE_TWO_GPUS,
+     "comm",
+     SIZE_1G,
+     1,
+     MODE_UCX,
+     0,
+     SIDE_WHOLE,
      {0.95, 0, false}},
 };
 

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 
 typedef struct target {
-    double ratio;   /* 0: no promise, only to be told                         */
-    double aim;     /* hoped for; 0: no more than `ratio`                     */
-    bool   at_most; /* the pool's time by the other's is at most that         */
+    double ratio;   /* 0: no promise, only to be told */
+    double aim;     /* hoped for; 0: no more than `ratio` */
+    bool   at_most; /* the pool's time by the other's is at most that */
 } target_t;
 
 /*

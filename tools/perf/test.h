@@ -10,9 +10,9 @@
 #define TEST_MAX_WAYS 7
 
 typedef enum test_unit {
-    TEST_UNIT_RATE,  /* GB/s of a stream of messages          */
-    TEST_UNIT_TRIP,  /* microseconds there and back           */
-    TEST_UNIT_BLOCK  /* nanoseconds of a block's get and put  */
+    TEST_UNIT_RATE, /* GB/s of a stream of messages */
+    TEST_UNIT_TRIP, /* microseconds there and back */
+    TEST_UNIT_BLOCK /* nanoseconds of a block's get and put */
 } test_unit_t;
 
 typedef struct test {
@@ -24,13 +24,13 @@ typedef struct test {
     uint32_t    pool_way;
     /* Each in both modes; the fastest of a mode is what the pool is measured
      * against. Ends with WAY_LAST. */
-    uint32_t    raw_ways[TEST_MAX_WAYS];
+    uint32_t raw_ways[TEST_MAX_WAYS];
     /* The same, for buffers in a GPU's memory. */
-    uint32_t    gpu_ways[TEST_MAX_WAYS];
-    bool        is_mixed;   /* lengths, see work_length() */
-    uint32_t    misaligned; /* bytes, see work_t          */
-    uint64_t    send_size;  /* bytes, see job_t           */
-    bool        has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
+    uint32_t gpu_ways[TEST_MAX_WAYS];
+    bool     is_mixed;   /* lengths, see work_length() */
+    uint32_t misaligned; /* bytes, see work_t */
+    uint64_t send_size;  /* bytes, see job_t */
+    bool     has_pieces; /* the pool does it by WAY_POOL_PIECES, too */
 } test_t;
 
 /* NULL when there is none of that name. */

@@ -81,9 +81,7 @@ bool work_is_sane(const work_t *work)
            (work->size * work->count <= WORK_MAX_BYTES / work->outstanding) &&
            (!work->echo || (work->count == 1)) &&
            (!work->mixed || (work->size >= VALUE_SIZE)) &&
-           (work->misaligned < WORK_LINE) &&
-           device_is_sane(work->devices[0]) &&
+           (work->misaligned < WORK_LINE) && device_is_sane(work->devices[0]) &&
            device_is_sane(work->devices[1]) &&
-           ((work->devices[0] == WORK_HOST) ==
-            (work->devices[1] == WORK_HOST));
+           ((work->devices[0] == WORK_HOST) == (work->devices[1] == WORK_HOST));
 }

@@ -31,14 +31,14 @@
 
 /* Goes from process to process as is: both run the same program. */
 typedef struct work {
-    uint64_t size;        /* bytes of a buffer, 1 or more                     */
-    uint64_t count;       /* buffers of a message, 1 or more                  */
-    uint32_t outstanding; /* messages in flight, 1 or more                    */
-    uint32_t echo;        /* the reply is the whole message, not a word       */
-    uint32_t mixed;       /* lengths as work_length() has them, up to `size`  */
+    uint64_t size;        /* bytes of a buffer, 1 or more */
+    uint64_t count;       /* buffers of a message, 1 or more */
+    uint32_t outstanding; /* messages in flight, 1 or more */
+    uint32_t echo;        /* the reply is the whole message, not a word */
+    uint32_t mixed;       /* lengths as work_length() has them, up to `size` */
     uint32_t misaligned;  /* bytes from a line's begin to a scattered buffer
-                             of the sender's                                  */
-    int32_t  devices[2];  /* the GPU in which the buffers of the sender and of
+                             of the sender's */
+    int32_t devices[2];   /* the GPU in which the buffers of the sender and of
                              the receiver lie; both WORK_HOST: in host memory */
 } work_t;
 

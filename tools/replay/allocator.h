@@ -14,8 +14,8 @@ typedef struct allocator allocator_t;
 
 typedef enum allocator_answer {
     ALLOCATOR_OK,
-    ALLOCATOR_FULL, /* there is not so much memory                  */
-    ALLOCATOR_BROKEN /* something else is wrong, and has been told  */
+    ALLOCATOR_FULL,  /* there is not so much memory */
+    ALLOCATOR_BROKEN /* something else is wrong, and has been told */
 } allocator_answer_t;
 
 typedef struct allocator_kind allocator_kind_t;
@@ -25,7 +25,7 @@ struct allocator_kind {
     const char *doc;
     bool        needs_gpu;
     /* It only says where memory would be, and there is none. */
-    bool        is_simulated;
+    bool is_simulated;
 
     /* capacity  Bytes that it may have, a multiple of ALLOCATOR_UNIT; 0: as
      *           many as it gets.

@@ -81,8 +81,8 @@ static allocator_answer_t take(allocator_t *allocator, size_t size,
 {
     async_allocator_t *self = (async_allocator_t *)allocator;
     CUdeviceptr        address;
-    CUresult           result = self->calls.cuMemAllocFromPoolAsync(
-        &address, size, self->pool, stream);
+    CUresult           result =
+        self->calls.cuMemAllocFromPoolAsync(&address, size, self->pool, stream);
 
     if (result == CUDA_SUCCESS) {
         *address_p = (void *)(size_t)address;
@@ -99,8 +99,7 @@ static allocator_answer_t give(allocator_t *allocator, void *address,
                                size_t size, void *stream)
 {
     async_allocator_t *self = (async_allocator_t *)allocator;
-    CUresult           result =
-        self->calls.cuMemFreeAsync(gpu_address(address), stream);
+    CUresult result = self->calls.cuMemFreeAsync(gpu_address(address), stream);
 
     (void)size;
     if (result != CUDA_SUCCESS) {

@@ -23,8 +23,8 @@ typedef struct heap_allocator {
 /* Blocks take what is missing of the least limit. */
 static uint64_t comm_size(const device_t *device, uint64_t capacity)
 {
-    uint64_t size = device->ordinal == DEVICE_HOST ? HOST_COMM_SIZE
-                                                   : GPU_COMM_SIZE;
+    uint64_t size =
+        device->ordinal == DEVICE_HOST ? HOST_COMM_SIZE : GPU_COMM_SIZE;
 
     return (capacity != 0) && (capacity + size < LEAST_LIMIT)
                ? LEAST_LIMIT - capacity
@@ -48,10 +48,9 @@ static ucxpool_status_t set(ucxpool_config_t *config, const device_t *device,
 
     status = set_bytes(config, "COMM_SIZE", comm);
     if (status == UCXPOOL_OK) {
-        status = ucxpool_config_modify(config, "BLOCK_SIZE",
-                                       device->ordinal == DEVICE_HOST
-                                           ? HOST_BLOCK_SIZE
-                                           : GPU_BLOCK_SIZE);
+        status = ucxpool_config_modify(
+            config, "BLOCK_SIZE",
+            device->ordinal == DEVICE_HOST ? HOST_BLOCK_SIZE : GPU_BLOCK_SIZE);
     }
     if ((status == UCXPOOL_OK) && (capacity != 0)) {
         status = set_bytes(config, "MEMORY_LIMIT", capacity + comm);
@@ -75,8 +74,8 @@ static int make_pool(device_t *device, uint64_t capacity, ucxpool_t **pool_p)
     }
     status = set(config, device, capacity);
     if (status == UCXPOOL_OK) {
-        params.field_mask  = UCXPOOL_PARAM_FIELD_CONFIG |
-                             UCXPOOL_PARAM_FIELD_MEMORY_KIND;
+        params.field_mask =
+            UCXPOOL_PARAM_FIELD_CONFIG | UCXPOOL_PARAM_FIELD_MEMORY_KIND;
         params.config      = config;
         params.memory_kind = UCXPOOL_MEMORY_HOST;
         if (device->ordinal != DEVICE_HOST) {

@@ -77,9 +77,8 @@ static void destroy(allocator_t *allocator)
 static allocator_answer_t take(allocator_t *allocator, size_t size,
                                void *stream, void **address_p)
 {
-    *address_p = plugin_of(allocator)->alloc((ssize_t)size,
-                                             allocator->device->ordinal,
-                                             stream);
+    *address_p = plugin_of(allocator)->alloc(
+        (ssize_t)size, allocator->device->ordinal, stream);
     return *address_p == NULL ? ALLOCATOR_FULL : ALLOCATOR_OK;
 }
 
@@ -107,8 +106,8 @@ int plugin_name(plugin_t *plugin, const char *text)
 {
     const char *equals = strchr(text, '=');
     size_t      length = strspn(text, "abcdefghijklmnopqrstuvwxyz"
-                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                      "0123456789_-.");
+                                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                           "0123456789_-.");
 
     memset(plugin, 0, sizeof(*plugin));
     /* A path may have such a character as well, behind a slash. */
@@ -122,8 +121,7 @@ int plugin_name(plugin_t *plugin, const char *text)
         memcpy(plugin->name, text, length);
         plugin->path = equals + 1;
     }
-    if ((plugin->path[0] == '\0') ||
-        (allocator_find(plugin->name) != NULL)) {
+    if ((plugin->path[0] == '\0') || (allocator_find(plugin->name) != NULL)) {
         return -1;
     }
     plugin->kind = (allocator_kind_t){.name     = plugin->name,
@@ -177,8 +175,8 @@ int plugin_load(plugin_t *plugin)
     }
     plugin->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (plugin->library == NULL) {
-        return replay_error("the plug-in %s cannot be loaded: %s",
-                            plugin->path, dlerror());
+        return replay_error("the plug-in %s cannot be loaded: %s", plugin->path,
+                            dlerror());
     }
     return find_all(plugin);
 }

@@ -16,8 +16,8 @@ int ballast_take(ballast_t *ballast, device_t *device, uint64_t capacity)
                             (unsigned long long)capacity >> 20);
     }
     if ((capacity != 0) && (left > capacity)) {
-        result = device->gpu.driver.cuMemAlloc(&ballast->address,
-                                               left - capacity);
+        result =
+            device->gpu.driver.cuMemAlloc(&ballast->address, left - capacity);
         if (result != CUDA_SUCCESS) {
             ballast->address = 0;
             return device_fail(device, result,

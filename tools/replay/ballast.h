@@ -8,8 +8,8 @@
 #include "replay/device.h"
 
 typedef struct ballast {
-    CUdeviceptr address;    /* 0: none                                   */
-    uint64_t    free_bytes; /* that were free with it, before all else   */
+    CUdeviceptr address;    /* 0: none */
+    uint64_t    free_bytes; /* that were free with it, before all else */
 } ballast_t;
 
 /* Leave `capacity` bytes free; 0: all. Returns 0, or -1 after having said

@@ -169,8 +169,7 @@ static int cut(best_fit_t *pool, best_fit_block_t *block, uint64_t size)
     return 0;
 }
 
-int best_fit_alloc(best_fit_t *pool, uint64_t size,
-                   best_fit_block_t **block_p)
+int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p)
 {
     best_fit_block_t *block;
 

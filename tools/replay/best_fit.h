@@ -24,12 +24,11 @@ typedef struct best_fit_block best_fit_block_t;
 /* NULL: there is no memory for its own needs. */
 best_fit_t *best_fit_create(uint64_t capacity);
 /* With all of its blocks. */
-void        best_fit_destroy(best_fit_t *pool);
+void best_fit_destroy(best_fit_t *pool);
 
 /* 0; or 1, no free block is long enough; or -1, no memory for its own needs.
  * size is not 0. */
-int  best_fit_alloc(best_fit_t *pool, uint64_t size,
-                    best_fit_block_t **block_p);
+int best_fit_alloc(best_fit_t *pool, uint64_t size, best_fit_block_t **block_p);
 void best_fit_free(best_fit_t *pool, best_fit_block_t *block);
 
 /* Where a block begins in the arena, and how long it is. */

@@ -10,7 +10,7 @@
 typedef struct curve_point {
     size_t   event;
     uint64_t live;     /* bytes, as asked for */
-    uint64_t reserved; /* bytes               */
+    uint64_t reserved; /* bytes */
 } curve_point_t;
 
 /* Beside the evenly spaced ones, the peak's and the end's. */

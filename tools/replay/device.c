@@ -20,8 +20,8 @@ int device_fail(device_t *device, CUresult result, const char *what)
 static int make_stream(device_t *device, void **stream_p)
 {
     CUstream stream;
-    CUresult result = device->gpu.driver.cuStreamCreate(
-        &stream, CU_STREAM_NON_BLOCKING);
+    CUresult result =
+        device->gpu.driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
 
     if (result != CUDA_SUCCESS) {
         return device_fail(device, result, "no stream");

@@ -11,13 +11,13 @@
 #define DEVICE_HOST (-1)
 
 typedef struct device {
-    int       ordinal; /* DEVICE_HOST, or as the driver counts */
-    gpu_t     gpu;
-    void    **streams; /* of the trace, as allocators want them: names on the */
-                       /* host, CUstreams on a GPU                            */
-    unsigned  num_streams;
-    unsigned  num_made; /* of a GPU's streams */
-    void    **made;
+    int    ordinal; /* DEVICE_HOST, or as the driver counts */
+    gpu_t  gpu;
+    void **streams; /* of the trace, as allocators want them: names on the */
+                    /* host, CUstreams on a GPU */
+    unsigned num_streams;
+    unsigned num_made; /* of a GPU's streams */
+    void   **made;
 } device_t;
 
 /* Says what is wrong, and returns -1, where there is no such GPU. Nothing is

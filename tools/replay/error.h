@@ -6,7 +6,6 @@
 #define REPLAY_ERROR_H
 
 /* Print "ucxpool_replay: ..." and return -1. */
-int replay_error(const char *format, ...)
-    __attribute__((format(printf, 1, 2)));
+int replay_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -107,8 +107,8 @@ static int split(const reader_t *reader, char *line, char *fields[NUM_FIELDS])
     if (num != NUM_FIELDS) {
         return replay_error("%s:%llu: %u fields, where there are %u in "
                             "\"" HEADER "\"",
-                            reader->name, (unsigned long long)reader->line,
-                            num, NUM_FIELDS);
+                            reader->name, (unsigned long long)reader->line, num,
+                            NUM_FIELDS);
     }
     return 0;
 }

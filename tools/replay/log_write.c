@@ -25,8 +25,8 @@ static void write_events(const trace_t *trace, const uint64_t *addresses,
 {
     fprintf(stream, "Thread,Time,Action,Pointer,Size,Stream\n");
     for (size_t i = 0; i < trace->num_events; i++) {
-        const trace_event_t *event = &trace->events[i];
-        uint64_t             name  = trace->streams[event->stream];
+        const trace_event_t *event  = &trace->events[i];
+        uint64_t             name   = trace->streams[event->stream];
         unsigned long        second = (unsigned long)(i / 1000000);
 
         /* There was no clock: a call takes a microsecond. */

@@ -66,8 +66,8 @@ static int wait(device_t *device, void *stream)
                : device_fail(device, result, "a mark was not copied");
 }
 
-int marks_write(device_t *device, void *address, uint64_t size,
-                uint64_t word, void *stream)
+int marks_write(device_t *device, void *address, uint64_t size, uint64_t word,
+                void *stream)
 {
     mark_t mark = {0};
 
@@ -80,8 +80,8 @@ int marks_write(device_t *device, void *address, uint64_t size,
     return wait(device, stream);
 }
 
-int marks_check(device_t *device, void *address, uint64_t size,
-                uint64_t word, void *stream)
+int marks_check(device_t *device, void *address, uint64_t size, uint64_t word,
+                void *stream)
 {
     mark_t   mark = {0};
     uint64_t found;

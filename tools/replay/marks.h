@@ -12,11 +12,11 @@
 
 /* 0, or -1 after having said what is wrong. On a GPU in the stream's order,
  * and waited for. */
-int marks_write(device_t *device, void *address, uint64_t size,
-                uint64_t word, void *stream);
+int marks_write(device_t *device, void *address, uint64_t size, uint64_t word,
+                void *stream);
 
 /* Are all of them there? */
-int marks_check(device_t *device, void *address, uint64_t size,
-                uint64_t word, void *stream);
+int marks_check(device_t *device, void *address, uint64_t size, uint64_t word,
+                void *stream);
 
 #endif

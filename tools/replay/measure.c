@@ -137,14 +137,12 @@ static int reserve(const play_t *play, const measure_params_t *params)
 }
 
 /* Do a step with a new allocator. */
-static int with_allocator(step_t step, const trace_t *trace,
-                          device_t *device, const measure_params_t *params,
-                          measure_t *measure)
+static int with_allocator(step_t step, const trace_t *trace, device_t *device,
+                          const measure_params_t *params, measure_t *measure)
 {
-    play_t play = {.trace       = trace,
-                   .device      = device,
-                   .has_threads = params->has_threads};
-    int    code;
+    play_t play = {
+        .trace = trace, .device = device, .has_threads = params->has_threads};
+    int code;
 
     if (measure->kind->create(measure->kind, device, params->capacity,
                               &play.allocator) != 0) {
@@ -165,10 +163,9 @@ static int run_all(const trace_t *trace, device_t *device,
         (with_allocator(time_all, trace, device, params, measure) != 0)) {
         return -1;
     }
-    return params->is_searched
-               ? search_run(trace, device, measure->kind, params->percent,
-                            &measure->search)
-               : 0;
+    return params->is_searched ? search_run(trace, device, measure->kind,
+                                            params->percent, &measure->search)
+                               : 0;
 }
 
 int measure_run(const trace_t *trace, device_t *device,

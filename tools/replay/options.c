@@ -143,8 +143,8 @@ static int set_capacity(options_t *options, const char *value)
         (*capacity < ALLOCATOR_UNIT)) {
         return wrong("-c", value, "give bytes, 2m or more, as 512m or 8g");
     }
-    *capacity = (*capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT *
-                ALLOCATOR_UNIT;
+    *capacity =
+        (*capacity + ALLOCATOR_UNIT - 1) / ALLOCATOR_UNIT * ALLOCATOR_UNIT;
     return 0;
 }
 
@@ -168,8 +168,7 @@ static int set_measure(options_t *options, int option, const char *value)
                    ? 0
                    : wrong("-s", value, "give 1/N, N from 1 to 64k");
     case 'r':
-        return number_parse(value, MEASURE_MAX_ROUNDS, &params->num_rounds) ==
-                       0
+        return number_parse(value, MEASURE_MAX_ROUNDS, &params->num_rounds) == 0
                    ? 0
                    : wrong("-r", value, "give a number, 1 to 1000");
     case 'm':

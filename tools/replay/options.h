@@ -11,11 +11,7 @@
 
 #include <stdbool.h>
 
-typedef enum format {
-    FORMAT_TEXT,
-    FORMAT_CSV,
-    FORMAT_JSON
-} format_t;
+typedef enum format { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON } format_t;
 
 typedef enum file {
     FILE_LOG, /* path NULL, but writes_log: the standard output */
@@ -28,19 +24,19 @@ typedef enum file {
 #define OPTIONS_MAX_KINDS (ALLOCATOR_NUM_KINDS + PLUGIN_MAX)
 
 typedef struct options {
-    const char             *log;      /* the file; NULL: a workload */
-    const char             *workload; /* NULL: a log                */
-    const char             *allocators; /* their names; NULL: all that the
-                                           device can have, and plug-ins     */
+    const char *log;        /* the file; NULL: a workload */
+    const char *workload;   /* NULL: a log */
+    const char *allocators; /* their names; NULL: all that the
+                               device can have, and plug-ins */
     const allocator_kind_t *kinds[OPTIONS_MAX_KINDS];
     unsigned                num_kinds;
     plugin_t                plugins[PLUGIN_MAX];
     unsigned                num_plugins;
-    int                     ordinal;   /* DEVICE_HOST or a GPU */
-    unsigned                divisor;   /* of sizes */
+    int                     ordinal; /* DEVICE_HOST or a GPU */
+    unsigned                divisor; /* of sizes */
     measure_params_t        params;
-    bool                    writes_log; /* and no more                      */
-    format_t                format;     /* on the standard output           */
+    bool                    writes_log; /* and no more */
+    format_t                format;     /* on the standard output */
     result_file_t           files[FILE_LAST];
     bool                    list;
 } options_t;

@@ -24,7 +24,7 @@ void owners_cleanup(owners_t *owners);
 
 /* Put in an address that is not 0 and not there. 0, or -1 when there is no
  * memory. */
-int  owners_add(owners_t *owners, uint64_t address, uint32_t allocation);
+int owners_add(owners_t *owners, uint64_t address, uint32_t allocation);
 /* False: nobody owns it. */
 bool owners_find(const owners_t *owners, uint64_t address,
                  uint32_t *allocation_p);

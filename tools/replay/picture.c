@@ -92,8 +92,7 @@ static void print_curve(const report_t *report, unsigned index, double unit,
     }
 }
 
-static void print_script(const report_t *report, const char *path,
-                         FILE *stream)
+static void print_script(const report_t *report, const char *path, FILE *stream)
 {
     double      unit;
     const char *unit_name = unit_of(report, &unit);

@@ -10,10 +10,10 @@
 
 /* The players of a round; the first one has the events that are not timed. */
 typedef struct band {
-    stage_t   stage;
-    player_t *players;
-    size_t  **orders; /* of each player; NULL where there is one only */
-    unsigned  num;
+    stage_t           stage;
+    player_t         *players;
+    size_t          **orders; /* of each player; NULL where there is one only */
+    unsigned          num;
     pthread_barrier_t barrier;
 } band_t;
 
@@ -69,9 +69,8 @@ static int band_init(band_t *band, const play_t *play, play_mode_t mode,
     const trace_t *trace = play->trace;
 
     memset(band, 0, sizeof(*band));
-    band->num   = play->has_threads && (mode != PLAY_SAMPLED)
-                      ? trace->num_threads
-                      : 1;
+    band->num =
+        play->has_threads && (mode != PLAY_SAMPLED) ? trace->num_threads : 1;
     band->stage = (stage_t){.play = play, .mode = mode, .curve = curve};
     band->stage.addresses = calloc(trace->num_allocations, sizeof(void *));
     band->players         = calloc(band->num, sizeof(*band->players));

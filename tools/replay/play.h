@@ -13,10 +13,10 @@
 
 typedef enum play_mode {
     PLAY_PLAIN,   /* the clock is read at the begin and at the end */
-    PLAY_TIMED,   /* and around every call                         */
-    PLAY_SAMPLED, /* what is live and held is looked at            */
+    PLAY_TIMED,   /* and around every call */
+    PLAY_SAMPLED, /* what is live and held is looked at */
     PLAY_MARKED,  /* memory is written, and read before it is freed */
-    PLAY_STRICT   /* the first failure ends it                     */
+    PLAY_STRICT   /* the first failure ends it */
 } play_mode_t;
 
 typedef struct play {
@@ -26,15 +26,15 @@ typedef struct play {
     /* In one thread, in the order of the trace; or each thread of the trace in
      * one of its own, as fast as it can. Then a free waits for its allocation,
      * and nothing else is held in order. PLAY_SAMPLED has one thread. */
-    bool           has_threads;
+    bool has_threads;
 } play_t;
 
 typedef struct play_result {
     uint64_t ns;           /* from the first timed event on */
-    uint64_t num_failures; /* allocations that failed       */
+    uint64_t num_failures; /* allocations that failed */
     /* PLAY_TIMED; to be released by the caller. */
-    times_t  allocs;
-    times_t  frees;
+    times_t allocs;
+    times_t frees;
 } play_result_t;
 
 /*

@@ -109,20 +109,18 @@ static void sample(const player_t *player, size_t event)
 
     if ((event % curve_step(trace->num_events) == 0) ||
         (event == trace->peak_event) || (event + 1 == trace->num_events)) {
-        curve_add(stage->curve,
-                  (curve_point_t){event, stage->live,
-                                  from->kind->reserved(from)});
+        curve_add(stage->curve, (curve_point_t){event, stage->live,
+                                                from->kind->reserved(from)});
     }
 }
 
-static inline __attribute__((always_inline)) int
-play_events(player_t *player, play_mode_t mode)
+static inline __attribute__((always_inline)) int play_events(player_t   *player,
+                                                             play_mode_t mode)
 {
     const trace_event_t *events = player->stage->play->trace->events;
 
     for (size_t i = player->begin; i < player->end; i++) {
-        size_t               index = player->order == NULL ? i
-                                                           : player->order[i];
+        size_t index = player->order == NULL ? i : player->order[i];
         const trace_event_t *event = &events[index];
 
         if ((event->is_free ? play_free(player, event, mode)

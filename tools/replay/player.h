@@ -12,9 +12,9 @@ typedef struct stage {
     play_mode_t   mode;
     curve_t      *curve;
     /* Of each allocation: NULL, its memory, or player_failed. */
-    void        **addresses;
-    uint64_t      live; /* bytes; PLAY_SAMPLED */
-    bool          is_over; /* somebody gave up */
+    void   **addresses;
+    uint64_t live;    /* bytes; PLAY_SAMPLED */
+    bool     is_over; /* somebody gave up */
 } stage_t;
 
 /* In the place of the address of an allocation that failed. */

@@ -18,11 +18,11 @@ typedef struct plugin {
     const char      *path;
     void            *library;
     /* Shapes of PyTorch's CUDAPluggableAllocator. */
-    void  *(*alloc)(ssize_t size, int device, void *stream);
-    void   (*free)(void *address, ssize_t size, int device, void *stream);
+    void *(*alloc)(ssize_t size, int device, void *stream);
+    void (*free)(void *address, ssize_t size, int device, void *stream);
     /* These may be NULL. */
-    int    (*init)(int device, size_t capacity);
-    void   (*end)(void);
+    int (*init)(int device, size_t capacity);
+    void (*end)(void);
     size_t (*reserved)(void);
 } plugin_t;
 

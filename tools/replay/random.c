@@ -11,8 +11,7 @@ uint64_t random64_next(random64_t *random)
 
 uint64_t random64_below(random64_t *random, uint64_t bound)
 {
-    return (uint64_t)(((unsigned __int128)random64_next(random) * bound) >>
-                      64);
+    return (uint64_t)(((unsigned __int128)random64_next(random) * bound) >> 64);
 }
 
 double random64_fraction(random64_t *random)

@@ -59,8 +59,7 @@ void report_csv(const report_t *report, FILE *stream)
         fprintf(stream, ",%u,%s,%u,%" PRIu64 ",%" PRIu64 ",%s,%s",
                 trace->divisor, device,
                 report->params.has_threads ? trace->num_threads : 1,
-                report->params.capacity, trace->peak_live,
-                measure->kind->name,
+                report->params.capacity, trace->peak_live, measure->kind->name,
                 measure->kind->is_simulated ? "yes" : "no");
         print_times_csv(&measure->alloc, stream);
         print_times_csv(&measure->free, stream);

@@ -21,9 +21,9 @@ void report_size(uint64_t bytes, char text[REPORT_SIZE_TEXT])
 static const char *with_commas(uint64_t number, char text[REPORT_SIZE_TEXT])
 {
     char     digits[24];
-    unsigned num = (unsigned)snprintf(digits, sizeof(digits), "%" PRIu64,
-                                      number);
-    char    *to  = text;
+    unsigned num =
+        (unsigned)snprintf(digits, sizeof(digits), "%" PRIu64, number);
+    char *to = text;
 
     for (unsigned i = 0; i < num; i++) {
         if ((i > 0) && ((num - i) % 3 == 0)) {
@@ -92,8 +92,9 @@ static void tell_where(const report_t *report, FILE *stream)
         report_size(report->params.reserve.bytes, text);
         fprintf(stream, "; the heap takes %s before", text);
     }
-    fprintf(stream, "; %s; a reading of the clock, %" PRIu64
-                    " ns, is in each call's time\n",
+    fprintf(stream,
+            "; %s; a reading of the clock, %" PRIu64
+            " ns, is in each call's time\n",
             report->params.has_threads ? "each thread in one of its own"
                                        : "one thread",
             report->clock_ns);
@@ -115,8 +116,7 @@ void report_trace(const report_t *report, FILE *stream)
     fprintf(stream, "  at most %s live, in %s allocation%s", text,
             with_commas(trace->peak_num, more), plural(trace->peak_num));
     if (trace->num_left != 0) {
-        fprintf(stream, "; %s never freed",
-                with_commas(trace->num_left, more));
+        fprintf(stream, "; %s never freed", with_commas(trace->num_left, more));
     }
     fprintf(stream, "\n");
     if (trace->divisor != 1) {
@@ -220,10 +220,10 @@ void report_table(const report_t *report, FILE *stream)
     fprintf(stream, "\n%-9s %-26s %-26s %-26s %-18s%s\n", "", "allocate",
             "free", "whole run", "held at most",
             is_searched ? "            passes" : "");
-    fprintf(stream,
-            "%-9s %8s %8s %8s %8s %8s %8s %8s %8s %8s %11s %6s %8s%s\n", "",
-            "median", "p99", "max", "median", "p99", "max", "first", "again",
-            "a call", "", "/ live", "failures", is_searched ? "   / live" : "");
+    fprintf(stream, "%-9s %8s %8s %8s %8s %8s %8s %8s %8s %8s %11s %6s %8s%s\n",
+            "", "median", "p99", "max", "median", "p99", "max", "first",
+            "again", "a call", "", "/ live", "failures",
+            is_searched ? "   / live" : "");
     for (unsigned i = 0; i < report->num_measures; i++) {
         print_row(report, &report->measures[i], stream);
         is_simulated |= report->measures[i].kind->is_simulated;

@@ -9,7 +9,7 @@
 
 typedef struct reserve {
     uint64_t bytes;   /* 0: see percent */
-    unsigned percent; /* 0: nothing     */
+    unsigned percent; /* 0: nothing */
 } reserve_t;
 
 /* 512m, 70g, or 50%. Returns 0, or -1 (nothing said) where it is neither. */

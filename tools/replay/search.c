@@ -30,8 +30,7 @@ static uint64_t capacity_of(const attempt_t *attempt, uint64_t step)
 
 static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
 {
-    play_t        play   = {.trace  = attempt->trace,
-                            .device = attempt->device};
+    play_t        play   = {.trace = attempt->trace, .device = attempt->device};
     play_result_t result = {0};
     int           code;
 
@@ -41,8 +40,7 @@ static int try_step(const attempt_t *attempt, uint64_t step, bool *passes_p)
         return -1;
     }
     attempt->search->num_trials++;
-    progress_say("%s: capacity %.3f of the peak, trial %u",
-                 attempt->kind->name,
+    progress_say("%s: capacity %.3f of the peak, trial %u", attempt->kind->name,
                  (double)capacity_of(attempt, step) /
                      (double)attempt->trace->peak_live,
                  (unsigned)attempt->search->num_trials);
@@ -96,8 +94,7 @@ static int gallop(const attempt_t *attempt, uint64_t last, int64_t *failed_p,
 }
 
 int search_run(const trace_t *trace, device_t *device,
-               const allocator_kind_t *kind, double percent,
-               search_t *search_p)
+               const allocator_kind_t *kind, double percent, search_t *search_p)
 {
     attempt_t attempt = {trace, device, kind, percent, search_p};
     uint64_t  last, passed, middle;

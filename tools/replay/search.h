@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 typedef struct search {
-    bool     was_made;
-    bool     has_found;
+    bool was_made;
+    bool has_found;
     /* The smallest that passed; else the largest that was tried, and failed. */
     uint64_t capacity;
     unsigned num_trials;

@@ -84,8 +84,8 @@ static int add_event(trace_t *trace, trace_event_t event)
     return 0;
 }
 
-int trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
-                uint64_t size, uint32_t *allocation_p)
+int trace_alloc(trace_t *trace, unsigned thread, unsigned stream, uint64_t size,
+                uint32_t *allocation_p)
 {
     trace_event_t event = {.thread = (uint16_t)thread,
                            .stream = (uint16_t)stream};

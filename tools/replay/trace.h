@@ -28,12 +28,12 @@ typedef struct trace_event {
 
 /* What a log has that cannot be played, and is left out. */
 typedef struct trace_remarks {
-    uint64_t num_failures;     /* allocations that failed when it was written */
-    uint64_t num_unknown;      /* frees of what was allocated before it began */
-    uint64_t num_twice;        /* addresses allocated that were not free; the */
-                               /* first owner's memory is freed then          */
-    uint64_t num_other_sizes;  /* frees that tell another size                */
-    uint64_t num_empty;        /* calls for 0 bytes                           */
+    uint64_t num_failures;    /* allocations that failed when it was written */
+    uint64_t num_unknown;     /* frees of what was allocated before it began */
+    uint64_t num_twice;       /* addresses allocated that were not free; the */
+                              /* first owner's memory is freed then */
+    uint64_t num_other_sizes; /* frees that tell another size */
+    uint64_t num_empty;       /* calls for 0 bytes */
     /* Lines of the first of each. */
     uint64_t unknown_line, twice_line, other_size_line, empty_line;
 } trace_remarks_t;
@@ -49,17 +49,17 @@ typedef struct trace {
     uint64_t       streams[TRACE_MAX_STREAMS]; /* 0 is the default stream */
     unsigned       num_streams;
     /* Events before this one prepare the rest, and are not timed. */
-    size_t         first_timed;
-    uint64_t       capacity;  /* that it is meant for; 0: any              */
-    unsigned       divisor;   /* sizes are so many times smaller; 1 if not */
+    size_t   first_timed;
+    uint64_t capacity; /* that it is meant for; 0: any */
+    unsigned divisor;  /* sizes are so many times smaller; 1 if not */
 
     trace_remarks_t remarks;
 
     /* What trace_survey() finds. */
-    uint64_t peak_live;  /* bytes, as asked for                */
-    size_t   peak_num;   /* allocations live at that moment    */
-    size_t   peak_event; /* index of the event that brings it  */
-    size_t   num_left;   /* allocations that are never freed   */
+    uint64_t peak_live;  /* bytes, as asked for */
+    size_t   peak_num;   /* allocations live at that moment */
+    size_t   peak_event; /* index of the event that brings it */
+    size_t   num_left;   /* allocations that are never freed */
 
     size_t event_room, size_room;
 } trace_t;
@@ -67,7 +67,7 @@ typedef struct trace {
 /* An empty trace; NULL (and told) where there is no memory. */
 trace_t *trace_create(const char *name);
 /* NULL is allowed. */
-void     trace_destroy(trace_t *trace);
+void trace_destroy(trace_t *trace);
 
 /* The number of a thread or a stream; a new one where it is new. -1: there are
  * too many. */
@@ -78,8 +78,8 @@ int trace_stream(trace_t *trace, uint64_t name);
  *
  * allocation_p [out]  Its number.
  */
-int trace_alloc(trace_t *trace, unsigned thread, unsigned stream,
-                uint64_t size, uint32_t *allocation_p);
+int trace_alloc(trace_t *trace, unsigned thread, unsigned stream, uint64_t size,
+                uint32_t *allocation_p);
 int trace_free(trace_t *trace, unsigned thread, unsigned stream,
                uint32_t allocation);
 

@@ -11,9 +11,9 @@
 
 /* A number that may stand behind a workload's name. */
 typedef struct number {
-    uint64_t min;      /* 0: there is no such number */
+    uint64_t min; /* 0: there is no such number */
     uint64_t max;
-    uint64_t fallback; /* 0: it must be given        */
+    uint64_t fallback; /* 0: it must be given */
 } number_t;
 
 typedef struct workload {
@@ -25,36 +25,54 @@ typedef struct workload {
 } workload_t;
 
 static const workload_t workloads[] = {
-    {"rmm", "rmm:N,MIB",
+    {"rmm",
+     "rmm:N,MIB",
      "RMM's benchmark random_allocations: N allocations of up to MIB MiB",
      workload_make_rmm,
      {{1, 10000000, 0}, {1, 65536, 0}}},
-    {"trace1", "trace1", "3,000 sizes, uniform to 256 MiB, under 16 GiB live",
-     workload_make_trace1, {{0, 0, 0}}},
-    {"trace2", "trace2",
+    {"trace1",
+     "trace1",
+     "3,000 sizes, uniform to 256 MiB, under 16 GiB live",
+     workload_make_trace1,
+     {{0, 0, 0}}},
+    {"trace2",
+     "trace2",
      "5,000 sizes, log-uniform from 256 B to 1 GiB, under 16 GiB",
-     workload_make_trace2, {{0, 0, 0}}},
-    {"trace3", "trace3", "600 sizes, uniform to 2 GiB, under 24 GiB",
-     workload_make_trace3, {{0, 0, 0}}},
-    {"trace4", "trace4",
+     workload_make_trace2,
+     {{0, 0, 0}}},
+    {"trace3",
+     "trace3",
+     "600 sizes, uniform to 2 GiB, under 24 GiB",
+     workload_make_trace3,
+     {{0, 0, 0}}},
+    {"trace4",
+     "trace4",
      "20,000 sizes, log-uniform from 256 B to 64 MiB, under 8 GiB",
-     workload_make_trace4, {{0, 0, 0}}},
-    {"checkerboard", "checkerboard:MIB[,TOTAL]",
+     workload_make_trace4,
+     {{0, 0, 0}}},
+    {"checkerboard",
+     "checkerboard:MIB[,TOTAL]",
      "fill TOTAL (8g) with pieces of MIB MiB, free every second one, ask for "
      "15/16 of what is free",
      workload_make_checkerboard,
      {{1, 65536, 0}, {1, 64 * TIB, 8 * GIB}}},
-    {"pair", "pair:SIZE[,NUM]", "allocate and free SIZE, NUM times (100,000)",
+    {"pair",
+     "pair:SIZE[,NUM]",
+     "allocate and free SIZE, NUM times (100,000)",
      workload_make_pair,
      {{1, 64 * TIB, 0}, {1, 100000000, 100000}}},
-    {"holes", "holes:SIZE[,NUM]",
+    {"holes",
+     "holes:SIZE[,NUM]",
      "the same where 65,536 holes of 1 KiB are free among live pieces",
      workload_make_holes,
      {{1, 64 * TIB, 0}, {1, 100000000, 10000}}},
-    {"aba", "aba",
+    {"aba",
+     "aba",
      "8 GiB: 1 GiB kept and 4 GiB freed, 1 GiB kept, the first again",
-     workload_make_aba, {{0, 0, 0}}},
-    {"threads", "threads:N[,NUM]",
+     workload_make_aba,
+     {{0, 0, 0}}},
+    {"threads",
+     "threads:N[,NUM]",
      "N threads, each with a stream of its own and NUM (100,000) allocations "
      "of 1 KiB to 1 MiB, at most 16 live",
      workload_make_threads,

@@ -20,8 +20,8 @@ int workload_make_rmm(trace_t *trace, const uint64_t *numbers)
 
     maker_init(&maker, trace, 1, 0);
     for (uint64_t i = 0; i < 2 * num_allocations; i++) {
-        uint64_t size    = minstd_between(&minstd, 1, max_size);
-        bool     allocs  = true;
+        uint64_t size   = minstd_between(&minstd, 1, max_size);
+        bool     allocs = true;
 
         if (maker.num_live > 0) {
             allocs = (minstd_between(&minstd, 0, 99) < RMM_PERCENT) &&
@@ -31,9 +31,8 @@ int workload_make_rmm(trace_t *trace, const uint64_t *numbers)
         if (allocs) {
             maker_alloc(&maker, size);
         } else {
-            maker_free(&maker,
-                       minstd_between(&minstd, 0, num_allocations - 1) %
-                           maker.num_live);
+            maker_free(&maker, minstd_between(&minstd, 0, num_allocations - 1) %
+                                   maker.num_live);
         }
     }
     return maker_cleanup(&maker);

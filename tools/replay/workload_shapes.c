@@ -107,9 +107,9 @@ int workload_make_threads(trace_t *trace, const uint64_t *numbers)
             if (maker->num_live == THREAD_LIVE) {
                 maker_free(maker, random64_below(&random, THREAD_LIVE));
             }
-            maker_alloc(maker, (uint64_t)(exp2(10 * random64_fraction(
-                                                        &random)) *
-                                          (double)KIB));
+            maker_alloc(maker,
+                        (uint64_t)(exp2(10 * random64_fraction(&random)) *
+                                   (double)KIB));
         }
     }
     for (uint64_t k = 0; k < num_threads; k++) {

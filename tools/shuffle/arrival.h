@@ -12,11 +12,11 @@
 
 typedef struct arrival {
     struct arrival *next;
-    void           *context; /* of who receives it                      */
-    unsigned        source;  /* worker                                  */
-    char           *buffer; /* borrowed; may be of a GPU               */
+    void           *context; /* of who receives it */
+    unsigned        source;  /* worker */
+    char           *buffer;  /* borrowed; may be of a GPU */
     size_t          capacity;
-    char           *large; /* memory of a message over the capacity     */
+    char           *large; /* memory of a message over the capacity */
     size_t          length;
     chunk_t        *chunks;
     uint32_t        max_chunks;

@@ -198,9 +198,9 @@ size_t batch_extent(const batch_t *batch)
 /* Where something is sent from. */
 static void *batch_place(const batch_t *batch, const void *address)
 {
-    return batch_is_large(batch) ?
-               (void *)address :
-               batch->mirror + ((const char *)address - batch->memory);
+    return batch_is_large(batch)
+               ? (void *)address
+               : batch->mirror + ((const char *)address - batch->memory);
 }
 
 size_t batch_segments(batch_t *batch, const ucxpool_segment_t **segments_p)

@@ -35,8 +35,8 @@ typedef struct batch_entry {
 /* The same for all batches of a worker. */
 typedef struct batch_shape {
     uint32_t num_buckets;
-    size_t   chunk_size;    /* bytes of records per chunk          */
-    uint32_t chunk_records; /* records per chunk, at most          */
+    size_t   chunk_size;    /* bytes of records per chunk */
+    uint32_t chunk_records; /* records per chunk, at most */
     size_t   arena_size;
     uint32_t max_chunks;
 } batch_shape_t;
@@ -54,9 +54,9 @@ typedef struct batch {
     uint32_t             num_chunks;
     size_t               num_records;
     size_t               num_bytes;
-    chunk_t             *chunks; /* max_chunks */
-    size_t              *sizes;  /* room for bytes in each chunk            */
-    uint32_t            *open;   /* by bucket: 1 + index of its open chunk */
+    chunk_t             *chunks;    /* max_chunks */
+    size_t              *sizes;     /* room for bytes in each chunk */
+    uint32_t            *open;      /* by bucket: 1 + index of its open chunk */
     batch_entry_t       *directory; /* at the front of the memory */
     ucxpool_segment_t   *segments;
 } batch_t;

@@ -22,12 +22,12 @@ typedef struct board_place {
 
 /* What is said on the sockets. */
 typedef enum board_word {
-    BOARD_READY  = 'r', /* worker: the address is there                 */
-    BOARD_DONE   = 'd', /* worker: the result is there                  */
-    BOARD_FAILED = 'f', /* worker: the complaint is there; I wait       */
-    BOARD_GO     = 'g', /* main: all addresses are there                */
-    BOARD_LEAVE  = 'l', /* main: all are done, end                      */
-    BOARD_ABORT  = 'a'  /* main: something went wrong, end              */
+    BOARD_READY  = 'r', /* worker: the address is there */
+    BOARD_DONE   = 'd', /* worker: the result is there */
+    BOARD_FAILED = 'f', /* worker: the complaint is there; I wait */
+    BOARD_GO     = 'g', /* main: all addresses are there */
+    BOARD_LEAVE  = 'l', /* main: all are done, end */
+    BOARD_ABORT  = 'a'  /* main: something went wrong, end */
 } board_word_t;
 
 /* NULL with a complaint. Zeroed. */

@@ -15,12 +15,12 @@
 #define CHILD_LEAVE_TRIES 1000u
 
 typedef struct child {
-    child_params_t params;
-    board_place_t *place;
-    vault_t       *vault;
-    exchange_t    *exchange;
+    child_params_t  params;
+    board_place_t  *place;
+    vault_t        *vault;
+    exchange_t     *exchange;
     output_folder_t folder; /* the job's, with a claim of the child's own */
-    bool           told_to_end;
+    bool            told_to_end;
 } child_t;
 
 static volatile sig_atomic_t child_stop;
@@ -228,8 +228,8 @@ int child_main(const child_params_t *params)
     job_batch_shape(params->job, &shape);
     result = output_folder_join(&child.folder);
     if (result == 0) {
-        result = job_make_vault(params->job, params->index, &shape,
-                                &child.vault);
+        result =
+            job_make_vault(params->job, params->index, &shape, &child.vault);
     }
     if ((result == 0) && (params->job->num_workers > 1)) {
         result = child_meet(&child, &shape);

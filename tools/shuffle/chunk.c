@@ -27,9 +27,9 @@ int chunk_next_run(const chunk_t *chunk, uint32_t num_partitions,
         tally_record(tally, chunk->bytes + start, end - start);
         start = end;
         i++;
-    } while ((i < chunk->num_records) &&
-             (hash_partition(chunk->hashes[i], num_partitions) ==
-              run->partition));
+    } while (
+        (i < chunk->num_records) &&
+        (hash_partition(chunk->hashes[i], num_partitions) == run->partition));
     run->end    = i;
     run->length = start - run->offset;
     return 1;

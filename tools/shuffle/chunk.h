@@ -31,7 +31,7 @@ typedef struct chunk {
 typedef struct chunk_run {
     uint32_t end; /* index of the record behind the run */
     uint32_t partition;
-    size_t   offset; /* in the bytes of the chunk          */
+    size_t   offset; /* in the bytes of the chunk */
     size_t   length;
 } chunk_run_t;
 

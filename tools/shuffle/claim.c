@@ -126,9 +126,9 @@ static attempt_t claim_share(const claim_t *claim, int folder_fd,
                              const claim_id_t id)
 {
     return (flock(claim->fd, LOCK_SH | LOCK_NB) == 0) &&
-                   claim_is_there(claim, folder_fd) && claim_is_of(claim, id) ?
-               ATTEMPT_TAKEN :
-               ATTEMPT_AGAIN;
+                   claim_is_there(claim, folder_fd) && claim_is_of(claim, id)
+               ? ATTEMPT_TAKEN
+               : ATTEMPT_AGAIN;
 }
 
 /* Nobody else has a lock. */
@@ -159,8 +159,8 @@ static attempt_t claim_try(const claim_t *claim, int folder_fd,
     if (errno != EWOULDBLOCK) {
         return claim_complain(path);
     }
-    return claim_is_of(claim, id) ? claim_share(claim, folder_fd, id) :
-                                    ATTEMPT_AGAIN;
+    return claim_is_of(claim, id) ? claim_share(claim, folder_fd, id)
+                                  : ATTEMPT_AGAIN;
 }
 
 static int claim_refuse(const char *path, const char *text)

@@ -258,7 +258,7 @@ int crew_complain(const crew_t *crew)
     if (cause == crew->job->num_workers) {
         return complain("a worker did not end when it was told to");
     }
-    return crew_is_dead(crew, cause) ?
-               crew_complain_dead(crew, cause) :
-               complain("%s", crew->board[cause].complaint);
+    return crew_is_dead(crew, cause)
+               ? crew_complain_dead(crew, cause)
+               : complain("%s", crew->board[cause].complaint);
 }

@@ -10,13 +10,13 @@
 #include <sys/types.h>
 
 typedef struct crew_member {
-    pid_t    pid;        /* 0: never started                */
+    pid_t    pid;        /* 0: never started */
     int      socket;     /* -1: closed, the process is gone */
-    int      status;     /* as waitpid() says it            */
-    bool     has_failed; /* parked: waits for its end       */
-    bool     was_killed; /* by us                           */
+    int      status;     /* as waitpid() says it */
+    bool     has_failed; /* parked: waits for its end */
+    bool     was_killed; /* by us */
     bool     is_late;    /* failed, or gone, after the crew was told to end */
-    unsigned order;      /* in which they failed, or went   */
+    unsigned order;      /* in which they failed, or went */
 } crew_member_t;
 
 typedef struct crew {
@@ -24,8 +24,8 @@ typedef struct crew {
     crew_member_t *members;
     board_place_t *board;
     unsigned       num_alive;
-    unsigned       num_failed; /* or gone             */
-    bool           is_ending;  /* told to, or killed  */
+    unsigned       num_failed; /* or gone */
+    bool           is_ending;  /* told to, or killed */
 } crew_t;
 
 /* Start all workers. Returns -1 with a complaint; those that were started are

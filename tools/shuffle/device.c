@@ -50,8 +50,8 @@ static int device_init(device_t *device, int number, unsigned turn)
     if (gpu_open(gpu, number) != 0) {
         return device_complain(device);
     }
-    result = gpu->driver.cuStreamCreate(&device->stream_out,
-                                        CU_STREAM_NON_BLOCKING);
+    result =
+        gpu->driver.cuStreamCreate(&device->stream_out, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS) {
         device->stream_out = NULL;
         gpu_fail(gpu, result, "cuStreamCreate");

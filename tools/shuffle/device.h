@@ -17,7 +17,7 @@ typedef struct device device_t;
  * number  As the driver counts GPUs, or -1: they are dealt out by turn, 0 to
  *         the first.
  */
-int  device_open(int number, unsigned turn, device_t **device_p);
+int device_open(int number, unsigned turn, device_t **device_p);
 /* Waits for what was started. NULL is allowed. */
 void device_close(device_t *device);
 

@@ -26,10 +26,10 @@ static int exchange_init_memory(exchange_t *exchange)
     if (exchange->params.vault == NULL) {
         return store_init(&exchange->memory, exchange->pool, NULL, size);
     }
-    return store_init_pinned(&exchange->memory, exchange->device, size) == 0 ?
-               store_init(&exchange->mirrors, exchange->pool,
-                          exchange->device, size) :
-               -1;
+    return store_init_pinned(&exchange->memory, exchange->device, size) == 0
+               ? store_init(&exchange->mirrors, exchange->pool,
+                            exchange->device, size)
+               : -1;
 }
 
 static int exchange_init(exchange_t *exchange)
@@ -146,11 +146,12 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
     ucxpool_status_t         status;
 
     snprintf(name, sizeof(name), "worker-%u", peer);
-    params.field_mask     = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS |
-                            UCXPOOL_CHANNEL_PARAM_FIELD_NAME;
+    params.field_mask =
+        UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_NAME;
     params.address        = address;
     params.address_length = length;
     params.name           = name;
+
     status = ucxpool_channel_create(exchange->pool, &params,
                                     &exchange->peers[peer].channel);
     if (status != UCXPOOL_OK) {
@@ -161,8 +162,8 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
     return 0;
 }
 
-void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
-                          unsigned peer, const char *what, const char *detail)
+void exchange_fail(exchange_t *exchange, ucxpool_status_t status, unsigned peer,
+                   const char *what, const char *detail)
 {
     if (exchange->failed) {
         return;
@@ -181,14 +182,13 @@ void exchange_params_on_device(const exchange_t *exchange, void *stream,
     }
     params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM |
                           UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS;
-    params->stream        = stream;
-    params->segments_kind = is_large ? UCXPOOL_SEGMENTS_ANY :
-                                       UCXPOOL_SEGMENTS_CUDA;
+    params->stream = stream;
+    params->segments_kind =
+        is_large ? UCXPOOL_SEGMENTS_ANY : UCXPOOL_SEGMENTS_CUDA;
 }
 
-void exchange_fail_request(exchange_t *exchange,
-                                  ucxpool_request_t *request, unsigned peer,
-                                  const char *what)
+void exchange_fail_request(exchange_t *exchange, ucxpool_request_t *request,
+                           unsigned peer, const char *what)
 {
     ucxpool_request_attr_t attr;
 
@@ -223,9 +223,8 @@ int exchange_progress(exchange_t *exchange)
 
     exchange_take(exchange);
     /* Looking in vain is part of waiting. */
-    stopwatch_stop(moved > 0 ? &exchange->times.transfer :
-                               &exchange->times.wait,
-                   &start);
+    stopwatch_stop(
+        moved > 0 ? &exchange->times.transfer : &exchange->times.wait, &start);
     exchange_watch(exchange);
     return exchange->failed ? -1 : 0;
 }

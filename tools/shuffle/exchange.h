@@ -41,8 +41,8 @@ typedef struct exchange_params {
 
 typedef struct exchange_times {
     stopwatch_t transfer;   /* in calls that send, receive and progress */
-    stopwatch_t wait;       /* until something arrives                  */
-    uint64_t    bytes_sent; /* batches with their columns               */
+    stopwatch_t wait;       /* until something arrives */
+    uint64_t    bytes_sent; /* batches with their columns */
     uint64_t    bytes_received;
     uint64_t    batches_sent;
     uint64_t    batches_received;
@@ -78,7 +78,7 @@ void exchange_wait(exchange_t *exchange, int timeout_ms);
 /* The next batch that is here, or NULL. It is to be released, or held in the
  * vault. */
 arrival_t *exchange_arrival_get(exchange_t *exchange);
-void exchange_arrival_release(exchange_t *exchange, arrival_t *arrival);
+void       exchange_arrival_release(exchange_t *exchange, arrival_t *arrival);
 
 /* All that was sent has gone, and all others have ended and all of theirs was
  * got. */

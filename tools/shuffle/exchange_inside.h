@@ -32,7 +32,7 @@ typedef struct exchange_peer {
     ucxpool_channel_t *channel;
     batch_t           *all[EXCHANGE_BATCHES_PER_PEER];
     batch_t           *idle;
-    unsigned           pending; /* sends that have not ended   */
+    unsigned           pending; /* sends that have not ended */
     uint64_t           batches_sent;
     uint64_t           batches_received;
     uint64_t           batches_expected; /* known when it ended */
@@ -44,9 +44,9 @@ struct exchange {
     ucxpool_t        *pool;
     void             *address;
     size_t            address_length;
-    device_t         *device;  /* NULL: none                  */
-    store_t           memory;  /* of batches and arrivals     */
-    store_t           mirrors; /* of batches, on the device   */
+    device_t         *device;  /* NULL: none */
+    store_t           memory;  /* of batches and arrivals */
+    store_t           mirrors; /* of batches, on the device */
     exchange_peer_t  *peers;
     shelf_t           own_shelf;
     shelf_t          *shelf; /* from which arrivals are taken */
@@ -65,8 +65,8 @@ struct exchange {
  * Remember a failure and its complaint. Only the first counts: those that
  * follow are its consequences.
  */
-void exchange_fail(exchange_t *exchange, ucxpool_status_t status,
-                   unsigned peer, const char *what, const char *detail);
+void exchange_fail(exchange_t *exchange, ucxpool_status_t status, unsigned peer,
+                   const char *what, const char *detail);
 void exchange_fail_request(exchange_t *exchange, ucxpool_request_t *request,
                            unsigned peer, const char *what);
 

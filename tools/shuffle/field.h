@@ -14,13 +14,13 @@
 #include <stddef.h>
 
 /* Delimiters other than a byte 0 .. 255. */
-#define FIELD_BLANKS  256 /* runs of spaces and tabs                  */
-#define FIELD_CSV     257 /* commas, and quotes: see csv.h            */
+#define FIELD_BLANKS  256 /* runs of spaces and tabs */
+#define FIELD_CSV     257 /* commas, and quotes: see csv.h */
 #define FIELD_UNKNOWN (-1)
 
 typedef struct field_rule {
     int      delimiter; /* a byte, or one of these */
-    unsigned number;    /* 1 or more               */
+    unsigned number;    /* 1 or more */
 } field_rule_t;
 
 typedef struct field_key {

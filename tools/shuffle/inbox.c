@@ -53,10 +53,10 @@ static void exchange_batch_received(ucxpool_request_t *request,
     exchange->ready_end  = &arrival->next;
 }
 
-static void exchange_take_batch(exchange_t *exchange,
-                                ucxpool_message_t *message,
+static void exchange_take_batch(exchange_t                   *exchange,
+                                ucxpool_message_t            *message,
                                 const ucxpool_message_attr_t *attr,
-                                const exchange_header_t *header)
+                                const exchange_header_t      *header)
 {
     arrival_t               *arrival = shelf_look(exchange->shelf);
     ucxpool_request_params_t params  = {0};
@@ -73,9 +73,9 @@ static void exchange_take_batch(exchange_t *exchange,
         return;
     }
     shelf_take(exchange->shelf);
-    arrival->context    = exchange;
-    segment.address     = memory;
-    segment.length      = attr->length;
+    arrival->context = exchange;
+    segment.address  = memory;
+    segment.length   = attr->length;
     exchange_params_on_device(exchange, UCXPOOL_STREAM_READY,
                               arrival_is_large(arrival), &params);
     params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
@@ -110,10 +110,10 @@ static void exchange_take_note(exchange_t *exchange, unsigned source,
 }
 
 /* Messages without a payload: all they say is in the metadata. */
-static void exchange_take_small(exchange_t *exchange,
-                                ucxpool_message_t *message,
+static void exchange_take_small(exchange_t                   *exchange,
+                                ucxpool_message_t            *message,
                                 const ucxpool_message_attr_t *attr,
-                                const exchange_header_t *header)
+                                const exchange_header_t      *header)
 {
     exchange_peer_t *peer = &exchange->peers[header->source];
 
@@ -132,9 +132,9 @@ static void exchange_take_small(exchange_t *exchange,
     }
 }
 
-static bool exchange_header_is_sound(const exchange_t *exchange,
+static bool exchange_header_is_sound(const exchange_t             *exchange,
                                      const ucxpool_message_attr_t *attr,
-                                     exchange_header_t *header_p)
+                                     exchange_header_t            *header_p)
 {
     if (attr->metadata_length < sizeof(*header_p)) {
         return false;
@@ -157,14 +157,14 @@ void exchange_take(exchange_t *exchange)
     exchange_header_t      header;
 
     /* Without an idle arrival messages wait with their senders. */
-    while ((shelf_look(exchange->shelf) != NULL) && !exchange->failed &&
-           (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) ==
-            UCXPOOL_OK)) {
+    while (
+        (shelf_look(exchange->shelf) != NULL) && !exchange->failed &&
+        (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) == UCXPOOL_OK)) {
         ucxpool_message_query(message, &attr);
         if (!exchange_header_is_sound(exchange, &attr, &header)) {
-            exchange_fail(exchange, UCXPOOL_ERR_PROTOCOL,
-                          exchange->params.self,
-                          "nonsense was sent to", "is every worker of the "
+            exchange_fail(exchange, UCXPOOL_ERR_PROTOCOL, exchange->params.self,
+                          "nonsense was sent to",
+                          "is every worker of the "
                           "same version?");
             ucxpool_message_refuse(message, "not a message of this tool");
         } else if (header.kind == EXCHANGE_BATCH) {

@@ -47,10 +47,10 @@ static int input_file_init(input_file_t *file, const char *path, int delimiter)
     if (input_file_check(path, &status) != 0) {
         return -1;
     }
-    file->path      = path;
-    file->size      = (uint64_t)status.st_size;
-    file->delimiter = delimiter != FIELD_UNKNOWN ? delimiter :
-                                                   field_delimiter_guess(path);
+    file->path = path;
+    file->size = (uint64_t)status.st_size;
+    file->delimiter =
+        delimiter != FIELD_UNKNOWN ? delimiter : field_delimiter_guess(path);
     if (file->delimiter == FIELD_UNKNOWN) {
         return complain("the suffix of '%s' does not tell what parts its "
                         "fields: give -d with one character, 'tab', 'blank' "
@@ -164,8 +164,8 @@ static int input_take_header(inputs_t *inputs, input_file_t *file)
     is_same = (length == inputs->header_length) &&
               (memcmp(line, inputs->header, length) == 0);
     free(line);
-    return is_same ? 0 :
-                     complain("the header of '%s' is not that of the files "
+    return is_same ? 0
+                   : complain("the header of '%s' is not that of the files "
                               "before: with --header all must have the same",
                               file->path);
 }

@@ -16,8 +16,8 @@
 typedef struct input_file {
     const char *path;
     uint64_t    start;     /* of its first byte in the whole range */
-    uint64_t    size;      /* when the run began                   */
-    int         delimiter; /* see field.h                          */
+    uint64_t    size;      /* when the run began */
+    int         delimiter; /* see field.h */
     uint64_t    header;    /* bytes at its begin that are no record */
 } input_file_t;
 

@@ -19,7 +19,7 @@ typedef struct job {
     bool            compare_memcpy;
     bool            on_gpu;
     int             gpu;        /* -1: dealt out in turn */
-    size_t          gpu_memory; /* 0: chosen             */
+    size_t          gpu_memory; /* 0: chosen */
     inputs_t        inputs;
     output_folder_t folder;
 } job_t;

@@ -14,7 +14,7 @@ typedef struct launcher {
     unsigned rank;
     unsigned num_ranks;
     unsigned local_rank; /* among those on this host */
-    bool     has_shown;  /* others may be connected  */
+    bool     has_shown;  /* others may be connected */
     void    *inside;
 } launcher_t;
 

@@ -156,8 +156,7 @@ int launcher_share(launcher_t *launcher, char *text, size_t size)
     if ((launcher_put(LAUNCHER_SHARED_KEY, launcher->rank == 0 ? text : NULL,
                       size) != 0) ||
         (launcher_meet() != 0) ||
-        (launcher_get(launcher, 0, LAUNCHER_SHARED_KEY, &data, &length) !=
-         0)) {
+        (launcher_get(launcher, 0, LAUNCHER_SHARED_KEY, &data, &length) != 0)) {
         return -1;
     }
     if (length != size) {

@@ -30,7 +30,7 @@ typedef struct local {
     unsigned       num_done;
     bool           has_failed;
     uint64_t       failed_at;
-    int            signal_number;             /* that ended the run      */
+    int            signal_number;             /* that ended the run */
     char           complaint[COMPLAINT_SIZE]; /* of the main process, "" */
 } local_t;
 

@@ -119,8 +119,8 @@ static int options_device(options_t *options, const char *text)
         errno  = 0;
         number = strtoul(text + 5, &end, 10);
     }
-    if ((end == NULL) || (text[5] < '0') || (text[5] > '9') ||
-        (*end != '\0') || (errno != 0) || (number > OPTIONS_MAX_GPU)) {
+    if ((end == NULL) || (text[5] < '0') || (text[5] > '9') || (*end != '\0') ||
+        (errno != 0) || (number > OPTIONS_MAX_GPU)) {
         return complain("--device '%s': must be cuda, or cuda:N with a number "
                         "from 0 to %u",
                         text, OPTIONS_MAX_GPU);
@@ -145,8 +145,8 @@ static int options_size(const char *name, const char *text, size_t *size_p)
         shift = 10 * (unsigned)(unit - units + 1);
         end++;
     }
-    if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') ||
-        (errno != 0) || (number == 0) || (number > SIZE_MAX >> shift)) {
+    if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') || (errno != 0) ||
+        (number == 0) || (number > SIZE_MAX >> shift)) {
         return complain("%s '%s': must be a size, as 512m or 4g", name, text);
     }
     *size_p = (size_t)number << shift;
@@ -164,8 +164,7 @@ static int options_take(options_t *options, int option, char **argv)
         return options_number("-p", optarg, OUTPUT_MAX_PARTITIONS,
                               &options->num_partitions);
     case 'k':
-        return options_number("-k", optarg, OPTIONS_MAX_FIELD,
-                              &options->field);
+        return options_number("-k", optarg, OPTIONS_MAX_FIELD, &options->field);
     case 'd':
         return options_delimiter(options, optarg);
     case 'o':

@@ -19,7 +19,7 @@ typedef struct options {
     bool         compare_memcpy;
     bool         on_gpu;
     int          gpu;        /* -1: not given */
-    size_t       gpu_memory; /* 0: not given  */
+    size_t       gpu_memory; /* 0: not given */
     char *const *files;
     size_t       num_files;
 } options_t;
@@ -27,7 +27,7 @@ typedef struct options {
 typedef enum options_outcome {
     OPTIONS_RUN,
     OPTIONS_SHOWN, /* --help or --version: printed */
-    OPTIONS_WRONG  /* with a complaint             */
+    OPTIONS_WRONG  /* with a complaint */
 } options_outcome_t;
 
 options_outcome_t options_parse(options_t *options, int argc, char **argv);

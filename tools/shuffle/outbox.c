@@ -9,9 +9,9 @@
 
 int exchange_peer_init(exchange_t *exchange, unsigned index)
 {
-    const batch_shape_t *shape = exchange->params.shape;
-    exchange_peer_t     *peer  = &exchange->peers[index];
-    size_t               size  = batch_memory_size(shape);
+    const batch_shape_t *shape  = exchange->params.shape;
+    exchange_peer_t     *peer   = &exchange->peers[index];
+    size_t               size   = batch_memory_size(shape);
     char                *mirror = NULL;
     batch_t             *batch;
 
@@ -20,8 +20,8 @@ int exchange_peer_init(exchange_t *exchange, unsigned index)
         if (exchange->device != NULL) {
             mirror = store_take(&exchange->mirrors, size);
         }
-        batch = batch_create(shape, store_take(&exchange->memory, size),
-                             mirror);
+        batch =
+            batch_create(shape, store_take(&exchange->memory, size), mirror);
         if (batch == NULL) {
             return -1;
         }
@@ -34,7 +34,7 @@ int exchange_peer_init(exchange_t *exchange, unsigned index)
 }
 
 static void exchange_send_params(const exchange_header_t *header,
-                                 size_t header_size,
+                                 size_t                   header_size,
                                  ucxpool_request_cb_t callback, void *arg,
                                  ucxpool_request_params_t *params)
 {
@@ -84,14 +84,14 @@ static size_t exchange_segments(exchange_t *exchange, batch_t *batch,
     if ((exchange->device != NULL) && !batch_is_large(batch) &&
         (device_copy_in(exchange->device, batch->mirror, batch->memory,
                         batch_extent(batch)) != 0)) {
-        exchange_fail(exchange, UCXPOOL_ERR_IO, batch->target,
-                      "cannot send to", complaint_text());
+        exchange_fail(exchange, UCXPOOL_ERR_IO, batch->target, "cannot send to",
+                      complaint_text());
     }
     return num;
 }
 
 static ucxpool_status_t exchange_send_batch(exchange_t *exchange,
-                                            batch_t *batch)
+                                            batch_t    *batch)
 {
     exchange_header_t        header = {EXCHANGE_BATCH, exchange->params.self,
                                        batch->num_chunks};

@@ -34,11 +34,11 @@ static int output_complain(const output_t *output, uint32_t slot,
     output_name_t name;
 
     output_name_temporary(name, output_partition(output, slot));
-    return complain("cannot %s '%s/%s': %s%s", what, output->folder->path,
-                    name, strerror(error),
-                    (error == ENOSPC) || (error == EDQUOT) ?
-                        ": free some space, or name another folder with -o" :
-                        "");
+    return complain("cannot %s '%s/%s': %s%s", what, output->folder->path, name,
+                    strerror(error),
+                    (error == ENOSPC) || (error == EDQUOT)
+                        ? ": free some space, or name another folder with -o"
+                        : "");
 }
 
 /* Returns a descriptor, or -1 with a complaint. */
@@ -80,9 +80,9 @@ static uint32_t output_raise_limit(uint32_t num_files)
     if (limit.rlim_cur >= wanted) {
         return num_files;
     }
-    return limit.rlim_cur > OUTPUT_OTHER_FILES ?
-               (uint32_t)(limit.rlim_cur - OUTPUT_OTHER_FILES) :
-               0;
+    return limit.rlim_cur > OUTPUT_OTHER_FILES
+               ? (uint32_t)(limit.rlim_cur - OUTPUT_OTHER_FILES)
+               : 0;
 }
 
 static int output_create(output_t *output, uint32_t slot)
@@ -114,9 +114,9 @@ int output_init(output_t *output, const output_folder_t *folder,
                 const output_set_t *set)
 {
     uint32_t num_files =
-        set->first < set->num ?
-            (set->num - set->first + set->step - 1) / set->step :
-            0;
+        set->first < set->num
+            ? (set->num - set->first + set->step - 1) / set->step
+            : 0;
 
     memset(output, 0, sizeof(*output));
     output->folder      = folder;
@@ -124,9 +124,9 @@ int output_init(output_t *output, const output_folder_t *folder,
     output->num_kept    = output_raise_limit(num_files);
     output->buffer_size = output_fit_buffer(set->num);
     output->files       = calloc(num_files + 1, sizeof(*output->files));
-    output->buffers =
-        aligned_alloc(OUTPUT_PAGE, (num_files * output->buffer_size /
-                                    OUTPUT_PAGE + 1) * OUTPUT_PAGE);
+    output->buffers     = aligned_alloc(
+            OUTPUT_PAGE,
+            (num_files * output->buffer_size / OUTPUT_PAGE + 1) * OUTPUT_PAGE);
     if ((output->files == NULL) || (output->buffers == NULL)) {
         complain("out of memory for %u partition files", num_files);
         goto err_cleanup;
@@ -203,7 +203,7 @@ static int output_flush(output_t *output, uint32_t slot)
 int output_append(output_t *output, uint32_t partition, const char *data,
                   size_t length)
 {
-    uint32_t slot = (partition - output->set.first) / output->set.step;
+    uint32_t       slot = (partition - output->set.first) / output->set.step;
     output_file_t *file = &output->files[slot];
     size_t         room = output->buffer_size - file->fill;
 

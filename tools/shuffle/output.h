@@ -18,9 +18,9 @@
 #include "tools/shuffle/output_folder.h"
 
 typedef struct output_file {
-    int      fd;     /* -1: it is opened for each write    */
-    uint32_t fill;   /* bytes that wait in its buffer      */
-    uint64_t length; /* bytes that were written            */
+    int      fd;     /* -1: it is opened for each write */
+    uint32_t fill;   /* bytes that wait in its buffer */
+    uint64_t length; /* bytes that were written */
 } output_file_t;
 
 typedef struct output {

@@ -37,8 +37,8 @@ static int output_folder_try(output_folder_t *folder)
     }
     folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd < 0) {
-        return errno == ENOENT ? 1 :
-                                 complain("cannot open output folder '%s': %s",
+        return errno == ENOENT ? 1
+                               : complain("cannot open output folder '%s': %s",
                                           folder->path, strerror(errno));
     }
     if (faccessat(folder->fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
@@ -80,9 +80,9 @@ int output_folder_join(output_folder_t *folder)
 {
     close(folder->claim.fd);
     return claim_take(&folder->claim, folder->fd, folder->path, folder->id,
-                      false) == 0 ?
-               0 :
-               -1;
+                      false) == 0
+               ? 0
+               : -1;
 }
 
 void output_folder_close(output_folder_t *folder)

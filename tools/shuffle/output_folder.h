@@ -27,10 +27,10 @@ typedef char output_name_t[32];
 typedef struct output_folder {
     const char *path;
     int         fd;
-    bool        created; /* by this process            */
-    claim_id_t  id;      /* of the run                 */
+    bool        created; /* by this process */
+    claim_id_t  id;      /* of the run */
     claim_t     claim;
-    bool        is_discarded; /* by output_discard()   */
+    bool        is_discarded; /* by output_discard() */
 } output_folder_t;
 
 /*

@@ -79,9 +79,9 @@ static int pool_config_size(ucxpool_config_t *config, size_t memory_size)
         (pool_config_default(config, "COMM_SIZE", comm_size) != 0)) {
         return -1;
     }
-    return getenv("UCXPOOL_COMM_SIZE") == NULL ?
-               pool_config_default(config, "REGION_SIZE", comm_size) :
-               0;
+    return getenv("UCXPOOL_COMM_SIZE") == NULL
+               ? pool_config_default(config, "REGION_SIZE", comm_size)
+               : 0;
 }
 
 /* Regions are the library's choice there: they need not be one for each pool
@@ -92,9 +92,9 @@ static int pool_config_device_size(ucxpool_config_t *config, size_t memory_size)
 
     snprintf(comm_size, sizeof(comm_size), "%zum",
              pool_size(memory_size) / MIB);
-    return (pool_config_default(config, "BLOCK_SIZE", "2m") == 0) ?
-               pool_config_default(config, "COMM_SIZE", comm_size) :
-               -1;
+    return (pool_config_default(config, "BLOCK_SIZE", "2m") == 0)
+               ? pool_config_default(config, "COMM_SIZE", comm_size)
+               : -1;
 }
 
 static int pool_config_fit(ucxpool_config_t *config, bool is_on_device,
@@ -125,8 +125,8 @@ static int pool_config_fit(ucxpool_config_t *config, bool is_on_device,
     if (getenv("UCXPOOL_BLOCK_SIZE") != NULL) {
         return 0;
     }
-    return is_on_device ? pool_config_device_size(config, memory_size) :
-                          pool_config_size(config, memory_size);
+    return is_on_device ? pool_config_device_size(config, memory_size)
+                        : pool_config_size(config, memory_size);
 }
 
 static int pool_make(unsigned worker, const ucxpool_config_t *config,
@@ -140,8 +140,8 @@ static int pool_make(unsigned worker, const ucxpool_config_t *config,
     params.config     = config;
     params.name       = name;
     if (device != NULL) {
-        params.field_mask |= UCXPOOL_PARAM_FIELD_MEMORY_KIND |
-                             UCXPOOL_PARAM_FIELD_DEVICE;
+        params.field_mask |=
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
         params.memory_kind = UCXPOOL_MEMORY_CUDA;
         params.device      = device_number(device);
     }

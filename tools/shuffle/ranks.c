@@ -38,12 +38,12 @@ typedef struct ranks_note {
 _Static_assert(sizeof(ranks_note_t) <= EXCHANGE_NOTE_SIZE, "it is one note");
 
 typedef struct ranks {
-    job_t       *job;
-    launcher_t  *launcher;
-    result_t    *results;
-    vault_t     *vault;
-    exchange_t  *exchange;
-    progress_t   progress;
+    job_t      *job;
+    launcher_t *launcher;
+    result_t   *results;
+    vault_t    *vault;
+    exchange_t *exchange;
+    progress_t  progress;
 } ranks_t;
 
 static volatile sig_atomic_t ranks_signal;
@@ -83,18 +83,19 @@ static void ranks_card_fill(const ranks_t *ranks, ranks_card_t *card)
     card->num_bytes      = inputs->size;
     card->num_partitions = ranks->job->num_partitions;
     card->field          = ranks->job->field;
-    card->header         = inputs->header == NULL ?
-                               0 :
-                               hash_bytes(inputs->header, inputs->header_length,
-                                          HASH_SEED_RECORD);
+
+    card->header = inputs->header == NULL
+                       ? 0
+                       : hash_bytes(inputs->header, inputs->header_length,
+                                    HASH_SEED_RECORD);
 }
 
 static int ranks_show(ranks_t *ranks)
 {
-    const void   *address;
-    size_t        length;
-    char         *card;
-    int           result;
+    const void *address;
+    size_t      length;
+    char       *card;
+    int         result;
 
     if (exchange_address(ranks->exchange, &address, &length) != 0) {
         return -1;
@@ -105,8 +106,8 @@ static int ranks_show(ranks_t *ranks)
     }
     ranks_card_fill(ranks, (ranks_card_t *)card);
     memcpy(card + sizeof(ranks_card_t), address, length);
-    result = launcher_show(ranks->launcher, card,
-                           sizeof(ranks_card_t) + length);
+    result =
+        launcher_show(ranks->launcher, card, sizeof(ranks_card_t) + length);
     free(card);
     return result;
 }
@@ -135,9 +136,9 @@ static int ranks_connect_one(ranks_t *ranks, unsigned rank)
                           (unsigned long long)own.num_bytes,
                           (unsigned long long)own.num_files);
     } else {
-        result = exchange_connect(ranks->exchange, rank,
-                                  (char *)card + sizeof(own),
-                                  length - sizeof(own));
+        result =
+            exchange_connect(ranks->exchange, rank, (char *)card + sizeof(own),
+                             length - sizeof(own));
     }
     free(card);
     return result;
@@ -145,9 +146,8 @@ static int ranks_connect_one(ranks_t *ranks, unsigned rank)
 
 static int ranks_meet(ranks_t *ranks, const batch_shape_t *shape)
 {
-    exchange_params_t params = {ranks->launcher->rank,
-                                ranks->launcher->num_ranks, shape,
-                                ranks->vault};
+    exchange_params_t params = {
+        ranks->launcher->rank, ranks->launcher->num_ranks, shape, ranks->vault};
 
     if ((exchange_create(&params, &ranks->exchange) != 0) ||
         (ranks_show(ranks) != 0)) {
@@ -317,7 +317,7 @@ static int ranks_follow(ranks_t *ranks, const result_t *result)
         return -1;
     }
     committed = ranks_commit(ranks);
-    said = ranks_say(ranks, 0, RANKS_COMMITTED, committed == 0, NULL);
+    said      = ranks_say(ranks, 0, RANKS_COMMITTED, committed == 0, NULL);
     if (committed != 0) {
         ranks_flush(ranks);
         return -1;
@@ -329,9 +329,9 @@ static int ranks_follow(ranks_t *ranks, const result_t *result)
 static int ranks_conclude(ranks_t *ranks, result_t *result)
 {
     if (ranks->exchange == NULL) {
-        return (verdict_check(result) == 0) && (ranks_commit(ranks) == 0) ?
-                   ranks_settle(ranks, 0) :
-                   -1;
+        return (verdict_check(result) == 0) && (ranks_commit(ranks) == 0)
+                   ? ranks_settle(ranks, 0)
+                   : -1;
     }
     if (ranks->launcher->rank == 0) {
         return ranks_lead(ranks);

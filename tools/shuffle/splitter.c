@@ -73,21 +73,20 @@ static int splitter_open(splitter_t *splitter)
         return complain("cannot open input file '%s': %s", file->path,
                         strerror(errno));
     }
-    splitter->low  = splitter->begin > file->start ?
-                         splitter->begin - file->start :
-                         0;
-    splitter->high = splitter->end - file->start < file->size ?
-                         splitter->end - file->start :
-                         file->size;
+    splitter->low =
+        splitter->begin > file->start ? splitter->begin - file->start : 0;
+    splitter->high = splitter->end - file->start < file->size
+                         ? splitter->end - file->start
+                         : file->size;
     if (splitter->low < file->header) {
         splitter->low = file->header;
     }
     /* Whether a record starts at low is told by the byte before it. */
-    splitter->skip   = splitter->low > file->header;
-    splitter->offset = splitter->low - (splitter->skip ? 1 : 0);
-    splitter->head   = 0;
-    splitter->tail   = 0;
-    splitter->state  = CSV_START;
+    splitter->skip      = splitter->low > file->header;
+    splitter->offset    = splitter->low - (splitter->skip ? 1 : 0);
+    splitter->head      = 0;
+    splitter->tail      = 0;
+    splitter->state     = CSV_START;
     splitter->scanned   = 0;
     splitter->is_before = splitter->skip && splitter_has_quotes(splitter);
     if (splitter->is_before) {
@@ -118,15 +117,13 @@ static int splitter_fill(splitter_t *splitter)
 {
     const input_file_t *file = splitter_file(splitter);
     size_t              left = splitter->tail - splitter->head;
-    uint64_t            end = splitter->is_before ? splitter->low - 1 :
-                                                    file->size;
-    size_t              wanted;
-    ssize_t             got;
+    uint64_t end = splitter->is_before ? splitter->low - 1 : file->size;
+    size_t   wanted;
+    ssize_t  got;
 
     memmove(splitter->buffer, splitter->buffer + splitter->head, left);
-    splitter->scanned -= splitter->head < splitter->scanned ?
-                             splitter->head :
-                             splitter->scanned;
+    splitter->scanned -=
+        splitter->head < splitter->scanned ? splitter->head : splitter->scanned;
     splitter->head = 0;
     splitter->tail = left;
     /* One byte stays free for the newline that a file may lack. */
@@ -276,8 +273,8 @@ static size_t splitter_cut(splitter_t *splitter)
 
 static int splitter_complain_quote(const splitter_t *splitter)
 {
-    const input_file_t *file  = splitter_file(splitter);
-    size_t              left  = splitter->tail - splitter->head;
+    const input_file_t *file = splitter_file(splitter);
+    size_t              left = splitter->tail - splitter->head;
 
     return complain("the last record of '%s', which begins at byte %llu, has a "
                     "quote that is not closed: mend it, or give -d , where "

@@ -35,28 +35,28 @@ typedef struct span {
 
 typedef struct splitter {
     const inputs_t *inputs;
-    uint64_t        begin; /* the part, in the whole range                   */
+    uint64_t        begin; /* the part, in the whole range */
     uint64_t        end;
-    size_t          index; /* of the file                                    */
-    int             fd;    /* of that file, or -1                            */
-    bool            skip;  /* a record of the part before is to be passed    */
-    uint64_t        low;   /* the part, in that file                         */
+    size_t          index; /* of the file */
+    int             fd;    /* of that file, or -1 */
+    bool            skip;  /* a record of the part before is to be passed */
+    uint64_t        low;   /* the part, in that file */
     uint64_t        high;
-    uint64_t        offset; /* in that file, of the next byte to be read     */
+    uint64_t        offset; /* in that file, of the next byte to be read */
     char           *buffer;
     size_t          capacity;
-    size_t          head; /* first byte that was not handed out yet          */
-    size_t          tail; /* end of what was read                            */
-    csv_state_t     state;   /* behind `scanned`, with quotes                 */
-    size_t          scanned; /* up to here no record ends that was not found  */
-    bool            is_before; /* what comes before the part is being read    */
+    size_t          head;    /* first byte that was not handed out yet */
+    size_t          tail;    /* end of what was read */
+    csv_state_t     state;   /* behind `scanned`, with quotes */
+    size_t          scanned; /* up to here no record ends that was not found */
+    bool            is_before; /* what comes before the part is being read */
     uint64_t        num_added;
 } splitter_t;
 
 /* buffer_size: bytes to read at a time, 2 or more. Returns -1 with a
  * complaint. */
-int  splitter_init(splitter_t *splitter, const inputs_t *inputs,
-                   uint64_t begin, uint64_t end, size_t buffer_size);
+int  splitter_init(splitter_t *splitter, const inputs_t *inputs, uint64_t begin,
+                   uint64_t end, size_t buffer_size);
 void splitter_cleanup(splitter_t *splitter);
 
 /* Returns 1 with the next span, 0 at the end, -1 with a complaint. */

@@ -39,8 +39,7 @@ int store_init_plain(store_t *store, size_t size)
     return 0;
 }
 
-int store_init(store_t *store, ucxpool_t *pool, device_t *device,
-               size_t size)
+int store_init(store_t *store, ucxpool_t *pool, device_t *device, size_t size)
 {
     void *address;
 

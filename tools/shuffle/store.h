@@ -14,28 +14,27 @@
 
 typedef enum store_origin {
     STORE_OF_NOBODY, /* there is none */
-    STORE_OF_POOL,   /* registered    */
+    STORE_OF_POOL,   /* registered */
     STORE_OF_PROCESS,
     STORE_OF_DEVICE,
     STORE_PINNED
 } store_origin_t;
 
 typedef struct store {
-    store_origin_t  origin;
-    ucxpool_t      *pool;
-    device_t       *device;
-    char           *address; /* aligned to 64 */
-    size_t          size;
-    size_t          used;
+    store_origin_t origin;
+    ucxpool_t     *pool;
+    device_t      *device;
+    char          *address; /* aligned to 64 */
+    size_t         size;
+    size_t         used;
 } store_t;
 
 /* device: of the pool's memory, or NULL. Returns -1 with a complaint. */
-int  store_init(store_t *store, ucxpool_t *pool, device_t *device,
-                size_t size);
+int store_init(store_t *store, ucxpool_t *pool, device_t *device, size_t size);
 /* Of the process. Returns -1 with a complaint. */
-int  store_init_plain(store_t *store, size_t size);
+int store_init_plain(store_t *store, size_t size);
 /* For copies to and from the device. Returns -1 with a complaint. */
-int  store_init_pinned(store_t *store, device_t *device, size_t size);
+int store_init_pinned(store_t *store, device_t *device, size_t size);
 /* Also for a zeroed one. */
 void store_cleanup(store_t *store);
 

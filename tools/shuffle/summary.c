@@ -54,8 +54,7 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
 {
     const result_t *result;
 
-    fprintf(stream,
-            "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
+    fprintf(stream, "\n%-6s %9s %10s %9s %9s %11s %7s  %-4s  %s\n", "worker",
             "read MB", "written MB", "sent MB", "recv MB", "transfer s",
             "wait s", "wire", "registered");
     for (unsigned i = 0; i < summary->job->num_workers; i++) {
@@ -69,8 +68,7 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
                 summary_megabytes(result->times.bytes_received),
                 summary_seconds(result->times.transfer.wall_ns),
                 summary_seconds(result->times.wait.wall_ns),
-                summary_wire(result),
-                result->stats.registrations,
+                summary_wire(result), result->stats.registrations,
                 result->stats.registrations_after_start,
                 result->stats.degraded_to == UCXPOOL_DEGRADED_NONE
                     ? ""
@@ -99,8 +97,8 @@ static void summary_text_modes(const summary_t *summary, FILE *stream)
     }
 }
 
-static void summary_text_transfer(const summary_t *summary,
-                                  const result_t *sum, FILE *stream)
+static void summary_text_transfer(const summary_t *summary, const result_t *sum,
+                                  FILE *stream)
 {
     uint64_t bytes = sum->times.bytes_received;
 
@@ -153,12 +151,13 @@ void summary_print_text(const summary_t *summary, FILE *stream)
             summary_rate(sum.in.bytes, summary->elapsed_ns), job->num_workers,
             job->num_workers == 1 ? "" : "s");
     fprintf(stream,
-            "Checked: %" PRIu64 " records, %" PRIu64 " bytes, checksum %016"
-            PRIx64 " read and written\n",
+            "Checked: %" PRIu64 " records, %" PRIu64
+            " bytes, checksum %016" PRIx64 " read and written\n",
             sum.out.records, sum.out.bytes, sum.out.checksum);
     if (sum.num_added > 0) {
-        fprintf(stream, "Newlines added to last lines that had none: %" PRIu64
-                "\n", sum.num_added);
+        fprintf(stream,
+                "Newlines added to last lines that had none: %" PRIu64 "\n",
+                sum.num_added);
     }
     summary_text_transfer(summary, &sum, stream);
     summary_text_gpu(&sum, stream);
@@ -218,7 +217,7 @@ static void summary_json_transfer(const result_t *result, FILE *stream)
     }
 }
 
-static void summary_json_traffic(const char *name,
+static void summary_json_traffic(const char              *name,
                                  const ucxpool_traffic_t *traffic, FILE *stream)
 {
     fprintf(stream, "\"%s\": {", name);
@@ -309,8 +308,8 @@ void summary_print_json(const summary_t *summary, FILE *stream)
     summary_json_tally("output", &sum.out, stream);
     fprintf(stream, ", \"newlines_added\": %" PRIu64 ", ", sum.num_added);
     summary_json_transfer(&sum, stream);
-    fprintf(stream, ", \"registrations_after_start\": %" PRIu64
-            ", \"by_worker\": [",
+    fprintf(stream,
+            ", \"registrations_after_start\": %" PRIu64 ", \"by_worker\": [",
             sum.stats.registrations_after_start);
     for (unsigned i = 0; i < job->num_workers; i++) {
         fprintf(stream, "%s", i > 0 ? ", " : "");

@@ -14,21 +14,21 @@
 #define VAULT_STAGES   2u
 
 typedef struct vault_stage {
-    char      *memory;  /* pinned                                  */
+    char      *memory;  /* pinned */
     arrival_t *arrival; /* whose message is on its way here, or NULL */
 } vault_stage_t;
 
 struct vault {
-    device_t      *device;
-    char          *memory; /* of the GPU */
-    shelf_t        shelf;
-    unsigned       num_reserved; /* places that are not for holding */
-    arrival_t     *oldest;       /* of what is held                 */
-    arrival_t    **end;
-    vault_stage_t  stages[VAULT_STAGES];
-    unsigned       turn; /* stage of the oldest */
-    uint64_t       num_bytes; /* held now */
-    vault_stats_t  stats;
+    device_t     *device;
+    char         *memory; /* of the GPU */
+    shelf_t       shelf;
+    unsigned      num_reserved; /* places that are not for holding */
+    arrival_t    *oldest;       /* of what is held */
+    arrival_t   **end;
+    vault_stage_t stages[VAULT_STAGES];
+    unsigned      turn;      /* stage of the oldest */
+    uint64_t      num_bytes; /* held now */
+    vault_stats_t stats;
 };
 
 static size_t vault_place_size(const batch_shape_t *shape)
@@ -45,12 +45,12 @@ size_t vault_least_size(const batch_shape_t *shape)
 
 /* Workers that use the same GPU, at most. */
 static unsigned vault_num_sharers(const vault_params_t *params,
-                                  const device_t *device)
+                                  const device_t       *device)
 {
     unsigned count = device_count(device);
 
-    return params->gpu >= 0 ? params->num_workers :
-                              (params->num_workers + count - 1) / count;
+    return params->gpu >= 0 ? params->num_workers
+                            : (params->num_workers + count - 1) / count;
 }
 
 /* Places for all of the input: more are of no use. Batches that are sent
@@ -58,7 +58,7 @@ static unsigned vault_num_sharers(const vault_params_t *params,
 static uint64_t vault_useful_places(const vault_params_t *params)
 {
     const batch_shape_t *shape = params->shape;
-    uint64_t half = shape->chunk_size * shape->max_chunks / 2 + 1;
+    uint64_t             half  = shape->chunk_size * shape->max_chunks / 2 + 1;
 
     return params->num_bytes / half + 4 * (uint64_t)params->num_workers +
            VAULT_IDLE_MAX;
@@ -78,7 +78,7 @@ static int vault_choose_places(const vault_params_t *params, vault_t *vault,
     share = size / 2 / vault_num_sharers(params, vault->device);
     num   = (params->most != 0 ? params->most : share) /
           vault_place_size(params->shape);
-    num = num > useful ? useful : num;
+    num    = num > useful ? useful : num;
     *num_p = num > INT32_MAX ? INT32_MAX : (unsigned)num;
     return 0;
 }
@@ -237,8 +237,8 @@ static int vault_start(vault_t *vault, vault_stage_t *stage)
         return 0;
     }
     stage->arrival = vault->oldest;
-    return device_copy_out(vault->device, stage->memory,
-                           stage->arrival->buffer, stage->arrival->length);
+    return device_copy_out(vault->device, stage->memory, stage->arrival->buffer,
+                           stage->arrival->length);
 }
 
 static void vault_drop_oldest(vault_t *vault)

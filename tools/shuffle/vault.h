@@ -31,19 +31,19 @@
 typedef struct vault vault_t;
 
 typedef struct vault_params {
-    int                  gpu;  /* or -1; see device_open()                 */
-    unsigned             turn; /* among the workers of this host           */
+    int                  gpu;  /* or -1; see device_open() */
+    unsigned             turn; /* among the workers of this host */
     unsigned             num_workers;
-    const batch_shape_t *shape; /* outlives the vault                      */
+    const batch_shape_t *shape; /* outlives the vault */
     size_t               most;  /* bytes to hold; 0: half of what is free,
-                                   shared among the workers of the GPU     */
-    uint64_t             num_bytes; /* of the inputs: no more is needed    */
+                                   shared among the workers of the GPU */
+    uint64_t num_bytes;         /* of the inputs: no more is needed */
 } vault_params_t;
 
 typedef struct vault_stats {
-    uint64_t size;     /* bytes of all places                           */
-    uint64_t held;     /* bytes of messages that were held              */
-    uint64_t held_max; /* at one time                                   */
+    uint64_t size;     /* bytes of all places */
+    uint64_t held;     /* bytes of messages that were held */
+    uint64_t held_max; /* at one time */
     int32_t  gpu;
 } vault_stats_t;
 

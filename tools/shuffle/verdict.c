@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void verdict_add_times(exchange_times_t *sum,
+static void verdict_add_times(exchange_times_t       *sum,
                               const exchange_times_t *times)
 {
     stopwatch_add(&sum->transfer, &times->transfer);

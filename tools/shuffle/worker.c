@@ -26,8 +26,8 @@ typedef struct worker {
     exchange_t     *exchange;
     batch_shape_t   shape;
     store_t         own_memory;
-    batch_t        *own;   /* for the worker's own partitions      */
-    batch_t       **open;  /* by target: being filled, or NULL     */
+    batch_t        *own;  /* for the worker's own partitions */
+    batch_t       **open; /* by target: being filled, or NULL */
     splitter_t      splitter;
     writer_t        writer;
     tally_t         in;
@@ -83,8 +83,7 @@ static batch_t *worker_batch(worker_t *worker, unsigned target)
         batch = worker->own;
         batch_reset(batch, target);
     } else {
-        while ((batch = exchange_batch_get(worker->exchange, target)) ==
-               NULL) {
+        while ((batch = exchange_batch_get(worker->exchange, target)) == NULL) {
             if (worker_wait(worker) != 0) {
                 return NULL;
             }
@@ -105,9 +104,9 @@ static int worker_flush(worker_t *worker, unsigned target)
     if (target == worker->params.index) {
         /* What is too large to be held comes after what is: in the order in
          * which a lone worker without a vault writes it. */
-        return batch_is_large(batch) && (worker_write_held(worker) != 0) ?
-                   -1 :
-                   writer_take_batch(&worker->writer, batch);
+        return batch_is_large(batch) && (worker_write_held(worker) != 0)
+                   ? -1
+                   : writer_take_batch(&worker->writer, batch);
     }
     return exchange_post(worker->exchange, batch);
 }
@@ -146,11 +145,11 @@ static int worker_complain_field(const worker_t *worker, const span_t *span,
         excerpt[i] = (record[i] >= ' ') && (record[i] <= '~') ? record[i] : '?';
     }
     excerpt[shown] = '\0';
-    return complain("the record at byte %llu of '%s' has no field %u (it "
-                    "begins with '%s'): mend it, or give another -k or -d",
-                    (unsigned long long)(span->offset +
-                                         (uint64_t)(record - span->data)),
-                    span->file->path, worker->job->field, excerpt);
+    return complain(
+        "the record at byte %llu of '%s' has no field %u (it "
+        "begins with '%s'): mend it, or give another -k or -d",
+        (unsigned long long)(span->offset + (uint64_t)(record - span->data)),
+        span->file->path, worker->job->field, excerpt);
 }
 
 /* The hash of a key's value. Returns -1 with a complaint. */
@@ -241,12 +240,12 @@ static int worker_read(worker_t *worker)
 /* What is held in a vault is copied there from pinned memory. */
 static int worker_init_own(worker_t *worker)
 {
-    size_t size   = batch_memory_size(&worker->shape);
-    int    result = worker->params.vault != NULL ?
-                        store_init_pinned(&worker->own_memory,
-                                          vault_device(worker->params.vault),
-                                          size) :
-                        store_init_plain(&worker->own_memory, size);
+    size_t size = batch_memory_size(&worker->shape);
+    int    result =
+        worker->params.vault != NULL
+               ? store_init_pinned(&worker->own_memory,
+                                   vault_device(worker->params.vault), size)
+               : store_init_plain(&worker->own_memory, size);
 
     if (result != 0) {
         return -1;
@@ -256,9 +255,8 @@ static int worker_init_own(worker_t *worker)
         return complain("out of memory for %u workers",
                         worker->job->num_workers);
     }
-    worker->own =
-        batch_create(&worker->shape, store_take(&worker->own_memory, size),
-                     NULL);
+    worker->own = batch_create(&worker->shape,
+                               store_take(&worker->own_memory, size), NULL);
     return worker->own != NULL ? 0 : -1;
 }
 
@@ -271,18 +269,17 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
     worker->job      = job;
     worker->exchange = params->exchange;
     job_batch_shape(job, &worker->shape);
-    if (splitter_init(&worker->splitter, &job->inputs,
-                      inputs_begin(&job->inputs, params->index,
-                                   job->num_workers),
-                      inputs_begin(&job->inputs, params->index + 1,
-                                   job->num_workers),
-                      WORKER_BUFFER_SIZE) != 0) {
+    if (splitter_init(
+            &worker->splitter, &job->inputs,
+            inputs_begin(&job->inputs, params->index, job->num_workers),
+            inputs_begin(&job->inputs, params->index + 1, job->num_workers),
+            WORKER_BUFFER_SIZE) != 0) {
         return -1;
     }
-    return worker_init_own(worker) == 0 ?
-               writer_init(&worker->writer, job, params->index,
-                           params->progress, params->vault) :
-               -1;
+    return worker_init_own(worker) == 0
+               ? writer_init(&worker->writer, job, params->index,
+                             params->progress, params->vault)
+               : -1;
 }
 
 static void worker_cleanup(worker_t *worker)
@@ -347,10 +344,10 @@ static void worker_report(const worker_t *worker, result_t *result)
 
     getrusage(RUSAGE_SELF, &usage);
     result->max_resident = (uint64_t)usage.ru_maxrss * 1024;
-    result->in        = worker->in;
-    result->out       = worker->writer.out;
-    result->num_added = worker->splitter.num_added;
-    result->early     = worker->writer.early;
+    result->in           = worker->in;
+    result->out          = worker->writer.out;
+    result->num_added    = worker->splitter.num_added;
+    result->early        = worker->writer.early;
     if (worker->params.vault != NULL) {
         vault_stats_get(worker->params.vault, &result->vault);
     }
@@ -362,8 +359,7 @@ static void worker_report(const worker_t *worker, result_t *result)
     result->num_map = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_MAP);
     result->num_ucx = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_UCX);
     if (worker->job->compare_memcpy) {
-        worker_time_memcpy(worker, result->times.bytes_received,
-                           &result->copy);
+        worker_time_memcpy(worker, result->times.bytes_received, &result->copy);
     }
 }
 

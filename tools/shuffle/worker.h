@@ -23,7 +23,7 @@ typedef struct worker_params {
     const job_t *job;
     unsigned     index;
     exchange_t  *exchange; /* NULL for a lone worker */
-    vault_t     *vault;    /* NULL for none          */
+    vault_t     *vault;    /* NULL for none */
     progress_t  *progress;
     /* Asked often. -1 with a complaint: end now. */
     int (*interrupt)(void *arg);

@@ -18,10 +18,10 @@ int writer_init(writer_t *writer, const job_t *job, unsigned index,
     if (output_init(&writer->output, &job->folder, &set) != 0) {
         return -1;
     }
-    return job->inputs.header == NULL ?
-               0 :
-               output_write_header(&writer->output, job->inputs.header,
-                                   job->inputs.header_length);
+    return job->inputs.header == NULL
+               ? 0
+               : output_write_header(&writer->output, job->inputs.header,
+                                     job->inputs.header_length);
 }
 
 void writer_cleanup(writer_t *writer)
@@ -111,9 +111,9 @@ int writer_take_batch(writer_t *writer, batch_t *batch)
 
 static int writer_write_arrival(writer_t *writer, arrival_t *arrival)
 {
-    return arrival_parse(arrival, arrival_message(arrival)) == 0 ?
-               writer_write(writer, arrival->chunks, arrival->num_chunks) :
-               -1;
+    return arrival_parse(arrival, arrival_message(arrival)) == 0
+               ? writer_write(writer, arrival->chunks, arrival->num_chunks)
+               : -1;
 }
 
 int writer_take_arrivals(writer_t *writer, exchange_t *exchange)

@@ -15,10 +15,10 @@ typedef struct writer {
     unsigned     index; /* of the worker */
     progress_t  *progress;
     output_t     output;
-    vault_t     *vault; /* NULL: none       */
+    vault_t     *vault; /* NULL: none */
     uint64_t     early; /* bytes of messages that were brought out of the vault
-                           for lack of room                                  */
-    tally_t      out;   /* what was written */
+                           for lack of room */
+    tally_t out;        /* what was written */
 } writer_t;
 
 /* All return -1 with a complaint. */

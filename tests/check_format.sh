@@ -1,0 +1,44 @@
+#!/bin/sh
+# clang-format, by .clang-format, changes nothing. Versions differ in what they
+# make of one style: only the one that Debian 12 has is asked.
+set -eu
+
+known=14
+found=$(clang-format --version 2>/dev/null |
+    sed -n 's/.*version \([0-9]*\)\..*/\1/p')
+if [ "$found" != "$known" ]; then
+    echo "skipped: clang-format $known is wanted, and ${found:-none} is there"
+    exit 77
+fi
+
+# check TREE - print the files of TREE that it would change.
+check() {
+    (
+        cd "$1"
+        # What is generated is for compilers.
+        find src include tools examples tests -name '*.[ch]' \
+            ! -name '*_ptx.c' | LC_ALL=C sort |
+            xargs clang-format --style=file --dry-run 2>&1 |
+            sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning.*/\1/p' | uniq
+    )
+}
+
+# A check that cannot fail proves nothing.
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/src" "$dir/include" "$dir/tools" "$dir/examples" "$dir/tests"
+cp "$top_srcdir/.clang-format" "$dir"
+echo 'int a;' >"$dir/src/good.c"
+echo 'int  a ;' >"$dir/src/bad.c"
+if [ "$(check "$dir")" != src/bad.c ]; then
+    echo "a planted file was not found: $(check "$dir")"
+    exit 1
+fi
+
+changed=$(check "$top_srcdir")
+if [ -n "$changed" ]; then
+    echo "run clang-format -i on:"
+    echo "$changed"
+    exit 1
+fi
+echo "clang-format agrees with every file"
