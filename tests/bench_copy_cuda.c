@@ -27,35 +27,35 @@
 #define SMALLEST    ((size_t)64)
 
 typedef struct work {
-    const char     *name;
-    mem_copy_form_t form;
-    size_t          length;
-    size_t          shift; /* of the pieces, against multiples of 16 */
+    const char *name;
+    copy_form_t form;
+    size_t      length;
+    size_t      shift; /* of the pieces, against multiples of 16 */
 } work_t;
 
 static const work_t works[] = {
-    {"uniform", MEM_COPY_UNIFORM, 64, 0},
-    {"uniform", MEM_COPY_UNIFORM, 100, 0},
-    {"uniform", MEM_COPY_UNIFORM, 256, 0},
-    {"uniform", MEM_COPY_UNIFORM, 1024, 0},
-    {"uniform", MEM_COPY_UNIFORM, 4096, 0},
-    {"uniform", MEM_COPY_UNIFORM, 65536, 0},
-    {"uniform", MEM_COPY_UNIFORM, 1 << 20, 0},
-    {"segments", MEM_COPY_SEGMENTS, 100, 0},
-    {"segments", MEM_COPY_SEGMENTS, 256, 0},
-    {"segments", MEM_COPY_SEGMENTS, 1000, 0},
-    {"segments", MEM_COPY_SEGMENTS, 4096, 0},
-    {"uniform, off by 1", MEM_COPY_UNIFORM, 100, 1},
-    {"uniform, off by 1", MEM_COPY_UNIFORM, 256, 1},
-    {"uniform, off by 1", MEM_COPY_UNIFORM, 1024, 1},
-    {"uniform, off by 1", MEM_COPY_UNIFORM, 4096, 1},
-    {"uniform, off by 1", MEM_COPY_UNIFORM, 1 << 20, 1},
+    {"uniform", COPY_UNIFORM, 64, 0},
+    {"uniform", COPY_UNIFORM, 100, 0},
+    {"uniform", COPY_UNIFORM, 256, 0},
+    {"uniform", COPY_UNIFORM, 1024, 0},
+    {"uniform", COPY_UNIFORM, 4096, 0},
+    {"uniform", COPY_UNIFORM, 65536, 0},
+    {"uniform", COPY_UNIFORM, 1 << 20, 0},
+    {"segments", COPY_SEGMENTS, 100, 0},
+    {"segments", COPY_SEGMENTS, 256, 0},
+    {"segments", COPY_SEGMENTS, 1000, 0},
+    {"segments", COPY_SEGMENTS, 4096, 0},
+    {"uniform, off by 1", COPY_UNIFORM, 100, 1},
+    {"uniform, off by 1", COPY_UNIFORM, 256, 1},
+    {"uniform, off by 1", COPY_UNIFORM, 1024, 1},
+    {"uniform, off by 1", COPY_UNIFORM, 4096, 1},
+    {"uniform, off by 1", COPY_UNIFORM, 1 << 20, 1},
 };
 
-static mem_cuda_copier_t *copier;
-static mem_cuda_job_t    *jobs[NUM_JOBS];
-static mem_regions_t      arena, stream;
-static unsigned           num_rounds = 21;
+static copy_cuda_copier_t *copier;
+static copy_cuda_job_t    *jobs[NUM_JOBS];
+static mem_regions_t       arena, stream;
+static unsigned            num_rounds = 21;
 
 static void check(ucxpool_status_t status)
 {
@@ -77,10 +77,9 @@ static size_t next_random(size_t below)
 /* Where pieces lie, in random order. */
 static size_t make_addresses(const work_t *work, uint64_t *addresses)
 {
-    size_t stride = base_align_up(work->length, (size_t)MEM_COPY_UNIT);
-    size_t slot =
-        base_align_up(work->length + work->shift, (size_t)MEM_COPY_UNIT);
-    size_t num = base_min(STREAM_SIZE / stride, ARENA_SIZE / slot);
+    size_t stride = base_align_up(work->length, (size_t)COPY_UNIT);
+    size_t slot = base_align_up(work->length + work->shift, (size_t)COPY_UNIT);
+    size_t num  = base_min(STREAM_SIZE / stride, ARENA_SIZE / slot);
 
     for (size_t i = 0; i < num; i++) {
         size_t other = next_random(i + 1);
@@ -91,41 +90,41 @@ static size_t make_addresses(const work_t *work, uint64_t *addresses)
     return num;
 }
 
-static void fill_job(const work_t *work, mem_cuda_job_t *job,
+static void fill_job(const work_t *work, copy_cuda_job_t *job,
                      const uint64_t *addresses, size_t num)
 {
-    uint64_t           *uniform  = job->entries;
-    mem_copy_segment_t *segments = job->entries;
-    mem_copy_list_t     list     = {
-                .form        = work->form,
-                .entries     = job->entries,
-                .num_entries = (uint32_t)num,
-                .length      = (uint32_t)work->length,
-                .stream      = (uintptr_t)stream.address,
+    uint64_t       *uniform  = job->entries;
+    copy_segment_t *segments = job->entries;
+    copy_table_t    list     = {
+               .form        = work->form,
+               .entries     = job->entries,
+               .num_entries = (uint32_t)num,
+               .length      = (uint32_t)work->length,
+               .stream      = (uintptr_t)stream.address,
     };
 
     for (size_t i = 0; i < num; i++) {
-        if (work->form == MEM_COPY_UNIFORM) {
+        if (work->form == COPY_UNIFORM) {
             uniform[i] = addresses[i];
         } else {
-            segments[i] = (mem_copy_segment_t){addresses[i], work->length};
+            segments[i] = (copy_segment_t){addresses[i], work->length};
         }
     }
-    if (!mem_cuda_job_add(copier, job, &list, STREAM_SIZE)) {
+    if (!copy_cuda_job_add(copier, job, &list, STREAM_SIZE)) {
         fprintf(stderr, "no room for the tiles\n");
         exit(EXIT_FAILURE);
     }
 }
 
-static void start(const work_t *work, mem_cuda_job_t *job, bool is_gather)
+static void start(const work_t *work, copy_cuda_job_t *job, bool is_gather)
 {
     if (work == NULL) {
-        check(mem_cuda_job_start_long(copier, job, stream.address,
-                                      arena.address, STREAM_SIZE));
+        check(copy_cuda_job_start_long(copier, job, stream.address,
+                                       arena.address, STREAM_SIZE));
         return;
     }
-    check(mem_cuda_job_start(copier, job, work->form, (uint32_t)work->length,
-                             is_gather));
+    check(copy_cuda_job_start(copier, job, work->form, (uint32_t)work->length,
+                              is_gather));
 }
 
 static int compare(const void *a, const void *b)
@@ -149,7 +148,7 @@ static double measure(const work_t *work, bool is_gather, size_t payload)
         }
         for (unsigned i = 0; i < NUM_JOBS; i++) {
             do {
-                status = mem_cuda_job_poll(copier, jobs[i]);
+                status = copy_cuda_job_poll(copier, jobs[i]);
             } while (status == UCXPOOL_INPROGRESS);
             check(status);
         }
@@ -163,14 +162,14 @@ static double measure(const work_t *work, bool is_gather, size_t payload)
 static void jobs_get(void)
 {
     for (unsigned i = 0; i < NUM_JOBS; i++) {
-        jobs[i] = mem_cuda_job_get(copier);
+        jobs[i] = copy_cuda_job_get(copier);
     }
 }
 
 static void jobs_put(void)
 {
     for (unsigned i = 0; i < NUM_JOBS; i++) {
-        mem_cuda_job_put(copier, jobs[i]);
+        copy_cuda_job_put(copier, jobs[i]);
     }
 }
 
@@ -193,15 +192,15 @@ static void measure_work(const work_t *work, uint64_t *addresses, double copy)
 
 int main(int argc, char **argv)
 {
-    size_t             max_pieces = STREAM_SIZE / SMALLEST;
-    uint64_t          *addresses  = malloc(max_pieces * sizeof(*addresses));
-    mem_cuda_device_t *device;
-    mem_cuda_kernels_t kernels;
-    double             copy;
+    size_t              max_pieces = STREAM_SIZE / SMALLEST;
+    uint64_t           *addresses  = malloc(max_pieces * sizeof(*addresses));
+    mem_cuda_device_t  *device;
+    copy_cuda_kernels_t kernels;
+    double              copy;
 
-    const mem_cuda_copier_params_t params = {
+    const copy_cuda_copier_params_t params = {
         .num_jobs     = NUM_JOBS,
-        .entries_size = max_pieces * sizeof(mem_copy_segment_t),
+        .entries_size = max_pieces * sizeof(copy_segment_t),
         .max_tiles    = 8192,
     };
 
@@ -210,8 +209,8 @@ int main(int argc, char **argv)
         num_rounds = base_max(1u, base_min(num_rounds, MAX_ROUNDS));
     }
     check(mem_cuda_device_open(0, &device));
-    check(mem_cuda_kernels_init(device, &kernels));
-    check(mem_cuda_copier_create(&kernels, &params, &copier));
+    check(copy_cuda_kernels_init(device, &kernels));
+    check(copy_cuda_copier_create(&kernels, &params, &copier));
     check(mem_regions_init(&arena, &mem_kind_cuda_alloc, 0, 1, ARENA_SIZE,
                            BASE_SWITCH_NO));
     check(mem_regions_init(&stream, &mem_kind_cuda_alloc, 0, 1, STREAM_SIZE,
@@ -226,10 +225,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
         measure_work(&works[i], addresses, copy);
     }
-    mem_cuda_copier_destroy(copier);
+    copy_cuda_copier_destroy(copier);
     mem_regions_cleanup(&stream);
     mem_regions_cleanup(&arena);
-    mem_cuda_kernels_cleanup(&kernels);
+    copy_cuda_kernels_cleanup(&kernels);
     mem_cuda_device_close(device);
     free(addresses);
     return EXIT_SUCCESS;

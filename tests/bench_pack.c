@@ -5,7 +5,7 @@
  *
  *     plain   memcpy between the block and contiguous memory, as many bytes
  *     naive   one memcpy per segment, by a loop that knows nothing else
- *     pool    pack_gather, pack_scatter
+ *     pool    copy_gather, copy_scatter
  *
  * The three alternate; GB/s of payload, medians. usage: bench_pack [ROUNDS]
  */
@@ -32,8 +32,8 @@ typedef struct work {
     ucxpool_segment_t  one;
     void             **pieces;
     size_t             num_runs;
-    pack_run_t        *runs;
-    pack_totals_t      totals;
+    copy_run_t        *runs;
+    copy_totals_t      totals;
 } work_t;
 
 typedef uint64_t (*pass_t)(work_t *work, char *block, size_t block_size);
@@ -88,7 +88,7 @@ static void work_create(work_t *work)
     for (size_t i = 0; i < work->num_segments; i++) {
         work->pieces[i] = work->segments[i].address;
     }
-    if (pack_lengths_count(work->segments, work->num_segments, work->runs,
+    if (copy_lengths_count(work->segments, work->num_segments, work->runs,
                            work->num_segments, &work->num_runs,
                            &work->totals) != UCXPOOL_OK) {
         exit(EXIT_FAILURE);
@@ -102,29 +102,29 @@ static void work_destroy(work_t *work)
     free(work->pieces);
 }
 
-static void work_plan(work_t *work, pack_plan_t *plan)
+static void work_plan(work_t *work, copy_plan_t *plan)
 {
-    pack_memory_t memory;
+    copy_memory_t memory;
 
     work->one.address = arena;
     work->one.length  = work->totals.payload_size;
-    memory = pack_memory_of_segments(work->is_one ? &work->one : work->segments,
+    memory = copy_memory_of_segments(work->is_one ? &work->one : work->segments,
                                      work->is_one ? 1 : work->num_segments);
     if (work->is_pieces) {
-        memory = pack_memory_of_pieces(work->pieces, work->num_segments,
+        memory = copy_memory_of_pieces(work->pieces, work->num_segments,
                                        work->length);
     }
-    pack_plan_init(plan, work->runs, work->num_runs, &work->totals, &memory);
+    copy_plan_init(plan, work->runs, work->num_runs, &work->totals, &memory);
 }
 
 static uint64_t pool_gather(work_t *work, char *block, size_t block_size)
 {
     uint64_t    size = work->totals.stream_size;
-    pack_plan_t plan;
+    copy_plan_t plan;
 
     work_plan(work, &plan);
     for (uint64_t at = 0; at < size; at += block_size) {
-        pack_gather(&plan, at, base_min(block_size, size - at), block);
+        copy_gather(&plan, at, base_min(block_size, size - at), block);
     }
     return work->totals.payload_size;
 }
@@ -132,11 +132,11 @@ static uint64_t pool_gather(work_t *work, char *block, size_t block_size)
 static uint64_t pool_scatter(work_t *work, char *block, size_t block_size)
 {
     uint64_t    size = work->totals.stream_size;
-    pack_plan_t plan;
+    copy_plan_t plan;
 
     work_plan(work, &plan);
     for (uint64_t at = 0; at < size; at += block_size) {
-        pack_scatter(&plan, at, base_min(block_size, size - at), block);
+        copy_scatter(&plan, at, base_min(block_size, size - at), block);
     }
     return work->totals.payload_size;
 }
@@ -157,7 +157,7 @@ static uint64_t naive(work_t *work, char *block, size_t block_size,
                 memcpy(block + at, address, n);
             }
             address += n;
-            at = base_align_up(at + n, PACK_ALIGNMENT) % block_size;
+            at = base_align_up(at + n, COPY_ALIGNMENT) % block_size;
         }
     }
     return work->totals.payload_size;
@@ -234,14 +234,14 @@ static void measure_crc(size_t num_rounds)
             uint64_t start = base_clock_now();
 
             for (size_t j = 0; j < num; j++) {
-                crc = pack_crc32c(crc, arena, sizes[i]);
+                crc = copy_crc32c(crc, arena, sizes[i]);
             }
             rates[round] =
                 (double)(num * sizes[i]) / (double)(base_clock_now() - start);
         }
         qsort(rates, num_rounds, sizeof(rates[0]), compare);
         printf("crc32c (%s) of %7zu bytes: %.2f GB/s (%08x)\n",
-               pack_crc32c_name(), sizes[i], rates[num_rounds / 2], crc);
+               copy_crc32c_name(), sizes[i], rates[num_rounds / 2], crc);
     }
 }
 

@@ -75,7 +75,7 @@ prologue() {
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done
-    for name in GO CREDIT BYE KNOCK KEPT; do
+    for name in GO CREDIT BYE DOORBELL KEPT; do
         echo "#define FIXED_PROTO_$name proto_head_t x;"
     done
 }
@@ -97,7 +97,7 @@ for wrong in 's/^| 16 | 16 | `to_id`/| 16 | 15 | `to_id`/' \
     's/^| 56 | 4 | `checksum`.*//' \
     's/^| `PROTO_DONE` | 9 |/| `PROTO_DONE` | 8 |/' \
     's/^| `PROTO_DONE` | 9 | 32 |/| `PROTO_DONE` | 9 | 24 |/' \
-    's/`xfer_ring_page_t`, 266,240/`xfer_ring_page_t`, 266,244/' \
+    's/`core_ring_page_t`, 266,240/`core_ring_page_t`, 266,244/' \
     's/^| `PROTO_TEXT_MAX` | 127/| `PROTO_TEXT_MAX` | 128/'; do
     sed "$wrong" "$document" >"$dir/wrong.md"
     if cmp -s "$dir/wrong.md" "$document"; then

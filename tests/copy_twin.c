@@ -31,16 +31,16 @@ typedef struct twin_piece {
     uint64_t offset;
 } twin_piece_t;
 
-static twin_piece_t twin_entry(const void *list, mem_copy_form_t form,
+static twin_piece_t twin_entry(const void *list, copy_form_t form,
                                uint32_t length, size_t i)
 {
-    const mem_copy_segment_t *segments = list;
-    const mem_copy_exact_t   *exact    = list;
+    const copy_segment_t *segments = list;
+    const copy_exact_t   *exact    = list;
 
     switch (form) {
-    case MEM_COPY_UNIFORM:
+    case COPY_UNIFORM:
         return (twin_piece_t){((const uint64_t *)list)[i], length, 0};
-    case MEM_COPY_SEGMENTS:
+    case COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
     default:
         return (twin_piece_t){(exact[i].address != 0) ? exact[i].address
@@ -55,14 +55,14 @@ static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
     return entry->address + ((entry->address != COPY_TWIN_ZEROS) ? skip : 0);
 }
 
-static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
-                      const void *list, mem_copy_form_t form, uint32_t length)
+static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
+                      const void *list, copy_form_t form, uint32_t length)
 {
-    uint64_t align = (form == MEM_COPY_EXACT) ? 1 : MEM_COPY_UNIT;
+    uint64_t align = (form == COPY_EXACT) ? 1 : COPY_UNIT;
     uint64_t done  = 0;
 
-    if ((tile->count == 1) && (form != MEM_COPY_UNIFORM)) {
-        uint64_t origin = ((form == MEM_COPY_EXACT) && (tile->origin == 0))
+    if ((tile->count == 1) && (form != COPY_UNIFORM)) {
+        uint64_t origin = ((form == COPY_EXACT) && (tile->origin == 0))
                               ? COPY_TWIN_ZEROS
                               : tile->origin;
 
@@ -76,7 +76,7 @@ static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
             twin_entry(list, form, length, (size_t)tile->first + i);
         uint64_t skip   = (i == 0) ? tile->origin : 0;
         uint64_t left   = tile->size - done;
-        uint64_t stream = (form == MEM_COPY_EXACT)
+        uint64_t stream = (form == COPY_EXACT)
                               ? tile->stream + entry.offset + skip
                               : tile->stream + done;
         uint64_t size   = base_min(entry.length - skip, left);
@@ -89,8 +89,8 @@ static void twin_tile(const twin_mover_t *mover, const mem_copy_tile_t *tile,
 }
 
 void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
-                  const mem_copy_tile_t *tiles, const void *list,
-                  mem_copy_form_t form, uint32_t length, bool gather)
+                  const copy_tile_t *tiles, const void *list, copy_form_t form,
+                  uint32_t length, bool gather)
 {
     const twin_mover_t mover = {move, context, gather};
 
@@ -106,11 +106,10 @@ void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,
     const twin_mover_t mover = {move, context, gather};
 
     for (size_t i = 0; i < num_tiles; i++) {
-        mem_copy_tile_t tile =
-            mem_copy_tile_even(even->stream, even->stream_size, length,
-                               even->tile_size, (uint32_t)i);
+        copy_tile_t tile = copy_tile_even(even->stream, even->stream_size,
+                                          length, even->tile_size, (uint32_t)i);
 
-        twin_tile(&mover, &tile, list, MEM_COPY_UNIFORM, length);
+        twin_tile(&mover, &tile, list, COPY_UNIFORM, length);
     }
 }
 
@@ -125,17 +124,16 @@ static void twin_memcpy(void *context, uint64_t target, uint64_t source,
     memcpy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, size);
 }
 
-void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
-               mem_copy_form_t form, uint32_t length, bool gather)
+void copy_twin(size_t num_tiles, const copy_tile_t *tiles, const void *list,
+               copy_form_t form, uint32_t length, bool gather)
 {
     copy_twin_by(twin_memcpy, NULL, num_tiles, tiles, list, form, length,
                  gather);
 }
 
-void copy_twin_even(const mem_copy_list_t *list, uint32_t tile_size,
-                    bool gather)
+void copy_twin_even(const copy_table_t *list, uint32_t tile_size, bool gather)
 {
-    const copy_twin_even_t even = {list->stream, mem_copy_even_size(list),
+    const copy_twin_even_t even = {list->stream, copy_even_size(list),
                                    tile_size};
     size_t num_tiles = (even.stream_size + tile_size - 1) / tile_size;
 

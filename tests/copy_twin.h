@@ -9,12 +9,11 @@
 #include <stdbool.h>
 
 /* The kernel's arguments, and the number of thread blocks of the launch. */
-void copy_twin(size_t num_tiles, const mem_copy_tile_t *tiles, const void *list,
-               mem_copy_form_t form, uint32_t length, bool gather);
+void copy_twin(size_t num_tiles, const copy_tile_t *tiles, const void *list,
+               copy_form_t form, uint32_t length, bool gather);
 
 /* A list of one length, which the kernel cuts itself. */
-void copy_twin_even(const mem_copy_list_t *list, uint32_t tile_size,
-                    bool gather);
+void copy_twin_even(const copy_table_t *list, uint32_t tile_size, bool gather);
 
 /* The same, with a function that moves the bytes in place of memcpy(); from
  * this source come zeros. */
@@ -24,8 +23,8 @@ typedef void (*copy_twin_move_t)(void *context, uint64_t target,
                                  uint64_t source, uint64_t size);
 
 void copy_twin_by(copy_twin_move_t move, void *context, size_t num_tiles,
-                  const mem_copy_tile_t *tiles, const void *list,
-                  mem_copy_form_t form, uint32_t length, bool gather);
+                  const copy_tile_t *tiles, const void *list, copy_form_t form,
+                  uint32_t length, bool gather);
 
 /* As the kernel has them: of a list of one length. */
 typedef struct copy_twin_even {

@@ -58,10 +58,10 @@ void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
     fixed->head.version = PROTO_VERSION;
     fixed->head.channel = hostile->victim->number;
     fixed->head.key     = hostile->victim->key;
-    if (!xfer_ring_reserve(&channel->ring, fixed_size, data_size, &at,
+    if (!core_ring_reserve(&channel->ring, fixed_size, data_size, &at,
                            &data_at)) {
         hostile_let_read(hostile);
-        if (!xfer_ring_reserve(&channel->ring, fixed_size, data_size, &at,
+        if (!core_ring_reserve(&channel->ring, fixed_size, data_size, &at,
                                &data_at)) {
             return; /* the victim does not read any more */
         }
@@ -70,7 +70,7 @@ void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
     if (data_size != 0) {
         memcpy(data_at, data, data_size);
     }
-    xfer_ring_commit(&channel->ring);
+    core_ring_commit(&channel->ring);
 }
 
 proto_desc_t hostile_desc(uint64_t message, uint64_t sequence)

@@ -12,7 +12,7 @@ size_t stream_model_make(const size_t *lengths, size_t num_lengths,
     size_t segment = 0, offset = 0, n = 0, end = 0;
 
     for (size_t i = 0; i < num_lengths; i++) {
-        for (; (lengths[i] != 0) && (n % PACK_ALIGNMENT != 0); n++) {
+        for (; (lengths[i] != 0) && (n % COPY_ALIGNMENT != 0); n++) {
             stream[n] = NULL;
         }
         for (size_t j = 0; j < lengths[i]; j++) {
@@ -27,21 +27,21 @@ size_t stream_model_make(const size_t *lengths, size_t num_lengths,
     return end;
 }
 
-void stream_model_plan(pack_plan_t *plan, const pack_run_t *runs,
-                       size_t num_runs, const pack_totals_t *totals,
+void stream_model_plan(copy_plan_t *plan, const copy_run_t *runs,
+                       size_t num_runs, const copy_totals_t *totals,
                        const ucxpool_segment_t *segments, size_t num_segments)
 {
-    pack_memory_t memory = pack_memory_of_segments(segments, num_segments);
+    copy_memory_t memory = copy_memory_of_segments(segments, num_segments);
 
-    pack_plan_init(plan, runs, num_runs, totals, &memory);
+    copy_plan_init(plan, runs, num_runs, totals, &memory);
 }
 
-void stream_model_plan_any(pack_plan_t *plan, const pack_run_t *runs,
-                           size_t num_runs, const pack_totals_t *totals,
+void stream_model_plan_any(copy_plan_t *plan, const copy_run_t *runs,
+                           size_t num_runs, const copy_totals_t *totals,
                            const ucxpool_segment_t *segments,
                            size_t num_segments, size_t length, void **pieces)
 {
-    pack_memory_t memory = pack_memory_of_pieces(pieces, num_segments, length);
+    copy_memory_t memory = copy_memory_of_pieces(pieces, num_segments, length);
 
     if (length == 0) {
         stream_model_plan(plan, runs, num_runs, totals, segments, num_segments);
@@ -50,5 +50,5 @@ void stream_model_plan_any(pack_plan_t *plan, const pack_run_t *runs,
     for (size_t i = 0; i < num_segments; i++) {
         pieces[i] = segments[i].address;
     }
-    pack_plan_init(plan, runs, num_runs, totals, &memory);
+    copy_plan_init(plan, runs, num_runs, totals, &memory);
 }

@@ -21,14 +21,14 @@ size_t stream_model_make(const size_t *lengths, size_t num_lengths,
                          const ucxpool_segment_t *segments, char **stream);
 
 /* A plan whose memory is segments. */
-void stream_model_plan(pack_plan_t *plan, const pack_run_t *runs,
-                       size_t num_runs, const pack_totals_t *totals,
+void stream_model_plan(copy_plan_t *plan, const copy_run_t *runs,
+                       size_t num_runs, const copy_totals_t *totals,
                        const ucxpool_segment_t *segments, size_t num_segments);
 
 /* The same; or where length is not 0, which then is that of all segments, one
  * whose memory is their addresses alone: they are written to pieces. */
-void stream_model_plan_any(pack_plan_t *plan, const pack_run_t *runs,
-                           size_t num_runs, const pack_totals_t *totals,
+void stream_model_plan_any(copy_plan_t *plan, const copy_run_t *runs,
+                           size_t num_runs, const copy_totals_t *totals,
                            const ucxpool_segment_t *segments,
                            size_t num_segments, size_t length, void **pieces);
 

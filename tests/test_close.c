@@ -266,7 +266,7 @@ END_TEST
 /* The pool whose turn it is to begin: that of the smaller name. */
 static ucxpool_t *first_of(ucxpool_t *a, ucxpool_t *b)
 {
-    return (memcmp(a->id, b->id, XFER_ID_SIZE) < 0) ? a : b;
+    return (memcmp(a->id, b->id, CORE_ID_SIZE) < 0) ? a : b;
 }
 
 START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
@@ -279,7 +279,7 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
     ucxpool_channel_t *channel = pair_meet(second, first);
     uint64_t           until   = pair_deadline();
 
-    while (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+    while (!(channel->handshake & CORE_HELLO_RECEIVED)) {
         ucxpool_progress(second);
         ck_assert(!pair_is_late(until));
     }
@@ -289,7 +289,7 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
         (void)ucxpool_wait(second, UINT64_C(10000000));
     }
     ck_assert_uint_eq(second->num_channels, 1);
-    xfer_local_close(peer);
+    core_local_close(peer);
     while (second->num_channels != 0) {
         ck_assert_int_eq(ucxpool_wait(second, UCXPOOL_FOREVER), UCXPOOL_OK);
     }

@@ -9,13 +9,13 @@
 #define MAX_LENGTH 700
 #define NUM_COPIES 100
 
-typedef void (*copy_t)(const mem_copy_t *copies, size_t num_copies);
+typedef void (*copy_t)(const copy_entry_t *copies, size_t num_copies);
 
 static char source[NUM_COPIES * MAX_LENGTH + 64];
 static char target[NUM_COPIES * MAX_LENGTH + 64];
 static char expected[sizeof(target)];
 
-static const copy_t ways[] = {mem_copy_list, mem_copy_list_stream};
+static const copy_t ways[] = {copy_list, copy_list_stream};
 
 static void reset(void)
 {
@@ -27,10 +27,11 @@ static void reset(void)
 }
 
 /* A copy between places that no other copy of the list touches. */
-static mem_copy_t make_copy(size_t place, size_t to, size_t from, size_t length)
+static copy_entry_t make_copy(size_t place, size_t to, size_t from,
+                              size_t length)
 {
-    mem_copy_t copy = {target + place * MAX_LENGTH + to,
-                       source + place * MAX_LENGTH + from, length};
+    copy_entry_t copy = {target + place * MAX_LENGTH + to,
+                         source + place * MAX_LENGTH + from, length};
 
     memcpy(expected + place * MAX_LENGTH + to, copy.source, length);
     return copy;
@@ -38,7 +39,7 @@ static mem_copy_t make_copy(size_t place, size_t to, size_t from, size_t length)
 
 START_TEST(every_length_and_alignment_is_copied_exactly)
 {
-    mem_copy_t copies[64];
+    copy_entry_t copies[64];
 
     for (size_t length = 0; length <= 600; length++) {
         reset();
@@ -53,7 +54,7 @@ END_TEST
 
 START_TEST(lists_of_any_length_are_copied_exactly)
 {
-    mem_copy_t copies[NUM_COPIES];
+    copy_entry_t copies[NUM_COPIES];
 
     for (size_t num_copies = 0; num_copies <= NUM_COPIES; num_copies++) {
         reset();
@@ -68,7 +69,7 @@ END_TEST
 
 START_TEST(empty_entries_need_no_memory)
 {
-    mem_copy_t copies[40];
+    copy_entry_t copies[40];
 
     memset(copies, 0, sizeof(copies));
     ways[_i](copies, 40);
@@ -81,7 +82,7 @@ START_TEST(long_entries_are_copied_exactly)
     const size_t size = (1 << 20) + 77;
     char        *from = malloc(size);
     char        *to   = calloc(1, size + 2);
-    mem_copy_t   copy = {to + 1, from, size};
+    copy_entry_t copy = {to + 1, from, size};
 
     for (size_t i = 0; i < size; i++) {
         from[i] = (char)(i * 13 + i / 4096);
@@ -97,11 +98,11 @@ END_TEST
 
 START_TEST(only_what_leaves_the_cache_is_written_past_it)
 {
-    ck_assert(!mem_copy_streams(0));
-    ck_assert(!mem_copy_streams(4096));
-    ck_assert(!mem_copy_streams(MEM_COPY_STREAM_TOTAL - 1));
-    ck_assert(mem_copy_streams(MEM_COPY_STREAM_TOTAL));
-    ck_assert(mem_copy_streams(SIZE_MAX));
+    ck_assert(!copy_streams(0));
+    ck_assert(!copy_streams(4096));
+    ck_assert(!copy_streams(COPY_STREAM_TOTAL - 1));
+    ck_assert(copy_streams(COPY_STREAM_TOTAL));
+    ck_assert(copy_streams(SIZE_MAX));
 }
 END_TEST
 

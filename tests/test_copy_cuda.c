@@ -22,8 +22,8 @@
 #define NUM_JOBS   3u
 
 static mem_cuda_device_t       *device;
-static mem_cuda_kernels_t       kernels;
-static mem_cuda_copier_t       *copier;
+static copy_cuda_kernels_t      kernels;
+static copy_cuda_copier_t      *copier;
 static const mem_cuda_driver_t *driver;
 
 /* Where pieces lie anywhere, and where a stream is; and what they hold. */
@@ -35,9 +35,9 @@ static unsigned seed;
 /* Then it gives nothing back, unless it is repaired. */
 static bool has_gpu_failed;
 
-static const mem_cuda_copier_params_t params = {
+static const copy_cuda_copier_params_t params = {
     .num_jobs     = NUM_JOBS,
-    .entries_size = NUM_PIECES * sizeof(mem_copy_segment_t),
+    .entries_size = NUM_PIECES * sizeof(copy_segment_t),
     .max_tiles    = 4096,
 };
 
@@ -88,8 +88,8 @@ static void start_all(const char *configuration)
 {
     cuda_start(configuration);
     ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_kernels_init(device, &kernels), UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &params, &copier),
+    ck_assert_int_eq(copy_cuda_kernels_init(device, &kernels), UCXPOOL_OK);
+    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &params, &copier),
                      UCXPOOL_OK);
     driver = device->driver;
 }
@@ -118,10 +118,10 @@ static void teardown(void)
     if (has_gpu_failed) {
         stand_in.configure("");
     }
-    mem_cuda_copier_destroy(copier);
+    copy_cuda_copier_destroy(copier);
     mem_regions_cleanup(&scattered);
     mem_regions_cleanup(&contiguous);
-    mem_cuda_kernels_cleanup(&kernels);
+    copy_cuda_kernels_cleanup(&kernels);
     mem_cuda_device_close(device);
     free(pattern);
     free(result);
@@ -132,17 +132,17 @@ static void teardown(void)
 
 static void restart(const char *configuration)
 {
-    mem_cuda_copier_destroy(copier);
-    mem_cuda_kernels_cleanup(&kernels);
+    copy_cuda_copier_destroy(copier);
+    copy_cuda_kernels_cleanup(&kernels);
     mem_cuda_device_close(device);
     start_all(configuration);
 }
 
-static void wait_for(mem_cuda_job_t *job)
+static void wait_for(copy_cuda_job_t *job)
 {
     ucxpool_status_t status;
 
-    while ((status = mem_cuda_job_poll(copier, job)) == UCXPOOL_INPROGRESS) {
+    while ((status = copy_cuda_job_poll(copier, job)) == UCXPOOL_INPROGRESS) {
         if (!cuda_is_real()) {
             stand_in.step(1);
         }
@@ -162,7 +162,7 @@ typedef struct layout {
 
 static layout_t layout;
 
-static void lay_out(mem_copy_form_t form, size_t uniform)
+static void lay_out(copy_form_t form, size_t uniform)
 {
     size_t slot = SIZE / NUM_PIECES;
     size_t at   = 0;
@@ -176,55 +176,55 @@ static void lay_out(mem_copy_form_t form, size_t uniform)
                             random_below((unsigned)(slot - length));
         layout.stream[i] = at;
         at += length;
-        if (form != MEM_COPY_EXACT) {
-            at = base_align_up(at, (size_t)MEM_COPY_UNIT);
+        if (form != COPY_EXACT) {
+            at = base_align_up(at, (size_t)COPY_UNIT);
         }
     }
     layout.size =
         layout.stream[NUM_PIECES - 1] + layout.lengths[NUM_PIECES - 1];
 }
 
-static void fill_entries(void *entries, mem_copy_form_t form)
+static void fill_entries(void *entries, copy_form_t form)
 {
-    uint64_t           *addresses = entries;
-    mem_copy_segment_t *segments  = entries;
-    mem_copy_exact_t   *exact     = entries;
+    uint64_t       *addresses = entries;
+    copy_segment_t *segments  = entries;
+    copy_exact_t   *exact     = entries;
 
     for (size_t i = 0; i < layout.num; i++) {
         uint64_t address = (uintptr_t)scattered.address + layout.offsets[i];
 
-        if (form == MEM_COPY_UNIFORM) {
+        if (form == COPY_UNIFORM) {
             addresses[i] = address;
-        } else if (form == MEM_COPY_SEGMENTS) {
-            segments[i] = (mem_copy_segment_t){address, layout.lengths[i]};
+        } else if (form == COPY_SEGMENTS) {
+            segments[i] = (copy_segment_t){address, layout.lengths[i]};
         } else {
-            exact[i] = (mem_copy_exact_t){address, (uint32_t)layout.lengths[i],
-                                          (uint32_t)layout.stream[i]};
+            exact[i] = (copy_exact_t){address, (uint32_t)layout.lengths[i],
+                                      (uint32_t)layout.stream[i]};
         }
     }
 }
 
-static mem_cuda_job_t *make_job_padded(mem_copy_form_t form, size_t uniform,
-                                       bool is_padded)
+static copy_cuda_job_t *make_job_padded(copy_form_t form, size_t uniform,
+                                        bool is_padded)
 {
-    mem_cuda_job_t *job  = mem_cuda_job_get(copier);
-    mem_copy_list_t list = {
-        .form        = form,
-        .num_entries = NUM_PIECES,
-        .length      = (uint32_t)uniform,
-        .stream      = (uintptr_t)contiguous.address + layout.begin,
-        .is_padded   = is_padded,
+    copy_cuda_job_t *job  = copy_cuda_job_get(copier);
+    copy_table_t     list = {
+            .form        = form,
+            .num_entries = NUM_PIECES,
+            .length      = (uint32_t)uniform,
+            .stream      = (uintptr_t)contiguous.address + layout.begin,
+            .is_padded   = is_padded,
     };
 
     ck_assert_ptr_nonnull(job);
     lay_out(form, uniform);
     fill_entries(job->entries, form);
     list.entries = job->entries;
-    ck_assert(mem_cuda_job_add(copier, job, &list, layout.size));
+    ck_assert(copy_cuda_job_add(copier, job, &list, layout.size));
     return job;
 }
 
-static mem_cuda_job_t *make_job(mem_copy_form_t form, size_t uniform)
+static copy_cuda_job_t *make_job(copy_form_t form, size_t uniform)
 {
     return make_job_padded(form, uniform, false);
 }
@@ -261,26 +261,26 @@ static void check_gathered(void)
 }
 
 static const struct {
-    mem_copy_form_t form;
-    size_t          uniform;
+    copy_form_t form;
+    size_t      uniform;
 } ways[] = {
-    {MEM_COPY_UNIFORM, 4096},
-    {MEM_COPY_UNIFORM, 77},
-    {MEM_COPY_SEGMENTS, 0},
-    {MEM_COPY_EXACT, 0},
+    {COPY_UNIFORM, 4096},
+    {COPY_UNIFORM, 77},
+    {COPY_SEGMENTS, 0},
+    {COPY_EXACT, 0},
 };
 
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
 static void gather(int way)
 {
-    mem_cuda_job_t *job = make_job(ways[way].form, ways[way].uniform);
+    copy_cuda_job_t *job = make_job(ways[way].form, ways[way].uniform);
 
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, ways[way].form,
-                                        (uint32_t)ways[way].uniform, true),
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, ways[way].form,
+                                         (uint32_t)ways[way].uniform, true),
                      UCXPOOL_OK);
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
 }
 
 START_TEST(a_gather_copies_every_byte_and_no_other)
@@ -294,7 +294,7 @@ END_TEST
 START_TEST(a_stream_may_begin_at_any_byte)
 {
     init_memory(&mem_kind_cuda_vmm);
-    for (layout.begin = 1; layout.begin < MEM_COPY_UNIT; layout.begin += 3) {
+    for (layout.begin = 1; layout.begin < COPY_UNIT; layout.begin += 3) {
         poison_stream();
         gather(_i);
         check_gathered();
@@ -306,18 +306,18 @@ END_TEST
 /* Where more of a message follows in the block, say. */
 START_TEST(a_gather_clears_the_padding_behind_the_last_piece_if_told)
 {
-    mem_cuda_job_t *job;
+    copy_cuda_job_t *job;
 
     init_memory(&mem_kind_cuda_vmm);
-    for (size_t length = 1; length <= 2 * MEM_COPY_UNIT; length++) {
+    for (size_t length = 1; length <= 2 * COPY_UNIT; length++) {
         poison_stream();
-        job = make_job_padded(MEM_COPY_UNIFORM, length, true);
-        ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_UNIFORM,
-                                            (uint32_t)length, true),
+        job = make_job_padded(COPY_UNIFORM, length, true);
+        ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_UNIFORM,
+                                             (uint32_t)length, true),
                          UCXPOOL_OK);
         wait_for(job);
-        mem_cuda_job_put(copier, job);
-        layout.size = base_align_up(layout.size, (size_t)MEM_COPY_UNIT);
+        copy_cuda_job_put(copier, job);
+        layout.size = base_align_up(layout.size, (size_t)COPY_UNIT);
         check_gathered();
     }
 }
@@ -326,27 +326,27 @@ END_TEST
 /* Half of the pieces are zeros, and lie side by side with the others. */
 START_TEST(a_list_that_says_where_pieces_lie_may_have_zeros_in_it)
 {
-    mem_cuda_job_t   *job = NULL;
-    mem_copy_exact_t *entries;
+    copy_cuda_job_t *job = NULL;
+    copy_exact_t    *entries;
 
     init_memory(&mem_kind_cuda_vmm);
-    job     = make_job(MEM_COPY_EXACT, 0);
+    job     = make_job(COPY_EXACT, 0);
     entries = job->entries;
     for (size_t i = 0; i < layout.num; i += 2) {
         entries[i].address = 0;
         memset(pattern + layout.offsets[i], 0, layout.lengths[i]);
     }
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_EXACT, 0, true),
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_EXACT, 0, true),
                      UCXPOOL_OK);
     wait_for(job);
     check_gathered();
 
     put(scattered.address, result, SIZE);
     get(pattern, scattered.address, SIZE);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, MEM_COPY_EXACT, 0, false),
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_EXACT, 0, false),
                      UCXPOOL_OK);
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
     for (size_t i = 1; i < layout.num; i += 2) {
         memcpy(pattern + layout.offsets[i], result + layout.stream[i],
                layout.lengths[i]);
@@ -366,7 +366,7 @@ END_TEST
 
 START_TEST(a_scatter_brings_every_byte_back_and_no_other)
 {
-    mem_cuda_job_t *job;
+    copy_cuda_job_t *job;
 
     init_memory(&mem_kind_cuda_vmm);
     job = make_job(ways[_i].form, ways[_i].uniform);
@@ -374,11 +374,11 @@ START_TEST(a_scatter_brings_every_byte_back_and_no_other)
     put(contiguous.address, pattern, SIZE);
     memset(result, 0xdd, SIZE);
     put(scattered.address, result, SIZE);
-    ck_assert_int_eq(mem_cuda_job_start(copier, job, ways[_i].form,
-                                        (uint32_t)ways[_i].uniform, false),
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, ways[_i].form,
+                                         (uint32_t)ways[_i].uniform, false),
                      UCXPOOL_OK);
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
 
     get(result, scattered.address, SIZE);
     for (size_t i = 0; i < layout.num; i++) {
@@ -395,28 +395,27 @@ END_TEST
 /* Two streams that do not lie side by side, by one launch. */
 START_TEST(a_job_takes_several_lists)
 {
-    mem_cuda_job_t     *job;
-    mem_copy_segment_t *segments;
-    mem_copy_list_t     list = {.form = MEM_COPY_SEGMENTS, .num_entries = 2};
+    copy_cuda_job_t *job;
+    copy_segment_t  *segments;
+    copy_table_t     list = {.form = COPY_SEGMENTS, .num_entries = 2};
 
     init_memory(&mem_kind_cuda_vmm);
-    job      = mem_cuda_job_get(copier);
+    job      = copy_cuda_job_get(copier);
     segments = job->entries;
     for (size_t i = 0; i < 4; i++) {
-        segments[i] = (mem_copy_segment_t){
+        segments[i] = (copy_segment_t){
             (uintptr_t)scattered.address + i * 10000 + i, 5000};
     }
     list.entries = &segments[0];
     list.stream  = (uintptr_t)contiguous.address + ((size_t)1 << 20);
-    ck_assert(mem_cuda_job_add(copier, job, &list, 20000));
+    ck_assert(copy_cuda_job_add(copier, job, &list, 20000));
     list.entries = &segments[2];
     list.stream  = (uintptr_t)contiguous.address;
-    ck_assert(mem_cuda_job_add(copier, job, &list, 20000));
-    ck_assert_int_eq(
-        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
-        UCXPOOL_OK);
+    ck_assert(copy_cuda_job_add(copier, job, &list, 20000));
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
+                     UCXPOOL_OK);
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
     ck_assert_int_eq(memcmp(result + ((size_t)1 << 20), pattern, 5000), 0);
     ck_assert_int_eq(
@@ -428,16 +427,16 @@ END_TEST
 
 START_TEST(a_long_piece_goes_by_the_copy_engine)
 {
-    mem_cuda_job_t *job;
+    copy_cuda_job_t *job;
 
     init_memory(&mem_kind_cuda_vmm);
-    job = mem_cuda_job_get(copier);
-    ck_assert_int_eq(mem_cuda_job_start_long(copier, job, contiguous.address,
-                                             (char *)scattered.address + 5,
-                                             SIZE - 5),
+    job = copy_cuda_job_get(copier);
+    ck_assert_int_eq(copy_cuda_job_start_long(copier, job, contiguous.address,
+                                              (char *)scattered.address + 5,
+                                              SIZE - 5),
                      UCXPOOL_OK);
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
     get(result, contiguous.address, SIZE);
     ck_assert_int_eq(memcmp(result, pattern + 5, SIZE - 5), 0);
 }
@@ -445,15 +444,14 @@ END_TEST
 
 START_TEST(an_empty_job_is_done)
 {
-    mem_cuda_job_t *job = mem_cuda_job_get(copier);
+    copy_cuda_job_t *job = copy_cuda_job_get(copier);
 
-    ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
-    ck_assert_int_eq(
-        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
-        UCXPOOL_OK);
+    ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
+                     UCXPOOL_OK);
     wait_for(job);
-    ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
-    mem_cuda_job_put(copier, job);
+    ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
+    copy_cuda_job_put(copier, job);
 }
 END_TEST
 
@@ -470,71 +468,71 @@ END_TEST
 
 START_TEST(there_are_as_many_jobs_as_were_asked_for)
 {
-    mem_cuda_job_t *jobs[NUM_JOBS];
+    copy_cuda_job_t *jobs[NUM_JOBS];
 
     for (unsigned i = 0; i < NUM_JOBS; i++) {
-        jobs[i] = mem_cuda_job_get(copier);
+        jobs[i] = copy_cuda_job_get(copier);
         ck_assert_ptr_nonnull(jobs[i]);
     }
-    ck_assert_ptr_null(mem_cuda_job_get(copier));
+    ck_assert_ptr_null(copy_cuda_job_get(copier));
     for (unsigned i = 0; i < NUM_JOBS; i++) {
         memset(jobs[i]->entries, 0xff, params.entries_size);
     }
     for (unsigned i = 0; i < NUM_JOBS; i++) {
         ck_assert_int_eq(
-            mem_cuda_job_start(copier, jobs[i], MEM_COPY_SEGMENTS, 0, true),
+            copy_cuda_job_start(copier, jobs[i], COPY_SEGMENTS, 0, true),
             UCXPOOL_OK);
         wait_for(jobs[i]);
-        mem_cuda_job_put(copier, jobs[i]);
+        copy_cuda_job_put(copier, jobs[i]);
     }
-    ck_assert_ptr_nonnull(mem_cuda_job_get(copier));
+    ck_assert_ptr_nonnull(copy_cuda_job_get(copier));
 }
 END_TEST
 
 START_TEST(tiles_without_room_are_not_added)
 {
-    mem_cuda_copier_params_t small = params;
-    mem_cuda_copier_t       *other = NULL;
-    mem_cuda_job_t          *job;
-    mem_copy_segment_t      *segments;
-    mem_copy_list_t          list = {.form = MEM_COPY_SEGMENTS};
+    copy_cuda_copier_params_t small = params;
+    copy_cuda_copier_t       *other = NULL;
+    copy_cuda_job_t          *job;
+    copy_segment_t           *segments;
+    copy_table_t              list = {.form = COPY_SEGMENTS};
 
     small.max_tiles = 4;
-    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &small, &other),
+    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &small, &other),
                      UCXPOOL_OK);
-    job              = mem_cuda_job_get(other);
+    job              = copy_cuda_job_get(other);
     segments         = job->entries;
-    segments[0]      = (mem_copy_segment_t){4096, 12000};
+    segments[0]      = (copy_segment_t){4096, 12000};
     list.entries     = segments;
     list.num_entries = 1;
-    ck_assert(mem_cuda_job_add(other, job, &list, 12000));
+    ck_assert(copy_cuda_job_add(other, job, &list, 12000));
     ck_assert_uint_eq(job->num_tiles, 3);
-    ck_assert(!mem_cuda_job_add(other, job, &list, 12000));
+    ck_assert(!copy_cuda_job_add(other, job, &list, 12000));
     ck_assert_uint_eq(job->num_tiles, 3);
-    mem_cuda_job_put(other, job);
-    mem_cuda_copier_destroy(other);
+    copy_cuda_job_put(other, job);
+    copy_cuda_copier_destroy(other);
 }
 END_TEST
 
 START_TEST(senseless_parameters_are_refused)
 {
-    mem_cuda_copier_params_t bad   = params;
-    mem_cuda_copier_t       *other = NULL;
+    copy_cuda_copier_params_t bad   = params;
+    copy_cuda_copier_t       *other = NULL;
 
     bad.num_jobs = 0;
-    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &bad, &other),
+    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &bad, &other),
                      UCXPOOL_ERR_INVALID_PARAM);
     bad           = params;
     bad.max_tiles = SIZE_MAX / 8;
-    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &bad, &other),
+    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &bad, &other),
                      UCXPOOL_ERR_INVALID_PARAM);
     bad              = params;
     bad.entries_size = SIZE_MAX / 4;
     bad.num_jobs     = 8;
-    ck_assert_int_eq(mem_cuda_copier_create(&kernels, &bad, &other),
+    ck_assert_int_eq(copy_cuda_copier_create(&kernels, &bad, &other),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_null(other);
-    mem_cuda_copier_destroy(NULL);
+    copy_cuda_copier_destroy(NULL);
 }
 END_TEST
 
@@ -545,20 +543,20 @@ START_TEST(jobs_are_done_while_the_host_goes_on)
     restart("run=late");
     init_memory(&mem_kind_cuda_vmm);
     for (int i = 0; i < 3; i++) {
-        mem_cuda_job_t *jobs[NUM_JOBS];
+        copy_cuda_job_t *jobs[NUM_JOBS];
 
         for (unsigned j = 0; j < NUM_JOBS; j++) {
-            jobs[j] = make_job(MEM_COPY_SEGMENTS, 0);
+            jobs[j] = make_job(COPY_SEGMENTS, 0);
             poison_stream();
             ck_assert_int_eq(
-                mem_cuda_job_start(copier, jobs[j], MEM_COPY_SEGMENTS, 0, true),
+                copy_cuda_job_start(copier, jobs[j], COPY_SEGMENTS, 0, true),
                 UCXPOOL_OK);
-            while (mem_cuda_job_poll(copier, jobs[j]) == UCXPOOL_INPROGRESS) {
+            while (copy_cuda_job_poll(copier, jobs[j]) == UCXPOOL_INPROGRESS) {
             }
             check_gathered();
         }
         for (unsigned j = 0; j < NUM_JOBS; j++) {
-            mem_cuda_job_put(copier, jobs[j]);
+            copy_cuda_job_put(copier, jobs[j]);
         }
     }
 }
@@ -566,48 +564,48 @@ END_TEST
 
 START_TEST(a_job_is_not_done_before_it_is_done)
 {
-    mem_cuda_job_t *first, *second;
+    copy_cuda_job_t *first, *second;
 
     restart("run=n");
     init_memory(&mem_kind_cuda_alloc);
-    first  = make_job(MEM_COPY_SEGMENTS, 0);
-    second = mem_cuda_job_get(copier);
-    ck_assert_int_eq(
-        mem_cuda_job_start(copier, first, MEM_COPY_SEGMENTS, 0, true),
-        UCXPOOL_OK);
-    ck_assert_int_eq(mem_cuda_job_start_long(copier, second, contiguous.address,
-                                             scattered.address, 1),
+    first  = make_job(COPY_SEGMENTS, 0);
+    second = copy_cuda_job_get(copier);
+    ck_assert_int_eq(copy_cuda_job_start(copier, first, COPY_SEGMENTS, 0, true),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(copy_cuda_job_start_long(copier, second,
+                                              contiguous.address,
+                                              scattered.address, 1),
                      UCXPOOL_OK);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(mem_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
-        ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(copy_cuda_job_poll(copier, first), UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(copy_cuda_job_poll(copier, second),
+                         UCXPOOL_INPROGRESS);
         ck_assert_uint_eq(stand_in.step(1), 1);
     }
-    ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
-    ck_assert_int_eq(mem_cuda_job_poll(copier, first), UCXPOOL_OK);
+    ck_assert_int_eq(copy_cuda_job_poll(copier, second), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(copy_cuda_job_poll(copier, first), UCXPOOL_OK);
     ck_assert_uint_eq(stand_in.step(9), 2);
-    ck_assert_int_eq(mem_cuda_job_poll(copier, second), UCXPOOL_OK);
-    mem_cuda_job_put(copier, first);
-    mem_cuda_job_put(copier, second);
+    ck_assert_int_eq(copy_cuda_job_poll(copier, second), UCXPOOL_OK);
+    copy_cuda_job_put(copier, first);
+    copy_cuda_job_put(copier, second);
 }
 END_TEST
 
 START_TEST(a_copy_is_one_launch_and_no_call_asks_whether_it_is_done)
 {
-    mem_cuda_job_t *job;
+    copy_cuda_job_t *job;
 
     restart("run=n");
     init_memory(&mem_kind_cuda_alloc);
     stand_in.fail_call(NULL, 0, 0);
-    job = make_job(MEM_COPY_SEGMENTS, 0);
-    ck_assert_int_eq(
-        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
-        UCXPOOL_OK);
+    job = make_job(COPY_SEGMENTS, 0);
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
+                     UCXPOOL_OK);
     for (int i = 0; i < 1000; i++) {
-        ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_INPROGRESS);
     }
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
     ck_assert_uint_eq(stand_in.count("cuLaunchKernel"), 1);
     ck_assert_uint_eq(stand_in.count("cuStreamWriteValue32"), 1);
     ck_assert_uint_eq(stand_in.count("cuCtxPushCurrent"), 1);
@@ -618,15 +616,15 @@ END_TEST
 
 static int start_and_ask_priority(bool is_gather)
 {
-    mem_cuda_job_t *job = make_job(MEM_COPY_SEGMENTS, 0);
-    int             priority;
+    copy_cuda_job_t *job = make_job(COPY_SEGMENTS, 0);
+    int              priority;
 
     ck_assert_int_eq(
-        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, is_gather),
+        copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, is_gather),
         UCXPOOL_OK);
     priority = stand_in.priority(job->stream);
     wait_for(job);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
     return priority;
 }
 
@@ -652,44 +650,42 @@ START_TEST(a_stream_that_writes_no_words_sets_them)
 END_TEST
 
 /* A job that reads memory which the GPU does not reach. */
-static mem_cuda_job_t *make_bad_job(void)
+static copy_cuda_job_t *make_bad_job(void)
 {
-    mem_cuda_job_t     *job      = mem_cuda_job_get(copier);
-    mem_copy_segment_t *segments = job->entries;
-    mem_copy_list_t     list = {.form = MEM_COPY_SEGMENTS, .num_entries = 2};
+    copy_cuda_job_t *job      = copy_cuda_job_get(copier);
+    copy_segment_t  *segments = job->entries;
+    copy_table_t     list     = {.form = COPY_SEGMENTS, .num_entries = 2};
 
-    segments[0]  = (mem_copy_segment_t){(uintptr_t)pattern, 64};
+    segments[0]  = (copy_segment_t){(uintptr_t)pattern, 64};
     segments[1]  = segments[0];
     list.entries = segments;
     list.stream  = (uintptr_t)contiguous.address;
-    ck_assert(mem_cuda_job_add(copier, job, &list, 128));
+    ck_assert(copy_cuda_job_add(copier, job, &list, 128));
     return job;
 }
 
 START_TEST(a_gpu_that_fails_is_told_and_nobody_waits_for_ever)
 {
-    mem_cuda_job_t  *job;
+    copy_cuda_job_t *job;
     ucxpool_status_t status;
 
     restart("run=n");
     init_memory(&mem_kind_cuda_alloc);
     job = make_bad_job();
-    ck_assert_int_eq(
-        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
-        UCXPOOL_OK);
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
+                     UCXPOOL_OK);
     ck_assert_uint_eq(stand_in.step(9), 2);
     do {
-        status = mem_cuda_job_poll(copier, job);
+        status = copy_cuda_job_poll(copier, job);
     } while (status == UCXPOOL_INPROGRESS);
     ck_assert_int_eq(status, UCXPOOL_ERR_IO);
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
-    mem_cuda_job_put(copier, job);
-    job = mem_cuda_job_get(copier);
-    ck_assert_int_eq(
-        mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
-        UCXPOOL_ERR_IO);
-    mem_cuda_job_put(copier, job);
+    copy_cuda_job_put(copier, job);
+    job = copy_cuda_job_get(copier);
+    ck_assert_int_eq(copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
+                     UCXPOOL_ERR_IO);
+    copy_cuda_job_put(copier, job);
     has_gpu_failed = true;
 }
 END_TEST
@@ -699,27 +695,27 @@ START_TEST(a_failed_call_of_create_leaves_nothing)
     unsigned live = stand_in.live();
 
     for (unsigned n = 1;; n++) {
-        mem_cuda_kernels_t ours;
-        mem_cuda_copier_t *other = NULL;
-        ucxpool_status_t   status;
+        copy_cuda_kernels_t ours;
+        copy_cuda_copier_t *other = NULL;
+        ucxpool_status_t    status;
 
         stand_in.fail_call(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
-        status = mem_cuda_kernels_init(device, &ours);
+        status = copy_cuda_kernels_init(device, &ours);
         if (status == UCXPOOL_OK) {
-            status = mem_cuda_copier_create(&kernels, &params, &other);
+            status = copy_cuda_copier_create(&kernels, &params, &other);
         }
         if (!stand_in.has_failed()) {
             ck_assert_int_eq(status, UCXPOOL_OK);
             stand_in.fail_call(NULL, 0, 0);
-            mem_cuda_copier_destroy(other);
-            mem_cuda_kernels_cleanup(&ours);
+            copy_cuda_copier_destroy(other);
+            copy_cuda_kernels_cleanup(&ours);
             ck_assert_uint_ge(n, 8);
             break;
         }
         ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
         ck_assert_ptr_null(other);
         stand_in.fail_call(NULL, 0, 0);
-        mem_cuda_kernels_cleanup(&ours);
+        copy_cuda_kernels_cleanup(&ours);
         ck_assert_uint_eq(stand_in.live(), live);
     }
     ck_assert_uint_eq(stand_in.live(), live);
@@ -731,10 +727,10 @@ START_TEST(no_memory_for_the_books_leaves_nothing)
     unsigned live = stand_in.live();
 
     for (unsigned n = 1; n <= 2; n++) {
-        mem_cuda_copier_t *other = NULL;
+        copy_cuda_copier_t *other = NULL;
 
         calls_fail(CALLS_CALLOC, n, ENOMEM);
-        ck_assert_int_eq(mem_cuda_copier_create(&kernels, &params, &other),
+        ck_assert_int_eq(copy_cuda_copier_create(&kernels, &params, &other),
                          UCXPOOL_ERR_NO_MEMORY);
         ck_assert_ptr_null(other);
         calls_reset();
@@ -749,30 +745,30 @@ START_TEST(a_failed_start_is_told_and_the_job_can_be_started_again)
 
     init_memory(&mem_kind_cuda_alloc);
     for (unsigned n = 1;; n++) {
-        mem_cuda_job_t  *job     = make_job(MEM_COPY_SEGMENTS, 0);
+        copy_cuda_job_t *job     = make_job(COPY_SEGMENTS, 0);
         CUcontext        current = NULL;
         ucxpool_status_t status;
 
         poison_stream();
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        status = mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true);
+        status = copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true);
         if (!stand_in.has_failed()) {
             ck_assert_int_eq(status, UCXPOOL_OK);
             stand_in.fail_call(NULL, 0, 0);
             wait_for(job);
-            mem_cuda_job_put(copier, job);
+            copy_cuda_job_put(copier, job);
             break;
         }
         num_failed++;
         ck_assert_int_eq(status, UCXPOOL_ERR_IO);
-        ck_assert_int_eq(mem_cuda_job_poll(copier, job), UCXPOOL_OK);
+        ck_assert_int_eq(copy_cuda_job_poll(copier, job), UCXPOOL_OK);
         ck_assert_int_eq(driver->cuCtxGetCurrent(&current), CUDA_SUCCESS);
         ck_assert_ptr_null(current);
         ck_assert_int_eq(
-            mem_cuda_job_start(copier, job, MEM_COPY_SEGMENTS, 0, true),
+            copy_cuda_job_start(copier, job, COPY_SEGMENTS, 0, true),
             UCXPOOL_OK);
         wait_for(job);
-        mem_cuda_job_put(copier, job);
+        copy_cuda_job_put(copier, job);
         check_gathered();
     }
     ck_assert_uint_eq(num_failed, 3);

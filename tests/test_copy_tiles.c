@@ -17,10 +17,10 @@ static uint8_t memory[MEMORY_SIZE];
 static uint8_t stream[2 * MEMORY_SIZE];
 static uint8_t expected[2 * MEMORY_SIZE];
 
-static mem_copy_exact_t   exact[NUM_PIECES];
-static mem_copy_segment_t segments[NUM_PIECES];
-static uint64_t           addresses[NUM_PIECES];
-static mem_copy_tile_t    tiles[MAX_TILES];
+static copy_exact_t   exact[NUM_PIECES];
+static copy_segment_t segments[NUM_PIECES];
+static uint64_t       addresses[NUM_PIECES];
+static copy_tile_t    tiles[MAX_TILES];
 
 static uint64_t address_of(const void *pointer)
 {
@@ -46,9 +46,9 @@ static void make_zeros(uint32_t num)
  * Pieces one after the other in memory, with gaps, and in the stream: at the
  * next multiple of the unit, or (exact) anywhere behind the last.
  */
-static mem_copy_list_t make_list(mem_copy_form_t form, uint32_t uniform)
+static copy_table_t make_list(copy_form_t form, uint32_t uniform)
 {
-    mem_copy_list_t list = {
+    copy_table_t list = {
         .form = form, .length = uniform, .stream = address_of(stream)};
     size_t   at        = 0;
     size_t   in_stream = 0;
@@ -62,24 +62,23 @@ static mem_copy_list_t make_list(mem_copy_form_t form, uint32_t uniform)
             (in_stream + length > sizeof(stream))) {
             break;
         }
-        exact[n] = (mem_copy_exact_t){address_of(memory + at), (uint32_t)length,
+        exact[n]     = (copy_exact_t){address_of(memory + at), (uint32_t)length,
                                       (uint32_t)in_stream};
-        segments[n]  = (mem_copy_segment_t){address_of(memory + at), length};
+        segments[n]  = (copy_segment_t){address_of(memory + at), length};
         addresses[n] = address_of(memory + at);
         at += length;
         in_stream += length;
-        in_stream = (form == MEM_COPY_EXACT)
-                        ? in_stream + (size_t)random() % 40
-                        : base_align_up(in_stream, MEM_COPY_UNIT);
+        in_stream = (form == COPY_EXACT) ? in_stream + (size_t)random() % 40
+                                         : base_align_up(in_stream, COPY_UNIT);
     }
-    if (form == MEM_COPY_EXACT) {
+    if (form == COPY_EXACT) {
         make_zeros(n);
     }
     list.num_entries = n;
-    list.is_padded   = (form != MEM_COPY_EXACT) && (random() % 2 != 0);
-    list.entries     = (form == MEM_COPY_UNIFORM)    ? (const void *)addresses
-                       : (form == MEM_COPY_SEGMENTS) ? (const void *)segments
-                                                     : (const void *)exact;
+    list.is_padded   = (form != COPY_EXACT) && (random() % 2 != 0);
+    list.entries     = (form == COPY_UNIFORM)    ? (const void *)addresses
+                       : (form == COPY_SEGMENTS) ? (const void *)segments
+                                                 : (const void *)exact;
     return list;
 }
 
@@ -91,7 +90,7 @@ static void fill(uint8_t *bytes, size_t size)
 }
 
 /* One piece, with the padding behind it, as it is expected to be copied. */
-static void expect(const mem_copy_list_t *list, uint32_t i, bool gather)
+static void expect(const copy_table_t *list, uint32_t i, bool gather)
 {
     const uint8_t *in_memory = (const uint8_t *)(uintptr_t)exact[i].address;
     size_t         length    = exact[i].length;
@@ -104,9 +103,9 @@ static void expect(const mem_copy_list_t *list, uint32_t i, bool gather)
         }
         return;
     }
-    if ((list->form != MEM_COPY_EXACT) &&
+    if ((list->form != COPY_EXACT) &&
         ((i + 1 < list->num_entries) || list->is_padded)) {
-        stride = base_align_up(length, (size_t)MEM_COPY_UNIT);
+        stride = base_align_up(length, (size_t)COPY_UNIT);
     }
     memset(expected + exact[i].offset, 0, stride);
     if (in_memory != NULL) {
@@ -115,8 +114,7 @@ static void expect(const mem_copy_list_t *list, uint32_t i, bool gather)
 }
 
 /* Copy a list by tiles, and piece by piece, and compare. */
-static void compare(const mem_copy_list_t *list, uint32_t tile_size,
-                    bool gather)
+static void compare(const copy_table_t *list, uint32_t tile_size, bool gather)
 {
     uint8_t *target = gather ? stream : memory;
     size_t   size   = gather ? sizeof(stream) : sizeof(memory);
@@ -128,10 +126,10 @@ static void compare(const mem_copy_list_t *list, uint32_t tile_size,
     for (uint32_t i = 0; i < list->num_entries; i++) {
         expect(list, i, gather);
     }
-    if (list->form == MEM_COPY_UNIFORM) {
+    if (list->form == COPY_UNIFORM) {
         copy_twin_even(list, tile_size, gather);
     } else {
-        num_tiles = mem_copy_tiles_cut(list, tile_size, tiles, MAX_TILES);
+        num_tiles = copy_tiles_cut(list, tile_size, tiles, MAX_TILES);
         ck_assert_uint_le(num_tiles, MAX_TILES);
         copy_twin(num_tiles, tiles, list->entries, list->form, 0, gather);
     }
@@ -139,10 +137,10 @@ static void compare(const mem_copy_list_t *list, uint32_t tile_size,
 }
 
 /* A size of tiles of which there is room for as many as it takes. */
-static uint32_t choose_size(const mem_copy_list_t *list, uint32_t size)
+static uint32_t choose_size(const copy_table_t *list, uint32_t size)
 {
-    if ((list->form != MEM_COPY_UNIFORM) &&
-        (mem_copy_tiles_cut(list, size, NULL, 0) > MAX_TILES)) {
+    if ((list->form != COPY_UNIFORM) &&
+        (copy_tiles_cut(list, size, NULL, 0) > MAX_TILES)) {
         return 4096;
     }
     return size;
@@ -151,13 +149,13 @@ static uint32_t choose_size(const mem_copy_list_t *list, uint32_t size)
 START_TEST(tiles_copy_each_byte_of_a_list_and_no_other)
 {
     static const uint32_t sizes[] = {16, 48, 4096, 65536};
-    mem_copy_form_t       form    = (mem_copy_form_t)(_i / 2);
+    copy_form_t           form    = (copy_form_t)(_i / 2);
 
     srandom(7);
     for (int round = 0; round < 8; round++) {
         uint32_t uniform =
-            (form == MEM_COPY_UNIFORM) ? 1 + (uint32_t)random() % 300 : 0;
-        mem_copy_list_t list = make_list(form, uniform);
+            (form == COPY_UNIFORM) ? 1 + (uint32_t)random() % 300 : 0;
+        copy_table_t list = make_list(form, uniform);
 
         ck_assert_uint_gt(list.num_entries, 50);
         compare(&list, choose_size(&list, sizes[round % 4]), _i % 2);
@@ -167,8 +165,8 @@ END_TEST
 
 START_TEST(no_tile_is_longer_than_asked)
 {
-    mem_copy_list_t list = make_list(MEM_COPY_SEGMENTS, 0);
-    size_t num_tiles     = mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
+    copy_table_t list      = make_list(COPY_SEGMENTS, 0);
+    size_t       num_tiles = copy_tiles_cut(&list, 4096, tiles, MAX_TILES);
 
     for (size_t i = 0; i < num_tiles; i++) {
         ck_assert_uint_gt(tiles[i].size, 0);
@@ -180,13 +178,13 @@ END_TEST
 
 START_TEST(a_tile_within_one_piece_says_where_it_is)
 {
-    mem_copy_segment_t one  = {0x1000, 100000};
-    mem_copy_list_t    list = {.form        = MEM_COPY_SEGMENTS,
-                               .entries     = &one,
-                               .num_entries = 1,
-                               .stream      = 0x100000};
+    copy_segment_t one  = {0x1000, 100000};
+    copy_table_t   list = {.form        = COPY_SEGMENTS,
+                           .entries     = &one,
+                           .num_entries = 1,
+                           .stream      = 0x100000};
 
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 65536, tiles, MAX_TILES), 2);
+    ck_assert_uint_eq(copy_tiles_cut(&list, 65536, tiles, MAX_TILES), 2);
     ck_assert_uint_eq(tiles[1].count, 1);
     ck_assert_uint_eq(tiles[1].origin, 0x1000 + 65536);
     ck_assert_uint_eq(tiles[1].stream, 0x100000 + 65536);
@@ -196,19 +194,19 @@ END_TEST
 
 START_TEST(a_tile_of_one_piece_says_how_much_padding_it_has)
 {
-    mem_copy_segment_t two[2] = {{0x1000, 4100}, {0x9000, 5}};
-    mem_copy_list_t    list   = {.form        = MEM_COPY_SEGMENTS,
-                                 .entries     = two,
-                                 .num_entries = 2,
-                                 .stream      = 0x100000};
+    copy_segment_t two[2] = {{0x1000, 4100}, {0x9000, 5}};
+    copy_table_t   list   = {.form        = COPY_SEGMENTS,
+                             .entries     = two,
+                             .num_entries = 2,
+                             .stream      = 0x100000};
 
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, MAX_TILES), 2);
+    ck_assert_uint_eq(copy_tiles_cut(&list, 4112, tiles, MAX_TILES), 2);
     ck_assert_uint_eq(tiles[0].size, 4112);
     ck_assert_uint_eq(tiles[0].padding, 12);
     ck_assert_uint_eq(tiles[1].size, 5);
     ck_assert_uint_eq(tiles[1].padding, 0);
     list.is_padded = true;
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4112, tiles, MAX_TILES), 2);
+    ck_assert_uint_eq(copy_tiles_cut(&list, 4112, tiles, MAX_TILES), 2);
     ck_assert_uint_eq(tiles[1].size, 16);
     ck_assert_uint_eq(tiles[1].padding, 11);
 }
@@ -216,22 +214,21 @@ END_TEST
 
 START_TEST(a_list_without_bytes_takes_no_tile)
 {
-    mem_copy_segment_t empty[3] = {{1, 0}, {2, 0}, {3, 0}};
-    mem_copy_list_t    list     = {
-               .form = MEM_COPY_SEGMENTS, .entries = empty, .num_entries = 3};
+    copy_segment_t empty[3] = {{1, 0}, {2, 0}, {3, 0}};
+    copy_table_t   list     = {
+              .form = COPY_SEGMENTS, .entries = empty, .num_entries = 3};
 
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
+    ck_assert_uint_eq(copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
     list.num_entries = 0;
-    ck_assert_uint_eq(mem_copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
+    ck_assert_uint_eq(copy_tiles_cut(&list, 4096, tiles, MAX_TILES), 0);
 }
 END_TEST
 
 START_TEST(tiles_are_short_where_there_are_few_bytes)
 {
-    ck_assert_uint_eq(mem_copy_tile_size((uint64_t)1 << 30, 132, false), 65536);
-    ck_assert_uint_eq(mem_copy_tile_size(1, 132, false), 4096);
-    ck_assert_uint_eq(mem_copy_tile_size((uint64_t)4 << 20, 132, false) % 512,
-                      0);
+    ck_assert_uint_eq(copy_tile_size((uint64_t)1 << 30, 132, false), 65536);
+    ck_assert_uint_eq(copy_tile_size(1, 132, false), 4096);
+    ck_assert_uint_eq(copy_tile_size((uint64_t)4 << 20, 132, false) % 512, 0);
 }
 END_TEST
 
@@ -239,10 +236,10 @@ START_TEST(tiles_of_a_far_stream_are_few)
 {
     const uint64_t size = (uint64_t)16 << 20;
 
-    ck_assert_uint_le(size / mem_copy_tile_size(size, 132, true), 132 / 2);
-    ck_assert_uint_eq(mem_copy_tile_size(1, 132, true), 4096);
-    ck_assert_uint_eq(mem_copy_tile_size(size, 1, true), 512 << 10);
-    ck_assert_uint_eq(mem_copy_tile_size(size + 1, 132, true) % 512, 0);
+    ck_assert_uint_le(size / copy_tile_size(size, 132, true), 132 / 2);
+    ck_assert_uint_eq(copy_tile_size(1, 132, true), 4096);
+    ck_assert_uint_eq(copy_tile_size(size, 1, true), 512 << 10);
+    ck_assert_uint_eq(copy_tile_size(size + 1, 132, true) % 512, 0);
 }
 END_TEST
 

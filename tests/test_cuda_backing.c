@@ -24,9 +24,9 @@ static int          pidfd_error;
 static ucs_status_t query_status;
 static bool         ucx_has_cuda;
 
-static mem_cuda_device_t      *device;
-static mem_cuda_backing_t      backing;
-static mem_cuda_surroundings_t around;
+static mem_cuda_device_t   *device;
+static block_backing_t      backing;
+static block_surroundings_t around;
 
 FILE        *__real_fopen(const char *path, const char *mode);
 FILE        *__wrap_fopen(const char *path, const char *mode);
@@ -83,7 +83,7 @@ static void open_device(const char *configuration)
 static void setup(void)
 {
     memset(&backing, 0, sizeof(backing));
-    around = (mem_cuda_surroundings_t){.has_getfd = true};
+    around = (block_surroundings_t){.has_getfd = true};
 }
 
 static void teardown(void)
@@ -95,21 +95,21 @@ static void teardown(void)
 static void set_ucx(bool has_cuda, unsigned major, unsigned minor)
 {
     around.ucx =
-        (mem_ucx_facts_t){.has_cuda = has_cuda, .major = major, .minor = minor};
+        (ucx_facts_t){.has_cuda = has_cuda, .major = major, .minor = minor};
 }
 
 /* It is a sentence, and not cut. */
 static void check_choice(int wanted, const mem_kind_t *kind, bool ucx_takes_it,
                          const char *words)
 {
-    ck_assert_int_eq(mem_cuda_backing_decide(device, &around, wanted, &backing),
+    ck_assert_int_eq(block_backing_decide(device, &around, wanted, &backing),
                      UCXPOOL_OK);
     ck_assert_str_eq(backing.kind->name, kind->name);
     ck_assert_int_eq(backing.ucx_takes_it, ucx_takes_it);
     ck_assert_uint_lt(strlen(backing.reason), sizeof(backing.reason) - 1);
     ck_assert_msg(strstr(backing.reason, words) != NULL, "%s", backing.reason);
-    ck_assert((strncmp(mem_cuda_backing_why(&backing), "since ", 6) == 0) ||
-              (strncmp(mem_cuda_backing_why(&backing), "by ", 3) == 0));
+    ck_assert((strncmp(block_backing_why(&backing), "since ", 6) == 0) ||
+              (strncmp(block_backing_why(&backing), "by ", 3) == 0));
     ck_assert_int_eq(strstr(backing.reason, "pinned blocks") == NULL,
                      ucx_takes_it);
 }
@@ -216,7 +216,7 @@ static void check_no_vmm(const char *why, const char *advice)
     set_ucx(true, 1, 22);
     backing.kind = NULL;
     ck_assert_int_eq(
-        mem_cuda_backing_decide(device, &around, BASE_BACKING_VMM, &backing),
+        block_backing_decide(device, &around, BASE_BACKING_VMM, &backing),
         UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_null(backing.kind);
     ck_assert_msg((strstr(ucxpool_error_detail(), why) != NULL) &&
@@ -242,7 +242,7 @@ END_TEST
 
 static ucxpool_status_t choose(int wanted)
 {
-    return mem_cuda_backing_choose(device, NULL, wanted, &backing);
+    return block_backing_choose(device, NULL, wanted, &backing);
 }
 
 /* Version and abilities of the UCX that is loaded. */
@@ -263,7 +263,7 @@ START_TEST(the_surroundings_are_asked)
     ck_assert_ptr_eq(backing.kind, &mem_kind_cuda_vmm);
 
     scope_file = "2\n";
-    mem_cuda_surroundings_get(&around);
+    block_surroundings_get(&around);
     ck_assert_int_eq(around.ptrace_scope, 2);
 
     ucx_has_cuda = true;
@@ -275,14 +275,14 @@ END_TEST
 START_TEST(a_filter_that_forbids_pidfd_getfd_is_seen)
 {
     open_device("");
-    mem_cuda_surroundings_get(&around);
+    block_surroundings_get(&around);
     ck_assert(around.has_getfd);
     getfd_error = EPERM;
-    mem_cuda_surroundings_get(&around);
+    block_surroundings_get(&around);
     ck_assert(!around.has_getfd);
     getfd_error = 0;
     pidfd_error = ENOSYS;
-    mem_cuda_surroundings_get(&around);
+    block_surroundings_get(&around);
     ck_assert(!around.has_getfd);
 }
 END_TEST

@@ -55,13 +55,12 @@ static uint64_t address_in(const void *memory, size_t offset)
     return (uint64_t)(uintptr_t)memory + offset;
 }
 
-static mem_cuda_pointer_t query(const void *memory, size_t offset)
+static copy_pointer_t query(const void *memory, size_t offset)
 {
-    mem_cuda_pointer_t pointer;
-    uint64_t           address = address_in(memory, offset);
+    copy_pointer_t pointer;
+    uint64_t       address = address_in(memory, offset);
 
-    ck_assert_int_eq(mem_cuda_pointer_query(driver, address, &pointer),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(copy_pointer_query(driver, address, &pointer), UCXPOOL_OK);
     if (pointer.size != 0) {
         ck_assert_uint_lt(address - pointer.start, pointer.size);
     }
@@ -70,15 +69,15 @@ static mem_cuda_pointer_t query(const void *memory, size_t offset)
 
 START_TEST(memory_of_a_gpu_is_known)
 {
-    mem_cuda_pointer_t pointer = query(allocated.address, 12345);
+    copy_pointer_t pointer = query(allocated.address, 12345);
 
-    ck_assert_int_eq(pointer.place, MEM_CUDA_DEVICE);
+    ck_assert_int_eq(pointer.place, COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(pointer.device, 0);
     ck_assert_uint_eq(pointer.start, (uintptr_t)allocated.address);
     ck_assert_uint_ge(pointer.size, NUM_REGIONS * REGION_SIZE);
 
     pointer = query(virtual.address, REGION_SIZE + 5);
-    ck_assert_int_eq(pointer.place, MEM_CUDA_DEVICE);
+    ck_assert_int_eq(pointer.place, COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(pointer.device, 0);
     ck_assert_uint_eq(pointer.start, (uintptr_t) virtual.address);
     ck_assert_uint_eq(pointer.size, NUM_REGIONS * REGION_SIZE);
@@ -87,20 +86,20 @@ END_TEST
 
 START_TEST(pinned_memory_is_known)
 {
-    mem_cuda_pointer_t pointer = query(pinned.address, REGION_SIZE + 1);
+    copy_pointer_t pointer = query(pinned.address, REGION_SIZE + 1);
 
-    ck_assert_int_eq(pointer.place, MEM_CUDA_PINNED);
+    ck_assert_int_eq(pointer.place, COPY_MEMTYPE_PINNED);
     ck_assert_int_eq(pointer.device, -1);
 }
 END_TEST
 
 START_TEST(other_memory_is_pageable)
 {
-    mem_cuda_pointer_t pointer = query(pageable, 77);
+    copy_pointer_t pointer = query(pageable, 77);
 
-    ck_assert_int_eq(pointer.place, MEM_CUDA_PAGEABLE);
+    ck_assert_int_eq(pointer.place, COPY_MEMTYPE_PAGEABLE);
     ck_assert_int_eq(pointer.device, -1);
-    ck_assert_int_eq(query(NULL, 0).place, MEM_CUDA_PAGEABLE);
+    ck_assert_int_eq(query(NULL, 0).place, COPY_MEMTYPE_PAGEABLE);
 }
 END_TEST
 
@@ -109,17 +108,16 @@ START_TEST(memory_that_was_freed_is_pageable)
     void *address = allocated.address;
 
     mem_regions_cleanup(&allocated);
-    ck_assert_int_eq(query(address, 0).place, MEM_CUDA_PAGEABLE);
+    ck_assert_int_eq(query(address, 0).place, COPY_MEMTYPE_PAGEABLE);
 }
 END_TEST
 
-static mem_cuda_places_t places_of(const mem_copy_segment_t *segments,
-                                   size_t                    num)
+static copy_memtypes_t places_of(const copy_segment_t *segments, size_t num)
 {
-    mem_cuda_places_t places;
+    copy_memtypes_t places;
 
     memset(&places, 0xff, sizeof(places));
-    ck_assert_int_eq(mem_cuda_places_query(driver, segments, num, &places),
+    ck_assert_int_eq(copy_memtypes_query(driver, segments, num, &places),
                      UCXPOOL_OK);
     return places;
 }
@@ -127,15 +125,15 @@ static mem_cuda_places_t places_of(const mem_copy_segment_t *segments,
 START_TEST(segments_of_one_allocation_take_one_question)
 {
     enum { NUM = 1000 };
-    mem_copy_segment_t segments[NUM];
-    mem_cuda_places_t  places;
+    copy_segment_t  segments[NUM];
+    copy_memtypes_t places;
 
     for (size_t i = 0; i < NUM; i++) {
-        segments[i] = (mem_copy_segment_t){
+        segments[i] = (copy_segment_t){
             address_in(allocated.address, (i * 397 % NUM) * 4096), 4096};
     }
     places = places_of(segments, NUM);
-    ck_assert_uint_eq(places.places, MEM_CUDA_DEVICE);
+    ck_assert_uint_eq(places.places, COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(places.device, 0);
     ck_assert_uint_eq(places.num_questions, 1);
 }
@@ -143,19 +141,19 @@ END_TEST
 
 START_TEST(pieces_are_as_segments_of_one_length)
 {
-    void *const       pieces[] = {(char *)allocated.address + 5, pinned.address,
-                                  (char *)pinned.address + REGION_SIZE,
-                                  (char *)allocated.address + REGION_SIZE, NULL};
-    mem_cuda_places_t places;
+    void *const     pieces[] = {(char *)allocated.address + 5, pinned.address,
+                                (char *)pinned.address + REGION_SIZE,
+                                (char *)allocated.address + REGION_SIZE, NULL};
+    copy_memtypes_t places;
 
-    ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 4, 100, &places),
+    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 4, 100, &places),
                      UCXPOOL_OK);
-    ck_assert_uint_eq(places.places, MEM_CUDA_PINNED | MEM_CUDA_DEVICE);
+    ck_assert_uint_eq(places.places, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE);
     ck_assert_int_eq(places.device, 0);
     ck_assert_uint_eq(places.num_questions, 2);
-    ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 5, 100, &places),
+    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 100, &places),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(mem_cuda_places_of_pieces(driver, pieces, 5, 0, &places),
+    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 0, &places),
                      UCXPOOL_OK);
     ck_assert_uint_eq(places.places, 0);
 }
@@ -163,20 +161,20 @@ END_TEST
 
 START_TEST(a_mixed_list_is_all_that_it_holds)
 {
-    const mem_copy_segment_t segments[] = {
+    const copy_segment_t segments[] = {
         {address_in(pinned.address, 10), 100},
         {address_in(virtual.address, 0), 2 * REGION_SIZE},
         {0, 0},
         {address_in(pageable, 0), 50},
         {address_in(allocated.address, 1), 1},
     };
-    mem_cuda_places_t places = places_of(segments, 5);
+    copy_memtypes_t places = places_of(segments, 5);
 
-    ck_assert_uint_eq(places.places,
-                      MEM_CUDA_PINNED | MEM_CUDA_DEVICE | MEM_CUDA_PAGEABLE);
+    ck_assert_uint_eq(places.places, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE |
+                                         COPY_MEMTYPE_PAGEABLE);
     ck_assert_int_eq(places.device, 0);
     places = places_of(segments, 1);
-    ck_assert_uint_eq(places.places, MEM_CUDA_PINNED);
+    ck_assert_uint_eq(places.places, COPY_MEMTYPE_PINNED);
     ck_assert_int_eq(places.device, -1);
     places = places_of(segments + 2, 1);
     ck_assert_uint_eq(places.places, 0);
@@ -188,13 +186,13 @@ END_TEST
 
 START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
 {
-    const mem_copy_segment_t segment = {
+    const copy_segment_t segment = {
         address_in(allocated.address, NUM_REGIONS * REGION_SIZE - 1),
         (uint64_t)1 << 40};
 
-    mem_cuda_places_t places;
+    copy_memtypes_t places;
 
-    ck_assert_int_eq(mem_cuda_places_query(driver, &segment, 1, &places),
+    ck_assert_int_eq(copy_memtypes_query(driver, &segment, 1, &places),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0"));
 }
@@ -202,7 +200,7 @@ END_TEST
 
 START_TEST(two_gpus_are_told_apart)
 {
-    const mem_copy_segment_t segments[] = {
+    const copy_segment_t segments[] = {
         {address_in(allocated.address, 0), 1},
         {address_in(second.address, 0), 1},
     };
@@ -217,15 +215,15 @@ END_TEST
 
 START_TEST(a_driver_that_fails_is_told)
 {
-    const mem_copy_segment_t segments[] = {
+    const copy_segment_t segments[] = {
         {address_in(allocated.address, 0), 1},
         {address_in(pinned.address, 0), 1},
     };
-    mem_cuda_places_t places;
+    copy_memtypes_t places;
 
     for (unsigned n = 1; n <= 2; n++) {
         stand_in.fail_call("cuPointerGetAttributes", n, CUDA_ERROR_UNKNOWN);
-        ck_assert_int_eq(mem_cuda_places_query(driver, segments, 2, &places),
+        ck_assert_int_eq(copy_memtypes_query(driver, segments, 2, &places),
                          UCXPOOL_ERR_IO);
     }
     ck_assert_uint_eq(places_of(segments, 2).num_questions, 2);

@@ -136,7 +136,7 @@ START_TEST(each_kind_is_registered_as_what_it_is)
                      UCXPOOL_OK);
     expected_type = kinds[_i] == &mem_kind_cuda_host ? UCS_MEMORY_TYPE_HOST
                                                      : UCS_MEMORY_TYPE_CUDA;
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
     ck_assert_int_eq(num_live, (int)regions.num_regions);
     for (unsigned i = 0; i < regions.num_regions; i++) {
         const handle_t *handle = (handle_t *)regions.regions[i].memh;
@@ -144,15 +144,14 @@ START_TEST(each_kind_is_registered_as_what_it_is)
         ck_assert_ptr_eq(handle->address, regions.regions[i].address);
         ck_assert_uint_eq(handle->length, regions.regions[i].size);
     }
-    mem_dereg_ucx_regions(&regions, NULL);
+    ucx_dereg_regions(&regions, NULL);
 }
 END_TEST
 
 START_TEST(a_ucx_without_cuda_is_not_given_a_gpus_address)
 {
     ucx_has_cuda = false;
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL),
-                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_ERR_UNSUPPORTED);
     check_detail("knows no CUDA");
     check_detail("UCXPOOL_CUDA_BACKING=host");
     ck_assert_uint_eq(num_maps, 0);
@@ -167,8 +166,8 @@ START_TEST(a_ucx_without_cuda_takes_pinned_host_memory)
                      UCXPOOL_OK);
     ucx_has_cuda  = false;
     expected_type = UCS_MEMORY_TYPE_HOST;
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, NULL);
+    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, NULL);
 }
 END_TEST
 
@@ -176,14 +175,14 @@ START_TEST(a_refusal_leaves_nothing_and_works_again)
 {
     for (fail_nth = 1; fail_nth <= NUM_REGIONS; fail_nth++) {
         num_maps = 0;
-        ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_ERR_IO);
+        ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_ERR_IO);
         check_detail("lower UCXPOOL_COMM_SIZE, or set "
                      "UCXPOOL_CUDA_BACKING=host");
         ck_assert_int_eq(num_live, 0);
     }
     fail_nth = 0;
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, NULL), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, NULL);
+    ck_assert_int_eq(ucx_reg_regions(&regions, NULL), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, NULL);
 }
 END_TEST
 

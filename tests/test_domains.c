@@ -93,9 +93,9 @@ static void check_detail(const char *words)
 
 START_TEST(what_ucx_and_its_lower_layer_tell_is_put_together)
 {
-    mem_ucx_domains_t found;
+    ucx_domains_t found;
 
-    mem_ucx_domains_read(context, _i == 1, &found);
+    ucx_domains_read(context, _i == 1, &found);
     ck_assert_uint_eq(found.num, NUM_DOMAINS);
     for (unsigned i = 0; i < NUM_DOMAINS; i++) {
         ck_assert_str_eq(found.domains[i].name, domains[i].name);
@@ -113,11 +113,11 @@ END_TEST
 
 START_TEST(what_ucx_does_not_tell_is_not_needed)
 {
-    mem_ucx_domains_t found;
+    ucx_domains_t found;
 
     for (int fault = 0; fault < DOMAINS_FAULT_LAST; fault++) {
         domains_fail((domains_fault_t)fault);
-        mem_ucx_domains_read(context, false, &found);
+        ucx_domains_read(context, false, &found);
         if ((fault == DOMAINS_FAULT_PRINT) || (fault == DOMAINS_FAULT_HOLE)) {
             ck_assert_uint_eq(found.num, 0);
         } else {
@@ -133,29 +133,29 @@ END_TEST
 
 START_TEST(more_domains_than_ucx_has_bits_are_not_believed)
 {
-    domains_played_t  many[MEM_UCX_MAX_DOMAINS + 1];
-    mem_ucx_domains_t found;
+    domains_played_t many[UCX_MAX_DOMAINS + 1];
+    ucx_domains_t    found;
 
-    for (unsigned i = 0; i < MEM_UCX_MAX_DOMAINS + 1; i++) {
+    for (unsigned i = 0; i < UCX_MAX_DOMAINS + 1; i++) {
         many[i] = usual[NIC_A];
     }
-    domains_play(many, MEM_UCX_MAX_DOMAINS);
-    mem_ucx_domains_read(context, false, &found);
-    ck_assert_uint_eq(found.num, MEM_UCX_MAX_DOMAINS);
+    domains_play(many, UCX_MAX_DOMAINS);
+    ucx_domains_read(context, false, &found);
+    ck_assert_uint_eq(found.num, UCX_MAX_DOMAINS);
     ck_assert_uint_eq(found.needed, UINT64_MAX);
-    domains_play(many, MEM_UCX_MAX_DOMAINS + 1);
-    mem_ucx_domains_read(context, false, &found);
+    domains_play(many, UCX_MAX_DOMAINS + 1);
+    ucx_domains_read(context, false, &found);
     ck_assert_uint_eq(found.num, 0);
 }
 END_TEST
 
 START_TEST(the_domains_of_this_ucx_are_found)
 {
-    mem_ucx_domains_t found;
-    bool              has_tcp = false;
+    ucx_domains_t found;
+    bool          has_tcp = false;
 
     domains_play(NULL, 0);
-    mem_ucx_domains_read(context, false, &found);
+    ucx_domains_read(context, false, &found);
     ck_assert_uint_gt(found.num, 0);
     for (unsigned i = 0; i < found.num; i++) {
         ck_assert(found.domains[i].is_known);
@@ -166,31 +166,31 @@ START_TEST(the_domains_of_this_ucx_are_found)
         }
     }
     ck_assert(has_tcp);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ck_assert_uint_eq(regions.domains->num, found.num);
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
 START_TEST(names_are_listed_as_far_as_there_is_room)
 {
-    domains_played_t  many[MEM_UCX_MAX_DOMAINS];
-    mem_ucx_domains_t found;
-    char              text[MEM_UCX_DOMAINS_TEXT];
+    domains_played_t many[UCX_MAX_DOMAINS];
+    ucx_domains_t    found;
+    char             text[UCX_DOMAINS_TEXT];
 
-    mem_ucx_domains_read(context, false, &found);
-    mem_ucx_domains_format(&found, 0, text);
+    ucx_domains_read(context, false, &found);
+    ucx_domains_format(&found, 0, text);
     ck_assert_str_eq(text, "none");
-    mem_ucx_domains_format(&found, 1u << NIC_A, text);
+    ucx_domains_format(&found, 1u << NIC_A, text);
     ck_assert_str_eq(text, "mlx5_0");
-    mem_ucx_domains_format(&found, 1u << NIC_B | 1u << SELF, text);
+    ucx_domains_format(&found, 1u << NIC_B | 1u << SELF, text);
     ck_assert_str_eq(text, "self, mlx5_1");
-    for (unsigned i = 0; i < MEM_UCX_MAX_DOMAINS; i++) {
+    for (unsigned i = 0; i < UCX_MAX_DOMAINS; i++) {
         many[i] = usual[NIC_A];
     }
-    domains_play(many, MEM_UCX_MAX_DOMAINS);
-    mem_ucx_domains_read(context, false, &found);
-    mem_ucx_domains_format(&found, UINT64_MAX, text);
+    domains_play(many, UCX_MAX_DOMAINS);
+    ucx_domains_read(context, false, &found);
+    ucx_domains_format(&found, UINT64_MAX, text);
     ck_assert_uint_lt(strlen(text), sizeof(text));
     ck_assert_str_eq(text + strlen(text) - 11, "mlx5_0, ...");
 }
@@ -200,15 +200,15 @@ START_TEST(each_region_shows_who_has_registered_it)
 {
     uint64_t num_needed, num_regions;
 
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ck_assert_uint_eq(regions.regions[i].domains,
                           1u << SELF | 1u << NIC_A | 1u << NIC_B | 1u << IPC);
     }
-    mem_reg_ucx_verified(&regions, &num_needed, &num_regions);
+    ucx_reg_verified(&regions, &num_needed, &num_regions);
     ck_assert_uint_eq(num_needed, 2);
     ck_assert_uint_eq(num_regions, NUM_REGIONS);
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
     check_none();
 }
 END_TEST
@@ -221,8 +221,7 @@ START_TEST(a_card_that_refuses_a_region_in_silence_is_found)
     for (unsigned nth = 1; nth <= NUM_REGIONS; nth++) {
         domains[NIC_B].refuses_from = nth;
         domains_play(domains, NUM_DOMAINS);
-        ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
-                         UCXPOOL_ERR_IO);
+        ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_IO);
         snprintf(words, sizeof(words), "region %u of %u (%zu bytes", nth - 1,
                  NUM_REGIONS, REGION_SIZE);
         check_detail(words);
@@ -236,8 +235,8 @@ START_TEST(a_card_that_refuses_a_region_in_silence_is_found)
     }
     domains[NIC_B].refuses_from = 0;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -245,8 +244,8 @@ START_TEST(a_local_domain_may_refuse)
 {
     domains[SELF].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -257,24 +256,23 @@ START_TEST(keys_of_another_form_are_taken_as_they_are)
     domains[NIC_A].refuses_from = 1;
     domains_play(domains, NUM_DOMAINS);
     domains_fail(DOMAINS_FAULT_KEY);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ck_assert_uint_eq(regions.domains->num, 0);
-    mem_reg_ucx_verified(&regions, &num_needed, &num_regions);
+    ucx_reg_verified(&regions, &num_needed, &num_regions);
     ck_assert_uint_eq(num_needed, 0);
     ck_assert_uint_eq(num_regions, 0);
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
     check_none();
 }
 END_TEST
 
 START_TEST(no_memory_for_the_list_is_an_error_and_works_again)
 {
-    failing_size = sizeof(mem_ucx_domains_t);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
-                     UCXPOOL_ERR_NO_MEMORY);
+    failing_size = sizeof(ucx_domains_t);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_NO_MEMORY);
     check_none();
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -287,13 +285,13 @@ static ucxpool_status_t verify_as_gpu(void)
     ucxpool_status_t status = UCXPOOL_OK;
 
     domains_play(NULL, 0);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     free(regions.domains);
     domains_play(domains, NUM_DOMAINS);
     regions.kind = &mem_kind_cuda_vmm;
-    ck_assert_int_eq(mem_reg_ucx_verify_init(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_verify_init(&regions, context), UCXPOOL_OK);
     for (unsigned i = 0; (i < NUM_REGIONS) && (status == UCXPOOL_OK); i++) {
-        status = mem_reg_ucx_verify(&regions, i, context);
+        status = ucx_reg_verify(&regions, i, context);
     }
     regions.kind = &mem_kind_host;
     return status;
@@ -304,7 +302,7 @@ START_TEST(a_card_far_from_the_gpu_may_be_left_out)
     domains[NIC_A].refuses_from = 1;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
     ck_assert_uint_eq(regions.domains->needed, 1u << NIC_B);
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -315,7 +313,7 @@ START_TEST(a_card_that_took_the_first_region_must_take_all)
     check_detail("region 2 of 4");
     check_detail("memory domain mlx5_0,");
     check_detail("UCXPOOL_CUDA_BACKING=host");
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -325,7 +323,7 @@ START_TEST(no_card_at_all_is_an_error)
     domains[NIC_B].refuses_from = 1;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
     check_detail("memory domain mlx5_0, mlx5_1,");
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -336,11 +334,11 @@ START_TEST(a_card_that_takes_more_than_it_says_must_take_all)
     domains[NIC_B].registers_gpu = false;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_OK);
     ck_assert_uint_eq(regions.domains->needed, 1u << NIC_A | 1u << NIC_B);
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
     domains[NIC_A].refuses_from = 2;
     ck_assert_int_eq(verify_as_gpu(), UCXPOOL_ERR_IO);
     check_detail("region 1 of 4");
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 

@@ -84,12 +84,12 @@ static bool     fakes_owner, fakes_caller;
 static uint32_t add_pid, add_uid;
 static unsigned num_too_many; /* answers that find no room at first */
 
-int __real_mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
-int __wrap_mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
-int __real_mem_share_socket_send(int fd, const void *data, size_t size,
-                                 const int *fds, unsigned num_fds);
-int __wrap_mem_share_socket_send(int fd, const void *data, size_t size,
-                                 const int *fds, unsigned num_fds);
+int __real_ipc_socket_caller(int fd, ipc_caller_t *caller_p);
+int __wrap_ipc_socket_caller(int fd, ipc_caller_t *caller_p);
+int __real_ipc_socket_send(int fd, const void *data, size_t size,
+                           const int *fds, unsigned num_fds);
+int __wrap_ipc_socket_send(int fd, const void *data, size_t size,
+                           const int *fds, unsigned num_fds);
 
 /* The owner's end of a connection has a name, the caller's has none. */
 static bool is_owners(int fd)
@@ -101,9 +101,9 @@ static bool is_owners(int fd)
     return length > sizeof(address.sun_family);
 }
 
-int __wrap_mem_share_socket_caller(int fd, mem_share_caller_t *caller_p)
+int __wrap_ipc_socket_caller(int fd, ipc_caller_t *caller_p)
 {
-    int error = __real_mem_share_socket_caller(fd, caller_p);
+    int error = __real_ipc_socket_caller(fd, caller_p);
 
     if (is_owners(fd) ? fakes_caller : fakes_owner) {
         caller_p->pid += add_pid;
@@ -125,11 +125,11 @@ static int open_trick_file(void)
     return fd;
 }
 
-int __wrap_mem_share_socket_send(int fd, const void *data, size_t size,
-                                 const int *fds, unsigned num_fds)
+int __wrap_ipc_socket_send(int fd, const void *data, size_t size,
+                           const int *fds, unsigned num_fds)
 {
     proto_given_t given;
-    int           all[MEM_SHARE_FDS_MAX];
+    int           all[IPC_FDS_MAX];
     int           other, error;
 
     if ((num_fds != 0) && (num_too_many != 0)) {
@@ -137,7 +137,7 @@ int __wrap_mem_share_socket_send(int fd, const void *data, size_t size,
         return ETOOMANYREFS;
     }
     if ((num_fds == 0) || (trick == NO_TRICK)) {
-        return __real_mem_share_socket_send(fd, data, size, fds, num_fds);
+        return __real_ipc_socket_send(fd, data, size, fds, num_fds);
     }
     if (trick == DIES) {
         kill(getpid(), SIGKILL);
@@ -152,7 +152,7 @@ int __wrap_mem_share_socket_send(int fd, const void *data, size_t size,
     size -= (trick == SHORT_MESSAGE) ? 1 : 0;
     other  = open_trick_file();
     all[0] = (other < 0) ? all[0] : other;
-    error  = __real_mem_share_socket_send(fd, &given, size, all, num_fds);
+    error  = __real_ipc_socket_send(fd, &given, size, all, num_fds);
     if (other >= 0) {
         close(other);
     }
@@ -189,7 +189,7 @@ START_TEST(more_than_fits_one_message_is_given_in_several)
 
     forbid_taking(EPERM, true);
     pair_init(&pair, MANY, NULL);
-    ck_assert_uint_gt(pair.to_a->peer.num_regions, MEM_SHARE_FDS_MAX);
+    ck_assert_uint_gt(pair.to_a->peer.num_regions, IPC_FDS_MAX);
     check_wire(UCXPOOL_WIRE_MAP);
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
@@ -349,7 +349,7 @@ START_TEST(a_pool_without_a_socket_connects_over_ucx)
         net_call_fail(calls[i].call, 1, calls[i].error);
         pair.a = pair_pool(NULL);
         ck_assert(net_call_reset());
-        ck_assert(!xfer_handout_is_open(pair.a));
+        ck_assert(!wireup_fd_export_is_open(pair.a));
         pair.b = pair_pool(NULL);
         pair_connect(&pair);
         pair_exchange(&pair, LENGTH);
@@ -379,7 +379,7 @@ static int stranger(void)
 {
     int fd = -1;
 
-    ck_assert_int_eq(mem_share_socket_connect(pair.a->id, &fd), 0);
+    ck_assert_int_eq(ipc_socket_connect(pair.a->id, &fd), 0);
     return fd;
 }
 
@@ -403,22 +403,21 @@ static proto_fetch_t question(void)
 
 static void say(int fd, proto_fetch_t asked)
 {
-    ck_assert_int_eq(mem_share_socket_send(fd, &asked, sizeof(asked), NULL, 0),
-                     0);
+    ck_assert_int_eq(ipc_socket_send(fd, &asked, sizeof(asked), NULL, 0), 0);
 }
 
 /* Returns how many descriptors came, which are closed. */
 static unsigned hear(int fd)
 {
     proto_given_t given;
-    int           fds[MEM_SHARE_FDS_MAX];
+    int           fds[IPC_FDS_MAX];
     unsigned      num_fds = 0;
     int           error;
 
     do {
         pair_progress(&pair);
-        error = mem_share_socket_recv(fd, &given, sizeof(given), fds,
-                                      MEM_SHARE_FDS_MAX, &num_fds);
+        error = ipc_socket_recv(fd, &given, sizeof(given), fds, IPC_FDS_MAX,
+                                &num_fds);
     } while (error == EAGAIN);
     ck_assert_int_eq(error, 0);
     ck_assert_uint_eq(given.count, num_fds);
@@ -447,7 +446,7 @@ static int ask_early(void)
 {
     int fd = ask();
 
-    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    pair_until(&pair, wireup_fd_export_is_busy(pair.a));
     return fd;
 }
 
@@ -520,15 +519,15 @@ START_TEST(who_talks_nonsense_is_hung_up_on)
     } else if (_i == 7) {
         /* A gift that nobody wants. */
         file = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        ck_assert_int_eq(
-            mem_share_socket_send(fd, &asked, sizeof(asked), &file, 1), 0);
+        ck_assert_int_eq(ipc_socket_send(fd, &asked, sizeof(asked), &file, 1),
+                         0);
         close(file);
     } else {
         say(fd, asked);
     }
     pair_until(&pair, is_hung_up(fd));
     ck_assert_uint_eq(pair.a->stats.handshakes_refused, refused + 1);
-    ck_assert(!xfer_handout_is_busy(pair.a));
+    ck_assert(!wireup_fd_export_is_busy(pair.a));
     close(fd);
     pair_exchange(&pair, LENGTH);
     pair_cleanup(&pair);
@@ -554,7 +553,7 @@ START_TEST(who_says_nothing_has_a_limited_time)
 
     pair_init(&pair, NULL, NULL);
     fd = stranger();
-    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    pair_until(&pair, wireup_fd_export_is_busy(pair.a));
     ck_assert(!is_hung_up(fd));
     net_call_skip(SIX_SECONDS);
     pair_until(&pair, is_hung_up(fd));
@@ -569,9 +568,9 @@ START_TEST(who_leaves_is_forgotten)
 
     pair_init(&pair, NULL, NULL);
     fd = stranger();
-    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    pair_until(&pair, wireup_fd_export_is_busy(pair.a));
     close(fd);
-    pair_until(&pair, !xfer_handout_is_busy(pair.a));
+    pair_until(&pair, !wireup_fd_export_is_busy(pair.a));
     pair_cleanup(&pair);
 }
 END_TEST
@@ -580,14 +579,14 @@ END_TEST
  * over. */
 START_TEST(many_who_say_nothing_keep_a_peer_waiting_and_no_longer)
 {
-    int fds[XFER_HANDOUT_MAX + 10];
+    int fds[WIREUP_FD_EXPORT_MAX + 10];
 
     pair_init(&pair, NULL, NULL);
     forbid_taking(EPERM, true);
-    for (size_t i = 0; i < XFER_HANDOUT_MAX + 10; i++) {
+    for (size_t i = 0; i < WIREUP_FD_EXPORT_MAX + 10; i++) {
         fds[i] = stranger();
     }
-    pair_until(&pair, xfer_handout_is_busy(pair.a));
+    pair_until(&pair, wireup_fd_export_is_busy(pair.a));
     pair.to_a = pair_meet(pair.b, pair.a);
     pair.to_b = pair_meet(pair.a, pair.b);
     for (int i = 0; i < 1000; i++) {
@@ -597,7 +596,7 @@ START_TEST(many_who_say_nothing_keep_a_peer_waiting_and_no_longer)
     net_call_skip(SIX_SECONDS);
     pair_until(&pair, is_settled());
     check_wire(UCXPOOL_WIRE_MAP);
-    for (size_t i = 0; i < XFER_HANDOUT_MAX + 10; i++) {
+    for (size_t i = 0; i < WIREUP_FD_EXPORT_MAX + 10; i++) {
         close(fds[i]);
     }
     pair_cleanup(&pair);
@@ -620,7 +619,7 @@ START_TEST(a_caller_wakes_who_sleeps_on_the_event_descriptor)
     fd = stranger();
     ck_assert_int_eq(poll(&event, 1, 0), 1);
     ucxpool_progress(pair.a);
-    ck_assert(xfer_handout_is_busy(pair.a));
+    ck_assert(wireup_fd_export_is_busy(pair.a));
     pair_until(&pair, ucxpool_arm(pair.a) == UCXPOOL_OK);
     say(fd, question());
     ck_assert_int_eq(poll(&event, 1, 0), 1);
@@ -668,7 +667,7 @@ END_TEST
 
 START_TEST(a_forked_child_does_not_keep_the_socket_open)
 {
-    uint8_t id[XFER_ID_SIZE];
+    uint8_t id[CORE_ID_SIZE];
     int     fd, status;
     pid_t   child;
 
@@ -681,7 +680,7 @@ START_TEST(a_forked_child_does_not_keep_the_socket_open)
         }
     }
     pair_cleanup(&pair);
-    ck_assert_int_eq(mem_share_socket_connect(id, &fd), ECONNREFUSED);
+    ck_assert_int_eq(ipc_socket_connect(id, &fd), ECONNREFUSED);
     kill(child, SIGKILL);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
 }
@@ -815,15 +814,15 @@ START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
     forbid_taking(EPERM, true);
     until = pair_deadline();
     while ((owner.channel->fetch == NULL) ||
-           !(owner.channel->handshake & XFER_READY_RECEIVED)) {
+           !(owner.channel->handshake & CORE_READY_RECEIVED)) {
         ucxpool_progress(owner.pool);
         ck_assert(!pair_is_late(until));
     }
     ck_assert_int_eq(kill(owner.process, SIGKILL), 0);
     owner_await_end(&owner, options[_i]);
-    xfer_lock(owner.pool);
-    xfer_fetch_progress(owner.pool);
-    xfer_unlock(owner.pool);
+    core_lock(owner.pool);
+    wireup_fd_import_progress(owner.pool);
+    core_unlock(owner.pool);
     owner_check_lost(&owner);
     if (options[_i] != 0) {
         owner_await_end(&owner, 0);

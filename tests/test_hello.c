@@ -43,7 +43,7 @@ typedef struct stranger {
     ucp_ep_h      ep;
 } stranger_t;
 
-static xfer_blob_t *address_of(ucxpool_t *pool)
+static core_blob_t *address_of(ucxpool_t *pool)
 {
     void  *address;
     size_t length;
@@ -54,7 +54,7 @@ static xfer_blob_t *address_of(ucxpool_t *pool)
 
 static ucp_ep_h endpoint_to(ucp_worker_h worker, ucxpool_t *victim)
 {
-    xfer_blob_t    *address = address_of(victim);
+    core_blob_t    *address = address_of(victim);
     ucp_ep_params_t params  = {
          .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
@@ -257,10 +257,10 @@ START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
     /* Too early, and in time. */
     say(&stranger, pair.a, &hello, sizeof(hello));
     pair.to_b = pair_meet(pair.a, pair.b);
-    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
     hello.channel_key++;
     say(&stranger, pair.a, &hello, sizeof(hello));
-    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
     pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
@@ -289,8 +289,8 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
     hello = hello_to(pair.a);
     memset(hello.from_id, 0, sizeof(hello.from_id));
     say(&stranger, pair.a, &hello, sizeof(hello));
-    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
-    ck_assert_uint_eq(by_ep->handshake & XFER_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(by_ep->handshake & CORE_HELLO_RECEIVED, 0);
     ck_assert_uint_eq(pair.a->num_hellos, 2);
     ucxpool_channel_close(by_ep);
     pair.to_a = pair_meet(pair.b, pair.a);
@@ -325,7 +325,7 @@ START_TEST(who_does_not_know_a_channels_key_cannot_speak_on_it)
 {
     static const proto_type_t types[] = {
         PROTO_READY,  PROTO_GO,  PROTO_CANCEL,
-        PROTO_CREDIT, PROTO_BYE, PROTO_KNOCK,
+        PROTO_CREDIT, PROTO_BYE, PROTO_DOORBELL,
     };
     pair_t        pair;
     stranger_t    stranger;
@@ -357,7 +357,7 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
     ucxpool_t *a    = pair.a;
 
     /* The one with the smaller id begins. */
-    if (memcmp(pair.a->id, pair.b->id, XFER_ID_SIZE) < 0) {
+    if (memcmp(pair.a->id, pair.b->id, CORE_ID_SIZE) < 0) {
         pair.a = pair.b;
         pair.b = a;
     }
@@ -365,9 +365,9 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
     pair.to_a = pair_meet(pair.b, pair.a);
     ck_assert_uint_le(pair.b->next_hello, base_clock_now() + SECOND);
     pair_until(&pair, pair.a->num_hellos == 1);
-    xfer_lock(pair.a);
+    core_lock(pair.a);
     ck_assert_uint_ne(pair.a->next_hello, BASE_CLOCK_FOREVER);
-    xfer_unlock(pair.a);
+    core_unlock(pair.a);
     pair.to_b = pair_meet(pair.a, pair.b);
     finish(&pair);
     ahead += SECOND;

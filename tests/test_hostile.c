@@ -14,7 +14,7 @@
 /* The settings that most tests use: eight fragments of 64k in flight. */
 #define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 MAX_SEGMENTS=2000"
 
-static const pack_run_t whole[] = {{HOSTILE_SIZE, 1}};
+static const copy_run_t whole[] = {{HOSTILE_SIZE, 1}};
 
 /* --- what the peer says ------------------------------------------------- */
 
@@ -94,12 +94,12 @@ static void say_head(hostile_t *hostile, proto_type_t type)
 static void say_runs(hostile_t *hostile, uint64_t sequence, uint32_t first,
                      uint32_t num_runs)
 {
-    static pack_run_t runs[512];
+    static copy_run_t runs[512];
     proto_fixed_t     fixed = {
             .runs = {.sequence = sequence, .first = first, .num_runs = num_runs}};
 
     for (unsigned i = 0; i < 512; i++) {
-        runs[i] = (pack_run_t){i % 2 + 1, 1};
+        runs[i] = (copy_run_t){i % 2 + 1, 1};
     }
     hostile_say(hostile, PROTO_RUNS, &fixed, runs, num_runs * sizeof(runs[0]));
 }
@@ -272,14 +272,14 @@ static void message_number_0(hostile_t *hostile)
 
 static void payload_that_differs_from_runs(hostile_t *hostile)
 {
-    pack_run_t runs[] = {{HOSTILE_SIZE - 1, 1}};
+    copy_run_t runs[] = {{HOSTILE_SIZE - 1, 1}};
 
     say_desc(hostile, hostile_desc(MESSAGE, 0), runs, sizeof(runs));
 }
 
 static void runs_that_overflow(hostile_t *hostile)
 {
-    pack_run_t   runs[] = {{UINT64_C(1) << 40, UINT64_C(1) << 40}};
+    copy_run_t   runs[] = {{UINT64_C(1) << 40, UINT64_C(1) << 40}};
     proto_desc_t desc   = hostile_desc(MESSAGE, 0);
 
     desc.payload_size = 0;
@@ -339,7 +339,7 @@ static void hello_again(hostile_t *hostile)
 
 static void head_moved_back(hostile_t *hostile)
 {
-    xfer_ring_page_t *page = hostile->channel->ring.mine;
+    core_ring_page_t *page = hostile->channel->ring.mine;
 
     say_head(hostile, PROTO_CREDIT);
     hostile_let_read(hostile);
@@ -348,9 +348,9 @@ static void head_moved_back(hostile_t *hostile)
 
 static void head_moved_far(hostile_t *hostile)
 {
-    xfer_ring_page_t *page = hostile->channel->ring.mine;
+    core_ring_page_t *page = hostile->channel->ring.mine;
 
-    __atomic_store_n(&page->head, page->head + XFER_RING_SIZE + 16,
+    __atomic_store_n(&page->head, page->head + CORE_RING_SIZE + 16,
                      __ATOMIC_SEQ_CST);
 }
 
@@ -358,7 +358,7 @@ static void head_moved_far(hostile_t *hostile)
 static void answers_that_are_not_read(hostile_t *hostile)
 {
     for (uint64_t i = 0; (i < 20000) && !hostile_is_over(hostile); i++) {
-        pack_run_t   runs[] = {{UINT64_C(1) << 30, 1}};
+        copy_run_t   runs[] = {{UINT64_C(1) << 30, 1}};
         proto_desc_t desc   = hostile_desc(i + 1, i);
 
         ucxpool_request_t *request;
@@ -445,11 +445,11 @@ static void credits_that_overflow(hostile_t *hostile)
 /* Each new odd value asks for a knock. */
 static void sleeping_that_never_rests(hostile_t *hostile)
 {
-    xfer_ring_page_t *page = hostile->channel->ring.mine;
+    core_ring_page_t *page = hostile->channel->ring.mine;
 
     for (uint32_t i = 0; i < 20000; i++) {
         __atomic_store_n(&page->sleeping, 2 * i + 1, __ATOMIC_SEQ_CST);
-        say_head(hostile, PROTO_KNOCK);
+        say_head(hostile, PROTO_DOORBELL);
         ucxpool_progress(hostile->pair.a);
         ck_assert_uint_le(hostile->victim->num_controls, 64);
     }
@@ -457,7 +457,7 @@ static void sleeping_that_never_rests(hostile_t *hostile)
 
 static void numbers_of_others_revoked(hostile_t *hostile)
 {
-    xfer_ring_page_t *page = hostile->channel->ring.mine;
+    core_ring_page_t *page = hostile->channel->ring.mine;
 
     for (uint64_t i = 0; i < PROTO_SENDS_MAX; i++) {
         __atomic_store_n(&page->revoked[i], UINT64_MAX - i, __ATOMIC_SEQ_CST);
@@ -466,7 +466,7 @@ static void numbers_of_others_revoked(hostile_t *hostile)
 
 static void tail_that_lies(hostile_t *hostile)
 {
-    xfer_ring_page_t *page = hostile->channel->ring.mine;
+    core_ring_page_t *page = hostile->channel->ring.mine;
 
     __atomic_store_n(&page->tail, UINT64_MAX - 5, __ATOMIC_SEQ_CST);
     hostile_let_read(hostile);

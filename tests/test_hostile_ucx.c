@@ -77,7 +77,7 @@ static unsigned first_id(void)
 
 static void say_desc(void)
 {
-    static const pack_run_t whole = {SIZE, 1};
+    static const copy_run_t whole = {SIZE, 1};
     proto_fixed_t           fixed = {.desc = {.head    = {.type = PROTO_DESC},
                                               .message = MESSAGE,
                                               .tag     = 1,
@@ -108,7 +108,7 @@ static void say_data_of(proto_data_t data, size_t data_size)
 
     if (scene.way == WAY_BLOCK) {
         data.flags |= PROTO_DATA_CHECKSUM;
-        data.checksum = pack_crc32c(0, scene.bytes, data_size);
+        data.checksum = copy_crc32c(0, scene.bytes, data_size);
     }
     say(first_id() + 1, &(proto_fixed_t){.data = data}, scene.bytes, data_size,
         flags);

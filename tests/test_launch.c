@@ -25,13 +25,13 @@ typedef struct model {
     size_t            num_lengths;
     size_t            lengths[MAX_SEGMENTS];
     size_t            num_runs;
-    pack_run_t        runs[MAX_SEGMENTS];
-    pack_totals_t     totals;
+    copy_run_t        runs[MAX_SEGMENTS];
+    copy_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[MAX_SEGMENTS];
     size_t            pieces_length; /* 0: the segments are no pieces */
     void             *pieces[MAX_SEGMENTS];
-    pack_plan_t       plan;
+    copy_plan_t       plan;
     char              arena[ARENA_SIZE];
     size_t            stream_size;
     char             *stream[ARENA_SIZE]; /* NULL where there is padding */
@@ -39,8 +39,8 @@ typedef struct model {
     char              expected[ARENA_SIZE + 64];
     char              copy[ARENA_SIZE]; /* what the arena should be */
     _Alignas(16) char entries[ARENA_SIZE];
-    mem_copy_tile_t tiles[MAX_TILES];
-    unsigned        num_forms[MEM_COPY_EXACT + 1]; /* that were seen */
+    copy_tile_t tiles[MAX_TILES];
+    unsigned    num_forms[COPY_EXACT + 1]; /* that were seen */
 } model_t;
 
 static model_t model;
@@ -158,7 +158,7 @@ static void make(uint64_t seed, bool has_long_runs, bool is_cut_alike)
     for (size_t i = 0; i < model.num_lengths; i++) {
         list[i] = (ucxpool_segment_t){model.arena, model.lengths[i]};
     }
-    ck_assert_int_eq(pack_lengths_count(list, model.num_lengths, model.runs,
+    ck_assert_int_eq(copy_lengths_count(list, model.num_lengths, model.runs,
                                         MAX_SEGMENTS, &model.num_runs,
                                         &model.totals),
                      UCXPOOL_OK);
@@ -174,31 +174,30 @@ static size_t random_room(void)
 {
     switch (random_below(3)) {
     case 0:
-        return sizeof(mem_copy_segment_t) * (1 + random_below(4));
+        return sizeof(copy_segment_t) * (1 + random_below(4));
     case 1:
-        return sizeof(mem_copy_segment_t) * (1 + random_below(300));
+        return sizeof(copy_segment_t) * (1 + random_below(300));
     default:
         return sizeof(model.entries);
     }
 }
 
-static size_t size_of_entry(mem_copy_form_t form)
+static size_t size_of_entry(copy_form_t form)
 {
-    return (form == MEM_COPY_UNIFORM) ? sizeof(uint64_t)
-                                      : sizeof(mem_copy_segment_t);
+    return (form == COPY_UNIFORM) ? sizeof(uint64_t) : sizeof(copy_segment_t);
 }
 
 /* Let the kernel's twin do what the list says. */
-static void copy(const pack_launch_t *launch, bool is_gather)
+static void copy(const copy_launch_t *launch, bool is_gather)
 {
-    uint32_t tile_size = (uint32_t)(MEM_COPY_UNIT * (1 + random_below(300)));
+    uint32_t tile_size = (uint32_t)(COPY_UNIT * (1 + random_below(300)));
     size_t   num;
 
-    if (launch->list.form == MEM_COPY_UNIFORM) {
+    if (launch->list.form == COPY_UNIFORM) {
         copy_twin_even(&launch->list, tile_size, is_gather);
         return;
     }
-    num = mem_copy_tiles_cut(&launch->list, tile_size, model.tiles, MAX_TILES);
+    num = copy_tiles_cut(&launch->list, tile_size, model.tiles, MAX_TILES);
     ck_assert_uint_le(num, MAX_TILES);
     copy_twin(num, model.tiles, model.entries, launch->list.form,
               launch->list.length, is_gather);
@@ -209,15 +208,15 @@ static size_t launch(size_t offset, size_t length, bool is_gather)
 {
     size_t        room = random_room();
     size_t        clip = base_min(length, model.stream_size - offset);
-    pack_launch_t launch;
+    copy_launch_t launch;
 
     memset(model.entries, 0xff, base_min(room + 64, sizeof(model.entries)));
-    pack_launch_fill(&model.plan, offset, length, is_gather, model.entries,
+    copy_launch_fill(&model.plan, offset, length, is_gather, model.entries,
                      room, &launch);
     ck_assert_uint_gt(launch.covered, 0);
     ck_assert_uint_le(launch.covered, clip);
-    ck_assert((launch.covered % PACK_ALIGNMENT == 0) ||
-              (launch.covered == clip) || (launch.list.form == MEM_COPY_EXACT));
+    ck_assert((launch.covered % COPY_ALIGNMENT == 0) ||
+              (launch.covered == clip) || (launch.list.form == COPY_EXACT));
     ck_assert_uint_le(launch.list.num_entries * size_of_entry(launch.list.form),
                       room);
     model.num_forms[launch.list.form]++;
@@ -249,14 +248,14 @@ static size_t launch(size_t offset, size_t length, bool is_gather)
 
 static size_t whole_units(size_t length)
 {
-    return length & ~(size_t)(PACK_ALIGNMENT - 1);
+    return length & ~(size_t)(COPY_ALIGNMENT - 1);
 }
 
 /* The whole stream, in ranges as fragments are, each in as many launches as it
  * takes. */
 static void copy_all(bool is_gather)
 {
-    size_t range = PACK_ALIGNMENT * (1 + random_below(40000));
+    size_t range = COPY_ALIGNMENT * (1 + random_below(40000));
     size_t end, offset = 0;
 
     while (offset < model.stream_size) {
@@ -284,10 +283,10 @@ START_TEST(a_stream_is_gathered_and_scattered_whole)
         copy_all(false);
         check_arena();
     }
-    ck_assert_uint_gt(
-        model.num_forms[(_i & 2) ? MEM_COPY_SEGMENTS : MEM_COPY_EXACT], 0);
+    ck_assert_uint_gt(model.num_forms[(_i & 2) ? COPY_SEGMENTS : COPY_EXACT],
+                      0);
     if (_i == 3) {
-        ck_assert_uint_gt(model.num_forms[MEM_COPY_UNIFORM], 0);
+        ck_assert_uint_gt(model.num_forms[COPY_UNIFORM], 0);
     }
 }
 END_TEST
@@ -302,7 +301,7 @@ START_TEST(a_range_may_begin_and_end_anywhere)
             offset = whole_units(random_below(model.stream_size));
             length = 1 + random_below(20000);
             if (offset + length < model.stream_size) {
-                length = base_align_up(length, PACK_ALIGNMENT);
+                length = base_align_up(length, COPY_ALIGNMENT);
             }
             launch(offset, length, j % 2 == 0);
         }
@@ -339,25 +338,25 @@ static void make_uniform(size_t count, size_t length)
     model.stream_size = stream_model_make(model.lengths, model.num_lengths,
                                           model.segments, model.stream);
     model.num_runs    = 1;
-    model.runs[0]     = (pack_run_t){length, count};
-    ck_assert_int_eq(pack_lengths_check(model.runs, 1, &model.totals),
+    model.runs[0]     = (copy_run_t){length, count};
+    ck_assert_int_eq(copy_lengths_check(model.runs, 1, &model.totals),
                      UCXPOOL_OK);
     make_plan();
 }
 
 START_TEST(many_segments_of_one_length_take_8_bytes_each)
 {
-    pack_launch_t launch;
+    copy_launch_t launch;
 
     make_uniform(5000, 100);
-    pack_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
+    copy_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
                      sizeof(model.entries), &launch);
-    ck_assert_int_eq(launch.list.form, MEM_COPY_UNIFORM);
+    ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.list.length, 100);
     ck_assert_uint_eq(launch.covered, model.stream_size);
     /* Half of the room that entries of 16 bytes would take is enough. */
-    pack_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
+    copy_launch_fill(&model.plan, 0, model.stream_size, true, model.entries,
                      5000 * sizeof(uint64_t), &launch);
     ck_assert_uint_eq(launch.covered, model.stream_size);
 }
@@ -365,16 +364,16 @@ END_TEST
 
 START_TEST(many_pieces_are_their_addresses)
 {
-    pack_launch_t launch;
+    copy_launch_t launch;
 
     make_uniform(5000, 100);
     model.pieces_length = 100;
     make_plan();
-    ck_assert_int_eq(pack_launch_fill(&model.plan, 0, model.stream_size, true,
+    ck_assert_int_eq(copy_launch_fill(&model.plan, 0, model.stream_size, true,
                                       model.entries, sizeof(model.entries),
                                       &launch),
                      UCXPOOL_OK);
-    ck_assert_int_eq(launch.list.form, MEM_COPY_UNIFORM);
+    ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.covered, model.stream_size);
     ck_assert_mem_eq(model.entries, model.pieces, 5000 * sizeof(void *));
@@ -383,23 +382,23 @@ END_TEST
 
 START_TEST(many_pinned_pieces_are_the_list_itself)
 {
-    pack_launch_t launch;
+    copy_launch_t launch;
 
     make_uniform(6000, 100);
     model.pieces_length = 100;
     make_plan();
     model.plan.memory.is_pinned = true;
     memset(model.entries, 0xff, sizeof(model.entries));
-    ck_assert_int_eq(pack_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
+    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 10, 112 * 5000, true,
                                       model.entries, 64, &launch),
                      UCXPOOL_OK);
-    ck_assert_int_eq(launch.list.form, MEM_COPY_UNIFORM);
+    ck_assert_int_eq(launch.list.form, COPY_UNIFORM);
     ck_assert_ptr_eq(launch.list.entries, &model.pieces[10]);
     ck_assert_uint_eq(launch.list.num_entries, 5000);
     ck_assert_uint_eq(launch.first, 10);
     ck_assert_uint_eq(launch.covered, 112 * 5000);
     /* What is left is short, and copied. */
-    ck_assert_int_eq(pack_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
+    ck_assert_int_eq(copy_launch_fill(&model.plan, 112 * 5010, 112 * 5, true,
                                       model.entries, sizeof(model.entries),
                                       &launch),
                      UCXPOOL_OK);
@@ -411,10 +410,10 @@ END_TEST
 /* Which piece of 5000 is found to be NULL, when the message is cut so? */
 static void check_null_is_found(size_t piece, size_t sent_length)
 {
-    pack_memory_t    memory = pack_memory_of_pieces(model.pieces, 5000, 100);
-    pack_run_t       run    = {sent_length, 500000 / sent_length};
+    copy_memory_t    memory = copy_memory_of_pieces(model.pieces, 5000, 100);
+    copy_run_t       run    = {sent_length, 500000 / sent_length};
     size_t           offset = 0;
-    pack_launch_t    launch;
+    copy_launch_t    launch;
     char             name[32];
     ucxpool_status_t status;
 
@@ -422,12 +421,12 @@ static void check_null_is_found(size_t piece, size_t sent_length)
     model.pieces_length = 100;
     make_plan();
     model.pieces[piece] = NULL;
-    ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
-    pack_plan_init(&model.plan, &run, 1, &model.totals, &memory);
+    ck_assert_int_eq(copy_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
+    copy_plan_init(&model.plan, &run, 1, &model.totals, &memory);
     do {
         ck_assert_uint_lt(offset, model.totals.stream_size);
         status =
-            pack_launch_fill(&model.plan, offset, 40000, false, model.entries,
+            copy_launch_fill(&model.plan, offset, 40000, false, model.entries,
                              sizeof(model.entries), &launch);
         offset += launch.covered;
     } while (status == UCXPOOL_OK);
@@ -450,14 +449,14 @@ END_TEST
 
 START_TEST(nothing_is_a_list_without_entries)
 {
-    pack_launch_t launch;
+    copy_launch_t launch;
 
     make_uniform(3, 100);
-    pack_launch_fill(&model.plan, model.stream_size, 100, true, model.entries,
+    copy_launch_fill(&model.plan, model.stream_size, 100, true, model.entries,
                      sizeof(model.entries), &launch);
     ck_assert_uint_eq(launch.covered, 0);
     ck_assert_uint_eq(launch.list.num_entries, 0);
-    pack_launch_fill(&model.plan, 0, 0, true, model.entries,
+    copy_launch_fill(&model.plan, 0, 0, true, model.entries,
                      sizeof(model.entries), &launch);
     ck_assert_uint_eq(launch.covered, 0);
 }
@@ -470,18 +469,17 @@ START_TEST(one_launch_takes_no_more_than_its_numbers_hold)
                                  (size_t)10 << 30};
     uint64_t          offset  = 0;
     unsigned          count   = 0;
-    pack_launch_t     launch;
-    pack_run_t        run = {segment.length, 1};
+    copy_launch_t     launch;
+    copy_run_t        run = {segment.length, 1};
 
-    ck_assert_int_eq(pack_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
+    ck_assert_int_eq(copy_lengths_check(&run, 1, &model.totals), UCXPOOL_OK);
     stream_model_plan(&model.plan, &run, 1, &model.totals, &segment, 1);
     while (offset < segment.length) {
-        pack_launch_fill(&model.plan, offset, segment.length - offset, true,
+        copy_launch_fill(&model.plan, offset, segment.length - offset, true,
                          model.entries, 64, &launch);
         ck_assert_uint_le(launch.covered, UINT32_MAX);
-        ck_assert_uint_eq(
-            ((mem_copy_segment_t *)(void *)model.entries)->address,
-            0x100000000u + offset);
+        ck_assert_uint_eq(((copy_segment_t *)(void *)model.entries)->address,
+                          0x100000000u + offset);
         offset += launch.covered;
         count++;
     }

@@ -18,7 +18,7 @@ static ucxpool_segment_t segment(size_t length)
     return result;
 }
 
-static void check_totals(const pack_totals_t *totals, uint64_t num_segments,
+static void check_totals(const copy_totals_t *totals, uint64_t num_segments,
                          uint64_t payload_size, uint64_t stream_size)
 {
     ck_assert_uint_eq(num_segments, totals->num_segments);
@@ -30,14 +30,14 @@ START_TEST(equal_neighbours_become_one_run)
 {
     static const size_t lengths[] = {256, 256, 256, 256, 100, 0};
     ucxpool_segment_t   segments[6];
-    pack_run_t          runs[3];
-    pack_totals_t       totals;
+    copy_run_t          runs[3];
+    copy_totals_t       totals;
     size_t              num_runs;
 
     for (size_t i = 0; i < 6; i++) {
         segments[i] = segment(lengths[i]);
     }
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_count(segments, 6, runs, 3,
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_count(segments, 6, runs, 3,
                                                     &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 6, 1124, 1124);
@@ -52,31 +52,31 @@ END_TEST
 
 START_TEST(no_segments_are_no_runs)
 {
-    pack_totals_t totals;
+    copy_totals_t totals;
     size_t        num_runs;
 
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(NULL, 0, NULL, 0, &num_runs, &totals));
+                     copy_lengths_count(NULL, 0, NULL, 0, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(NULL, 0, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(NULL, 0, &totals));
     check_totals(&totals, 0, 0, 0);
 }
 END_TEST
 
 START_TEST(padding_lies_between_and_not_at_the_end)
 {
-    const pack_run_t runs[] = {{1, 3},  {0, 4}, {17, 2},
+    const copy_run_t runs[] = {{1, 3},  {0, 4}, {17, 2},
                                {16, 1}, {3, 1}, {0, 9}};
-    pack_totals_t    totals;
+    copy_totals_t    totals;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 1, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 1, &totals));
     check_totals(&totals, 3, 3, 33);
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 2, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 2, &totals));
     check_totals(&totals, 7, 3, 33);
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 3, &totals));
     check_totals(&totals, 9, 37, 48 + 32 + 17);
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 6, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 6, &totals));
     check_totals(&totals, 20, 56, 48 + 64 + 16 + 3);
 }
 END_TEST
@@ -84,10 +84,10 @@ END_TEST
 START_TEST(empty_segments_need_no_address)
 {
     ucxpool_segment_t segments[] = {{NULL, 0}, {&byte, 1}, {NULL, 0}};
-    pack_totals_t     totals;
+    copy_totals_t     totals;
     size_t            num_runs;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_count(segments, 3, NULL, 0,
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_count(segments, 3, NULL, 0,
                                                     &num_runs, &totals));
     ck_assert_uint_eq(3, num_runs);
     check_totals(&totals, 3, 1, 1);
@@ -97,35 +97,35 @@ END_TEST
 START_TEST(a_length_without_an_address_is_refused_by_number)
 {
     ucxpool_segment_t segments[] = {{&byte, 1}, {&byte, 1}, {NULL, 1}};
-    pack_totals_t     totals;
+    copy_totals_t     totals;
     size_t            num_runs;
 
     ck_assert_int_eq(
         UCXPOOL_ERR_INVALID_PARAM,
-        pack_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
+        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
 }
 END_TEST
 
 START_TEST(pieces_are_one_run)
 {
-    pack_totals_t totals;
-    pack_run_t    run;
+    copy_totals_t totals;
+    copy_run_t    run;
     size_t        num_runs;
 
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_of_pieces(17, 3, &run, &num_runs, &totals));
+                     copy_lengths_of_pieces(17, 3, &run, &num_runs, &totals));
     ck_assert_uint_eq(1, num_runs);
     ck_assert_uint_eq(17, run.length);
     ck_assert_uint_eq(3, run.count);
     check_totals(&totals, 3, 51, 81);
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_of_pieces(17, 0, &run, &num_runs, &totals));
+                     copy_lengths_of_pieces(17, 0, &run, &num_runs, &totals));
     ck_assert_uint_eq(0, num_runs);
     check_totals(&totals, 0, 0, 0);
     ck_assert_int_eq(
         UCXPOOL_ERR_INVALID_PARAM,
-        pack_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals));
+        copy_lengths_of_pieces(SIZE_MAX / 8, 3, &run, &num_runs, &totals));
 }
 END_TEST
 
@@ -133,48 +133,48 @@ START_TEST(lengths_that_overflow_are_refused_by_number)
 {
     ucxpool_segment_t segments[] = {
         {&byte, 1}, {&byte, SIZE_MAX / 8}, {&byte, SIZE_MAX / 8 + 2}};
-    pack_totals_t totals;
+    copy_totals_t totals;
     size_t        num_runs;
 
     ck_assert_int_eq(
         UCXPOOL_ERR_INVALID_PARAM,
-        pack_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
+        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 2 "));
     segments[0].length = SIZE_MAX;
     ck_assert_int_eq(
         UCXPOOL_ERR_INVALID_PARAM,
-        pack_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
+        copy_lengths_count(segments, 3, NULL, 0, &num_runs, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0 "));
 }
 END_TEST
 
 START_TEST(a_peers_count_of_zero_is_refused)
 {
-    const pack_run_t runs[] = {{16, 1}, {16, 0}};
-    pack_totals_t    totals;
+    const copy_run_t runs[] = {{16, 1}, {16, 0}};
+    copy_totals_t    totals;
 
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     pack_lengths_check(runs, 2, &totals));
+                     copy_lengths_check(runs, 2, &totals));
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "run 1 "));
 }
 END_TEST
 
 START_TEST(a_peers_sums_may_reach_the_limit)
 {
-    const pack_run_t runs[] = {{LIMIT, 1}, {0, LIMIT - 1}};
-    const pack_run_t many   = {16, LIMIT / 16};
-    pack_totals_t    totals;
+    const copy_run_t runs[] = {{LIMIT, 1}, {0, LIMIT - 1}};
+    const copy_run_t many   = {16, LIMIT / 16};
+    copy_totals_t    totals;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 2, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 2, &totals));
     check_totals(&totals, LIMIT, LIMIT, LIMIT);
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&many, 1, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&many, 1, &totals));
     check_totals(&totals, LIMIT / 16, LIMIT, LIMIT);
 }
 END_TEST
 
 START_TEST(a_peers_sums_beyond_the_limit_are_refused)
 {
-    static const pack_run_t runs[][2] = {{{1, 1}, {LIMIT + 1, 1}},
+    static const copy_run_t runs[][2] = {{{1, 1}, {LIMIT + 1, 1}},
                                          {{1, 1}, {UINT64_MAX, 1}},
                                          {{1, 1}, {UINT64_MAX, UINT64_MAX}},
                                          {{1, 1}, {LIMIT, 1}},
@@ -186,23 +186,23 @@ START_TEST(a_peers_sums_beyond_the_limit_are_refused)
                                          {{0, 1}, {0, UINT64_MAX}},
                                          {{LIMIT - 17, 1}, {18, 1}},
                                          {{LIMIT / 2, 1}, {LIMIT / 2 + 1, 1}}};
-    pack_totals_t           totals;
+    copy_totals_t           totals;
 
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
         ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                         pack_lengths_check(runs[i], 2, &totals));
+                         copy_lengths_check(runs[i], 2, &totals));
     }
 }
 END_TEST
 
 START_TEST(a_peers_runs_may_lie_anywhere)
 {
-    const pack_run_t runs[] = {{5, 2}, {1, 1}};
+    const copy_run_t runs[] = {{5, 2}, {1, 1}};
     char             bytes[sizeof(runs) + 1];
-    pack_totals_t    totals;
+    copy_totals_t    totals;
 
     memcpy(bytes + 1, runs, sizeof(runs));
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(bytes + 1, 2, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(bytes + 1, 2, &totals));
     check_totals(&totals, 3, 11, 33);
 }
 END_TEST
@@ -210,7 +210,7 @@ END_TEST
 START_TEST(expand_gives_any_part_of_the_list)
 {
     static const size_t all[]  = {7, 7, 7, 0, 0, 9};
-    const pack_run_t    runs[] = {{7, 3}, {0, 2}, {9, 1}};
+    const copy_run_t    runs[] = {{7, 3}, {0, 2}, {9, 1}};
     size_t              lengths[8], num_lengths;
 
     for (size_t first = 0; first < 8; first++) {
@@ -218,7 +218,7 @@ START_TEST(expand_gives_any_part_of_the_list)
             size_t left = first < 6 ? 6 - first : 0;
 
             lengths[room] = 1234;
-            num_lengths   = pack_lengths_expand(runs, 3, first, room, lengths);
+            num_lengths   = copy_lengths_expand(runs, 3, first, room, lengths);
             ck_assert_uint_eq(left < room ? left : room, num_lengths);
             for (size_t i = 0; i < num_lengths; i++) {
                 ck_assert_uint_eq(all[first + i], lengths[i]);
@@ -231,11 +231,11 @@ END_TEST
 
 START_TEST(expand_passes_a_run_of_2_to_the_40_in_one_step)
 {
-    const pack_run_t runs[] = {{7, (uint64_t)1 << 40}, {9, 1}};
+    const copy_run_t runs[] = {{7, (uint64_t)1 << 40}, {9, 1}};
     size_t           lengths[3];
 
     ck_assert_uint_eq(
-        2, pack_lengths_expand(runs, 2, ((uint64_t)1 << 40) - 1, 3, lengths));
+        2, copy_lengths_expand(runs, 2, ((uint64_t)1 << 40) - 1, 3, lengths));
     ck_assert_uint_eq(7, lengths[0]);
     ck_assert_uint_eq(9, lengths[1]);
 }

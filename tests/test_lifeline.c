@@ -43,8 +43,8 @@ START_TEST(on_ucx_it_stays)
     pair_t pair;
 
     meet_open(&pair, "WIRE=ucx");
-    ck_assert(xfer_lifeline_is_up(pair.to_a));
-    ck_assert(xfer_lifeline_is_up(pair.to_b));
+    ck_assert(core_lifeline_is_up(pair.to_a));
+    ck_assert(core_lifeline_is_up(pair.to_b));
     end(&pair);
 }
 END_TEST
@@ -54,8 +54,8 @@ START_TEST(on_map_it_is_not_needed)
     pair_t pair;
 
     meet_open(&pair, "WIRE=map");
-    pair_until(&pair, !xfer_lifeline_is_up(pair.to_a) &&
-                          !xfer_lifeline_is_up(pair.to_b));
+    pair_until(&pair, !core_lifeline_is_up(pair.to_a) &&
+                          !core_lifeline_is_up(pair.to_b));
     for (int i = 0; i < 100; i++) {
         pair_progress(&pair);
     }
@@ -71,7 +71,7 @@ START_TEST(it_goes_with_the_channel)
     meet_open(&pair, "WIRE=ucx");
     ucxpool_channel_close(pair.to_a);
     pair_until(&pair, pair_state(pair.to_b) == UCXPOOL_CHANNEL_CLOSED);
-    pair_until(&pair, !xfer_lifeline_is_up(pair.to_b));
+    pair_until(&pair, !core_lifeline_is_up(pair.to_b));
     ck_assert_uint_eq(pair.a->stats.channels_failed, 0);
     ck_assert_uint_eq(pair.b->stats.channels_failed, 0);
     end(&pair);
@@ -112,7 +112,7 @@ START_TEST(one_that_is_closed_unheard_takes_no_time)
     pair_t pair;
 
     meet(&pair, "WIRE=ucx CLOSE_TIMEOUT=inf");
-    ck_assert_uint_eq(pair.to_b->handshake & XFER_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_until(&pair, pair.a->num_channels == 0);
@@ -127,7 +127,7 @@ START_TEST(a_listener_that_goes_lets_its_callers_know)
     ucxpool_channel_attr_t attr;
 
     pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(&pair, xfer_lifeline_is_up(pair.to_a));
+    pair_until(&pair, core_lifeline_is_up(pair.to_a));
     ucxpool_listener_destroy(listener);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
     ucxpool_channel_query(pair.to_a, &attr);
@@ -149,7 +149,7 @@ static void go_silent(ucxpool_channel_t *channel)
     while (send(fd, junk, sizeof(junk), MSG_DONTWAIT) > 0) {
     }
     ck_assert_int_eq(errno, EAGAIN);
-    while (xfer_lifeline_is_up(channel)) {
+    while (core_lifeline_is_up(channel)) {
         ucxpool_progress(channel->pool);
     }
 }

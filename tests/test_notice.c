@@ -16,15 +16,17 @@ static const uint64_t times[] = {SEC,      1500 * MS,  2 * SEC,    3 * SEC,
 
 START_TEST(a_card_is_noticed_within_three_quarters_of_the_time)
 {
-    static const xfer_notice_kind_t kinds[] = {XFER_NOTICE_RC, XFER_NOTICE_UD};
+    static const ucx_peer_timeout_kind_t kinds[] = {UCX_PEER_TIMEOUT_RC,
+                                                    UCX_PEER_TIMEOUT_UD};
 
     for (int i = 0; i < 2; i++) {
-        xfer_notice_t notice = xfer_notice_choose(kinds[i], times[_i]);
-        uint64_t      busy   = xfer_notice_busy(kinds[i], &notice, 15);
+        ucx_peer_timeout_t notice =
+            ucx_peer_timeout_choose(kinds[i], times[_i]);
+        uint64_t busy = ucx_peer_timeout_busy(kinds[i], &notice, 15);
 
         ck_assert_uint_le(busy, times[_i] / 2);
         ck_assert_uint_gt(busy, times[_i] / 8);
-        ck_assert_uint_le(xfer_notice_idle(kinds[i], &notice, 15),
+        ck_assert_uint_le(ucx_peer_timeout_idle(kinds[i], &notice, 15),
                           times[_i] / 4 * 3);
     }
 }
@@ -32,102 +34,116 @@ END_TEST
 
 START_TEST(ten_seconds_are_these_settings)
 {
-    xfer_notice_t rc  = xfer_notice_choose(XFER_NOTICE_RC, 10 * SEC);
-    xfer_notice_t ud  = xfer_notice_choose(XFER_NOTICE_UD, 10 * SEC);
-    xfer_notice_t tcp = xfer_notice_choose(XFER_NOTICE_TCP, 10 * SEC);
+    ucx_peer_timeout_t rc =
+        ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_RC, 10 * SEC);
+    ucx_peer_timeout_t ud =
+        ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_UD, 10 * SEC);
+    ucx_peer_timeout_t tcp =
+        ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_TCP, 10 * SEC);
 
     ck_assert_uint_eq(rc.keepalive_ns, 2500 * MS);
     ck_assert_uint_eq(rc.timeout_ns, UINT64_C(4096) << 16);
     ck_assert_uint_eq(rc.count, 3);
     ck_assert_uint_eq(ud.timeout_ns, 3750 * MS);
     ck_assert_uint_eq(tcp.keepalive_ns, 2500 * MS);
-    ck_assert_uint_eq(tcp.timeout_ns, XFER_NOTICE_NEVER);
+    ck_assert_uint_eq(tcp.timeout_ns, UCX_PEER_TIMEOUT_NEVER);
 }
 END_TEST
 
 /* A second is 2^18 of the card's units, and a little. */
 START_TEST(ucxs_own_settings_take_most_of_a_minute)
 {
-    xfer_notice_t rc = {20 * SEC, SEC, 7};
-    xfer_notice_t ud = {20 * SEC, 30 * SEC, 0};
+    ucx_peer_timeout_t rc = {20 * SEC, SEC, 7};
+    ucx_peer_timeout_t ud = {20 * SEC, 30 * SEC, 0};
 
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &rc, 15),
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &rc, 15),
                       (UINT64_C(4096) << 18) * 4 * 8);
-    ck_assert_uint_eq(xfer_notice_idle(XFER_NOTICE_UD, &ud, 15), 60 * SEC);
+    ck_assert_uint_eq(ucx_peer_timeout_idle(UCX_PEER_TIMEOUT_UD, &ud, 15),
+                      60 * SEC);
 }
 END_TEST
 
 /* Linux's documentation of tcp_retries2 has this number for 15. */
 START_TEST(the_kernel_sends_again_for_a_quarter_of_an_hour)
 {
-    ck_assert_uint_eq(xfer_notice_kernel(15), 924600 * MS);
-    ck_assert_uint_eq(xfer_notice_kernel(0), 200 * MS);
-    ck_assert_uint_lt(xfer_notice_kernel(UINT32_MAX), 86400 * SEC);
+    ck_assert_uint_eq(ucx_peer_timeout_kernel(15), 924600 * MS);
+    ck_assert_uint_eq(ucx_peer_timeout_kernel(0), 200 * MS);
+    ck_assert_uint_lt(ucx_peer_timeout_kernel(UINT32_MAX), 86400 * SEC);
 }
 END_TEST
 
 START_TEST(tcp_is_given_up_by_who_is_first)
 {
-    xfer_notice_t notice = xfer_notice_choose(XFER_NOTICE_TCP, SEC);
+    ucx_peer_timeout_t notice =
+        ucx_peer_timeout_choose(UCX_PEER_TIMEOUT_TCP, SEC);
 
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 7 * SEC),
-                      7 * SEC);
-    ck_assert_uint_eq(xfer_notice_idle(XFER_NOTICE_TCP, &notice, 7 * SEC),
-                      7250 * MS);
+    ck_assert_uint_eq(
+        ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_TCP, &notice, 7 * SEC), 7 * SEC);
+    ck_assert_uint_eq(
+        ucx_peer_timeout_idle(UCX_PEER_TIMEOUT_TCP, &notice, 7 * SEC),
+        7250 * MS);
     notice.timeout_ns = 3 * SEC;
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_TCP, &notice, 7 * SEC),
-                      3 * SEC);
+    ck_assert_uint_eq(
+        ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_TCP, &notice, 7 * SEC), 3 * SEC);
 }
 END_TEST
 
 START_TEST(a_card_takes_the_nearest_power)
 {
-    uint64_t      unit = UINT64_C(4096) << 10;
-    xfer_notice_t rc   = {0, unit, 0};
+    uint64_t           unit = UINT64_C(4096) << 10;
+    ucx_peer_timeout_t rc   = {0, unit, 0};
 
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &rc, 0), 4 * unit);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &rc, 0),
+                      4 * unit);
     rc.timeout_ns = unit * 14 / 10;
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &rc, 0), 4 * unit);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &rc, 0),
+                      4 * unit);
     rc.timeout_ns = unit * 15 / 10;
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &rc, 0), 8 * unit);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &rc, 0),
+                      8 * unit);
     rc.timeout_ns = 1;
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &rc, 0), 4 * 8192);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &rc, 0),
+                      4 * 8192);
 }
 END_TEST
 
 START_TEST(for_ever_stays_for_ever)
 {
-    xfer_notice_t never = {XFER_NOTICE_NEVER, XFER_NOTICE_NEVER,
-                           XFER_NOTICE_NEVER};
-    xfer_notice_t some  = {SEC, SEC, XFER_NOTICE_NEVER};
+    ucx_peer_timeout_t never = {UCX_PEER_TIMEOUT_NEVER, UCX_PEER_TIMEOUT_NEVER,
+                                UCX_PEER_TIMEOUT_NEVER};
+    ucx_peer_timeout_t some  = {SEC, SEC, UCX_PEER_TIMEOUT_NEVER};
 
-    for (int kind = XFER_NOTICE_RC; kind <= XFER_NOTICE_TCP; kind++) {
-        ck_assert_uint_eq(xfer_notice_idle((xfer_notice_kind_t)kind, &never, 0),
-                          XFER_NOTICE_NEVER);
+    for (int kind = UCX_PEER_TIMEOUT_RC; kind <= UCX_PEER_TIMEOUT_TCP; kind++) {
+        ck_assert_uint_eq(
+            ucx_peer_timeout_idle((ucx_peer_timeout_kind_t)kind, &never, 0),
+            UCX_PEER_TIMEOUT_NEVER);
     }
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &never, 15),
-                      XFER_NOTICE_NEVER);
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_UD, &never, 15),
-                      XFER_NOTICE_NEVER);
-    ck_assert_uint_eq(xfer_notice_busy(XFER_NOTICE_RC, &some, 15),
-                      XFER_NOTICE_NEVER);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &never, 15),
+                      UCX_PEER_TIMEOUT_NEVER);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_UD, &never, 15),
+                      UCX_PEER_TIMEOUT_NEVER);
+    ck_assert_uint_eq(ucx_peer_timeout_busy(UCX_PEER_TIMEOUT_RC, &some, 15),
+                      UCX_PEER_TIMEOUT_NEVER);
 }
 END_TEST
 
 START_TEST(each_kind_has_its_settings)
 {
-    xfer_notice_setting_t settings[XFER_NOTICE_MAX_SETTINGS];
-    xfer_notice_t         notice = {1, 2, 3};
+    ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
+    ucx_peer_timeout_t         notice = {1, 2, 3};
 
-    ck_assert_uint_eq(xfer_notice_settings(XFER_NOTICE_UD, settings), 1);
+    ck_assert_uint_eq(ucx_peer_timeout_settings(UCX_PEER_TIMEOUT_UD, settings),
+                      1);
     ck_assert_str_eq(settings[0].name, "TIMEOUT");
-    ck_assert_uint_eq(*xfer_notice_value(&notice, &settings[0]), 2);
-    ck_assert_uint_eq(xfer_notice_settings(XFER_NOTICE_RC, settings), 2);
+    ck_assert_uint_eq(*ucx_peer_timeout_value(&notice, &settings[0]), 2);
+    ck_assert_uint_eq(ucx_peer_timeout_settings(UCX_PEER_TIMEOUT_RC, settings),
+                      2);
     ck_assert_str_eq(settings[0].name, "TIMEOUT");
     ck_assert_str_eq(settings[1].name, "RETRY_COUNT");
     ck_assert(!settings[1].is_time);
-    ck_assert_uint_eq(*xfer_notice_value(&notice, &settings[1]), 3);
-    ck_assert_uint_eq(xfer_notice_settings(XFER_NOTICE_TCP, settings), 1);
+    ck_assert_uint_eq(*ucx_peer_timeout_value(&notice, &settings[1]), 3);
+    ck_assert_uint_eq(ucx_peer_timeout_settings(UCX_PEER_TIMEOUT_TCP, settings),
+                      1);
     ck_assert_str_eq(settings[0].name, "USER_TIMEOUT");
 }
 END_TEST
@@ -144,13 +160,13 @@ START_TEST(values_are_written_as_ucx_reads_them)
         {2500 * MS, true, "2500ms"},
         {268435456, true, "268435us"},
         {0, true, "0s"},
-        {XFER_NOTICE_NEVER, true, "inf"},
-        {XFER_NOTICE_NEVER, false, "inf"},
+        {UCX_PEER_TIMEOUT_NEVER, true, "inf"},
+        {UCX_PEER_TIMEOUT_NEVER, false, "inf"},
     };
-    char text[XFER_NOTICE_VALUE_SIZE];
+    char text[UCX_PEER_TIMEOUT_VALUE_SIZE];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        xfer_notice_format(cases[i].value, cases[i].is_time, text);
+        ucx_peer_timeout_format(cases[i].value, cases[i].is_time, text);
         ck_assert_str_eq(text, cases[i].text);
     }
 }
@@ -166,10 +182,10 @@ START_TEST(values_are_read_as_ucx_writes_them)
         {"20000000.00us", true, 20 * SEC},
         {"1,50ms", true, MS},
         {"7", false, 7},
-        {"inf", true, XFER_NOTICE_NEVER},
-        {"inf", false, XFER_NOTICE_NEVER},
+        {"inf", true, UCX_PEER_TIMEOUT_NEVER},
+        {"inf", false, UCX_PEER_TIMEOUT_NEVER},
         {"3m", true, 180 * SEC},
-        {"99999999999999999m", true, XFER_NOTICE_NEVER},
+        {"99999999999999999m", true, UCX_PEER_TIMEOUT_NEVER},
     };
     static const struct {
         const char *text;
@@ -179,12 +195,14 @@ START_TEST(values_are_read_as_ucx_writes_them)
     uint64_t value = 0;
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        ck_assert(xfer_notice_parse(good[i].text, good[i].is_time, &value));
+        ck_assert(
+            ucx_peer_timeout_parse(good[i].text, good[i].is_time, &value));
         ck_assert_uint_eq(value, good[i].value);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        ck_assert_msg(!xfer_notice_parse(bad[i].text, bad[i].is_time, &value),
-                      "'%s'", bad[i].text);
+        ck_assert_msg(
+            !ucx_peer_timeout_parse(bad[i].text, bad[i].is_time, &value),
+            "'%s'", bad[i].text);
     }
 }
 END_TEST

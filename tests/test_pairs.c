@@ -21,8 +21,8 @@ typedef struct passes {
 static const passes_t kinds[] = {
     {alike_any, addresses_any, sum_any, present_any, copy_any},
     {alike_avx2, addresses_avx2, sum_avx2, present_avx2, copy_avx2},
-    {pack_pairs_alike, pack_pairs_addresses, pack_pairs_sum, pack_pairs_present,
-     pack_pairs_copy},
+    {copy_pairs_alike, copy_pairs_addresses, copy_pairs_sum, copy_pairs_present,
+     copy_pairs_copy},
 };
 
 static const passes_t   *passes;

@@ -141,7 +141,7 @@ ucs_status_t __wrap_ucp_init_version(unsigned major, unsigned minor,
 {
     if (config != NULL) {
         free(keepalive);
-        keepalive = xfer_tune_read(config, "UCX_KEEPALIVE_INTERVAL");
+        keepalive = ucx_tune_read(config, "UCX_KEEPALIVE_INTERVAL");
     }
     return __real_ucp_init_version(major, minor, params, config, context_p);
 }

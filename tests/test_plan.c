@@ -21,13 +21,13 @@ typedef struct model {
     size_t            num_lengths;
     size_t            lengths[MAX_SEGMENTS];
     size_t            num_runs;
-    pack_run_t        runs[MAX_SEGMENTS];
-    pack_totals_t     totals;
+    copy_run_t        runs[MAX_SEGMENTS];
+    copy_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[4 * MAX_SEGMENTS];
     size_t            pieces_length; /* 0: the segments are no pieces */
     void             *pieces[4 * MAX_SEGMENTS];
-    pack_plan_t       plan;
+    copy_plan_t       plan;
     char              arena[ARENA_SIZE];
     size_t            stream_size;
     char             *stream[ARENA_SIZE]; /* NULL where there is padding */
@@ -67,7 +67,7 @@ static void model_make_lengths(bool are_alike)
         list[i].length   = model.lengths[i];
     }
     ck_assert_int_eq(UCXPOOL_OK,
-                     pack_lengths_count(list, model.num_lengths, model.runs,
+                     copy_lengths_count(list, model.num_lengths, model.runs,
                                         MAX_SEGMENTS, &model.num_runs,
                                         &model.totals));
 }
@@ -167,7 +167,7 @@ static void model_gather(size_t offset, size_t length)
     }
     model.expected[length] = 0x5a;
     memset(model.block, 0x5a, length + 1);
-    pack_gather(&model.plan, offset, length, model.block);
+    copy_gather(&model.plan, offset, length, model.block);
     if (memcmp(model.expected, model.block, length + 1) != 0) {
         ck_abort_msg("gather of [%zu, +%zu) differs", offset, length);
     }
@@ -184,7 +184,7 @@ static void model_scatter(size_t offset, size_t length)
             model.copy[byte - model.arena] = model.block[i];
         }
     }
-    pack_scatter(&model.plan, offset, length, model.block);
+    copy_scatter(&model.plan, offset, length, model.block);
 }
 
 static void model_end(void)
@@ -196,13 +196,13 @@ static void model_extent(size_t offset, size_t length)
 {
     char         *first = model.stream[offset];
     size_t        n     = 1;
-    pack_extent_t extent;
+    copy_extent_t extent;
 
     while ((n < length) && (offset + n < model.stream_size) &&
            (model.stream[offset + n] == (first == NULL ? NULL : first + n))) {
         n++;
     }
-    pack_plan_extent(&model.plan, offset, length, &extent);
+    copy_plan_extent(&model.plan, offset, length, &extent);
     if ((first != extent.address) || (n != extent.length)) {
         ck_abort_msg("extent of [%zu, +%zu) is %zu, not %zu bytes", offset,
                      length, (size_t)extent.length, n);
@@ -285,14 +285,14 @@ START_TEST(extents_are_as_long_as_can_be)
 END_TEST
 
 /* Follow a plan's extents and return how many there are. */
-static size_t count_extents(pack_plan_t *plan, uint64_t *data_p)
+static size_t count_extents(copy_plan_t *plan, uint64_t *data_p)
 {
     size_t        num_extents = 0;
-    pack_extent_t extent;
+    copy_extent_t extent;
 
     *data_p = 0;
     for (uint64_t at = 0; at < plan->totals.stream_size; at += extent.length) {
-        pack_plan_extent(plan, at, plan->totals.stream_size - at, &extent);
+        copy_plan_extent(plan, at, plan->totals.stream_size - at, &extent);
         ck_assert_uint_gt(extent.length, 0);
         *data_p += extent.address != NULL ? extent.length : 0;
         num_extents++;
@@ -311,14 +311,14 @@ START_TEST(segments_over_4_gib_are_found)
     ucxpool_segment_t segments[] = {{fake_address(1ull << 40), size},
                                     {NULL, 0},
                                     {fake_address(1ull << 41), size}};
-    pack_run_t        runs[3];
+    copy_run_t        runs[3];
     size_t            num_runs;
-    pack_totals_t     totals;
-    pack_plan_t       plan;
-    pack_extent_t     extent;
+    copy_totals_t     totals;
+    copy_plan_t       plan;
+    copy_extent_t     extent;
     uint64_t          data;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_count(segments, 3, runs, 3,
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_count(segments, 3, runs, 3,
                                                     &num_runs, &totals));
     ck_assert_uint_eq(2 * size, totals.payload_size);
     ck_assert_uint_eq(2 * size + 13, totals.stream_size);
@@ -326,7 +326,7 @@ START_TEST(segments_over_4_gib_are_found)
     ck_assert_uint_eq(3, count_extents(&plan, &data));
     ck_assert_uint_eq(2 * size, data);
 
-    pack_plan_extent(&plan, size + 13 + ((uint64_t)9 << 29), 4096, &extent);
+    copy_plan_extent(&plan, size + 13 + ((uint64_t)9 << 29), 4096, &extent);
     ck_assert_ptr_eq(fake_address((1ull << 41) + ((uint64_t)9 << 29)),
                      extent.address);
     ck_assert_uint_eq(4096, extent.length);
@@ -335,13 +335,13 @@ END_TEST
 
 START_TEST(a_run_of_2_to_the_40_segments_is_one_step)
 {
-    const pack_run_t  run        = {32, (uint64_t)1 << 40};
+    const copy_run_t  run        = {32, (uint64_t)1 << 40};
     ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
-    pack_totals_t     totals;
-    pack_plan_t       plan;
+    copy_totals_t     totals;
+    copy_plan_t       plan;
     uint64_t          data;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
     stream_model_plan(&plan, &run, 1, &totals, segments, 1);
     ck_assert_uint_eq(1, count_extents(&plan, &data));
     ck_assert_uint_eq((uint64_t)1 << 45, data);
@@ -351,21 +351,21 @@ END_TEST
 START_TEST(seeking_over_2_to_the_40_padded_segments_is_arithmetic)
 {
     const uint64_t    count      = (uint64_t)1 << 40;
-    const pack_run_t  runs[]     = {{0, count}, {17, count}, {5, 1}};
+    const copy_run_t  runs[]     = {{0, count}, {17, count}, {5, 1}};
     ucxpool_segment_t segments[] = {{fake_address(4096), (size_t)1 << 46}};
-    pack_totals_t     totals;
-    pack_plan_t       plan;
-    pack_extent_t     extent;
+    copy_totals_t     totals;
+    copy_plan_t       plan;
+    copy_extent_t     extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 3, &totals));
     stream_model_plan(&plan, runs, 3, &totals, segments, 1);
-    pack_plan_extent(&plan, 32 * count, 100, &extent);
+    copy_plan_extent(&plan, 32 * count, 100, &extent);
     ck_assert_ptr_eq(fake_address(4096 + 17 * count), extent.address);
     ck_assert_uint_eq(5, extent.length);
-    pack_plan_extent(&plan, 32 * (count - 1) + 16, 100, &extent);
+    copy_plan_extent(&plan, 32 * (count - 1) + 16, 100, &extent);
     ck_assert_ptr_eq(fake_address(4096 + 17 * count - 1), extent.address);
     ck_assert_uint_eq(1, extent.length);
-    pack_plan_extent(&plan, 32 * (count - 1) + 17, 100, &extent);
+    copy_plan_extent(&plan, 32 * (count - 1) + 17, 100, &extent);
     ck_assert_ptr_eq(NULL, extent.address);
     ck_assert_uint_eq(15, extent.length);
 }
@@ -374,53 +374,53 @@ END_TEST
 START_TEST(seeking_over_2_to_the_40_pieces_is_arithmetic)
 {
     const uint64_t   count   = (uint64_t)1 << 40;
-    const pack_run_t run     = {24, count};
+    const copy_run_t run     = {24, count};
     void            *first[] = {NULL};
-    pack_memory_t    memory  = pack_memory_of_pieces(first, count, 24);
-    pack_totals_t    totals;
-    pack_plan_t      plan;
+    copy_memory_t    memory  = copy_memory_of_pieces(first, count, 24);
+    copy_totals_t    totals;
+    copy_plan_t      plan;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    pack_plan_init(&plan, &run, 1, &totals, &memory);
-    ck_assert_uint_eq(8, pack_plan_padding(&plan, 32 * (count - 2) + 24));
-    ck_assert_uint_eq(0, pack_plan_padding(&plan, 32 * (count - 1)));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    copy_plan_init(&plan, &run, 1, &totals, &memory);
+    ck_assert_uint_eq(8, copy_plan_padding(&plan, 32 * (count - 2) + 24));
+    ck_assert_uint_eq(0, copy_plan_padding(&plan, 32 * (count - 1)));
     ck_assert_uint_eq(count - 1, plan.at.memory);
-    ck_assert_uint_eq(0, pack_plan_padding(&plan, totals.stream_size));
+    ck_assert_uint_eq(0, copy_plan_padding(&plan, totals.stream_size));
 }
 END_TEST
 
 START_TEST(a_piece_without_an_address_is_no_padding)
 {
-    const pack_run_t run      = {24, 3};
+    const copy_run_t run      = {24, 3};
     void            *pieces[] = {model.arena, NULL, model.arena};
-    pack_memory_t    memory   = pack_memory_of_pieces(pieces, 3, 24);
-    pack_totals_t    totals;
-    pack_plan_t      plan;
-    pack_extent_t    extent;
+    copy_memory_t    memory   = copy_memory_of_pieces(pieces, 3, 24);
+    copy_totals_t    totals;
+    copy_plan_t      plan;
+    copy_extent_t    extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    pack_plan_init(&plan, &run, 1, &totals, &memory);
-    pack_plan_extent(&plan, 32 + 8, 100, &extent);
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    copy_plan_init(&plan, &run, 1, &totals, &memory);
+    copy_plan_extent(&plan, 32 + 8, 100, &extent);
     ck_assert_ptr_null(extent.address);
     ck_assert_uint_eq(16, extent.length);
-    ck_assert_uint_eq(0, pack_plan_padding(&plan, 32 + 8));
+    ck_assert_uint_eq(0, copy_plan_padding(&plan, 32 + 8));
 }
 END_TEST
 
 START_TEST(pieces_without_bytes_are_not_looked_at)
 {
-    const pack_run_t run    = {0, 1000};
+    const copy_run_t run    = {0, 1000};
     void            *none[] = {NULL};
-    pack_memory_t    memory = pack_memory_of_pieces(none, 1000, 0);
-    pack_totals_t    totals;
-    pack_plan_t      plan;
-    pack_extent_t    extent;
+    copy_memory_t    memory = copy_memory_of_pieces(none, 1000, 0);
+    copy_totals_t    totals;
+    copy_plan_t      plan;
+    copy_extent_t    extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
-    pack_plan_init(&plan, &run, 1, &totals, &memory);
-    pack_plan_extent(&plan, 0, 10, &extent);
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
+    copy_plan_init(&plan, &run, 1, &totals, &memory);
+    copy_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
-    pack_gather(&plan, 0, 0, NULL);
+    copy_gather(&plan, 0, 0, NULL);
 }
 END_TEST
 
@@ -428,14 +428,14 @@ START_TEST(neighbours_in_memory_and_stream_are_one_extent)
 {
     ucxpool_segment_t segments[] = {
         {model.arena, 64}, {NULL, 0}, {model.arena + 64, 160}};
-    const pack_run_t runs[] = {{32, 3}, {0, 5}, {128, 1}};
-    pack_totals_t    totals;
-    pack_plan_t      plan;
-    pack_extent_t    extent;
+    const copy_run_t runs[] = {{32, 3}, {0, 5}, {128, 1}};
+    copy_totals_t    totals;
+    copy_plan_t      plan;
+    copy_extent_t    extent;
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(runs, 3, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(runs, 3, &totals));
     stream_model_plan(&plan, runs, 3, &totals, segments, 3);
-    pack_plan_extent(&plan, 8, 1000, &extent);
+    copy_plan_extent(&plan, 8, 1000, &extent);
     ck_assert_ptr_eq(model.arena + 8, extent.address);
     ck_assert_uint_eq(216, extent.length);
 }
@@ -443,21 +443,21 @@ END_TEST
 
 START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
 {
-    const pack_run_t run    = {0, 7};
+    const copy_run_t run    = {0, 7};
     char             byte   = 1;
-    pack_totals_t    totals = {0, 0, 0};
-    pack_plan_t      plan;
-    pack_extent_t    extent;
+    copy_totals_t    totals = {0, 0, 0};
+    copy_plan_t      plan;
+    copy_extent_t    extent;
 
     stream_model_plan(&plan, NULL, 0, &totals, NULL, 0);
-    pack_plan_extent(&plan, 0, 10, &extent);
+    copy_plan_extent(&plan, 0, 10, &extent);
     ck_assert_uint_eq(0, extent.length);
-    pack_gather(&plan, 0, 0, NULL);
+    copy_gather(&plan, 0, 0, NULL);
 
-    ck_assert_int_eq(UCXPOOL_OK, pack_lengths_check(&run, 1, &totals));
+    ck_assert_int_eq(UCXPOOL_OK, copy_lengths_check(&run, 1, &totals));
     stream_model_plan(&plan, &run, 1, &totals, NULL, 0);
-    pack_gather(&plan, 0, 0, &byte);
-    pack_scatter(&plan, 0, 0, &byte);
+    copy_gather(&plan, 0, 0, &byte);
+    copy_scatter(&plan, 0, 0, &byte);
     ck_assert_int_eq(1, byte);
 }
 END_TEST

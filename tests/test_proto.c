@@ -61,11 +61,11 @@ START_TEST(a_hello_has_as_many_files_as_it_says)
 {
     begin(PROTO_HELLO);
     fixed.hello.num_files = 3;
-    ck_assert_int_eq(UCXPOOL_OK, parse(3 * sizeof(mem_share_file_t)));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(mem_share_file_t)));
+    ck_assert_int_eq(UCXPOOL_OK, parse(3 * sizeof(ipc_file_t)));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(ipc_file_t)));
     fixed.hello.num_files = PROTO_FILES_MAX + 1;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
-                     parse(fixed.hello.num_files * sizeof(mem_share_file_t)));
+                     parse(fixed.hello.num_files * sizeof(ipc_file_t)));
     fixed.hello.num_files = UINT32_MAX;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
 }
@@ -84,12 +84,12 @@ START_TEST(a_descriptor_has_its_runs_and_metadata)
     begin(PROTO_DESC);
     fixed.desc.num_runs      = 2;
     fixed.desc.metadata_size = 5;
-    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(pack_run_t) + 5));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(pack_run_t) + 4));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(pack_run_t) + 6));
+    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(copy_run_t) + 5));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(copy_run_t) + 4));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(copy_run_t) + 6));
     fixed.desc.flags = PROTO_DESC_EAGER;
-    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(pack_run_t) + 6));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(pack_run_t) + 4));
+    ck_assert_int_eq(UCXPOOL_OK, parse(2 * sizeof(copy_run_t) + 6));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(2 * sizeof(copy_run_t) + 4));
     fixed.desc.num_runs = UINT32_MAX;
     ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(5));
 }
@@ -108,8 +108,8 @@ END_TEST
 
 START_TEST(a_descriptor_adds_up)
 {
-    const pack_run_t runs[] = {{100, 1}, {3, 1}};
-    pack_totals_t    totals;
+    const copy_run_t runs[] = {{100, 1}, {3, 1}};
+    copy_totals_t    totals;
 
     begin(PROTO_DESC);
     fixed.desc.num_runs      = 2;

@@ -146,15 +146,15 @@ static void teardown(void)
 
 START_TEST(every_region_is_registered_once)
 {
-    uint64_t before = mem_reg_ucx_count();
+    uint64_t before = ucx_reg_count();
 
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    ck_assert_uint_eq(mem_reg_ucx_count() - before, NUM_REGIONS);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_uint_eq(ucx_reg_count() - before, NUM_REGIONS);
     ck_assert_int_eq(num_mapped, (int)NUM_REGIONS);
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ck_assert_ptr_nonnull(regions.regions[i].memh);
     }
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
     for (unsigned i = 0; i < NUM_REGIONS; i++) {
         ck_assert_ptr_null(regions.regions[i].memh);
     }
@@ -163,26 +163,26 @@ END_TEST
 
 START_TEST(deregistering_twice_does_nothing)
 {
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, context);
-    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
     ck_assert_int_eq(num_mapped, 0);
 }
 END_TEST
 
 START_TEST(two_sets_of_one_context_are_counted_together)
 {
-    uint64_t      before = mem_reg_ucx_count();
+    uint64_t      before = ucx_reg_count();
     mem_regions_t others;
 
     ck_assert_int_eq(mem_regions_init(&others, &mem_kind_host, -1, 1,
                                       REGION_SIZE, BASE_SWITCH_TRY),
                      UCXPOOL_OK);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    ck_assert_int_eq(mem_reg_ucx_regions(&others, context), UCXPOOL_OK);
-    ck_assert_uint_eq(mem_reg_ucx_count() - before, NUM_REGIONS + 1);
-    mem_dereg_ucx_regions(&others, context);
-    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&others, context), UCXPOOL_OK);
+    ck_assert_uint_eq(ucx_reg_count() - before, NUM_REGIONS + 1);
+    ucx_dereg_regions(&others, context);
+    ucx_dereg_regions(&regions, context);
     mem_regions_cleanup(&others);
 }
 END_TEST
@@ -205,7 +205,7 @@ START_TEST(regions_are_stitched_beside_ucxs_memory_hooks)
     ck_assert_int_eq(set_handler(UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED, 0,
                                  ignore_event, NULL),
                      UCS_OK);
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
     ck_assert_int_eq(regions.kind->stitch(&regions, pieces, 2, &address),
                      UCXPOOL_OK);
     strcpy(regions.regions[2].address, "two");
@@ -213,7 +213,7 @@ START_TEST(regions_are_stitched_beside_ucxs_memory_hooks)
     ck_assert_str_eq(address, "two");
     ck_assert_str_eq((char *)address + REGION_SIZE / 2, "zero");
     regions.kind->unstitch(&regions, address, REGION_SIZE);
-    mem_dereg_ucx_regions(&regions, context);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -232,7 +232,7 @@ START_TEST(a_failure_leaves_no_region_registered_and_works_again)
     for (spoil_nth = 1; spoil_nth <= NUM_REGIONS; spoil_nth++) {
         spoil     = (spoil_t)_i;
         num_calls = 0;
-        ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), expected[_i]);
+        ck_assert_int_eq(ucx_reg_regions(&regions, context), expected[_i]);
         ck_assert_str_ne(ucxpool_error_detail(), "");
         ck_assert_int_eq(num_mapped, 0);
         for (unsigned i = 0; i < NUM_REGIONS; i++) {
@@ -240,8 +240,8 @@ START_TEST(a_failure_leaves_no_region_registered_and_works_again)
         }
     }
     spoil = SPOIL_NOTHING;
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context), UCXPOOL_OK);
-    mem_dereg_ucx_regions(&regions, context);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_OK);
+    ucx_dereg_regions(&regions, context);
 }
 END_TEST
 
@@ -250,8 +250,7 @@ START_TEST(a_refusal_tells_what_ucx_said_and_what_to_change)
     spoil     = SPOIL_MAP;
     spoil_nth = 2;
     num_calls = 0;
-    ck_assert_int_eq(mem_reg_ucx_regions(&regions, context),
-                     UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_int_eq(ucx_reg_regions(&regions, context), UCXPOOL_ERR_NO_MEMORY);
     spoil = SPOIL_NOTHING;
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "region 1 of 3"));
     ck_assert_ptr_nonnull(
@@ -262,10 +261,10 @@ END_TEST
 
 START_TEST(success_stays_success_and_no_error_becomes_it)
 {
-    ck_assert_int_eq(mem_ucx_status(UCS_OK), UCXPOOL_OK);
-    ck_assert_int_eq(mem_ucx_status(UCS_INPROGRESS), UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(ucx_status(UCS_OK), UCXPOOL_OK);
+    ck_assert_int_eq(ucx_status(UCS_INPROGRESS), UCXPOOL_INPROGRESS);
     for (int i = UCS_ERR_LAST; i < 0; i++) {
-        ck_assert_int_lt(mem_ucx_status((ucs_status_t)i), 0);
+        ck_assert_int_lt(ucx_status((ucs_status_t)i), 0);
     }
 }
 END_TEST
@@ -280,7 +279,7 @@ START_TEST(what_means_the_peer_is_peer_lost)
         UCS_ERR_LAST_ENDPOINT_FAILURE};
 
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-        ck_assert_int_eq(mem_ucx_status(statuses[i]), UCXPOOL_ERR_PEER_LOST);
+        ck_assert_int_eq(ucx_status(statuses[i]), UCXPOOL_ERR_PEER_LOST);
     }
 }
 END_TEST
@@ -305,7 +304,7 @@ START_TEST(statuses_that_have_a_name_here_keep_it)
     };
 
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        ck_assert_int_eq(mem_ucx_status(pairs[i].theirs), pairs[i].ours);
+        ck_assert_int_eq(ucx_status(pairs[i].theirs), pairs[i].ours);
     }
 }
 END_TEST

@@ -29,18 +29,16 @@
 static char        reason[160];
 static const void *mapped;
 
-static ucxpool_status_t map(const mem_share_host_t *host,
-                            const mem_share_file_t *file)
+static ucxpool_status_t map(const ipc_host_t *host, const ipc_file_t *file)
 {
     reason[0] = '\0';
     mapped    = NULL;
-    return mem_share_map(host, file, -1, &mapped, reason, sizeof(reason));
+    return ipc_map(host, file, -1, &mapped, reason, sizeof(reason));
 }
 
 /* The mapping is refused in these words, and nothing is left of it. */
-static void check_refused(const mem_share_host_t *host,
-                          const mem_share_file_t *file, ucxpool_status_t status,
-                          const char *words)
+static void check_refused(const ipc_host_t *host, const ipc_file_t *file,
+                          ucxpool_status_t status, const char *words)
 {
     unsigned num_fds = calls_num_fds();
     size_t   size    = calls_mapped_size();
@@ -66,17 +64,17 @@ static int make_file(size_t size, int seals)
     return fd;
 }
 
-static void announce(int fd, mem_share_host_t *host, mem_share_file_t *file)
+static void announce(int fd, ipc_host_t *host, ipc_file_t *file)
 {
-    mem_share_host_fill(host);
-    ck_assert_int_eq(mem_share_file_fill(fd, file), UCXPOOL_OK);
+    ipc_host_fill(host);
+    ck_assert_int_eq(ipc_file_fill(fd, file), UCXPOOL_OK);
 }
 
 /* Announce a file of this process as a memory file whatever it is. */
 static void check_foreign(int fd)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
+    ipc_host_t host;
+    ipc_file_t file;
 
     ck_assert_int_ge(fd, 0);
     announce(fd, &host, &file);
@@ -90,11 +88,11 @@ static void check_foreign(int fd)
  * told one, and ends when its pipe is closed.
  */
 typedef struct owner {
-    pid_t            pid;
-    int              to;
-    int              from;
-    mem_share_host_t host;
-    mem_share_file_t file;
+    pid_t      pid;
+    int        to;
+    int        from;
+    ipc_host_t host;
+    ipc_file_t file;
 } owner_t;
 
 static void read_all(int fd, void *data, size_t size)
@@ -104,21 +102,21 @@ static void read_all(int fd, void *data, size_t size)
 
 static void owner_main(int from, int to, uid_t uid)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    void            *address;
-    char             byte;
-    int              fd;
+    ipc_host_t host;
+    ipc_file_t file;
+    void      *address;
+    char       byte;
+    int        fd;
 
     if ((uid != geteuid()) && (setresuid(uid, uid, uid) != 0)) {
         _exit(1);
     }
-    if (mem_share_create("owner", SIZE, &fd, &address) != UCXPOOL_OK) {
+    if (ipc_create("owner", SIZE, &fd, &address) != UCXPOOL_OK) {
         _exit(2);
     }
     memset(address, 'o', SIZE);
-    mem_share_host_fill(&host);
-    if ((mem_share_file_fill(fd, &file) != UCXPOOL_OK) ||
+    ipc_host_fill(&host);
+    if ((ipc_file_fill(fd, &file) != UCXPOOL_OK) ||
         (write(to, &host, sizeof(host)) != sizeof(host)) ||
         (write(to, &file, sizeof(file)) != sizeof(file))) {
         _exit(3);
@@ -173,27 +171,26 @@ static void owner_end(owner_t *owner)
 
 START_TEST(this_process_is_of_the_same_host_and_user)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     ck_assert_uint_eq(host.pid, (uint32_t)getpid());
     ck_assert_uint_eq(host.uid, (uint32_t)geteuid());
-    ck_assert(mem_share_host_is_alive(&host));
-    ck_assert_msg(mem_share_host_fits(&host, reason, sizeof(reason)), "%s",
-                  reason);
+    ck_assert(ipc_host_is_alive(&host));
+    ck_assert_msg(ipc_host_fits(&host, reason, sizeof(reason)), "%s", reason);
     ck_assert_str_eq(reason, "same host and user");
 }
 END_TEST
 
 START_TEST(a_name_of_blanks_and_parentheses_does_not_hide_the_start_time)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
     ck_assert_int_eq(prctl(PR_SET_NAME, ") R 1 (2 3) 4"), 0);
-    mem_share_host_fill(&host);
-    ck_assert(mem_share_host_is_alive(&host));
+    ipc_host_fill(&host);
+    ck_assert(ipc_host_is_alive(&host));
     ck_assert_int_eq(prctl(PR_SET_NAME, "plain"), 0);
-    ck_assert(mem_share_host_is_alive(&host));
+    ck_assert(ipc_host_is_alive(&host));
 }
 END_TEST
 
@@ -202,7 +199,7 @@ START_TEST(a_peers_file_is_read_and_seen_to_change)
     owner_t owner;
 
     owner_start(&owner, geteuid());
-    ck_assert(mem_share_host_fits(&owner.host, reason, sizeof(reason)));
+    ck_assert(ipc_host_fits(&owner.host, reason, sizeof(reason)));
     ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
     for (size_t i = 0; i < SIZE; i++) {
         if (((const char *)mapped)[i] != 'o') {
@@ -211,21 +208,21 @@ START_TEST(a_peers_file_is_read_and_seen_to_change)
     }
     owner_write(&owner, 'x');
     ck_assert_int_eq(*(const char *)mapped, 'x');
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     owner_end(&owner);
 }
 END_TEST
 
 START_TEST(two_processes_map_each_others_files)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    owner_t          owner;
-    void            *address;
-    pid_t            pid;
-    int              fd, status;
+    ipc_host_t host;
+    ipc_file_t file;
+    owner_t    owner;
+    void      *address;
+    pid_t      pid;
+    int        fd, status;
 
-    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
+    ck_assert_int_eq(ipc_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
     announce(fd, &host, &file);
     memcpy(address, "mine", 5);
     owner_start(&owner, geteuid());
@@ -242,9 +239,9 @@ START_TEST(two_processes_map_each_others_files)
     }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     owner_end(&owner);
-    mem_share_unmap(address, SIZE);
+    ipc_unmap(address, SIZE);
     close(fd);
 }
 END_TEST
@@ -258,7 +255,7 @@ START_TEST(a_mapping_outlives_its_owner)
     ck_assert_int_eq(kill(owner.pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(owner.pid, NULL, 0), owner.pid);
     ck_assert_int_eq(((const char *)mapped)[SIZE - 1], 'o');
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     close(owner.to);
     close(owner.from);
 }
@@ -273,7 +270,7 @@ START_TEST(a_mapping_cannot_be_made_writable)
     ck_assert_int_eq(
         mprotect((void *)(uintptr_t)mapped, SIZE, PROT_READ | PROT_WRITE), -1);
     ck_assert_int_eq(errno, EACCES);
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     owner_end(&owner);
 }
 END_TEST
@@ -289,7 +286,7 @@ START_TEST(a_mapping_leaves_no_descriptor_and_unmap_leaves_nothing)
     size    = calls_mapped_size();
     ck_assert_int_eq(map(&owner.host, &owner.file), UCXPOOL_OK);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     ck_assert_uint_eq(calls_mapped_size(), size);
     owner_end(&owner);
 }
@@ -297,9 +294,9 @@ END_TEST
 
 START_TEST(regions_of_host_memory_are_shared)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    mem_regions_t    regions;
+    ipc_host_t    host;
+    ipc_file_t    file;
+    mem_regions_t regions;
 
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_host, -1, 2,
                                       (size_t)2 << 20, BASE_SWITCH_TRY),
@@ -310,7 +307,7 @@ START_TEST(regions_of_host_memory_are_shared)
         ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
         strcpy(regions.regions[i].address, "region");
         ck_assert_str_eq(mapped, "region");
-        mem_share_unmap(mapped, file.size);
+        ipc_unmap(mapped, file.size);
     }
     mem_regions_cleanup(&regions);
 }
@@ -318,27 +315,27 @@ END_TEST
 
 START_TEST(a_mapping_is_resident_where_it_was_read)
 {
-    size_t           size = (size_t)8 << 20;
-    int              fd   = make_file(size, F_SEAL_SHRINK);
-    mem_share_host_t host;
-    mem_share_file_t file;
-    size_t           before;
+    size_t     size = (size_t)8 << 20;
+    int        fd   = make_file(size, F_SEAL_SHRINK);
+    ipc_host_t host;
+    ipc_file_t file;
+    size_t     before;
 
     announce(fd, &host, &file);
     before = resident_size();
     ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
     ck_assert_int_eq(*(const char *)mapped, 0);
     ck_assert_uint_lt(resident_size(), before + size / 2);
-    mem_share_unmap(mapped, file.size);
+    ipc_unmap(mapped, file.size);
     close(fd);
 }
 END_TEST
 
 START_TEST(huge_pages_are_shared_where_there_are_some)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    mem_regions_t    regions;
+    ipc_host_t    host;
+    ipc_file_t    file;
+    mem_regions_t regions;
 
     if (mem_regions_init(&regions, &mem_kind_host, -1, 1, (size_t)2 << 20,
                          BASE_SWITCH_YES) != UCXPOOL_OK) {
@@ -350,7 +347,7 @@ START_TEST(huge_pages_are_shared_where_there_are_some)
     ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
     strcpy(regions.regions[0].address, "huge");
     ck_assert_str_eq(mapped, "huge");
-    mem_share_unmap(mapped, file.size);
+    ipc_unmap(mapped, file.size);
     file.huge_page_shift = 0;
     check_refused(&host, &file, UCXPOOL_ERR_PROTOCOL, "pages");
     mem_regions_cleanup(&regions);
@@ -363,8 +360,7 @@ START_TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
     void  *address, *second;
     int    fd, seals;
 
-    ck_assert_int_eq(mem_share_create("control", size, &fd, &address),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(ipc_create("control", size, &fd, &address), UCXPOOL_OK);
     for (size_t i = 0; i < size; i++) {
         ck_assert_int_eq(((char *)address)[i], 0);
     }
@@ -376,7 +372,7 @@ START_TEST(a_control_file_is_zero_and_sealed_and_mapped_for_writing)
         second = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         ck_assert_ptr_eq(second, MAP_FAILED);
     }
-    mem_share_unmap(address, size);
+    ipc_unmap(address, size);
     close(fd);
 }
 END_TEST
@@ -387,7 +383,7 @@ START_TEST(the_end_of_a_peer_is_seen)
     struct pollfd event = {.events = POLLIN};
 
     owner_start(&owner, geteuid());
-    event.fd = mem_share_watch(&owner.host);
+    event.fd = ipc_watch(&owner.host);
     if (event.fd < 0) {
         fprintf(stderr, "skipped: no pidfd_open here\n");
         owner_end(&owner);
@@ -405,21 +401,21 @@ END_TEST
 
 /* --- hosts that do not fit ---------------------------------------------- */
 
-static void check_misfit(const mem_share_host_t *host, const char *words)
+static void check_misfit(const ipc_host_t *host, const char *words)
 {
-    ck_assert(!mem_share_host_fits(host, reason, sizeof(reason)));
+    ck_assert(!ipc_host_fits(host, reason, sizeof(reason)));
     ck_assert_msg(strstr(reason, words) != NULL, "\"%s\" is not in \"%s\"",
                   words, reason);
 }
 
 START_TEST(a_host_that_is_not_known_is_not_another)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     memset(host.boot_id, 0, sizeof(host.boot_id));
     check_misfit(&host, "/proc cannot be read there");
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     host.pid_namespace = 0;
     check_misfit(&host, "/proc cannot be read there");
 }
@@ -427,16 +423,16 @@ END_TEST
 
 START_TEST(who_we_are_is_known_without_descriptors)
 {
-    mem_share_host_t host;
-    mem_share_host_t again;
-    struct rlimit    none = {0};
-    struct rlimit    limit;
+    ipc_host_t    host;
+    ipc_host_t    again;
+    struct rlimit none = {0};
+    struct rlimit limit;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none.rlim_max = limit.rlim_max;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-    mem_share_host_fill(&again);
+    ipc_host_fill(&again);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     ck_assert_uint_ne(host.start_time, 0);
     ck_assert_mem_eq(&host, &again, sizeof(host));
@@ -445,21 +441,21 @@ END_TEST
 
 START_TEST(another_host_does_not_fit)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     host.boot_id[15] ^= 1;
     host.start_time++;
     check_misfit(&host, "other host");
-    ck_assert(!mem_share_host_has_ended(&host));
+    ck_assert(!ipc_host_has_ended(&host));
 }
 END_TEST
 
 START_TEST(another_user_does_not_fit)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     host.uid++;
     check_misfit(&host, "other user");
 }
@@ -467,19 +463,19 @@ END_TEST
 
 START_TEST(another_start_time_does_not_fit_nor_map_nor_is_watched)
 {
-    unsigned         num_fds = calls_num_fds();
-    mem_share_host_t host;
-    mem_share_file_t file;
-    void            *address;
-    int              fd;
+    unsigned   num_fds = calls_num_fds();
+    ipc_host_t host;
+    ipc_file_t file;
+    void      *address;
+    int        fd;
 
-    ck_assert_int_eq(mem_share_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
+    ck_assert_int_eq(ipc_create("mine", SIZE, &fd, &address), UCXPOOL_OK);
     announce(fd, &host, &file);
     host.start_time++;
     check_misfit(&host, "has ended");
     check_refused(&host, &file, UCXPOOL_ERR_PEER_LOST, "has ended");
-    ck_assert_int_eq(mem_share_watch(&host), -1);
-    mem_share_unmap(address, SIZE);
+    ck_assert_int_eq(ipc_watch(&host), -1);
+    ipc_unmap(address, SIZE);
     close(fd);
     ck_assert_uint_eq(calls_num_fds(), num_fds);
 }
@@ -491,100 +487,100 @@ START_TEST(a_dead_process_does_not_fit_nor_map_nor_is_watched)
 
     owner_start(&owner, geteuid());
     owner_end(&owner);
-    ck_assert(mem_share_host_has_ended(&owner.host));
+    ck_assert(ipc_host_has_ended(&owner.host));
     check_misfit(&owner.host, "has ended");
     check_refused(&owner.host, &owner.file, UCXPOOL_ERR_PEER_LOST, "has ended");
-    ck_assert_int_eq(mem_share_watch(&owner.host), -1);
+    ck_assert_int_eq(ipc_watch(&owner.host), -1);
 }
 END_TEST
 
 START_TEST(numbers_that_are_no_process_do_not_fit)
 {
     static const uint32_t pids[] = {0, 0x80000000u, UINT32_MAX};
-    mem_share_host_t      host;
+    ipc_host_t            host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     for (size_t i = 0; i < sizeof(pids) / sizeof(pids[0]); i++) {
         host.pid = pids[i];
         check_misfit(&host, "has ended");
-        ck_assert_int_eq(mem_share_watch(&host), -1);
+        ck_assert_int_eq(ipc_watch(&host), -1);
     }
 }
 END_TEST
 
 START_TEST(a_proc_of_another_name_space_fits_nobody)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     calls_fail_from(CALLS_READLINK, 1, ENOENT);
     check_misfit(&host, "/proc here");
-    ck_assert(!mem_share_host_has_ended(&host));
+    ck_assert(!ipc_host_has_ended(&host));
     calls_reset();
-    ck_assert(mem_share_host_fits(&host, reason, sizeof(reason)));
-    ck_assert(!mem_share_host_has_ended(&host));
+    ck_assert(ipc_host_fits(&host, reason, sizeof(reason)));
+    ck_assert(!ipc_host_has_ended(&host));
 }
 END_TEST
 
 START_TEST(a_proc_that_cannot_be_read_fits_nobody)
 {
-    mem_share_host_t host = {0};
+    ipc_host_t host = {0};
 
     calls_fail_from(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "/proc cannot be read here");
     calls_fail(CALLS_FOPEN, 2, EACCES);
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     calls_fail(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "/proc here");
     calls_reset();
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     calls_fail(CALLS_FOPEN, 1, EACCES);
     check_misfit(&host, "cannot be read");
     calls_reset();
-    ck_assert(mem_share_host_fits(&host, reason, sizeof(reason)));
+    ck_assert(ipc_host_fits(&host, reason, sizeof(reason)));
 }
 END_TEST
 
 START_TEST(a_kernel_without_pidfds_watches_nobody)
 {
-    mem_share_host_t host;
+    ipc_host_t host;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     calls_fail(CALLS_SYSCALL, 1, ENOSYS);
-    ck_assert_int_eq(mem_share_watch(&host), -1);
+    ck_assert_int_eq(ipc_watch(&host), -1);
     calls_reset();
 }
 END_TEST
 
 START_TEST(a_reason_is_cut_to_its_buffer)
 {
-    mem_share_host_t host;
-    char             text[6];
+    ipc_host_t host;
+    char       text[6];
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     host.boot_id[0] ^= 1;
-    ck_assert(!mem_share_host_fits(&host, text, sizeof(text)));
+    ck_assert(!ipc_host_fits(&host, text, sizeof(text)));
     ck_assert_str_eq(text, "other");
 }
 END_TEST
 
 /* In a PID name space of its own: what does it see, and who is it? */
-static void stranger_main(const mem_share_host_t *host, int to)
+static void stranger_main(const ipc_host_t *host, int to)
 {
-    mem_share_host_t own;
-    pid_t            pid;
-    int              status;
+    ipc_host_t own;
+    pid_t      pid;
+    int        status;
 
     if (unshare(CLONE_NEWPID) != 0) {
         _exit(77);
     }
     pid = fork();
     if (pid == 0) {
-        if (mem_share_host_fits(host, reason, sizeof(reason)) ||
+        if (ipc_host_fits(host, reason, sizeof(reason)) ||
             (strcmp(reason, "other PID name space") != 0)) {
             _exit(1);
         }
-        mem_share_host_fill(&own);
+        ipc_host_fill(&own);
         _exit(write(to, &own, sizeof(own)) == sizeof(own) ? 0 : 2);
     }
     _exit((waitpid(pid, &status, 0) == pid) && WIFEXITED(status)
@@ -594,12 +590,12 @@ static void stranger_main(const mem_share_host_t *host, int to)
 
 START_TEST(another_pid_name_space_does_not_fit)
 {
-    mem_share_host_t host, stranger;
-    pid_t            pid;
-    int              pipes[2];
-    int              status;
+    ipc_host_t host, stranger;
+    pid_t      pid;
+    int        pipes[2];
+    int        status;
 
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
     pid = fork();
     ck_assert_int_ge(pid, 0);
@@ -624,24 +620,24 @@ END_TEST
 
 START_TEST(an_unsealed_file_is_refused)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    int              fd = make_file(SIZE, F_SEAL_GROW);
+    ipc_host_t host;
+    ipc_file_t file;
+    int        fd = make_file(SIZE, F_SEAL_GROW);
 
     announce(fd, &host, &file);
     check_refused(&host, &file, UCXPOOL_ERR_PERMISSION, "not sealed");
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     ck_assert_int_eq(map(&host, &file), UCXPOOL_OK);
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     close(fd);
 }
 END_TEST
 
 START_TEST(a_truncated_file_is_refused)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    int              fd = make_file(SIZE, 0);
+    ipc_host_t host;
+    ipc_file_t file;
+    int        fd = make_file(SIZE, 0);
 
     announce(fd, &host, &file);
     ck_assert_int_eq(ftruncate(fd, (off_t)SIZE - 1), 0);
@@ -653,9 +649,9 @@ END_TEST
 
 START_TEST(a_hollow_file_is_refused)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    int              fd;
+    ipc_host_t host;
+    ipc_file_t file;
+    int        fd;
 
     fd = memfd_create("ucxpool:hollow", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ck_assert_int_eq(ftruncate(fd, (off_t)1 << 40), 0);
@@ -668,9 +664,9 @@ END_TEST
 
 START_TEST(another_file_than_announced_is_refused)
 {
-    mem_share_host_t host;
-    mem_share_file_t file, wrong;
-    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_host_t host;
+    ipc_file_t file, wrong;
+    int        fd = make_file(SIZE, F_SEAL_SHRINK);
 
     announce(fd, &host, &file);
     wrong = file;
@@ -685,9 +681,9 @@ END_TEST
 
 START_TEST(a_descriptor_that_is_not_open_is_refused)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_host_t host;
+    ipc_file_t file;
+    int        fd = make_file(SIZE, F_SEAL_SHRINK);
 
     announce(fd, &host, &file);
     close(fd);
@@ -697,9 +693,9 @@ END_TEST
 
 START_TEST(numbers_that_make_no_sense_are_refused)
 {
-    mem_share_host_t host, no_host;
-    mem_share_file_t file, wrong;
-    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_host_t host, no_host;
+    ipc_file_t file, wrong;
+    int        fd = make_file(SIZE, F_SEAL_SHRINK);
 
     announce(fd, &host, &file);
     wrong    = file;
@@ -730,8 +726,8 @@ END_TEST
 START_TEST(page_sizes_that_make_no_sense_are_refused)
 {
     static const uint32_t shifts[] = {1, 11, 41, 63, 64, UINT32_MAX, 21};
-    mem_share_host_t      host;
-    mem_share_file_t      file;
+    ipc_host_t            host;
+    ipc_file_t            file;
     int                   fd = make_file(SIZE, F_SEAL_SHRINK);
 
     announce(fd, &host, &file);
@@ -792,8 +788,8 @@ static void swap_for_a_pipe(void)
 
 START_TEST(a_file_that_is_swapped_while_we_look_is_refused)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
+    ipc_host_t host;
+    ipc_file_t file;
 
     swapped_fd = make_file(SIZE, F_SEAL_SHRINK);
     announce(swapped_fd, &host, &file);
@@ -821,11 +817,11 @@ END_TEST
 
 START_TEST(another_user_cannot_open_ours)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    pid_t            pid;
-    int              status;
-    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_host_t host;
+    ipc_file_t file;
+    pid_t      pid;
+    int        status;
+    int        fd = make_file(SIZE, F_SEAL_SHRINK);
 
     if (geteuid() != 0) {
         fprintf(stderr, "skipped: only root can be another user\n");
@@ -839,7 +835,7 @@ START_TEST(another_user_cannot_open_ours)
         if (setresuid(NOBODY, NOBODY, NOBODY) != 0) {
             _exit(1);
         }
-        if (mem_share_host_fits(&host, reason, sizeof(reason)) ||
+        if (ipc_host_fits(&host, reason, sizeof(reason)) ||
             (strstr(reason, "other user") == NULL)) {
             _exit(2);
         }
@@ -870,10 +866,10 @@ START_TEST(a_failed_call_maps_nothing_and_the_next_attempt_works)
         {CALLS_FCNTL, 1, UCXPOOL_ERR_PERMISSION},
         {CALLS_MMAP, 2, UCXPOOL_ERR_NO_MEMORY},
     };
-    mem_share_host_t host;
-    mem_share_file_t file;
-    int              fd = make_file(SIZE, F_SEAL_SHRINK);
-    unsigned         n;
+    ipc_host_t host;
+    ipc_file_t file;
+    int        fd = make_file(SIZE, F_SEAL_SHRINK);
+    unsigned   n;
 
     announce(fd, &host, &file);
     for (n = 1;; n++) {
@@ -896,16 +892,16 @@ START_TEST(a_failed_call_maps_nothing_and_the_next_attempt_works)
     }
     calls_reset();
     ck_assert_uint_eq(n - 1, rows[_i].num_errors);
-    mem_share_unmap(mapped, SIZE);
+    ipc_unmap(mapped, SIZE);
     close(fd);
 }
 END_TEST
 
 START_TEST(a_mapping_that_is_not_permitted_says_so)
 {
-    mem_share_host_t host;
-    mem_share_file_t file;
-    int              fd = make_file(SIZE, F_SEAL_SHRINK);
+    ipc_host_t host;
+    ipc_file_t file;
+    int        fd = make_file(SIZE, F_SEAL_SHRINK);
 
     announce(fd, &host, &file);
     calls_fail(CALLS_MMAP, 2, EPERM);
@@ -939,7 +935,7 @@ START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
         ucxpool_status_t status;
 
         calls_fail_from(rows[_i].name, n, rows[_i].error);
-        status = mem_share_create("control", SIZE, &fd, &address);
+        status = ipc_create("control", SIZE, &fd, &address);
         if (!calls_has_failed()) {
             calls_reset();
             ck_assert_int_eq(status, UCXPOOL_OK);
@@ -949,7 +945,7 @@ START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
         if (status == UCXPOOL_OK) {
             /* No call after the n-th is needed. */
             ck_assert_int_eq(rows[_i].name, CALLS_FCNTL);
-            mem_share_unmap(address, SIZE);
+            ipc_unmap(address, SIZE);
             close(fd);
             fd      = -1;
             address = NULL;
@@ -963,7 +959,7 @@ START_TEST(a_failed_call_creates_nothing_and_the_next_attempt_works)
         ck_assert_uint_eq(calls_mapped_size(), size);
     }
     ck_assert_uint_gt(n, 1);
-    mem_share_unmap(address, SIZE);
+    ipc_unmap(address, SIZE);
     close(fd);
 }
 END_TEST
@@ -973,16 +969,16 @@ START_TEST(a_control_file_of_no_size_is_refused)
     void *address;
     int   fd;
 
-    ck_assert_int_eq(mem_share_create("control", 0, &fd, &address),
+    ck_assert_int_eq(ipc_create("control", 0, &fd, &address),
                      UCXPOOL_ERR_INVALID_PARAM);
 }
 END_TEST
 
 START_TEST(a_descriptor_that_is_none_cannot_be_announced)
 {
-    mem_share_file_t file;
+    ipc_file_t file;
 
-    ck_assert_int_eq(mem_share_file_fill(-1, &file), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(ipc_file_fill(-1, &file), UCXPOOL_ERR_IO);
 }
 END_TEST
 

@@ -20,15 +20,15 @@
 #define NUM_REGIONS 2u
 #define REGION_SIZE ((size_t)2 << 20)
 
-/* By mem_share_cuda_way_t - 1. */
+/* By ipc_cuda_way_t - 1. */
 static const mem_kind_t *const kinds[] = {&mem_kind_cuda_alloc,
                                           &mem_kind_cuda_vmm};
 
 /* What the owner tells. */
 typedef struct offer {
-    mem_share_host_t host;
-    unsigned         num;
-    mem_share_cuda_t shares[NUM_REGIONS];
+    ipc_host_t host;
+    unsigned   num;
+    ipc_cuda_t shares[NUM_REGIONS];
 } offer_t;
 
 static pid_t              owner;
@@ -74,10 +74,10 @@ static void be_owner(const mem_kind_t *kind, int in, int out)
     cuda_write(regions.cuda->context, regions.address, bytes,
                NUM_REGIONS * REGION_SIZE);
     memset(&mine, 0, sizeof(mine));
-    mem_share_host_fill(&mine.host);
+    ipc_host_fill(&mine.host);
     mine.num = regions.num_regions;
     for (unsigned i = 0; i < mine.num; i++) {
-        ck_assert_int_eq(mem_share_cuda_fill(&regions, i, &mine.shares[i]),
+        ck_assert_int_eq(ipc_cuda_fill(&regions, i, &mine.shares[i]),
                          UCXPOOL_OK);
     }
     ck_assert_int_eq(write(out, &mine, sizeof(mine)), sizeof(mine));
@@ -136,16 +136,16 @@ static void end_all(void)
 /* The descriptor of a share in this process; -1 where it needs none. Valgrind
  * and kernels before 5.6 know no pidfd_getfd: then as one might get it
  * otherwise, which for the stand-in's files is easy. */
-static int fetch(const mem_share_cuda_t *share)
+static int fetch(const ipc_cuda_t *share)
 {
     int              fd = -1;
     char             path[64];
     ucxpool_status_t status;
 
-    if (share->way != MEM_SHARE_CUDA_FILE) {
+    if (share->way != IPC_CUDA_FILE) {
         return -1;
     }
-    status = mem_share_cuda_fetch(&offer.host, share, &fd);
+    status = ipc_cuda_fetch(&offer.host, share, &fd);
     if ((status == UCXPOOL_ERR_UNSUPPORTED) && !cuda_is_real()) {
         snprintf(path, sizeof(path), "/proc/%u/fd/%d", (unsigned)offer.host.pid,
                  (int)share->fd);
@@ -189,7 +189,7 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
         ck_assert_int_eq((int)offer.shares[i].way, _i + 1);
         ck_assert_int_eq(memcmp(offer.shares[i].uuid, &device->uuid, 16), 0);
         ck_assert_int_eq(
-            mem_share_cuda_map(device, &offer.shares[i], &fd, 1, &addresses[i]),
+            ipc_cuda_map(device, &offer.shares[i], &fd, 1, &addresses[i]),
             UCXPOOL_OK);
         drop(fd);
         check_bytes(addresses[i], offer.shares[i].size, first);
@@ -201,7 +201,7 @@ START_TEST(a_peer_reads_what_the_owner_has_and_what_it_writes_later)
     cuda_read(device->context, &byte, (const char *)addresses[0] + 3, 1);
     ck_assert_int_eq(byte, '!');
     for (unsigned i = 0; i < offer.num; i++) {
-        mem_share_cuda_unmap(device, &offer.shares[i], 1, addresses[i]);
+        ipc_cuda_unmap(device, &offer.shares[i], 1, addresses[i]);
     }
     end_all();
 }
@@ -215,17 +215,15 @@ START_TEST(more_than_there_is_is_refused)
     start_owner(kinds[_i]);
     fd = fetch(&offer.shares[0]);
     offer.shares[0].size *= 4;
-    ck_assert_int_lt(
-        mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address), 0);
+    ck_assert_int_lt(ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address),
+                     0);
     ck_assert_ptr_null(address);
     offer.shares[0].size = 0;
-    ck_assert_int_eq(
-        mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-        UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address),
+                     UCXPOOL_ERR_PROTOCOL);
     offer.shares[0].size = UINT64_MAX;
-    ck_assert_int_eq(
-        mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address),
-        UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address),
+                     UCXPOOL_ERR_PROTOCOL);
     drop(fd);
     end_all();
 }
@@ -233,7 +231,7 @@ END_TEST
 
 START_TEST(what_makes_no_sense_is_refused)
 {
-    mem_share_cuda_t share;
+    ipc_cuda_t       share;
     const void      *address = NULL;
     ucxpool_status_t status;
     int              fd;
@@ -241,29 +239,27 @@ START_TEST(what_makes_no_sense_is_refused)
     start_owner(&mem_kind_cuda_vmm);
     share     = offer.shares[0];
     share.way = 3;
-    ck_assert_int_eq(mem_share_cuda_map(device, &share, &(int){0}, 1, &address),
+    ck_assert_int_eq(ipc_cuda_map(device, &share, &(int){0}, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
+    ck_assert_int_eq(ipc_cuda_fetch(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     share = offer.shares[0];
-    ck_assert_int_eq(
-        mem_share_cuda_map(device, &share, &(int){-1}, 1, &address),
-        UCXPOOL_ERR_PROTOCOL);
+    ck_assert_int_eq(ipc_cuda_map(device, &share, &(int){-1}, 1, &address),
+                     UCXPOOL_ERR_PROTOCOL);
     share.fd = 1 << 20;
-    status   = mem_share_cuda_fetch(&offer.host, &share, &fd);
+    status   = ipc_cuda_fetch(&offer.host, &share, &fd);
     ck_assert((status == UCXPOOL_ERR_PROTOCOL) ||
               (status == UCXPOOL_ERR_UNSUPPORTED));
     share.fd = -5;
-    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &share, &fd),
+    ck_assert_int_eq(ipc_cuda_fetch(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     /* Some bytes are no handle, and some file is no memory. */
     share     = offer.shares[0];
-    share.way = MEM_SHARE_CUDA_IPC;
+    share.way = IPC_CUDA_IPC;
+    ck_assert_int_lt(ipc_cuda_map(device, &share, &(int){-1}, 1, &address), 0);
     ck_assert_int_lt(
-        mem_share_cuda_map(device, &share, &(int){-1}, 1, &address), 0);
-    ck_assert_int_lt(mem_share_cuda_map(device, &offer.shares[0],
-                                        &(int){to_owner}, 1, &address),
-                     0);
+        ipc_cuda_map(device, &offer.shares[0], &(int){to_owner}, 1, &address),
+        0);
     ck_assert_ptr_null(address);
     end_all();
 }
@@ -275,7 +271,7 @@ START_TEST(nothing_is_taken_from_a_process_that_has_ended)
 
     start_owner(&mem_kind_cuda_vmm);
     end_all();
-    ck_assert_int_eq(mem_share_cuda_fetch(&offer.host, &offer.shares[0], &fd),
+    ck_assert_int_eq(ipc_cuda_fetch(&offer.host, &offer.shares[0], &fd),
                      UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(fd, -1);
 }
@@ -283,17 +279,17 @@ END_TEST
 
 START_TEST(a_region_has_one_file_which_goes_with_it)
 {
-    mem_regions_t    regions;
-    mem_share_cuda_t share, again;
-    unsigned         num_fds = calls_num_fds();
+    mem_regions_t regions;
+    ipc_cuda_t    share, again;
+    unsigned      num_fds = calls_num_fds();
 
     cuda_start("");
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0,
                                       NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
-    ck_assert_int_eq(mem_share_cuda_fill(&regions, 1, &share), UCXPOOL_OK);
+    ck_assert_int_eq(ipc_cuda_fill(&regions, 1, &share), UCXPOOL_OK);
     ck_assert_int_ge(share.fd, 0);
-    ck_assert_int_eq(mem_share_cuda_fill(&regions, 1, &again), UCXPOOL_OK);
+    ck_assert_int_eq(ipc_cuda_fill(&regions, 1, &again), UCXPOOL_OK);
     ck_assert_int_eq(memcmp(&share, &again, sizeof(share)), 0);
     mem_regions_cleanup(&regions);
     if (!cuda_is_real()) {
@@ -304,14 +300,14 @@ END_TEST
 
 START_TEST(pinned_memory_has_no_handle_of_a_gpu)
 {
-    mem_regions_t    regions;
-    mem_share_cuda_t share;
+    mem_regions_t regions;
+    ipc_cuda_t    share;
 
     cuda_start("");
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_host, 0, 1,
                                       REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
-    ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
+    ck_assert_int_eq(ipc_cuda_fill(&regions, 0, &share),
                      UCXPOOL_ERR_UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
@@ -319,14 +315,14 @@ END_TEST
 
 START_TEST(a_gpu_without_files_says_so)
 {
-    mem_regions_t    regions;
-    mem_share_cuda_t share;
+    mem_regions_t regions;
+    ipc_cuda_t    share;
 
     cuda_start("posix=n");
     ck_assert_int_eq(mem_regions_init(&regions, &mem_kind_cuda_vmm, 0, 1,
                                       REGION_SIZE, BASE_SWITCH_NO),
                      UCXPOOL_OK);
-    ck_assert_int_eq(mem_share_cuda_fill(&regions, 0, &share),
+    ck_assert_int_eq(ipc_cuda_fill(&regions, 0, &share),
                      UCXPOOL_ERR_UNSUPPORTED);
     mem_regions_cleanup(&regions);
 }
@@ -334,9 +330,9 @@ END_TEST
 
 START_TEST(a_failed_fill_is_told_and_works_again)
 {
-    mem_regions_t    regions;
-    mem_share_cuda_t share;
-    unsigned         num_failed = 0;
+    mem_regions_t regions;
+    ipc_cuda_t    share;
+    unsigned      num_failed = 0;
 
     cuda_start("");
     ck_assert_int_eq(mem_regions_init(&regions, kinds[_i], 0, 1, REGION_SIZE,
@@ -344,7 +340,7 @@ START_TEST(a_failed_fill_is_told_and_works_again)
                      UCXPOOL_OK);
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (mem_share_cuda_fill(&regions, 0, &share) == UCXPOOL_OK) {
+        if (ipc_cuda_fill(&regions, 0, &share) == UCXPOOL_OK) {
             break;
         }
         num_failed++;
@@ -368,7 +364,7 @@ START_TEST(a_failed_map_leaves_nothing_and_works_again)
     live = stand_in.live();
     for (unsigned n = 1;; n++) {
         stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
-        if (mem_share_cuda_map(device, &offer.shares[0], &fd, 1, &address) ==
+        if (ipc_cuda_map(device, &offer.shares[0], &fd, 1, &address) ==
             UCXPOOL_OK) {
             break;
         }
@@ -380,7 +376,7 @@ START_TEST(a_failed_map_leaves_nothing_and_works_again)
     stand_in.fail_call(NULL, 0, 0);
     ck_assert_uint_ge(num_failed, 3);
     check_bytes(address, 100, 0);
-    mem_share_cuda_unmap(device, &offer.shares[0], 1, address);
+    ipc_cuda_unmap(device, &offer.shares[0], 1, address);
     ck_assert_uint_eq(stand_in.live(), live);
     drop(fd);
     end_all();

@@ -65,12 +65,12 @@ START_TEST(what_is_spare_is_counted)
         count++;
     }
     ck_assert_uint_gt(count, 3);
-    ck_assert(xfer_spare_has(0));
-    ck_assert(!xfer_spare_has(1));
+    ck_assert(base_limits_has(0));
+    ck_assert(!base_limits_has(1));
     for (unsigned i = 0; i < count; i++) {
         close(fds[i]);
-        ck_assert(xfer_spare_has(i + 1));
-        ck_assert(!xfer_spare_has(i + 2));
+        ck_assert(base_limits_has(i + 1));
+        ck_assert(!base_limits_has(i + 2));
     }
 }
 END_TEST
@@ -117,11 +117,11 @@ START_TEST(creation_without_memory_for_a_thread_ends_in_words)
     limit          = before;
     limit.rlim_cur = 1 << 20;
     ck_assert_int_eq(setrlimit(RLIMIT_DATA, &limit), 0);
-    status = xfer_spare_check_ucx();
+    status = base_limits_check_ucx();
     ck_assert_int_eq(setrlimit(RLIMIT_DATA, &before), 0);
     ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -d"));
-    ck_assert_int_eq(xfer_spare_check_ucx(), UCXPOOL_OK);
+    ck_assert_int_eq(base_limits_check_ucx(), UCXPOOL_OK);
 }
 END_TEST
 
@@ -200,18 +200,18 @@ START_TEST(an_endpoint_without_descriptors_is_refused_in_words)
 
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit_files(0);
-    status = xfer_spare_check_endpoint();
+    status = base_limits_check_endpoint();
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     ck_assert_int_eq(status, UCXPOOL_ERR_LIMIT);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "ulimit -n"));
-    ck_assert_int_eq(xfer_spare_check_endpoint(), UCXPOOL_OK);
+    ck_assert_int_eq(base_limits_check_endpoint(), UCXPOOL_OK);
 }
 END_TEST
 
 /* Is it a's turn to say HELLO? The smaller name begins. */
 static bool begins(const ucxpool_t *a, const ucxpool_t *b)
 {
-    return memcmp(a->id, b->id, XFER_ID_SIZE) < 0;
+    return memcmp(a->id, b->id, CORE_ID_SIZE) < 0;
 }
 
 START_TEST(a_channel_without_descriptors_fails_and_says_what_lacks)

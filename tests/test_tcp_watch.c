@@ -18,16 +18,16 @@
 #define FD         5
 #define TIMEOUT_NS (8 * SEC)
 
-static xfer_tcp_watch_t watch;
+static ucx_tcp_watch_t watch;
 
 static void setup(void)
 {
-    xfer_tcp_watch_init(&watch, "pool", -1, TIMEOUT_NS);
+    ucx_tcp_watch_init(&watch, "pool", -1, TIMEOUT_NS);
 }
 
 static void teardown(void)
 {
-    xfer_tcp_watch_cleanup(&watch);
+    ucx_tcp_watch_cleanup(&watch);
     ck_assert(base_list_is_empty(&watch.suspects));
 }
 
@@ -45,7 +45,7 @@ static struct tcp_info silent(uint64_t now, unsigned retransmits)
 
 static bool judge(const struct tcp_info *info, uint64_t now)
 {
-    return xfer_tcp_watch_judge(&watch, FD, info, now);
+    return ucx_tcp_watch_judge(&watch, FD, info, now);
 }
 
 static bool judge_silent(uint64_t now, unsigned retransmits)
@@ -165,8 +165,8 @@ END_TEST
 
 START_TEST(the_promise_leaves_a_quarter_for_the_probe)
 {
-    ck_assert_uint_eq(xfer_tcp_watch_notice(8 * SEC), 6 * SEC);
-    ck_assert_uint_eq(xfer_tcp_watch_notice(BASE_CLOCK_FOREVER), UINT64_MAX);
+    ck_assert_uint_eq(ucx_tcp_watch_notice(8 * SEC), 6 * SEC);
+    ck_assert_uint_eq(ucx_tcp_watch_notice(BASE_CLOCK_FOREVER), UINT64_MAX);
 }
 END_TEST
 
@@ -192,13 +192,13 @@ START_TEST(ucxs_connections_are_found_and_looked_at_again_and_again)
 
     setenv("UCX_TLS", "tcp", 1);
     pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=1s", "WIRE=ucx PEER_TIMEOUT=1s");
-    xfer_epoll_visit(pair.a->worker_fd, count_tcp, &count);
+    ucx_epoll_visit(pair.a->worker_fd, count_tcp, &count);
     ck_assert_uint_ge(count, 1);
     for (int i = 0; i < 12; i++) {
-        deadline = xfer_tcp_watch_deadline(&pair.a->tcp_watch);
+        deadline = ucx_tcp_watch_deadline(&pair.a->tcp_watch);
         ck_assert_uint_lt(deadline, base_clock_now() + SEC);
         pair_until(&pair,
-                   xfer_tcp_watch_deadline(&pair.a->tcp_watch) > deadline);
+                   ucx_tcp_watch_deadline(&pair.a->tcp_watch) > deadline);
     }
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_cleanup(&pair);
@@ -216,7 +216,7 @@ START_TEST(without_a_connection_or_a_bound_nothing_is_looked_at)
     ck_assert_uint_eq(pool->tcp_watch.next_look, 0);
     ucxpool_destroy(pool);
     pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
-    ck_assert_uint_eq(xfer_tcp_watch_deadline(&pair.a->tcp_watch),
+    ck_assert_uint_eq(ucx_tcp_watch_deadline(&pair.a->tcp_watch),
                       BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
 }

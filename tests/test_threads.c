@@ -435,9 +435,9 @@ static bool is_asleep(ucxpool_t *pool)
 {
     bool asleep;
 
-    xfer_lock(pool);
+    core_lock(pool);
     asleep = pool->asleep;
-    xfer_unlock(pool);
+    core_unlock(pool);
     return asleep;
 }
 

@@ -144,7 +144,7 @@ static void tune(bool for_gpu)
 
     modified[0] = '\0';
     ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
-    xfer_tune(config, for_gpu);
+    ucx_tune(config, for_gpu);
     ucp_config_release(config);
 }
 
@@ -255,7 +255,7 @@ static void tune_peer(uint64_t time_ns, bool has_rdma)
               "#      resource 1  :  md 0  dev 0  flags -- ud_verbs/rxe0:1\n"
               "#      resource 2  :  md 1  dev 1  flags -- tcp/lo\n";
     ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
-    xfer_tune_peer(config, time_ns, has_rdma);
+    ucx_tune_peer(config, time_ns, has_rdma);
     ucp_config_release(config);
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         unsetenv(variables[i]);
@@ -298,7 +298,7 @@ END_TEST
 
 START_TEST(for_ever_sets_nothing)
 {
-    tune_peer(XFER_NOTICE_NEVER, true);
+    tune_peer(UCX_PEER_TIMEOUT_NEVER, true);
     ck_assert_str_eq(modified, "");
 }
 END_TEST

@@ -102,7 +102,7 @@ static void print_settings(void)
     ucp_config_t *config;
 
     if (ucp_config_read(NULL, NULL, &config) == UCS_OK) {
-        xfer_tune(config, false);
+        ucx_tune(config, false);
         ucp_config_print(config, stdout, NULL, UCS_CONFIG_PRINT_CONFIG);
         ucp_config_release(config);
     }

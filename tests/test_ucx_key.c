@@ -19,7 +19,7 @@ static bool read_bytes(const uint8_t *bytes, size_t size, unsigned num)
 
     memcpy(copy, bytes, size);
     copy   = realloc(copy, size == 0 ? 1 : size);
-    is_key = mem_ucx_key_read(copy, size, num, &domains);
+    is_key = ucx_key_read(copy, size, num, &domains);
     free(copy);
     return is_key;
 }
@@ -110,7 +110,7 @@ START_TEST(the_keys_of_this_ucx_are_read)
 
         ck_assert_int_eq(ucp_mem_map(context, &map, &memh), UCS_OK);
         ck_assert_int_eq(ucp_rkey_pack(context, memh, &key, &size), UCS_OK);
-        ck_assert(mem_ucx_key_read(key, size, 64, &found[i]));
+        ck_assert(ucx_key_read(key, size, 64, &found[i]));
         ucp_rkey_buffer_release(key);
         ck_assert_int_eq(ucp_mem_unmap(context, memh), UCS_OK);
     }

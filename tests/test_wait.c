@@ -6,18 +6,18 @@
 #include <check.h>
 #include <stdlib.h>
 
-unsigned __real_xfer_progress_all(ucxpool_t *pool);
-unsigned __wrap_xfer_progress_all(ucxpool_t *pool);
+unsigned __real_pool_progress_all(ucxpool_t *pool);
+unsigned __wrap_pool_progress_all(ucxpool_t *pool);
 
 /* What the next call says that it moved, once. */
 static unsigned num_moved;
 
-unsigned __wrap_xfer_progress_all(ucxpool_t *pool)
+unsigned __wrap_pool_progress_all(ucxpool_t *pool)
 {
     unsigned moved = num_moved;
 
     num_moved = 0;
-    return __real_xfer_progress_all(pool) + moved;
+    return __real_pool_progress_all(pool) + moved;
 }
 
 static ucxpool_t *pool;

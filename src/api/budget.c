@@ -54,19 +54,19 @@ static void fill_limit(const block_budget_t    *from,
 
 static ucxpool_status_t choose_backing(const mem_cuda_device_t *device,
                                        const base_config_t     *config,
-                                       mem_cuda_backing_t      *backing,
+                                       block_backing_t         *backing,
                                        ucxpool_device_budget_t *budget)
 {
-    mem_cuda_surroundings_t around;
-    ucxpool_status_t        status;
+    block_surroundings_t around;
+    ucxpool_status_t     status;
 
-    mem_cuda_surroundings_get(&around);
-    status = mem_ucx_facts_probe(&around.ucx);
+    block_surroundings_get(&around);
+    status = ucx_facts_probe(&around.ucx);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_cuda_backing_decide(device, &around, (int)config->cuda_backing,
-                                     backing);
+    status = block_backing_decide(device, &around, (int)config->cuda_backing,
+                                  backing);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -116,7 +116,7 @@ static ucxpool_status_t fill_pool(const mem_cuda_device_t *device,
     block_sizes_params_t sizes = {.for_gpu     = true,
                                   .memory_size = device->total_size,
                                   .limit       = BLOCK_BUDGET_NONE};
-    mem_cuda_backing_t   backing;
+    block_backing_t      backing;
     unsigned             num_regions;
     ucxpool_status_t     status;
 

@@ -14,16 +14,16 @@
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p)
 {
-    xfer_blob_t     *address;
+    core_blob_t     *address;
     ucxpool_status_t status;
 
     if (base_missing(pool) || base_missing(address_p) ||
         base_missing(length_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    xfer_lock(pool);
-    status = xfer_blob_create(pool, 0, &address, length_p);
-    xfer_unlock(pool);
+    core_lock(pool);
+    status = core_blob_create(pool, 0, &address, length_p);
+    core_unlock(pool);
     if (status == UCXPOOL_OK) {
         *address_p = address;
     }
@@ -43,7 +43,7 @@ static ucxpool_status_t create(ucxpool_t                      *pool,
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = xfer_channel_create(
+    status = core_channel_create(
         pool, (fields & UCXPOOL_CHANNEL_PARAM_FIELD_NAME) ? params->name : NULL,
         &channel);
     if (status != UCXPOOL_OK) {
@@ -53,16 +53,16 @@ static ucxpool_status_t create(ucxpool_t                      *pool,
         channel->user_ptr = params->user_ptr;
     }
     if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_EP) {
-        status = xfer_connect_ep(channel, params->ep);
+        status = wireup_connect_ep(channel, params->ep);
     } else {
-        status = xfer_connect_address(channel, params->address,
-                                      params->address_length);
+        status = wireup_connect_address(channel, params->address,
+                                        params->address_length);
     }
     if (status != UCXPOOL_OK) {
-        xfer_channel_discard(channel);
+        wireup_channel_discard(channel);
         return status;
     }
-    xfer_channel_hand_out(channel, channel_p);
+    core_channel_hand_out(channel, channel_p);
     return UCXPOOL_OK;
 }
 
@@ -89,13 +89,13 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the address or endpoint of a channel is NULL");
     }
-    status = xfer_memory_check(pool);
+    status = core_memory_check(pool);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     status = create(pool, params, channel_p);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }
 
@@ -109,25 +109,25 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     if (base_missing(pool) || base_missing(where) || base_missing(channel_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = xfer_memory_check(pool);
+    status = core_memory_check(pool);
     if (status == UCXPOOL_OK) {
         status = xfer_where_resolve(where, XFER_WHERE_CONNECT, &resolved);
     }
     if (status != UCXPOOL_OK) {
         return status;
     }
-    xfer_lock(pool);
-    status = xfer_channel_create(pool, where, &channel);
+    core_lock(pool);
+    status = core_channel_create(pool, where, &channel);
     if (status == UCXPOOL_OK) {
-        status = xfer_connect_door(channel, &resolved);
+        status = wireup_connect_door(channel, &resolved);
         if (status != UCXPOOL_OK) {
-            xfer_channel_discard(channel);
+            wireup_channel_discard(channel);
         }
     }
     if (status == UCXPOOL_OK) {
-        xfer_channel_hand_out(channel, channel_p);
+        core_channel_hand_out(channel, channel_p);
     }
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }
 
@@ -136,9 +136,9 @@ void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name)
     if (base_missing(channel) || base_missing(name)) {
         return;
     }
-    xfer_lock(channel->pool);
-    xfer_channel_set_name(channel, name);
-    xfer_unlock(channel->pool);
+    core_lock(channel->pool);
+    core_channel_set_name(channel, name);
+    core_unlock(channel->pool);
 }
 
 void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
@@ -146,9 +146,9 @@ void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
     if (base_missing(channel)) {
         return;
     }
-    xfer_lock(channel->pool);
+    core_lock(channel->pool);
     channel->user_ptr = user_ptr;
-    xfer_unlock(channel->pool);
+    core_unlock(channel->pool);
 }
 
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
@@ -170,7 +170,7 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
         };
         return;
     }
-    xfer_lock(channel->pool);
+    core_lock(channel->pool);
     attr_p->state          = channel->state;
     attr_p->status         = channel->status;
     attr_p->reason         = channel->reason;
@@ -181,7 +181,7 @@ void ucxpool_channel_query(const ucxpool_channel_t *channel,
     attr_p->pool           = channel->pool;
     attr_p->local_address  = channel->ends.local;
     attr_p->remote_address = channel->ends.remote;
-    xfer_unlock(channel->pool);
+    core_unlock(channel->pool);
 }
 
 void ucxpool_channel_fail(ucxpool_channel_t *channel)
@@ -189,8 +189,8 @@ void ucxpool_channel_fail(ucxpool_channel_t *channel)
     if (base_missing(channel)) {
         return;
     }
-    xfer_channel_set_broken(channel);
-    xfer_wake(channel->pool);
+    core_channel_set_broken(channel);
+    core_wake(channel->pool);
 }
 
 void ucxpool_channel_close(ucxpool_channel_t *channel)
@@ -201,9 +201,9 @@ void ucxpool_channel_close(ucxpool_channel_t *channel)
         return;
     }
     pool = channel->pool;
-    xfer_lock(pool);
-    xfer_channel_close(channel);
-    xfer_unlock_posted(pool);
+    core_lock(pool);
+    wireup_channel_close(channel);
+    core_unlock_posted(pool);
 }
 
 void ucxpool_channel_abort(ucxpool_channel_t *channel)
@@ -214,7 +214,7 @@ void ucxpool_channel_abort(ucxpool_channel_t *channel)
         return;
     }
     pool = channel->pool;
-    xfer_lock(pool);
-    xfer_channel_abort(channel);
-    xfer_unlock_posted(pool);
+    core_lock(pool);
+    wireup_channel_abort(channel);
+    core_unlock_posted(pool);
 }

@@ -133,27 +133,26 @@ static ucxpool_cuda_backing_t backing_of(const mem_kind_t *kind)
 static void fill_backing(const mem_cuda_device_t *device, int wanted,
                          ucxpool_device_attr_t *attr)
 {
-    base_log_level_t        level = base_error_log_at(BASE_LOG_DEBUG);
-    mem_cuda_surroundings_t around;
-    mem_cuda_backing_t      backing;
-    ucxpool_status_t        status;
+    base_log_level_t     level = base_error_log_at(BASE_LOG_DEBUG);
+    block_surroundings_t around;
+    block_backing_t      backing;
+    ucxpool_status_t     status;
 
-    mem_cuda_surroundings_get(&around);
-    status = mem_ucx_facts_probe(&around.ucx);
+    block_surroundings_get(&around);
+    status = ucx_facts_probe(&around.ucx);
     if (status == UCXPOOL_OK) {
         attr->ucx_abilities =
             (around.ucx.has_cuda ? UCXPOOL_DEVICE_UCX_TAKES : 0u) |
-            (mem_cuda_ucx_shares_vmm(&around.ucx)
-                 ? UCXPOOL_DEVICE_UCX_SHARES_VMM
-                 : 0u);
-        status = mem_cuda_backing_decide(device, &around, wanted, &backing);
+            (block_ucx_shares_vmm(&around.ucx) ? UCXPOOL_DEVICE_UCX_SHARES_VMM
+                                               : 0u);
+        status = block_backing_decide(device, &around, wanted, &backing);
     }
     base_error_log_at(level);
     if (status == UCXPOOL_OK) {
         attr->backing = backing_of(backing.kind);
     }
     snprintf(attr->backing_reason, sizeof(attr->backing_reason), "%s",
-             status == UCXPOOL_OK ? mem_cuda_backing_why(&backing)
+             status == UCXPOOL_OK ? block_backing_why(&backing)
                                   : ucxpool_error_detail());
 }
 

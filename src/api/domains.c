@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static uint32_t flags_of(const mem_ucx_domain_t *domain, bool is_needed)
+static uint32_t flags_of(const ucx_domain_t *domain, bool is_needed)
 {
     const struct {
         bool     is_there;
@@ -42,20 +42,20 @@ static uint32_t count_regions(const mem_regions_t *regions, uint64_t bit)
 size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
                              size_t max_domains)
 {
-    const mem_regions_t     *regions;
-    const mem_ucx_domains_t *all;
+    const mem_regions_t *regions;
+    const ucx_domains_t *all;
 
     if (base_missing(pool) || ((max_domains != 0) && base_missing(domains))) {
         return 0;
     }
-    regions = xfer_memory_registered(pool);
+    regions = core_memory_registered(pool);
     all     = regions->domains;
     if (all == NULL) {
         return 0; /* a pool without blocks */
     }
     for (unsigned i = 0; (i < all->num) && (i < max_domains); i++) {
-        const mem_ucx_domain_t *domain = &all->domains[i];
-        uint64_t                bit    = UINT64_C(1) << i;
+        const ucx_domain_t *domain = &all->domains[i];
+        uint64_t            bit    = UINT64_C(1) << i;
 
         memset(&domains[i], 0, sizeof(domains[i]));
         strcpy(domains[i].name, domain->name);

@@ -121,7 +121,7 @@ static ucxpool_status_t create_once(ucxpool_t *pool, heap_t **heap_p)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    xfer_lock(pool);
+    core_lock(pool);
     if (pool->heap == NULL) {
         status = create(pool, heap_p);
         if (status == UCXPOOL_OK) {
@@ -129,7 +129,7 @@ static ucxpool_status_t create_once(ucxpool_t *pool, heap_t **heap_p)
         }
     }
     *heap_p = pool->heap;
-    xfer_unlock(pool);
+    core_unlock(pool);
     return status;
 }
 

@@ -33,23 +33,25 @@ static ucxpool_status_t read_time(const ucxpool_config_t *config,
     return UCXPOOL_OK;
 }
 
-static void fill(const xfer_tune_peer_facts_t *facts, uint64_t tcp_ns,
+static void fill(const ucx_tune_peer_facts_t *facts, uint64_t tcp_ns,
                  ucxpool_peer_timeout_t *timeout)
 {
-    xfer_notice_kind_t kind = facts->transport->kind;
+    ucx_peer_timeout_kind_t kind = facts->transport->kind;
 
     memset(timeout, 0, sizeof(*timeout));
     snprintf(timeout->transport, sizeof(timeout->transport), "%s",
              facts->transport->name);
     snprintf(timeout->settings, sizeof(timeout->settings), "%s",
              facts->settings);
-    timeout->idle_ns          = xfer_notice_idle(kind, &facts->own, tcp_ns);
-    timeout->busy_ns          = xfer_notice_busy(kind, &facts->own, tcp_ns);
+    timeout->idle_ns = ucx_peer_timeout_idle(kind, &facts->own, tcp_ns);
+    timeout->busy_ns = ucx_peer_timeout_busy(kind, &facts->own, tcp_ns);
     timeout->borrowed_idle_ns = UINT64_MAX;
     timeout->borrowed_busy_ns = UINT64_MAX;
     if (facts->is_known) {
-        timeout->borrowed_idle_ns = xfer_notice_idle(kind, &facts->now, tcp_ns);
-        timeout->borrowed_busy_ns = xfer_notice_busy(kind, &facts->now, tcp_ns);
+        timeout->borrowed_idle_ns =
+            ucx_peer_timeout_idle(kind, &facts->now, tcp_ns);
+        timeout->borrowed_busy_ns =
+            ucx_peer_timeout_busy(kind, &facts->now, tcp_ns);
     }
 }
 
@@ -57,11 +59,11 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
                                              ucxpool_peer_timeout_t *timeouts,
                                              size_t max_timeouts, size_t *num_p)
 {
-    xfer_tune_peer_facts_t facts[XFER_NOTICE_NUM_TRANSPORTS];
-    unsigned               num;
-    uint64_t               time_ns;
-    uint64_t               tcp_ns;
-    ucxpool_status_t       status;
+    ucx_tune_peer_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
+    unsigned              num;
+    uint64_t              time_ns;
+    uint64_t              tcp_ns;
+    ucxpool_status_t      status;
 
     if (base_missing(num_p) ||
         ((max_timeouts != 0) && base_missing(timeouts))) {
@@ -71,13 +73,13 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = xfer_tune_peer_query(time_ns, facts, &num);
+    status = ucx_tune_peer_query(time_ns, facts, &num);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    tcp_ns = base_min(xfer_tcp_watch_notice(time_ns),
-                      xfer_notice_kernel(
-                          xfer_tune_peer_kernel("tcp_retries2", TCP_RETRIES2)));
+    tcp_ns = base_min(ucx_tcp_watch_notice(time_ns),
+                      ucx_peer_timeout_kernel(
+                          ucx_tune_peer_kernel("tcp_retries2", TCP_RETRIES2)));
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
         fill(&facts[i], tcp_ns, &timeouts[i]);
     }

@@ -65,13 +65,13 @@ static ucxpool_status_t init_locks(ucxpool_t *pool)
         pthread_mutex_destroy(&pool->lock);
         return base_error_errno(error, "no condition variable");
     }
-    xfer_domains_init(&pool->domains);
+    core_domains_init(&pool->domains);
     return UCXPOOL_OK;
 }
 
 static void cleanup_locks(ucxpool_t *pool)
 {
-    xfer_domains_cleanup(&pool->domains);
+    core_domains_cleanup(&pool->domains);
     pthread_cond_destroy(&pool->leader_woke);
     pthread_mutex_destroy(&pool->lock);
 }
@@ -79,9 +79,9 @@ static void cleanup_locks(ucxpool_t *pool)
 static ucxpool_status_t init_context(ucxpool_t              *pool,
                                      const ucxpool_params_t *params)
 {
-    uint64_t              fields  = params->field_mask;
-    xfer_context_params_t context = {
-        .for_gpu         = xfer_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
+    uint64_t             fields  = params->field_mask;
+    ucx_context_params_t context = {
+        .for_gpu         = core_memory_kind(params) == UCXPOOL_MEMORY_CUDA,
         .has_rdma        = mem_has_rdma_device(),
         .peer_timeout_ns = pool->config.peer_timeout_ns,
     };
@@ -93,7 +93,7 @@ static ucxpool_status_t init_context(ucxpool_t              *pool,
         context.worker = params->worker;
     }
     pool->needs_registration = context.has_rdma;
-    return xfer_context_init(&pool->ucx, &context);
+    return ucx_context_init(&pool->ucx, &context);
 }
 
 /* The stack of layers, from the bottom; undone from the top on failure. */
@@ -104,22 +104,22 @@ static ucxpool_status_t init(ucxpool_t *pool, const ucxpool_params_t *params)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = xfer_memory_init(pool, params);
+    status = core_memory_init(pool, params);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_ucx;
     }
-    status = xfer_pool_init(pool);
+    status = pool_init(pool);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_memory;
     }
     return UCXPOOL_OK;
 
 err_cleanup_memory:
-    xfer_memory_deregister(pool);
-    xfer_memory_cleanup(pool);
+    core_memory_deregister(pool);
+    core_memory_cleanup(pool);
 err_cleanup_ucx:
-    xfer_context_destroy_worker(&pool->ucx, pool->name);
-    xfer_context_cleanup(&pool->ucx);
+    ucx_context_destroy_worker(&pool->ucx, pool->name);
+    ucx_context_cleanup(&pool->ucx);
     return status;
 }
 
@@ -203,12 +203,12 @@ err_free_pool:
 
 static void finish_destroy(ucxpool_t *pool)
 {
-    xfer_context_destroy_worker(&pool->ucx, pool->name);
-    xfer_pool_cleanup(pool);
-    xfer_memory_deregister(pool);
-    xfer_context_cleanup(&pool->ucx);
+    ucx_context_destroy_worker(&pool->ucx, pool->name);
+    pool_cleanup(pool);
+    core_memory_deregister(pool);
+    ucx_context_cleanup(&pool->ucx);
     heap_destroy(pool->heap);
-    xfer_memory_cleanup(pool);
+    core_memory_cleanup(pool);
     cleanup_locks(pool);
     base_secret_put(pool->config.secret);
     free(pool);
@@ -221,9 +221,9 @@ static void destroy(ucxpool_t *pool)
                   pool->name);
         return;
     }
-    xfer_pool_shutdown(pool);
+    pool_shutdown(pool);
     /* Their protection domains are the caller's, who may close them next. */
-    xfer_domains_close(&pool->domains);
+    core_domains_close(&pool->domains);
     if (!pool->ucx.own_worker && (pool->num_operations != 0)) {
         /* Only the caller can end what goes over its endpoints: it does so when
          * it closes them. Until then UCX uses our memory. */

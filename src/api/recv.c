@@ -9,7 +9,7 @@
 
 static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
 {
-    const pack_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->memory;
 
     if (!base_mul(memory->num, memory->length, &request->capacity) ||
         (request->capacity > PROTO_SIZE_MAX)) {
@@ -23,12 +23,12 @@ static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
 /* How much the segments hold together. */
 static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
-    const pack_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->memory;
 
-    if (pack_memory_is_pieces(memory)) {
+    if (copy_memory_is_pieces(memory)) {
         return multiply_capacity(request);
     }
-    if (pack_pairs_sum(memory->segments, memory->num, &request->capacity)) {
+    if (copy_pairs_sum(memory->segments, memory->num, &request->capacity)) {
         return UCXPOOL_OK;
     }
     request->capacity = 0;
@@ -50,7 +50,7 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 }
 
 static ucxpool_status_t create_recv(ucxpool_t                      *pool,
-                                    const pack_memory_t            *memory,
+                                    const copy_memory_t            *memory,
                                     const ucxpool_request_params_t *params,
                                     ucxpool_request_t             **request_p)
 {
@@ -58,16 +58,16 @@ static ucxpool_status_t create_recv(ucxpool_t                      *pool,
     ucxpool_status_t   status;
 
     status =
-        xfer_request_create(pool, &xfer_recv_kind, memory, params, &request);
+        core_request_create(pool, &xfer_recv_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
     status = add_capacity(request);
     if (status == UCXPOOL_OK) {
-        status = xfer_places_look(request, params);
+        status = xfer_memtype_look(request, params);
     }
     if (status != UCXPOOL_OK) {
-        xfer_request_discard(request);
+        core_request_discard(request);
         return status;
     }
     *request_p = request;
@@ -75,7 +75,7 @@ static ucxpool_status_t create_recv(ucxpool_t                      *pool,
 }
 
 static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
-                                  const pack_memory_t *memory, uint64_t tag,
+                                  const copy_memory_t *memory, uint64_t tag,
                                   uint64_t                        mask,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
@@ -96,34 +96,34 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     request->any_channel = (channel == NULL);
     message              = xfer_message_match(pool, channel, tag, mask);
     if ((message == NULL) && (channel != NULL) &&
-        !xfer_channel_is_live(channel)) {
-        xfer_request_discard(request);
-        return xfer_channel_say_ended(channel);
+        !core_channel_is_live(channel)) {
+        core_request_discard(request);
+        return core_channel_say_ended(channel);
     }
     if (channel != NULL) {
-        xfer_request_set_channel(request, channel);
+        core_request_set_channel(request, channel);
     }
-    xfer_request_arm(request);
+    core_request_arm(request);
     if (message != NULL) {
         xfer_recv_start(request, message);
     } else {
         base_list_add_tail(&pool->posted, &request->link);
     }
-    xfer_request_hand_out(request, request_p);
+    core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
 }
 
 static ucxpool_status_t recv_memory(ucxpool_t *pool, ucxpool_channel_t *channel,
-                                    pack_memory_t memory, uint64_t tag,
+                                    copy_memory_t memory, uint64_t tag,
                                     uint64_t                        mask,
                                     const ucxpool_request_params_t *params,
                                     ucxpool_request_t             **request_p)
 {
     ucxpool_status_t status;
 
-    xfer_lock(pool);
+    core_lock(pool);
     status = post_recv(pool, channel, &memory, tag, mask, params, request_p);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }
 
@@ -139,7 +139,7 @@ ucxpool_status_t ucxpool_recv_buffers(ucxpool_t               *pool,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return recv_memory(pool, channel,
-                       pack_memory_of_segments(segments, num_segments), tag,
+                       copy_memory_of_segments(segments, num_segments), tag,
                        mask, params, request_p);
 }
 
@@ -154,7 +154,7 @@ ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return recv_memory(pool, channel,
-                       pack_memory_of_pieces(addresses, num_pieces, length),
+                       copy_memory_of_pieces(addresses, num_pieces, length),
                        tag, mask, params, request_p);
 }
 
@@ -174,7 +174,7 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
 }
 
 static ucxpool_status_t message_recv(ucxpool_message_t              *message,
-                                     const pack_memory_t            *memory,
+                                     const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
@@ -190,29 +190,29 @@ static ucxpool_status_t message_recv(ucxpool_message_t              *message,
             base_error(UCXPOOL_ERR_TRUNCATED,
                        "the message has %llu bytes, the %s hold %llu",
                        (unsigned long long)message->totals.payload_size,
-                       pack_memory_is_pieces(memory) ? "pieces" : "segments",
+                       copy_memory_is_pieces(memory) ? "pieces" : "segments",
                        (unsigned long long)request->capacity);
-        xfer_request_discard(request);
+        core_request_discard(request);
         return status;
     }
     base_list_del(&message->link);
-    xfer_request_arm(request);
+    core_request_arm(request);
     xfer_recv_start(request, message);
-    xfer_request_hand_out(request, request_p);
+    core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
 }
 
 static ucxpool_status_t message_memory(ucxpool_message_t              *message,
-                                       pack_memory_t                   memory,
+                                       copy_memory_t                   memory,
                                        const ucxpool_request_params_t *params,
                                        ucxpool_request_t **request_p)
 {
     ucxpool_t       *pool = message->pool;
     ucxpool_status_t status;
 
-    xfer_lock(pool);
+    core_lock(pool);
     status = message_recv(message, &memory, params, request_p);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }
 
@@ -226,7 +226,7 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return message_memory(message,
-                          pack_memory_of_segments(segments, num_segments),
+                          copy_memory_of_segments(segments, num_segments),
                           params, request_p);
 }
 
@@ -240,6 +240,6 @@ ucxpool_message_recv_pieces(ucxpool_message_t *message, void *const *addresses,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return message_memory(message,
-                          pack_memory_of_pieces(addresses, num_pieces, length),
+                          copy_memory_of_pieces(addresses, num_pieces, length),
                           params, request_p);
 }

@@ -10,7 +10,7 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
     if (base_missing(request)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return xfer_request_status(request);
+    return core_request_status(request);
 }
 
 void ucxpool_request_query(const ucxpool_request_t *request,
@@ -26,8 +26,8 @@ void ucxpool_request_query(const ucxpool_request_t *request,
         };
         return;
     }
-    xfer_lock(request->pool);
-    attr_p->status = xfer_request_status(request);
+    core_lock(request->pool);
+    attr_p->status = core_request_status(request);
     attr_p->detail = request->detail;
     attr_p->tag    = request->tag;
     attr_p->length = request->totals.payload_size;
@@ -37,7 +37,7 @@ void ucxpool_request_query(const ucxpool_request_t *request,
     attr_p->channel = ((request->channel != NULL) && request->channel->user_ref)
                           ? request->channel
                           : NULL;
-    xfer_unlock(request->pool);
+    core_unlock(request->pool);
 }
 
 void ucxpool_request_cancel(ucxpool_request_t *request)
@@ -45,9 +45,9 @@ void ucxpool_request_cancel(ucxpool_request_t *request)
     if (base_missing(request)) {
         return;
     }
-    xfer_lock(request->pool);
-    xfer_request_cancel(request);
-    xfer_unlock_posted(request->pool);
+    core_lock(request->pool);
+    core_request_cancel(request);
+    core_unlock_posted(request->pool);
 }
 
 void ucxpool_request_free(ucxpool_request_t *request)
@@ -58,10 +58,10 @@ void ucxpool_request_free(ucxpool_request_t *request)
         return;
     }
     pool = request->pool;
-    xfer_lock(pool);
+    core_lock(pool);
     request->user_ref = false;
-    xfer_request_reuse(request);
-    xfer_unlock(pool);
+    core_request_reuse(request);
+    core_unlock(pool);
 }
 
 ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
@@ -73,14 +73,14 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (base_missing(pool) || base_missing(message_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     message = xfer_message_match(pool, channel, tag, mask);
     if (message != NULL) {
         message->probed = true;
         base_list_add_tail(&pool->probed, &message->link);
         *message_p = message;
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
     return (message == NULL) ? UCXPOOL_ERR_NO_MESSAGE : UCXPOOL_OK;
 }
 
@@ -94,7 +94,7 @@ void ucxpool_message_query(const ucxpool_message_t *message,
         *attr_p = (ucxpool_message_attr_t){.tag = 0};
         return;
     }
-    xfer_lock(message->pool);
+    core_lock(message->pool);
     attr_p->tag             = message->desc.tag;
     attr_p->length          = message->totals.payload_size;
     attr_p->num_segments    = message->totals.num_segments;
@@ -102,7 +102,7 @@ void ucxpool_message_query(const ucxpool_message_t *message,
     attr_p->metadata =
         (message->desc.metadata_size != 0) ? message->metadata : NULL;
     attr_p->channel = message->channel->user_ref ? message->channel : NULL;
-    xfer_unlock(message->pool);
+    core_unlock(message->pool);
 }
 
 size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
@@ -112,7 +112,7 @@ size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
         ((num_lengths != 0) && base_missing(lengths))) {
         return 0;
     }
-    return pack_lengths_expand(message->runs, message->desc.num_runs, first,
+    return copy_lengths_expand(message->runs, message->desc.num_runs, first,
                                num_lengths, lengths);
 }
 
@@ -124,13 +124,13 @@ void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
         return;
     }
     pool = message->pool;
-    xfer_lock(pool);
+    core_lock(pool);
     if ((message->desc.message != 0) && !message->canceled) {
-        xfer_control_done(message->channel, message->desc.message,
+        core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_REFUSED,
                           (reason == NULL) ? "no reason given" : reason);
     }
     pool->stats.messages_refused++;
     xfer_message_release(message);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
 }

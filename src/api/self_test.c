@@ -228,7 +228,7 @@ ucxpool_status_t ucxpool_self_test(ucxpool_t *pool)
     if (base_missing(pool)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = xfer_memory_check(pool);
+    status = core_memory_check(pool);
     if (status == UCXPOOL_OK) {
         status = create_far(&loop);
     }

@@ -28,7 +28,7 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
 /* Does any segment lie in comm memory, and is worth a fragment? */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
-    const pack_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->memory;
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
@@ -36,10 +36,10 @@ static bool has_comm_memory(const ucxpool_request_t *request)
         return false;
     }
     for (size_t i = 0; i < memory->num; i++) {
-        uint64_t length = pack_memory_length(memory, i);
+        uint64_t length = copy_memory_length(memory, i);
 
         if ((length >= request->send.inplace_min) &&
-            block_comm_find(request->pool->comm, pack_memory_address(memory, i),
+            block_comm_find(request->pool->comm, copy_memory_address(memory, i),
                             length, &where, &buffer)) {
             return true;
         }
@@ -50,7 +50,7 @@ static bool has_comm_memory(const ucxpool_request_t *request)
 /* As many runs as there is room for are written, too. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
-    return pack_lengths_count(request->memory.segments, request->memory.num,
+    return copy_lengths_count(request->memory.segments, request->memory.num,
                               request->runs, request->runs_size,
                               &request->num_runs, &request->totals);
 }
@@ -58,12 +58,12 @@ static ucxpool_status_t count_runs(ucxpool_request_t *request)
 /* The run of pieces is known without a look at them. */
 static ucxpool_status_t count_pieces(ucxpool_request_t *request)
 {
-    ucxpool_status_t status = xfer_request_reserve_runs(request, 1);
+    ucxpool_status_t status = core_request_reserve_runs(request, 1);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return pack_lengths_of_pieces(request->memory.length, request->memory.num,
+    return copy_lengths_of_pieces(request->memory.length, request->memory.num,
                                   request->runs, &request->num_runs,
                                   &request->totals);
 }
@@ -74,7 +74,7 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     ucxpool_t       *pool = request->pool;
     ucxpool_status_t status;
 
-    status = pack_memory_is_pieces(&request->memory) ? count_pieces(request)
+    status = copy_memory_is_pieces(&request->memory) ? count_pieces(request)
                                                      : count_runs(request);
     if (status != UCXPOOL_OK) {
         return status;
@@ -86,7 +86,7 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
                           request->num_runs, pool->config.max_segments);
     }
     if (request->num_runs > request->runs_size) {
-        status = xfer_request_reserve_runs(request, request->num_runs);
+        status = core_request_reserve_runs(request, request->num_runs);
         if (status == UCXPOOL_OK) {
             status = count_runs(request);
         }
@@ -101,7 +101,7 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
 }
 
 static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
-                                  const pack_memory_t *memory, uint64_t tag,
+                                  const copy_memory_t *memory, uint64_t tag,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
 {
@@ -109,48 +109,48 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if (!xfer_channel_is_live(channel)) {
-        return xfer_channel_say_ended(channel);
+    if (!core_channel_is_live(channel)) {
+        return core_channel_say_ended(channel);
     }
     status =
-        xfer_request_create(pool, &xfer_send_kind, memory, params, &request);
+        core_request_create(pool, &xfer_send_kind, memory, params, &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
     request->tag = tag;
-    xfer_request_set_channel(request, channel);
+    core_request_set_channel(request, channel);
     status = plan_send(request);
     if (status == UCXPOOL_OK) {
         status = xfer_send_check_limits(request);
     }
     if (status == UCXPOOL_OK) {
-        status = xfer_places_look(request, params);
+        status = xfer_memtype_look(request, params);
     }
     if (status != UCXPOOL_OK) {
-        xfer_request_discard(request);
+        core_request_discard(request);
         return status;
     }
-    pack_plan_init(&request->plan, request->runs, request->num_runs,
+    copy_plan_init(&request->plan, request->runs, request->num_runs,
                    &request->totals, &request->memory);
-    xfer_request_arm(request);
+    core_request_arm(request);
     request->order = channel->num_posted++;
     base_list_add_tail(&channel->queue, &request->link);
     xfer_send_advance(request);
-    xfer_request_hand_out(request, request_p);
+    core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
 }
 
 static ucxpool_status_t send_memory(ucxpool_channel_t *channel,
-                                    pack_memory_t memory, uint64_t tag,
+                                    copy_memory_t memory, uint64_t tag,
                                     const ucxpool_request_params_t *params,
                                     ucxpool_request_t             **request_p)
 {
     ucxpool_t       *pool = channel->pool;
     ucxpool_status_t status;
 
-    xfer_lock(pool);
+    core_lock(pool);
     status = post_send(channel, &memory, tag, params, request_p);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }
 
@@ -163,7 +163,7 @@ ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
     if (base_missing(channel)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return send_memory(channel, pack_memory_of_segments(segments, num_segments),
+    return send_memory(channel, copy_memory_of_segments(segments, num_segments),
                        tag, params, request_p);
 }
 
@@ -177,7 +177,7 @@ ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     return send_memory(channel,
-                       pack_memory_of_pieces(addresses, num_pieces, length),
+                       copy_memory_of_pieces(addresses, num_pieces, length),
                        tag, params, request_p);
 }
 

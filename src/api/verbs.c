@@ -18,12 +18,12 @@ ucxpool_status_t ucxpool_verbs_register(ucxpool_t *pool, struct ibv_pd *pd,
         return base_error(UCXPOOL_ERR_INVALID_PARAM, "%s is NULL",
                           (pd == NULL) ? "the protection domain" : "verbs_p");
     }
-    return xfer_domain_get(pool, pd, access, verbs_p);
+    return core_domain_get(pool, pd, access, verbs_p);
 }
 
 ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs)
 {
-    return (verbs == NULL) ? UCXPOOL_OK : xfer_domain_put(verbs);
+    return (verbs == NULL) ? UCXPOOL_OK : core_domain_put(verbs);
 }
 
 /* Where an address lies in the regions: that of a block, or of a buffer made of

@@ -7,12 +7,12 @@
 
 ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns)
 {
-    static const xfer_goal_t any = {.is_reached = NULL};
+    static const pool_goal_t any = {.is_reached = NULL};
 
     if (base_missing(pool)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return xfer_wait(pool, &any, base_clock_deadline(timeout_ns));
+    return pool_wait(pool, &any, base_clock_deadline(timeout_ns));
 }
 
 static bool has_ended(const void *request)
@@ -23,10 +23,10 @@ static bool has_ended(const void *request)
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
                                       uint64_t           timeout_ns)
 {
-    xfer_goal_t goal = {has_ended, request};
+    pool_goal_t goal = {has_ended, request};
 
     if (!has_ended(request)) {
-        xfer_wait(request->pool, &goal, base_clock_deadline(timeout_ns));
+        pool_wait(request->pool, &goal, base_clock_deadline(timeout_ns));
     }
     return ucxpool_request_test(request);
 }
@@ -42,11 +42,11 @@ static bool is_settled(const void *channel)
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns)
 {
-    xfer_goal_t            goal = {is_settled, channel};
+    pool_goal_t            goal = {is_settled, channel};
     ucxpool_channel_attr_t attr;
 
     if (!is_settled(channel)) {
-        xfer_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
+        pool_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
     }
     ucxpool_channel_query(channel, &attr);
     switch (attr.state) {

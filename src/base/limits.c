@@ -23,7 +23,7 @@
 /* Memory that UCX's thread needs beside its stack. */
 #define THREAD_MEMORY ((size_t)1 << 20)
 
-bool xfer_spare_has(unsigned count)
+bool base_limits_has(unsigned count)
 {
     int      fds[64];
     unsigned num = 0;
@@ -88,7 +88,7 @@ static ucxpool_status_t check_thread(void)
 
 static ucxpool_status_t check_descriptors(unsigned count, const char *what)
 {
-    if (xfer_spare_has(count)) {
+    if (base_limits_has(count)) {
         return UCXPOOL_OK;
     }
     return base_error(UCXPOOL_ERR_LIMIT,
@@ -98,20 +98,20 @@ static ucxpool_status_t check_descriptors(unsigned count, const char *what)
                       what, count);
 }
 
-ucxpool_status_t xfer_spare_check_ucx(void)
+ucxpool_status_t base_limits_check_ucx(void)
 {
     ucxpool_status_t status = check_descriptors(UCX_DESCRIPTORS, "UCX");
 
     return (status == UCXPOOL_OK) ? check_thread() : status;
 }
 
-ucxpool_status_t xfer_spare_check_pool(void)
+ucxpool_status_t base_limits_check_pool(void)
 {
-    return check_descriptors(POOL_DESCRIPTORS + XFER_SPARE_DESCRIPTORS,
+    return check_descriptors(POOL_DESCRIPTORS + BASE_LIMITS_DESCRIPTORS,
                              "a pool with its first connections");
 }
 
-ucxpool_status_t xfer_spare_check_endpoint(void)
+ucxpool_status_t base_limits_check_endpoint(void)
 {
     return check_descriptors(ENDPOINT_DESCRIPTORS, "a connection");
 }

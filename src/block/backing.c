@@ -20,7 +20,7 @@
 /* The longest of the reasons below is much shorter. */
 #define WHY_SIZE 128
 
-bool mem_cuda_ucx_shares_vmm(const mem_ucx_facts_t *ucx)
+bool block_ucx_shares_vmm(const ucx_facts_t *ucx)
 {
     if (!ucx->has_cuda) {
         return false;
@@ -47,9 +47,9 @@ static bool has_vmm(const mem_cuda_device_t *device, char why[WHY_SIZE])
 }
 
 /* Can all who are to share it do so? If not, why. */
-static bool is_vmm_shared(const mem_cuda_device_t       *device,
-                          const mem_cuda_surroundings_t *around,
-                          char                           why[WHY_SIZE])
+static bool is_vmm_shared(const mem_cuda_device_t    *device,
+                          const block_surroundings_t *around,
+                          char                        why[WHY_SIZE])
 {
     if (!device->has_posix_handles) {
         snprintf(why, WHY_SIZE, "virtual memory has no handles for peers here");
@@ -58,7 +58,7 @@ static bool is_vmm_shared(const mem_cuda_device_t       *device,
     if (!around->ucx.has_cuda) {
         return true; /* our peers take them, or are given them */
     }
-    if (!mem_cuda_ucx_shares_vmm(&around->ucx)) {
+    if (!block_ucx_shares_vmm(&around->ucx)) {
         snprintf(
             why, WHY_SIZE, "UCX %u.%u shares no virtual memory, %d.%d does",
             around->ucx.major, around->ucx.minor, UCX_VMM_MAJOR, UCX_VMM_MINOR);
@@ -77,8 +77,8 @@ static bool is_vmm_shared(const mem_cuda_device_t       *device,
     return true;
 }
 
-static void set(mem_cuda_backing_t *backing, const mem_kind_t *kind,
-                const mem_ucx_facts_t *ucx, const char *what, const char *why)
+static void set(block_backing_t *backing, const mem_kind_t *kind,
+                const ucx_facts_t *ucx, const char *what, const char *why)
 {
     char tail[80] = "";
 
@@ -94,14 +94,14 @@ static void set(mem_cuda_backing_t *backing, const mem_kind_t *kind,
              tail);
 }
 
-const char *mem_cuda_backing_why(const mem_cuda_backing_t *backing)
+const char *block_backing_why(const block_backing_t *backing)
 {
     return strchr(backing->reason, ',') + 2;
 }
 
-static void choose_best(const mem_cuda_device_t       *device,
-                        const mem_cuda_surroundings_t *around,
-                        mem_cuda_backing_t            *backing)
+static void choose_best(const mem_cuda_device_t    *device,
+                        const block_surroundings_t *around,
+                        block_backing_t            *backing)
 {
     char why[WHY_SIZE] = "";
 
@@ -122,9 +122,9 @@ static void choose_best(const mem_cuda_device_t       *device,
 }
 
 /* It works with less than all: the pool's own wires take what is left. */
-static ucxpool_status_t take_vmm(const mem_cuda_device_t       *device,
-                                 const mem_cuda_surroundings_t *around,
-                                 mem_cuda_backing_t            *backing)
+static ucxpool_status_t take_vmm(const mem_cuda_device_t    *device,
+                                 const block_surroundings_t *around,
+                                 block_backing_t            *backing)
 {
     char why[WHY_SIZE] = "";
 
@@ -146,10 +146,9 @@ static ucxpool_status_t take_vmm(const mem_cuda_device_t       *device,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_cuda_backing_decide(const mem_cuda_device_t       *device,
-                                         const mem_cuda_surroundings_t *around,
-                                         int                            wanted,
-                                         mem_cuda_backing_t *backing_p)
+ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
+                                      const block_surroundings_t *around,
+                                      int wanted, block_backing_t *backing_p)
 {
     switch ((base_backing_t)wanted) {
     case BASE_BACKING_VMM:
@@ -202,24 +201,23 @@ static int ptrace_scope(void)
     return scope;
 }
 
-void mem_cuda_surroundings_get(mem_cuda_surroundings_t *around_p)
+void block_surroundings_get(block_surroundings_t *around_p)
 {
     around_p->has_getfd    = has_getfd();
     around_p->ptrace_scope = ptrace_scope();
 }
 
-ucxpool_status_t mem_cuda_backing_choose(const mem_cuda_device_t *device,
-                                         struct ucp_context      *context,
-                                         int                      wanted,
-                                         mem_cuda_backing_t      *backing_p)
+ucxpool_status_t block_backing_choose(const mem_cuda_device_t *device,
+                                      struct ucp_context *context, int wanted,
+                                      block_backing_t *backing_p)
 {
-    mem_cuda_surroundings_t around;
-    ucxpool_status_t        status;
+    block_surroundings_t around;
+    ucxpool_status_t     status;
 
-    mem_cuda_surroundings_get(&around);
-    status = mem_ucx_facts_get(context, &around.ucx);
+    block_surroundings_get(&around);
+    status = ucx_facts_get(context, &around.ucx);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return mem_cuda_backing_decide(device, &around, wanted, backing_p);
+    return block_backing_decide(device, &around, wanted, backing_p);
 }

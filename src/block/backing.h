@@ -19,26 +19,26 @@
 
 #include <stdbool.h>
 
-#define MEM_CUDA_BACKING_REASON_SIZE 160
+#define BLOCK_BACKING_REASON_SIZE 160
 
-typedef struct mem_cuda_backing {
+typedef struct block_backing {
     const mem_kind_t *kind;
     /* UCX may be given addresses of such memory. If not, what goes by UCX goes
      * through pinned host blocks. */
     bool ucx_takes_it;
     /* A sentence for people: what, why, and what follows. */
-    char reason[MEM_CUDA_BACKING_REASON_SIZE];
-} mem_cuda_backing_t;
+    char reason[BLOCK_BACKING_REASON_SIZE];
+} block_backing_t;
 
 /* The reason without what it is the reason of. */
-const char *mem_cuda_backing_why(const mem_cuda_backing_t *backing);
+const char *block_backing_why(const block_backing_t *backing);
 
 /* What the choice depends on beside the device. */
-typedef struct mem_cuda_surroundings {
-    mem_ucx_facts_t ucx;
-    bool            has_getfd;    /* pidfd_getfd() works here */
-    int             ptrace_scope; /* kernel.yama.ptrace_scope; 0 without Yama */
-} mem_cuda_surroundings_t;
+typedef struct block_surroundings {
+    ucx_facts_t ucx;
+    bool        has_getfd;    /* pidfd_getfd() works here */
+    int         ptrace_scope; /* kernel.yama.ptrace_scope; 0 without Yama */
+} block_surroundings_t;
 
 /*
  * Choose for a device and a UCX context.
@@ -47,23 +47,21 @@ typedef struct mem_cuda_surroundings {
  *
  * UCXPOOL_ERR_UNSUPPORTED  virtual memory is asked for, and the device or its
  *                          driver has none
- * others                   UCX does not answer: as mem_ucx_status() translates
+ * others                   UCX does not answer: as ucx_status() translates
  */
-ucxpool_status_t mem_cuda_backing_choose(const mem_cuda_device_t *device,
-                                         struct ucp_context      *context,
-                                         int                      wanted,
-                                         mem_cuda_backing_t      *backing_p);
+ucxpool_status_t block_backing_choose(const mem_cuda_device_t *device,
+                                      struct ucp_context *context, int wanted,
+                                      block_backing_t *backing_p);
 
 /* All of it but what UCX tells. */
-void mem_cuda_surroundings_get(mem_cuda_surroundings_t *around_p);
+void block_surroundings_get(block_surroundings_t *around_p);
 
 /* Does UCX share virtual memory with peers of the same host? */
-bool mem_cuda_ucx_shares_vmm(const mem_ucx_facts_t *ucx);
+bool block_ucx_shares_vmm(const ucx_facts_t *ucx);
 
 /* The same when all is known: the choice itself. */
-ucxpool_status_t mem_cuda_backing_decide(const mem_cuda_device_t       *device,
-                                         const mem_cuda_surroundings_t *around,
-                                         int                            wanted,
-                                         mem_cuda_backing_t *backing_p);
+ucxpool_status_t block_backing_decide(const mem_cuda_device_t    *device,
+                                      const block_surroundings_t *around,
+                                      int wanted, block_backing_t *backing_p);
 
 #endif

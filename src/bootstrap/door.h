@@ -9,7 +9,7 @@
  * What strangers can make us hold is fixed at creation: max_half_open slots,
  * each with a fixed buffer, a small socket buffer and a deadline; a full queue
  * of accept_queue proven peers refuses more, in words. When all slots are
- * taken, or fewer than XFER_SPARE_DESCRIPTORS would be left, the oldest is
+ * taken, or fewer than BASE_LIMITS_DESCRIPTORS would be left, the oldest is
  * dropped for the newcomer, so that silent connections can neither lock anyone
  * out nor take the descriptors that UCX needs. Nothing is allocated after
  * creation.

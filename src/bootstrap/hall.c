@@ -198,7 +198,7 @@ static hall_slot_t *slot_take(xfer_hall_t *hall)
  * ones that have been here longest give way to the newcomer. */
 static bool make_spare(xfer_hall_t *hall)
 {
-    while (!xfer_spare_has(XFER_SPARE_DESCRIPTORS)) {
+    while (!base_limits_has(BASE_LIMITS_DESCRIPTORS)) {
         if (base_list_is_empty(&hall->half_open)) {
             return false;
         }

@@ -13,29 +13,29 @@ typedef struct entry {
 } entry_t;
 
 /* Number `index` of a list; next_p is where one begins that follows this. */
-static entry_t entry_get(const mem_copy_list_t *list, uint32_t index,
+static entry_t entry_get(const copy_table_t *list, uint32_t index,
                          uint64_t *next_p)
 {
     void   *entries = (void *)(uintptr_t)list->entries;
     entry_t entry;
 
     entry.offset = *next_p;
-    if (list->form == MEM_COPY_UNIFORM) {
+    if (list->form == COPY_UNIFORM) {
         entry.address = (uint64_t *)entries + index;
         entry.length  = list->length;
-    } else if (list->form == MEM_COPY_SEGMENTS) {
-        mem_copy_segment_t *segment = (mem_copy_segment_t *)entries + index;
+    } else if (list->form == COPY_SEGMENTS) {
+        copy_segment_t *segment = (copy_segment_t *)entries + index;
 
         entry.address = &segment->address;
         entry.length  = segment->length;
     } else {
-        mem_copy_exact_t *exact = (mem_copy_exact_t *)entries + index;
+        copy_exact_t *exact = (copy_exact_t *)entries + index;
 
         entry.address = &exact->address;
         entry.length  = exact->length;
         entry.offset  = exact->offset;
     }
-    *next_p = base_align_up(entry.offset + entry.length, MEM_COPY_UNIT);
+    *next_p = base_align_up(entry.offset + entry.length, COPY_UNIT);
     return entry;
 }
 
@@ -43,16 +43,16 @@ static entry_t entry_get(const mem_copy_list_t *list, uint32_t index,
  * tells. */
 static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
 {
-    mem_cuda_pointer_t pointer;
+    copy_pointer_t pointer;
 
-    return (mem_cuda_pointer_query(driver, address, &pointer) == UCXPOOL_OK) &&
-           ((pointer.place == MEM_CUDA_PAGEABLE) ||
-            (pointer.place == MEM_CUDA_PINNED));
+    return (copy_pointer_query(driver, address, &pointer) == UCXPOOL_OK) &&
+           ((pointer.place == COPY_MEMTYPE_PAGEABLE) ||
+            (pointer.place == COPY_MEMTYPE_PINNED));
 }
 
-void xfer_bounce_segments(const mem_cuda_driver_t *driver, mem_cuda_job_t *job,
-                          pack_launch_t *launch, bool is_gather,
-                          xfer_copy_t *copy)
+void copy_bounce_segments(const mem_cuda_driver_t *driver, copy_cuda_job_t *job,
+                          copy_launch_t *launch, bool is_gather,
+                          copy_job_t *copy)
 {
     uint64_t next = 0;
 
@@ -70,16 +70,17 @@ void xfer_bounce_segments(const mem_cuda_driver_t *driver, mem_cuda_job_t *job,
         if (is_gather) {
             memcpy(place, memory, length);
         } else {
-            copy->rest[copy->num_rest++] = (mem_copy_t){memory, place, length};
+            copy->rest[copy->num_rest++] =
+                (copy_entry_t){memory, place, length};
         }
         *entry.address = (uintptr_t)place;
     }
 }
 
-uint64_t xfer_bounce_block(mem_cuda_job_t *job, const void *block,
+uint64_t copy_bounce_block(copy_cuda_job_t *job, const void *block,
                            uint64_t length)
 {
-    char *place = job->bounce + XFER_BOUNCE_HALF;
+    char *place = job->bounce + COPY_BOUNCE_HALF;
 
     memcpy(place, block, (size_t)length);
     return (uintptr_t)place;

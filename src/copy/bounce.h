@@ -16,25 +16,25 @@
 #include <assert.h>
 
 /* Bytes of the stream that one copy takes then. */
-#define XFER_BOUNCE_HALF ((size_t)512 << 10)
+#define COPY_BOUNCE_HALF ((size_t)512 << 10)
 
 /* The list then has this share of its room; behind it stands what is left to
  * copy. */
-#define XFER_BOUNCE_SHARE 3u
-#define XFER_BOUNCE_LIST  ((size_t)320 << 10)
+#define COPY_BOUNCE_SHARE 3u
+#define COPY_BOUNCE_LIST  ((size_t)320 << 10)
 
-static_assert(sizeof(mem_copy_t) * 2 <=
-                  sizeof(mem_copy_segment_t) * XFER_BOUNCE_SHARE,
+static_assert(sizeof(copy_entry_t) * 2 <=
+                  sizeof(copy_segment_t) * COPY_BOUNCE_SHARE,
               "each entry of the list has room for a copy that is left");
 
 /* Let the entries of host segments lead to the job's memory: a gather's bytes
  * are there afterwards, a scatter's are left to copy in `copy`. */
-void xfer_bounce_segments(const mem_cuda_driver_t *driver, mem_cuda_job_t *job,
-                          pack_launch_t *launch, bool is_gather,
-                          xfer_copy_t *copy);
+void copy_bounce_segments(const mem_cuda_driver_t *driver, copy_cuda_job_t *job,
+                          copy_launch_t *launch, bool is_gather,
+                          copy_job_t *copy);
 
 /* Put a block's bytes there; returns their address. */
-uint64_t xfer_bounce_block(mem_cuda_job_t *job, const void *block,
+uint64_t copy_bounce_block(copy_cuda_job_t *job, const void *block,
                            uint64_t length);
 
 #endif

@@ -9,10 +9,10 @@
 #define COPY_BATCH 128
 
 typedef struct copy_batch {
-    void (*copy)(const mem_copy_t *copies, size_t num_copies);
-    bool       is_scatter; /* from the block to memory */
-    size_t     num_copies;
-    mem_copy_t copies[COPY_BATCH];
+    void (*copy)(const copy_entry_t *copies, size_t num_copies);
+    bool         is_scatter; /* from the block to memory */
+    size_t       num_copies;
+    copy_entry_t copies[COPY_BATCH];
 } copy_batch_t;
 
 static void copy_batch_flush(copy_batch_t *batch)
@@ -24,7 +24,7 @@ static void copy_batch_flush(copy_batch_t *batch)
 static inline void copy_batch_add(copy_batch_t *batch, char *memory,
                                   char *block, uint64_t length)
 {
-    mem_copy_t *copy = &batch->copies[batch->num_copies];
+    copy_entry_t *copy = &batch->copies[batch->num_copies];
 
     copy->target = batch->is_scatter ? memory : block;
     copy->source = batch->is_scatter ? block : memory;
@@ -43,17 +43,17 @@ static inline void copy_clear(const copy_batch_t *batch, char *block,
     }
 }
 
-/* The same where at least PACK_ALIGNMENT bytes lie before the padding's end,
+/* The same where at least COPY_ALIGNMENT bytes lie before the padding's end,
  * and the bytes before it are still to be copied. */
 static inline void copy_clear_early(const copy_batch_t *batch, char *end)
 {
     if (!batch->is_scatter) {
-        memset(end - PACK_ALIGNMENT, 0, PACK_ALIGNMENT);
+        memset(end - COPY_ALIGNMENT, 0, COPY_ALIGNMENT);
     }
 }
 
 /* Leave runs that have no bytes left. */
-static inline void copy_settle(pack_plan_t *plan)
+static inline void copy_settle(copy_plan_t *plan)
 {
     while ((plan->at.run < plan->num_runs) &&
            ((plan->at.index == plan->runs[plan->at.run].count) ||
@@ -64,7 +64,7 @@ static inline void copy_settle(pack_plan_t *plan)
 }
 
 /* Pass `length` bytes of the stream, not beyond the end of the run. */
-static inline void copy_pass(pack_plan_t *plan, uint64_t stride,
+static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
                              uint64_t length)
 {
     plan->at.offset += length;
@@ -80,17 +80,17 @@ static inline void copy_pass(pack_plan_t *plan, uint64_t stride,
 }
 
 /* Copy bytes that are one piece of the stream. */
-static inline void copy_data(pack_plan_t *plan, copy_batch_t *batch,
+static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
 {
     uint64_t left, n;
 
     while (length > 0) {
-        left = pack_memory_length(&plan->memory, plan->at.memory) -
+        left = copy_memory_length(&plan->memory, plan->at.memory) -
                plan->at.memory_offset;
         n = base_min(left, length);
         if (n > 0) {
-            copy_batch_add(batch, pack_walk_address(plan), block, n);
+            copy_batch_add(batch, copy_walk_address(plan), block, n);
         }
         plan->at.memory_offset += n;
         if (n == left) {
@@ -106,32 +106,32 @@ static inline void copy_data(pack_plan_t *plan, copy_batch_t *batch,
  * Copy what is left of a segment (or of a run without padding), and pass the
  * padding behind it. Returns how much of the stream that was.
  */
-static uint64_t copy_segment(pack_plan_t *plan, copy_batch_t *batch,
+static uint64_t copy_segment(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
 {
-    const pack_run_t *run  = &plan->runs[plan->at.run];
-    uint64_t          rest = pack_run_stride(run) - plan->at.segment_offset;
+    const copy_run_t *run  = &plan->runs[plan->at.run];
+    uint64_t          rest = copy_run_stride(run) - plan->at.segment_offset;
     uint64_t          data = 0;
 
     if (plan->at.segment_offset < run->length) {
-        data = pack_run_data(run, plan->at.index, plan->at.segment_offset);
+        data = copy_run_data(run, plan->at.index, plan->at.segment_offset);
         data = base_min(data, length);
         copy_data(plan, batch, data, block);
     }
     length = base_min(length, base_max(data, rest));
     copy_clear(batch, block + data, length - data);
-    copy_pass(plan, pack_run_stride(run), length);
+    copy_pass(plan, copy_run_stride(run), length);
     return length;
 }
 
 /* Whole segments of the walk's run, where memory is cut alike, that lie in
  * `length` bytes; returns how many. */
-static uint64_t copy_segments(const pack_plan_t *plan, copy_batch_t *batch,
+static uint64_t copy_segments(const copy_plan_t *plan, copy_batch_t *batch,
                               uint64_t length, char *block)
 {
-    const pack_run_t        *run     = &plan->runs[plan->at.run];
+    const copy_run_t        *run     = &plan->runs[plan->at.run];
     const ucxpool_segment_t *segment = &plan->memory.segments[plan->at.memory];
-    const uint64_t           stride  = pack_run_stride(run);
+    const uint64_t           stride  = copy_run_stride(run);
     const uint64_t           max     = run->count - plan->at.index;
     uint64_t                 count;
 
@@ -151,12 +151,12 @@ static uint64_t copy_segments(const pack_plan_t *plan, copy_batch_t *batch,
 }
 
 /* The same from pieces. */
-static uint64_t copy_pieces(const pack_plan_t *plan, copy_batch_t *batch,
+static uint64_t copy_pieces(const copy_plan_t *plan, copy_batch_t *batch,
                             uint64_t length, char *block)
 {
-    const pack_run_t *run     = &plan->runs[plan->at.run];
+    const copy_run_t *run     = &plan->runs[plan->at.run];
     void *const      *address = &plan->memory.addresses[plan->at.memory];
-    const uint64_t    stride  = pack_run_stride(run);
+    const uint64_t    stride  = copy_run_stride(run);
     uint64_t          count;
 
     if (plan->memory.length != run->length) {
@@ -178,17 +178,17 @@ static uint64_t copy_pieces(const pack_plan_t *plan, copy_batch_t *batch,
  * the walk's run, with the padding behind them, that lie in the next `length`
  * bytes, and returns how much of the stream that was.
  */
-static uint64_t copy_whole(pack_plan_t *plan, copy_batch_t *batch,
+static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
                            uint64_t length, char *block)
 {
-    const pack_run_t *run    = &plan->runs[plan->at.run];
-    const uint64_t    stride = pack_run_stride(run);
+    const copy_run_t *run    = &plan->runs[plan->at.run];
+    const uint64_t    stride = copy_run_stride(run);
     uint64_t          count;
 
     if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0)) {
         return 0;
     }
-    count = pack_memory_is_pieces(&plan->memory)
+    count = copy_memory_is_pieces(&plan->memory)
                 ? copy_pieces(plan, batch, length, block)
                 : copy_segments(plan, batch, length, block);
     plan->at.memory += count;
@@ -198,7 +198,7 @@ static uint64_t copy_whole(pack_plan_t *plan, copy_batch_t *batch,
     return count * stride;
 }
 
-static void copy_range(pack_plan_t *plan, uint64_t offset, uint64_t length,
+static void copy_range(copy_plan_t *plan, uint64_t offset, uint64_t length,
                        char *block, bool is_scatter)
 {
     copy_batch_t batch;
@@ -206,13 +206,13 @@ static void copy_range(pack_plan_t *plan, uint64_t offset, uint64_t length,
 
     /* A gathered block is read at once; scattered memory only when all of the
      * message has come. */
-    batch.copy       = is_scatter && mem_copy_streams(plan->totals.payload_size)
-                           ? mem_copy_list_stream
-                           : mem_copy_list;
+    batch.copy       = is_scatter && copy_streams(plan->totals.payload_size)
+                           ? copy_list_stream
+                           : copy_list;
     batch.is_scatter = is_scatter;
     batch.num_copies = 0;
-    length           = pack_walk_clip(plan, offset, length);
-    pack_walk_seek(plan, offset);
+    length           = copy_walk_clip(plan, offset, length);
+    copy_walk_seek(plan, offset);
     for (; length > 0; length -= n) {
         n = copy_whole(plan, &batch, length, block);
         if (n == 0) {
@@ -223,13 +223,13 @@ static void copy_range(pack_plan_t *plan, uint64_t offset, uint64_t length,
     copy_batch_flush(&batch);
 }
 
-void pack_gather(pack_plan_t *plan, uint64_t offset, uint64_t length,
+void copy_gather(copy_plan_t *plan, uint64_t offset, uint64_t length,
                  void *block)
 {
     copy_range(plan, offset, length, block, false);
 }
 
-void pack_scatter(pack_plan_t *plan, uint64_t offset, uint64_t length,
+void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block)
 {
     /* A block that is scattered is only read. */

@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 /* crc is 0 to begin with, or the result for the bytes before. */
-uint32_t pack_crc32c(uint32_t crc, const void *data, size_t length);
+uint32_t copy_crc32c(uint32_t crc, const void *data, size_t length);
 
 /* Which implementation runs: "sse4.2", "armv8" or "table". */
-const char *pack_crc32c_name(void);
+const char *copy_crc32c_name(void);
 
 #endif

@@ -13,9 +13,9 @@
  * asked whether that is so. */
 #define POLLS_PER_QUERY ((uint32_t)1 << 16)
 
-mem_cuda_job_t *mem_cuda_job_get(mem_cuda_copier_t *copier)
+copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier)
 {
-    mem_cuda_job_t *job = copier->free_jobs;
+    copy_cuda_job_t *job = copier->free_jobs;
 
     if (job != NULL) {
         copier->free_jobs = job->next;
@@ -24,7 +24,7 @@ mem_cuda_job_t *mem_cuda_job_get(mem_cuda_copier_t *copier)
     return job;
 }
 
-void mem_cuda_job_put(mem_cuda_copier_t *copier, mem_cuda_job_t *job)
+void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job)
 {
     assert(!job->is_started);
     job->next         = copier->free_jobs;
@@ -32,53 +32,53 @@ void mem_cuda_job_put(mem_cuda_copier_t *copier, mem_cuda_job_t *job)
 }
 
 /* The kernel cuts these itself: nothing for it to read but addresses. */
-static void add_even(mem_cuda_job_t *job, const mem_copy_list_t *list,
+static void add_even(copy_cuda_job_t *job, const copy_table_t *list,
                      uint32_t tile_size)
 {
     assert(job->num_tiles == 0);
     job->even      = *list;
     job->tile_size = tile_size;
-    job->num_tiles = (mem_copy_even_size(list) + tile_size - 1) / tile_size;
+    job->num_tiles = (copy_even_size(list) + tile_size - 1) / tile_size;
 }
 
-bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
-                      const mem_copy_list_t *list, uint64_t stream_size)
+bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
+                       const copy_table_t *list, uint64_t stream_size)
 {
-    uint32_t tile_size = mem_copy_tile_size(
+    uint32_t tile_size = copy_tile_size(
         stream_size, (unsigned)copier->device->num_processors, list->is_far);
     size_t offset =
         (size_t)((const char *)list->entries - (const char *)job->entries);
-    size_t           room  = copier->max_tiles - job->num_tiles;
-    mem_copy_tile_t *tiles = job->tiles + job->num_tiles;
-    size_t           num;
+    size_t       room  = copier->max_tiles - job->num_tiles;
+    copy_tile_t *tiles = job->tiles + job->num_tiles;
+    size_t       num;
 
     assert(!job->is_started);
-    if (list->form == MEM_COPY_UNIFORM) {
+    if (list->form == COPY_UNIFORM) {
         add_even(job, list, tile_size);
         return true;
     }
     assert(offset < copier->entries_size);
-    num = mem_copy_tiles_cut(list, tile_size, tiles, room);
+    num = copy_tiles_cut(list, tile_size, tiles, room);
     if (num > room) {
         return false;
     }
     /* The kernel counts from the first entry of the job. */
     for (size_t i = 0; i < num; i++) {
-        tiles[i].first += (uint32_t)(offset / sizeof(mem_copy_segment_t));
+        tiles[i].first += (uint32_t)(offset / sizeof(copy_segment_t));
     }
     job->num_tiles += num;
     return true;
 }
 
-static CUresult launch(const mem_cuda_copier_t *copier,
-                       const mem_cuda_job_t *job, mem_copy_form_t form,
+static CUresult launch(const copy_cuda_copier_t *copier,
+                       const copy_cuda_job_t *job, copy_form_t form,
                        uint32_t length, bool is_gather)
 {
-    bool     is_even  = form == MEM_COPY_UNIFORM;
+    bool     is_even  = form == COPY_UNIFORM;
     uint64_t tiles    = is_even ? (uintptr_t)job->fault : (uintptr_t)job->tiles;
     uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
     uint64_t stream   = is_even ? job->even.stream : 0;
-    uint32_t size     = is_even ? mem_copy_even_size(&job->even) : 0;
+    uint32_t size     = is_even ? copy_even_size(&job->even) : 0;
     uint32_t is_form  = (uint32_t)form;
     uint32_t gather   = is_gather ? 1 : 0;
     uint32_t tile     = job->tile_size;
@@ -89,14 +89,14 @@ static CUresult launch(const mem_cuda_copier_t *copier,
         return CUDA_SUCCESS;
     }
     return copier->device->driver->cuLaunchKernel(
-        copier->kernel, (unsigned)job->num_tiles, 1, 1, MEM_COPY_THREADS, 1, 1,
-        0, job->stream, params, NULL);
+        copier->kernel, (unsigned)job->num_tiles, 1, 1, COPY_THREADS, 1, 1, 0,
+        job->stream, params, NULL);
 }
 
-static ucxpool_status_t begin(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
-                              mem_cuda_way_t way)
+static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
+                              copy_cuda_way_t way)
 {
-    mem_cuda_lane_t *lane = &copier->lanes[way];
+    copy_cuda_lane_t *lane = &copier->lanes[way];
 
     assert(!job->is_started);
     /* Not the number that stands in the word: the last job's. */
@@ -108,7 +108,7 @@ static ucxpool_status_t begin(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
 }
 
 /* The work has been posted, with this result; let the word follow. */
-static ucxpool_status_t finish(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
+static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
                                CUresult result, const char *call)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
@@ -125,16 +125,17 @@ static ucxpool_status_t finish(mem_cuda_copier_t *copier, mem_cuda_job_t *job,
     }
     mem_cuda_device_leave(copier->device);
     job->is_started = result == CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? UCXPOOL_OK
-                                  : mem_cuda_copier_error(copier, result, call);
+    return result == CUDA_SUCCESS
+               ? UCXPOOL_OK
+               : copy_cuda_copier_error(copier, result, call);
 }
 
-ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
-                                    mem_cuda_job_t *job, mem_copy_form_t form,
-                                    uint32_t length, bool is_gather)
+ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
+                                     copy_cuda_job_t *job, copy_form_t form,
+                                     uint32_t length, bool is_gather)
 {
     ucxpool_status_t status =
-        begin(copier, job, is_gather ? MEM_CUDA_GATHER : MEM_CUDA_SCATTER);
+        begin(copier, job, is_gather ? COPY_CUDA_GATHER : COPY_CUDA_SCATTER);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -143,11 +144,11 @@ ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
                   "cuLaunchKernel of a copy");
 }
 
-ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
-                                         mem_cuda_job_t *job, void *target,
-                                         const void *source, size_t length)
+ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
+                                          copy_cuda_job_t *job, void *target,
+                                          const void *source, size_t length)
 {
-    ucxpool_status_t status = begin(copier, job, MEM_CUDA_LONG);
+    ucxpool_status_t status = begin(copier, job, COPY_CUDA_LONG);
     CUresult         result;
 
     if (status != UCXPOOL_OK) {
@@ -160,8 +161,8 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
 }
 
 /* A word that does not come: is the GPU still well? */
-static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier,
-                                     CUstream                 stream)
+static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
+                                     CUstream                  stream)
 {
     ucxpool_status_t status;
     CUresult         result;
@@ -175,11 +176,11 @@ static ucxpool_status_t stream_query(const mem_cuda_copier_t *copier,
     if ((result == CUDA_SUCCESS) || (result == CUDA_ERROR_NOT_READY)) {
         return UCXPOOL_INPROGRESS;
     }
-    return mem_cuda_copier_error(copier, result, "a copy");
+    return copy_cuda_copier_error(copier, result, "a copy");
 }
 
-ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
-                                   mem_cuda_job_t    *job)
+ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
+                                    copy_cuda_job_t    *job)
 {
     ucxpool_status_t status = UCXPOOL_INPROGRESS;
 
@@ -195,15 +196,15 @@ ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
     return status;
 }
 
-uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job)
+uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
 {
     return *job->fault;
 }
 
-ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier)
+ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier)
 {
     ucxpool_status_t status =
-        stream_query(copier, copier->lanes[MEM_CUDA_GATHER].streams[0]);
+        stream_query(copier, copier->lanes[COPY_CUDA_GATHER].streams[0]);
 
     return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

@@ -18,33 +18,33 @@
 #include "copy/cuda_kernels.h"
 #include "copy/tiles.h"
 
-typedef struct mem_cuda_copier mem_cuda_copier_t;
+typedef struct copy_cuda_copier copy_cuda_copier_t;
 
-typedef struct mem_cuda_job {
+typedef struct copy_cuda_job {
     /* For the caller to fill, before add; not after start until it is done. */
     void *entries;
     /* Pinned memory for what the GPU does not reach; likewise. */
     char *bounce;
     /* The copier's own. */
-    mem_copy_tile_t     *tiles;
-    size_t               num_tiles;
-    mem_copy_list_t      even;      /* MEM_COPY_UNIFORM: in place of tiles */
-    uint32_t             tile_size; /* its */
-    struct mem_cuda_job *next;
-    CUstream             stream; /* that it was started in */
-    uint32_t            *word;   /* is `number` when the job is done */
-    uint32_t            *fault;  /* beside it: see mem_cuda_job_fault() */
-    uint32_t             number;
-    uint32_t             num_polls; /* since it was started */
-    bool                 is_started;
-} mem_cuda_job_t;
+    copy_tile_t          *tiles;
+    size_t                num_tiles;
+    copy_table_t          even;      /* COPY_UNIFORM: in place of tiles */
+    uint32_t              tile_size; /* its */
+    struct copy_cuda_job *next;
+    CUstream              stream; /* that it was started in */
+    uint32_t             *word;   /* is `number` when the job is done */
+    uint32_t             *fault;  /* beside it: see copy_cuda_job_fault() */
+    uint32_t              number;
+    uint32_t              num_polls; /* since it was started */
+    bool                  is_started;
+} copy_cuda_job_t;
 
-typedef struct mem_cuda_copier_params {
+typedef struct copy_cuda_copier_params {
     unsigned num_jobs;     /* that may be under way at one time */
     size_t   entries_size; /* bytes of a job's list */
     size_t   max_tiles;    /* of a job */
     size_t   bounce_size;  /* of a job; may be 0 */
-} mem_cuda_copier_params_t;
+} copy_cuda_copier_params_t;
 
 /*
  * kernels  Outlive the copier, as does their device.
@@ -53,31 +53,32 @@ typedef struct mem_cuda_copier_params {
  *                            memory
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t mem_cuda_copier_create(const mem_cuda_kernels_t       *kernels,
-                                        const mem_cuda_copier_params_t *params,
-                                        mem_cuda_copier_t **copier_p);
+ucxpool_status_t
+copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
+                        const copy_cuda_copier_params_t *params,
+                        copy_cuda_copier_t             **copier_p);
 /* Waits for what is under way. NULL is allowed. */
-void mem_cuda_copier_destroy(mem_cuda_copier_t *copier);
+void copy_cuda_copier_destroy(copy_cuda_copier_t *copier);
 
 /* An empty job, or NULL when all are in use. */
-mem_cuda_job_t *mem_cuda_job_get(mem_cuda_copier_t *copier);
+copy_cuda_job_t *copy_cuda_job_get(copy_cuda_copier_t *copier);
 /* One that is not under way. */
-void mem_cuda_job_put(mem_cuda_copier_t *copier, mem_cuda_job_t *job);
+void copy_cuda_job_put(copy_cuda_copier_t *copier, copy_cuda_job_t *job);
 
 /*
  * Cut a list into tiles for this job. There may be several in one job, with a
  * stream each (blocks that do not lie side by side, say), all of one form that
- * is not MEM_COPY_UNIFORM.
+ * is not COPY_UNIFORM.
  *
- * list         Its entries lie in job->entries; those of MEM_COPY_UNIFORM may
+ * list         Its entries lie in job->entries; those of COPY_UNIFORM may
  *              lie in any pinned memory.
  * stream_size  Bytes of the streams of all lists of the job, by which the
  *              tiles' size is chosen.
  *
  * False when there is no room for so many tiles; then nothing is added.
  */
-bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
-                      const mem_copy_list_t *list, uint64_t stream_size);
+bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
+                       const copy_table_t *list, uint64_t stream_size);
 
 /*
  * Let the kernel do the job.
@@ -91,17 +92,17 @@ bool mem_cuda_job_add(const mem_cuda_copier_t *copier, mem_cuda_job_t *job,
  * UCXPOOL_ERR_IO and others  the driver failed; the job is not under way,
  *                            though some of its bytes may have been copied
  */
-ucxpool_status_t mem_cuda_job_start(mem_cuda_copier_t *copier,
-                                    mem_cuda_job_t *job, mem_copy_form_t form,
-                                    uint32_t length, bool is_gather);
+ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
+                                     copy_cuda_job_t *job, copy_form_t form,
+                                     uint32_t length, bool is_gather);
 
 /*
  * Let the GPU's copy engine copy one piece: the fastest way for a long one
  * between GPUs. Errors as for start.
  */
-ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
-                                         mem_cuda_job_t *job, void *target,
-                                         const void *source, size_t length);
+ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
+                                          copy_cuda_job_t *job, void *target,
+                                          const void *source, size_t length);
 
 /*
  * UCXPOOL_OK          every byte has been copied, and the host sees what went
@@ -110,21 +111,21 @@ ucxpool_status_t mem_cuda_job_start_long(mem_cuda_copier_t *copier,
  * others              the GPU has failed, and nothing on it will work again in
  *                     this process
  */
-ucxpool_status_t mem_cuda_job_poll(mem_cuda_copier_t *copier,
-                                   mem_cuda_job_t    *job);
+ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
+                                    copy_cuda_job_t    *job);
 
 /*
- * Of a job of MEM_COPY_UNIFORM that is done: the number of an entry that was
+ * Of a job of COPY_UNIFORM that is done: the number of an entry that was
  * NULL, from 1 on; 0 if none was. Where one was, other bytes may have been
  * copied to wrong places of the stream, or of the pieces.
  */
-uint32_t mem_cuda_job_fault(const mem_cuda_job_t *job);
+uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job);
 
 /*
  * Is the GPU well? For who waits for another stream than the copier's.
  *
  * Errors as for poll.
  */
-ucxpool_status_t mem_cuda_copier_check(const mem_cuda_copier_t *copier);
+ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier);
 
 #endif

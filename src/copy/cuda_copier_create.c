@@ -13,8 +13,8 @@
  * from the GPU. Tiles and lists begin on one. */
 #define LINE_SIZE ((size_t)64)
 
-ucxpool_status_t mem_cuda_copier_error(const mem_cuda_copier_t *copier,
-                                       CUresult result, const char *call)
+ucxpool_status_t copy_cuda_copier_error(const copy_cuda_copier_t *copier,
+                                        CUresult result, const char *call)
 {
     return mem_cuda_error(copier->device->driver, result, "%s on GPU %d (%s)",
                           call, copier->device->ordinal, copier->device->name);
@@ -24,18 +24,18 @@ ucxpool_status_t mem_cuda_copier_error(const mem_cuda_copier_t *copier,
 static const struct {
     unsigned num_streams;
     int      below;
-} ways[MEM_CUDA_NUM_WAYS] = {
-    [MEM_CUDA_GATHER]  = {2, 0},
-    [MEM_CUDA_SCATTER] = {4, 1},
-    [MEM_CUDA_LONG]    = {2, 0},
+} ways[COPY_CUDA_NUM_WAYS] = {
+    [COPY_CUDA_GATHER]  = {2, 0},
+    [COPY_CUDA_SCATTER] = {4, 1},
+    [COPY_CUDA_LONG]    = {2, 0},
 };
 
-static void streams_destroy(mem_cuda_copier_t *copier)
+static void streams_destroy(copy_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
 
-    for (unsigned way = 0; way < MEM_CUDA_NUM_WAYS; way++) {
-        mem_cuda_lane_t *lane = &copier->lanes[way];
+    for (unsigned way = 0; way < COPY_CUDA_NUM_WAYS; way++) {
+        copy_cuda_lane_t *lane = &copier->lanes[way];
 
         while (lane->num_streams > 0) {
             mem_cuda_ignore(
@@ -47,26 +47,26 @@ static void streams_destroy(mem_cuda_copier_t *copier)
 }
 
 /* What was created is in the lane also after an error. */
-static ucxpool_status_t lane_create(mem_cuda_copier_t *copier,
-                                    mem_cuda_way_t way, int priority)
+static ucxpool_status_t lane_create(copy_cuda_copier_t *copier,
+                                    copy_cuda_way_t way, int priority)
 {
-    mem_cuda_lane_t *lane = &copier->lanes[way];
-    CUresult         result;
+    copy_cuda_lane_t *lane = &copier->lanes[way];
+    CUresult          result;
 
     while (lane->num_streams < ways[way].num_streams) {
         result = copier->device->driver->cuStreamCreateWithPriority(
             &lane->streams[lane->num_streams], CU_STREAM_NON_BLOCKING,
             priority);
         if (result != CUDA_SUCCESS) {
-            return mem_cuda_copier_error(copier, result,
-                                         "cuStreamCreateWithPriority");
+            return copy_cuda_copier_error(copier, result,
+                                          "cuStreamCreateWithPriority");
         }
         lane->num_streams++;
     }
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
+static ucxpool_status_t streams_create(copy_cuda_copier_t *copier)
 {
     int              least;
     int              greatest; /* the lower the number, the greater */
@@ -76,10 +76,10 @@ static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
     result =
         copier->device->driver->cuCtxGetStreamPriorityRange(&least, &greatest);
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_copier_error(copier, result,
-                                     "cuCtxGetStreamPriorityRange");
+        return copy_cuda_copier_error(copier, result,
+                                      "cuCtxGetStreamPriorityRange");
     }
-    for (unsigned way = 0; (status == UCXPOOL_OK) && (way < MEM_CUDA_NUM_WAYS);
+    for (unsigned way = 0; (status == UCXPOOL_OK) && (way < COPY_CUDA_NUM_WAYS);
          way++) {
         status = lane_create(copier, way,
                              base_min(least, greatest + ways[way].below));
@@ -90,12 +90,12 @@ static ucxpool_status_t streams_create(mem_cuda_copier_t *copier)
     return status;
 }
 
-static void streams_wait(const mem_cuda_copier_t *copier)
+static void streams_wait(const copy_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver = copier->device->driver;
 
-    for (unsigned way = 0; way < MEM_CUDA_NUM_WAYS; way++) {
-        const mem_cuda_lane_t *lane = &copier->lanes[way];
+    for (unsigned way = 0; way < COPY_CUDA_NUM_WAYS; way++) {
+        const copy_cuda_lane_t *lane = &copier->lanes[way];
 
         for (unsigned i = 0; i < lane->num_streams; i++) {
             mem_cuda_ignore(driver,
@@ -107,11 +107,11 @@ static void streams_wait(const mem_cuda_copier_t *copier)
 
 /* Bytes of pinned memory of one job: for the word, the tiles, the list and
  * what bounces. */
-static bool job_size(const mem_cuda_copier_params_t *params, size_t *size_p)
+static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
 {
     size_t size;
 
-    if (!base_mul(params->max_tiles, sizeof(mem_copy_tile_t), &size) ||
+    if (!base_mul(params->max_tiles, sizeof(copy_tile_t), &size) ||
         !base_add(size, params->entries_size, &size) ||
         !base_add(size, params->bounce_size, &size) ||
         !base_add(size, 4 * LINE_SIZE, &size)) {
@@ -121,7 +121,7 @@ static bool job_size(const mem_cuda_copier_params_t *params, size_t *size_p)
     return true;
 }
 
-static ucxpool_status_t pinned_take(mem_cuda_copier_t *copier, size_t size)
+static ucxpool_status_t pinned_take(copy_cuda_copier_t *copier, size_t size)
 {
     void    *pinned;
     CUresult result;
@@ -129,31 +129,31 @@ static ucxpool_status_t pinned_take(mem_cuda_copier_t *copier, size_t size)
     result = copier->device->driver->cuMemHostAlloc(
         &pinned, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_copier_error(copier, result,
-                                     "cuMemHostAlloc for lists of copies");
+        return copy_cuda_copier_error(copier, result,
+                                      "cuMemHostAlloc for lists of copies");
     }
     copier->pinned = pinned;
     return UCXPOOL_OK;
 }
 
-static void jobs_init(mem_cuda_copier_t *copier, size_t size)
+static void jobs_init(copy_cuda_copier_t *copier, size_t size)
 {
-    size_t tiles_size = copier->max_tiles * sizeof(mem_copy_tile_t);
+    size_t tiles_size = copier->max_tiles * sizeof(copy_tile_t);
     size_t list_size  = base_align_up(copier->entries_size, LINE_SIZE);
     char  *next       = copier->pinned + copier->num_jobs * LINE_SIZE;
 
     tiles_size = base_align_up(tiles_size, LINE_SIZE);
     memset(copier->pinned, 0, copier->num_jobs * LINE_SIZE);
     for (unsigned i = 0; i < copier->num_jobs; i++) {
-        mem_cuda_job_t *job = &copier->jobs[i];
+        copy_cuda_job_t *job = &copier->jobs[i];
 
         job->word    = (uint32_t *)(void *)(copier->pinned + i * LINE_SIZE);
         job->fault   = job->word + 1;
-        job->tiles   = (mem_copy_tile_t *)(void *)next;
+        job->tiles   = (copy_tile_t *)(void *)next;
         job->entries = next + tiles_size;
         job->bounce  = next + tiles_size + list_size;
         next += size - LINE_SIZE;
-        mem_cuda_job_put(copier, job);
+        copy_cuda_job_put(copier, job);
     }
 }
 
@@ -162,31 +162,29 @@ static void jobs_init(mem_cuda_copier_t *copier, size_t size)
  * launched, and may wait for all that the GPU has to do before it does so: for
  * a caller's stream that waits for us, say.
  */
-static ucxpool_status_t warm_up(mem_cuda_copier_t *copier)
+static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
 {
-    mem_cuda_job_t  *job = copier->free_jobs;
+    copy_cuda_job_t *job = copier->free_jobs;
     ucxpool_status_t status;
     CUresult         result;
 
-    job->even      = (mem_copy_list_t){.form    = MEM_COPY_UNIFORM,
-                                       .entries = job->entries,
-                                       .length  = MEM_COPY_UNIT};
+    job->even = (copy_table_t){
+        .form = COPY_UNIFORM, .entries = job->entries, .length = COPY_UNIT};
     job->num_tiles = 1;
-    job->tile_size = MEM_COPY_UNIT;
-    status =
-        mem_cuda_job_start(copier, job, MEM_COPY_UNIFORM, MEM_COPY_UNIT, true);
+    job->tile_size = COPY_UNIT;
+    status = copy_cuda_job_start(copier, job, COPY_UNIFORM, COPY_UNIT, true);
     if (status != UCXPOOL_OK) {
         return status;
     }
     result = copier->device->driver->cuStreamSynchronize(job->stream);
     if (result != CUDA_SUCCESS) {
-        return mem_cuda_copier_error(copier, result, "a copy of nothing");
+        return copy_cuda_copier_error(copier, result, "a copy of nothing");
     }
-    return mem_cuda_job_poll(copier, job);
+    return copy_cuda_job_poll(copier, job);
 }
 
 /* Between enter and leave. */
-static ucxpool_status_t copier_init(mem_cuda_copier_t *copier, size_t size)
+static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
 {
     ucxpool_status_t status;
 
@@ -215,8 +213,8 @@ err_destroy_streams:
     return status;
 }
 
-static ucxpool_status_t params_check(const mem_cuda_copier_params_t *params,
-                                     size_t                         *size_p)
+static ucxpool_status_t params_check(const copy_cuda_copier_params_t *params,
+                                     size_t                          *size_p)
 {
     size_t total;
 
@@ -232,10 +230,10 @@ static ucxpool_status_t params_check(const mem_cuda_copier_params_t *params,
     return UCXPOOL_OK;
 }
 
-static mem_cuda_copier_t *copier_new(const mem_cuda_kernels_t       *kernels,
-                                     const mem_cuda_copier_params_t *params)
+static copy_cuda_copier_t *copier_new(const copy_cuda_kernels_t       *kernels,
+                                      const copy_cuda_copier_params_t *params)
 {
-    mem_cuda_copier_t *copier = calloc(1, sizeof(*copier));
+    copy_cuda_copier_t *copier = calloc(1, sizeof(*copier));
 
     if (copier == NULL) {
         return NULL;
@@ -253,13 +251,14 @@ static mem_cuda_copier_t *copier_new(const mem_cuda_kernels_t       *kernels,
     return copier;
 }
 
-ucxpool_status_t mem_cuda_copier_create(const mem_cuda_kernels_t       *kernels,
-                                        const mem_cuda_copier_params_t *params,
-                                        mem_cuda_copier_t **copier_p)
+ucxpool_status_t
+copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
+                        const copy_cuda_copier_params_t *params,
+                        copy_cuda_copier_t             **copier_p)
 {
-    mem_cuda_copier_t *copier;
-    size_t             size = 0;
-    ucxpool_status_t   status;
+    copy_cuda_copier_t *copier;
+    size_t              size = 0;
+    ucxpool_status_t    status;
 
     status = params_check(params, &size);
     if (status != UCXPOOL_OK) {
@@ -289,7 +288,7 @@ err_free_copier:
     return status;
 }
 
-void mem_cuda_copier_destroy(mem_cuda_copier_t *copier)
+void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
 {
     const mem_cuda_driver_t *driver;
 

@@ -13,36 +13,36 @@
  * stands idle until it is done: so it goes before scatters, and both before
  * what callers do at the default priority, where the GPU knows priorities.
  */
-typedef enum mem_cuda_way {
-    MEM_CUDA_GATHER,
-    MEM_CUDA_SCATTER,
-    MEM_CUDA_LONG, /* by the copy engine, either way */
-    MEM_CUDA_NUM_WAYS
-} mem_cuda_way_t;
+typedef enum copy_cuda_way {
+    COPY_CUDA_GATHER,
+    COPY_CUDA_SCATTER,
+    COPY_CUDA_LONG, /* by the copy engine, either way */
+    COPY_CUDA_NUM_WAYS
+} copy_cuda_way_t;
 
-#define MEM_CUDA_MAX_STREAMS 4u
+#define COPY_CUDA_MAX_STREAMS 4u
 
 /* The streams of one way. */
-typedef struct mem_cuda_lane {
-    CUstream streams[MEM_CUDA_MAX_STREAMS];
+typedef struct copy_cuda_lane {
+    CUstream streams[COPY_CUDA_MAX_STREAMS];
     unsigned num_streams;
     unsigned num_jobs; /* started: for the turns */
-} mem_cuda_lane_t;
+} copy_cuda_lane_t;
 
-struct mem_cuda_copier {
+struct copy_cuda_copier {
     const mem_cuda_device_t *device;
     CUfunction               kernel;
-    mem_cuda_lane_t          lanes[MEM_CUDA_NUM_WAYS];
+    copy_cuda_lane_t         lanes[COPY_CUDA_NUM_WAYS];
     char                    *pinned; /* words, then what each job has */
     size_t                   entries_size;
     size_t                   max_tiles;
-    mem_cuda_job_t          *free_jobs;
+    copy_cuda_job_t         *free_jobs;
     unsigned                 num_jobs;
-    mem_cuda_job_t          *jobs;
+    copy_cuda_job_t         *jobs;
 };
 
 /* Say that a call failed on the copier's device. */
-ucxpool_status_t mem_cuda_copier_error(const mem_cuda_copier_t *copier,
-                                       CUresult result, const char *call);
+ucxpool_status_t copy_cuda_copier_error(const copy_cuda_copier_t *copier,
+                                        CUresult result, const char *call);
 
 #endif

@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* Between enter and leave. */
-static ucxpool_status_t kernels_load(mem_cuda_kernels_t *kernels)
+static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
 {
     const mem_cuda_device_t *device = kernels->device;
     const mem_cuda_driver_t *driver = device->driver;
     CUresult                 result;
 
-    result = driver->cuModuleLoadData(&kernels->module, mem_copy_kernel_ptx);
+    result = driver->cuModuleLoadData(&kernels->module, copy_kernel_ptx);
     if (result != CUDA_SUCCESS) {
         return mem_cuda_error(driver, result,
                               "compiling kernels by cuModuleLoadData for GPU "
@@ -22,19 +22,19 @@ static ucxpool_status_t kernels_load(mem_cuda_kernels_t *kernels)
                               device->ordinal, device->name);
     }
     result = driver->cuModuleGetFunction(&kernels->copy, kernels->module,
-                                         MEM_COPY_KERNEL_NAME);
+                                         COPY_KERNEL_NAME);
     if (result != CUDA_SUCCESS) {
         mem_cuda_ignore(driver, driver->cuModuleUnload(kernels->module),
                         "cuModuleUnload");
-        return mem_cuda_error(
-            driver, result, "cuModuleGetFunction of %s on GPU %d (%s)",
-            MEM_COPY_KERNEL_NAME, device->ordinal, device->name);
+        return mem_cuda_error(driver, result,
+                              "cuModuleGetFunction of %s on GPU %d (%s)",
+                              COPY_KERNEL_NAME, device->ordinal, device->name);
     }
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_cuda_kernels_init(const mem_cuda_device_t *device,
-                                       mem_cuda_kernels_t      *kernels)
+ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
+                                        copy_cuda_kernels_t     *kernels)
 {
     ucxpool_status_t status;
 
@@ -56,7 +56,7 @@ err_clear:
     return status;
 }
 
-void mem_cuda_kernels_cleanup(mem_cuda_kernels_t *kernels)
+void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
 {
     const mem_cuda_device_t *device = kernels->device;
 

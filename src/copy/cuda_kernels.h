@@ -7,20 +7,20 @@
 
 #include "mem/cuda_device.h"
 
-typedef struct mem_cuda_kernels {
+typedef struct copy_cuda_kernels {
     const mem_cuda_device_t *device;
     CUmodule                 module;
-    CUfunction               copy; /* MEM_COPY_KERNEL_NAME */
-} mem_cuda_kernels_t;
+    CUfunction               copy; /* COPY_KERNEL_NAME */
+} copy_cuda_kernels_t;
 
 /*
  * UCXPOOL_ERR_UNSUPPORTED  the GPU is too old for them
  * UCXPOOL_ERR_NO_MEMORY    on the GPU
  * UCXPOOL_ERR_IO           the driver failed otherwise
  */
-ucxpool_status_t mem_cuda_kernels_init(const mem_cuda_device_t *device,
-                                       mem_cuda_kernels_t      *kernels);
+ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
+                                        copy_cuda_kernels_t     *kernels);
 /* Nothing may be running. May be called twice. */
-void mem_cuda_kernels_cleanup(mem_cuda_kernels_t *kernels);
+void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels);
 
 #endif

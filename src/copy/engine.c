@@ -16,7 +16,7 @@
 /* Bytes of one copy's list: 131,072 segments of one length. */
 #define LIST_SIZE ((size_t)1 << 20)
 
-static_assert(XFER_BOUNCE_LIST * XFER_BOUNCE_SHARE <= LIST_SIZE,
+static_assert(COPY_BOUNCE_LIST * COPY_BOUNCE_SHARE <= LIST_SIZE,
               "a list and what is left to copy have room in one");
 /* Thread blocks of one launch: enough for 256 MiB. */
 #define MAX_TILES ((size_t)8192)
@@ -25,16 +25,16 @@ static_assert(XFER_BOUNCE_LIST * XFER_BOUNCE_SHARE <= LIST_SIZE,
 /* Requests that may wait for their streams. */
 #define NUM_MARKS 4096u
 
-ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
-                                    xfer_engine_t    **engine_p)
+ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
+                                    copy_engine_t    **engine_p)
 {
-    const mem_cuda_copier_params_t params = {
+    const copy_cuda_copier_params_t params = {
         .num_jobs     = NUM_JOBS,
         .entries_size = LIST_SIZE,
         .max_tiles    = MAX_TILES,
-        .bounce_size  = 2 * XFER_BOUNCE_HALF,
+        .bounce_size  = 2 * COPY_BOUNCE_HALF,
     };
-    xfer_engine_t   *engine = calloc(1, sizeof(*engine));
+    copy_engine_t   *engine = calloc(1, sizeof(*engine));
     ucxpool_status_t status;
 
     if (engine == NULL) {
@@ -43,11 +43,12 @@ ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
     base_list_init(&engine->copies);
     base_list_init(&engine->marked);
     engine->device = device;
-    status         = mem_cuda_kernels_init(device, &engine->kernels);
+    status         = copy_cuda_kernels_init(device, &engine->kernels);
     if (status != UCXPOOL_OK) {
         goto err_free_engine;
     }
-    status = mem_cuda_copier_create(&engine->kernels, &params, &engine->copier);
+    status =
+        copy_cuda_copier_create(&engine->kernels, &params, &engine->copier);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_kernels;
     }
@@ -59,27 +60,27 @@ ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
     return UCXPOOL_OK;
 
 err_destroy_copier:
-    mem_cuda_copier_destroy(engine->copier);
+    copy_cuda_copier_destroy(engine->copier);
 err_cleanup_kernels:
-    mem_cuda_kernels_cleanup(&engine->kernels);
+    copy_cuda_kernels_cleanup(&engine->kernels);
 err_free_engine:
     free(engine);
     return status;
 }
 
-void xfer_engine_destroy(xfer_engine_t *engine)
+void copy_engine_destroy(copy_engine_t *engine)
 {
     if (engine == NULL) {
         return;
     }
     mem_cuda_marks_destroy(engine->marks);
-    mem_cuda_copier_destroy(engine->copier);
-    mem_cuda_kernels_cleanup(&engine->kernels);
+    copy_cuda_copier_destroy(engine->copier);
+    copy_cuda_kernels_cleanup(&engine->kernels);
     mem_cuda_device_close(engine->device);
     free(engine);
 }
 
-void xfer_engine_enter(xfer_engine_t *engine)
+void copy_engine_enter(copy_engine_t *engine)
 {
     if ((engine != NULL) &&
         (mem_cuda_device_enter(engine->device) != UCXPOOL_OK)) {
@@ -87,7 +88,7 @@ void xfer_engine_enter(xfer_engine_t *engine)
     }
 }
 
-void xfer_engine_leave(xfer_engine_t *engine)
+void copy_engine_leave(copy_engine_t *engine)
 {
     if (engine == NULL) {
         return;
@@ -100,7 +101,7 @@ void xfer_engine_leave(xfer_engine_t *engine)
     }
 }
 
-uint64_t xfer_engine_deadline(const xfer_engine_t *engine)
+uint64_t copy_engine_deadline(const copy_engine_t *engine)
 {
     if ((engine == NULL) || (base_list_is_empty(&engine->copies) &&
                              base_list_is_empty(&engine->marked))) {
@@ -114,71 +115,71 @@ uint64_t xfer_engine_deadline(const xfer_engine_t *engine)
  * faster by the copy engine than by the kernel, between GPUs: a short one by
  * the time in which the kernel reads what it is to do, a long one by the link.
  */
-static bool is_one_piece(const pack_launch_t *launch,
-                         mem_copy_segment_t  *piece_p)
+static bool is_one_piece(const copy_launch_t *launch, copy_segment_t *piece_p)
 {
-    const mem_copy_list_t *list = &launch->list;
+    const copy_table_t *list = &launch->list;
 
-    if ((list->num_entries != 1) || (list->form == MEM_COPY_EXACT)) {
+    if ((list->num_entries != 1) || (list->form == COPY_EXACT)) {
         return false;
     }
-    if (list->form == MEM_COPY_UNIFORM) {
+    if (list->form == COPY_UNIFORM) {
         piece_p->address = *(const uint64_t *)list->entries;
         piece_p->length  = list->length;
     } else {
-        *piece_p = *(const mem_copy_segment_t *)list->entries;
+        *piece_p = *(const copy_segment_t *)list->entries;
     }
     return piece_p->length == launch->covered;
 }
 
-static ucxpool_status_t start_long(xfer_engine_t *engine, mem_cuda_job_t *job,
-                                   const mem_copy_segment_t *piece,
-                                   uint64_t block, bool is_gather)
+static ucxpool_status_t start_long(copy_engine_t *engine, copy_cuda_job_t *job,
+                                   const copy_segment_t *piece, uint64_t block,
+                                   bool is_gather)
 {
     uint64_t target = is_gather ? block : piece->address;
     uint64_t source = is_gather ? piece->address : block;
 
-    return mem_cuda_job_start_long(
+    return copy_cuda_job_start_long(
         engine->copier, job, (void *)(uintptr_t)target,
         (const void *)(uintptr_t)source, piece->length);
 }
 
-static ucxpool_status_t start_launch(xfer_engine_t *engine, mem_cuda_job_t *job,
-                                     const pack_launch_t *launch,
+static ucxpool_status_t start_launch(copy_engine_t       *engine,
+                                     copy_cuda_job_t     *job,
+                                     const copy_launch_t *launch,
                                      bool                 is_gather)
 {
-    mem_copy_segment_t piece;
+    copy_segment_t piece;
 
     if (is_one_piece(launch, &piece)) {
         return start_long(engine, job, &piece, launch->list.stream, is_gather);
     }
-    if (!mem_cuda_job_add(engine->copier, job, &launch->list,
-                          launch->covered)) {
+    if (!copy_cuda_job_add(engine->copier, job, &launch->list,
+                           launch->covered)) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%llu bytes in %u pieces are too much for one launch "
                           "of the copy kernel: lower UCXPOOL_FRAG_SIZE",
                           (unsigned long long)launch->covered,
                           launch->list.num_entries);
     }
-    return mem_cuda_job_start(engine->copier, job, launch->list.form,
-                              launch->list.length, is_gather);
+    return copy_cuda_job_start(engine->copier, job, launch->list.form,
+                               launch->list.length, is_gather);
 }
 
 /* Fill the job's list; what the GPU does not reach goes through the job's
  * pinned memory. */
-static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
-                             mem_cuda_job_t *job, const xfer_work_t *work,
-                             pack_launch_t *launch)
+static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
+                             copy_cuda_job_t *job, const copy_work_t *work,
+                             copy_launch_t *launch)
 {
     uint64_t         length    = work->length;
     size_t           list_size = LIST_SIZE;
     ucxpool_status_t status;
 
     if (work->has_host_block || work->has_host_segments) {
-        length    = base_min(length, (uint64_t)XFER_BOUNCE_HALF);
-        list_size = XFER_BOUNCE_LIST;
+        length    = base_min(length, (uint64_t)COPY_BOUNCE_HALF);
+        list_size = COPY_BOUNCE_LIST;
     }
-    status = pack_launch_fill(work->plan, work->offset, length, work->is_gather,
+    status = copy_launch_fill(work->plan, work->offset, length, work->is_gather,
                               job->entries, list_size, launch);
     if (status != UCXPOOL_OK) {
         return status;
@@ -188,31 +189,31 @@ static ucxpool_status_t fill(xfer_engine_t *engine, xfer_copy_t *copy,
     copy->num_rest      = 0;
     copy->first         = launch->first;
     if (work->has_host_segments) {
-        copy->rest = (mem_copy_t *)(void *)((char *)job->entries + list_size);
-        xfer_bounce_segments(engine->device->driver, job, launch,
+        copy->rest = (copy_entry_t *)(void *)((char *)job->entries + list_size);
+        copy_bounce_segments(engine->device->driver, job, launch,
                              work->is_gather, copy);
     }
     if (work->has_host_block) {
         launch->list.stream =
-            xfer_bounce_block(job, work->block, launch->covered);
+            copy_bounce_block(job, work->block, launch->covered);
     }
     return UCXPOOL_OK;
 }
 
 /* One for a copy of this kind, or NULL. */
-static mem_cuda_job_t *job_get(xfer_engine_t *engine, bool is_gather)
+static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather)
 {
     if (!is_gather && (engine->num_scatters == NUM_SCATTERS)) {
         return NULL;
     }
-    return mem_cuda_job_get(engine->copier);
+    return copy_cuda_job_get(engine->copier);
 }
 
-ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
-                                   const xfer_work_t *work, uint64_t *covered_p)
+ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
+                                   const copy_work_t *work, uint64_t *covered_p)
 {
-    mem_cuda_job_t  *job = job_get(engine, work->is_gather);
-    pack_launch_t    launch;
+    copy_cuda_job_t *job = job_get(engine, work->is_gather);
+    copy_launch_t    launch;
     ucxpool_status_t status;
 
     if (job == NULL) {
@@ -223,7 +224,7 @@ ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
         status = start_launch(engine, job, &launch, work->is_gather);
     }
     if (status != UCXPOOL_OK) {
-        mem_cuda_job_put(engine->copier, job);
+        copy_cuda_job_put(engine->copier, job);
         return status;
     }
     copy->job        = job;
@@ -235,26 +236,26 @@ ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
 }
 
 /* How is it with a copy? */
-static ucxpool_status_t poll(xfer_engine_t *engine, const xfer_copy_t *copy)
+static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
 {
-    ucxpool_status_t status = mem_cuda_job_poll(engine->copier, copy->job);
+    ucxpool_status_t status = copy_cuda_job_poll(engine->copier, copy->job);
     uint32_t         fault;
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    fault = mem_cuda_job_fault(copy->job);
+    fault = copy_cuda_job_fault(copy->job);
     return (fault == 0) ? UCXPOOL_OK
-                        : pack_launch_no_address(copy->first + fault - 1);
+                        : copy_launch_no_address(copy->first + fault - 1);
 }
 
 /* The first that is over. */
-static xfer_copy_t *find_finished(xfer_engine_t    *engine,
-                                  ucxpool_status_t *status_p)
+static copy_job_t *find_finished(copy_engine_t    *engine,
+                                 ucxpool_status_t *status_p)
 {
-    xfer_copy_t *copy;
+    copy_job_t *copy;
 
-    base_list_for_each(copy, &engine->copies, xfer_copy_t, link) {
+    base_list_for_each(copy, &engine->copies, copy_job_t, link) {
         *status_p = poll(engine, copy);
         if (*status_p != UCXPOOL_INPROGRESS) {
             return copy;
@@ -263,17 +264,17 @@ static xfer_copy_t *find_finished(xfer_engine_t    *engine,
     return NULL;
 }
 
-static unsigned progress_copies(xfer_engine_t *engine)
+static unsigned progress_copies(copy_engine_t *engine)
 {
     unsigned         count = 0;
-    xfer_copy_t     *copy;
+    copy_job_t      *copy;
     ucxpool_status_t status;
 
     /* What a copy's end leads to may change the list. */
     while ((copy = find_finished(engine, &status)) != NULL) {
         base_list_del(&copy->link);
-        mem_copy_list(copy->rest, copy->num_rest);
-        mem_cuda_job_put(engine->copier, copy->job);
+        copy_list(copy->rest, copy->num_rest);
+        copy_cuda_job_put(engine->copier, copy->job);
         copy->job = NULL;
         engine->num_scatters -= copy->is_scatter ? 1 : 0;
         copy->done(copy, status);
@@ -282,7 +283,7 @@ static unsigned progress_copies(xfer_engine_t *engine)
     return count;
 }
 
-unsigned xfer_engine_progress(xfer_engine_t *engine)
+unsigned copy_engine_progress(copy_engine_t *engine)
 {
     return (engine == NULL) ? 0 : progress_copies(engine);
 }

@@ -6,7 +6,7 @@
  * A pool of host memory has none, and copies at once.
  *
  * The driver wants a context: whoever holds the pool's lock has the GPU's
- * (xfer_lock()), and the caller's own is put back with the lock.
+ * (core_lock()), and the caller's own is put back with the lock.
  */
 #ifndef COPY_ENGINE_H
 #define COPY_ENGINE_H
@@ -18,26 +18,26 @@
 
 #include <ucxpool/transfer.h>
 
-struct xfer_copy;
+struct copy_job;
 
 /* The copy is over, its job given back. */
-typedef void (*xfer_copy_cb_t)(struct xfer_copy *copy, ucxpool_status_t status);
+typedef void (*copy_job_cb_t)(struct copy_job *copy, ucxpool_status_t status);
 
 /* One copy under way: embedded in what it is for. */
-typedef struct xfer_copy {
-    base_list_t     link;
-    mem_cuda_job_t *job; /* NULL: not under way */
-    xfer_copy_cb_t  done;
-    size_t          first; /* piece of its list, if it is one of addresses */
+typedef struct copy_job {
+    base_list_t      link;
+    copy_cuda_job_t *job; /* NULL: not under way */
+    copy_job_cb_t    done;
+    size_t           first; /* piece of its list, if it is one of addresses */
     /* What the processor has to copy when the GPU is done: in the job. */
-    mem_copy_t *rest;
-    size_t      num_rest;
-    bool        is_scatter;
-} xfer_copy_t;
+    copy_entry_t *rest;
+    size_t        num_rest;
+    bool          is_scatter;
+} copy_job_t;
 
 /* What is to be copied: a range of a plan's stream. */
-typedef struct xfer_work {
-    pack_plan_t *plan;
+typedef struct copy_work {
+    copy_plan_t *plan;
     uint64_t     offset;
     uint64_t     length;
     const void  *block;         /* where the range's first byte lies */
@@ -46,38 +46,38 @@ typedef struct xfer_work {
     /* The GPU does not reach the block (of a scatter); some of the segments. */
     bool has_host_block;
     bool has_host_segments;
-} xfer_work_t;
+} copy_work_t;
 
-typedef struct xfer_engine {
-    mem_cuda_device_t *device;
-    mem_cuda_kernels_t kernels;
-    mem_cuda_copier_t *copier;
-    mem_cuda_marks_t  *marks;
-    base_list_t        copies;
-    unsigned           num_scatters; /* of them */
-    base_list_t        marked;       /* requests, by their mark_link */
-    uint32_t           num_looks;    /* at marks that were not reached */
-    unsigned           num_failed;   /* enters that found no context */
-} xfer_engine_t;
+typedef struct copy_engine {
+    mem_cuda_device_t  *device;
+    copy_cuda_kernels_t kernels;
+    copy_cuda_copier_t *copier;
+    mem_cuda_marks_t   *marks;
+    base_list_t         copies;
+    unsigned            num_scatters; /* of them */
+    base_list_t         marked;       /* requests, by their mark_link */
+    uint32_t            num_looks;    /* at marks that were not reached */
+    unsigned            num_failed;   /* enters that found no context */
+} copy_engine_t;
 
 /*
  * device  Open; the engine closes it with itself. After an error it is the
  *         caller's.
  *
- * As mem_cuda_kernels_init() and mem_cuda_copier_create().
+ * As copy_cuda_kernels_init() and copy_cuda_copier_create().
  */
-ucxpool_status_t xfer_engine_create(mem_cuda_device_t *device,
-                                    xfer_engine_t    **engine_p);
+ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
+                                    copy_engine_t    **engine_p);
 /* Waits for what is under way. NULL is allowed. */
-void xfer_engine_destroy(xfer_engine_t *engine);
+void copy_engine_destroy(copy_engine_t *engine);
 
 /* With the pool's lock; NULL is allowed. */
-void xfer_engine_enter(xfer_engine_t *engine);
-void xfer_engine_leave(xfer_engine_t *engine);
+void copy_engine_enter(copy_engine_t *engine);
+void copy_engine_leave(copy_engine_t *engine);
 
 /* When to look at what is under way: nothing that a GPU does makes a descriptor
  * readable. BASE_CLOCK_FOREVER when nothing is. */
-uint64_t xfer_engine_deadline(const xfer_engine_t *engine);
+uint64_t copy_engine_deadline(const copy_engine_t *engine);
 
 /*
  * Start to copy, as far as one launch goes.
@@ -89,11 +89,11 @@ uint64_t xfer_engine_deadline(const xfer_engine_t *engine);
  * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller's has no address
  * UCXPOOL_ERR_IO, others  the GPU failed
  */
-ucxpool_status_t xfer_engine_start(xfer_engine_t *engine, xfer_copy_t *copy,
-                                   const xfer_work_t *work,
+ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
+                                   const copy_work_t *work,
                                    uint64_t          *covered_p);
 
 /* What has been done since; NULL is allowed. */
-unsigned xfer_engine_progress(xfer_engine_t *engine);
+unsigned copy_engine_progress(copy_engine_t *engine);
 
 #endif

@@ -23,14 +23,14 @@
 #define UNROLL 4
 /* Thread blocks on a multiprocessor: bounds the registers. */
 #define BLOCKS 4
-#define WARPS  (MEM_COPY_THREADS / 32)
+#define WARPS  (COPY_THREADS / 32)
 
 /* The pieces that are being copied, and the first unit of each. */
-SHARED uint64_t ucxpool_copy_target[MEM_COPY_THREADS];
-SHARED uint64_t ucxpool_copy_source[MEM_COPY_THREADS];
-SHARED uint32_t ucxpool_copy_length[MEM_COPY_THREADS]; /* with zeros behind */
-SHARED uint32_t ucxpool_copy_data[MEM_COPY_THREADS];   /* without           */
-SHARED uint32_t ucxpool_copy_unit[MEM_COPY_THREADS];
+SHARED uint64_t ucxpool_copy_target[COPY_THREADS];
+SHARED uint64_t ucxpool_copy_source[COPY_THREADS];
+SHARED uint32_t ucxpool_copy_length[COPY_THREADS]; /* with zeros behind */
+SHARED uint32_t ucxpool_copy_data[COPY_THREADS];   /* without           */
+SHARED uint32_t ucxpool_copy_unit[COPY_THREADS];
 SHARED uint32_t ucxpool_copy_sums[WARPS];
 
 DEVICE uint32_t thread_index()
@@ -114,12 +114,12 @@ DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
                         : 0;
 
     for (uint32_t u = thread_index(); u < num_units;
-         u += MEM_COPY_THREADS * UNROLL) {
+         u += COPY_THREADS * UNROLL) {
         flight f[UNROLL];
 
 #pragma unroll
         for (int i = 0; i < UNROLL; i++) {
-            uint32_t unit = u + i * MEM_COPY_THREADS;
+            uint32_t unit = u + i * COPY_THREADS;
 
             f[i].first = f[i].last = 0;
             if (unit < num_units) {
@@ -140,19 +140,19 @@ DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
 struct piece {
     uint64_t address;
     uint64_t length;
-    uint64_t stream; /* its offset there; with MEM_COPY_EXACT only */
+    uint64_t stream; /* its offset there; with COPY_EXACT only */
 };
 
 /* A piece of a tile, from where the tile begins. `fault` is where to tell of
- * one of MEM_COPY_UNIFORM that has no address. */
-DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
+ * one of COPY_UNIFORM that has no address. */
+DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
                         uint32_t form, uint32_t length, uint32_t index,
                         uint64_t fault)
 {
     uint64_t entry = tile->first + index;
     piece    p = {0, length, 0};
 
-    if ((tile->count == 1) && (form != MEM_COPY_UNIFORM)) {
+    if ((tile->count == 1) && (form != COPY_UNIFORM)) {
         p.address = tile->origin;
         p.length = (index == 0) ? tile->size - tile->padding : 0;
         return p;
@@ -161,7 +161,7 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
         p.length = 0;
         return p;
     }
-    if (form == MEM_COPY_UNIFORM) {
+    if (form == COPY_UNIFORM) {
         p.address = load_entry(list + entry);
         if (p.address == 0) {
             store4(fault, (uint32_t)entry + 1);
@@ -171,7 +171,7 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
     } else {
         load_entry(list + 2 * entry, &p.address, &p.length);
     }
-    if (form == MEM_COPY_EXACT) {
+    if (form == COPY_EXACT) {
         p.stream = p.length >> 32;
         p.length = (uint32_t)p.length;
     }
@@ -184,27 +184,27 @@ DEVICE piece load_piece(const mem_copy_tile_t *tile, const uint64_t *list,
 }
 
 /*
- * Copy a list, one tile per thread block of MEM_COPY_THREADS. `gather` is 1 or
- * 0. MEM_COPY_UNIFORM has stream, stream_size and tile_size in place of tiles,
+ * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
+ * 0. COPY_UNIFORM has stream, stream_size and tile_size in place of tiles,
  * and in `tiles` the address of a word: the number, from 1 on, of a piece that
  * has no address.
  */
 extern "C" __attribute__((global))
-__attribute__((launch_bounds(MEM_COPY_THREADS, BLOCKS))) void
-ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
+__attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
+ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t length, uint32_t gather, uint64_t stream,
              uint32_t stream_size, uint32_t tile_size)
 {
     uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
-    mem_copy_tile_t tile =
-        (form == MEM_COPY_UNIFORM)
-            ? mem_copy_tile_even(stream, stream_size, length, tile_size, number)
+    copy_tile_t tile =
+        (form == COPY_UNIFORM)
+            ? copy_tile_even(stream, stream_size, length, tile_size, number)
             : tiles[number];
     uint32_t        me = thread_index();
-    uint32_t        align = (form == MEM_COPY_EXACT) ? 1 : UNIT;
+    uint32_t        align = (form == COPY_EXACT) ? 1 : UNIT;
     uint32_t        left = tile.size;
 
-    for (uint32_t index = 0; index < tile.count; index += MEM_COPY_THREADS) {
+    for (uint32_t index = 0; index < tile.count; index += COPY_THREADS) {
         piece p = load_piece(&tile, list, form, length, index + me,
                              (uint64_t)tiles);
 
@@ -218,13 +218,13 @@ ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         size = (start < left) ? smaller(size, left - start) : 0;
         data = smaller(data, size);
         size = gather ? size : data;
-        if ((form == MEM_COPY_EXACT) && (p.address == 0)) {
+        if ((form == COPY_EXACT) && (p.address == 0)) {
             /* Zeros. Bounds of what may be read would wrap around at 0. */
             size = gather ? size : 0;
             data = 0;
             p.address = UNIT;
         }
-        if ((form != MEM_COPY_EXACT) || (tile.count == 1)) {
+        if ((form != COPY_EXACT) || (tile.count == 1)) {
             p.stream = start;
         }
         p.stream += tile.stream;
@@ -241,12 +241,12 @@ ucxpool_copy(const mem_copy_tile_t *tiles, const uint64_t *list, uint32_t form,
         ucxpool_copy_unit[me] = sum_before((size > 0) ? units : 0,
                                            &num_units);
         barrier();
-        copy_units(num_units, smaller(MEM_COPY_THREADS, tile.count - index));
+        copy_units(num_units, smaller(COPY_THREADS, tile.count - index));
         barrier();
 
         total = smaller(total, left);
         left -= total;
-        if (form != MEM_COPY_EXACT) {
+        if (form != COPY_EXACT) {
             tile.stream += total;
         }
     }

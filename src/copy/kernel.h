@@ -5,8 +5,8 @@
 #ifndef COPY_KERNEL_H
 #define COPY_KERNEL_H
 
-#define MEM_COPY_KERNEL_NAME "ucxpool_copy"
+#define COPY_KERNEL_NAME "ucxpool_copy"
 
-extern const char mem_copy_kernel_ptx[];
+extern const char copy_kernel_ptx[];
 
 #endif

@@ -4,7 +4,7 @@
 /* Longer than ISO C asks of a compiler; gcc and clang have no limit. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-const char mem_copy_kernel_ptx[] =
+const char copy_kernel_ptx[] =
     ".version 6.3\n"
     ".target sm_75\n"
     ".address_size 64\n"

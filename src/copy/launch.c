@@ -13,7 +13,7 @@
 
 /* What is being filled. */
 typedef struct filling {
-    pack_plan_t *plan;
+    copy_plan_t *plan;
     const void  *entries; /* or a part of the pieces' own */
     uint64_t     length;  /* of the range */
     uint64_t     done;    /* bytes of it */
@@ -24,15 +24,15 @@ typedef struct filling {
 
 /* Both lists stand at the start of a segment, or as far in one of the same
  * length: memory is cut as the stream is. */
-static bool is_cut_alike(const pack_plan_t *plan)
+static bool is_cut_alike(const copy_plan_t *plan)
 {
     return (plan->at.segment_offset == plan->at.memory_offset) &&
-           (pack_memory_length(&plan->memory, plan->at.memory) ==
+           (copy_memory_length(&plan->memory, plan->at.memory) ==
             plan->runs[plan->at.run].length);
 }
 
 /* Leave runs and memory that have no bytes left. */
-static void settle(pack_plan_t *plan)
+static void settle(copy_plan_t *plan)
 {
     while ((plan->at.run < plan->num_runs) &&
            ((plan->at.index == plan->runs[plan->at.run].count) ||
@@ -41,7 +41,7 @@ static void settle(pack_plan_t *plan)
         plan->at.index = 0;
     }
     while ((plan->at.memory < plan->memory.num) &&
-           (pack_memory_length(&plan->memory, plan->at.memory) == 0)) {
+           (copy_memory_length(&plan->memory, plan->at.memory) == 0)) {
         plan->at.memory++;
     }
 }
@@ -51,9 +51,9 @@ static void settle(pack_plan_t *plan)
  * `size` bytes of the stream. A range that a stranger chose may end in the last
  * one's padding: there the walk then stands.
  */
-static void pass_whole(pack_plan_t *plan, uint64_t count, uint64_t size)
+static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
 {
-    uint64_t stride = pack_run_stride(&plan->runs[plan->at.run]);
+    uint64_t stride = copy_run_stride(&plan->runs[plan->at.run]);
     uint64_t place  = plan->at.segment_offset + size;
 
     plan->at.offset += size;
@@ -70,11 +70,11 @@ static void pass_whole(pack_plan_t *plan, uint64_t count, uint64_t size)
 
 /* Segments of the walk's run that lie whole in the range; the last one's
  * padding may lie behind it. */
-static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
+static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
 {
-    uint64_t count = (filling->length - filling->done) / pack_run_stride(run);
+    uint64_t count = (filling->length - filling->done) / copy_run_stride(run);
 
-    if (filling->length - filling->done - count * pack_run_stride(run) >=
+    if (filling->length - filling->done - count * copy_run_stride(run) >=
         run->length) {
         count++;
     }
@@ -86,11 +86,11 @@ static uint64_t count_whole(const filling_t *filling, const pack_run_t *run)
 static uint64_t copy_addresses(filling_t *filling, uint64_t max,
                                uint64_t length, uint64_t *addresses)
 {
-    const pack_plan_t   *plan   = filling->plan;
-    const pack_memory_t *memory = &plan->memory;
+    const copy_plan_t   *plan   = filling->plan;
+    const copy_memory_t *memory = &plan->memory;
 
-    if (!pack_memory_is_pieces(memory)) {
-        return pack_pairs_addresses(&memory->segments[plan->at.memory], max,
+    if (!copy_memory_is_pieces(memory)) {
+        return copy_pairs_addresses(&memory->segments[plan->at.memory], max,
                                     length, addresses);
     }
     if (memory->length != length) {
@@ -98,12 +98,12 @@ static uint64_t copy_addresses(filling_t *filling, uint64_t max,
     }
     /* Where there is a NULL among them the list is not used. */
     filling->seen =
-        pack_pairs_copy(&memory->addresses[plan->at.memory], max, addresses);
+        copy_pairs_copy(&memory->addresses[plan->at.memory], max, addresses);
     return max;
 }
 
 /* Are these pieces a list already? Short ones go with what follows them. */
-static bool is_list(const pack_plan_t *plan, uint64_t num, uint64_t length)
+static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
 {
     return plan->memory.is_pinned && (plan->memory.length == length) &&
            (num >= UNIFORM_MIN);
@@ -112,8 +112,8 @@ static bool is_list(const pack_plan_t *plan, uint64_t num, uint64_t length)
 /* Addresses alone, where many segments have one length. */
 static bool fill_uniform(filling_t *filling, uint64_t *addresses)
 {
-    pack_plan_t      *plan = filling->plan;
-    const pack_run_t *run  = &plan->runs[plan->at.run];
+    copy_plan_t      *plan = filling->plan;
+    const copy_run_t *run  = &plan->runs[plan->at.run];
     uint64_t          count, n;
 
     if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0) ||
@@ -131,25 +131,25 @@ static bool fill_uniform(filling_t *filling, uint64_t *addresses)
         n     = copy_addresses(filling, count, run->length, addresses);
     }
     if ((n == 0) ||
-        ((n < UNIFORM_MIN) && (n * pack_run_stride(run) < filling->length))) {
+        ((n < UNIFORM_MIN) && (n * copy_run_stride(run) < filling->length))) {
         return false;
     }
     filling->num  = (uint32_t)n;
-    filling->done = base_min(n * pack_run_stride(run), filling->length);
+    filling->done = base_min(n * copy_run_stride(run), filling->length);
     pass_whole(plan, n, filling->done);
     return true;
 }
 
 /* One segment, or what is left of it, with the padding behind it. */
-static mem_copy_segment_t next_segment(filling_t *filling)
+static copy_segment_t next_segment(filling_t *filling)
 {
-    pack_plan_t       *plan   = filling->plan;
-    const pack_run_t  *run    = &plan->runs[plan->at.run];
-    uint64_t           left   = filling->length - filling->done;
-    uint64_t           data   = run->length - plan->at.segment_offset;
-    uint64_t           stride = pack_run_stride(run) - plan->at.segment_offset;
-    mem_copy_segment_t entry  = {(uintptr_t)pack_walk_address(plan),
-                                 base_min(data, left)};
+    copy_plan_t      *plan   = filling->plan;
+    const copy_run_t *run    = &plan->runs[plan->at.run];
+    uint64_t          left   = filling->length - filling->done;
+    uint64_t          data   = run->length - plan->at.segment_offset;
+    uint64_t          stride = copy_run_stride(run) - plan->at.segment_offset;
+    copy_segment_t    entry  = {(uintptr_t)copy_walk_address(plan),
+                                base_min(data, left)};
 
     stride = base_min(stride, left);
     filling->done += stride;
@@ -164,9 +164,9 @@ static mem_copy_segment_t next_segment(filling_t *filling)
 }
 
 /* Addresses and lengths, where memory is cut as the stream is. */
-static bool fill_segments(filling_t *filling, mem_copy_segment_t *entries)
+static bool fill_segments(filling_t *filling, copy_segment_t *entries)
 {
-    if (filling->plan->at.segment_offset % PACK_ALIGNMENT != 0) {
+    if (filling->plan->at.segment_offset % COPY_ALIGNMENT != 0) {
         return false; /* the list would place the next one wrongly */
     }
     while ((filling->done < filling->length) &&
@@ -178,19 +178,19 @@ static bool fill_segments(filling_t *filling, mem_copy_segment_t *entries)
 
 /* Any cut at all: each entry says where it lies in the stream. Padding is
  * zeros, which a scatter has no use for. */
-static void fill_exact(filling_t *filling, mem_copy_exact_t *entries,
+static void fill_exact(filling_t *filling, copy_exact_t *entries,
                        bool is_gather)
 {
-    pack_plan_t  *plan   = filling->plan;
+    copy_plan_t  *plan   = filling->plan;
     uint64_t      start  = plan->at.offset;
     uint64_t      length = filling->length;
-    pack_extent_t extent;
+    copy_extent_t extent;
 
     while ((filling->done < length) && (filling->num < filling->room)) {
-        pack_plan_extent(plan, start + filling->done, length - filling->done,
+        copy_plan_extent(plan, start + filling->done, length - filling->done,
                          &extent);
         if ((extent.address != NULL) || is_gather) {
-            entries[filling->num++] = (mem_copy_exact_t){
+            entries[filling->num++] = (copy_exact_t){
                 .address = (uintptr_t)extent.address,
                 .length  = (uint32_t)extent.length,
                 .offset  = (uint32_t)filling->done,
@@ -202,44 +202,44 @@ static void fill_exact(filling_t *filling, mem_copy_exact_t *entries,
 
 /* Nobody may have looked at the pieces' addresses before. Looks at those from
  * number `first` up to a place of the stream. */
-static ucxpool_status_t check_pieces(pack_plan_t *plan, size_t first,
+static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
                                      uint64_t offset)
 {
     size_t end, num;
 
-    if (!pack_memory_is_pieces(&plan->memory)) {
+    if (!copy_memory_is_pieces(&plan->memory)) {
         return UCXPOOL_OK;
     }
-    pack_walk_seek(plan, offset);
+    copy_walk_seek(plan, offset);
     end = plan->at.memory + (plan->at.memory_offset != 0);
     if (first >= end) {
         return UCXPOOL_OK;
     }
-    num = pack_pairs_present(&plan->memory.addresses[first], end - first);
+    num = copy_pairs_present(&plan->memory.addresses[first], end - first);
     if (num == end - first) {
         return UCXPOOL_OK;
     }
-    return pack_launch_no_address(first + num);
+    return copy_launch_no_address(first + num);
 }
 
-ucxpool_status_t pack_launch_no_address(size_t piece)
+ucxpool_status_t copy_launch_no_address(size_t piece)
 {
     return base_error(UCXPOOL_ERR_INVALID_PARAM,
                       "piece %zu has no address; give it memory", piece);
 }
 
-ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
+ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
                                   void *entries, size_t entries_size,
-                                  pack_launch_t *launch_p)
+                                  copy_launch_t *launch_p)
 {
     filling_t filling = {.plan = plan, .entries = entries};
 
-    length         = pack_walk_clip(plan, offset, length);
+    length         = copy_walk_clip(plan, offset, length);
     filling.length = base_min(length, LENGTH_MAX);
-    filling.room   = entries_size / sizeof(mem_copy_segment_t);
-    pack_walk_seek(plan, offset);
-    launch_p->list = (mem_copy_list_t){.entries = entries};
+    filling.room   = entries_size / sizeof(copy_segment_t);
+    copy_walk_seek(plan, offset);
+    launch_p->list = (copy_table_t){.entries = entries};
     if (filling.length == 0) {
         launch_p->covered = 0;
         return UCXPOOL_OK;
@@ -248,16 +248,16 @@ ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
     launch_p->first       = plan->at.memory;
     launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
     if (fill_uniform(&filling, entries)) {
-        launch_p->list.form = MEM_COPY_UNIFORM;
+        launch_p->list.form = COPY_UNIFORM;
     } else if (fill_segments(&filling, entries)) {
-        launch_p->list.form = MEM_COPY_SEGMENTS;
+        launch_p->list.form = COPY_SEGMENTS;
     } else {
         fill_exact(&filling, entries, is_gather);
-        launch_p->list.form = MEM_COPY_EXACT;
+        launch_p->list.form = COPY_EXACT;
     }
     launch_p->list.entries     = filling.entries;
     launch_p->list.num_entries = filling.num;
-    launch_p->list.is_padded   = filling.done % PACK_ALIGNMENT == 0;
+    launch_p->list.is_padded   = filling.done % COPY_ALIGNMENT == 0;
     launch_p->covered          = filling.done;
     return check_pieces(plan, launch_p->first + filling.seen,
                         offset + filling.done);

@@ -8,18 +8,18 @@
 #include "copy/plan.h"
 #include "copy/tiles.h"
 
-typedef struct pack_launch {
-    mem_copy_list_t list;    /* its stream is for the caller to fill */
-    uint64_t        covered; /* bytes of the stream, from the range's start */
-    size_t          first;   /* number of the list's first segment or piece, */
-                             /* with MEM_COPY_UNIFORM */
-} pack_launch_t;
+typedef struct copy_launch {
+    copy_table_t list;    /* its stream is for the caller to fill */
+    uint64_t     covered; /* bytes of the stream, from the range's start */
+    size_t       first;   /* number of the list's first segment or piece, */
+                          /* with COPY_UNIFORM */
+} copy_launch_t;
 
 /*
  * Fill a list with the plan's memory behind [offset, offset + length) of the
  * stream, as far as there is room for entries: at least one fits. A gather
  * clears the padding in what was covered, if its offset is a multiple of
- * PACK_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
+ * COPY_ALIGNMENT and its end is one or the stream's. A scatter takes any range.
  *
  * The list may be a part of the pieces' own, where these are pinned: then
  * nobody has looked at them, and the kernel tells of a NULL.
@@ -27,12 +27,12 @@ typedef struct pack_launch {
  * UCXPOOL_ERR_INVALID_PARAM  the address of a piece in it is NULL; the detail
  *                            names the piece
  */
-ucxpool_status_t pack_launch_fill(pack_plan_t *plan, uint64_t offset,
+ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
                                   uint64_t length, bool is_gather,
                                   void *entries, size_t entries_size,
-                                  pack_launch_t *launch_p);
+                                  copy_launch_t *launch_p);
 
 /* The error of a piece that has no address. */
-ucxpool_status_t pack_launch_no_address(size_t piece);
+ucxpool_status_t copy_launch_no_address(size_t piece);
 
 #endif

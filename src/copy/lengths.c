@@ -13,7 +13,7 @@
 #define LENGTHS_LIMIT ((uint64_t)(SIZE_MAX / 4 + 1))
 
 /* Add `count` (1 or more) segments of one length; false if a sum is too big. */
-static bool lengths_add(pack_totals_t *totals, uint64_t length, uint64_t count)
+static bool lengths_add(copy_totals_t *totals, uint64_t length, uint64_t count)
 {
     uint64_t stride, payload_size, stream_size;
 
@@ -26,12 +26,12 @@ static bool lengths_add(pack_totals_t *totals, uint64_t length, uint64_t count)
         return true;
     }
     /* The last segment has no padding behind it, those before it have. */
-    stride = base_align_up(length, PACK_ALIGNMENT);
+    stride = base_align_up(length, COPY_ALIGNMENT);
     if (!base_mul(length, count, &payload_size) ||
         !base_mul(stride, count - 1, &stream_size) ||
         !base_add(stream_size, length, &stream_size) ||
         !base_add(totals->payload_size, payload_size, &payload_size) ||
-        !base_add(base_align_up(totals->stream_size, PACK_ALIGNMENT),
+        !base_add(base_align_up(totals->stream_size, COPY_ALIGNMENT),
                   stream_size, &stream_size) ||
         (stream_size > LENGTHS_LIMIT)) {
         return false;
@@ -46,7 +46,7 @@ static bool lengths_add(pack_totals_t *totals, uint64_t length, uint64_t count)
 static size_t lengths_run(const ucxpool_segment_t *segments,
                           size_t num_segments, size_t first)
 {
-    return 1 + pack_pairs_alike(&segments[first + 1], num_segments - first - 1,
+    return 1 + copy_pairs_alike(&segments[first + 1], num_segments - first - 1,
                                 segments[first].length);
 }
 
@@ -59,11 +59,11 @@ static ucxpool_status_t no_address(const ucxpool_segment_t *segments, size_t i)
 }
 
 /* Add segments to the run before, or to a new one. */
-static void run_add(pack_run_t *runs, size_t max_runs, pack_run_t *last,
+static void run_add(copy_run_t *runs, size_t max_runs, copy_run_t *last,
                     size_t *num_runs, uint64_t length, uint64_t count)
 {
     if ((*num_runs == 0) || (last->length != length)) {
-        *last = (pack_run_t){length, 0};
+        *last = (copy_run_t){length, 0};
         (*num_runs)++;
     }
     last->count += count;
@@ -72,13 +72,13 @@ static void run_add(pack_run_t *runs, size_t max_runs, pack_run_t *last,
     }
 }
 
-ucxpool_status_t pack_lengths_count(const ucxpool_segment_t *segments,
-                                    size_t num_segments, pack_run_t *runs,
+ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
+                                    size_t num_segments, copy_run_t *runs,
                                     size_t max_runs, size_t *num_runs_p,
-                                    pack_totals_t *totals_p)
+                                    copy_totals_t *totals_p)
 {
-    pack_totals_t totals   = {0, 0, 0};
-    pack_run_t    last     = {0, 0};
+    copy_totals_t totals   = {0, 0, 0};
+    copy_run_t    last     = {0, 0};
     size_t        num_runs = 0;
     size_t        count;
 
@@ -101,11 +101,11 @@ ucxpool_status_t pack_lengths_count(const ucxpool_segment_t *segments,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t pack_lengths_of_pieces(uint64_t length, size_t num_pieces,
-                                        pack_run_t *run_p, size_t *num_runs_p,
-                                        pack_totals_t *totals_p)
+ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
+                                        copy_run_t *run_p, size_t *num_runs_p,
+                                        copy_totals_t *totals_p)
 {
-    pack_totals_t totals = {0, 0, 0};
+    copy_totals_t totals = {0, 0, 0};
 
     if ((num_pieces != 0) && !lengths_add(&totals, length, num_pieces)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -114,17 +114,17 @@ ucxpool_status_t pack_lengths_of_pieces(uint64_t length, size_t num_pieces,
                           num_pieces, (unsigned long long)length,
                           (unsigned long long)LENGTHS_LIMIT);
     }
-    *run_p      = (pack_run_t){length, num_pieces};
+    *run_p      = (copy_run_t){length, num_pieces};
     *num_runs_p = (num_pieces != 0);
     *totals_p   = totals;
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t pack_lengths_check(const void *runs, size_t num_runs,
-                                    pack_totals_t *totals_p)
+ucxpool_status_t copy_lengths_check(const void *runs, size_t num_runs,
+                                    copy_totals_t *totals_p)
 {
-    pack_totals_t totals = {0, 0, 0};
-    pack_run_t    run;
+    copy_totals_t totals = {0, 0, 0};
+    copy_run_t    run;
 
     for (size_t i = 0; i < num_runs; i++) {
         memcpy(&run, (const char *)runs + i * sizeof(run), sizeof(run));
@@ -148,7 +148,7 @@ ucxpool_status_t pack_lengths_check(const void *runs, size_t num_runs,
     return UCXPOOL_OK;
 }
 
-size_t pack_lengths_expand(const pack_run_t *runs, size_t num_runs,
+size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
                            uint64_t first, size_t num_lengths, size_t *lengths)
 {
     size_t   num_written = 0;

@@ -38,7 +38,7 @@ static inline bool copy_follows(const void *address, size_t length,
     return (uintptr_t)next - ((uintptr_t)address + length) < COPY_LINE_SIZE;
 }
 
-static inline void copy_prefetch_target(const mem_copy_t *copy)
+static inline void copy_prefetch_target(const copy_entry_t *copy)
 {
     size_t size = base_min(copy->length, COPY_TARGET_LINES * COPY_LINE_SIZE);
 
@@ -47,7 +47,7 @@ static inline void copy_prefetch_target(const mem_copy_t *copy)
     }
 }
 
-static inline void copy_prefetch_source(const mem_copy_t *copy)
+static inline void copy_prefetch_source(const copy_entry_t *copy)
 {
     size_t size = base_min(copy->length, COPY_SOURCE_LINES * COPY_LINE_SIZE);
 
@@ -60,9 +60,9 @@ static inline void copy_prefetch_source(const mem_copy_t *copy)
  * Ask for what an entry will touch. One side of a list is a block, whose
  * entries follow each other: the processor sees that by itself.
  */
-static inline void copy_prefetch(const mem_copy_t *copies, size_t i)
+static inline void copy_prefetch(const copy_entry_t *copies, size_t i)
 {
-    const mem_copy_t *copy = &copies[i];
+    const copy_entry_t *copy = &copies[i];
 
     if ((i == 0) ||
         !copy_follows(copy[-1].source, copy[-1].length, copy->source)) {
@@ -96,7 +96,7 @@ static inline void copy_one(char *target, const char *source, size_t length)
     }
 }
 
-void mem_copy_list(const mem_copy_t *copies, size_t num_copies)
+void copy_list(const copy_entry_t *copies, size_t num_copies)
 {
     for (size_t i = 0; i < base_min(num_copies, (size_t)COPY_AHEAD); i++) {
         copy_prefetch(copies, i);
@@ -113,7 +113,7 @@ void mem_copy_list(const mem_copy_t *copies, size_t num_copies)
 
 /* The first and the last line of a streamed entry are written in part, and so
  * pass through the cache. */
-static inline void copy_prefetch_stream(const mem_copy_t *copy)
+static inline void copy_prefetch_stream(const copy_entry_t *copy)
 {
     char *end;
 
@@ -164,7 +164,7 @@ static inline void copy_stream(char *target, const char *source, size_t length)
     memcpy(target, source, length);
 }
 
-void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies)
+void copy_list_stream(const copy_entry_t *copies, size_t num_copies)
 {
     for (size_t i = 0; i < base_min(num_copies, (size_t)COPY_AHEAD); i++) {
         copy_prefetch_stream(&copies[i]);
@@ -182,14 +182,14 @@ void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies)
 
 #else
 
-void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies)
+void copy_list_stream(const copy_entry_t *copies, size_t num_copies)
 {
-    mem_copy_list(copies, num_copies);
+    copy_list(copies, num_copies);
 }
 
 #endif
 
-bool mem_copy_streams(size_t total_size)
+bool copy_streams(size_t total_size)
 {
-    return total_size >= MEM_COPY_STREAM_TOTAL;
+    return total_size >= COPY_STREAM_TOTAL;
 }

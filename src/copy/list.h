@@ -8,32 +8,32 @@
 #include <stddef.h>
 
 /* One copy of a list. */
-typedef struct mem_copy {
+typedef struct copy_entry {
     void       *target;
     const void *source;
     size_t      length;
-} mem_copy_t;
+} copy_entry_t;
 
 /*
  * Copy a list. Sources and targets of later entries are prefetched while
  * earlier ones are copied. Entries must not overlap.
  */
-void mem_copy_list(const mem_copy_t *copies, size_t num_copies);
+void copy_list(const copy_entry_t *copies, size_t num_copies);
 
 /*
  * The same, but targets are written past the cache. That saves reading each
  * line before it is written, and pays only where the line would be gone from
- * the cache anyway before somebody reads it: see mem_copy_streams().
+ * the cache anyway before somebody reads it: see copy_streams().
  */
-void mem_copy_list_stream(const mem_copy_t *copies, size_t num_copies);
+void copy_list_stream(const copy_entry_t *copies, size_t num_copies);
 
 /*
  * Should targets of so many bytes in all be written past the cache?
  */
-bool mem_copy_streams(size_t total_size);
+bool copy_streams(size_t total_size);
 
 /* Measured between two processes on two kinds of processor: shorter messages
  * are read again while they are in a cache, however large it says it is. */
-#define MEM_COPY_STREAM_TOTAL ((size_t)32 << 20)
+#define COPY_STREAM_TOTAL ((size_t)32 << 20)
 
 #endif

@@ -16,44 +16,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct pack_memory {
+typedef struct copy_memory {
     const ucxpool_segment_t *segments;  /* NULL for pieces, and for nothing */
     void *const             *addresses; /* NULL for segments */
     uint64_t                 length;    /* of each piece */
     size_t                   num;       /* segments, or pieces */
     bool                     is_pinned; /* a GPU can read `addresses` itself */
-} pack_memory_t;
+} copy_memory_t;
 
-static inline pack_memory_t
-pack_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
+static inline copy_memory_t
+copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 {
-    pack_memory_t memory = {segments, NULL, 0, num, false};
+    copy_memory_t memory = {segments, NULL, 0, num, false};
 
     return memory;
 }
 
-static inline pack_memory_t pack_memory_of_pieces(void *const *addresses,
+static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
                                                   size_t num, uint64_t length)
 {
-    pack_memory_t memory = {NULL, addresses, length, num, false};
+    copy_memory_t memory = {NULL, addresses, length, num, false};
 
     return memory;
 }
 
-static inline bool pack_memory_is_pieces(const pack_memory_t *memory)
+static inline bool copy_memory_is_pieces(const copy_memory_t *memory)
 {
     return memory->addresses != NULL;
 }
 
-static inline uint64_t pack_memory_length(const pack_memory_t *memory, size_t i)
+static inline uint64_t copy_memory_length(const copy_memory_t *memory, size_t i)
 {
-    return pack_memory_is_pieces(memory) ? memory->length
+    return copy_memory_is_pieces(memory) ? memory->length
                                          : memory->segments[i].length;
 }
 
-static inline void *pack_memory_address(const pack_memory_t *memory, size_t i)
+static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
 {
-    return pack_memory_is_pieces(memory) ? memory->addresses[i]
+    return copy_memory_is_pieces(memory) ? memory->addresses[i]
                                          : memory->segments[i].address;
 }
 

@@ -15,9 +15,8 @@
 
 /* Asked for several attributes at once, the driver answers for an address that
  * it does not know by values that say so. */
-ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
-                                        uint64_t                 address,
-                                        mem_cuda_pointer_t      *pointer_p)
+ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
+                                    uint64_t address, copy_pointer_t *pointer_p)
 {
     unsigned            type       = 0;
     int                 is_managed = 0;
@@ -40,11 +39,11 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
                               "cuPointerGetAttributes of address 0x%llx",
                               (unsigned long long)address);
     }
-    pointer_p->place  = is_managed                     ? MEM_CUDA_MANAGED
-                        : type == CU_MEMORYTYPE_DEVICE ? MEM_CUDA_DEVICE
-                        : type == CU_MEMORYTYPE_HOST   ? MEM_CUDA_PINNED
-                                                       : MEM_CUDA_PAGEABLE;
-    pointer_p->device = pointer_p->place == MEM_CUDA_DEVICE ? ordinal : -1;
+    pointer_p->place  = is_managed                     ? COPY_MEMTYPE_MANAGED
+                        : type == CU_MEMORYTYPE_DEVICE ? COPY_MEMTYPE_DEVICE
+                        : type == CU_MEMORYTYPE_HOST   ? COPY_MEMTYPE_PINNED
+                                                       : COPY_MEMTYPE_PAGEABLE;
+    pointer_p->device = pointer_p->place == COPY_MEMTYPE_DEVICE ? ordinal : -1;
     pointer_p->start  = start;
     pointer_p->size   = address - start < size ? size : 0;
     return UCXPOOL_OK;
@@ -57,11 +56,11 @@ ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
 typedef struct walk {
     const mem_cuda_driver_t *driver;
     uint64_t                 page; /* of the host, that is there */
-    mem_cuda_pointer_t       remembered[NUM_REMEMBERED];
+    copy_pointer_t           remembered[NUM_REMEMBERED];
     unsigned                 next;  /* to be forgotten */
     uint64_t                 start; /* of the allocation that was met last */
     uint64_t                 size;
-    mem_cuda_places_t        places;
+    copy_memtypes_t          places;
 } walk_t;
 
 static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
@@ -77,7 +76,7 @@ static inline bool walk_stays(const walk_t *walk, uint64_t address,
     return is_inside(walk->start, walk->size, address, length);
 }
 
-static void walk_meet(walk_t *walk, const mem_cuda_pointer_t *pointer)
+static void walk_meet(walk_t *walk, const copy_pointer_t *pointer)
 {
     walk->start = pointer->start;
     walk->size  = pointer->size;
@@ -96,13 +95,13 @@ static bool walk_knows(walk_t *walk, uint64_t address, uint64_t length)
     return false;
 }
 
-static void walk_add(walk_t *walk, const mem_cuda_pointer_t *pointer)
+static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
 {
     walk->remembered[walk->next] = *pointer;
     walk->next                   = (walk->next + 1) % NUM_REMEMBERED;
     walk_meet(walk, pointer);
     walk->places.places |= (unsigned)pointer->place;
-    if (pointer->place != MEM_CUDA_DEVICE) {
+    if (pointer->place != COPY_MEMTYPE_DEVICE) {
         return;
     }
     if (walk->places.device == -1) {
@@ -136,18 +135,19 @@ static bool walk_is_there(walk_t *walk, uint64_t address)
 
 static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
 {
-    mem_cuda_pointer_t pointer;
-    ucxpool_status_t   status;
+    copy_pointer_t   pointer;
+    ucxpool_status_t status;
 
     if (walk_knows(walk, address, 1)) {
         return UCXPOOL_OK;
     }
     walk->places.num_questions++;
-    status = mem_cuda_pointer_query(walk->driver, address, &pointer);
+    status = copy_pointer_query(walk->driver, address, &pointer);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if ((pointer.place == MEM_CUDA_PAGEABLE) && !walk_is_there(walk, address)) {
+    if ((pointer.place == COPY_MEMTYPE_PAGEABLE) &&
+        !walk_is_there(walk, address)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     walk_add(walk, &pointer);
@@ -184,10 +184,10 @@ static walk_t walk_begin(const mem_cuda_driver_t *driver)
         .driver = driver, .page = UINT64_MAX, .places = {.device = -1}};
 }
 
-ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
-                                       const mem_copy_segment_t *segments,
-                                       size_t                    num_segments,
-                                       mem_cuda_places_t        *places_p)
+ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
+                                     const copy_segment_t    *segments,
+                                     size_t                   num_segments,
+                                     copy_memtypes_t         *places_p)
 {
     walk_t           walk = walk_begin(driver);
     ucxpool_status_t status;
@@ -208,10 +208,10 @@ ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_cuda_places_of_pieces(const mem_cuda_driver_t *driver,
-                                           void *const             *addresses,
-                                           size_t num_pieces, uint64_t length,
-                                           mem_cuda_places_t *places_p)
+ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
+                                         void *const             *addresses,
+                                         size_t num_pieces, uint64_t length,
+                                         copy_memtypes_t *places_p)
 {
     walk_t           walk = walk_begin(driver);
     ucxpool_status_t status;

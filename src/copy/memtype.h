@@ -10,37 +10,38 @@
 #include "copy/tiles.h"
 #include "mem/cuda_driver.h"
 
-typedef enum mem_cuda_place {
-    MEM_CUDA_PAGEABLE = 1 << 0, /* host memory, unknown to the driver: no kernel
-                                   reaches it. What has been freed looks so */
-    MEM_CUDA_PINNED  = 1 << 1,  /* host memory that kernels reach */
-    MEM_CUDA_DEVICE  = 1 << 2,
-    MEM_CUDA_MANAGED = 1 << 3 /* both reach it; it moves */
-} mem_cuda_place_t;
+typedef enum copy_memtype {
+    COPY_MEMTYPE_PAGEABLE =
+        1 << 0, /* host memory, unknown to the driver: no kernel
+               reaches it. What has been freed looks so */
+    COPY_MEMTYPE_PINNED  = 1 << 1, /* host memory that kernels reach */
+    COPY_MEMTYPE_DEVICE  = 1 << 2,
+    COPY_MEMTYPE_MANAGED = 1 << 3 /* both reach it; it moves */
+} copy_memtype_t;
 
-typedef struct mem_cuda_pointer {
-    mem_cuda_place_t place;
-    int              device; /* ordinal; -1 for host memory */
-    uint64_t         start;  /* of the allocation; of virtual memory: of the */
-    uint64_t         size;   /* reserved range, all of which may not be
-                                mapped. 0 when unknown */
-} mem_cuda_pointer_t;
+typedef struct copy_pointer {
+    copy_memtype_t place;
+    int            device; /* ordinal; -1 for host memory */
+    uint64_t       start;  /* of the allocation; of virtual memory: of the */
+    uint64_t       size;   /* reserved range, all of which may not be
+                              mapped. 0 when unknown */
+} copy_pointer_t;
 
 /*
  * Of one address.
  *
  * UCXPOOL_ERR_IO  the driver failed
  */
-ucxpool_status_t mem_cuda_pointer_query(const mem_cuda_driver_t *driver,
-                                        uint64_t                 address,
-                                        mem_cuda_pointer_t      *pointer_p);
+ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
+                                    uint64_t                 address,
+                                    copy_pointer_t          *pointer_p);
 
 /* What the segments of a list are, together. */
-typedef struct mem_cuda_places {
-    unsigned places;        /* mem_cuda_place_t, any of them ored */
+typedef struct copy_memtypes {
+    unsigned places;        /* copy_memtype_t, any of them ored */
     int      device;        /* of those on a device; -1: none, -2: several */
     size_t   num_questions; /* that the driver was asked */
-} mem_cuda_places_t;
+} copy_memtypes_t;
 
 /*
  * Of the first and the last byte of each segment; segments without bytes are
@@ -49,15 +50,15 @@ typedef struct mem_cuda_places {
  * UCXPOOL_ERR_INVALID_PARAM  there is no memory; the detail tells which segment
  * UCXPOOL_ERR_IO             the driver failed
  */
-ucxpool_status_t mem_cuda_places_query(const mem_cuda_driver_t  *driver,
-                                       const mem_copy_segment_t *segments,
-                                       size_t                    num_segments,
-                                       mem_cuda_places_t        *places_p);
+ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
+                                     const copy_segment_t    *segments,
+                                     size_t                   num_segments,
+                                     copy_memtypes_t         *places_p);
 
 /* The same of pieces that have one length. */
-ucxpool_status_t mem_cuda_places_of_pieces(const mem_cuda_driver_t *driver,
-                                           void *const             *addresses,
-                                           size_t num_pieces, uint64_t length,
-                                           mem_cuda_places_t *places_p);
+ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
+                                         void *const             *addresses,
+                                         size_t num_pieces, uint64_t length,
+                                         copy_memtypes_t *places_p);
 
 #endif

@@ -199,14 +199,14 @@ PASSES(avx2, __attribute__((target("avx2"))))
 #define copy_avx2      copy_any
 #endif
 
-size_t pack_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
+size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
                         uint64_t length)
 {
     return HAS_AVX2() ? alike_avx2(segments, num_segments, length)
                       : alike_any(segments, num_segments, length);
 }
 
-size_t pack_pairs_addresses(const ucxpool_segment_t *segments,
+size_t copy_pairs_addresses(const ucxpool_segment_t *segments,
                             size_t num_segments, uint64_t length,
                             uint64_t *addresses)
 {
@@ -215,7 +215,7 @@ size_t pack_pairs_addresses(const ucxpool_segment_t *segments,
                : addresses_any(segments, num_segments, length, addresses);
 }
 
-bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
+bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
                     uint64_t *sum_p)
 {
     if (num_segments > MAX_SUMMED) {
@@ -225,13 +225,13 @@ bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
                       : sum_any(segments, num_segments, sum_p);
 }
 
-size_t pack_pairs_present(void *const *addresses, size_t num_addresses)
+size_t copy_pairs_present(void *const *addresses, size_t num_addresses)
 {
     return HAS_AVX2() ? present_avx2(addresses, num_addresses)
                       : present_any(addresses, num_addresses);
 }
 
-size_t pack_pairs_copy(void *const *addresses, size_t num_addresses,
+size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                        uint64_t *copies)
 {
     return HAS_AVX2() ? copy_avx2(addresses, num_addresses, copies)

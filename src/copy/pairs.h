@@ -16,14 +16,14 @@
  * How many of the segments, from the first one on, have this length, and an
  * address that is not NULL?
  */
-size_t pack_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
+size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
                         uint64_t length);
 
 /*
  * The addresses of the segments, from the first one on, that have this length;
  * returns how many.
  */
-size_t pack_pairs_addresses(const ucxpool_segment_t *segments,
+size_t copy_pairs_addresses(const ucxpool_segment_t *segments,
                             size_t num_segments, uint64_t length,
                             uint64_t *addresses);
 
@@ -31,15 +31,15 @@ size_t pack_pairs_addresses(const ucxpool_segment_t *segments,
  * The sum of the lengths. False when that cannot be said so quickly: an address
  * is NULL, or the lengths are near to what a number holds.
  */
-bool pack_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
+bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
                     uint64_t *sum_p);
 
 /* How many of the addresses, from the first one on, are not NULL? */
-size_t pack_pairs_present(void *const *addresses, size_t num_addresses);
+size_t copy_pairs_present(void *const *addresses, size_t num_addresses);
 
 /* Copy addresses up to the first NULL, which the same pass finds; returns how
  * many these are. More may be written, but no more than num_addresses. */
-size_t pack_pairs_copy(void *const *addresses, size_t num_addresses,
+size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
                        uint64_t *copies);
 
 #endif

@@ -17,36 +17,36 @@
 #include "copy/memory.h"
 
 /* A place in both lists. */
-typedef struct pack_place {
+typedef struct copy_place {
     uint64_t offset; /* in the stream */
     size_t   run;
     uint64_t index;          /* of the segment in its run */
     uint64_t segment_offset; /* in that stream segment */
     size_t   memory;         /* index in the memory's list */
     uint64_t memory_offset;  /* in that segment, or piece */
-} pack_place_t;
+} copy_place_t;
 
-typedef struct pack_plan {
-    const pack_run_t *runs;
+typedef struct copy_plan {
+    const copy_run_t *runs;
     size_t            num_runs;
-    pack_memory_t     memory;
-    pack_totals_t     totals;
-    pack_place_t      at;     /* the walk's, see walk.h */
-    pack_place_t      before; /* where the range before began */
-} pack_plan_t;
+    copy_memory_t     memory;
+    copy_totals_t     totals;
+    copy_place_t      at;     /* the walk's, see walk.h */
+    copy_place_t      before; /* where the range before began */
+} copy_plan_t;
 
 /*
  * The runs and the memory's list must outlive the plan. The memory holds at
  * least totals.payload_size bytes (the caller has checked that).
  */
-void pack_plan_init(pack_plan_t *plan, const pack_run_t *runs, size_t num_runs,
-                    const pack_totals_t *totals, const pack_memory_t *memory);
+void copy_plan_init(copy_plan_t *plan, const copy_run_t *runs, size_t num_runs,
+                    const copy_totals_t *totals, const copy_memory_t *memory);
 
 /* The memory behind a range of the stream, when it is one piece. */
-typedef struct pack_extent {
+typedef struct copy_extent {
     void    *address;
     uint64_t length;
-} pack_extent_t;
+} copy_extent_t;
 
 /*
  * The longest extent of contiguous memory, with no padding inside, that starts
@@ -54,21 +54,21 @@ typedef struct pack_extent {
  * {NULL, n} where n bytes of padding lie at `offset`; or n bytes of a piece
  * whose address is NULL, where the caller's list was not looked through.
  */
-void pack_plan_extent(pack_plan_t *plan, uint64_t offset, uint64_t length,
-                      pack_extent_t *extent_p);
+void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
+                      copy_extent_t *extent_p);
 
 /* Bytes of padding that lie at `offset`; 0 where there are data, or no more. */
-uint64_t pack_plan_padding(pack_plan_t *plan, uint64_t offset);
+uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
 
 /*
  * Gather: copy the range [offset, offset + length) of the stream from the
  * plan's memory to `block`. Padding becomes zeros.
  */
-void pack_gather(pack_plan_t *plan, uint64_t offset, uint64_t length,
+void copy_gather(copy_plan_t *plan, uint64_t offset, uint64_t length,
                  void *block);
 
 /* Scatter: copy such a range from `block` into the plan's memory. */
-void pack_scatter(pack_plan_t *plan, uint64_t offset, uint64_t length,
+void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block);
 
 #endif

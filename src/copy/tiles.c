@@ -24,8 +24,8 @@
 #define TILE_FAR_PROCESSORS 4
 #define TILE_FAR_MAX        ((uint64_t)512 << 10)
 
-uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors,
-                            bool is_far)
+uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
+                        bool is_far)
 {
     uint64_t most       = is_far ? TILE_FAR_MAX : TILE_MAX;
     uint64_t num_blocks = is_far ? num_processors / TILE_FAR_PROCESSORS
@@ -36,27 +36,27 @@ uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors,
     return (uint32_t)base_max(size, TILE_MIN);
 }
 
-static mem_copy_segment_t tiles_piece(const mem_copy_list_t *list, size_t i)
+static copy_segment_t tiles_piece(const copy_table_t *list, size_t i)
 {
-    const mem_copy_segment_t *segments = list->entries;
-    const mem_copy_exact_t   *exact    = list->entries;
+    const copy_segment_t *segments = list->entries;
+    const copy_exact_t   *exact    = list->entries;
 
-    if (list->form == MEM_COPY_SEGMENTS) {
+    if (list->form == COPY_SEGMENTS) {
         return segments[i];
     }
-    return (mem_copy_segment_t){exact[i].address, exact[i].length};
+    return (copy_segment_t){exact[i].address, exact[i].length};
 }
 
 /* Bytes that a piece takes in the stream. */
-static uint64_t tiles_stride(const mem_copy_list_t *list, size_t i)
+static uint64_t tiles_stride(const copy_table_t *list, size_t i)
 {
     uint64_t length = tiles_piece(list, i).length;
 
-    if ((list->form == MEM_COPY_EXACT) ||
+    if ((list->form == COPY_EXACT) ||
         ((i + 1 == list->num_entries) && !list->is_padded)) {
         return length;
     }
-    return base_align_up(length, MEM_COPY_UNIT);
+    return base_align_up(length, COPY_UNIT);
 }
 
 /* The walk over the list: a piece, and how far it has been cut. */
@@ -67,19 +67,19 @@ typedef struct tiles_walk {
 } tiles_walk_t;
 
 /* The address of a place in a piece. Zeros are nowhere. */
-static uint64_t tiles_origin(const mem_copy_list_t *list, size_t i,
+static uint64_t tiles_origin(const copy_table_t *list, size_t i,
                              uint64_t offset)
 {
     uint64_t address = tiles_piece(list, i).address;
 
-    if ((list->form == MEM_COPY_EXACT) && (address == 0)) {
+    if ((list->form == COPY_EXACT) && (address == 0)) {
         return 0;
     }
     return address + offset;
 }
 
-static void tiles_pass(const mem_copy_list_t *list, tiles_walk_t *at,
-                       uint32_t tile_size, mem_copy_tile_t *tile)
+static void tiles_pass(const copy_table_t *list, tiles_walk_t *at,
+                       uint32_t tile_size, copy_tile_t *tile)
 {
     while ((at->index < list->num_entries) && (tile->size < tile_size)) {
         uint64_t rest = tiles_stride(list, at->index) - at->offset;
@@ -97,16 +97,16 @@ static void tiles_pass(const mem_copy_list_t *list, tiles_walk_t *at,
 }
 
 /* One tile from where the walk stands; the walk goes on to its end. */
-static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
-                                  uint32_t tile_size)
+static copy_tile_t tiles_next(const copy_table_t *list, tiles_walk_t *at,
+                              uint32_t tile_size)
 {
-    mem_copy_tile_t tile = {
+    copy_tile_t tile = {
         .stream = at->stream, .origin = at->offset, .first = at->index};
-    uint64_t data = tiles_piece(list, at->index).length - at->offset;
-    const mem_copy_exact_t *exact = list->entries;
+    uint64_t            data = tiles_piece(list, at->index).length - at->offset;
+    const copy_exact_t *exact = list->entries;
 
     tiles_pass(list, at, tile_size, &tile);
-    if (list->form == MEM_COPY_EXACT) {
+    if (list->form == COPY_EXACT) {
         tile.stream = list->stream;
         if (tile.count == 1) {
             tile.stream += exact[tile.first].offset + tile.origin;
@@ -119,16 +119,16 @@ static mem_copy_tile_t tiles_next(const mem_copy_list_t *list, tiles_walk_t *at,
     return tile;
 }
 
-size_t mem_copy_tiles_cut(const mem_copy_list_t *list, uint32_t tile_size,
-                          mem_copy_tile_t *tiles, size_t max_tiles)
+size_t copy_tiles_cut(const copy_table_t *list, uint32_t tile_size,
+                      copy_tile_t *tiles, size_t max_tiles)
 {
     tiles_walk_t at        = {.stream = list->stream};
     size_t       num_tiles = 0;
 
-    assert(list->form != MEM_COPY_UNIFORM);
-    assert((tile_size > 0) && (tile_size % MEM_COPY_UNIT == 0));
+    assert(list->form != COPY_UNIFORM);
+    assert((tile_size > 0) && (tile_size % COPY_UNIT == 0));
     while (at.index < list->num_entries) {
-        mem_copy_tile_t tile = tiles_next(list, &at, tile_size);
+        copy_tile_t tile = tiles_next(list, &at, tile_size);
 
         if (tile.size == 0) {
             continue;

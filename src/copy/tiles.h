@@ -27,36 +27,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pieces begin in the stream at multiples of this, but for MEM_COPY_EXACT. */
-#define MEM_COPY_UNIT 16
+/* Pieces begin in the stream at multiples of this, but for COPY_EXACT. */
+#define COPY_UNIT 16
 
 /* Threads of a block; as many entries of a list are looked at together. */
-#define MEM_COPY_THREADS 256
+#define COPY_THREADS 256
 
 /* How an entry of the list looks. */
-typedef enum mem_copy_form {
+typedef enum copy_form {
     /* 8 bytes: an address. All pieces have one length. */
-    MEM_COPY_UNIFORM,
-    /* 16 bytes: mem_copy_segment_t, as a caller's segments are. */
-    MEM_COPY_SEGMENTS,
-    /* 16 bytes: mem_copy_exact_t. Each says where it lies in the stream. What
+    COPY_UNIFORM,
+    /* 16 bytes: copy_segment_t, as a caller's segments are. */
+    COPY_SEGMENTS,
+    /* 16 bytes: copy_exact_t. Each says where it lies in the stream. What
      * lies between two is left as it is: to clear it, add a piece of zeros. */
-    MEM_COPY_EXACT
-} mem_copy_form_t;
+    COPY_EXACT
+} copy_form_t;
 
-typedef struct mem_copy_segment {
+typedef struct copy_segment {
     uint64_t address;
     uint64_t length;
-} mem_copy_segment_t;
+} copy_segment_t;
 
-typedef struct mem_copy_exact {
+typedef struct copy_exact {
     uint64_t address; /* 0: zeros, which a scatter leaves out */
     uint32_t length;
     uint32_t offset; /* in the stream */
-} mem_copy_exact_t;
+} copy_exact_t;
 
-typedef struct mem_copy_tile {
-    /* Address of the tile's first byte in the stream; with MEM_COPY_EXACT and
+typedef struct copy_tile {
+    /* Address of the tile's first byte in the stream; with COPY_EXACT and
      * several pieces, of the stream. */
     uint64_t stream;
     /* The tile's first byte lies so far in its first piece. Where that is the
@@ -68,47 +68,47 @@ typedef struct mem_copy_tile {
     /* So many of them, at the end, are padding, where there is only one piece.
      * Where there are more, the kernel finds it by their lengths. */
     uint32_t padding;
-} mem_copy_tile_t;
+} copy_tile_t;
 
 /* What one launch copies. */
-typedef struct mem_copy_list {
-    mem_copy_form_t form;
-    const void     *entries;
-    uint32_t        num_entries;
-    uint32_t        length; /* MEM_COPY_UNIFORM: of each piece, over 0 */
-    uint64_t        stream; /* its address */
+typedef struct copy_list {
+    copy_form_t form;
+    const void *entries;
+    uint32_t    num_entries;
+    uint32_t    length; /* COPY_UNIFORM: of each piece, over 0 */
+    uint64_t    stream; /* its address */
     /* Is there padding behind the last piece, as there is behind the others?
-     * Not with MEM_COPY_EXACT. */
+     * Not with COPY_EXACT. */
     bool is_padded;
     /* The stream lies behind a link, which is what takes the time. */
     bool is_far;
-} mem_copy_list_t;
+} copy_table_t;
 
 #ifdef __CUDA__
-#define MEM_COPY_BOTH __attribute__((device)) __attribute__((host))
+#define COPY_BOTH __attribute__((device)) __attribute__((host))
 #else
-#define MEM_COPY_BOTH
+#define COPY_BOTH
 #endif
 
 /* Bytes of the stream from one such piece to the next. */
-MEM_COPY_BOTH static inline uint32_t mem_copy_even_stride(uint32_t length)
+COPY_BOTH static inline uint32_t copy_even_stride(uint32_t length)
 {
-    return (length + MEM_COPY_UNIT - 1) & ~(uint32_t)(MEM_COPY_UNIT - 1);
+    return (length + COPY_UNIT - 1) & ~(uint32_t)(COPY_UNIT - 1);
 }
 
 /*
  * Tile number `index` of pieces of one length, which take `size` bytes of the
  * stream in all. Its origin is an offset, however many pieces there are.
  */
-MEM_COPY_BOTH static inline mem_copy_tile_t
-mem_copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
-                   uint32_t tile_size, uint32_t index)
+COPY_BOTH static inline copy_tile_t
+copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
+               uint32_t tile_size, uint32_t index)
 {
-    uint32_t        stride = mem_copy_even_stride(length);
-    uint32_t        begin  = index * tile_size;
-    uint32_t        end = (size - begin > tile_size) ? begin + tile_size : size;
-    uint32_t        first = begin / stride;
-    mem_copy_tile_t tile;
+    uint32_t    stride = copy_even_stride(length);
+    uint32_t    begin  = index * tile_size;
+    uint32_t    end    = (size - begin > tile_size) ? begin + tile_size : size;
+    uint32_t    first  = begin / stride;
+    copy_tile_t tile;
 
     tile.stream  = stream + begin;
     tile.origin  = begin - first * stride;
@@ -119,10 +119,10 @@ mem_copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
     return tile;
 }
 
-/* Bytes of the stream that a list of MEM_COPY_UNIFORM takes. */
-static inline uint32_t mem_copy_even_size(const mem_copy_list_t *list)
+/* Bytes of the stream that a list of COPY_UNIFORM takes. */
+static inline uint32_t copy_even_size(const copy_table_t *list)
 {
-    uint32_t stride = mem_copy_even_stride(list->length);
+    uint32_t stride = copy_even_stride(list->length);
 
     if (list->num_entries == 0) {
         return 0;
@@ -141,16 +141,16 @@ extern "C" {
  * as few as keep a link busy, and leave the others to those who wait for
  * nothing: a multiple of 512.
  */
-uint32_t mem_copy_tile_size(uint64_t stream_size, unsigned num_processors,
-                            bool is_far);
+uint32_t copy_tile_size(uint64_t stream_size, unsigned num_processors,
+                        bool is_far);
 
 /*
  * Cut another list into tiles of tile_size bytes of the stream, a multiple of
- * MEM_COPY_UNIT and at most 1 MiB. Writes max_tiles at most; returns how many
+ * COPY_UNIT and at most 1 MiB. Writes max_tiles at most; returns how many
  * the list takes, so with max_tiles 0 it only counts.
  */
-size_t mem_copy_tiles_cut(const mem_copy_list_t *list, uint32_t tile_size,
-                          mem_copy_tile_t *tiles, size_t max_tiles);
+size_t copy_tiles_cut(const copy_table_t *list, uint32_t tile_size,
+                      copy_tile_t *tiles, size_t max_tiles);
 
 #ifdef __cplusplus
 }

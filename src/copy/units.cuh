@@ -9,7 +9,7 @@
 
 #define DEVICE \
     __attribute__((device)) static inline __attribute__((always_inline))
-#define UNIT MEM_COPY_UNIT
+#define UNIT COPY_UNIT
 
 struct words4 {
     uint32_t w[4];

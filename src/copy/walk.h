@@ -22,37 +22,37 @@
 #include <assert.h>
 
 /* Bytes that a segment of a run takes in the stream, if another one follows. */
-static inline uint64_t pack_run_stride(const pack_run_t *run)
+static inline uint64_t copy_run_stride(const copy_run_t *run)
 {
-    return base_align_up(run->length, PACK_ALIGNMENT);
+    return base_align_up(run->length, COPY_ALIGNMENT);
 }
 
 /* Do the segments of a run follow each other in the stream without padding? */
-static inline bool pack_run_is_dense(const pack_run_t *run)
+static inline bool copy_run_is_dense(const copy_run_t *run)
 {
-    return (run->length % PACK_ALIGNMENT) == 0;
+    return (run->length % COPY_ALIGNMENT) == 0;
 }
 
 /* Bytes from a place in a run up to the next padding, or the run's end. */
-static inline uint64_t pack_run_data(const pack_run_t *run, uint64_t index,
+static inline uint64_t copy_run_data(const copy_run_t *run, uint64_t index,
                                      uint64_t segment_offset)
 {
-    uint64_t count = pack_run_is_dense(run) ? run->count - index : 1;
+    uint64_t count = copy_run_is_dense(run) ? run->count - index : 1;
 
     return count * run->length - segment_offset;
 }
 
 /* The next byte of memory. As a number, because a piece that nobody has looked
  * at may be NULL. */
-static inline char *pack_walk_address(const pack_plan_t *plan)
+static inline char *copy_walk_address(const copy_plan_t *plan)
 {
     return (
-        char *)((uintptr_t)pack_memory_address(&plan->memory, plan->at.memory) +
+        char *)((uintptr_t)copy_memory_address(&plan->memory, plan->at.memory) +
                 plan->at.memory_offset);
 }
 
 /* Bytes of a range that lie within the stream. */
-static inline uint64_t pack_walk_clip(const pack_plan_t *plan, uint64_t offset,
+static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
                                       uint64_t length)
 {
     assert(offset <= plan->totals.stream_size);
@@ -64,6 +64,6 @@ static inline uint64_t pack_walk_clip(const pack_plan_t *plan, uint64_t offset,
  * The walk then stands in a segment that is not empty (or its padding), and in
  * memory that is not empty if there are bytes left; or behind the last run.
  */
-void pack_walk_seek(pack_plan_t *plan, uint64_t offset);
+void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
 
 #endif

@@ -9,17 +9,17 @@
 
 #define ADDRESS_MAGIC 0x70786375u /* "ucxp" */
 
-ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
-                                  xfer_blob_t **address_p, size_t *length_p)
+ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
+                                  core_blob_t **address_p, size_t *length_p)
 {
     ucp_address_t *worker;
     size_t         worker_length;
-    xfer_blob_t   *address;
+    core_blob_t   *address;
     ucs_status_t   status;
 
     status = ucp_worker_get_address(pool->ucx.worker, &worker, &worker_length);
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX gave no address of its worker: %s",
                           ucs_status_string(status));
     }
@@ -34,9 +34,9 @@ ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
     address->pair          = pair;
     address->worker_length = (uint32_t)worker_length;
     if (pool->handout != NULL) {
-        address->net_namespace = mem_share_net_namespace();
+        address->net_namespace = ipc_net_namespace();
     }
-    mem_share_host_fill(&address->host);
+    ipc_host_fill(&address->host);
     memcpy(address->id, pool->id, sizeof(address->id));
     memcpy(address->key, pool->key, sizeof(address->key));
     memcpy(address->worker, worker, worker_length);
@@ -46,8 +46,8 @@ ucxpool_status_t xfer_blob_create(ucxpool_t *pool, uint64_t pair,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_blob_check(const void *data, size_t length,
-                                 xfer_blob_t *head_p)
+ucxpool_status_t core_blob_check(const void *data, size_t length,
+                                 core_blob_t *head_p)
 {
     if (length < sizeof(*head_p)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,

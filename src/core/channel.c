@@ -51,7 +51,7 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->backlog);
 }
 
-void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name)
+void core_channel_set_name(ucxpool_channel_t *channel, const char *name)
 {
     if (name[0] == '\0') {
         snprintf(channel->name, sizeof(channel->name), "channel-%u",
@@ -61,7 +61,7 @@ void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name)
     }
 }
 
-ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
+ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
                                      ucxpool_channel_t **channel_p)
 {
     ucxpool_channel_t *channel = calloc(1, sizeof(*channel));
@@ -75,12 +75,12 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     channel->refs        = 1; /* the pool's, until it is closed */
     channel->next_number = 1;
     channel->ring.fd     = -1;
-    channel->wire        = &xfer_wire_none;
-    xfer_event_init(&channel->event, pool, channel, NULL);
-    xfer_source_init(&channel->peer.watch);
-    xfer_source_init(&channel->greet_source);
-    xfer_source_init(&channel->local);
-    xfer_lifeline_init(&channel->lifeline);
+    channel->wire        = &core_wire_none;
+    core_event_init(&channel->event, pool, channel, NULL);
+    core_source_init(&channel->peer.watch);
+    core_source_init(&channel->greet_source);
+    core_source_init(&channel->local);
+    core_lifeline_init(&channel->lifeline);
     channel->peer.next_look = BASE_CLOCK_FOREVER;
     channel->peer.am_id     = pool->config.am_id; /* until it says */
     channel->close_deadline = BASE_CLOCK_FOREVER;
@@ -90,13 +90,13 @@ ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }
-    xfer_channel_set_name(channel, (name == NULL) ? "" : name);
+    core_channel_set_name(channel, (name == NULL) ? "" : name);
     if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
         status = base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
         goto err_table_del;
     }
     if (pool->config.wire != BASE_WIRE_UCX) {
-        status = xfer_ring_init(&channel->ring);
+        status = core_ring_init(&channel->ring);
         if (status != UCXPOOL_OK) {
             goto err_table_del;
         }
@@ -113,20 +113,20 @@ err_free_channel:
     return status;
 }
 
-void xfer_channel_hand_out(ucxpool_channel_t  *channel,
+void core_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p)
 {
     channel->user_ref = true;
-    xfer_event_update(&channel->event);
+    core_event_update(&channel->event);
     *channel_p = channel;
 }
 
-void xfer_channel_get(ucxpool_channel_t *channel)
+void core_channel_get(ucxpool_channel_t *channel)
 {
     channel->refs++;
 }
 
-void xfer_channel_put(ucxpool_channel_t *channel)
+void core_channel_put(ucxpool_channel_t *channel)
 {
     if (--channel->refs != 0) {
         return;
@@ -137,7 +137,7 @@ void xfer_channel_put(ucxpool_channel_t *channel)
     base_list_add_tail(&channel->pool->gone_channels, &channel->link);
 }
 
-ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head)
+ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head)
 {
     ucxpool_channel_t *channel;
 
@@ -151,12 +151,12 @@ ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head)
     return channel;
 }
 
-block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel)
+block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel)
 {
     return channel->wire->blocks(channel->pool);
 }
 
-ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel)
+ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
 {
     return base_error((channel->status == UCXPOOL_OK) ? UCXPOOL_ERR_CLOSED
                                                       : channel->status,
@@ -165,66 +165,66 @@ ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel)
                                                    : channel->reason);
 }
 
-bool xfer_channel_is_live(const ucxpool_channel_t *channel)
+bool core_channel_is_live(const ucxpool_channel_t *channel)
 {
     return channel->state <= UCXPOOL_CHANNEL_OPEN;
 }
 
-bool xfer_channel_must_settle(const ucxpool_channel_t *channel)
+bool core_channel_must_settle(const ucxpool_channel_t *channel)
 {
-    return !xfer_channel_is_live(channel) &&
-           (channel->close == XFER_CLOSE_NONE);
+    return !core_channel_is_live(channel) &&
+           (channel->close == CORE_CLOSE_NONE);
 }
 
-bool xfer_channel_is_readable(const ucxpool_channel_t *channel)
+bool core_channel_is_readable(const ucxpool_channel_t *channel)
 {
     if (!channel->wire->has_ring || channel->peer.gone) {
         return false;
     }
     /* A peer that has sent nonsense is not listened to any more. */
-    return xfer_channel_is_live(channel) ||
+    return core_channel_is_live(channel) ||
            (((channel->num_sends != 0) ||
-             (channel->close == XFER_CLOSE_GOODBYE)) &&
+             (channel->close == CORE_CLOSE_GOODBYE)) &&
             (channel->status != UCXPOOL_ERR_PROTOCOL));
 }
 
-void xfer_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
+void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
 {
     channel->next_hello       = moment;
     channel->pool->next_hello = base_min(channel->pool->next_hello, moment);
 }
 
-void xfer_channel_hasten_hello(ucxpool_channel_t *channel)
+void core_channel_hasten_hello(ucxpool_channel_t *channel)
 {
     if (channel->next_hello != BASE_CLOCK_FOREVER) {
-        xfer_channel_say_hello_at(channel, base_clock_now());
+        core_channel_say_hello_at(channel, base_clock_now());
     }
 }
 
-bool xfer_channel_is_broken(const ucxpool_channel_t *channel)
+bool core_channel_is_broken(const ucxpool_channel_t *channel)
 {
     return __atomic_load_n(&channel->broken, __ATOMIC_ACQUIRE) ||
            ((channel->endpoint != NULL) &&
-            xfer_endpoint_has_failed(channel->endpoint));
+            core_endpoint_has_failed(channel->endpoint));
 }
 
-bool xfer_channel_can_send(const ucxpool_channel_t *channel)
+bool core_channel_can_send(const ucxpool_channel_t *channel)
 {
     return (channel->endpoint != NULL) &&
-           (channel->endpoint->step < XFER_ENDPOINT_CLOSING) &&
-           !xfer_channel_is_broken(channel);
+           (channel->endpoint->step < CORE_ENDPOINT_CLOSING) &&
+           !core_channel_is_broken(channel);
 }
 
-void xfer_channel_end_operation(ucxpool_channel_t *channel)
+void core_channel_end_operation(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
 
     channel->endpoint->num_operations--;
-    xfer_channel_put(channel);
-    xfer_pool_end_operation(pool);
+    core_channel_put(channel);
+    core_pool_end_operation(pool);
 }
 
-void xfer_channel_set_broken(ucxpool_channel_t *channel)
+void core_channel_set_broken(ucxpool_channel_t *channel)
 {
     __atomic_store_n(&channel->broken, true, __ATOMIC_RELEASE);
 }
@@ -240,18 +240,18 @@ static void record_end(ucxpool_channel_t      *channel,
     }
     channel->state  = state;
     channel->status = status;
-    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
+    core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (pool->asleep) {
-        xfer_wake(pool); /* the rest is for its progress */
+        core_wake(pool); /* the rest is for its progress */
     }
 }
 
-void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
+void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
 {
     va_list arguments;
 
-    if (!xfer_channel_is_live(channel)) {
+    if (!core_channel_is_live(channel)) {
         return;
     }
     va_start(arguments, format);
@@ -265,9 +265,9 @@ void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
     record_end(channel, UCXPOOL_CHANNEL_FAILED, status);
 }
 
-void xfer_channel_peer_left(ucxpool_channel_t *channel)
+void core_channel_peer_left(ucxpool_channel_t *channel)
 {
-    if (xfer_channel_is_live(channel)) {
+    if (core_channel_is_live(channel)) {
         snprintf(channel->reason, sizeof(channel->reason),
                  "the peer closed the channel");
         record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
@@ -276,13 +276,13 @@ void xfer_channel_peer_left(ucxpool_channel_t *channel)
     channel->peer.gone    = true;
 }
 
-void xfer_channel_set_closed(ucxpool_channel_t *channel)
+void core_channel_set_closed(ucxpool_channel_t *channel)
 {
-    snprintf(channel->reason, sizeof(channel->reason), "%s", XFER_CLOSED_HERE);
+    snprintf(channel->reason, sizeof(channel->reason), "%s", CORE_CLOSED_HERE);
     record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
 }
 
-void xfer_channel_hurry(ucxpool_channel_t *channel)
+void core_channel_hurry(ucxpool_channel_t *channel)
 {
     channel->drain_deadline = 0;
     channel->close_deadline = 0;

@@ -21,58 +21,58 @@
 
 #define XFER_REASON_SIZE 160u
 
-#define XFER_CLOSED_HERE "the channel was closed here"
+#define CORE_CLOSED_HERE "the channel was closed here"
 
 /* Between two HELLOs of a channel whose peer has not answered. */
-#define XFER_HELLO_NS UINT64_C(1000000000)
+#define CORE_HELLO_NS UINT64_C(1000000000)
 
-struct xfer_wire;
+struct core_wire;
 struct xfer_greet;
-struct xfer_fetch;
+struct wireup_fd_import;
 
 /* Where the handshake stands; see hello.c. */
 typedef enum xfer_handshake {
-    XFER_HELLO_SENT     = 1u << 0,
-    XFER_HELLO_RECEIVED = 1u << 1,
-    XFER_READY_RECEIVED = 1u << 2,
-    XFER_GO_SENT        = 1u << 3,
-    XFER_GO_RECEIVED    = 1u << 4,
-    XFER_READY_SENT     = 1u << 5
+    CORE_HELLO_SENT     = 1u << 0,
+    CORE_HELLO_RECEIVED = 1u << 1,
+    CORE_READY_RECEIVED = 1u << 2,
+    CORE_GO_SENT        = 1u << 3,
+    CORE_GO_RECEIVED    = 1u << 4,
+    CORE_READY_SENT     = 1u << 5
 } xfer_handshake_t;
 
 /* Where the end of a channel stands; see close.c. */
-typedef enum xfer_close {
-    XFER_CLOSE_NONE,
-    XFER_CLOSE_GOODBYE,  /* BYE is to be said and heard */
-    XFER_CLOSE_ENDPOINT, /* UCX's endpoint is to be closed */
-    XFER_CLOSE_DONE
-} xfer_close_t;
+typedef enum core_close {
+    CORE_CLOSE_NONE,
+    CORE_CLOSE_GOODBYE,  /* BYE is to be said and heard */
+    CORE_CLOSE_ENDPOINT, /* UCX's endpoint is to be closed */
+    CORE_CLOSE_DONE
+} core_close_t;
 
 /* What the peer's HELLO said, and what we made of it. */
-typedef struct xfer_peer {
-    uint8_t          id[XFER_ID_SIZE];
-    uint8_t          key[XFER_ID_SIZE];
-    uint32_t         channel;
-    uint64_t         channel_key;
-    uint64_t         max_runs;
-    uint64_t         block_size;
-    uint32_t         max_metadata;
-    unsigned         am_id;   /* of its active messages */
-    bool             we_map;  /* its memory is mapped here */
-    bool             it_maps; /* our memory is mapped there */
-    char             it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
-    char             we_reason[PROTO_TEXT_MAX + 1];
-    const uint8_t  **regions; /* mapped, for reading */
-    uint64_t        *region_sizes;
-    uint32_t         num_regions;
-    mem_share_cuda_t gpu;       /* of a GPU: how they were shared; then they lie
-                                   side by side */
-    xfer_source_t    watch;     /* ready when its process has ended */
-    bool             has_ended; /* its process has */
-    mem_share_host_t host;      /* its process */
-    uint64_t         next_look; /* without pidfd; BASE_CLOCK_FOREVER: not */
-    bool             gone;      /* it will never touch our memory again */
-} xfer_peer_t;
+typedef struct core_peer {
+    uint8_t         id[CORE_ID_SIZE];
+    uint8_t         key[CORE_ID_SIZE];
+    uint32_t        channel;
+    uint64_t        channel_key;
+    uint64_t        max_runs;
+    uint64_t        block_size;
+    uint32_t        max_metadata;
+    unsigned        am_id;   /* of its active messages */
+    bool            we_map;  /* its memory is mapped here */
+    bool            it_maps; /* our memory is mapped there */
+    char            it_reason[PROTO_TEXT_MAX + 1]; /* ... or why not */
+    char            we_reason[PROTO_TEXT_MAX + 1];
+    const uint8_t **regions; /* mapped, for reading */
+    uint64_t       *region_sizes;
+    uint32_t        num_regions;
+    ipc_cuda_t      gpu;     /* of a GPU: how they were shared; then they lie
+                                      side by side */
+    core_source_t watch;     /* ready when its process has ended */
+    bool          has_ended; /* its process has */
+    ipc_host_t    host;      /* its process */
+    uint64_t      next_look; /* without pidfd; BASE_CLOCK_FOREVER: not */
+    bool          gone;      /* it will never touch our memory again */
+} core_peer_t;
 
 struct ucxpool_channel {
     base_list_t link;
@@ -85,26 +85,26 @@ struct ucxpool_channel {
     bool        at_door; /* through a listener: its pair is a random number */
     bool        begins;  /* it called there, or is the first of a pair of our
                             own channels: see remote.h */
-    char         name[XFER_NAME_SIZE];
+    char         name[CORE_NAME_SIZE];
     void        *user_ptr;
-    xfer_event_t event;
+    core_event_t event;
     xfer_ends_t  ends; /* of the greeting; "" where there was none */
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
     char                    reason[XFER_REASON_SIZE];
-    const struct xfer_wire *wire;
+    const struct core_wire *wire;
     char                    wire_reason[XFER_REASON_SIZE];
 
-    struct xfer_remote *remote;      /* NULL: not known yet, or by endpoint */
-    xfer_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
-    xfer_source_t       local;       /* within the host: local.h */
+    struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
+    core_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
+    core_source_t       local;       /* within the host: local.h */
     unsigned            num_unheard; /* times that it was broken too early */
     uint64_t            lost_at; /* it counts as broken since it has ended */
     bool                by_ep;   /* it is the caller's, and tells the pair */
     bool                broken;  /* the caller says that it failed; atomic */
 
-    xfer_close_t close;
+    core_close_t close;
     bool         drains; /* released, with requests under way */
     uint64_t     drain_deadline;
     bool         bye_sent;
@@ -118,14 +118,14 @@ struct ucxpool_channel {
     struct xfer_greet  *greet;  /* connecting through a door; NULL otherwise */
     struct xfer_secret *secret; /* for as long */
     base_list_t         greet_link;
-    xfer_source_t       greet_source;
-    xfer_lifeline_t     lifeline;
-    struct xfer_fetch  *fetch; /* of the peer's descriptors; NULL: none */
+    core_source_t       greet_source;
+    core_lifeline_t     lifeline;
+    struct wireup_fd_import *fetch; /* of the peer's descriptors; NULL: none */
 
     unsigned    handshake;  /* xfer_handshake_t */
     uint64_t    next_hello; /* when it is said, or said again */
-    xfer_peer_t peer;
-    xfer_ring_t ring;
+    core_peer_t peer;
+    core_ring_t ring;
 
     uint32_t    credits;      /* messages we may send */
     uint32_t    credits_owed; /* messages received, not told yet */
@@ -147,77 +147,77 @@ struct ucxpool_channel {
     uint32_t           num_sends;
     uint32_t           num_receives;
 
-    struct xfer_control *writing; /* begun; NULL: it lies in the ring */
+    struct core_control *writing; /* begun; NULL: it lies in the ring */
     base_list_t          backlog; /* control messages that found no room */
     unsigned             num_backlog;
     unsigned             num_controls; /* active messages not sent yet by UCX */
 };
 
 /* A channel that knows no peer yet; see connect.h. */
-ucxpool_status_t xfer_channel_create(ucxpool_t *pool, const char *name,
+ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
                                      ucxpool_channel_t **channel_p);
 
 /* "": made of its number. A name that is too long is cut. */
-void xfer_channel_set_name(ucxpool_channel_t *channel, const char *name);
+void core_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /* The caller has it from now on. */
-void xfer_channel_hand_out(ucxpool_channel_t  *channel,
+void core_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p);
 
 /* Without a reference it is gone, and destroyed in progress. */
-void xfer_channel_get(ucxpool_channel_t *channel);
-void xfer_channel_put(ucxpool_channel_t *channel);
+void core_channel_get(ucxpool_channel_t *channel);
+void core_channel_put(ucxpool_channel_t *channel);
 
 /* By the numbers in a message's head; NULL when they name none. */
-ucxpool_channel_t *xfer_channel_find(ucxpool_t *pool, const proto_head_t *head);
+ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 
 /* The blocks that serve its wire. */
-block_pool_t *xfer_channel_blocks(const ucxpool_channel_t *channel);
+block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
 
-bool xfer_channel_is_live(const ucxpool_channel_t *channel);
+bool core_channel_is_live(const ucxpool_channel_t *channel);
 
 /* The error of a request on a channel that has ended: why that was. */
-ucxpool_status_t xfer_channel_say_ended(const ucxpool_channel_t *channel);
+ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
 
 /*
  * Is there something to be read from its ring? A channel that has ended is read
  * on while the peer may still read what was sent: it says when it has stopped.
  */
-bool xfer_channel_is_readable(const ucxpool_channel_t *channel);
+bool core_channel_is_readable(const ucxpool_channel_t *channel);
 
 /* When progress is to say HELLO, if nothing has come by then. */
-void xfer_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
+void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment);
 
 /* It is our turn now to begin a channel that was started before. */
-void xfer_channel_hasten_hello(ucxpool_channel_t *channel);
+void core_channel_hasten_hello(ucxpool_channel_t *channel);
 
 /* Can UCX be given something to send? */
-bool xfer_channel_can_send(const ucxpool_channel_t *channel);
+bool core_channel_can_send(const ucxpool_channel_t *channel);
 
 /* The last thing in a callback of UCX for an operation of its endpoint: the
  * operation is over, and so is its reference to the channel. The pool may be
  * gone after it. */
-void xfer_channel_end_operation(ucxpool_channel_t *channel);
+void core_channel_end_operation(ucxpool_channel_t *channel);
 
 /* Its connection has failed: told by UCX, or by the caller from any thread. */
-bool xfer_channel_is_broken(const ucxpool_channel_t *channel);
-void xfer_channel_set_broken(ucxpool_channel_t *channel);
+bool core_channel_is_broken(const ucxpool_channel_t *channel);
+void core_channel_set_broken(ucxpool_channel_t *channel);
 
 /* Record that it has failed; the reason in words. The first one counts. */
-void xfer_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
+void core_channel_fail(ucxpool_channel_t *channel, ucxpool_status_t status,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Record that the peer has said good-bye: it reads nothing of ours any more. */
-void xfer_channel_peer_left(ucxpool_channel_t *channel);
+void core_channel_peer_left(ucxpool_channel_t *channel);
 
 /* Record that it is closed here. */
-void xfer_channel_set_closed(ucxpool_channel_t *channel);
+void core_channel_set_closed(ucxpool_channel_t *channel);
 
 /* It has ended, and its requests have not yet. */
-bool xfer_channel_must_settle(const ucxpool_channel_t *channel);
+bool core_channel_must_settle(const ucxpool_channel_t *channel);
 
 /* Close by force what does not close by itself. */
-void xfer_channel_hurry(ucxpool_channel_t *channel);
+void core_channel_hurry(ucxpool_channel_t *channel);
 
 #endif

@@ -25,7 +25,7 @@ static unsigned backlog_max(const ucxpool_channel_t *channel)
 }
 
 /* A message outside of the ring. */
-typedef struct xfer_control {
+typedef struct core_control {
     base_list_t        link; /* free, a backlog, or none */
     ucxpool_channel_t *channel;
     size_t             fixed_size;
@@ -34,18 +34,18 @@ typedef struct xfer_control {
     uint8_t           *data;
     bool               in_backlog;
     uint8_t            space[PROTO_DATA_MAX];
-} xfer_control_t;
+} core_control_t;
 
-static xfer_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
+static core_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
 {
     ucxpool_t      *pool = channel->pool;
-    xfer_control_t *control;
+    core_control_t *control;
 
     if (!base_list_is_empty(&pool->free_controls)) {
-        control = base_list_head(&pool->free_controls, xfer_control_t, link);
+        control = base_list_head(&pool->free_controls, core_control_t, link);
         base_list_del(&control->link);
     } else {
-        control = xfer_alloc(pool, sizeof(*control));
+        control = core_alloc(pool, sizeof(*control));
         if (control == NULL) {
             return NULL;
         }
@@ -53,7 +53,7 @@ static xfer_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
     }
     control->data = control->space;
     if (data_size > sizeof(control->space)) {
-        control->data = xfer_alloc(pool, data_size);
+        control->data = core_alloc(pool, data_size);
         if (control->data == NULL) {
             base_list_add_tail(&pool->free_controls, &control->link);
             return NULL;
@@ -65,7 +65,7 @@ static xfer_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
     return control;
 }
 
-static void control_put(xfer_control_t *control)
+static void control_put(core_control_t *control)
 {
     if (control->data != control->space) {
         free(control->data);
@@ -78,7 +78,7 @@ static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
 {
     uint32_t credits = base_min(channel->credits_owed, UINT16_MAX);
 
-    if (!(channel->handshake & XFER_GO_RECEIVED)) {
+    if (!(channel->handshake & CORE_GO_RECEIVED)) {
         credits = 0;
     }
     channel->credits_owed -= credits;
@@ -94,17 +94,17 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
                                     proto_type_t type, size_t data_size,
                                     bool in_backlog, void **data_p)
 {
-    xfer_control_t *control;
+    core_control_t *control;
 
     if (in_backlog && (channel->num_backlog >= backlog_max(channel))) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer does not read: %u messages wait for it",
                           channel->num_backlog);
         return NULL;
     }
     control = control_get(channel, data_size);
     if (control == NULL) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+        core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a control message");
         return NULL;
     }
@@ -119,8 +119,8 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
     return &control->fixed;
 }
 
-proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
-                                  size_t data_size, xfer_control_way_t way,
+proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
+                                  size_t data_size, core_control_way_t way,
                                   void **data_p)
 {
     size_t fixed_size = proto_fixed_size(type);
@@ -128,11 +128,11 @@ proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
     void  *fixed;
     void  *data;
 
-    if (way == XFER_OUTSIDE) {
+    if (way == CORE_OUTSIDE) {
         return begin_outside(channel, type, data_size, false, data_p);
     }
     if (channel->wire->has_ring) {
-        if (has_room && xfer_ring_reserve(&channel->ring, fixed_size, data_size,
+        if (has_room && core_ring_reserve(&channel->ring, fixed_size, data_size,
                                           &fixed, &data)) {
             channel->writing = NULL;
             memset(fixed, 0, fixed_size);
@@ -146,7 +146,7 @@ proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
     } else if (channel->num_controls >= CONTROLS_MAX) {
         has_room = false;
     }
-    if (!has_room && (way == XFER_MAY)) {
+    if (!has_room && (way == CORE_MAY)) {
         return NULL;
     }
     return begin_outside(channel, type, data_size, !has_room, data_p);
@@ -154,7 +154,7 @@ proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
 
 static void control_sent(void *request, ucs_status_t status, void *arg)
 {
-    xfer_control_t    *control = arg;
+    core_control_t    *control = arg;
     ucxpool_channel_t *channel = control->channel;
 
     /* A failure reaches the endpoint's error handler too. */
@@ -162,10 +162,10 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
     channel->num_controls--;
     control_put(control);
-    xfer_channel_end_operation(channel);
+    core_channel_end_operation(channel);
 }
 
-static void send_outside(xfer_control_t *control)
+static void send_outside(core_control_t *control)
 {
     ucxpool_channel_t  *channel = control->channel;
     ucp_request_param_t param   = {
@@ -177,13 +177,13 @@ static void send_outside(xfer_control_t *control)
     };
     ucs_status_ptr_t result;
 
-    if (xfer_local_is_up(channel)) {
-        xfer_local_send(channel, &control->fixed, control->fixed_size,
+    if (core_local_is_up(channel)) {
+        core_local_send(channel, &control->fixed, control->fixed_size,
                         control->data, control->data_size);
         control_put(control);
         return;
     }
-    if (!xfer_channel_can_send(channel)) {
+    if (!core_channel_can_send(channel)) {
         control_put(control);
         return;
     }
@@ -192,40 +192,40 @@ static void send_outside(xfer_control_t *control)
         param.flags |= UCP_AM_SEND_FLAG_REPLY;
     }
     channel->num_controls++;
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id,
                              &control->fixed, control->fixed_size,
                              control->data, control->data_size, &param);
     if (UCS_PTR_IS_PTR(result)) {
-        xfer_endpoint_start(channel->endpoint);
+        core_endpoint_start(channel->endpoint);
         return;
     }
     if (UCS_PTR_IS_ERR(result)) {
         base_debug("%s: control message not sent: %s", channel->name,
                    ucs_status_string(UCS_PTR_STATUS(result)));
-        xfer_channel_set_broken(channel);
+        core_channel_set_broken(channel);
     }
     channel->num_controls--;
     control_put(control);
-    xfer_channel_put(channel);
+    core_channel_put(channel);
 }
 
-void xfer_control_knock(ucxpool_channel_t *channel)
+void core_control_doorbell(ucxpool_channel_t *channel)
 {
     /* Any message that UCX holds for the peer wakes it as well. */
-    if (xfer_ring_must_knock(&channel->ring) &&
+    if (core_ring_needs_doorbell(&channel->ring) &&
         (channel->num_controls < CONTROLS_MAX)) {
-        xfer_control_post(channel, PROTO_KNOCK, XFER_OUTSIDE);
+        core_control_post(channel, PROTO_DOORBELL, CORE_OUTSIDE);
     }
 }
 
-void xfer_control_end(ucxpool_channel_t *channel)
+void core_control_end(ucxpool_channel_t *channel)
 {
-    xfer_control_t *control = channel->writing;
+    core_control_t *control = channel->writing;
 
     if (control == NULL) {
-        xfer_ring_commit(&channel->ring);
-        xfer_control_knock(channel);
+        core_ring_commit(&channel->ring);
+        core_control_doorbell(channel);
     } else if (control->in_backlog) {
         channel->writing = NULL;
         base_list_add_tail(&channel->backlog, &control->link);
@@ -236,15 +236,15 @@ void xfer_control_end(ucxpool_channel_t *channel)
     }
 }
 
-void xfer_control_post(ucxpool_channel_t *channel, proto_type_t type,
-                       xfer_control_way_t way)
+void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
+                       core_control_way_t way)
 {
-    if (xfer_control_begin(channel, type, 0, way, NULL) != NULL) {
-        xfer_control_end(channel);
+    if (core_control_begin(channel, type, 0, way, NULL) != NULL) {
+        core_control_end(channel);
     }
 }
 
-void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
+void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason)
 {
     size_t size =
@@ -252,10 +252,10 @@ void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
     void          *data;
     proto_fixed_t *fixed;
 
-    if (!xfer_channel_is_live(channel)) {
+    if (!core_channel_is_live(channel)) {
         return;
     }
-    fixed = xfer_control_begin(channel, PROTO_DONE, size, XFER_MUST, &data);
+    fixed = core_control_begin(channel, PROTO_DONE, size, CORE_MUST, &data);
     if (fixed == NULL) {
         return;
     }
@@ -264,11 +264,11 @@ void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
     if (size != 0) {
         memcpy(data, reason, size);
     }
-    xfer_control_end(channel);
+    core_control_end(channel);
 }
 
 /* Move one message of the backlog to the ring or to UCX. */
-static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
+static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
 {
     void *fixed;
     void *data;
@@ -282,14 +282,14 @@ static bool flush_one(ucxpool_channel_t *channel, xfer_control_t *control)
         send_outside(control);
         return true;
     }
-    if (!xfer_ring_reserve(&channel->ring, control->fixed_size,
+    if (!core_ring_reserve(&channel->ring, control->fixed_size,
                            control->data_size, &fixed, &data)) {
         return false;
     }
     memcpy(fixed, &control->fixed, control->fixed_size);
     memcpy(data, control->data, control->data_size);
-    xfer_ring_commit(&channel->ring);
-    xfer_control_knock(channel);
+    core_ring_commit(&channel->ring);
+    core_control_doorbell(channel);
     base_list_del(&control->link);
     channel->num_backlog--;
     control_put(control);
@@ -304,13 +304,13 @@ static uint32_t credits_free(const ucxpool_channel_t *channel)
     return credits - base_min(channel->num_waiting, credits);
 }
 
-unsigned xfer_control_flush(ucxpool_channel_t *channel)
+unsigned core_control_flush(ucxpool_channel_t *channel)
 {
     unsigned        count = 0;
-    xfer_control_t *control;
+    core_control_t *control;
 
     while (!base_list_is_empty(&channel->backlog)) {
-        control = base_list_head(&channel->backlog, xfer_control_t, link);
+        control = base_list_head(&channel->backlog, core_control_t, link);
         if (!flush_one(channel, control)) {
             return count;
         }
@@ -318,30 +318,30 @@ unsigned xfer_control_flush(ucxpool_channel_t *channel)
     }
     if ((channel->state == UCXPOOL_CHANNEL_OPEN) &&
         (channel->credits_owed > credits_free(channel) / 2)) {
-        xfer_control_post(channel, PROTO_CREDIT, XFER_MUST);
+        core_control_post(channel, PROTO_CREDIT, CORE_MUST);
         count++;
     }
     return count;
 }
 
-void xfer_control_drop(ucxpool_channel_t *channel)
+void core_control_drop(ucxpool_channel_t *channel)
 {
-    xfer_control_t *control;
+    core_control_t *control;
 
     while (!base_list_is_empty(&channel->backlog)) {
-        control = base_list_head(&channel->backlog, xfer_control_t, link);
+        control = base_list_head(&channel->backlog, core_control_t, link);
         base_list_del(&control->link);
         channel->num_backlog--;
         control_put(control);
     }
 }
 
-void xfer_control_destroy_all(ucxpool_t *pool)
+void core_control_destroy_all(ucxpool_t *pool)
 {
-    xfer_control_t *control;
+    core_control_t *control;
 
     while (!base_list_is_empty(&pool->free_controls)) {
-        control = base_list_head(&pool->free_controls, xfer_control_t, link);
+        control = base_list_head(&pool->free_controls, core_control_t, link);
         base_list_del(&control->link);
         free(control);
     }

@@ -2,48 +2,48 @@
  * Control messages out: through the ring where the channel has one, otherwise
  * over its connection within the host, or as active messages.
  *
- *     fixed = xfer_control_begin(channel, PROTO_TAKEN, 0, XFER_MUST, NULL);
+ *     fixed = core_control_begin(channel, PROTO_TAKEN, 0, CORE_MUST, NULL);
  *     fixed->taken.message = ...;
- *     xfer_control_end(channel);
+ *     core_control_end(channel);
  */
 #ifndef CORE_CONTROL_H
 #define CORE_CONTROL_H
 
 #include "core/channel.h"
 
-typedef enum xfer_control_way {
-    XFER_MAY,    /* NULL when there is no room now */
-    XFER_MUST,   /* waits in the backlog when there is none */
-    XFER_OUTSIDE /* not through the ring; waits likewise */
-} xfer_control_way_t;
+typedef enum core_control_way {
+    CORE_MAY,    /* NULL when there is no room now */
+    CORE_MUST,   /* waits in the backlog when there is none */
+    CORE_OUTSIDE /* not through the ring; waits likewise */
+} core_control_way_t;
 
 /*
  * Begin a message of a type with data_size bytes of variable part (at most
  * PROTO_DATA_MAX; more for HELLO). The head is filled. NULL: see the ways; with
- * XFER_MUST only when memory is out, and then the channel has failed.
+ * CORE_MUST only when memory is out, and then the channel has failed.
  */
-proto_fixed_t *xfer_control_begin(ucxpool_channel_t *channel, proto_type_t type,
-                                  size_t data_size, xfer_control_way_t way,
+proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
+                                  size_t data_size, core_control_way_t way,
                                   void **data_p);
-void           xfer_control_end(ucxpool_channel_t *channel);
+void           core_control_end(ucxpool_channel_t *channel);
 
 /* A message that is a head alone. */
-void xfer_control_post(ucxpool_channel_t *channel, proto_type_t type,
-                       xfer_control_way_t way);
+void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
+                       core_control_way_t way);
 
 /* DONE, with a reason or NULL. */
-void xfer_control_done(ucxpool_channel_t *channel, uint64_t message,
+void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
 
 /* Send what is in the backlog, and credits that are owed. */
-unsigned xfer_control_flush(ucxpool_channel_t *channel);
+unsigned core_control_flush(ucxpool_channel_t *channel);
 
 /* Wake the peer, if it sleeps and was not woken since. */
-void xfer_control_knock(ucxpool_channel_t *channel);
+void core_control_doorbell(ucxpool_channel_t *channel);
 
 /* Drop the backlog of a channel that is gone. */
-void xfer_control_drop(ucxpool_channel_t *channel);
+void core_control_drop(ucxpool_channel_t *channel);
 
-void xfer_control_destroy_all(ucxpool_t *pool);
+void core_control_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -29,14 +29,14 @@ static ucxpool_status_t regions_register(ucxpool_t     *pool,
                                          mem_regions_t *regions)
 {
     uint64_t         start  = base_clock_now();
-    ucxpool_status_t status = mem_reg_ucx_regions(regions, pool->ucx.context);
+    ucxpool_status_t status = ucx_reg_regions(regions, pool->ucx.context);
 
     pool->stats.registration_ns += base_clock_now() - start;
     pool->stats.registrations += regions->num_maps;
     return status;
 }
 
-static ucxpool_status_t attempt(ucxpool_t *pool, const xfer_take_t *wish,
+static ucxpool_status_t attempt(ucxpool_t *pool, const core_degrade_t *wish,
                                 const base_config_t *config,
                                 mem_regions_t *regions, attempt_t *attempt)
 {
@@ -77,7 +77,7 @@ static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
 
 /* Settle the settings for that size. What the caller chose stays, but a region
  * that is larger than all of it. */
-static ucxpool_status_t settle(const xfer_take_t   *wish,
+static ucxpool_status_t settle(const core_degrade_t *wish,
                                const base_config_t *asked, size_t size,
                                base_config_t *config_p, attempt_t *attempt)
 {
@@ -102,10 +102,11 @@ static uint64_t count_blocks(const base_config_t *config,
            (config->region_size / config->block_size);
 }
 
-static ucxpool_status_t descend(ucxpool_t *pool, const xfer_take_t *wish,
+static ucxpool_status_t descend(ucxpool_t *pool, const core_degrade_t *wish,
                                 const base_config_t *asked,
                                 base_config_t *config, attempt_t *now,
-                                mem_regions_t *regions, xfer_taken_t *taken)
+                                mem_regions_t          *regions,
+                                core_degrade_outcome_t *taken)
 {
     size_t floor = block_sizes_floor(asked, config, wish->sizes.for_gpu);
     size_t next;
@@ -130,9 +131,9 @@ static ucxpool_status_t descend(ucxpool_t *pool, const xfer_take_t *wish,
     return status;
 }
 
-ucxpool_status_t xfer_take(ucxpool_t *pool, const xfer_take_t *wish,
-                           base_config_t *config, mem_regions_t *regions,
-                           xfer_taken_t *taken_p)
+ucxpool_status_t core_degrade(ucxpool_t *pool, const core_degrade_t *wish,
+                              base_config_t *config, mem_regions_t *regions,
+                              core_degrade_outcome_t *taken_p)
 {
     base_config_t    asked = *config;
     base_log_level_t level;

@@ -8,10 +8,10 @@
 
 #include "core/local.h"
 
-typedef struct xfer_dispatch {
+typedef struct core_dispatch {
     /* A HELLO, from whoever. A connection within the host is taken over. */
     void (*hello)(ucxpool_t *pool, const proto_hello_t *hello,
-                  const void *files, const xfer_way_t *way);
+                  const void *files, const core_way_t *way);
 
     /* From the channel's ring. */
     void (*from_ring)(ucxpool_channel_t *channel, const proto_fixed_t *message,
@@ -27,8 +27,8 @@ typedef struct xfer_dispatch {
 
     /* The channel's connection within the host has broken while it opens. */
     void (*unheard)(ucxpool_channel_t *channel);
-} xfer_dispatch_t;
+} core_dispatch_t;
 
-extern const xfer_dispatch_t xfer_dispatch;
+extern const core_dispatch_t core_dispatch;
 
 #endif

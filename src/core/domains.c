@@ -7,13 +7,13 @@
 
 #include <stdlib.h>
 
-void xfer_domains_init(xfer_domains_t *domains)
+void core_domains_init(core_domains_t *domains)
 {
     domains->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     base_list_init(&domains->list);
 }
 
-static void domain_remove(xfer_domains_t *domains, ucxpool_verbs_t *domain)
+static void domain_remove(core_domains_t *domains, ucxpool_verbs_t *domain)
 {
     base_list_del(&domain->link);
     __atomic_fetch_sub(&domains->num_domains, 1, __ATOMIC_RELAXED);
@@ -21,7 +21,7 @@ static void domain_remove(xfer_domains_t *domains, ucxpool_verbs_t *domain)
     free(domain);
 }
 
-void xfer_domains_close(xfer_domains_t *domains)
+void core_domains_close(core_domains_t *domains)
 {
     ucxpool_verbs_t *domain;
     ucxpool_verbs_t *next;
@@ -37,12 +37,12 @@ void xfer_domains_close(xfer_domains_t *domains)
     }
 }
 
-void xfer_domains_cleanup(xfer_domains_t *domains)
+void core_domains_cleanup(core_domains_t *domains)
 {
     pthread_mutex_destroy(&domains->lock);
 }
 
-static ucxpool_verbs_t *find_domain(xfer_domains_t      *domains,
+static ucxpool_verbs_t *find_domain(core_domains_t      *domains,
                                     const struct ibv_pd *pd)
 {
     ucxpool_verbs_t *domain;
@@ -58,9 +58,9 @@ static ucxpool_verbs_t *find_domain(xfer_domains_t      *domains,
 static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
                                       int access, ucxpool_verbs_t **domain_p)
 {
-    xfer_domains_t  *domains = &pool->domains;
+    core_domains_t  *domains = &pool->domains;
     ucxpool_verbs_t *domain;
-    ucxpool_status_t status = xfer_memory_check(pool);
+    ucxpool_status_t status = core_memory_check(pool);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -107,7 +107,7 @@ static ucxpool_status_t domain_get(ucxpool_t *pool, struct ibv_pd *pd,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
+ucxpool_status_t core_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
                                  ucxpool_verbs_t **domain_p)
 {
     ucxpool_status_t status;
@@ -118,9 +118,9 @@ ucxpool_status_t xfer_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
     return status;
 }
 
-ucxpool_status_t xfer_domain_put(ucxpool_verbs_t *domain)
+ucxpool_status_t core_domain_put(ucxpool_verbs_t *domain)
 {
-    xfer_domains_t  *domains = &domain->pool->domains;
+    core_domains_t  *domains = &domain->pool->domains;
     ucxpool_status_t status  = UCXPOOL_OK;
 
     pthread_mutex_lock(&domains->lock);
@@ -141,7 +141,7 @@ static uint64_t load(const uint64_t *number)
     return __atomic_load_n(number, __ATOMIC_RELAXED);
 }
 
-void xfer_domains_stats(const xfer_domains_t *domains, ucxpool_stats_t *stats_p)
+void core_domains_stats(const core_domains_t *domains, ucxpool_stats_t *stats_p)
 {
     const uint64_t *regions = domains->counts.num_regions;
     const uint64_t *bytes   = domains->counts.bytes;

@@ -23,14 +23,14 @@ struct ucxpool_verbs {
 };
 
 /* Cannot fail. */
-void xfer_domains_init(xfer_domains_t *domains);
+void core_domains_init(core_domains_t *domains);
 /* Deregister what is registered: nobody may use the handles any more. To be
  * called before the memory goes; twice is allowed. */
-void xfer_domains_close(xfer_domains_t *domains);
-void xfer_domains_cleanup(xfer_domains_t *domains);
+void core_domains_close(core_domains_t *domains);
+void core_domains_cleanup(core_domains_t *domains);
 
 /* What is registered now, and has been, into the fields for it. */
-void xfer_domains_stats(const xfer_domains_t *domains,
+void core_domains_stats(const core_domains_t *domains,
                         ucxpool_stats_t      *stats_p);
 
 /*
@@ -39,10 +39,10 @@ void xfer_domains_stats(const xfer_domains_t *domains,
  * UCXPOOL_ERR_INVALID_PARAM  it is registered with other access
  * others                     as mem_verbs_create()
  */
-ucxpool_status_t xfer_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
+ucxpool_status_t core_domain_get(ucxpool_t *pool, struct ibv_pd *pd, int access,
                                  ucxpool_verbs_t **domain_p);
 
 /* As mem_verbs_deregister(), when the last user lets it go. */
-ucxpool_status_t xfer_domain_put(ucxpool_verbs_t *domain);
+ucxpool_status_t core_domain_put(ucxpool_verbs_t *domain);
 
 #endif

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-static xfer_endpoint_t *endpoint_alloc(ucxpool_t *pool)
+static core_endpoint_t *endpoint_alloc(ucxpool_t *pool)
 {
-    xfer_endpoint_t *endpoint = calloc(1, sizeof(*endpoint));
+    core_endpoint_t *endpoint = calloc(1, sizeof(*endpoint));
 
     if (endpoint == NULL) {
         base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an endpoint");
@@ -27,7 +27,7 @@ static void ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
     base_debug("UCX reports of an endpoint: %s", ucs_status_string(status));
-    xfer_endpoint_set_failed(arg);
+    core_endpoint_set_failed(arg);
 }
 
 static ucxpool_status_t say_not_made(ucs_status_t status)
@@ -38,17 +38,17 @@ static ucxpool_status_t say_not_made(ucs_status_t status)
                            (status == UCS_ERR_NO_DEVICE);
 
     return base_error(
-        mem_ucx_status(status), "UCX made no endpoint to the peer: %s%s",
+        ucx_status(status), "UCX made no endpoint to the peer: %s%s",
         ucs_status_string(status),
         lacks_transport ? " (UCX_TLS and UCX_NET_DEVICES must leave it a "
                           "transport with failure handling, such as tcp)"
                         : "");
 }
 
-ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
-                                      xfer_endpoint_t **endpoint_p)
+ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
+                                      core_endpoint_t **endpoint_p)
 {
-    xfer_endpoint_t *endpoint;
+    core_endpoint_t *endpoint;
     ucp_ep_params_t  params = {
          .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -58,7 +58,7 @@ ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
          .err_handler.cb = ep_failed,
     };
     ucs_status_t     status;
-    ucxpool_status_t spare = xfer_spare_check_endpoint();
+    ucxpool_status_t spare = base_limits_check_endpoint();
 
     if (spare != UCXPOOL_OK) {
         return spare;
@@ -79,9 +79,9 @@ ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
     return UCXPOOL_OK;
 }
 
-xfer_endpoint_t *xfer_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
+core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
 {
-    xfer_endpoint_t *endpoint = endpoint_alloc(pool);
+    core_endpoint_t *endpoint = endpoint_alloc(pool);
 
     if (endpoint != NULL) {
         endpoint->ep = ep;
@@ -92,53 +92,53 @@ xfer_endpoint_t *xfer_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
 
 /* All that the pool has is looked at, of thousands of channels perhaps: not for
  * one that was kept. */
-void xfer_endpoint_close_on_exec(xfer_endpoint_t *endpoint)
+void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
 {
     if (!endpoint->is_cloexec) {
         endpoint->is_cloexec = true;
-        xfer_child_close_on_exec(&endpoint->pool->child);
+        ucx_child_close_on_exec(&endpoint->pool->child);
     }
 }
 
-void xfer_endpoint_set_failed(xfer_endpoint_t *endpoint)
+void core_endpoint_set_failed(core_endpoint_t *endpoint)
 {
     __atomic_store_n(&endpoint->has_failed, true, __ATOMIC_RELEASE);
     __atomic_store_n(&endpoint->pool->endpoint_ends, true, __ATOMIC_RELEASE);
 }
 
-bool xfer_endpoint_has_failed(const xfer_endpoint_t *endpoint)
+bool core_endpoint_has_failed(const core_endpoint_t *endpoint)
 {
     return __atomic_load_n(&endpoint->has_failed, __ATOMIC_ACQUIRE);
 }
 
-void xfer_endpoint_start(xfer_endpoint_t *endpoint)
+void core_endpoint_start(core_endpoint_t *endpoint)
 {
     endpoint->num_operations++;
     endpoint->pool->num_operations++;
 }
 
 /* The last thing that a callback does: the pool may be gone after it. */
-static void end_operation(xfer_endpoint_t *endpoint)
+static void end_operation(core_endpoint_t *endpoint)
 {
     ucxpool_t *pool = endpoint->pool;
 
     endpoint->num_operations--;
-    xfer_pool_end_operation(pool);
+    core_pool_end_operation(pool);
 }
 
 /* --- closing -------------------------------------------------------------- */
 
-void xfer_endpoint_close(xfer_endpoint_t *endpoint, uint64_t deadline)
+void core_endpoint_close(core_endpoint_t *endpoint, uint64_t deadline)
 {
     endpoint->deadline = base_min(endpoint->deadline, deadline);
-    if (endpoint->step == XFER_ENDPOINT_OPEN) {
-        endpoint->step = XFER_ENDPOINT_DRAINING;
+    if (endpoint->step == CORE_ENDPOINT_OPEN) {
+        endpoint->step = CORE_ENDPOINT_DRAINING;
     }
 }
 
 static void flushed(void *request, ucs_status_t status, void *arg)
 {
-    xfer_endpoint_t *endpoint = arg;
+    core_endpoint_t *endpoint = arg;
 
     (void)status;
     ucp_request_free(request);
@@ -147,7 +147,7 @@ static void flushed(void *request, ucs_status_t status, void *arg)
 }
 
 /* Let UCX hand over what it holds. */
-static void flush(xfer_endpoint_t *endpoint)
+static void flush(core_endpoint_t *endpoint)
 {
     ucp_request_param_t param = {
         .op_attr_mask =
@@ -159,17 +159,17 @@ static void flush(xfer_endpoint_t *endpoint)
 
     if (UCS_PTR_IS_PTR(result)) {
         endpoint->flush = result;
-        xfer_endpoint_start(endpoint);
+        core_endpoint_start(endpoint);
     }
 }
 
 static void closed(void *request, ucs_status_t status, void *arg)
 {
-    xfer_endpoint_t *endpoint = arg;
+    core_endpoint_t *endpoint = arg;
 
     (void)status;
     ucp_request_free(request);
-    endpoint->step = XFER_ENDPOINT_CLOSED;
+    endpoint->step = CORE_ENDPOINT_CLOSED;
     endpoint->ep   = NULL;
     end_operation(endpoint);
 }
@@ -179,7 +179,7 @@ static void closed(void *request, ucs_status_t status, void *arg)
  * lives, because the peer may still send. UCX then ends every operation on it,
  * so that no block stays in doubt.
  */
-static void close_ep(xfer_endpoint_t *endpoint)
+static void close_ep(core_endpoint_t *endpoint)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -190,52 +190,52 @@ static void close_ep(xfer_endpoint_t *endpoint)
     };
     ucs_status_ptr_t result = NULL;
 
-    endpoint->step = XFER_ENDPOINT_CLOSING;
+    endpoint->step = CORE_ENDPOINT_CLOSING;
     if (endpoint->is_own) {
         result = ucp_ep_close_nbx(endpoint->ep, &param);
     }
     if (UCS_PTR_IS_PTR(result)) {
-        xfer_endpoint_start(endpoint);
+        core_endpoint_start(endpoint);
     } else {
-        endpoint->step = XFER_ENDPOINT_CLOSED;
+        endpoint->step = CORE_ENDPOINT_CLOSED;
         endpoint->ep   = NULL;
     }
 }
 
-unsigned xfer_endpoint_progress(xfer_endpoint_t *endpoint)
+unsigned core_endpoint_progress(core_endpoint_t *endpoint)
 {
-    xfer_endpoint_step_t step = endpoint->step;
+    core_endpoint_step_t step = endpoint->step;
     bool                 must;
 
-    if ((step == XFER_ENDPOINT_OPEN) || (step >= XFER_ENDPOINT_CLOSING)) {
+    if ((step == CORE_ENDPOINT_OPEN) || (step >= CORE_ENDPOINT_CLOSING)) {
         return 0;
     }
-    must = !endpoint->is_own || xfer_endpoint_has_failed(endpoint) ||
+    must = !endpoint->is_own || core_endpoint_has_failed(endpoint) ||
            (base_clock_now() >= endpoint->deadline);
-    if (!must && (step == XFER_ENDPOINT_DRAINING) &&
+    if (!must && (step == CORE_ENDPOINT_DRAINING) &&
         (endpoint->num_operations == 0)) {
-        endpoint->step = XFER_ENDPOINT_FLUSHING;
+        endpoint->step = CORE_ENDPOINT_FLUSHING;
         flush(endpoint);
-    } else if (must || ((step == XFER_ENDPOINT_FLUSHING) &&
+    } else if (must || ((step == CORE_ENDPOINT_FLUSHING) &&
                         (endpoint->flush == NULL))) {
         close_ep(endpoint);
     }
     return (endpoint->step != step) ? 1 : 0;
 }
 
-uint64_t xfer_endpoint_deadline(const xfer_endpoint_t *endpoint)
+uint64_t core_endpoint_deadline(const core_endpoint_t *endpoint)
 {
-    return (endpoint->step < XFER_ENDPOINT_CLOSING) ? endpoint->deadline
+    return (endpoint->step < CORE_ENDPOINT_CLOSING) ? endpoint->deadline
                                                     : BASE_CLOCK_FOREVER;
 }
 
-bool xfer_endpoint_is_over(const xfer_endpoint_t *endpoint)
+bool core_endpoint_is_over(const core_endpoint_t *endpoint)
 {
-    return (endpoint->step == XFER_ENDPOINT_CLOSED) &&
+    return (endpoint->step == CORE_ENDPOINT_CLOSED) &&
            (endpoint->num_operations == 0);
 }
 
-void xfer_endpoint_destroy(xfer_endpoint_t *endpoint)
+void core_endpoint_destroy(core_endpoint_t *endpoint)
 {
     base_list_del(&endpoint->link);
     free(endpoint);

@@ -13,15 +13,15 @@
 
 #include "core/pool.h"
 
-typedef enum xfer_endpoint_step {
-    XFER_ENDPOINT_OPEN,
-    XFER_ENDPOINT_DRAINING, /* operations are in flight */
-    XFER_ENDPOINT_FLUSHING,
-    XFER_ENDPOINT_CLOSING,
-    XFER_ENDPOINT_CLOSED
-} xfer_endpoint_step_t;
+typedef enum core_endpoint_step {
+    CORE_ENDPOINT_OPEN,
+    CORE_ENDPOINT_DRAINING, /* operations are in flight */
+    CORE_ENDPOINT_FLUSHING,
+    CORE_ENDPOINT_CLOSING,
+    CORE_ENDPOINT_CLOSED
+} core_endpoint_step_t;
 
-typedef struct xfer_endpoint {
+typedef struct core_endpoint {
     base_list_t          link;      /* the pool's endpoints */
     base_list_t          idle_link; /* no channel uses it: remote.h */
     ucxpool_t           *pool;
@@ -30,50 +30,50 @@ typedef struct xfer_endpoint {
     bool                 is_cloexec; /* its connection is closed on exec */
     bool                 is_sure;    /* idle, and its other end stands */
     bool                 has_failed; /* told by UCX or the caller; atomic */
-    xfer_endpoint_step_t step;
+    core_endpoint_step_t step;
     unsigned             num_operations; /* that UCX will call back */
     uint64_t             deadline;       /* of the close */
     void                *flush;          /* UCX's request; NULL: none */
-} xfer_endpoint_t;
+} core_endpoint_t;
 
 /*
  * Make an endpoint with failure handling to UCX's worker of that address.
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO, UCXPOOL_ERR_PEER_LOST
  */
-ucxpool_status_t xfer_endpoint_create(ucxpool_t *pool, const void *worker,
-                                      xfer_endpoint_t **endpoint_p);
+ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
+                                      core_endpoint_t **endpoint_p);
 
 /* An endpoint of the caller's. NULL: no memory. */
-xfer_endpoint_t *xfer_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
+core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep);
 
 /* Close on exec what UCX has opened for it by now. */
-void xfer_endpoint_close_on_exec(xfer_endpoint_t *endpoint);
+void core_endpoint_close_on_exec(core_endpoint_t *endpoint);
 
 /* It has failed; from any thread. */
-void xfer_endpoint_set_failed(xfer_endpoint_t *endpoint);
-bool xfer_endpoint_has_failed(const xfer_endpoint_t *endpoint);
+void core_endpoint_set_failed(core_endpoint_t *endpoint);
+bool core_endpoint_has_failed(const core_endpoint_t *endpoint);
 
-/* An operation of UCX that will call back; xfer_channel_end_operation() ends
+/* An operation of UCX that will call back; core_channel_end_operation() ends
  * it. */
-void xfer_endpoint_start(xfer_endpoint_t *endpoint);
+void core_endpoint_start(core_endpoint_t *endpoint);
 
 /*
- * Begin to close it; xfer_endpoint_progress() does the rest. From the deadline
+ * Begin to close it; core_endpoint_progress() does the rest. From the deadline
  * on it is closed by force, whatever is in flight. Again: an earlier deadline
  * counts.
  */
-void xfer_endpoint_close(xfer_endpoint_t *endpoint, uint64_t deadline);
+void core_endpoint_close(core_endpoint_t *endpoint, uint64_t deadline);
 
 /* The steps of a close that can be done now. */
-unsigned xfer_endpoint_progress(xfer_endpoint_t *endpoint);
+unsigned core_endpoint_progress(core_endpoint_t *endpoint);
 
 /* When it wants to be looked at though nothing happens. */
-uint64_t xfer_endpoint_deadline(const xfer_endpoint_t *endpoint);
+uint64_t core_endpoint_deadline(const core_endpoint_t *endpoint);
 
 /* Closed, and no operation is left: it may be destroyed. */
-bool xfer_endpoint_is_over(const xfer_endpoint_t *endpoint);
+bool core_endpoint_is_over(const core_endpoint_t *endpoint);
 
-void xfer_endpoint_destroy(xfer_endpoint_t *endpoint);
+void core_endpoint_destroy(core_endpoint_t *endpoint);
 
 #endif

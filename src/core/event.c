@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "core/channel.h"
 
-void xfer_event_init(xfer_event_t *event, ucxpool_t *pool,
+void core_event_init(core_event_t *event, ucxpool_t *pool,
                      ucxpool_channel_t *channel, ucxpool_listener_t *listener)
 {
-    *event = (xfer_event_t){
+    *event = (core_event_t){
         .pool     = pool,
         .channel  = channel,
         .listener = listener,
@@ -14,13 +14,13 @@ void xfer_event_init(xfer_event_t *event, ucxpool_t *pool,
     base_list_init(&event->link);
 }
 
-static bool is_due(const xfer_event_t *event)
+static bool is_due(const core_event_t *event)
 {
     return (event->kinds != 0) &&
            ((event->channel == NULL) || event->channel->user_ref);
 }
 
-void xfer_event_update(xfer_event_t *event)
+void core_event_update(core_event_t *event)
 {
     bool is_in_line = !base_list_is_empty(&event->link);
 
@@ -31,33 +31,33 @@ void xfer_event_update(xfer_event_t *event)
     }
 }
 
-void xfer_event_set(xfer_event_t *event, ucxpool_event_kind_t kind)
+void core_event_set(core_event_t *event, ucxpool_event_kind_t kind)
 {
     event->kinds |= kind;
     event->pool->num_arrivals++;
-    xfer_event_update(event);
+    core_event_update(event);
 }
 
-void xfer_event_clear(xfer_event_t *event, ucxpool_event_kind_t kind)
+void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind)
 {
     event->kinds &= ~(unsigned)kind;
-    xfer_event_update(event);
+    core_event_update(event);
 }
 
-bool xfer_event_is_pending(ucxpool_t *pool)
+bool core_event_is_pending(ucxpool_t *pool)
 {
     bool is_pending;
 
     if (!__atomic_load_n(&pool->tells_events, __ATOMIC_RELAXED)) {
         return false;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     is_pending = !base_list_is_empty(&pool->events);
-    xfer_unlock(pool);
+    core_unlock(pool);
     return is_pending;
 }
 
-static ucxpool_event_t tell(xfer_event_t *event)
+static ucxpool_event_t tell(core_event_t *event)
 {
     ucxpool_event_t told = {
         .kinds    = event->kinds,
@@ -67,7 +67,7 @@ static ucxpool_event_t tell(xfer_event_t *event)
     };
 
     base_list_del(&event->link);
-    xfer_event_clear(event, UCXPOOL_EVENT_STATE);
+    core_event_clear(event, UCXPOOL_EVENT_STATE);
     return told;
 }
 
@@ -80,7 +80,7 @@ static size_t tell_round(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
     base_list_init(&round);
     base_list_splice_tail(&round, &pool->events);
     while ((num < max) && !base_list_is_empty(&round)) {
-        events[num++] = tell(base_list_head(&round, xfer_event_t, link));
+        events[num++] = tell(base_list_head(&round, core_event_t, link));
     }
     base_list_splice_tail(&round, &pool->events);
     base_list_splice_tail(&pool->events, &round);
@@ -93,9 +93,9 @@ ucxpool_status_t ucxpool_event_get(ucxpool_t *pool, ucxpool_event_t *events,
     if (base_missing(pool) || base_missing(events) || base_missing(num_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     __atomic_store_n(&pool->tells_events, true, __ATOMIC_RELAXED);
     *num_p = tell_round(pool, events, max);
-    xfer_unlock(pool);
+    core_unlock(pool);
     return UCXPOOL_OK;
 }

@@ -11,27 +11,27 @@
 
 #include <ucxpool/event.h>
 
-typedef struct xfer_event {
+typedef struct core_event {
     base_list_t         link; /* pool->events */
     ucxpool_t          *pool;
     ucxpool_channel_t  *channel;
     ucxpool_listener_t *listener;
     unsigned            kinds; /* ucxpool_event_kind_t */
-} xfer_event_t;
+} core_event_t;
 
 /* One of channel and listener is NULL. */
-void xfer_event_init(xfer_event_t *event, ucxpool_t *pool,
+void core_event_init(core_event_t *event, ucxpool_t *pool,
                      ucxpool_channel_t *channel, ucxpool_listener_t *listener);
 
 /* Something new has come, which an event loop must not sleep on; or there is
  * nothing of this kind any more. */
-void xfer_event_set(xfer_event_t *event, ucxpool_event_kind_t kind);
-void xfer_event_clear(xfer_event_t *event, ucxpool_event_kind_t kind);
+void core_event_set(core_event_t *event, ucxpool_event_kind_t kind);
+void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 
 /* The program was given the channel, or has released it. */
-void xfer_event_update(xfer_event_t *event);
+void core_event_update(core_event_t *event);
 
 /* Is there something to tell a program that asks for events? Takes the lock. */
-bool xfer_event_is_pending(ucxpool_t *pool);
+bool core_event_is_pending(ucxpool_t *pool);
 
 #endif

@@ -18,12 +18,12 @@
 /* What the peer sent before it hung up comes by other connections. */
 #define REST_NS UINT64_C(1000000000)
 
-static void hang_up(xfer_lifeline_t *lifeline)
+static void hang_up(core_lifeline_t *lifeline)
 {
     int fd = lifeline->source.fd;
 
     if (fd >= 0) {
-        xfer_source_remove(&lifeline->source);
+        core_source_remove(&lifeline->source);
         close(fd);
     }
 }
@@ -31,11 +31,11 @@ static void hang_up(xfer_lifeline_t *lifeline)
 /* A peer from whom no HELLO has come has sent nothing else. */
 static void hear(ucxpool_channel_t *channel, xfer_last_word_t word)
 {
-    xfer_lifeline_t *lifeline = &channel->lifeline;
+    core_lifeline_t *lifeline = &channel->lifeline;
 
     hang_up(lifeline);
     lifeline->heard    = word;
-    lifeline->deadline = (channel->handshake & XFER_HELLO_RECEIVED)
+    lifeline->deadline = (channel->handshake & CORE_HELLO_RECEIVED)
                              ? base_clock_deadline(REST_NS)
                              : base_clock_now();
 }
@@ -49,14 +49,14 @@ static void network_lost(ucxpool_channel_t *channel, int error)
 
     hang_up(&channel->lifeline);
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
-        xfer_channel_set_broken(channel);
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+        core_channel_set_broken(channel);
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's host does not answer: %s",
                           strerror_r(error, text, sizeof(text)));
     }
 }
 
-static unsigned lifeline_ready(xfer_source_t *source)
+static unsigned lifeline_ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
         base_container_of(source, ucxpool_channel_t, lifeline.source);
@@ -106,25 +106,25 @@ static void keep_alive(int fd, uint64_t timeout_ns)
     }
 }
 
-void xfer_lifeline_start(ucxpool_channel_t *channel, int fd)
+void core_lifeline_start(ucxpool_channel_t *channel, int fd)
 {
     if (fd >= 0) {
         keep_alive(fd, channel->pool->config.peer_timeout_ns);
     }
-    if ((fd >= 0) && (xfer_source_add(&channel->lifeline.source, channel->pool,
+    if ((fd >= 0) && (core_source_add(&channel->lifeline.source, channel->pool,
                                       fd, lifeline_ready) != UCXPOOL_OK)) {
         close(fd);
     }
 }
 
-bool xfer_lifeline_is_up(const ucxpool_channel_t *channel)
+bool core_lifeline_is_up(const ucxpool_channel_t *channel)
 {
     return channel->lifeline.source.fd >= 0;
 }
 
-void xfer_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
+void core_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
 {
-    if (xfer_lifeline_is_up(channel)) {
+    if (core_lifeline_is_up(channel)) {
         xfer_last_word_say(channel->lifeline.source.fd, word);
         hang_up(&channel->lifeline);
     }
@@ -135,37 +135,37 @@ void xfer_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
  * waited for it, or closed before it had heard of the channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
-    if (channel->handshake & XFER_HELLO_RECEIVED) {
-        xfer_channel_set_broken(channel); /* no endpoint is at its end */
+    if (channel->handshake & CORE_HELLO_RECEIVED) {
+        core_channel_set_broken(channel); /* no endpoint is at its end */
     }
     switch (channel->lifeline.heard) {
     case XFER_LAST_WORD_NONE:
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
         break;
     case XFER_LAST_WORD_CLOSED:
-        xfer_channel_peer_left(channel);
+        core_channel_peer_left(channel);
         break;
     default:
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's end of the channel has failed");
     }
 }
 
-unsigned xfer_lifeline_progress(ucxpool_channel_t *channel)
+unsigned core_lifeline_progress(ucxpool_channel_t *channel)
 {
     if ((channel->lifeline.deadline == BASE_CLOCK_FOREVER) ||
         (base_clock_now() < channel->lifeline.deadline)) {
         return 0;
     }
     channel->lifeline.deadline = BASE_CLOCK_FOREVER;
-    if (channel->close < XFER_CLOSE_ENDPOINT) {
+    if (channel->close < CORE_CLOSE_ENDPOINT) {
         end_channel(channel);
     }
     return 1;
 }
 
-uint64_t xfer_lifeline_deadline(const ucxpool_channel_t *channel)
+uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel)
 {
     return channel->lifeline.deadline;
 }

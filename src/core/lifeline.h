@@ -13,31 +13,31 @@
 #include "bootstrap/last_word.h"
 #include "core/source.h"
 
-typedef struct xfer_lifeline {
-    xfer_source_t    source;
+typedef struct core_lifeline {
+    core_source_t    source;
     xfer_last_word_t heard;
     uint64_t         deadline; /* when that counts; BASE_CLOCK_FOREVER: never */
-} xfer_lifeline_t;
+} core_lifeline_t;
 
-static inline void xfer_lifeline_init(xfer_lifeline_t *lifeline)
+static inline void core_lifeline_init(core_lifeline_t *lifeline)
 {
-    xfer_source_init(&lifeline->source);
+    core_source_init(&lifeline->source);
     lifeline->heard    = XFER_LAST_WORD_NONE;
     lifeline->deadline = BASE_CLOCK_FOREVER;
 }
 
 /* Begin with a connected socket, which is ours from now on. Without it (-1, or
  * where it cannot be watched) UCX alone finds out what has gone. */
-void xfer_lifeline_start(ucxpool_channel_t *channel, int fd);
+void core_lifeline_start(ucxpool_channel_t *channel, int fd);
 
-bool xfer_lifeline_is_up(const ucxpool_channel_t *channel);
+bool core_lifeline_is_up(const ucxpool_channel_t *channel);
 
 /* Say the word, if there is somebody to hear it, and hang up. */
-void xfer_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word);
+void core_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word);
 
 /* End a channel whose peer has hung up, when what it sent before has had the
  * time to come. Returns how many channels have ended. */
-unsigned xfer_lifeline_progress(ucxpool_channel_t *channel);
-uint64_t xfer_lifeline_deadline(const ucxpool_channel_t *channel);
+unsigned core_lifeline_progress(ucxpool_channel_t *channel);
+uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel);
 
 #endif

@@ -27,22 +27,22 @@
 
 static bool is_possible(const ucxpool_channel_t *channel)
 {
-    const xfer_blob_t *blob = &channel->remote->blob;
+    const core_blob_t *blob = &channel->remote->blob;
     char               reason[PROTO_TEXT_MAX + 1];
 
     return (channel->pool->config.wire != BASE_WIRE_UCX) &&
            (channel->num_unheard < UNHEARD_MAX) && (blob->net_namespace != 0) &&
-           (blob->net_namespace == mem_share_net_namespace()) &&
-           mem_share_host_fits(&blob->host, reason, sizeof(reason));
+           (blob->net_namespace == ipc_net_namespace()) &&
+           ipc_host_fits(&blob->host, reason, sizeof(reason));
 }
 
 /* Nobody else can have our peer's name, unless the peer has ended. */
 static bool is_peer(const ucxpool_channel_t *channel, int fd)
 {
-    const mem_share_host_t *host = &channel->remote->blob.host;
-    mem_share_caller_t      who;
+    const ipc_host_t *host = &channel->remote->blob.host;
+    ipc_caller_t      who;
 
-    return (mem_share_socket_caller(fd, &who) == 0) && (who.pid == host->pid) &&
+    return (ipc_socket_caller(fd, &who) == 0) && (who.pid == host->pid) &&
            (who.uid == (uint32_t)geteuid());
 }
 
@@ -57,7 +57,7 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
     if ((length < fixed_size) ||
         (proto_parse(bytes, fixed_size, length - fixed_size, &message) !=
          UCXPOOL_OK)) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
     } else {
         channel->pool->dispatch->from_local(
@@ -68,7 +68,7 @@ static void handle(ucxpool_channel_t *channel, const uint8_t *bytes,
 /* The peer has hung up: its pool has gone, or does not want this call. */
 static void hung_up(ucxpool_channel_t *channel)
 {
-    xfer_local_close(channel);
+    core_local_close(channel);
     if (channel->wire->has_endpoint) {
         return; /* the endpoint has taken over */
     }
@@ -80,19 +80,19 @@ static void hung_up(ucxpool_channel_t *channel)
     }
 }
 
-static unsigned ready(xfer_source_t *source)
+static unsigned ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
         base_container_of(source, ucxpool_channel_t, local);
-    _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
+    _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
     unsigned                        count = 0;
     size_t                          length;
     int                             error = 0;
 
-    xfer_channel_get(channel);
-    while ((count < ROUND_MAX) && (error == 0) && xfer_local_is_up(channel)) {
-        error = mem_share_socket_recv_any(channel->local.fd, bytes,
-                                          sizeof(bytes), &length);
+    core_channel_get(channel);
+    while ((count < ROUND_MAX) && (error == 0) && core_local_is_up(channel)) {
+        error = ipc_socket_recv_any(channel->local.fd, bytes, sizeof(bytes),
+                                    &length);
         if (error == 0) {
             handle(channel, bytes, length);
             count++;
@@ -101,11 +101,11 @@ static unsigned ready(xfer_source_t *source)
             count++;
         }
     }
-    xfer_channel_put(channel);
+    core_channel_put(channel);
     return count;
 }
 
-bool xfer_local_parse_hello(const void *bytes, size_t length,
+bool core_local_parse_hello(const void *bytes, size_t length,
                             proto_hello_t *hello_p)
 {
     proto_fixed_t message;
@@ -122,18 +122,18 @@ bool xfer_local_parse_hello(const void *bytes, size_t length,
 
 /* --- the connection ------------------------------------------------------- */
 
-bool xfer_local_adopt(ucxpool_channel_t *channel, int fd)
+bool core_local_adopt(ucxpool_channel_t *channel, int fd)
 {
-    xfer_local_close(channel);
-    if (xfer_source_add(&channel->local, channel->pool, fd, ready) !=
+    core_local_close(channel);
+    if (core_source_add(&channel->local, channel->pool, fd, ready) !=
         UCXPOOL_OK) {
-        mem_share_socket_close(fd);
+        ipc_socket_close(fd);
         return false;
     }
     return true;
 }
 
-ucxpool_status_t xfer_local_connect(ucxpool_channel_t *channel)
+ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
 {
     int fd;
     int error;
@@ -141,7 +141,7 @@ ucxpool_status_t xfer_local_connect(ucxpool_channel_t *channel)
     if (!is_possible(channel)) {
         return UCXPOOL_ERR_UNSUPPORTED;
     }
-    error = mem_share_socket_connect(channel->remote->blob.id, &fd);
+    error = ipc_socket_connect(channel->remote->blob.id, &fd);
     if (error == EAGAIN) {
         return UCXPOOL_INPROGRESS;
     }
@@ -151,32 +151,32 @@ ucxpool_status_t xfer_local_connect(ucxpool_channel_t *channel)
         return UCXPOOL_ERR_UNSUPPORTED;
     }
     if (!is_peer(channel, fd)) {
-        mem_share_socket_close(fd);
+        ipc_socket_close(fd);
         return UCXPOOL_ERR_UNSUPPORTED;
     }
-    return xfer_local_adopt(channel, fd) ? UCXPOOL_OK : UCXPOOL_ERR_UNSUPPORTED;
+    return core_local_adopt(channel, fd) ? UCXPOOL_OK : UCXPOOL_ERR_UNSUPPORTED;
 }
 
-bool xfer_local_is_up(const ucxpool_channel_t *channel)
+bool core_local_is_up(const ucxpool_channel_t *channel)
 {
     return channel->local.fd >= 0;
 }
 
-void xfer_local_close(ucxpool_channel_t *channel)
+void core_local_close(ucxpool_channel_t *channel)
 {
     int fd = channel->local.fd;
 
     if (fd >= 0) {
-        xfer_source_remove(&channel->local);
-        mem_share_socket_close(fd);
+        core_source_remove(&channel->local);
+        ipc_socket_close(fd);
     }
 }
 
-void xfer_local_send(ucxpool_channel_t *channel, const void *fixed,
+void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size)
 {
-    int error = mem_share_socket_send_parts(channel->local.fd, fixed,
-                                            fixed_size, data, data_size);
+    int error = ipc_socket_send_parts(channel->local.fd, fixed, fixed_size,
+                                      data, data_size);
 
     if (error != 0) {
         base_debug("%s: a message to the peer's socket is lost: %s",
@@ -187,21 +187,21 @@ void xfer_local_send(ucxpool_channel_t *channel, const void *fixed,
     }
 }
 
-bool xfer_local_is_lost(const ucxpool_channel_t *channel)
+bool core_local_is_lost(const ucxpool_channel_t *channel)
 {
     return (channel->lost_at != BASE_CLOCK_FOREVER) &&
            (base_clock_now() >= channel->lost_at);
 }
 
-uint64_t xfer_local_deadline(const ucxpool_channel_t *channel)
+uint64_t core_local_deadline(const ucxpool_channel_t *channel)
 {
-    return xfer_channel_is_broken(channel) ? BASE_CLOCK_FOREVER
+    return core_channel_is_broken(channel) ? BASE_CLOCK_FOREVER
                                            : channel->lost_at;
 }
 
-void xfer_way_close(const xfer_way_t *way)
+void core_way_close(const core_way_t *way)
 {
     if (way->fd >= 0) {
-        mem_share_socket_close(way->fd);
+        ipc_socket_close(way->fd);
     }
 }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-ucxpool_memory_kind_t xfer_memory_kind(const ucxpool_params_t *params)
+ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params)
 {
     return (params->field_mask & UCXPOOL_PARAM_FIELD_MEMORY_KIND)
                ? params->memory_kind
@@ -25,13 +25,13 @@ static uint64_t host_memory_size(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void xfer_memory_destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
+void core_memory_destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
 {
-    mem_dereg_ucx_regions(regions, pool->ucx.context);
+    ucx_dereg_regions(regions, pool->ucx.context);
     mem_regions_cleanup(regions);
 }
 
-ucxpool_status_t xfer_memory_create_blocks(ucxpool_t *pool)
+ucxpool_status_t core_memory_create_blocks(ucxpool_t *pool)
 {
     block_pool_params_t params = {
         .regions    = &pool->regions,
@@ -53,14 +53,14 @@ ucxpool_status_t xfer_memory_create_blocks(ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
-void xfer_memory_destroy_blocks(ucxpool_t *pool)
+void core_memory_destroy_blocks(ucxpool_t *pool)
 {
     block_comm_destroy(pool->comm);
     block_pool_destroy(pool->blocks);
 }
 
 static void warn_of_less(const ucxpool_t *pool, size_t size,
-                         const xfer_taken_t *taken)
+                         const core_degrade_outcome_t *taken)
 {
     char asked[BASE_FORMAT_SIZE], asked_block[BASE_FORMAT_SIZE];
     char got[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
@@ -75,8 +75,8 @@ static void warn_of_less(const ucxpool_t *pool, size_t size,
               taken->blocks_asked, asked_block, taken->num_failed, taken->why);
 }
 
-void xfer_memory_report(ucxpool_t *pool, const mem_regions_t *regions,
-                        const xfer_taken_t *taken)
+void core_memory_report(ucxpool_t *pool, const mem_regions_t *regions,
+                        const core_degrade_outcome_t *taken)
 {
     size_t           size  = regions->num_regions * regions->region_size;
     ucxpool_stats_t *stats = &pool->stats;
@@ -97,7 +97,7 @@ void xfer_memory_report(ucxpool_t *pool, const mem_regions_t *regions,
     warn_of_less(pool, size, taken);
 }
 
-ucxpool_status_t xfer_memory_create_none(ucxpool_t *pool, int device)
+ucxpool_status_t core_memory_create_none(ucxpool_t *pool, int device)
 {
     ucxpool_status_t status = mem_regions_init_none(&pool->regions, device);
 
@@ -106,14 +106,14 @@ ucxpool_status_t xfer_memory_create_none(ucxpool_t *pool, int device)
     }
     pool->config.block_size  = (size_t)sysconf(_SC_PAGESIZE);
     pool->config.region_size = pool->config.block_size;
-    status                   = xfer_memory_create_blocks(pool);
+    status                   = core_memory_create_blocks(pool);
     if (status != UCXPOOL_OK) {
         mem_regions_cleanup(&pool->regions);
     }
     return status;
 }
 
-ucxpool_status_t xfer_memory_check(const ucxpool_t *pool)
+ucxpool_status_t core_memory_check(const ucxpool_t *pool)
 {
     if (pool->regions.num_regions == 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
@@ -126,43 +126,43 @@ ucxpool_status_t xfer_memory_check(const ucxpool_t *pool)
 
 static ucxpool_status_t create_host(ucxpool_t *pool)
 {
-    const xfer_take_t wish = {
+    const core_degrade_t wish = {
         .sizes         = {.kind        = &mem_kind_host,
                           .memory_size = host_memory_size(),
                           .limit       = BLOCK_BUDGET_NONE},
         .device        = -1,
         .is_registered = true,
     };
-    xfer_taken_t     taken;
-    ucxpool_status_t status;
+    core_degrade_outcome_t taken;
+    ucxpool_status_t       status;
 
-    status = xfer_take(pool, &wish, &pool->config, &pool->regions, &taken);
+    status = core_degrade(pool, &wish, &pool->config, &pool->regions, &taken);
     if (status != UCXPOOL_OK) {
         return taken.is_short ? base_error(status, "%s", taken.why) : status;
     }
-    xfer_memory_report(pool, &pool->regions, &taken);
-    status = xfer_memory_create_blocks(pool);
+    core_memory_report(pool, &pool->regions, &taken);
+    status = core_memory_create_blocks(pool);
     if (status != UCXPOOL_OK) {
-        xfer_memory_destroy_regions(pool, &pool->regions);
+        core_memory_destroy_regions(pool, &pool->regions);
     }
     return status;
 }
 
 static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
 {
-    switch (xfer_memory_kind(params)) {
+    switch (core_memory_kind(params)) {
     case UCXPOOL_MEMORY_HOST:
-        return (pool->config.comm_size == 0) ? xfer_memory_create_none(pool, -1)
+        return (pool->config.comm_size == 0) ? core_memory_create_none(pool, -1)
                                              : create_host(pool);
     case UCXPOOL_MEMORY_CUDA:
-        return xfer_memory_create_gpu(pool, params);
+        return core_memory_create_gpu(pool, params);
     default:
         return base_error(UCXPOOL_ERR_UNSUPPORTED, "there is no memory kind %d",
                           (int)params->memory_kind);
     }
 }
 
-ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
+ucxpool_status_t core_memory_init(ucxpool_t              *pool,
                                   const ucxpool_params_t *params)
 {
     ucxpool_status_t status = create(pool, params);
@@ -172,25 +172,25 @@ ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
     return status;
 }
 
-const mem_regions_t *xfer_memory_registered(const ucxpool_t *pool)
+const mem_regions_t *core_memory_registered(const ucxpool_t *pool)
 {
     return (pool->regions.domains != NULL) ? &pool->regions
                                            : &pool->pinned_regions;
 }
 
-void xfer_memory_deregister(ucxpool_t *pool)
+void core_memory_deregister(ucxpool_t *pool)
 {
     if (pool->ucx_blocks != pool->blocks) {
         block_pool_destroy(pool->ucx_blocks);
-        mem_dereg_ucx_regions(&pool->pinned_regions, pool->ucx.context);
+        ucx_dereg_regions(&pool->pinned_regions, pool->ucx.context);
     }
-    xfer_memory_destroy_blocks(pool);
-    mem_dereg_ucx_regions(&pool->regions, pool->ucx.context);
+    core_memory_destroy_blocks(pool);
+    ucx_dereg_regions(&pool->regions, pool->ucx.context);
 }
 
-void xfer_memory_cleanup(ucxpool_t *pool)
+void core_memory_cleanup(ucxpool_t *pool)
 {
     mem_regions_cleanup(&pool->pinned_regions);
     mem_regions_cleanup(&pool->regions);
-    xfer_engine_destroy(pool->engine);
+    copy_engine_destroy(pool->engine);
 }

@@ -14,25 +14,25 @@
  *
  * As ucxpool_create().
  */
-ucxpool_status_t xfer_memory_init(ucxpool_t              *pool,
+ucxpool_status_t core_memory_init(ucxpool_t              *pool,
                                   const ucxpool_params_t *params);
 
 /* In two steps, because UCX goes between them: with blocks it has registered,
  * but no worker may use any more; then the memory itself. */
-void xfer_memory_deregister(ucxpool_t *pool);
-void xfer_memory_cleanup(ucxpool_t *pool);
+void core_memory_deregister(ucxpool_t *pool);
+void core_memory_cleanup(ucxpool_t *pool);
 
 /*
  * Can the pool send and receive?
  *
  * UCXPOOL_ERR_UNSUPPORTED  no: it was made with COMM_SIZE=0
  */
-ucxpool_status_t xfer_memory_check(const ucxpool_t *pool);
+ucxpool_status_t core_memory_check(const ucxpool_t *pool);
 
 /* What UCX is given: the pool's regions, or the pinned ones beside a GPU's. */
-const mem_regions_t *xfer_memory_registered(const ucxpool_t *pool);
+const mem_regions_t *core_memory_registered(const ucxpool_t *pool);
 
 /* Which memory the caller wants. */
-ucxpool_memory_kind_t xfer_memory_kind(const ucxpool_params_t *params);
+ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params);
 
 #endif

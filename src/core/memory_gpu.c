@@ -25,7 +25,7 @@
 /* Pinned blocks beside those of the GPU. */
 static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
 {
-    const xfer_take_t wish = {
+    const core_degrade_t wish = {
         .sizes         = {.kind    = &mem_kind_cuda_host,
                           .for_gpu = true,
                           .limit   = BLOCK_BUDGET_NONE},
@@ -39,8 +39,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
         .send_share = 50,
         .recv_share = 50,
     };
-    xfer_taken_t     taken;
-    ucxpool_status_t status;
+    core_degrade_outcome_t taken;
+    ucxpool_status_t       status;
 
     config.comm_size   = base_max(config.comm_size, PINNED_SIZE_LEAST);
     config.comm_size   = base_min(config.comm_size, PINNED_SIZE_MOST);
@@ -51,7 +51,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     config.recv_share  = params.recv_share;
     /* Which is of the GPU's memory. */
     config.memory_limit = BASE_SIZE_AUTO;
-    status = xfer_take(pool, &wish, &config, &pool->pinned_regions, &taken);
+    status = core_degrade(pool, &wish, &config, &pool->pinned_regions, &taken);
     if (status != UCXPOOL_OK) {
         return taken.is_short ? base_error(status, "%s", taken.why) : status;
     }
@@ -63,24 +63,24 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     }
     status = block_pool_create(&params, &pool->ucx_blocks);
     if (status != UCXPOOL_OK) {
-        xfer_memory_destroy_regions(pool, &pool->pinned_regions);
+        core_memory_destroy_regions(pool, &pool->pinned_regions);
     }
     return status;
 }
 
 /* Pinned host blocks in place of the GPU's: the last step down. */
-static ucxpool_status_t take_host_instead(ucxpool_t *pool, xfer_take_t *wish,
-                                          const xfer_taken_t *before,
-                                          mem_cuda_backing_t *backing)
+static ucxpool_status_t take_host_instead(ucxpool_t *pool, core_degrade_t *wish,
+                                          const core_degrade_outcome_t *before,
+                                          block_backing_t              *backing)
 {
-    ucxpool_stats_t *stats = &pool->stats;
-    xfer_taken_t     taken;
-    ucxpool_status_t status;
+    ucxpool_stats_t       *stats = &pool->stats;
+    core_degrade_outcome_t taken;
+    ucxpool_status_t       status;
 
     wish->sizes.kind    = &mem_kind_cuda_host;
     wish->sizes.limit   = BLOCK_BUDGET_NONE;
     wish->is_registered = true;
-    status = xfer_take(pool, wish, &pool->config, &pool->regions, &taken);
+    status = core_degrade(pool, wish, &pool->config, &pool->regions, &taken);
     if (status != UCXPOOL_OK) {
         return taken.is_short ? base_error(status, "%s; and then: %s",
                                            before->why, taken.why)
@@ -100,13 +100,14 @@ static ucxpool_status_t take_host_instead(ucxpool_t *pool, xfer_take_t *wish,
               "%zu of the GPU (%u attempts failed): %s",
               pool->name, taken.bytes_asked, before->bytes_asked,
               before->num_failed, before->why);
-    xfer_memory_report(pool, &pool->regions, &taken);
+    core_memory_report(pool, &pool->regions, &taken);
     return UCXPOOL_OK;
 }
 
 /* The window has less room than any pool needs. */
-static bool is_window_full(const base_config_t *config, const xfer_take_t *wish,
-                           xfer_taken_t *taken)
+static bool is_window_full(const base_config_t    *config,
+                           const core_degrade_t   *wish,
+                           core_degrade_outcome_t *taken)
 {
     size_t floor;
 
@@ -159,17 +160,17 @@ static ucxpool_status_t find_limit(ucxpool_t               *pool,
 
 static ucxpool_status_t take_on_gpu(ucxpool_t               *pool,
                                     const mem_cuda_device_t *device,
-                                    mem_cuda_backing_t      *backing)
+                                    block_backing_t         *backing)
 {
-    xfer_take_t wish = {
+    core_degrade_t wish = {
         .sizes         = {.kind        = backing->kind,
                           .for_gpu     = true,
                           .memory_size = device->total_size},
         .device        = device->ordinal,
         .is_registered = backing->ucx_takes_it,
     };
-    xfer_taken_t     taken;
-    ucxpool_status_t status;
+    core_degrade_outcome_t taken;
+    ucxpool_status_t       status;
 
     status = find_limit(pool, device, backing->kind, &wish.sizes.limit);
     if (status != UCXPOOL_OK) {
@@ -178,10 +179,11 @@ static ucxpool_status_t take_on_gpu(ucxpool_t               *pool,
     if (is_window_full(&pool->config, &wish, &taken)) {
         status = UCXPOOL_ERR_NO_MEMORY;
     } else {
-        status = xfer_take(pool, &wish, &pool->config, &pool->regions, &taken);
+        status =
+            core_degrade(pool, &wish, &pool->config, &pool->regions, &taken);
     }
     if (status == UCXPOOL_OK) {
-        xfer_memory_report(pool, &pool->regions, &taken);
+        core_memory_report(pool, &pool->regions, &taken);
         return UCXPOOL_OK;
     }
     if (!taken.is_short) {
@@ -196,7 +198,7 @@ static ucxpool_status_t take_on_gpu(ucxpool_t               *pool,
 
 static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
                                       const mem_cuda_device_t *device,
-                                      mem_cuda_backing_t      *backing)
+                                      block_backing_t         *backing)
 {
     ucxpool_status_t status;
 
@@ -204,7 +206,7 @@ static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = xfer_memory_create_blocks(pool);
+    status = core_memory_create_blocks(pool);
     if (status != UCXPOOL_OK) {
         goto err_destroy_regions;
     }
@@ -217,9 +219,9 @@ static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
     return UCXPOOL_OK;
 
 err_destroy_blocks:
-    xfer_memory_destroy_blocks(pool);
+    core_memory_destroy_blocks(pool);
 err_destroy_regions:
-    xfer_memory_destroy_regions(pool, &pool->regions);
+    core_memory_destroy_regions(pool, &pool->regions);
     return status;
 }
 
@@ -264,11 +266,11 @@ static ucxpool_status_t open_device(const ucxpool_params_t *params,
     return mem_cuda_device_open(ordinal, device_p);
 }
 
-ucxpool_status_t xfer_memory_create_gpu(ucxpool_t              *pool,
+ucxpool_status_t core_memory_create_gpu(ucxpool_t              *pool,
                                         const ucxpool_params_t *params)
 {
     mem_cuda_device_t *device;
-    mem_cuda_backing_t backing;
+    block_backing_t    backing;
     ucxpool_status_t   status;
 
     if (pool->config.checksum != BASE_CHECKSUM_NONE) {
@@ -281,12 +283,12 @@ ucxpool_status_t xfer_memory_create_gpu(ucxpool_t              *pool,
         return status;
     }
     if (pool->config.comm_size == 0) {
-        status = xfer_memory_create_none(pool, device->ordinal);
+        status = core_memory_create_none(pool, device->ordinal);
         mem_cuda_device_close(device);
         return status;
     }
-    status = mem_cuda_backing_choose(device, pool->ucx.context,
-                                     (int)pool->config.cuda_backing, &backing);
+    status = block_backing_choose(device, pool->ucx.context,
+                                  (int)pool->config.cuda_backing, &backing);
     if (status != UCXPOOL_OK) {
         goto err_close_device;
     }
@@ -294,10 +296,10 @@ ucxpool_status_t xfer_memory_create_gpu(ucxpool_t              *pool,
     if (status != UCXPOOL_OK) {
         goto err_close_device;
     }
-    status = xfer_engine_create(device, &pool->engine);
+    status = copy_engine_create(device, &pool->engine);
     if (status != UCXPOOL_OK) {
-        xfer_memory_deregister(pool);
-        xfer_memory_cleanup(pool);
+        core_memory_deregister(pool);
+        core_memory_cleanup(pool);
         goto err_close_device;
     }
     pool->needs_registration = true;

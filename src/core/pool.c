@@ -9,41 +9,41 @@
 /* The log tells of somebody who was turned away once in this time. */
 #define WARN_NS UINT64_C(1000000000)
 
-void xfer_lock(ucxpool_t *pool)
+void core_lock(ucxpool_t *pool)
 {
     pthread_mutex_lock(&pool->lock);
-    xfer_engine_enter(pool->engine);
+    copy_engine_enter(pool->engine);
 }
 
-void xfer_unlock(ucxpool_t *pool)
+void core_unlock(ucxpool_t *pool)
 {
-    xfer_engine_leave(pool->engine);
+    copy_engine_leave(pool->engine);
     pthread_mutex_unlock(&pool->lock);
 }
 
-void xfer_wake(ucxpool_t *pool)
+void core_wake(ucxpool_t *pool)
 {
     if (!__atomic_exchange_n(&pool->woken, true, __ATOMIC_SEQ_CST)) {
         eventfd_write(pool->wake_fd, 1);
     }
 }
 
-void xfer_unlock_posted(ucxpool_t *pool)
+void core_unlock_posted(ucxpool_t *pool)
 {
     if (pool->asleep) {
-        xfer_wake(pool);
+        core_wake(pool);
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
 }
 
-void xfer_pool_end_operation(ucxpool_t *pool)
+void core_pool_end_operation(ucxpool_t *pool)
 {
     if ((--pool->num_operations == 0) && (pool->finish != NULL)) {
         pool->finish(pool);
     }
 }
 
-bool xfer_pool_turn_away(ucxpool_t *pool)
+bool core_pool_turn_away(ucxpool_t *pool)
 {
     uint64_t now = base_clock_now();
 
@@ -55,7 +55,7 @@ bool xfer_pool_turn_away(ucxpool_t *pool)
     return true;
 }
 
-void *xfer_alloc(ucxpool_t *pool, size_t size)
+void *core_alloc(ucxpool_t *pool, size_t size)
 {
     pool->stats.allocations++;
     return malloc(size);

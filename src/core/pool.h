@@ -35,20 +35,20 @@
 #include <pthread.h>
 #include <ucp/api/ucp.h>
 
-#define XFER_ID_SIZE   16u
-#define XFER_NAME_SIZE 32u
+#define CORE_ID_SIZE   16u
+#define CORE_NAME_SIZE 32u
 
 /* core/domains.h */
-typedef struct xfer_domains {
+typedef struct core_domains {
     pthread_mutex_t    lock; /* of the list */
     base_list_t        list;
     uint64_t           num_domains; /* in the list; atomic */
     mem_verbs_counts_t counts;
-} xfer_domains_t;
+} core_domains_t;
 
 struct ucxpool {
     base_config_t   config;
-    char            name[XFER_NAME_SIZE];
+    char            name[CORE_NAME_SIZE];
     pthread_mutex_t lock;
     pthread_cond_t  leader_woke;
     bool            has_leader; /* a thread sleeps on the descriptors; others
@@ -59,21 +59,21 @@ struct ucxpool {
     block_pool_t       *blocks;
     block_comm_t       *comm;
     struct heap        *heap;   /* NULL until its first allocation; atomic */
-    struct xfer_engine *engine; /* NULL: host memory */
-    xfer_domains_t      domains;
+    struct copy_engine *engine; /* NULL: host memory */
+    core_domains_t      domains;
     /* Where UCX does not know the GPU's memory: pinned blocks for its wire.
      * Elsewhere the same blocks. */
     mem_regions_t pinned_regions;
     block_pool_t *ucx_blocks;
     uint64_t      num_maps_at_start; /* of these regions' registrations */
 
-    xfer_context_t ucx;
-    bool           needs_registration; /* RDMA: no transfer of foreign memory */
-    uint64_t       linger_ns;          /* see xfer_request_linger() */
-    int            worker_fd;          /* -1: no UCP_FEATURE_WAKEUP */
-    int            epoll_fd;
-    xfer_child_t   child; /* what a forked one loses */
-    xfer_tcp_watch_t    tcp_watch;
+    ucx_context_t ucx;
+    bool          needs_registration; /* RDMA: no transfer of foreign memory */
+    uint64_t      linger_ns;          /* see core_request_linger() */
+    int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP */
+    int           epoll_fd;
+    ucx_child_t   child; /* what a forked one loses */
+    ucx_tcp_watch_t     tcp_watch;
     struct epoll_event *ready; /* sources that progress is about to call */
     int                 num_ready;
     int                 timer_fd;
@@ -89,28 +89,28 @@ struct ucxpool {
     bool      closing;            /* being destroyed: nothing more is posted */
     pthread_t armed_by;           /* the last one; valid if was_armed */
 
-    uint8_t id[XFER_ID_SIZE];  /* names the pool */
-    uint8_t key[XFER_ID_SIZE]; /* who shows it was given our address */
+    uint8_t id[CORE_ID_SIZE];  /* names the pool */
+    uint8_t key[CORE_ID_SIZE]; /* who shows it was given our address */
 
-    base_list_t          channels;
-    base_list_t          gone_channels; /* that nobody refers to any more */
-    base_list_t          endpoints;     /* of UCX */
-    ucxpool_channel_t  **table;         /* by number; NULL where free */
-    uint32_t             table_size;
-    uint32_t             num_channels;
-    uint32_t             num_mapped; /* open channels on the `map` wire */
-    base_list_t          hellos;     /* of channels not created here yet */
-    uint32_t             num_hellos;
-    uint64_t             next_hello;    /* when HELLOs want looking after */
-    uint64_t             next_warning;  /* about one of a stranger */
-    base_list_t          remotes;       /* pools we have had channels to */
-    bool                 endpoint_ends; /* one of theirs; atomic */
-    base_list_t          listeners;
-    base_list_t          greetings;     /* channels still at the door */
-    struct xfer_handout *handout;       /* of descriptors; NULL until a HELLO */
-    bool                 was_forbidden; /* taking them; said in the log once */
-    base_list_t          fetches;       /* of peers' descriptors */
-    base_list_t          events; /* that are to be told; see core/event.h */
+    base_list_t              channels;
+    base_list_t              gone_channels; /* that nobody refers to any more */
+    base_list_t              endpoints;     /* of UCX */
+    ucxpool_channel_t      **table;         /* by number; NULL where free */
+    uint32_t                 table_size;
+    uint32_t                 num_channels;
+    uint32_t                 num_mapped; /* open channels on the `map` wire */
+    base_list_t              hellos;     /* of channels not created here yet */
+    uint32_t                 num_hellos;
+    uint64_t                 next_hello;    /* when HELLOs want looking after */
+    uint64_t                 next_warning;  /* about one of a stranger */
+    base_list_t              remotes;       /* pools we have had channels to */
+    bool                     endpoint_ends; /* one of theirs; atomic */
+    base_list_t              listeners;
+    base_list_t              greetings; /* channels still at the door */
+    struct wireup_fd_export *handout;   /* of descriptors; NULL until a HELLO */
+    bool        was_forbidden;          /* taking them; said in the log once */
+    base_list_t fetches;                /* of peers' descriptors */
+    base_list_t events; /* that are to be told; see core/event.h */
 
     base_list_t posted;
     base_list_t unexpected;
@@ -133,7 +133,7 @@ struct ucxpool {
     base_list_t free_arrivals;
     base_list_t requests; /* every request that a caller may hold */
 
-    const struct xfer_dispatch *dispatch; /* of what arrives */
+    const struct core_dispatch *dispatch; /* of what arrives */
 
     unsigned num_operations; /* of UCX, that will call back */
     /* The pool is destroyed, but UCX still has operations of it, because its
@@ -144,25 +144,25 @@ struct ucxpool {
     ucxpool_stats_t stats;
 };
 
-void xfer_lock(ucxpool_t *pool);
-void xfer_unlock(ucxpool_t *pool);
+void core_lock(ucxpool_t *pool);
+void core_unlock(ucxpool_t *pool);
 
 /* The same after something was posted or changed: who sleeps must see to it. */
-void xfer_unlock_posted(ucxpool_t *pool);
+void core_unlock_posted(ucxpool_t *pool);
 
 /* Make the event descriptor readable, until the pool is armed again. Needs no
  * lock. */
-void xfer_wake(ucxpool_t *pool);
+void core_wake(ucxpool_t *pool);
 
 /* One of UCX's operations has called back, and everything that belonged to it
  * has been let go: the pool may be gone after this. */
-void xfer_pool_end_operation(ucxpool_t *pool);
+void core_pool_end_operation(ucxpool_t *pool);
 
 /* Somebody was turned away: he is counted. Returns whether the log should tell
  * of him, which it does of strangers once in a while. */
-bool xfer_pool_turn_away(ucxpool_t *pool);
+bool core_pool_turn_away(ucxpool_t *pool);
 
 /* A heap allocation made by a transfer: counted. */
-void *xfer_alloc(ucxpool_t *pool, size_t size);
+void *core_alloc(ucxpool_t *pool, size_t size);
 
 #endif

@@ -6,20 +6,20 @@
 #include <string.h>
 
 static const size_t fixed_sizes[PROTO_LAST] = {
-    [PROTO_HELLO]  = sizeof(proto_hello_t),
-    [PROTO_READY]  = sizeof(proto_ready_t),
-    [PROTO_GO]     = sizeof(proto_head_t),
-    [PROTO_DESC]   = sizeof(proto_desc_t),
-    [PROTO_RUNS]   = sizeof(proto_runs_t),
-    [PROTO_ACCEPT] = sizeof(proto_accept_t),
-    [PROTO_DATA]   = sizeof(proto_data_t),
-    [PROTO_TAKEN]  = sizeof(proto_taken_t),
-    [PROTO_DONE]   = sizeof(proto_done_t),
-    [PROTO_CANCEL] = sizeof(proto_cancel_t),
-    [PROTO_CREDIT] = sizeof(proto_head_t),
-    [PROTO_BYE]    = sizeof(proto_head_t),
-    [PROTO_KNOCK]  = sizeof(proto_head_t),
-    [PROTO_KEPT]   = sizeof(proto_head_t),
+    [PROTO_HELLO]    = sizeof(proto_hello_t),
+    [PROTO_READY]    = sizeof(proto_ready_t),
+    [PROTO_GO]       = sizeof(proto_head_t),
+    [PROTO_DESC]     = sizeof(proto_desc_t),
+    [PROTO_RUNS]     = sizeof(proto_runs_t),
+    [PROTO_ACCEPT]   = sizeof(proto_accept_t),
+    [PROTO_DATA]     = sizeof(proto_data_t),
+    [PROTO_TAKEN]    = sizeof(proto_taken_t),
+    [PROTO_DONE]     = sizeof(proto_done_t),
+    [PROTO_CANCEL]   = sizeof(proto_cancel_t),
+    [PROTO_CREDIT]   = sizeof(proto_head_t),
+    [PROTO_BYE]      = sizeof(proto_head_t),
+    [PROTO_DOORBELL] = sizeof(proto_head_t),
+    [PROTO_KEPT]     = sizeof(proto_head_t),
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");
@@ -48,15 +48,14 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     switch (message->head.type) {
     case PROTO_HELLO:
         return (message->hello.num_files <= PROTO_FILES_MAX) &&
-               (data_size ==
-                message->hello.num_files * sizeof(mem_share_file_t));
+               (data_size == message->hello.num_files * sizeof(ipc_file_t));
     case PROTO_READY:
     case PROTO_DONE:
         return data_size <= PROTO_TEXT_MAX;
     case PROTO_DESC:
         size = message->desc.metadata_size;
         if (!(message->desc.flags & PROTO_DESC_RUNS)) {
-            size += (uint64_t)message->desc.num_runs * sizeof(pack_run_t);
+            size += (uint64_t)message->desc.num_runs * sizeof(copy_run_t);
         } else if (message->desc.num_runs == 0) {
             /* What completes the descriptor would never come. */
             return false;
@@ -67,7 +66,7 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     case PROTO_RUNS:
         return (data_size <= PROTO_DATA_MAX) &&
                (data_size ==
-                (uint64_t)message->runs.num_runs * sizeof(pack_run_t));
+                (uint64_t)message->runs.num_runs * sizeof(copy_run_t));
     case PROTO_DATA:
         return true;
     default:
@@ -107,13 +106,13 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
 }
 
 ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
-                                  const pack_run_t *runs, size_t data_size,
-                                  pack_totals_t *totals_p)
+                                  const copy_run_t *runs, size_t data_size,
+                                  copy_totals_t *totals_p)
 {
     uint64_t         expected = desc->metadata_size;
     ucxpool_status_t status;
 
-    status = pack_lengths_check(runs, desc->num_runs, totals_p);
+    status = copy_lengths_check(runs, desc->num_runs, totals_p);
     if (status != UCXPOOL_OK) {
         return status;
     }

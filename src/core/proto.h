@@ -46,7 +46,7 @@ typedef enum proto_type {
     PROTO_CANCEL,
     PROTO_CREDIT,
     PROTO_BYE,
-    PROTO_KNOCK,
+    PROTO_DOORBELL,
     PROTO_KEPT,
     PROTO_LAST
 } proto_type_t;
@@ -67,22 +67,22 @@ typedef enum proto_hello_flags {
 
 /* Variable part: files[num_files], the last one the control memory. */
 typedef struct proto_hello {
-    proto_head_t     head;         /* channel and key are 0 */
-    uint8_t          to_id[16];    /* the pool that is meant */
-    uint8_t          to_key[16];   /* shows that the sender has its address */
-    uint8_t          from_id[16];  /* the sender's pool */
-    uint8_t          from_key[16]; /* of its address: not everybody knows it */
-    uint64_t         pair;         /* which channel between the two pools */
-    uint64_t         channel_key;  /* to be used in messages to the sender */
-    uint32_t         channel;      /* likewise */
-    uint32_t         flags;        /* proto_hello_flags_t */
-    uint64_t         block_size;
-    uint64_t         max_runs; /* longest list of runs that is taken */
-    uint32_t         credits;  /* messages that may wait at the sender */
-    uint32_t         max_metadata;
-    uint32_t         memory_kind;
-    uint32_t         num_files;
-    mem_share_host_t host;
+    proto_head_t head;         /* channel and key are 0 */
+    uint8_t      to_id[16];    /* the pool that is meant */
+    uint8_t      to_key[16];   /* shows that the sender has its address */
+    uint8_t      from_id[16];  /* the sender's pool */
+    uint8_t      from_key[16]; /* of its address: not everybody knows it */
+    uint64_t     pair;         /* which channel between the two pools */
+    uint64_t     channel_key;  /* to be used in messages to the sender */
+    uint32_t     channel;      /* likewise */
+    uint32_t     flags;        /* proto_hello_flags_t */
+    uint64_t     block_size;
+    uint64_t     max_runs; /* longest list of runs that is taken */
+    uint32_t     credits;  /* messages that may wait at the sender */
+    uint32_t     max_metadata;
+    uint32_t     memory_kind;
+    uint32_t     num_files;
+    ipc_host_t   host;
 } proto_hello_t;
 
 /* Variable part: the reason in words. */
@@ -194,7 +194,7 @@ typedef struct proto_cancel {
     uint64_t     message;
 } proto_cancel_t;
 
-/* CREDIT, BYE, KNOCK, KEPT and GO are a head alone. */
+/* CREDIT, BYE, DOORBELL, KEPT and GO are a head alone. */
 
 typedef union proto_fixed {
     proto_head_t   head;
@@ -231,8 +231,8 @@ bool proto_parse_fetch(const void *bytes, size_t length,
  * data_size is the length of the variable part without runs.
  */
 ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
-                                  const pack_run_t *runs, size_t data_size,
-                                  pack_totals_t *totals_p);
+                                  const copy_run_t *runs, size_t data_size,
+                                  copy_totals_t *totals_p);
 
 /* Copy a text from a peer, with anything but printable ASCII replaced. */
 void proto_copy_text(char *text, size_t text_size, const void *data,

@@ -16,25 +16,25 @@
 /* So long is kept who has called and is not accepted. */
 #define KEEP_NS UINT64_C(10000000000)
 
-static xfer_remote_t *find(ucxpool_t *pool, const uint8_t *id)
+static core_remote_t *find(ucxpool_t *pool, const uint8_t *id)
 {
-    xfer_remote_t *remote;
+    core_remote_t *remote;
 
-    base_list_for_each(remote, &pool->remotes, xfer_remote_t, link) {
-        if (memcmp(remote->blob.id, id, XFER_ID_SIZE) == 0) {
+    base_list_for_each(remote, &pool->remotes, core_remote_t, link) {
+        if (memcmp(remote->blob.id, id, CORE_ID_SIZE) == 0) {
             return remote;
         }
     }
     return NULL;
 }
 
-static void destroy(xfer_remote_t *remote)
+static void destroy(core_remote_t *remote)
 {
     base_list_del(&remote->link);
     free(remote);
 }
 
-static void destroy_if_unused(xfer_remote_t *remote)
+static void destroy_if_unused(core_remote_t *remote)
 {
     if ((remote->refs == 0) && (remote->num_pairs == 0) &&
         (remote->kept_until <= base_clock_now()) &&
@@ -46,17 +46,17 @@ static void destroy_if_unused(xfer_remote_t *remote)
 /* Those that were kept in vain. */
 static void destroy_unused(ucxpool_t *pool)
 {
-    xfer_remote_t *remote;
-    xfer_remote_t *next;
+    core_remote_t *remote;
+    core_remote_t *next;
 
-    base_list_for_each_safe(remote, next, &pool->remotes, xfer_remote_t, link) {
+    base_list_for_each_safe(remote, next, &pool->remotes, core_remote_t, link) {
         destroy_if_unused(remote);
     }
 }
 
-static xfer_remote_t *create(ucxpool_t *pool, const void *blob, size_t size)
+static core_remote_t *create(ucxpool_t *pool, const void *blob, size_t size)
 {
-    xfer_remote_t *remote = calloc(1, offsetof(xfer_remote_t, blob) + size);
+    core_remote_t *remote = calloc(1, offsetof(core_remote_t, blob) + size);
 
     destroy_unused(pool);
     if (remote != NULL) {
@@ -68,10 +68,10 @@ static xfer_remote_t *create(ucxpool_t *pool, const void *blob, size_t size)
     return remote;
 }
 
-xfer_remote_t *xfer_remote_get(ucxpool_t *pool, const void *blob)
+core_remote_t *core_remote_get(ucxpool_t *pool, const void *blob)
 {
-    xfer_blob_t    head;
-    xfer_remote_t *remote;
+    core_blob_t    head;
+    core_remote_t *remote;
 
     memcpy(&head, blob, sizeof(head));
     remote = find(pool, head.id);
@@ -84,7 +84,7 @@ xfer_remote_t *xfer_remote_get(ucxpool_t *pool, const void *blob)
     return remote;
 }
 
-void xfer_remote_put(xfer_remote_t *remote)
+void core_remote_put(core_remote_t *remote)
 {
     remote->kept_until = 0;
     remote->refs--;
@@ -93,49 +93,49 @@ void xfer_remote_put(xfer_remote_t *remote)
 
 /* --- whose turn it is ----------------------------------------------------- */
 
-bool xfer_remote_is_self(const xfer_remote_t *remote)
+bool core_remote_is_self(const core_remote_t *remote)
 {
-    return memcmp(remote->blob.id, remote->pool->id, XFER_ID_SIZE) == 0;
+    return memcmp(remote->blob.id, remote->pool->id, CORE_ID_SIZE) == 0;
 }
 
-static xfer_turn_t turn_of_smaller(const xfer_remote_t *remote)
+static core_turn_t turn_of_smaller(const core_remote_t *remote)
 {
-    return (memcmp(remote->pool->id, remote->blob.id, XFER_ID_SIZE) < 0)
-               ? XFER_TURN_OURS
-               : XFER_TURN_THEIRS;
+    return (memcmp(remote->pool->id, remote->blob.id, CORE_ID_SIZE) < 0)
+               ? CORE_TURN_OURS
+               : CORE_TURN_THEIRS;
 }
 
-static void decide(xfer_remote_t *remote, xfer_turn_t turn)
+static void decide(core_remote_t *remote, core_turn_t turn)
 {
     ucxpool_channel_t *channel;
 
     remote->turn       = turn;
     remote->decided_at = base_clock_now();
-    if (turn == XFER_TURN_OURS) {
+    if (turn == CORE_TURN_OURS) {
         base_list_for_each(channel, &remote->pool->channels, ucxpool_channel_t,
                            link) {
             if (channel->remote == remote) {
-                xfer_channel_hasten_hello(channel);
+                core_channel_hasten_hello(channel);
             }
         }
     }
 }
 
-xfer_blob_turn_t xfer_remote_called(ucxpool_t *pool, const void *blob)
+core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob)
 {
-    xfer_remote_t *remote = xfer_remote_get(pool, blob);
+    core_remote_t *remote = core_remote_get(pool, blob);
 
     if (remote == NULL) {
-        return XFER_BLOB_NO_TURN;
+        return CORE_BLOB_NO_TURN;
     }
-    if (remote->turn == XFER_TURN_UNKNOWN) {
-        decide(remote, XFER_TURN_THEIRS);
+    if (remote->turn == CORE_TURN_UNKNOWN) {
+        decide(remote, CORE_TURN_THEIRS);
     }
     /* Until its channel is accepted. */
     remote->kept_until = base_clock_deadline(KEEP_NS);
     remote->refs--;
-    return (remote->turn == XFER_TURN_OURS) ? XFER_BLOB_LISTENERS
-                                            : XFER_BLOB_CALLERS;
+    return (remote->turn == CORE_TURN_OURS) ? CORE_BLOB_LISTENERS
+                                            : CORE_BLOB_CALLERS;
 }
 
 /*
@@ -144,55 +144,55 @@ xfer_blob_turn_t xfer_remote_called(ucxpool_t *pool, const void *blob)
  * other to begin; both learn of it in this way, and neither has begun. If it
  * was before, the other pool has forgotten us, and has decided anew.
  */
-static xfer_turn_t settle(const xfer_remote_t     *remote,
-                          const ucxpool_channel_t *channel, xfer_turn_t told)
+static core_turn_t settle(const core_remote_t     *remote,
+                          const ucxpool_channel_t *channel, core_turn_t told)
 {
     return (remote->decided_at >= channel->called_at) ? turn_of_smaller(remote)
                                                       : told;
 }
 
-void xfer_remote_set_turn(xfer_remote_t *remote, ucxpool_channel_t *channel,
-                          xfer_blob_turn_t told)
+void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
+                          core_blob_turn_t told)
 {
-    xfer_turn_t turn =
-        (told == XFER_BLOB_CALLERS) ? XFER_TURN_OURS : XFER_TURN_THEIRS;
+    core_turn_t turn =
+        (told == CORE_BLOB_CALLERS) ? CORE_TURN_OURS : CORE_TURN_THEIRS;
 
-    if (xfer_remote_is_self(remote)) {
+    if (core_remote_is_self(remote)) {
         return;
     }
-    if (remote->turn == XFER_TURN_UNKNOWN) {
+    if (remote->turn == CORE_TURN_UNKNOWN) {
         decide(remote, channel->at_door ? turn : turn_of_smaller(remote));
-    } else if (channel->begins && (told != XFER_BLOB_NO_TURN) &&
+    } else if (channel->begins && (told != CORE_BLOB_NO_TURN) &&
                (remote->turn != turn)) {
         decide(remote, settle(remote, channel, turn));
     }
 }
 
-bool xfer_remote_is_our_turn(const ucxpool_channel_t *channel)
+bool core_remote_is_our_turn(const ucxpool_channel_t *channel)
 {
-    const xfer_remote_t *remote = channel->remote;
+    const core_remote_t *remote = channel->remote;
 
     if (channel->by_ep) {
         return true;
     }
-    return xfer_remote_is_self(remote) ? channel->begins
-                                       : (remote->turn == XFER_TURN_OURS);
+    return core_remote_is_self(remote) ? channel->begins
+                                       : (remote->turn == CORE_TURN_OURS);
 }
 
 /* --- endpoints ------------------------------------------------------------ */
 
-static bool is_usable(const xfer_endpoint_t *endpoint)
+static bool is_usable(const core_endpoint_t *endpoint)
 {
-    return (endpoint->step == XFER_ENDPOINT_OPEN) &&
-           !xfer_endpoint_has_failed(endpoint);
+    return (endpoint->step == CORE_ENDPOINT_OPEN) &&
+           !core_endpoint_has_failed(endpoint);
 }
 
 /* An idle one: that of this name, or any whose other end stands. */
-static xfer_endpoint_t *take_idle(xfer_remote_t *remote, ucp_ep_h ep)
+static core_endpoint_t *take_idle(core_remote_t *remote, ucp_ep_h ep)
 {
-    xfer_endpoint_t *endpoint;
+    core_endpoint_t *endpoint;
 
-    base_list_for_each(endpoint, &remote->idle, xfer_endpoint_t, idle_link) {
+    base_list_for_each(endpoint, &remote->idle, core_endpoint_t, idle_link) {
         if (is_usable(endpoint) &&
             ((ep == NULL) ? endpoint->is_sure : (endpoint->ep == ep))) {
             base_list_del(&endpoint->idle_link);
@@ -204,9 +204,9 @@ static xfer_endpoint_t *take_idle(xfer_remote_t *remote, ucp_ep_h ep)
 
 static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
 {
-    xfer_endpoint_t *endpoint;
+    core_endpoint_t *endpoint;
 
-    base_list_for_each(endpoint, &pool->endpoints, xfer_endpoint_t, link) {
+    base_list_for_each(endpoint, &pool->endpoints, core_endpoint_t, link) {
         if (endpoint->ep == ep) {
             return true;
         }
@@ -220,20 +220,20 @@ static void set_ends(ucxpool_t *pool)
     __atomic_store_n(&pool->endpoint_ends, true, __ATOMIC_RELEASE);
 }
 
-static void put_idle(xfer_remote_t *remote, xfer_endpoint_t *endpoint)
+static void put_idle(core_remote_t *remote, core_endpoint_t *endpoint)
 {
     base_list_add_head(&remote->idle, &endpoint->idle_link);
 }
 
 /* New ones, until UCX gives the one of this name. */
-static ucxpool_status_t make(xfer_remote_t *remote, ucp_ep_h ep,
-                             xfer_endpoint_t **endpoint_p)
+static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
+                             core_endpoint_t **endpoint_p)
 {
     ucxpool_status_t status;
 
     for (int i = 0;; i++) {
         status =
-            xfer_endpoint_create(remote->pool, remote->blob.worker, endpoint_p);
+            core_endpoint_create(remote->pool, remote->blob.worker, endpoint_p);
         if ((status != UCXPOOL_OK) || (ep == NULL) || (*endpoint_p)->ep == ep ||
             (i == OVERTAKEN_MAX)) {
             return status;
@@ -242,11 +242,11 @@ static ucxpool_status_t make(xfer_remote_t *remote, ucp_ep_h ep,
     }
 }
 
-ucxpool_status_t xfer_remote_take_endpoint(ucxpool_channel_t *channel,
+ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep)
 {
-    xfer_remote_t   *remote   = channel->remote;
-    xfer_endpoint_t *endpoint = take_idle(remote, reply_ep);
+    core_remote_t   *remote   = channel->remote;
+    core_endpoint_t *endpoint = take_idle(remote, reply_ep);
     ucxpool_status_t status   = UCXPOOL_OK;
 
     if ((endpoint == NULL) && (reply_ep != NULL) &&
@@ -264,48 +264,48 @@ ucxpool_status_t xfer_remote_take_endpoint(ucxpool_channel_t *channel,
 }
 
 /* One to this very pool is its own other end. */
-void xfer_remote_keep_endpoint(ucxpool_channel_t *channel)
+void core_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
     channel->endpoint->is_sure =
-        channel->has_begun || xfer_remote_is_self(channel->remote);
+        channel->has_begun || core_remote_is_self(channel->remote);
     put_idle(channel->remote, channel->endpoint);
     channel->endpoint = NULL;
     set_ends(channel->pool); /* it may have failed meanwhile */
 }
 
 /* The close of one that nobody uses; it is freed in the end. */
-static unsigned progress_idle(xfer_endpoint_t *endpoint)
+static unsigned progress_idle(core_endpoint_t *endpoint)
 {
     ucxpool_t *pool = endpoint->pool;
     unsigned   count;
 
-    if (xfer_endpoint_has_failed(endpoint)) {
-        xfer_endpoint_close(endpoint, 0);
+    if (core_endpoint_has_failed(endpoint)) {
+        core_endpoint_close(endpoint, 0);
     }
-    count = xfer_endpoint_progress(endpoint);
-    if (xfer_endpoint_is_over(endpoint)) {
+    count = core_endpoint_progress(endpoint);
+    if (core_endpoint_is_over(endpoint)) {
         base_list_del(&endpoint->idle_link);
-        xfer_endpoint_destroy(endpoint);
-    } else if (endpoint->step != XFER_ENDPOINT_OPEN) {
+        core_endpoint_destroy(endpoint);
+    } else if (endpoint->step != CORE_ENDPOINT_OPEN) {
         set_ends(pool);
     }
     return count;
 }
 
-unsigned xfer_remote_progress(ucxpool_t *pool)
+unsigned core_remote_progress(ucxpool_t *pool)
 {
     unsigned         count = 0;
-    xfer_remote_t   *remote;
-    xfer_remote_t   *next_remote;
-    xfer_endpoint_t *endpoint;
-    xfer_endpoint_t *next;
+    core_remote_t   *remote;
+    core_remote_t   *next_remote;
+    core_endpoint_t *endpoint;
+    core_endpoint_t *next;
 
     if (!__atomic_exchange_n(&pool->endpoint_ends, false, __ATOMIC_ACQ_REL)) {
         return 0;
     }
-    base_list_for_each_safe(remote, next_remote, &pool->remotes, xfer_remote_t,
+    base_list_for_each_safe(remote, next_remote, &pool->remotes, core_remote_t,
                             link) {
-        base_list_for_each_safe(endpoint, next, &remote->idle, xfer_endpoint_t,
+        base_list_for_each_safe(endpoint, next, &remote->idle, core_endpoint_t,
                                 idle_link) {
             count += progress_idle(endpoint);
         }
@@ -314,25 +314,25 @@ unsigned xfer_remote_progress(ucxpool_t *pool)
     return count;
 }
 
-void xfer_remote_close_all(ucxpool_t *pool, uint64_t deadline)
+void core_remote_close_all(ucxpool_t *pool, uint64_t deadline)
 {
-    xfer_remote_t   *remote;
-    xfer_endpoint_t *endpoint;
+    core_remote_t   *remote;
+    core_endpoint_t *endpoint;
 
-    base_list_for_each(remote, &pool->remotes, xfer_remote_t, link) {
-        base_list_for_each(endpoint, &remote->idle, xfer_endpoint_t,
+    base_list_for_each(remote, &pool->remotes, core_remote_t, link) {
+        base_list_for_each(endpoint, &remote->idle, core_endpoint_t,
                            idle_link) {
-            xfer_endpoint_close(endpoint, deadline);
+            core_endpoint_close(endpoint, deadline);
         }
     }
     set_ends(pool);
 }
 
-bool xfer_remote_has_endpoints(const ucxpool_t *pool)
+bool core_remote_has_endpoints(const ucxpool_t *pool)
 {
-    xfer_remote_t *remote;
+    core_remote_t *remote;
 
-    base_list_for_each(remote, &pool->remotes, xfer_remote_t, link) {
+    base_list_for_each(remote, &pool->remotes, core_remote_t, link) {
         if (!base_list_is_empty(&remote->idle)) {
             return true;
         }
@@ -340,18 +340,18 @@ bool xfer_remote_has_endpoints(const ucxpool_t *pool)
     return false;
 }
 
-void xfer_remote_destroy_all(ucxpool_t *pool)
+void core_remote_destroy_all(ucxpool_t *pool)
 {
-    xfer_remote_t   *remote;
-    xfer_endpoint_t *endpoint;
+    core_remote_t   *remote;
+    core_endpoint_t *endpoint;
 
     while (!base_list_is_empty(&pool->remotes)) {
-        remote = base_list_head(&pool->remotes, xfer_remote_t, link);
+        remote = base_list_head(&pool->remotes, core_remote_t, link);
         while (!base_list_is_empty(&remote->idle)) {
             endpoint =
-                base_list_head(&remote->idle, xfer_endpoint_t, idle_link);
+                base_list_head(&remote->idle, core_endpoint_t, idle_link);
             base_list_del(&endpoint->idle_link);
-            xfer_endpoint_destroy(endpoint);
+            core_endpoint_destroy(endpoint);
         }
         destroy(remote);
     }

@@ -25,7 +25,7 @@ static ucxpool_request_t *request_get(ucxpool_t *pool)
         base_list_del(&request->link);
         return request;
     }
-    request = xfer_alloc(pool, sizeof(*request));
+    request = core_alloc(pool, sizeof(*request));
     if (request == NULL) {
         base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a request");
         return NULL;
@@ -50,7 +50,7 @@ static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
     while (size < needed) {
         size *= 2;
     }
-    grown = xfer_alloc(pool, size * element);
+    grown = core_alloc(pool, size * element);
     if (grown == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a request (%zu bytes)",
@@ -62,7 +62,7 @@ static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
+ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
                                            size_t             num_runs)
 {
     void            *runs = request->runs;
@@ -74,7 +74,7 @@ ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
     return status;
 }
 
-ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
+ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
                                            const void *metadata, size_t length)
 {
     void            *room = request->metadata;
@@ -93,7 +93,7 @@ ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
     return status;
 }
 
-static void reset(ucxpool_request_t *request, const xfer_request_kind_t *kind)
+static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
     request->channel      = NULL;
     request->any_channel  = false;
@@ -149,20 +149,20 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
                           "metadata is NULL, but its length is %zu",
                           params->metadata_length);
     }
-    return xfer_request_set_metadata(request, params->metadata,
+    return core_request_set_metadata(request, params->metadata,
                                      params->metadata_length);
 }
 
-ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
-                                     const xfer_request_kind_t      *kind,
-                                     const pack_memory_t            *memory,
+ucxpool_status_t core_request_create(ucxpool_t                      *pool,
+                                     const core_request_kind_t      *kind,
+                                     const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p)
 {
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
-    if ((memory->segments == NULL) && !pack_memory_is_pieces(memory) &&
+    if ((memory->segments == NULL) && !copy_memory_is_pieces(memory) &&
         (memory->num != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the list is NULL, but the number of its entries is "
@@ -176,9 +176,9 @@ ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
     reset(request, kind);
     request->memory = *memory;
     if (memory->num == 1) {
-        request->segment.address = pack_memory_address(memory, 0);
-        request->segment.length  = pack_memory_length(memory, 0);
-        request->memory = pack_memory_of_segments(&request->segment, 1);
+        request->segment.address = copy_memory_address(memory, 0);
+        request->segment.length  = copy_memory_length(memory, 0);
+        request->memory = copy_memory_of_segments(&request->segment, 1);
     }
     status = read_params(request, params);
     if (status != UCXPOOL_OK) {
@@ -189,7 +189,7 @@ ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
     return UCXPOOL_OK;
 }
 
-void xfer_request_hand_out(ucxpool_request_t  *request,
+void core_request_hand_out(ucxpool_request_t  *request,
                            ucxpool_request_t **request_p)
 {
     request->user_ref = (request_p != NULL);
@@ -197,10 +197,10 @@ void xfer_request_hand_out(ucxpool_request_t  *request,
         *request_p = request;
     }
     /* One that has ended already, and that nobody wants, goes at once. */
-    xfer_request_reuse(request);
+    core_request_reuse(request);
 }
 
-void xfer_request_discard(ucxpool_request_t *request)
+void core_request_discard(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
@@ -209,13 +209,13 @@ void xfer_request_discard(ucxpool_request_t *request)
     request->called_back = true;
     __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
     /* Its mark may not have been reached. */
-    xfer_request_reuse(request);
+    core_request_reuse(request);
     if (channel != NULL) {
-        xfer_channel_put(channel);
+        core_channel_put(channel);
     }
 }
 
-void xfer_request_arm(ucxpool_request_t *request)
+void core_request_arm(ucxpool_request_t *request)
 {
     ucxpool_t *pool = request->pool;
 
@@ -226,52 +226,52 @@ void xfer_request_arm(ucxpool_request_t *request)
     pool->next_deadline = base_min(pool->next_deadline, request->deadline);
 }
 
-void xfer_request_linger(ucxpool_request_t *request)
+void core_request_linger(ucxpool_request_t *request)
 {
     base_list_del(&request->deadline_link);
     request->deadline = base_clock_deadline(request->pool->linger_ns);
-    xfer_request_arm(request);
+    core_request_arm(request);
 }
 
-void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
+void core_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
                         const char *what)
 {
     if (base_clock_now() < request->deadline) {
         return;
     }
-    if (xfer_channel_is_live(request->channel)) {
-        xfer_channel_fail(request->channel, status, "%s", what);
+    if (core_channel_is_live(request->channel)) {
+        core_channel_fail(request->channel, status, "%s", what);
     } else {
-        xfer_channel_hurry(request->channel);
+        core_channel_hurry(request->channel);
     }
 }
 
-void xfer_request_wake(ucxpool_request_t *request)
+void core_request_wake(ucxpool_request_t *request)
 {
     base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->runnable, &request->run_link);
 }
 
-void xfer_request_set_channel(ucxpool_request_t *request,
+void core_request_set_channel(ucxpool_request_t *request,
                               ucxpool_channel_t *channel)
 {
     request->channel = channel;
-    xfer_channel_get(channel);
+    core_channel_get(channel);
 }
 
-ucxpool_status_t xfer_request_status(const ucxpool_request_t *request)
+ucxpool_status_t core_request_status(const ucxpool_request_t *request)
 {
     return (ucxpool_status_t)__atomic_load_n(&request->status,
                                              __ATOMIC_ACQUIRE);
 }
 
-bool xfer_request_has_ended(const ucxpool_request_t *request)
+bool core_request_has_ended(const ucxpool_request_t *request)
 {
     return __atomic_load_n(&request->status, __ATOMIC_RELAXED) !=
            UCXPOOL_INPROGRESS;
 }
 
-void xfer_request_set_detail(ucxpool_request_t *request, const char *detail)
+void core_request_set_detail(ucxpool_request_t *request, const char *detail)
 {
     if (detail != request->detail) {
         snprintf(request->detail, sizeof(request->detail), "%s",
@@ -279,27 +279,27 @@ void xfer_request_set_detail(ucxpool_request_t *request, const char *detail)
     }
 }
 
-void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail)
 {
     request->kind->stop(request, status, detail);
 }
 
-void xfer_request_cancel(ucxpool_request_t *request)
+void core_request_cancel(ucxpool_request_t *request)
 {
-    if (!xfer_request_has_ended(request)) {
-        xfer_request_stop(request, UCXPOOL_ERR_CANCELED,
+    if (!core_request_has_ended(request)) {
+        core_request_stop(request, UCXPOOL_ERR_CANCELED,
                           "the request was canceled");
     }
 }
 
-void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
+void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail)
 {
-    if (xfer_request_has_ended(request)) {
+    if (core_request_has_ended(request)) {
         return;
     }
-    xfer_request_set_detail(request, detail);
+    core_request_set_detail(request, detail);
     base_list_del(&request->link);
     base_list_del(&request->run_link);
     base_list_del(&request->deadline_link);
@@ -318,17 +318,17 @@ void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
 
 static bool lingers(const ucxpool_request_t *request)
 {
-    const xfer_request_kind_t *kind = request->kind;
+    const core_request_kind_t *kind = request->kind;
 
     return (request->mark != NULL) ||
            ((kind->lingers != NULL) && kind->lingers(request));
 }
 
-void xfer_request_reuse(ucxpool_request_t *request)
+void core_request_reuse(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if (!xfer_request_has_ended(request) || request->user_ref ||
+    if (!core_request_has_ended(request) || request->user_ref ||
         !request->called_back || lingers(request)) {
         return;
     }
@@ -337,11 +337,11 @@ void xfer_request_reuse(ucxpool_request_t *request)
     base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->free_requests, &request->link);
     if (channel != NULL) {
-        xfer_channel_put(channel);
+        core_channel_put(channel);
     }
 }
 
-void xfer_request_destroy_all(ucxpool_t *pool)
+void core_request_destroy_all(ucxpool_t *pool)
 {
     ucxpool_request_t *request;
     ucxpool_request_t *next;

@@ -15,12 +15,12 @@
 #include "core/channel.h"
 
 /* Most fragments of one request in flight, and blocks it holds for them. */
-#define XFER_FRAGMENTS_MAX 64u
-#define XFER_HOLDS_MAX     8u
+#define CORE_FRAGMENTS_MAX 64u
+#define CORE_SLICES_MAX    8u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL.
  */
-typedef struct xfer_request_kind {
+typedef struct core_request_kind {
     void (*init)(ucxpool_request_t *request);
 
     /* It was posted, and its message has come, which it uses up. */
@@ -38,26 +38,26 @@ typedef struct xfer_request_kind {
 
     /* It has ended. Does anything still refer to it? */
     bool (*lingers)(const ucxpool_request_t *request);
-} xfer_request_kind_t;
+} core_request_kind_t;
 
 /*
  * A block held by a send, cut into slices of one fragment each.
  *
  *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
  */
-typedef struct xfer_hold {
+typedef struct core_slice {
     uint32_t block;
     uint64_t free_slices;
-} xfer_hold_t;
+} core_slice_t;
 
 /* One fragment: being gathered, or in flight. */
-typedef struct xfer_fragment {
+typedef struct core_fragment {
     ucxpool_request_t *request;
     unsigned           number;     /* among the request's */
     base_list_t        link;       /* the request's unsent ones, none, or */
                                    /* free */
     base_list_t          all_link; /* the pool's */
-    xfer_copy_t          copy;     /* the gather, on a GPU */
+    copy_job_t           copy;     /* the gather, on a GPU */
     const void          *bytes;    /* where it lies */
     bool                 in_place; /* in the caller's memory */
     block_comm_buffer_t *buffer;   /* in place: of this buffer; NULL: of none */
@@ -66,19 +66,19 @@ typedef struct xfer_fragment {
     void                *ucx;   /* UCX's request; NULL on the `map` wire */
     mem_piece_t          where; /* unless in memory of nobody we know */
     proto_data_t         data;  /* stays valid until UCX has sent it */
-} xfer_fragment_t;
+} core_fragment_t;
 
-typedef enum xfer_send_step {
-    XFER_SEND_TURN,
-    XFER_SEND_DESC,
-    XFER_SEND_RUNS,
-    XFER_SEND_ACCEPT,
-    XFER_SEND_FRAGMENTS,
-    XFER_SEND_DONE
-} xfer_send_step_t;
+typedef enum core_send_step {
+    CORE_SEND_TURN,
+    CORE_SEND_DESC,
+    CORE_SEND_RUNS,
+    CORE_SEND_ACCEPT,
+    CORE_SEND_FRAGMENTS,
+    CORE_SEND_DONE
+} core_send_step_t;
 
-typedef struct xfer_send {
-    xfer_send_step_t step;
+typedef struct core_send {
+    core_send_step_t step;
     bool             in_place;    /* something can be sent in place */
     bool             ending;      /* ends when UCX has let go of the memory */
     ucxpool_status_t end;         /* how, if ending */
@@ -98,11 +98,11 @@ typedef struct xfer_send {
     base_list_t      unsent;       /* that the wire has not got yet, in order */
     uint64_t         busy;         /* bit i: fragments[i] is there */
     unsigned         num_holds;
-    xfer_hold_t      holds[XFER_HOLDS_MAX];
-    xfer_fragment_t *fragments[XFER_FRAGMENTS_MAX];
-} xfer_send_t;
+    core_slice_t     holds[CORE_SLICES_MAX];
+    core_fragment_t *fragments[CORE_FRAGMENTS_MAX];
+} core_send_t;
 
-typedef struct xfer_recv {
+typedef struct core_recv {
     uint64_t receive;   /* our number; 0: none */
     uint64_t message;   /* the sender's */
     uint64_t begun;     /* bytes of the stream, in fragments that have come */
@@ -117,7 +117,7 @@ typedef struct xfer_recv {
     unsigned pending;   /* these, and those that wait for a block */
     unsigned in_place;  /* of these, straight into the caller's memory */
     ucxpool_status_t failing; /* the end that waits for these; OK: none */
-} xfer_recv_t;
+} core_recv_t;
 
 struct ucxpool_request {
     base_list_t link;             /* posted, the channel's queue, its */
@@ -133,7 +133,7 @@ struct ucxpool_request {
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;     /* a reference, or NULL */
     bool               any_channel; /* posted without one */
-    const xfer_request_kind_t *kind;
+    const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     bool                       user_ref;
     bool                       called_back;
@@ -144,96 +144,96 @@ struct ucxpool_request {
 
     uint64_t          tag;
     uint64_t          mask;
-    pack_memory_t     memory;   /* the caller's */
+    copy_memory_t     memory;   /* the caller's */
     ucxpool_segment_t segment;  /* the list of a single buffer */
     uint64_t          capacity; /* receive: bytes in all */
-    pack_run_t       *runs;     /* kept when the request is reused */
+    copy_run_t       *runs;     /* kept when the request is reused */
     size_t            num_runs;
     size_t            runs_size; /* room */
     uint8_t          *metadata;  /* likewise */
     size_t            metadata_length;
     size_t            metadata_size;
-    pack_totals_t     totals;
-    pack_plan_t       plan;
+    copy_totals_t     totals;
+    copy_plan_t       plan;
     char              detail[160];
 
     union {
-        xfer_send_t send;
-        xfer_recv_t recv;
+        core_send_t send;
+        core_recv_t recv;
     };
 };
 
 /* What the caller of the library gave, in one place. A list of one segment, or
  * piece, is copied. */
-ucxpool_status_t xfer_request_create(ucxpool_t                      *pool,
-                                     const xfer_request_kind_t      *kind,
-                                     const pack_memory_t            *memory,
+ucxpool_status_t core_request_create(ucxpool_t                      *pool,
+                                     const core_request_kind_t      *kind,
+                                     const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p);
 
 /* Give a request to its caller, or to itself where the caller wants none. */
-void xfer_request_hand_out(ucxpool_request_t  *request,
+void core_request_hand_out(ucxpool_request_t  *request,
                            ucxpool_request_t **request_p);
 
 /* Take back a request that nobody has seen. */
-void xfer_request_discard(ucxpool_request_t *request);
+void core_request_discard(ucxpool_request_t *request);
 
 /* Begin to watch the deadline. */
-void xfer_request_arm(ucxpool_request_t *request);
+void core_request_arm(ucxpool_request_t *request);
 
 /*
  * The request has ended but for UCX, which still uses the caller's memory.
  * Gives it some time to come to its end; then the deadline passes, and with the
  * channel UCX's operations end too.
  */
-void xfer_request_linger(ucxpool_request_t *request);
+void core_request_linger(ucxpool_request_t *request);
 
 /*
  * For one that lingers so: once its time is over, fail its channel with this
  * status and these words, as only the endpoint's end makes UCX stop.
  */
-void xfer_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
+void core_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
                         const char *what);
 
 /* Let the request go on at the next progress. */
-void xfer_request_wake(ucxpool_request_t *request);
+void core_request_wake(ucxpool_request_t *request);
 
 /* UCXPOOL_INPROGRESS, or how it has ended; what it did is visible then. Needs
  * no lock. */
-ucxpool_status_t xfer_request_status(const ucxpool_request_t *request);
+ucxpool_status_t core_request_status(const ucxpool_request_t *request);
 
 /* The caller does not want it any more; one that has ended stays so. */
-void xfer_request_cancel(ucxpool_request_t *request);
+void core_request_cancel(ucxpool_request_t *request);
 
 /* End it early, whatever it is, and tell the peer. */
-void xfer_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
+void core_request_stop(ucxpool_request_t *request, ucxpool_status_t status,
                        const char *detail);
 
 /*
  * End a request for its caller. Only the first call counts. `detail` is the
  * sentence for ucxpool_request_query(); NULL for none.
  */
-void xfer_request_end(ucxpool_request_t *request, ucxpool_status_t status,
+void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                       const char *detail);
 
 /* The sentence for an end that must wait. */
-void xfer_request_set_detail(ucxpool_request_t *request, const char *detail);
+void core_request_set_detail(ucxpool_request_t *request, const char *detail);
 
-bool xfer_request_has_ended(const ucxpool_request_t *request);
+bool core_request_has_ended(const ucxpool_request_t *request);
 
 /* To be called whenever something that made the request linger is over. */
-void xfer_request_reuse(ucxpool_request_t *request);
+void core_request_reuse(ucxpool_request_t *request);
 
-void xfer_request_set_channel(ucxpool_request_t *request,
+void core_request_set_channel(ucxpool_request_t *request,
                               ucxpool_channel_t *channel);
 
 /* Room for runs and metadata. */
-ucxpool_status_t xfer_request_reserve_runs(ucxpool_request_t *request,
+ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
                                            size_t             num_runs);
-ucxpool_status_t xfer_request_set_metadata(ucxpool_request_t *request,
+ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
                                            const void *metadata, size_t length);
 
 /* Free what is left when the pool goes. */
-void xfer_request_destroy_all(ucxpool_t *pool);
+void core_request_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -16,10 +16,10 @@ typedef struct entry_head {
 #define SKIP UINT32_MAX
 
 static_assert(sizeof(entry_head_t) == 16, "entries stay aligned");
-static_assert((XFER_RING_SIZE & (XFER_RING_SIZE - 1)) == 0, "a power of two");
+static_assert((CORE_RING_SIZE & (CORE_RING_SIZE - 1)) == 0, "a power of two");
 static_assert(sizeof(proto_fixed_t) + PROTO_DATA_MAX +
                       2 * sizeof(entry_head_t) <=
-                  XFER_RING_SIZE / 4,
+                  CORE_RING_SIZE / 4,
               "an entry always fits, wherever the ring stands");
 
 static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
@@ -28,15 +28,15 @@ static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
                          sizeof(entry_head_t));
 }
 
-ucxpool_status_t xfer_ring_init(xfer_ring_t *ring)
+ucxpool_status_t core_ring_init(core_ring_t *ring)
 {
     void *address;
     int   fd;
 
     memset(ring, 0, sizeof(*ring));
-    ring->fd                = -1;
-    ucxpool_status_t status = mem_share_create(
-        "ucxpool:ring", sizeof(xfer_ring_page_t), &fd, &address);
+    ring->fd = -1;
+    ucxpool_status_t status =
+        ipc_create("ucxpool:ring", sizeof(core_ring_page_t), &fd, &address);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -45,45 +45,45 @@ ucxpool_status_t xfer_ring_init(xfer_ring_t *ring)
     return UCXPOOL_OK;
 }
 
-void xfer_ring_cleanup(xfer_ring_t *ring)
+void core_ring_cleanup(core_ring_t *ring)
 {
     if (ring->theirs != NULL) {
-        mem_share_unmap(ring->theirs, sizeof(*ring->theirs));
+        ipc_unmap(ring->theirs, sizeof(*ring->theirs));
         ring->theirs = NULL;
     }
     if (ring->mine != NULL) {
-        mem_share_unmap(ring->mine, sizeof(*ring->mine));
+        ipc_unmap(ring->mine, sizeof(*ring->mine));
         close(ring->fd);
         ring->mine = NULL;
         ring->fd   = -1;
     }
 }
 
-void xfer_ring_attach(xfer_ring_t *ring, const void *theirs)
+void core_ring_attach(core_ring_t *ring, const void *theirs)
 {
     ring->theirs = theirs;
 }
 
 /* Bytes that may be written now. A tail beyond the head is the peer's lie; the
  * difference then is huge, and no room is left. */
-static uint64_t room(xfer_ring_t *ring, uint64_t needed)
+static uint64_t room(core_ring_t *ring, uint64_t needed)
 {
     uint64_t used = ring->head - ring->tail_seen;
 
-    if ((used > XFER_RING_SIZE) || (XFER_RING_SIZE - used < needed)) {
+    if ((used > CORE_RING_SIZE) || (CORE_RING_SIZE - used < needed)) {
         ring->tail_seen =
             __atomic_load_n(&ring->theirs->tail, __ATOMIC_ACQUIRE);
         used = ring->head - ring->tail_seen;
     }
-    return (used > XFER_RING_SIZE) ? 0 : XFER_RING_SIZE - used;
+    return (used > CORE_RING_SIZE) ? 0 : CORE_RING_SIZE - used;
 }
 
-bool xfer_ring_reserve(xfer_ring_t *ring, size_t fixed_size, size_t data_size,
+bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p)
 {
     uint64_t      size   = entry_size(fixed_size, data_size);
-    uint64_t      at     = ring->head % XFER_RING_SIZE;
-    uint64_t      to_end = XFER_RING_SIZE - at;
+    uint64_t      at     = ring->head % CORE_RING_SIZE;
+    uint64_t      to_end = CORE_RING_SIZE - at;
     uint64_t      skip   = (to_end < size) ? to_end : 0;
     entry_head_t *head;
 
@@ -109,14 +109,14 @@ bool xfer_ring_reserve(xfer_ring_t *ring, size_t fixed_size, size_t data_size,
  * head or tail and then looks at `sleeping`. All of these are sequentially
  * consistent, so that one of the two sees the other.
  */
-void xfer_ring_commit(xfer_ring_t *ring)
+void core_ring_commit(core_ring_t *ring)
 {
     ring->head += ring->reserved;
     ring->reserved = 0;
     __atomic_store_n(&ring->mine->head, ring->head, __ATOMIC_SEQ_CST);
 }
 
-bool xfer_ring_has_input(const xfer_ring_t *ring)
+bool core_ring_has_input(const core_ring_t *ring)
 {
     return __atomic_load_n(&ring->theirs->head, __ATOMIC_SEQ_CST) != ring->tail;
 }
@@ -129,10 +129,10 @@ static ucxpool_status_t corrupt(const char *what, uint64_t value)
 }
 
 /* Read the entry at the tail, of which `available` bytes are there. */
-static ucxpool_status_t read_entry(xfer_ring_t *ring, uint64_t available,
-                                   xfer_ring_entry_t *entry_p)
+static ucxpool_status_t read_entry(core_ring_t *ring, uint64_t available,
+                                   core_ring_entry_t *entry_p)
 {
-    uint64_t       at = ring->tail % XFER_RING_SIZE;
+    uint64_t       at = ring->tail % CORE_RING_SIZE;
     uint64_t       size;
     const uint8_t *base = ring->theirs->entries + at;
     entry_head_t   head;
@@ -143,7 +143,7 @@ static ucxpool_status_t read_entry(xfer_ring_t *ring, uint64_t available,
         return corrupt("entry of", head.fixed_size);
     }
     size = entry_size(head.fixed_size, head.data_size);
-    if ((size > available) || (size > XFER_RING_SIZE - at)) {
+    if ((size > available) || (size > CORE_RING_SIZE - at)) {
         return corrupt("entry over its end, of", size);
     }
     ring->entry_size    = size;
@@ -154,10 +154,10 @@ static ucxpool_status_t read_entry(xfer_ring_t *ring, uint64_t available,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_ring_peek(xfer_ring_t *ring, xfer_ring_entry_t *entry_p)
+ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p)
 {
     uint64_t available = ring->head_seen - ring->tail;
-    uint64_t at        = ring->tail % XFER_RING_SIZE;
+    uint64_t at        = ring->tail % CORE_RING_SIZE;
     uint32_t first;
 
     if (available == 0) {
@@ -168,35 +168,35 @@ ucxpool_status_t xfer_ring_peek(xfer_ring_t *ring, xfer_ring_entry_t *entry_p)
             return UCXPOOL_INPROGRESS;
         }
     }
-    if ((available > XFER_RING_SIZE) || (available < sizeof(entry_head_t)) ||
+    if ((available > CORE_RING_SIZE) || (available < sizeof(entry_head_t)) ||
         (available % sizeof(entry_head_t) != 0)) {
         return corrupt("head ahead by", available);
     }
     memcpy(&first, ring->theirs->entries + at, sizeof(first));
     if (first == SKIP) {
-        if (available <= XFER_RING_SIZE - at) {
+        if (available <= CORE_RING_SIZE - at) {
             return corrupt("a skip to", ring->head_seen);
         }
-        available -= XFER_RING_SIZE - at;
-        ring->tail += XFER_RING_SIZE - at;
+        available -= CORE_RING_SIZE - at;
+        ring->tail += CORE_RING_SIZE - at;
     }
     return read_entry(ring, available, entry_p);
 }
 
-void xfer_ring_consume(xfer_ring_t *ring)
+void core_ring_consume(core_ring_t *ring)
 {
     ring->tail += ring->entry_size;
     __atomic_store_n(&ring->mine->tail, ring->tail, __ATOMIC_SEQ_CST);
 }
 
-void xfer_ring_sleep(xfer_ring_t *ring)
+void core_ring_sleep(core_ring_t *ring)
 {
     uint32_t value = __atomic_load_n(&ring->mine->sleeping, __ATOMIC_RELAXED);
 
     __atomic_store_n(&ring->mine->sleeping, value | 1u, __ATOMIC_SEQ_CST);
 }
 
-void xfer_ring_awake(xfer_ring_t *ring)
+void core_ring_awake(core_ring_t *ring)
 {
     uint32_t value = __atomic_load_n(&ring->mine->sleeping, __ATOMIC_RELAXED);
 
@@ -204,18 +204,18 @@ void xfer_ring_awake(xfer_ring_t *ring)
                      __ATOMIC_RELAXED);
 }
 
-bool xfer_ring_must_knock(xfer_ring_t *ring)
+bool core_ring_needs_doorbell(core_ring_t *ring)
 {
     uint32_t value = __atomic_load_n(&ring->theirs->sleeping, __ATOMIC_SEQ_CST);
 
-    if (((value & 1u) == 0) || (value == ring->knocked)) {
+    if (((value & 1u) == 0) || (value == ring->rung)) {
         return false;
     }
-    ring->knocked = value;
+    ring->rung = value;
     return true;
 }
 
-void xfer_ring_revoke(xfer_ring_t *ring, uint64_t message)
+void core_ring_revoke(core_ring_t *ring, uint64_t message)
 {
     /* An exchange, because the caller's writes to its memory must come after
      * it. */
@@ -223,7 +223,7 @@ void xfer_ring_revoke(xfer_ring_t *ring, uint64_t message)
                               message, __ATOMIC_SEQ_CST);
 }
 
-bool xfer_ring_is_revoked(const xfer_ring_t *ring, uint64_t message)
+bool core_ring_is_revoked(const core_ring_t *ring, uint64_t message)
 {
     /* The bytes were read before this load. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);

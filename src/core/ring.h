@@ -17,8 +17,8 @@
  * believed only as far as it harms nobody but the peer.
  *
  * Sleeping is a count that is odd while the owner sleeps or is about to; a
- * writer that sees a new odd value must knock (send an active message), once
- * for each value.
+ * writer that sees a new odd value rings the doorbell (a message DOORBELL),
+ * once for each value.
  *
  * Revocation: a message's sender writes the message's number to revoked[]
  * before it ends a send early, and only then gives the memory back to the
@@ -32,24 +32,24 @@
 #include "ipc/share.h"
 
 /* Bytes of entries; a power of two. */
-#define XFER_RING_SIZE (256u * 1024u)
+#define CORE_RING_SIZE (256u * 1024u)
 
 /* Each word in a cache line of its own: its writer is another than its
  * neighbour's reader. */
-#define XFER_RING_LINE __attribute__((aligned(64)))
+#define CORE_RING_LINE __attribute__((aligned(64)))
 
 /* Words are read and written by atomic builtins only. */
-typedef struct xfer_ring_page {
-    uint32_t sleeping XFER_RING_LINE;
-    uint64_t head     XFER_RING_LINE;
-    uint64_t tail     XFER_RING_LINE;
-    uint64_t          revoked[PROTO_SENDS_MAX] XFER_RING_LINE;
-    uint8_t           entries[XFER_RING_SIZE] __attribute__((aligned(4096)));
-} xfer_ring_page_t;
+typedef struct core_ring_page {
+    uint32_t sleeping CORE_RING_LINE;
+    uint64_t head     CORE_RING_LINE;
+    uint64_t tail     CORE_RING_LINE;
+    uint64_t          revoked[PROTO_SENDS_MAX] CORE_RING_LINE;
+    uint8_t           entries[CORE_RING_SIZE] __attribute__((aligned(4096)));
+} core_ring_page_t;
 
-typedef struct xfer_ring {
-    xfer_ring_page_t       *mine;
-    const xfer_ring_page_t *theirs;     /* NULL until attached */
+typedef struct core_ring {
+    core_ring_page_t       *mine;
+    const core_ring_page_t *theirs;     /* NULL until attached */
     int                     fd;         /* of mine */
     uint64_t                head;       /* what I have written */
     uint64_t                reserved;   /* bytes of the entry being written */
@@ -57,54 +57,54 @@ typedef struct xfer_ring {
     uint64_t                entry_size; /* of the entry being read */
     uint64_t                head_seen;  /* of theirs */
     uint64_t                tail_seen;  /* of theirs */
-    uint32_t                knocked;    /* last value of sleeping answered */
-} xfer_ring_t;
+    uint32_t                rung;       /* last value of sleeping answered */
+} core_ring_t;
 
 /* A message in the peer's ring. The memory is the peer's and may change under
  * the reader: copy, then check. */
-typedef struct xfer_ring_entry {
+typedef struct core_ring_entry {
     const void *fixed;
     size_t      fixed_size;
     const void *data;
     size_t      data_size;
-} xfer_ring_entry_t;
+} core_ring_entry_t;
 
-ucxpool_status_t xfer_ring_init(xfer_ring_t *ring);
-void             xfer_ring_cleanup(xfer_ring_t *ring);
+ucxpool_status_t core_ring_init(core_ring_t *ring);
+void             core_ring_cleanup(core_ring_t *ring);
 
 /* The peer's control memory has been mapped; the ring unmaps it at the end. */
-void xfer_ring_attach(xfer_ring_t *ring, const void *theirs);
+void core_ring_attach(core_ring_t *ring, const void *theirs);
 
 /*
  * Room for one message. False when the ring is full. The caller fills both
  * parts and commits.
  */
-bool xfer_ring_reserve(xfer_ring_t *ring, size_t fixed_size, size_t data_size,
+bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p);
-void xfer_ring_commit(xfer_ring_t *ring);
+void core_ring_commit(core_ring_t *ring);
 
 /*
  * The next message from the peer.
  *
- * UCXPOOL_OK            *entry_p is valid until xfer_ring_consume()
+ * UCXPOOL_OK            *entry_p is valid until core_ring_consume()
  * UCXPOOL_INPROGRESS    nothing has arrived
  * UCXPOOL_ERR_PROTOCOL  the peer's ring holds nonsense
  */
-ucxpool_status_t xfer_ring_peek(xfer_ring_t *ring, xfer_ring_entry_t *entry_p);
-void             xfer_ring_consume(xfer_ring_t *ring);
+ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p);
+void             core_ring_consume(core_ring_t *ring);
 
 /* Is there something to read? */
-bool xfer_ring_has_input(const xfer_ring_t *ring);
+bool core_ring_has_input(const core_ring_t *ring);
 
 /* Tell the peer that this side is about to sleep, or awake. */
-void xfer_ring_sleep(xfer_ring_t *ring);
-void xfer_ring_awake(xfer_ring_t *ring);
+void core_ring_sleep(core_ring_t *ring);
+void core_ring_awake(core_ring_t *ring);
 
 /* Must the peer be woken? True once for each of its sleeps. To be asked after
  * a commit and after a consume. */
-bool xfer_ring_must_knock(xfer_ring_t *ring);
+bool core_ring_needs_doorbell(core_ring_t *ring);
 
-void xfer_ring_revoke(xfer_ring_t *ring, uint64_t message);
-bool xfer_ring_is_revoked(const xfer_ring_t *ring, uint64_t message);
+void core_ring_revoke(core_ring_t *ring, uint64_t message);
+bool core_ring_is_revoked(const core_ring_t *ring, uint64_t message);
 
 #endif

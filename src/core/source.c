@@ -8,12 +8,12 @@
 /* Those that one call looks at; the others come next time. */
 #define BATCH_MAX 16
 
-void xfer_source_init(xfer_source_t *source)
+void core_source_init(core_source_t *source)
 {
-    *source = (xfer_source_t){.fd = -1};
+    *source = (core_source_t){.fd = -1};
 }
 
-static bool control(xfer_source_t *source, int operation, uint32_t events)
+static bool control(core_source_t *source, int operation, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
 
@@ -21,10 +21,10 @@ static bool control(xfer_source_t *source, int operation, uint32_t events)
            0;
 }
 
-ucxpool_status_t xfer_source_add(xfer_source_t *source, ucxpool_t *pool, int fd,
-                                 unsigned (*ready)(xfer_source_t *source))
+ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
+                                 unsigned (*ready)(core_source_t *source))
 {
-    *source = (xfer_source_t){.pool = pool, .fd = fd, .ready = ready};
+    *source = (core_source_t){.pool = pool, .fd = fd, .ready = ready};
     if (control(source, EPOLL_CTL_ADD, EPOLLIN)) {
         return UCXPOOL_OK;
     }
@@ -32,12 +32,12 @@ ucxpool_status_t xfer_source_add(xfer_source_t *source, ucxpool_t *pool, int fd,
     return base_error_errno(errno, "a descriptor cannot be watched");
 }
 
-bool xfer_source_set_watched(xfer_source_t *source, bool is_watched)
+bool core_source_set_watched(core_source_t *source, bool is_watched)
 {
     return control(source, EPOLL_CTL_MOD, is_watched ? EPOLLIN : 0);
 }
 
-void xfer_source_remove(xfer_source_t *source)
+void core_source_remove(core_source_t *source)
 {
     ucxpool_t *pool = source->pool;
 
@@ -53,7 +53,7 @@ void xfer_source_remove(xfer_source_t *source)
     }
 }
 
-unsigned xfer_source_progress(ucxpool_t *pool)
+unsigned core_source_progress(ucxpool_t *pool)
 {
     struct epoll_event batch[BATCH_MAX];
     unsigned           count = 0;
@@ -61,7 +61,7 @@ unsigned xfer_source_progress(ucxpool_t *pool)
     pool->ready     = batch;
     pool->num_ready = epoll_wait(pool->epoll_fd, batch, BATCH_MAX, 0);
     for (int i = 0; i < pool->num_ready; i++) {
-        xfer_source_t *source = batch[i].data.ptr;
+        core_source_t *source = batch[i].data.ptr;
 
         if ((source != NULL) && (source->ready != NULL)) {
             count += source->ready(source);

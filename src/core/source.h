@@ -7,7 +7,7 @@
 
 #include "core/pool.h"
 
-typedef struct xfer_source {
+typedef struct core_source {
     ucxpool_t *pool;
     int        fd; /* -1: not in the set */
     /*
@@ -17,11 +17,11 @@ typedef struct xfer_source {
      *
      * Returns how many things moved.
      */
-    unsigned (*ready)(struct xfer_source *source);
-} xfer_source_t;
+    unsigned (*ready)(struct core_source *source);
+} core_source_t;
 
 /* A source that is not in the set. */
-void xfer_source_init(xfer_source_t *source);
+void core_source_init(core_source_t *source);
 
 /*
  * Put a descriptor, which stays its owner's, into the set: ready while it can
@@ -29,21 +29,21 @@ void xfer_source_init(xfer_source_t *source);
  *
  * UCXPOOL_ERR_IO, UCXPOOL_ERR_NO_MEMORY  it cannot be watched
  */
-ucxpool_status_t xfer_source_add(xfer_source_t *source, ucxpool_t *pool, int fd,
-                                 unsigned (*ready)(xfer_source_t *source));
+ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
+                                 unsigned (*ready)(core_source_t *source));
 
 /* Look away from a descriptor that stays readable, and at it again. False: the
  * system refuses. */
-bool xfer_source_set_watched(xfer_source_t *source, bool is_watched);
+bool core_source_set_watched(core_source_t *source, bool is_watched);
 
 /*
  * Take it out; to be called before the descriptor is closed, since a forked
  * child may hold a copy, which would stay in the set. It is not called any
  * more, though it may have been ready already.
  */
-void xfer_source_remove(xfer_source_t *source);
+void core_source_remove(core_source_t *source);
 
 /* Call those that are ready. Returns how many things moved. */
-unsigned xfer_source_progress(ucxpool_t *pool);
+unsigned core_source_progress(ucxpool_t *pool);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/request.h"
 
-typedef struct xfer_wire {
+typedef struct core_wire {
     ucxpool_wire_t id;
     const char    *name;
     ucxpool_mode_t packed; /* for the statistics */
@@ -38,7 +38,7 @@ typedef struct xfer_wire {
      * other               the channel has failed
      */
     ucxpool_status_t (*send)(ucxpool_channel_t *channel,
-                             xfer_fragment_t   *fragment);
+                             core_fragment_t   *fragment);
 
     /* The place of a fragment has come through the ring. NULL: none may. */
     void (*arrived)(ucxpool_channel_t *channel, const proto_data_t *data);
@@ -48,14 +48,14 @@ typedef struct xfer_wire {
     ucs_status_t (*arrived_am)(ucxpool_channel_t  *channel,
                                const proto_data_t *data, void *payload,
                                size_t length, const ucp_am_recv_param_t *param);
-} xfer_wire_t;
+} core_wire_t;
 
-static inline bool xfer_wire_is_chosen(const xfer_wire_t *wire)
+static inline bool core_wire_is_chosen(const core_wire_t *wire)
 {
     return wire->send != NULL;
 }
 
 /* Of a channel for which none was chosen yet: it sends nothing. */
-extern const xfer_wire_t xfer_wire_none;
+extern const core_wire_t core_wire_none;
 
 #endif

@@ -17,7 +17,7 @@
 #define SYS_pidfd_getfd 438
 #endif
 
-_Static_assert(sizeof(mem_share_cuda_t) == 96, "goes over the wire as is");
+_Static_assert(sizeof(ipc_cuda_t) == 96, "goes over the wire as is");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "the handle fits");
 
 static ucxpool_status_t share_error(const mem_regions_t *regions,
@@ -30,7 +30,7 @@ static ucxpool_status_t share_error(const mem_regions_t *regions,
 }
 
 static ucxpool_status_t fill_ipc(const mem_regions_t *regions, unsigned index,
-                                 mem_share_cuda_t *share)
+                                 ipc_cuda_t *share)
 {
     CUipcMemHandle   handle;
     ucxpool_status_t status = mem_cuda_device_enter(regions->cuda);
@@ -45,13 +45,13 @@ static ucxpool_status_t fill_ipc(const mem_regions_t *regions, unsigned index,
     if (result != CUDA_SUCCESS) {
         return share_error(regions, result, "cuIpcGetMemHandle", index);
     }
-    share->way = MEM_SHARE_CUDA_IPC;
+    share->way = IPC_CUDA_IPC;
     memcpy(share->handle, &handle, sizeof(handle));
     return UCXPOOL_OK;
 }
 
 static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
-                                  mem_share_cuda_t *share)
+                                  ipc_cuda_t *share)
 {
     mem_region_t *region = &regions->regions[index];
     int           fd     = -1;
@@ -72,13 +72,13 @@ static ucxpool_status_t fill_file(mem_regions_t *regions, unsigned index,
         }
         region->fd = fd;
     }
-    share->way = MEM_SHARE_CUDA_FILE;
+    share->way = IPC_CUDA_FILE;
     share->fd  = region->fd;
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_share_cuda_fill(mem_regions_t *regions, unsigned index,
-                                     mem_share_cuda_t *share)
+ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
+                               ipc_cuda_t *share)
 {
     memset(share, 0, sizeof(*share));
     share->fd   = -1;
@@ -97,9 +97,9 @@ ucxpool_status_t mem_share_cuda_fill(mem_regions_t *regions, unsigned index,
                       regions->kind->name);
 }
 
-static ucxpool_status_t fetch_error(const mem_share_host_t *host, int error)
+static ucxpool_status_t fetch_error(const ipc_host_t *host, int error)
 {
-    if ((error == ESRCH) || !mem_share_host_is_alive(host)) {
+    if ((error == ESRCH) || !ipc_host_is_alive(host)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
                           "process %" PRIu32 " has ended", host->pid);
     }
@@ -117,21 +117,21 @@ static ucxpool_status_t fetch_error(const mem_share_host_t *host, int error)
                             host->pid);
 }
 
-ucxpool_status_t mem_share_cuda_fetch(const mem_share_host_t *host,
-                                      const mem_share_cuda_t *share, int *fd_p)
+ucxpool_status_t ipc_cuda_fetch(const ipc_host_t *host, const ipc_cuda_t *share,
+                                int *fd_p)
 {
     int process, fd, error;
 
-    if ((share->way != MEM_SHARE_CUDA_FILE) || (share->fd < 0)) {
+    if ((share->way != IPC_CUDA_FILE) || (share->fd < 0)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "descriptor %" PRId32 " of process %" PRIu32
                           " makes no sense",
                           share->fd, host->pid);
     }
     /* Of that very process: the number could be another's by now. */
-    process = mem_share_watch(host);
+    process = ipc_watch(host);
     if (process < 0) {
-        return mem_share_host_is_alive(host)
+        return ipc_host_is_alive(host)
                    ? base_error(UCXPOOL_ERR_UNSUPPORTED,
                                 "process %" PRIu32 " cannot be named by "
                                 "pidfd_open: Linux 5.3 or later is needed",

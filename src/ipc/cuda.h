@@ -18,19 +18,19 @@
 #include "mem/cuda_device.h"
 #include "mem/region.h"
 
-typedef enum mem_share_cuda_way {
-    MEM_SHARE_CUDA_IPC  = 1, /* handle is the driver's */
-    MEM_SHARE_CUDA_FILE = 2  /* fd is a descriptor of the owner */
-} mem_share_cuda_way_t;
+typedef enum ipc_cuda_way {
+    IPC_CUDA_IPC  = 1, /* handle is the driver's */
+    IPC_CUDA_FILE = 2  /* fd is a descriptor of the owner */
+} ipc_cuda_way_t;
 
 /* One region. Goes over the wire as is. */
-typedef struct mem_share_cuda {
+typedef struct ipc_cuda {
     uint8_t  uuid[16]; /* of the GPU */
     uint64_t size;
-    uint32_t way; /* mem_share_cuda_way_t */
+    uint32_t way; /* ipc_cuda_way_t */
     int32_t  fd;  /* number in the owner's process; -1: none */
     uint8_t  handle[64];
-} mem_share_cuda_t;
+} ipc_cuda_t;
 
 /*
  * Of a region of this process. A file that is made for it is closed with the
@@ -41,8 +41,8 @@ typedef struct mem_share_cuda {
  *                          handles that are files
  * UCXPOOL_ERR_IO           the driver failed
  */
-ucxpool_status_t mem_share_cuda_fill(mem_regions_t *regions, unsigned index,
-                                     mem_share_cuda_t *share);
+ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
+                               ipc_cuda_t *share);
 
 /*
  * Take the descriptor of a region from the owner's process.
@@ -52,15 +52,15 @@ ucxpool_status_t mem_share_cuda_fill(mem_regions_t *regions, unsigned index,
  * UCXPOOL_ERR_UNSUPPORTED a kernel before 5.6
  * UCXPOOL_ERR_PEER_LOST   the process has ended
  */
-ucxpool_status_t mem_share_cuda_fetch(const mem_share_host_t *host,
-                                      const mem_share_cuda_t *share, int *fd_p);
+ucxpool_status_t ipc_cuda_fetch(const ipc_host_t *host, const ipc_cuda_t *share,
+                                int *fd_p);
 
 /*
  * Map a peer's regions, all of one size, side by side, so that kernels of the
  * device can read them.
  *
- * share        Of one of them; with MEM_SHARE_CUDA_IPC there is one.
- * fds          MEM_SHARE_CUDA_FILE: the regions' descriptors in this process,
+ * share        Of one of them; with IPC_CUDA_IPC there is one.
+ * fds          IPC_CUDA_FILE: the regions' descriptors in this process,
  *              which may be closed afterwards.
  * num_regions  1 or more.
  *
@@ -70,13 +70,11 @@ ucxpool_status_t mem_share_cuda_fetch(const mem_share_host_t *host,
  *                         cannot map)
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
-                                    const mem_share_cuda_t  *share,
-                                    const int *fds, unsigned num_regions,
-                                    const void **address_p);
+ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
+                              const ipc_cuda_t *share, const int *fds,
+                              unsigned num_regions, const void **address_p);
 /* No kernel may be reading there. */
-void mem_share_cuda_unmap(const mem_cuda_device_t *device,
-                          const mem_share_cuda_t *share, unsigned num_regions,
-                          const void *address);
+void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
+                    unsigned num_regions, const void *address);
 
 #endif

@@ -12,7 +12,7 @@
 /* Regions that are being mapped. Between enter and leave. */
 typedef struct attempt {
     const mem_cuda_device_t *device;
-    const mem_share_cuda_t  *share;
+    const ipc_cuda_t        *share;
     const int               *fds;
     unsigned                 num_regions;
 } attempt_t;
@@ -60,8 +60,8 @@ static ucxpool_status_t ipc_check(const attempt_t *attempt, CUdeviceptr address)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t ipc_map(const attempt_t *attempt,
-                                CUdeviceptr     *address_p)
+static ucxpool_status_t map_handle(const attempt_t *attempt,
+                                   CUdeviceptr     *address_p)
 {
     CUipcMemHandle   handle;
     CUdeviceptr      address = 0;
@@ -168,7 +168,7 @@ err_unmap:
 
 static ucxpool_status_t share_check(const attempt_t *attempt)
 {
-    const mem_share_cuda_t *share = attempt->share;
+    const ipc_cuda_t *share = attempt->share;
 
     if ((share->size == 0) || (attempt->num_regions == 0) ||
         (share->size > PTRDIFF_MAX / attempt->num_regions)) {
@@ -176,13 +176,12 @@ static ucxpool_status_t share_check(const attempt_t *attempt)
                           "a peer announced %u regions of %" PRIu64 " bytes",
                           attempt->num_regions, share->size);
     }
-    if ((share->way != MEM_SHARE_CUDA_IPC) &&
-        (share->way != MEM_SHARE_CUDA_FILE)) {
+    if ((share->way != IPC_CUDA_IPC) && (share->way != IPC_CUDA_FILE)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,
                           "a peer announced GPU memory shared in way %" PRIu32,
                           share->way);
     }
-    if (share->way == MEM_SHARE_CUDA_IPC) {
+    if (share->way == IPC_CUDA_IPC) {
         return attempt->num_regions == 1
                    ? UCXPOOL_OK
                    : base_error(UCXPOOL_ERR_PROTOCOL,
@@ -205,10 +204,9 @@ static ucxpool_status_t share_check(const attempt_t *attempt)
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
-                                    const mem_share_cuda_t  *share,
-                                    const int *fds, unsigned num_regions,
-                                    const void **address_p)
+ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
+                              const ipc_cuda_t *share, const int *fds,
+                              unsigned num_regions, const void **address_p)
 {
     const attempt_t  attempt = {device, share, fds, num_regions};
     CUdeviceptr      address = 0;
@@ -222,8 +220,8 @@ ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = share->way == MEM_SHARE_CUDA_IPC ? ipc_map(&attempt, &address)
-                                              : files_map(&attempt, &address);
+    status = share->way == IPC_CUDA_IPC ? map_handle(&attempt, &address)
+                                        : files_map(&attempt, &address);
     mem_cuda_device_leave(device);
     if (status == UCXPOOL_OK) {
         *address_p = (const void *)(uintptr_t)address;
@@ -231,9 +229,8 @@ ucxpool_status_t mem_share_cuda_map(const mem_cuda_device_t *device,
     return status;
 }
 
-void mem_share_cuda_unmap(const mem_cuda_device_t *device,
-                          const mem_share_cuda_t *share, unsigned num_regions,
-                          const void *address)
+void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
+                    unsigned num_regions, const void *address)
 {
     const attempt_t attempt = {device, share, NULL, num_regions};
     CUdeviceptr     there   = (CUdeviceptr)(uintptr_t)address;
@@ -241,7 +238,7 @@ void mem_share_cuda_unmap(const mem_cuda_device_t *device,
     if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
         return;
     }
-    if (share->way == MEM_SHARE_CUDA_IPC) {
+    if (share->way == IPC_CUDA_IPC) {
         ipc_close(device, there);
     } else {
         regions_unmap(&attempt, num_regions, there);

@@ -21,7 +21,7 @@
 #define SYS_pidfd_open 434
 #endif
 
-_Static_assert(sizeof(mem_share_host_t) == 40, "goes over the wire as is");
+_Static_assert(sizeof(ipc_host_t) == 40, "goes over the wire as is");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "goes over the wire as is: other machines convert here");
 
@@ -148,7 +148,7 @@ static uint64_t own_start_time(uint32_t pid)
     return own.start_time;
 }
 
-void mem_share_host_fill(mem_share_host_t *host)
+void ipc_host_fill(ipc_host_t *host)
 {
     struct stat name_space;
 
@@ -162,7 +162,7 @@ void mem_share_host_fill(mem_share_host_t *host)
     host->start_time = proc_is_ours() ? own_start_time(host->pid) : 0;
 }
 
-uint64_t mem_share_net_namespace(void)
+uint64_t ipc_net_namespace(void)
 {
     struct stat name_space;
 
@@ -172,14 +172,14 @@ uint64_t mem_share_net_namespace(void)
 }
 
 /* False: the number is no process's, or another one's by now. */
-static bool process_read(const mem_share_host_t *peer, proc_stat_t *process_p)
+static bool process_read(const ipc_host_t *peer, proc_stat_t *process_p)
 {
     return (peer->pid != 0) && (peer->pid <= INT_MAX) &&
            (peer->start_time != 0) && stat_read(peer->pid, process_p) &&
            (process_p->start_time == peer->start_time);
 }
 
-bool mem_share_host_is_alive(const mem_share_host_t *peer)
+bool ipc_host_is_alive(const ipc_host_t *peer)
 {
     proc_stat_t process;
 
@@ -187,13 +187,13 @@ bool mem_share_host_is_alive(const mem_share_host_t *peer)
 }
 
 /* Would this process see that one, if it is there, and may it map its files? */
-static bool is_within_reach(const mem_share_host_t *peer, char *reason,
+static bool is_within_reach(const ipc_host_t *peer, char *reason,
                             size_t reason_size)
 {
     static const uint8_t unknown[sizeof(peer->boot_id)];
-    mem_share_host_t     own;
+    ipc_host_t           own;
 
-    mem_share_host_fill(&own);
+    ipc_host_fill(&own);
     if ((memcmp(own.boot_id, unknown, sizeof(unknown)) == 0) ||
         (own.pid_namespace == 0)) {
         snprintf(reason, reason_size, "/proc cannot be read here");
@@ -226,13 +226,12 @@ static bool is_within_reach(const mem_share_host_t *peer, char *reason,
     return true;
 }
 
-bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
-                         size_t reason_size)
+bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
 {
     if (!is_within_reach(peer, reason, reason_size)) {
         return false;
     }
-    if (!mem_share_host_is_alive(peer)) {
+    if (!ipc_host_is_alive(peer)) {
         snprintf(reason, reason_size,
                  "process %" PRIu32 " has ended, or its /proc cannot be read",
                  peer->pid);
@@ -242,7 +241,7 @@ bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
     return true;
 }
 
-bool mem_share_host_has_ended(const mem_share_host_t *peer)
+bool ipc_host_has_ended(const ipc_host_t *peer)
 {
     char        reason[128];
     proc_stat_t process;
@@ -252,7 +251,7 @@ bool mem_share_host_has_ended(const mem_share_host_t *peer)
            (!process_read(peer, &process) || process.is_exiting);
 }
 
-int mem_share_watch(const mem_share_host_t *host)
+int ipc_watch(const ipc_host_t *host)
 {
     int fd;
 
@@ -268,7 +267,7 @@ int mem_share_watch(const mem_share_host_t *host)
     }
     /* From here on the number cannot be given to another process unnoticed; but
      * it may have been before. */
-    if (!mem_share_host_is_alive(host)) {
+    if (!ipc_host_is_alive(host)) {
         base_debug("process %" PRIu32 " is another one by now", host->pid);
         close(fd);
         return -1;

@@ -31,11 +31,11 @@
 
 /* One attempt to map a peer's file. */
 typedef struct attempt {
-    const mem_share_host_t *host;
-    const mem_share_file_t *file;
-    int                     given; /* in this process; -1: to be opened */
-    char                   *reason;
-    size_t                  reason_size;
+    const ipc_host_t *host;
+    const ipc_file_t *file;
+    int               given; /* in this process; -1: to be opened */
+    char             *reason;
+    size_t            reason_size;
 } attempt_t;
 
 static ucxpool_status_t refuse(const attempt_t *attempt,
@@ -63,7 +63,7 @@ static ucxpool_status_t refuse(const attempt_t *attempt,
 /* A file could not be found or opened: is there nobody any more? */
 static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 {
-    if (!mem_share_host_is_alive(attempt->host)) {
+    if (!ipc_host_is_alive(attempt->host)) {
         return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
     }
     return refuse(attempt, UCXPOOL_ERR_PERMISSION,
@@ -75,8 +75,8 @@ static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
 /* The numbers of a peer make sense. */
 static ucxpool_status_t numbers_check(const attempt_t *attempt)
 {
-    const mem_share_file_t *file  = attempt->file;
-    uint32_t                shift = file->huge_page_shift;
+    const ipc_file_t *file  = attempt->file;
+    uint32_t          shift = file->huge_page_shift;
 
     if ((attempt->host->pid == 0) || (attempt->host->pid > INT_MAX)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL, "no process has this PID");
@@ -138,11 +138,11 @@ static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
 /* What is behind the name is the file that was announced. */
 static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
 {
-    const mem_share_file_t *file  = attempt->file;
-    uint32_t                shift = file->huge_page_shift;
-    struct statfs           system;
-    struct stat             is;
-    uint64_t                backed;
+    const ipc_file_t *file  = attempt->file;
+    uint32_t          shift = file->huge_page_shift;
+    struct statfs     system;
+    struct stat       is;
+    uint64_t          backed;
 
     if ((fstat(fd, &is) != 0) || (fstatfs(fd, &system) != 0)) {
         return refuse(attempt, UCXPOOL_ERR_PERMISSION, "it cannot be asked: %s",
@@ -220,7 +220,7 @@ static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
     }
     close(path_fd);
     /* The number may have changed hands while we looked. */
-    if (!mem_share_host_is_alive(attempt->host)) {
+    if (!ipc_host_is_alive(attempt->host)) {
         close(fd);
         return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
     }
@@ -232,10 +232,9 @@ err_close_path:
     return status;
 }
 
-ucxpool_status_t mem_share_map(const mem_share_host_t *host,
-                               const mem_share_file_t *file, int given,
-                               const void **address_p, char *reason,
-                               size_t reason_size)
+ucxpool_status_t ipc_map(const ipc_host_t *host, const ipc_file_t *file,
+                         int given, const void **address_p, char *reason,
+                         size_t reason_size)
 {
     const attempt_t  attempt = {host, file, given, reason, reason_size};
     void            *address;

@@ -17,9 +17,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(mem_share_file_t) == 32, "goes over the wire as is");
+_Static_assert(sizeof(ipc_file_t) == 32, "goes over the wire as is");
 
-ucxpool_status_t mem_share_file_fill(int fd, mem_share_file_t *file)
+ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file)
 {
     struct statfs system;
     struct stat   is;
@@ -40,13 +40,13 @@ ucxpool_status_t mem_share_file_fill(int fd, mem_share_file_t *file)
     return UCXPOOL_OK;
 }
 
-void mem_share_unmap(const void *address, size_t size)
+void ipc_unmap(const void *address, size_t size)
 {
     mem_range_release((void *)(uintptr_t)address, size);
 }
 
-ucxpool_status_t mem_share_create(const char *name, size_t size, int *fd_p,
-                                  void **address_p)
+ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
+                            void **address_p)
 {
     char  full_name[64];
     void *address;
@@ -79,7 +79,7 @@ ucxpool_status_t mem_share_create(const char *name, size_t size, int *fd_p,
     return UCXPOOL_OK;
 
 err_unmap:
-    mem_share_unmap(address, size);
+    ipc_unmap(address, size);
 err_close:
     close(fd);
 err_none:

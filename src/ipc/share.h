@@ -22,56 +22,55 @@
 
 /* Who we are, as far as a peer must know to map our memory. Goes over the wire
  * as is: fixed layout, little-endian. */
-typedef struct mem_share_host {
+typedef struct ipc_host {
     uint8_t  boot_id[16];   /* /proc/sys/kernel/random/boot_id */
     uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
     uint64_t start_time;    /* of the process, in clock ticks since boot */
     uint32_t pid;
     uint32_t uid; /* effective */
-} mem_share_host_t;
+} ipc_host_t;
 
 /* One file to be mapped. Goes over the wire as is. */
-typedef struct mem_share_file {
+typedef struct ipc_file {
     uint64_t device;
     uint64_t inode;
     uint64_t size;
     int32_t  fd;              /* number in the owner's process */
     uint32_t huge_page_shift; /* 0: base pages */
-} mem_share_file_t;
+} ipc_file_t;
 
 /* Of this process. What cannot be read is 0, and fits no peer; what has been
  * read once needs no descriptor later. */
-void mem_share_host_fill(mem_share_host_t *host);
+void ipc_host_fill(ipc_host_t *host);
 
 /* The inode of /proc/self/ns/net, or 0. Processes of one host that have it in
  * common find each other's sockets (ipc/socket.h). */
-uint64_t mem_share_net_namespace(void);
+uint64_t ipc_net_namespace(void);
 
 /*
  * Of a memfd of this process.
  *
  * UCXPOOL_ERR_IO  the descriptor cannot be asked
  */
-ucxpool_status_t mem_share_file_fill(int fd, mem_share_file_t *file);
+ucxpool_status_t ipc_file_fill(int fd, ipc_file_t *file);
 
 /*
  * Can this process map files of that one? Writes the reason in words to
  * `reason` in either case, e.g. "same host and user" or "other PID name space".
  */
-bool mem_share_host_fits(const mem_share_host_t *peer, char *reason,
-                         size_t reason_size);
+bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size);
 
 /* Is the process still the one that was announced? A zombie still is. */
-bool mem_share_host_is_alive(const mem_share_host_t *peer);
+bool ipc_host_is_alive(const ipc_host_t *peer);
 
 /* Is it known that the process has ended, or is about to, be it a zombie? False
  * of one that cannot be seen from here. */
-bool mem_share_host_has_ended(const mem_share_host_t *peer);
+bool ipc_host_has_ended(const ipc_host_t *peer);
 
 /*
  * Map a peer's file read-only. What is not read takes no memory here. The
  * reason of a failure is written to `reason` too. The mapping outlives the
- * peer; release it by mem_share_unmap() with the announced size.
+ * peer; release it by ipc_unmap() with the announced size.
  *
  * given  The file's descriptor in this process, which stays the caller's; -1:
  *        the file is opened as the owner's.
@@ -82,28 +81,27 @@ bool mem_share_host_has_ended(const mem_share_host_t *peer);
  * UCXPOOL_ERR_PEER_LOST   the process has ended
  * UCXPOOL_ERR_NO_MEMORY   no addresses are left
  */
-ucxpool_status_t mem_share_map(const mem_share_host_t *host,
-                               const mem_share_file_t *file, int given,
-                               const void **address_p, char *reason,
-                               size_t reason_size);
-void             mem_share_unmap(const void *address, size_t size);
+ucxpool_status_t ipc_map(const ipc_host_t *host, const ipc_file_t *file,
+                         int given, const void **address_p, char *reason,
+                         size_t reason_size);
+void             ipc_unmap(const void *address, size_t size);
 
 /*
  * A descriptor that becomes readable when the peer's process has ended
  * (pidfd_open), or -1 where that cannot be had (before kernel 5.3, or the
  * process has ended already). The caller's to close.
  */
-int mem_share_watch(const mem_share_host_t *host);
+int ipc_watch(const ipc_host_t *host);
 
 /*
  * A sealed memfd of this process for control words: zero, mapped for writing,
  * and not to be mapped for writing by anybody else. The caller releases it by
- * mem_share_unmap() and close().
+ * ipc_unmap() and close().
  *
  * UCXPOOL_ERR_INVALID_PARAM  size is 0
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t mem_share_create(const char *name, size_t size, int *fd_p,
-                                  void **address_p);
+ucxpool_status_t ipc_create(const char *name, size_t size, int *fd_p,
+                            void **address_p);
 
 #endif

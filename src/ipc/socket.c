@@ -18,7 +18,7 @@
 /* Room for the descriptors of a message, aligned as the system wants it. */
 typedef union room {
     struct cmsghdr head;
-    char           bytes[CMSG_SPACE(MEM_SHARE_FDS_MAX * sizeof(int))];
+    char           bytes[CMSG_SPACE(IPC_FDS_MAX * sizeof(int))];
 } room_t;
 
 /* The first byte of such a name is 0; its length says where it ends. */
@@ -30,7 +30,7 @@ static socklen_t fill_address(const uint8_t *id, struct sockaddr_un *address)
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
     memcpy(name, NAME_PREFIX, length);
-    for (unsigned i = 0; i < MEM_SHARE_ID_SIZE; i++) {
+    for (unsigned i = 0; i < IPC_ID_SIZE; i++) {
         snprintf(name + length, 3, "%02x", id[i]);
         length += 2;
     }
@@ -49,7 +49,7 @@ static int close_after(int fd, int error)
     return error;
 }
 
-int mem_share_socket_listen(const uint8_t *id, int *fd_p)
+int ipc_socket_listen(const uint8_t *id, int *fd_p)
 {
     struct sockaddr_un address;
     socklen_t          length = fill_address(id, &address);
@@ -66,7 +66,7 @@ int mem_share_socket_listen(const uint8_t *id, int *fd_p)
     return 0;
 }
 
-int mem_share_socket_accept(int listen_fd, int *fd_p)
+int ipc_socket_accept(int listen_fd, int *fd_p)
 {
     int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -77,7 +77,7 @@ int mem_share_socket_accept(int listen_fd, int *fd_p)
     return 0;
 }
 
-int mem_share_socket_connect(const uint8_t *id, int *fd_p)
+int ipc_socket_connect(const uint8_t *id, int *fd_p)
 {
     struct sockaddr_un address;
     socklen_t          length = fill_address(id, &address);
@@ -93,7 +93,7 @@ int mem_share_socket_connect(const uint8_t *id, int *fd_p)
     return 0;
 }
 
-int mem_share_socket_caller(int fd, mem_share_caller_t *caller_p)
+int ipc_socket_caller(int fd, ipc_caller_t *caller_p)
 {
     struct ucred credentials;
     socklen_t    length = sizeof(credentials);
@@ -106,15 +106,15 @@ int mem_share_socket_caller(int fd, mem_share_caller_t *caller_p)
     return 0;
 }
 
-int mem_share_socket_send(int fd, const void *data, size_t size, const int *fds,
-                          unsigned num_fds)
+int ipc_socket_send(int fd, const void *data, size_t size, const int *fds,
+                    unsigned num_fds)
 {
     struct iovec    bytes   = {(void *)(uintptr_t)data, size};
     struct msghdr   message = {.msg_iov = &bytes, .msg_iovlen = 1};
     struct cmsghdr *head;
     room_t          room;
 
-    assert(num_fds <= MEM_SHARE_FDS_MAX);
+    assert(num_fds <= IPC_FDS_MAX);
     if (num_fds != 0) {
         memset(&room, 0, sizeof(room));
         message.msg_control    = &room;
@@ -128,8 +128,8 @@ int mem_share_socket_send(int fd, const void *data, size_t size, const int *fds,
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
-int mem_share_socket_send_parts(int fd, const void *first, size_t first_size,
-                                const void *second, size_t second_size)
+int ipc_socket_send_parts(int fd, const void *first, size_t first_size,
+                          const void *second, size_t second_size)
 {
     struct iovec parts[] = {
         {(void *)(uintptr_t)first, first_size},
@@ -140,7 +140,7 @@ int mem_share_socket_send_parts(int fd, const void *first, size_t first_size,
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
-int mem_share_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
+int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p)
 {
     struct iovec  bytes   = {data, size};
     struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
@@ -190,17 +190,17 @@ static int refuse(const int *fds, unsigned num_fds, int error)
     return error;
 }
 
-int mem_share_socket_recv(int fd, void *data, size_t size, int *fds,
-                          unsigned max_fds, unsigned *num_fds_p)
+int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
+                    unsigned *num_fds_p)
 {
     struct iovec  bytes   = {data, size};
     struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
-    int           taken[MEM_SHARE_FDS_MAX + 1];
+    int           taken[IPC_FDS_MAX + 1];
     unsigned      num = 0;
     ssize_t       length;
     room_t        room;
 
-    assert(max_fds <= MEM_SHARE_FDS_MAX);
+    assert(max_fds <= IPC_FDS_MAX);
     if (max_fds != 0) {
         message.msg_control    = &room;
         message.msg_controllen = CMSG_LEN(max_fds * sizeof(int));
@@ -227,7 +227,7 @@ int mem_share_socket_recv(int fd, void *data, size_t size, int *fds,
     return 0;
 }
 
-void mem_share_socket_close(int fd)
+void ipc_socket_close(int fd)
 {
     shutdown(fd, SHUT_RDWR);
     close(fd);

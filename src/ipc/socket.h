@@ -17,44 +17,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MEM_SHARE_ID_SIZE 16u
+#define IPC_ID_SIZE 16u
 
 /* Descriptors of one message: few, since what is on its way counts against a
  * user's limit of open files. */
-#define MEM_SHARE_FDS_MAX 64u
+#define IPC_FDS_MAX 64u
 
 /* Who is at the other end: as the kernel says, at the time of listen() or of
  * connect(). In the numbers of our own name spaces; 0 is no process that we
  * could name. */
-typedef struct mem_share_caller {
+typedef struct ipc_caller {
     uint32_t pid;
     uint32_t uid;
-} mem_share_caller_t;
+} ipc_caller_t;
 
 /* A socket of that id, which takes callers. */
-int mem_share_socket_listen(const uint8_t *id, int *fd_p);
+int ipc_socket_listen(const uint8_t *id, int *fd_p);
 
 /* The next caller. EAGAIN: there is none. */
-int mem_share_socket_accept(int listen_fd, int *fd_p);
+int ipc_socket_accept(int listen_fd, int *fd_p);
 
 /* ECONNREFUSED: nobody listens. EAGAIN: too many wait; try again later. */
-int mem_share_socket_connect(const uint8_t *id, int *fd_p);
+int ipc_socket_connect(const uint8_t *id, int *fd_p);
 
-int mem_share_socket_caller(int fd, mem_share_caller_t *caller_p);
+int ipc_socket_caller(int fd, ipc_caller_t *caller_p);
 
-/* One message, with copies of num_fds descriptors, MEM_SHARE_FDS_MAX at most.
+/* One message, with copies of num_fds descriptors, IPC_FDS_MAX at most.
  * EAGAIN: the other end does not read. */
-int mem_share_socket_send(int fd, const void *data, size_t size, const int *fds,
-                          unsigned num_fds);
+int ipc_socket_send(int fd, const void *data, size_t size, const int *fds,
+                    unsigned num_fds);
 
 /* One message of two parts, without descriptors. */
-int mem_share_socket_send_parts(int fd, const void *first, size_t first_size,
-                                const void *second, size_t second_size);
+int ipc_socket_send_parts(int fd, const void *first, size_t first_size,
+                          const void *second, size_t second_size);
 
 /* One message, of up to `size` bytes, without descriptors. EAGAIN, ECONNRESET,
  * EPROTO (it is longer, or brings descriptors) as below. */
-int mem_share_socket_recv_any(int fd, void *data, size_t size,
-                              size_t *length_p);
+int ipc_socket_recv_any(int fd, void *data, size_t size, size_t *length_p);
 
 /*
  * One message of this very size. The descriptors are closed on exec, and the
@@ -66,10 +65,10 @@ int mem_share_socket_recv_any(int fd, void *data, size_t size,
  * EPROTO      another size
  * EMFILE      not all descriptors found room
  */
-int mem_share_socket_recv(int fd, void *data, size_t size, int *fds,
-                          unsigned max_fds, unsigned *num_fds_p);
+int ipc_socket_recv(int fd, void *data, size_t size, int *fds, unsigned max_fds,
+                    unsigned *num_fds_p);
 
 /* Hang up, also for a forked child that holds a copy of the descriptor. */
-void mem_share_socket_close(int fd);
+void ipc_socket_close(int fd);
 
 #endif

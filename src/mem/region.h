@@ -36,7 +36,7 @@ typedef struct mem_region {
 
 /* mem/cuda_device.h, ucx/domains.h */
 struct mem_cuda_device;
-struct mem_ucx_domains;
+struct ucx_domains;
 
 typedef struct mem_regions {
     const struct mem_kind *kind;
@@ -52,7 +52,7 @@ typedef struct mem_regions {
                                          failed, which are no longer */
     unsigned                num_maps; /* calls of ucp_mem_map, ever */
     struct mem_cuda_device *cuda;     /* the same; NULL for host memory */
-    struct mem_ucx_domains *domains;  /* NULL until registered with UCX */
+    struct ucx_domains     *domains;  /* NULL until registered with UCX */
 } mem_regions_t;
 
 typedef struct mem_kind {

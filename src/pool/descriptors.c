@@ -28,16 +28,16 @@ static ucxpool_status_t say_not_made(const char *what)
                             what);
 }
 
-void xfer_descriptors_cleanup(ucxpool_t *pool)
+void pool_descriptors_cleanup(ucxpool_t *pool)
 {
-    xfer_tcp_watch_cleanup(&pool->tcp_watch);
-    xfer_child_remove(&pool->child);
+    ucx_tcp_watch_cleanup(&pool->tcp_watch);
+    ucx_child_remove(&pool->child);
     close(pool->wake_fd);
     close(pool->timer_fd);
     close(pool->epoll_fd);
 }
 
-ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool)
+ucxpool_status_t pool_descriptors_init(ucxpool_t *pool)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
@@ -71,11 +71,11 @@ ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool)
         status = watch(pool, pool->wake_fd);
     }
     if (status == UCXPOOL_OK) {
-        xfer_tcp_watch_init(&pool->tcp_watch, pool->name, pool->worker_fd,
-                            pool->config.peer_timeout_ns);
+        ucx_tcp_watch_init(&pool->tcp_watch, pool->name, pool->worker_fd,
+                           pool->config.peer_timeout_ns);
         pool->child.epoll_fd = pool->epoll_fd;
-        xfer_child_add(&pool->child);
-        xfer_child_close_on_exec(&pool->child);
+        ucx_child_add(&pool->child);
+        ucx_child_close_on_exec(&pool->child);
         return UCXPOOL_OK;
     }
     close(pool->wake_fd);

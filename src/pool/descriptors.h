@@ -9,7 +9,7 @@
 #include "core/pool.h"
 
 /* UCXPOOL_ERR_IO and others of the system's. */
-ucxpool_status_t xfer_descriptors_init(ucxpool_t *pool);
-void             xfer_descriptors_cleanup(ucxpool_t *pool);
+ucxpool_status_t pool_descriptors_init(ucxpool_t *pool);
+void             pool_descriptors_cleanup(ucxpool_t *pool);
 
 #endif

@@ -14,7 +14,7 @@ static void credits_came(ucxpool_channel_t *channel, uint32_t credits)
     channel->credits = (uint32_t)base_min((uint64_t)channel->credits + credits,
                                           (uint64_t)UINT16_MAX);
     if (!base_list_is_empty(&channel->queue)) {
-        xfer_request_wake(
+        core_request_wake(
             base_list_head(&channel->queue, ucxpool_request_t, link));
     }
 }
@@ -35,7 +35,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     credits_came(channel, message->head.credits);
     switch (message->head.type) {
     case PROTO_READY:
-        xfer_hello_ready(channel, &message->ready, data, data_size);
+        wireup_hello_ready(channel, &message->ready, data, data_size);
         break;
     case PROTO_DESC:
         xfer_message_desc(channel, &message->desc, data, data_size);
@@ -61,10 +61,10 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         xfer_recv_canceled(channel, message->cancel.message);
         break;
     case PROTO_BYE:
-        xfer_channel_peer_left(channel);
+        core_channel_peer_left(channel);
         break;
-    default: /* CREDIT and KNOCK have said all with their head, and GO and KEPT
-                do not come through a ring */
+    default: /* CREDIT and DOORBELL have said all with their head, and GO and
+                KEPT do not come through a ring */
         break;
     }
 }
@@ -72,7 +72,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
 /* Messages that make sense only where a transfer can be. */
 static bool is_too_early(const ucxpool_channel_t *channel, unsigned type)
 {
-    return !xfer_wire_is_chosen(channel->wire) && (type >= PROTO_DESC) &&
+    return !core_wire_is_chosen(channel->wire) && (type >= PROTO_DESC) &&
            (type != PROTO_BYE);
 }
 
@@ -89,7 +89,7 @@ static void handle_after_end(ucxpool_channel_t   *channel,
         xfer_send_done(channel, &message->done, "");
         break;
     case PROTO_BYE:
-        xfer_channel_peer_left(channel);
+        core_channel_peer_left(channel);
         break;
     case PROTO_KEPT:
         channel->kept = channel->has_begun;
@@ -107,8 +107,8 @@ static void handle_outside(ucxpool_channel_t   *channel,
     unsigned type = message->head.type;
 
     if (type == PROTO_GO) {
-        xfer_hello_go(channel, reply_ep);
-    } else if (!xfer_channel_is_live(channel)) {
+        wireup_hello_go(channel, reply_ep);
+    } else if (!core_channel_is_live(channel)) {
         handle_after_end(channel, message);
     } else if ((type != PROTO_DATA) && !is_too_early(channel, type)) {
         handle(channel, message, data, data_size);
@@ -119,7 +119,7 @@ static void handle_ring(ucxpool_channel_t   *channel,
                         const proto_fixed_t *message, const void *data,
                         size_t data_size)
 {
-    if (xfer_channel_is_live(channel)) {
+    if (core_channel_is_live(channel)) {
         handle(channel, message, data, data_size);
     } else {
         handle_after_end(channel, message);
@@ -131,16 +131,16 @@ static void handle_local(ucxpool_channel_t   *channel,
                          size_t data_size)
 {
     if (message->head.type == PROTO_HELLO) {
-        xfer_hello_answered(channel, &message->hello, data);
-    } else if (xfer_channel_find(channel->pool, &message->head) == channel) {
+        wireup_hello_answered(channel, &message->hello, data);
+    } else if (core_channel_find(channel->pool, &message->head) == channel) {
         handle_outside(channel, message, data, data_size, NULL);
     }
 }
 
-const xfer_dispatch_t xfer_dispatch = {
-    .hello      = xfer_hello_received,
+const core_dispatch_t core_dispatch = {
+    .hello      = wireup_hello_received,
     .from_ring  = handle_ring,
     .from_local = handle_local,
     .from_ucx   = handle_outside,
-    .unheard    = xfer_hello_unheard,
+    .unheard    = wireup_hello_unheard,
 };

@@ -61,33 +61,33 @@ static ucxpool_status_t take_ids(ucxpool_t *pool)
     if (pool->ucx.own_worker) {
         return UCXPOOL_OK;
     }
-    pool->ucx.claim = (xfer_claim_t){
+    pool->ucx.claim = (ucx_claim_t){
         .worker = pool->ucx.worker,
         .first  = pool->config.am_id,
         .count  = 2,
         .name   = pool->name,
     };
-    return xfer_claim_take(&pool->ucx.claim);
+    return ucx_claim_take(&pool->ucx.claim);
 }
 
-ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
+ucxpool_status_t pool_init(ucxpool_t *pool)
 {
     ucxpool_status_t status;
-    mem_share_host_t host;
+    ipc_host_t       host;
 
     init_lists(pool);
-    pool->dispatch = &xfer_dispatch;
+    pool->dispatch = &core_dispatch;
     /* To have it when there is no descriptor left to read it. */
-    mem_share_host_fill(&host);
+    ipc_host_fill(&host);
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
         (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
         return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
     }
-    status = xfer_spare_check_pool();
+    status = base_limits_check_pool();
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = xfer_descriptors_init(pool);
+    status = pool_descriptors_init(pool);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -99,7 +99,7 @@ ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         goto err_release_ids;
     }
-    status = xfer_handout_create(pool);
+    status = wireup_fd_export_create(pool);
     if (status != UCXPOOL_OK) {
         goto err_cleanup_inbox;
     }
@@ -108,9 +108,9 @@ ucxpool_status_t xfer_pool_init(ucxpool_t *pool)
 err_cleanup_inbox:
     xfer_inbox_cleanup(pool);
 err_release_ids:
-    xfer_claim_release(&pool->ucx.claim);
+    ucx_claim_release(&pool->ucx.claim);
 err_cleanup_descriptors:
-    xfer_descriptors_cleanup(pool);
+    pool_descriptors_cleanup(pool);
     return status;
 }
 
@@ -122,9 +122,9 @@ static void close_channels(ucxpool_t *pool)
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
         /* Callbacks that are still to come may name it: it goes last. */
-        xfer_channel_get(channel);
+        core_channel_get(channel);
         if (!channel->drains) {
-            xfer_channel_abort(channel);
+            wireup_channel_abort(channel);
         }
     }
 }
@@ -134,7 +134,7 @@ static bool has_open_channels(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (channel->close != XFER_CLOSE_DONE) {
+        if (channel->close != CORE_CLOSE_DONE) {
             return true;
         }
     }
@@ -144,12 +144,12 @@ static bool has_open_channels(ucxpool_t *pool)
 /* Receives that no channel ended. */
 static void cancel_posted(ucxpool_t *pool)
 {
-    xfer_lock(pool);
+    core_lock(pool);
     while (!base_list_is_empty(&pool->posted)) {
-        xfer_request_cancel(
+        core_request_cancel(
             base_list_head(&pool->posted, ucxpool_request_t, link));
     }
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
 }
 
 /* Own ones end with their endpoints. */
@@ -162,59 +162,59 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
  * may hold on to one whose other end is gone. */
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
 {
-    xfer_lock(pool);
-    xfer_remote_close_all(pool,
+    core_lock(pool);
+    core_remote_close_all(pool,
                           base_min(deadline, base_clock_deadline(IDLE_NS)));
-    while (xfer_remote_has_endpoints(pool) && (base_clock_now() < limit)) {
-        xfer_progress(pool);
+    while (core_remote_has_endpoints(pool) && (base_clock_now() < limit)) {
+        pool_progress(pool);
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
 }
 
-void xfer_pool_shutdown(ucxpool_t *pool)
+void pool_shutdown(ucxpool_t *pool)
 {
     uint64_t deadline = base_clock_deadline(pool->config.close_timeout_ns);
     /* Forced closes are local work, but UCX may need some rounds for them. */
     uint64_t limit =
         base_clock_deadline(pool->config.close_timeout_ns + 1000000000u);
 
-    xfer_lock(pool);
+    core_lock(pool);
     pool->closing = true;
     close_channels(pool);
     cancel_posted(pool);
-    xfer_call_back(pool);
-    xfer_unlock(pool);
+    pool_call_back(pool);
+    core_unlock(pool);
     while ((has_open_channels(pool) && (base_clock_now() < limit)) ||
            (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
         ucxpool_progress(pool);
         if (base_clock_now() >= deadline) {
-            xfer_channel_hurry_all(pool);
+            wireup_channel_hurry_all(pool);
         }
     }
     close_endpoints(pool, deadline, limit);
-    xfer_lock(pool);
-    xfer_call_back(pool);
-    xfer_unlock(pool);
+    core_lock(pool);
+    pool_call_back(pool);
+    core_unlock(pool);
     /* The handlers still stand, and find nobody to speak to. */
-    xfer_lock(pool);
-    xfer_context_settle_worker(&pool->ucx);
-    xfer_unlock(pool);
+    core_lock(pool);
+    ucx_context_settle_worker(&pool->ucx);
+    core_unlock(pool);
     xfer_inbox_cleanup(pool);
-    xfer_claim_release(&pool->ucx.claim);
+    ucx_claim_release(&pool->ucx.claim);
 }
 
-void xfer_pool_cleanup(ucxpool_t *pool)
+void pool_cleanup(ucxpool_t *pool)
 {
-    xfer_listener_destroy_all(pool);
-    xfer_pairing_destroy_all(pool);
-    xfer_channel_destroy_all(pool);
-    xfer_request_destroy_all(pool);
+    wireup_listener_destroy_all(pool);
+    wireup_match_destroy_all(pool);
+    wireup_channel_destroy_all(pool);
+    core_request_destroy_all(pool);
     xfer_fragment_destroy_all(pool);
-    xfer_arrival_destroy_all(pool);
-    xfer_landing_destroy_all(pool);
-    xfer_control_destroy_all(pool);
-    xfer_remote_destroy_all(pool);
+    xfer_delivery_destroy_all(pool);
+    xfer_rndv_destroy_all(pool);
+    core_control_destroy_all(pool);
+    core_remote_destroy_all(pool);
     free(pool->table);
-    xfer_handout_destroy(pool);
-    xfer_descriptors_cleanup(pool);
+    wireup_fd_export_destroy(pool);
+    pool_descriptors_cleanup(pool);
 }

@@ -8,12 +8,12 @@
 #include <ucxpool/pool.h>
 
 /* Lists, identity, UCX's handlers, the event descriptor. */
-ucxpool_status_t xfer_pool_init(ucxpool_t *pool);
+ucxpool_status_t pool_init(ucxpool_t *pool);
 
 /* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. UCX may
  * still have operations of a pool over a borrowed worker then. */
-void xfer_pool_shutdown(ucxpool_t *pool);
+void pool_shutdown(ucxpool_t *pool);
 
-void xfer_pool_cleanup(ucxpool_t *pool);
+void pool_cleanup(ucxpool_t *pool);
 
 #endif

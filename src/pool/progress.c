@@ -42,8 +42,8 @@ static void expire(ucxpool_request_t *request)
 {
     static const char text[] = "the deadline passed";
 
-    xfer_request_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
-    xfer_request_reuse(request);
+    core_request_stop(request, UCXPOOL_ERR_TIMED_OUT, text);
+    core_request_reuse(request);
 }
 
 static unsigned progress_deadlines(ucxpool_t *pool)
@@ -96,7 +96,7 @@ static unsigned progress_runnable(ucxpool_t *pool)
         request = base_list_head(&round, ucxpool_request_t, run_link);
         base_list_del(&request->run_link);
         count += xfer_send_advance(request) ? 1 : 0;
-        xfer_request_reuse(request);
+        core_request_reuse(request);
     }
     return count;
 }
@@ -109,9 +109,9 @@ static unsigned progress_channels(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
-        count += xfer_channel_progress(channel);
+        count += wireup_channel_progress(channel);
     }
-    xfer_channel_destroy_gone(pool);
+    wireup_channel_destroy_gone(pool);
     return count;
 }
 
@@ -119,7 +119,8 @@ static bool has_strangers(const ucxpool_t *pool)
 {
     return !base_list_is_empty(&pool->greetings) ||
            !base_list_is_empty(&pool->listeners) ||
-           !base_list_is_empty(&pool->fetches) || xfer_handout_is_busy(pool);
+           !base_list_is_empty(&pool->fetches) ||
+           wireup_fd_export_is_busy(pool);
 }
 
 static bool has_endpoints(const ucxpool_t *pool)
@@ -130,26 +131,26 @@ static bool has_endpoints(const ucxpool_t *pool)
 /* Those whose descriptors are watched, and UCX's. */
 static unsigned progress_sockets(ucxpool_t *pool)
 {
-    unsigned count = xfer_source_progress(pool);
+    unsigned count = core_source_progress(pool);
 
-    count += xfer_connect_progress(pool);
-    count += xfer_listener_progress(pool);
-    count += xfer_handout_progress(pool);
-    count += xfer_fetch_progress(pool);
+    count += wireup_connect_progress(pool);
+    count += wireup_listener_progress(pool);
+    count += wireup_fd_export_progress(pool);
+    count += wireup_fd_import_progress(pool);
     if (has_endpoints(pool)) {
-        count += xfer_tcp_watch_progress(&pool->tcp_watch);
+        count += ucx_tcp_watch_progress(&pool->tcp_watch);
     }
     return count;
 }
 
-uint64_t xfer_sockets_deadline(ucxpool_t *pool)
+uint64_t pool_sockets_deadline(ucxpool_t *pool)
 {
     const uint64_t deadlines[] = {
-        xfer_connect_deadline(pool),
-        xfer_listener_deadline(pool),
-        xfer_fetch_deadline(pool),
-        xfer_handout_deadline(pool),
-        has_endpoints(pool) ? xfer_tcp_watch_deadline(&pool->tcp_watch)
+        wireup_connect_deadline(pool),
+        wireup_listener_deadline(pool),
+        wireup_fd_import_deadline(pool),
+        wireup_fd_export_deadline(pool),
+        has_endpoints(pool) ? ucx_tcp_watch_deadline(&pool->tcp_watch)
                             : BASE_CLOCK_FOREVER,
     };
     uint64_t first = BASE_CLOCK_FOREVER;
@@ -166,9 +167,9 @@ static unsigned progress(ucxpool_t *pool)
 
     pool->progress_count++;
     count += xfer_inbox_progress(pool);
-    count += xfer_engine_progress(pool->engine);
+    count += copy_engine_progress(pool->engine);
     count += xfer_stream_marker_progress(pool);
-    count += xfer_arrival_progress(pool);
+    count += xfer_delivery_progress(pool);
     if ((pool->num_mapped != pool->num_channels) || (pool->num_mapped == 0) ||
         (pool->progress_count % UCX_EVERY == 0)) {
         count += progress_ucx(pool);
@@ -177,17 +178,17 @@ static unsigned progress(ucxpool_t *pool)
         (has_strangers(pool) && (pool->progress_count % DOORS_EVERY == 0))) {
         count += progress_sockets(pool);
     }
-    count += xfer_landing_progress(pool);
+    count += xfer_rndv_progress(pool);
     count += xfer_send_wake_waiters(pool);
     count += progress_runnable(pool);
     count += progress_deadlines(pool);
-    count += xfer_hello_progress(pool);
+    count += wireup_hello_progress(pool);
     count += progress_channels(pool);
-    count += xfer_remote_progress(pool);
+    count += core_remote_progress(pool);
     return count;
 }
 
-unsigned xfer_progress(ucxpool_t *pool)
+unsigned pool_progress(ucxpool_t *pool)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
     unsigned         count = progress(pool);
@@ -197,7 +198,7 @@ unsigned xfer_progress(ucxpool_t *pool)
 }
 
 /* A round that leaves nothing out. */
-unsigned xfer_progress_all(ucxpool_t *pool)
+unsigned pool_progress_all(ucxpool_t *pool)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
     unsigned         count = progress_ucx(pool);
@@ -208,7 +209,7 @@ unsigned xfer_progress_all(ucxpool_t *pool)
     return count;
 }
 
-unsigned xfer_call_back(ucxpool_t *pool)
+unsigned pool_call_back(ucxpool_t *pool)
 {
     unsigned             count = 0;
     ucxpool_request_t   *request;
@@ -221,11 +222,11 @@ unsigned xfer_call_back(ucxpool_t *pool)
         base_list_del(&request->done_link);
         callback = request->callback;
         arg      = request->callback_arg;
-        xfer_unlock(pool);
-        callback(request, xfer_request_status(request), arg);
-        xfer_lock(pool);
+        core_unlock(pool);
+        callback(request, core_request_status(request), arg);
+        core_lock(pool);
         request->called_back = true;
-        xfer_request_reuse(request);
+        core_request_reuse(request);
         count++;
     }
     return count;

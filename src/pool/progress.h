@@ -7,30 +7,30 @@
 #include "core/request.h"
 
 /* One round of everything, with the lock held. Calls no callback. */
-unsigned xfer_progress(ucxpool_t *pool);
+unsigned pool_progress(ucxpool_t *pool);
 
 /* Call the callbacks of what has completed. To be called with the lock held,
  * once; it is released around each callback. */
-unsigned xfer_call_back(ucxpool_t *pool);
+unsigned pool_call_back(ucxpool_t *pool);
 
 /* A round that leaves nothing out; with the lock held. */
-unsigned xfer_progress_all(ucxpool_t *pool);
+unsigned pool_progress_all(ucxpool_t *pool);
 
 /* What a thread waits for; is_reached NULL: that anything moves, or that there
  * is an event to be told. */
-typedef struct xfer_goal {
+typedef struct pool_goal {
     bool (*is_reached)(const void *object);
     const void *object;
-} xfer_goal_t;
+} pool_goal_t;
 
 /*
  * Progress until the goal is reached, or the moment `until` has come. The lock
  * is not held.
  */
-ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
+ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until);
 
 /* When the sockets want to be looked after though nothing happens. */
-uint64_t xfer_sockets_deadline(ucxpool_t *pool);
+uint64_t pool_sockets_deadline(ucxpool_t *pool);
 
 #endif

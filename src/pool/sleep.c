@@ -60,11 +60,11 @@ static bool has_work(ucxpool_t *pool)
         return true;
     }
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if ((xfer_channel_is_readable(channel) &&
-             xfer_ring_has_input(&channel->ring)) ||
-            (xfer_channel_is_live(channel) &&
-             xfer_channel_is_broken(channel)) ||
-            xfer_channel_must_settle(channel)) {
+        if ((core_channel_is_readable(channel) &&
+             core_ring_has_input(&channel->ring)) ||
+            (core_channel_is_live(channel) &&
+             core_channel_is_broken(channel)) ||
+            core_channel_must_settle(channel)) {
             return true;
         }
     }
@@ -76,11 +76,11 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        if (channel->wire->has_ring && xfer_channel_is_live(channel)) {
+        if (channel->wire->has_ring && core_channel_is_live(channel)) {
             if (sleeping) {
-                xfer_ring_sleep(&channel->ring);
+                core_ring_sleep(&channel->ring);
             } else {
-                xfer_ring_awake(&channel->ring);
+                core_ring_awake(&channel->ring);
             }
         }
     }
@@ -92,7 +92,7 @@ static void disarm(ucxpool_t *pool)
 {
     set_sleeping(pool, false);
     if (pool->many_sleepers || !pthread_equal(pool->armed_by, pthread_self())) {
-        xfer_wake(pool);
+        core_wake(pool);
     }
 }
 
@@ -115,17 +115,17 @@ unsigned ucxpool_progress(ucxpool_t *pool)
     if (base_missing(pool)) {
         return 0;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     if (pool->asleep) {
         disarm(pool);
-        count = xfer_progress_all(pool);
-        count += xfer_call_back(pool);
+        count = pool_progress_all(pool);
+        count += pool_call_back(pool);
         note_seen(pool);
     } else {
-        count = xfer_progress(pool);
-        count += xfer_call_back(pool);
+        count = pool_progress(pool);
+        count += pool_call_back(pool);
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
     return count;
 }
 
@@ -155,7 +155,7 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     }
     set_sleeping(pool, true);
     if (!has_work(pool)) {
-        *num_moved_p = xfer_progress_all(pool);
+        *num_moved_p = pool_progress_all(pool);
     }
     if ((*num_moved_p == 0) && !has_work(pool)) {
         status = ucp_worker_arm(pool->ucx.worker);
@@ -164,7 +164,7 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
         }
         if (status != UCS_ERR_BUSY) {
             disarm(pool);
-            return base_error(mem_ucx_status(status),
+            return base_error(ucx_status(status),
                               "UCX could not arm its worker: %s",
                               ucs_status_string(status));
         }
@@ -177,20 +177,20 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 static uint64_t next_moment(ucxpool_t *pool)
 {
     uint64_t moment = base_min(base_min(pool->next_deadline, pool->next_hello),
-                               base_min(xfer_sockets_deadline(pool),
-                                        xfer_engine_deadline(pool->engine)));
+                               base_min(pool_sockets_deadline(pool),
+                                        copy_engine_deadline(pool->engine)));
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        moment = base_min(moment, xfer_channel_close_deadline(channel));
-        moment = base_min(moment, xfer_local_deadline(channel));
-        moment = base_min(moment, xfer_lifeline_deadline(channel));
+        moment = base_min(moment, wireup_channel_close_deadline(channel));
+        moment = base_min(moment, core_local_deadline(channel));
+        moment = base_min(moment, core_lifeline_deadline(channel));
         if (!channel->peer.gone) {
             moment = base_min(moment, channel->peer.next_look);
         }
-        if (!xfer_channel_is_live(channel) &&
-            xfer_channel_is_readable(channel)) {
-            /* Its endpoint is gone, so the peer can not knock. */
+        if (!core_channel_is_live(channel) &&
+            core_channel_is_readable(channel)) {
+            /* Its endpoint is gone, so the peer cannot ring. */
             moment = base_min(moment, base_clock_deadline(POLL_NS));
         }
     }
@@ -219,12 +219,12 @@ static ucxpool_status_t arm_with_timer(ucxpool_t *pool, unsigned *num_moved_p)
 {
     ucxpool_status_t status;
 
-    xfer_lock(pool);
+    core_lock(pool);
     status = arm(pool, num_moved_p);
     if (status == UCXPOOL_OK) {
         set_timer(pool);
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
     return status;
 }
 
@@ -236,13 +236,13 @@ ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
     if (base_missing(pool)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     status = arm_with_timer(pool, &num_moved);
     if ((status == UCXPOOL_OK) && ((pool->num_seen != pool->num_arrivals) ||
-                                   xfer_event_is_pending(pool))) {
-        xfer_wake(pool);
+                                   core_event_is_pending(pool))) {
+        core_wake(pool);
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
     return status;
 }
 
@@ -262,9 +262,9 @@ static void lead(ucxpool_t *pool, uint64_t until)
     struct timespec timeout = to_timespec((until > now) ? until - now : 0);
 
     pool->has_leader = true;
-    xfer_unlock(pool);
+    core_unlock(pool);
     ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
-    xfer_lock(pool);
+    core_lock(pool);
     pool->has_leader = false;
     pool->num_wakes++;
     pthread_cond_broadcast(&pool->leader_woke);
@@ -288,20 +288,20 @@ static void follow(ucxpool_t *pool, uint64_t until)
 }
 
 /* Is what the caller waits for there? */
-static bool is_there(ucxpool_t *pool, const xfer_goal_t *goal)
+static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
 {
-    return (goal->is_reached == NULL) ? xfer_event_is_pending(pool)
+    return (goal->is_reached == NULL) ? core_event_is_pending(pool)
                                       : goal->is_reached(goal->object);
 }
 
 /* Sleep until the leader wakes; as the leader, if there is none. Returns how
  * many things moved before it could: who waits for any must not sleep then. */
-static unsigned sleep_once(ucxpool_t *pool, const xfer_goal_t *goal,
+static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
     unsigned num_moved = 0;
 
-    xfer_lock(pool);
+    core_lock(pool);
     /* Another thread may have reached the goal since this one looked. */
     if (!is_there(pool, goal)) {
         if (pool->has_leader) {
@@ -311,7 +311,7 @@ static unsigned sleep_once(ucxpool_t *pool, const xfer_goal_t *goal,
             lead(pool, until);
         }
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
     return num_moved;
 }
 
@@ -320,7 +320,7 @@ static unsigned sleep_once(ucxpool_t *pool, const xfer_goal_t *goal,
  * answer quick; but who could give it may need this very processor, so it is
  * offered after a while. Returns what moved.
  */
-static unsigned be_idle(ucxpool_t *pool, const xfer_goal_t *goal,
+static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
                         uint64_t idle_since, uint64_t until)
 {
     uint64_t now = base_clock_now();
@@ -335,7 +335,7 @@ static unsigned be_idle(ucxpool_t *pool, const xfer_goal_t *goal,
     return sleep_once(pool, goal, until);
 }
 
-ucxpool_status_t xfer_wait(ucxpool_t *pool, const xfer_goal_t *goal,
+ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
     uint64_t idle_since = 0;

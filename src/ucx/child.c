@@ -40,13 +40,13 @@ static void after_fork(void)
 
 static void in_child(void)
 {
-    int           null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    xfer_child_t *child;
+    int          null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    ucx_child_t *child;
 
-    base_list_for_each(child, &children, xfer_child_t, link) {
+    base_list_for_each(child, &children, ucx_child_t, link) {
         if (!child->is_foreign) {
             child->is_foreign = true;
-            xfer_epoll_visit(child->epoll_fd, replace, &null_fd);
+            ucx_epoll_visit(child->epoll_fd, replace, &null_fd);
             replace(child->epoll_fd, &null_fd);
         }
     }
@@ -61,7 +61,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork, in_child);
 }
 
-void xfer_child_add(xfer_child_t *child)
+void ucx_child_add(ucx_child_t *child)
 {
     pthread_once(&once, watch_forks);
     base_lock_take(&lock);
@@ -69,7 +69,7 @@ void xfer_child_add(xfer_child_t *child)
     base_lock_give(&lock);
 }
 
-void xfer_child_remove(xfer_child_t *child)
+void ucx_child_remove(ucx_child_t *child)
 {
     base_lock_take(&lock);
     base_list_del(&child->link);
@@ -89,14 +89,14 @@ static void close_on_exec(int fd, void *arg)
     }
 }
 
-void xfer_child_close_on_exec(const xfer_child_t *child)
+void ucx_child_close_on_exec(const ucx_child_t *child)
 {
-    xfer_epoll_visit(child->epoll_fd, close_on_exec, NULL);
+    ucx_epoll_visit(child->epoll_fd, close_on_exec, NULL);
 }
 
-#define NUM_LOOKED_AT ((int)(8 * sizeof(((xfer_child_before_t *)0)->is_open)))
+#define NUM_LOOKED_AT ((int)(8 * sizeof(((ucx_child_before_t *)0)->is_open)))
 
-void xfer_child_look_before(xfer_child_before_t *before)
+void ucx_child_look_before(ucx_child_before_t *before)
 {
     memset(before, 0, sizeof(*before));
     for (int fd = 0; fd < NUM_LOOKED_AT; fd++) {
@@ -106,11 +106,11 @@ void xfer_child_look_before(xfer_child_before_t *before)
     }
 }
 
-void xfer_child_look_after(const xfer_child_before_t *before)
+void ucx_child_look_after(const ucx_child_before_t *before)
 {
     for (int fd = 0; fd < NUM_LOOKED_AT; fd++) {
         if (!(before->is_open[fd / 8] & (1u << (fd % 8))) &&
-            xfer_epoll_is_kin(fd)) {
+            ucx_epoll_is_kin(fd)) {
             close_on_exec(fd, NULL);
         }
     }

@@ -22,26 +22,26 @@
 
 #include <stdbool.h>
 
-typedef struct xfer_child {
+typedef struct ucx_child {
     base_list_t link;
     int         epoll_fd;
     bool        is_foreign; /* this process is a child of the pool's own */
-} xfer_child_t;
+} ucx_child_t;
 
 /* From now on a child loses what hangs from child->epoll_fd. */
-void xfer_child_add(xfer_child_t *child);
-void xfer_child_remove(xfer_child_t *child);
+void ucx_child_add(ucx_child_t *child);
+void ucx_child_remove(ucx_child_t *child);
 
 /* Close on exec what hangs from the epoll now. */
-void xfer_child_close_on_exec(const xfer_child_t *child);
+void ucx_child_close_on_exec(const ucx_child_t *child);
 
 /* Sockets and epolls that are opened between these two calls, by this thread
  * or another, are closed on exec. */
-typedef struct xfer_child_before {
+typedef struct ucx_child_before {
     unsigned char is_open[128]; /* bits, of the first descriptors */
-} xfer_child_before_t;
+} ucx_child_before_t;
 
-void xfer_child_look_before(xfer_child_before_t *before);
-void xfer_child_look_after(const xfer_child_before_t *before);
+void ucx_child_look_before(ucx_child_before_t *before);
+void ucx_child_look_after(const ucx_child_before_t *before);
 
 #endif

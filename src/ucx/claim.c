@@ -7,17 +7,17 @@
 static base_lock_t lock;
 static base_list_t claims = {&claims, &claims};
 
-static bool overlap(const xfer_claim_t *a, const xfer_claim_t *b)
+static bool overlap(const ucx_claim_t *a, const ucx_claim_t *b)
 {
     return (a->worker == b->worker) && (a->first < b->first + b->count) &&
            (b->first < a->first + a->count);
 }
 
-static const xfer_claim_t *find_other(const xfer_claim_t *claim)
+static const ucx_claim_t *find_other(const ucx_claim_t *claim)
 {
-    const xfer_claim_t *other;
+    const ucx_claim_t *other;
 
-    base_list_for_each(other, &claims, xfer_claim_t, link) {
+    base_list_for_each(other, &claims, ucx_claim_t, link) {
         if (overlap(claim, other)) {
             return other;
         }
@@ -25,10 +25,10 @@ static const xfer_claim_t *find_other(const xfer_claim_t *claim)
     return NULL;
 }
 
-ucxpool_status_t xfer_claim_take(xfer_claim_t *claim)
+ucxpool_status_t ucx_claim_take(ucx_claim_t *claim)
 {
-    ucxpool_status_t    status = UCXPOOL_OK;
-    const xfer_claim_t *other;
+    ucxpool_status_t   status = UCXPOOL_OK;
+    const ucx_claim_t *other;
 
     base_lock_take(&lock);
     other = find_other(claim);
@@ -46,7 +46,7 @@ ucxpool_status_t xfer_claim_take(xfer_claim_t *claim)
     return status;
 }
 
-void xfer_claim_release(xfer_claim_t *claim)
+void ucx_claim_release(ucx_claim_t *claim)
 {
     base_lock_take(&lock);
     base_list_del(&claim->link);

@@ -13,13 +13,13 @@
 
 #include <ucp/api/ucp.h>
 
-typedef struct xfer_claim {
+typedef struct ucx_claim {
     base_list_t  link;
     ucp_worker_h worker;
     unsigned     first; /* id */
     unsigned     count;
     const char  *name; /* of the pool; lives as long as the claim */
-} xfer_claim_t;
+} ucx_claim_t;
 
 /*
  * Take the ids for claim->name. What the claim says is filled in by the caller,
@@ -27,9 +27,9 @@ typedef struct xfer_claim {
  *
  * UCXPOOL_ERR_INVALID_PARAM  another pool has one of these ids of this worker
  */
-ucxpool_status_t xfer_claim_take(xfer_claim_t *claim);
+ucxpool_status_t ucx_claim_take(ucx_claim_t *claim);
 
 /* One that was not taken, with an initialized link, too. */
-void xfer_claim_release(xfer_claim_t *claim);
+void ucx_claim_release(ucx_claim_t *claim);
 
 #endif

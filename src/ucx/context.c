@@ -11,8 +11,8 @@
 #include "ucx/tune_peer.h"
 #include "ucx/worker.h"
 
-static ucxpool_status_t create_context(xfer_context_t              *ucx,
-                                       const xfer_context_params_t *wish)
+static ucxpool_status_t create_context(ucx_context_t              *ucx,
+                                       const ucx_context_params_t *wish)
 {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
@@ -26,17 +26,17 @@ static ucxpool_status_t create_context(xfer_context_t              *ucx,
 
     status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX could not read its settings: %s (look at the "
                           "UCX_* variables of the environment)",
                           ucs_status_string(status));
     }
-    xfer_tune(config, wish->for_gpu);
-    xfer_tune_peer(config, wish->peer_timeout_ns, wish->has_rdma);
+    ucx_tune(config, wish->for_gpu);
+    ucx_tune_peer(config, wish->peer_timeout_ns, wish->has_rdma);
     status = ucp_init(&params, config, &ucx->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX could not be started: %s (look at UCX_TLS and "
                           "UCX_NET_DEVICES)",
                           ucs_status_string(status));
@@ -45,7 +45,7 @@ static ucxpool_status_t create_context(xfer_context_t              *ucx,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t create_worker(xfer_context_t *ucx)
+static ucxpool_status_t create_worker(ucx_context_t *ucx)
 {
     ucp_worker_params_t params = {
         .field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -55,7 +55,7 @@ static ucxpool_status_t create_worker(xfer_context_t *ucx)
         ucp_worker_create(ucx->context, &params, &ucx->worker);
 
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX could not create a worker: %s",
                           ucs_status_string(status));
     }
@@ -63,27 +63,27 @@ static ucxpool_status_t create_worker(xfer_context_t *ucx)
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_context_init(xfer_context_t              *ucx,
-                                   const xfer_context_params_t *params)
+ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
+                                  const ucx_context_params_t *params)
 {
-    xfer_child_before_t before;
-    ucxpool_status_t    status;
+    ucx_child_before_t before;
+    ucxpool_status_t   status;
 
-    *ucx = (xfer_context_t){
+    *ucx = (ucx_context_t){
         .context = params->context,
         .worker  = params->worker,
     };
     base_list_init(&ucx->claim.link);
-    xfer_signals_give_back();
-    xfer_child_look_before(&before);
+    ucx_signals_give_back();
+    ucx_child_look_before(&before);
     if (params->context == NULL) {
-        status = xfer_spare_check_ucx();
+        status = base_limits_check_ucx();
         if (status != UCXPOOL_OK) {
             return status;
         }
         status = create_context(ucx, params);
     } else {
-        status = xfer_features_check(params->context);
+        status = ucx_features_check(params->context);
     }
     if (status != UCXPOOL_OK) {
         return status;
@@ -94,7 +94,7 @@ ucxpool_status_t xfer_context_init(xfer_context_t              *ucx,
             goto err_cleanup_context;
         }
     }
-    xfer_child_look_after(&before);
+    ucx_child_look_after(&before);
     return UCXPOOL_OK;
 
 err_cleanup_context:
@@ -104,14 +104,14 @@ err_cleanup_context:
     return status;
 }
 
-void xfer_context_settle_worker(xfer_context_t *ucx)
+void ucx_context_settle_worker(ucx_context_t *ucx)
 {
     if (ucx->own_worker) {
-        ucx->worker_stays = !xfer_worker_settle(ucx->worker);
+        ucx->worker_stays = !ucx_worker_settle(ucx->worker);
     }
 }
 
-void xfer_context_destroy_worker(xfer_context_t *ucx, const char *name)
+void ucx_context_destroy_worker(ucx_context_t *ucx, const char *name)
 {
     if (ucx->worker_stays) {
         base_warn("%s: a peer has begun to connect and does not go on; this "
@@ -125,7 +125,7 @@ void xfer_context_destroy_worker(xfer_context_t *ucx, const char *name)
     }
 }
 
-void xfer_context_cleanup(xfer_context_t *ucx)
+void ucx_context_cleanup(ucx_context_t *ucx)
 {
     if (ucx->own_context && !ucx->worker_stays) {
         ucp_cleanup(ucx->context);

@@ -20,9 +20,9 @@ typedef union attributes {
 
 /* Lines "#     component 1  :  tcp", and then "#            md 1  :  component
  * 1  tcp ". A list with a hole is none. */
-static unsigned parse_names(char *text, mem_ucx_domain_t *domains)
+static unsigned parse_names(char *text, ucx_domain_t *domains)
 {
-    char     components[MEM_UCX_MAX_DOMAINS][sizeof(domains[0].component)];
+    char     components[UCX_MAX_DOMAINS][sizeof(domains[0].component)];
     char     word[sizeof(domains[0].name)];
     unsigned num_components = 0;
     unsigned num            = 0;
@@ -33,7 +33,7 @@ static unsigned parse_names(char *text, mem_ucx_domain_t *domains)
          line       = strtok_r(NULL, "\n", &rest)) {
         if (sscanf(line, "# md %u : component %u %63s", &index, &component,
                    word) == 3) {
-            if ((index != num) || (num == MEM_UCX_MAX_DOMAINS) ||
+            if ((index != num) || (num == UCX_MAX_DOMAINS) ||
                 (component >= num_components)) {
                 return 0;
             }
@@ -42,7 +42,7 @@ static unsigned parse_names(char *text, mem_ucx_domain_t *domains)
             num++;
         } else if (sscanf(line, "# component %u : %31s", &index, word) == 2) {
             if ((index != num_components) ||
-                (num_components == MEM_UCX_MAX_DOMAINS)) {
+                (num_components == UCX_MAX_DOMAINS)) {
                 return 0;
             }
             strcpy(components[num_components++], word);
@@ -51,7 +51,7 @@ static unsigned parse_names(char *text, mem_ucx_domain_t *domains)
     return num;
 }
 
-static unsigned read_names(ucp_context_h context, mem_ucx_domain_t *domains)
+static unsigned read_names(ucp_context_h context, ucx_domain_t *domains)
 {
     char    *text = NULL;
     size_t   size;
@@ -87,7 +87,7 @@ static bool has_network(uct_md_h md)
     return found;
 }
 
-static void ask(uct_md_h md, bool for_gpu, mem_ucx_domain_t *domain)
+static void ask(uct_md_h md, bool for_gpu, ucx_domain_t *domain)
 {
     const uint64_t type =
         UCS_BIT(for_gpu ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST);
@@ -108,7 +108,7 @@ static void ask(uct_md_h md, bool for_gpu, mem_ucx_domain_t *domain)
 }
 
 static void open_and_ask(uct_component_h component, bool for_gpu,
-                         mem_ucx_domain_t *domain)
+                         ucx_domain_t *domain)
 {
     uct_md_config_t *config;
     uct_md_h         md;
@@ -126,7 +126,7 @@ static void open_and_ask(uct_component_h component, bool for_gpu,
 }
 
 static void ask_component(uct_component_h component, bool for_gpu,
-                          mem_ucx_domains_t *domains)
+                          ucx_domains_t *domains)
 {
     uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME};
 
@@ -134,7 +134,7 @@ static void ask_component(uct_component_h component, bool for_gpu,
         return;
     }
     for (unsigned i = 0; i < domains->num; i++) {
-        mem_ucx_domain_t *domain = &domains->domains[i];
+        ucx_domain_t *domain = &domains->domains[i];
 
         if (strcmp(domain->component, attr.name) == 0) {
             open_and_ask(component, for_gpu, domain);
@@ -142,7 +142,7 @@ static void ask_component(uct_component_h component, bool for_gpu,
     }
 }
 
-static void ask_all(bool for_gpu, mem_ucx_domains_t *domains)
+static void ask_all(bool for_gpu, ucx_domains_t *domains)
 {
     uct_component_h *components;
     unsigned         num;
@@ -156,14 +156,14 @@ static void ask_all(bool for_gpu, mem_ucx_domains_t *domains)
     uct_release_component_list(components);
 }
 
-void mem_ucx_domains_read(ucp_context_h context, bool for_gpu,
-                          mem_ucx_domains_t *domains_p)
+void ucx_domains_read(ucp_context_h context, bool for_gpu,
+                      ucx_domains_t *domains_p)
 {
     memset(domains_p, 0, sizeof(*domains_p));
     domains_p->num = read_names(context, domains_p->domains);
     ask_all(for_gpu, domains_p);
     for (unsigned i = 0; i < domains_p->num; i++) {
-        const mem_ucx_domain_t *domain = &domains_p->domains[i];
+        const ucx_domain_t *domain = &domains_p->domains[i];
 
         if (domain->is_network && domain->registers && domain->needs_keys) {
             domains_p->needed |= UINT64_C(1) << i;
@@ -171,23 +171,23 @@ void mem_ucx_domains_read(ucp_context_h context, bool for_gpu,
     }
 }
 
-void mem_ucx_domains_format(const mem_ucx_domains_t *domains, uint64_t set,
-                            char text[MEM_UCX_DOMAINS_TEXT])
+void ucx_domains_format(const ucx_domains_t *domains, uint64_t set,
+                        char text[UCX_DOMAINS_TEXT])
 {
     size_t length = 0;
 
-    snprintf(text, MEM_UCX_DOMAINS_TEXT, "none");
+    snprintf(text, UCX_DOMAINS_TEXT, "none");
     for (unsigned i = 0; i < domains->num; i++) {
         const char *name = domains->domains[i].name;
 
         if ((set & (UINT64_C(1) << i)) == 0) {
             continue;
         }
-        if (length + strlen(name) + sizeof(", , ...") > MEM_UCX_DOMAINS_TEXT) {
-            snprintf(text + length, MEM_UCX_DOMAINS_TEXT - length, ", ...");
+        if (length + strlen(name) + sizeof(", , ...") > UCX_DOMAINS_TEXT) {
+            snprintf(text + length, UCX_DOMAINS_TEXT - length, ", ...");
             return;
         }
-        length += (size_t)snprintf(text + length, MEM_UCX_DOMAINS_TEXT - length,
+        length += (size_t)snprintf(text + length, UCX_DOMAINS_TEXT - length,
                                    "%s%s", (length == 0) ? "" : ", ", name);
     }
 }

@@ -82,12 +82,12 @@ static bool find_number(const char *line, const char *name, unsigned base,
     return true;
 }
 
-static void visit_at(int epoll_fd, xfer_epoll_visit_t *visit, void *arg,
+static void visit_at(int epoll_fd, ucx_epoll_visit_t *visit, void *arg,
                      int depth);
 
 /* "tfd: 12 events: 19 data: 5 pos:0 ino:3c15 sdev:8". A number that is another
  * file's by now is passed over. */
-static void visit_line(const char *line, xfer_epoll_visit_t *visit, void *arg,
+static void visit_line(const char *line, ucx_epoll_visit_t *visit, void *arg,
                        int depth)
 {
     unsigned long fd;
@@ -110,7 +110,7 @@ static void visit_line(const char *line, xfer_epoll_visit_t *visit, void *arg,
     visit((int)fd, arg);
 }
 
-static void visit_at(int epoll_fd, xfer_epoll_visit_t *visit, void *arg,
+static void visit_at(int epoll_fd, ucx_epoll_visit_t *visit, void *arg,
                      int depth)
 {
     char    path[PATH_SIZE];
@@ -143,12 +143,12 @@ static void visit_at(int epoll_fd, xfer_epoll_visit_t *visit, void *arg,
     close(fd);
 }
 
-void xfer_epoll_visit(int epoll_fd, xfer_epoll_visit_t *visit, void *arg)
+void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg)
 {
     visit_at(epoll_fd, visit, arg, 0);
 }
 
-bool xfer_epoll_is_kin(int fd)
+bool ucx_epoll_is_kin(int fd)
 {
     char name[NAME_SIZE];
 

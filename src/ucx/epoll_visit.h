@@ -8,14 +8,14 @@
 #include <stdbool.h>
 
 /* What is done to a descriptor. */
-typedef void xfer_epoll_visit_t(int fd, void *arg);
+typedef void ucx_epoll_visit_t(int fd, void *arg);
 
 /* Each descriptor in an epoll, those in epolls within first. Of another
  * descriptor than an epoll there are none. As safe in a signal handler, and so
  * in a forked child, as `visit` is. */
-void xfer_epoll_visit(int epoll_fd, xfer_epoll_visit_t *visit, void *arg);
+void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
 
 /* Is it a socket or an epoll? */
-bool xfer_epoll_is_kin(int fd);
+bool ucx_epoll_is_kin(int fd);
 
 #endif

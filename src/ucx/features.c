@@ -79,7 +79,7 @@ static void probe_cleanup(probe_t *probe)
     if (probe->memory != NULL) {
         (void)ucp_mem_unmap(probe->context, probe->memory);
     }
-    if (xfer_worker_settle(probe->worker)) {
+    if (ucx_worker_settle(probe->worker)) {
         ucp_worker_destroy(probe->worker);
     }
 }
@@ -199,7 +199,7 @@ static bool lacks_rma(const probe_t *probe)
     return shown.goes_over_self && !shown.puts && is_shown();
 }
 
-ucxpool_status_t xfer_features_check(ucp_context_h context)
+ucxpool_status_t ucx_features_check(ucp_context_h context)
 {
     ucxpool_status_t status = UCXPOOL_OK;
     probe_t          probe;

@@ -23,6 +23,6 @@
  *
  * UCXPOOL_ERR_UNSUPPORTED  it does
  */
-ucxpool_status_t xfer_features_check(ucp_context_h context);
+ucxpool_status_t ucx_features_check(ucp_context_h context);
 
 #endif

@@ -4,8 +4,8 @@
 
 #define TYPE_SIZE 1u
 
-bool mem_ucx_key_read(const void *key, size_t size, unsigned num_domains,
-                      uint64_t *domains_p)
+bool ucx_key_read(const void *key, size_t size, unsigned num_domains,
+                  uint64_t *domains_p)
 {
     const uint8_t *bytes = key;
     uint64_t       domains;

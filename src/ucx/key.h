@@ -22,7 +22,7 @@
  *
  * num_domains  That the context has.
  */
-bool mem_ucx_key_read(const void *key, size_t size, unsigned num_domains,
-                      uint64_t *domains_p);
+bool ucx_key_read(const void *key, size_t size, unsigned num_domains,
+                  uint64_t *domains_p);
 
 #endif

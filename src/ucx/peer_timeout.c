@@ -25,25 +25,26 @@
 #define TCP_FIRST_NS (200 * MS)
 #define TCP_LAST_NS  (120 * SEC)
 
-const xfer_notice_transport_t
-    xfer_notice_transports[XFER_NOTICE_NUM_TRANSPORTS] = {
-        {"tcp", "TCP_", "", XFER_NOTICE_TCP},
-        {"rc_verbs", "RC_VERBS_", "RC_", XFER_NOTICE_RC},
-        {"rc_mlx5", "RC_MLX5_", "RC_", XFER_NOTICE_RC},
-        {"dc_mlx5", "DC_MLX5_", "RC_", XFER_NOTICE_RC},
-        {"ud_verbs", "UD_VERBS_", "UD_", XFER_NOTICE_UD},
-        {"ud_mlx5", "UD_MLX5_", "UD_", XFER_NOTICE_UD},
+const ucx_peer_timeout_transport_t
+    ucx_peer_timeout_transports[UCX_PEER_TIMEOUT_NUM_TRANSPORTS] = {
+        {"tcp", "TCP_", "", UCX_PEER_TIMEOUT_TCP},
+        {"rc_verbs", "RC_VERBS_", "RC_", UCX_PEER_TIMEOUT_RC},
+        {"rc_mlx5", "RC_MLX5_", "RC_", UCX_PEER_TIMEOUT_RC},
+        {"dc_mlx5", "DC_MLX5_", "RC_", UCX_PEER_TIMEOUT_RC},
+        {"ud_verbs", "UD_VERBS_", "UD_", UCX_PEER_TIMEOUT_UD},
+        {"ud_mlx5", "UD_MLX5_", "UD_", UCX_PEER_TIMEOUT_UD},
 };
 
 static uint64_t add(uint64_t a, uint64_t b)
 {
-    return (a > XFER_NOTICE_NEVER - b) ? XFER_NOTICE_NEVER : a + b;
+    return (a > UCX_PEER_TIMEOUT_NEVER - b) ? UCX_PEER_TIMEOUT_NEVER : a + b;
 }
 
 static uint64_t multiply(uint64_t a, uint64_t b)
 {
-    return ((b != 0) && (a > XFER_NOTICE_NEVER / b)) ? XFER_NOTICE_NEVER
-                                                     : a * b;
+    return ((b != 0) && (a > UCX_PEER_TIMEOUT_NEVER / b))
+               ? UCX_PEER_TIMEOUT_NEVER
+               : a * b;
 }
 
 /* What a card makes of a time-out: UCX takes the nearest power. */
@@ -58,7 +59,7 @@ static uint64_t fabric_time(uint64_t timeout_ns)
         }
         time *= 2;
     }
-    return XFER_NOTICE_NEVER;
+    return UCX_PEER_TIMEOUT_NEVER;
 }
 
 /* The longest one of a card within this time. */
@@ -74,27 +75,28 @@ static uint64_t fabric_floor(uint64_t time_ns)
 
 /* A quarter for the wait until the next probe, half for the answer to it, and a
  * quarter for UCX and for our own progress. */
-xfer_notice_t xfer_notice_choose(xfer_notice_kind_t kind, uint64_t time_ns)
+ucx_peer_timeout_t ucx_peer_timeout_choose(ucx_peer_timeout_kind_t kind,
+                                           uint64_t                time_ns)
 {
-    xfer_notice_t notice = {.keepalive_ns = time_ns / 4};
+    ucx_peer_timeout_t notice = {.keepalive_ns = time_ns / 4};
 
     switch (kind) {
-    case XFER_NOTICE_RC:
+    case UCX_PEER_TIMEOUT_RC:
         notice.count = RETRIES;
         notice.timeout_ns =
             fabric_floor(time_ns / 2 / FABRIC_LOOSE / (RETRIES + 1));
         break;
-    case XFER_NOTICE_UD:
+    case UCX_PEER_TIMEOUT_UD:
         notice.timeout_ns = time_ns / 2 / 4 * 3;
         break;
-    case XFER_NOTICE_TCP:
-        notice.timeout_ns = XFER_NOTICE_NEVER;
+    case UCX_PEER_TIMEOUT_TCP:
+        notice.timeout_ns = UCX_PEER_TIMEOUT_NEVER;
         break;
     }
     return notice;
 }
 
-uint64_t xfer_notice_kernel(unsigned tcp_retries2)
+uint64_t ucx_peer_timeout_kernel(unsigned tcp_retries2)
 {
     uint64_t wait  = TCP_FIRST_NS;
     uint64_t total = 0;
@@ -106,68 +108,75 @@ uint64_t xfer_notice_kernel(unsigned tcp_retries2)
     return total;
 }
 
-uint64_t xfer_notice_busy(xfer_notice_kind_t kind, const xfer_notice_t *notice,
-                          uint64_t tcp_ns)
+uint64_t ucx_peer_timeout_busy(ucx_peer_timeout_kind_t   kind,
+                               const ucx_peer_timeout_t *notice,
+                               uint64_t                  tcp_ns)
 {
     switch (kind) {
-    case XFER_NOTICE_RC:
+    case UCX_PEER_TIMEOUT_RC:
         return multiply(fabric_time(notice->timeout_ns),
                         multiply(FABRIC_LOOSE, add(notice->count, 1)));
-    case XFER_NOTICE_UD:
-        return add(notice->timeout_ns, (notice->timeout_ns == XFER_NOTICE_NEVER)
-                                           ? 0
-                                           : notice->timeout_ns / 3);
+    case UCX_PEER_TIMEOUT_UD:
+        return add(notice->timeout_ns,
+                   (notice->timeout_ns == UCX_PEER_TIMEOUT_NEVER)
+                       ? 0
+                       : notice->timeout_ns / 3);
     default:
         return base_min(notice->timeout_ns, tcp_ns);
     }
 }
 
-uint64_t xfer_notice_idle(xfer_notice_kind_t kind, const xfer_notice_t *notice,
-                          uint64_t tcp_ns)
+uint64_t ucx_peer_timeout_idle(ucx_peer_timeout_kind_t   kind,
+                               const ucx_peer_timeout_t *notice,
+                               uint64_t                  tcp_ns)
 {
-    return add(notice->keepalive_ns, xfer_notice_busy(kind, notice, tcp_ns));
+    return add(notice->keepalive_ns,
+               ucx_peer_timeout_busy(kind, notice, tcp_ns));
 }
 
-unsigned
-xfer_notice_settings(xfer_notice_kind_t    kind,
-                     xfer_notice_setting_t settings[XFER_NOTICE_MAX_SETTINGS])
+unsigned ucx_peer_timeout_settings(
+    ucx_peer_timeout_kind_t    kind,
+    ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS])
 {
     unsigned num = 0;
 
-    settings[num++] = (xfer_notice_setting_t){
-        (kind == XFER_NOTICE_TCP) ? "USER_TIMEOUT" : "TIMEOUT",
-        offsetof(xfer_notice_t, timeout_ns), true};
-    if (kind == XFER_NOTICE_RC) {
-        settings[num++] = (xfer_notice_setting_t){
-            "RETRY_COUNT", offsetof(xfer_notice_t, count), false};
+    settings[num++] = (ucx_peer_timeout_setting_t){
+        (kind == UCX_PEER_TIMEOUT_TCP) ? "USER_TIMEOUT" : "TIMEOUT",
+        offsetof(ucx_peer_timeout_t, timeout_ns), true};
+    if (kind == UCX_PEER_TIMEOUT_RC) {
+        settings[num++] = (ucx_peer_timeout_setting_t){
+            "RETRY_COUNT", offsetof(ucx_peer_timeout_t, count), false};
     }
     return num;
 }
 
-uint64_t *xfer_notice_value(xfer_notice_t               *notice,
-                            const xfer_notice_setting_t *setting)
+uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *notice,
+                                 const ucx_peer_timeout_setting_t *setting)
 {
     return (uint64_t *)((char *)notice + setting->offset);
 }
 
-void xfer_notice_format(uint64_t value, bool is_time,
-                        char text[XFER_NOTICE_VALUE_SIZE])
+void ucx_peer_timeout_format(uint64_t value, bool is_time,
+                             char text[UCX_PEER_TIMEOUT_VALUE_SIZE])
 {
-    if (value == XFER_NOTICE_NEVER) {
-        snprintf(text, XFER_NOTICE_VALUE_SIZE, "inf");
+    if (value == UCX_PEER_TIMEOUT_NEVER) {
+        snprintf(text, UCX_PEER_TIMEOUT_VALUE_SIZE, "inf");
     } else if (!is_time) {
-        snprintf(text, XFER_NOTICE_VALUE_SIZE, "%" PRIu64, value);
+        snprintf(text, UCX_PEER_TIMEOUT_VALUE_SIZE, "%" PRIu64, value);
     } else if (value % SEC == 0) {
-        snprintf(text, XFER_NOTICE_VALUE_SIZE, "%" PRIu64 "s", value / SEC);
+        snprintf(text, UCX_PEER_TIMEOUT_VALUE_SIZE, "%" PRIu64 "s",
+                 value / SEC);
     } else if (value % MS == 0) {
-        snprintf(text, XFER_NOTICE_VALUE_SIZE, "%" PRIu64 "ms", value / MS);
+        snprintf(text, UCX_PEER_TIMEOUT_VALUE_SIZE, "%" PRIu64 "ms",
+                 value / MS);
     } else {
-        snprintf(text, XFER_NOTICE_VALUE_SIZE, "%" PRIu64 "us", value / US);
+        snprintf(text, UCX_PEER_TIMEOUT_VALUE_SIZE, "%" PRIu64 "us",
+                 value / US);
     }
 }
 
 /* A number with a fraction, which is cut, in any language's locale. */
-bool xfer_notice_parse(const char *text, bool is_time, uint64_t *value_p)
+bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p)
 {
     static const struct {
         const char *name;
@@ -177,7 +186,7 @@ bool xfer_notice_parse(const char *text, bool is_time, uint64_t *value_p)
     uint64_t number;
 
     if (strcmp(text, "inf") == 0) {
-        *value_p = XFER_NOTICE_NEVER;
+        *value_p = UCX_PEER_TIMEOUT_NEVER;
         return true;
     }
     if ((text[0] < '0') || (text[0] > '9')) {

@@ -14,13 +14,12 @@
 
 static _Atomic uint64_t num_registrations;
 
-uint64_t mem_reg_ucx_count(void)
+uint64_t ucx_reg_count(void)
 {
     return atomic_load_explicit(&num_registrations, memory_order_relaxed);
 }
 
-ucxpool_status_t mem_ucx_facts_get(ucp_context_h    context,
-                                   mem_ucx_facts_t *facts_p)
+ucxpool_status_t ucx_facts_get(ucp_context_h context, ucx_facts_t *facts_p)
 {
     ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
     ucs_status_t       status;
@@ -28,7 +27,7 @@ ucxpool_status_t mem_ucx_facts_get(ucp_context_h    context,
 
     status = ucp_context_query(context, &attr);
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX does not tell which memory it knows: %s; try "
                           "another UCX",
                           ucs_status_string(status));
@@ -39,7 +38,7 @@ ucxpool_status_t mem_ucx_facts_get(ucp_context_h    context,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_ucx_facts_probe(mem_ucx_facts_t *facts_p)
+ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p)
 {
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -51,12 +50,12 @@ ucxpool_status_t mem_ucx_facts_probe(mem_ucx_facts_t *facts_p)
 
     ucs_status = ucp_init(&params, NULL, &context);
     if (ucs_status != UCS_OK) {
-        return base_error(mem_ucx_status(ucs_status),
+        return base_error(ucx_status(ucs_status),
                           "UCX could not be started: %s (look at UCX_TLS and "
                           "UCX_NET_DEVICES)",
                           ucs_status_string(ucs_status));
     }
-    status = mem_ucx_facts_get(context, facts_p);
+    status = ucx_facts_get(context, facts_p);
     ucp_cleanup(context);
     return status;
 }
@@ -96,11 +95,11 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
     regions->num_maps++;
     ucs_status = ucp_mem_map(context, &params, &memh);
     if (ucs_status != UCS_OK) {
-        return mem_reg_ucx_error(ucs_status, regions, index, "registering",
-                                 mem_reg_ucx_advice(regions));
+        return ucx_reg_error(ucs_status, regions, index, "registering",
+                             ucx_reg_advice(regions));
     }
     region->memh = memh;
-    status       = mem_reg_ucx_verify(regions, index, context);
+    status       = ucx_reg_verify(regions, index, context);
     if (status != UCXPOOL_OK) {
         region_deregister(region, context);
     }
@@ -111,13 +110,13 @@ static ucxpool_status_t region_register(mem_regions_t *regions, unsigned index,
 static ucxpool_status_t check_kind(const mem_regions_t *regions,
                                    ucp_context_h        context)
 {
-    mem_ucx_facts_t  facts;
+    ucx_facts_t      facts;
     ucxpool_status_t status;
 
     if (!mem_regions_are_on_gpu(regions)) {
         return UCXPOOL_OK;
     }
-    status = mem_ucx_facts_get(context, &facts);
+    status = ucx_facts_get(context, &facts);
     if ((status == UCXPOOL_OK) && !facts.has_cuda) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "memory of a GPU with a UCX (%u.%u) that knows no "
@@ -128,8 +127,7 @@ static ucxpool_status_t check_kind(const mem_regions_t *regions,
     return status;
 }
 
-ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
-                                     ucp_context_h  context)
+ucxpool_status_t ucx_reg_regions(mem_regions_t *regions, ucp_context_h context)
 {
     ucxpool_status_t status;
 
@@ -137,7 +135,7 @@ ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = mem_reg_ucx_verify_init(regions, context);
+    status = ucx_reg_verify_init(regions, context);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -152,11 +150,11 @@ ucxpool_status_t mem_reg_ucx_regions(mem_regions_t *regions,
     return UCXPOOL_OK;
 
 err_deregister_regions:
-    mem_dereg_ucx_regions(regions, context);
+    ucx_dereg_regions(regions, context);
     return status;
 }
 
-void mem_dereg_ucx_regions(mem_regions_t *regions, ucp_context_h context)
+void ucx_dereg_regions(mem_regions_t *regions, ucp_context_h context)
 {
     for (unsigned i = 0; i < regions->num_regions; i++) {
         region_deregister(&regions->regions[i], context);

@@ -21,28 +21,28 @@ struct ucp_context;
  * UCXPOOL_ERR_NO_MEMORY
  * UCXPOOL_ERR_IO  what UCX registered is not the region, or a memory domain
  *                 that is needed has not taken it
- * others          UCX refused: as mem_ucx_status() translates
+ * others          UCX refused: as ucx_status() translates
  */
-ucxpool_status_t mem_reg_ucx_regions(mem_regions_t      *regions,
-                                     struct ucp_context *context);
+ucxpool_status_t ucx_reg_regions(mem_regions_t      *regions,
+                                 struct ucp_context *context);
 
 /* Deregister what is registered. Nothing may be in flight on it. */
-void mem_dereg_ucx_regions(mem_regions_t *regions, struct ucp_context *context);
+void ucx_dereg_regions(mem_regions_t *regions, struct ucp_context *context);
 
 /* What UCX can do with memory of a GPU depends on these. */
-typedef struct mem_ucx_facts {
+typedef struct ucx_facts {
     bool     has_cuda;     /* it was built with CUDA, and may use it */
     unsigned major, minor; /* of its version */
-} mem_ucx_facts_t;
+} ucx_facts_t;
 
-/* UCX refused to tell: as mem_ucx_status() translates. */
-ucxpool_status_t mem_ucx_facts_get(struct ucp_context *context,
-                                   mem_ucx_facts_t    *facts_p);
+/* UCX refused to tell: as ucx_status() translates. */
+ucxpool_status_t ucx_facts_get(struct ucp_context *context,
+                               ucx_facts_t        *facts_p);
 
 /* The same for who has no context: one is made for a moment. */
-ucxpool_status_t mem_ucx_facts_probe(mem_ucx_facts_t *facts_p);
+ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
 
 /* Calls of ucp_mem_map made by this process since it started. */
-uint64_t mem_reg_ucx_count(void);
+uint64_t ucx_reg_count(void);
 
 #endif

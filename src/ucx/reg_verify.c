@@ -11,17 +11,17 @@
 
 #include <ucp/api/ucp.h>
 
-ucxpool_status_t mem_reg_ucx_error(ucs_status_t         status,
-                                   const mem_regions_t *regions, unsigned index,
-                                   const char *what, const char *advice)
+ucxpool_status_t ucx_reg_error(ucs_status_t         status,
+                               const mem_regions_t *regions, unsigned index,
+                               const char *what, const char *advice)
 {
-    return base_error(mem_ucx_status(status),
+    return base_error(ucx_status(status),
                       "%s region %u of %u (%zu bytes each) with UCX: %s; %s",
                       what, index, regions->num_regions, regions->region_size,
                       ucs_status_string(status), advice);
 }
 
-const char *mem_reg_ucx_advice(const mem_regions_t *regions)
+const char *ucx_reg_advice(const mem_regions_t *regions)
 {
     return mem_regions_are_on_gpu(regions)
                ? "lower UCXPOOL_COMM_SIZE, or set UCXPOOL_CUDA_BACKING=host"
@@ -29,16 +29,16 @@ const char *mem_reg_ucx_advice(const mem_regions_t *regions)
                  "(ulimit -l)";
 }
 
-ucxpool_status_t mem_reg_ucx_verify_init(mem_regions_t *regions,
-                                         ucp_context_h  context)
+ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
+                                     ucp_context_h  context)
 {
     regions->domains = malloc(sizeof(*regions->domains));
     if (regions->domains == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for the list of UCX's memory domains");
     }
-    mem_ucx_domains_read(context, mem_regions_are_on_gpu(regions),
-                         regions->domains);
+    ucx_domains_read(context, mem_regions_are_on_gpu(regions),
+                     regions->domains);
     return UCXPOOL_OK;
 }
 
@@ -56,8 +56,8 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
     status          = ucp_mem_query(region->memh, &attr);
     at              = (uintptr_t)attr.address;
     if (status != UCS_OK) {
-        return mem_reg_ucx_error(status, regions, index,
-                                 "asking for the handle of", "try another UCX");
+        return ucx_reg_error(status, regions, index, "asking for the handle of",
+                             "try another UCX");
     }
     /* The region's end is the range's, and so fits; the handle's may not. */
     if ((at > start) || (attr.length < region->size) ||
@@ -75,11 +75,10 @@ static ucxpool_status_t verify_range(const mem_regions_t *regions,
 static void read_key(mem_regions_t *regions, unsigned index, const void *key,
                      size_t size)
 {
-    mem_ucx_domains_t *domains = regions->domains;
+    ucx_domains_t *domains = regions->domains;
 
-    if ((domains->num > 0) &&
-        !mem_ucx_key_read(key, size, domains->num,
-                          &regions->regions[index].domains)) {
+    if ((domains->num > 0) && !ucx_key_read(key, size, domains->num,
+                                            &regions->regions[index].domains)) {
         base_info("this UCX (%s) packs keys of a form that is not known: which "
                   "memory domains have registered a region is not verified",
                   ucp_get_version_string());
@@ -99,8 +98,8 @@ static ucxpool_status_t verify_key(mem_regions_t *regions, unsigned index,
 
     status = ucp_rkey_pack(context, regions->regions[index].memh, &key, &size);
     if (status != UCS_OK) {
-        return mem_reg_ucx_error(status, regions, index, "packing the key of",
-                                 "choose other transports (UCX_TLS)");
+        return ucx_reg_error(status, regions, index, "packing the key of",
+                             "choose other transports (UCX_TLS)");
     }
     if (size > 0) {
         read_key(regions, index, key, size);
@@ -118,41 +117,40 @@ static ucxpool_status_t verify_key(mem_regions_t *regions, unsigned index,
 static ucxpool_status_t refused(const mem_regions_t *regions, unsigned index,
                                 uint64_t missing)
 {
-    char names[MEM_UCX_DOMAINS_TEXT];
+    char names[UCX_DOMAINS_TEXT];
 
-    mem_ucx_domains_format(regions->domains, missing, names);
+    ucx_domains_format(regions->domains, missing, names);
     return base_error(UCXPOOL_ERR_IO,
                       "region %u of %u (%zu bytes each) is not registered with "
                       "the memory domain %s, though UCX says that it is; %zu "
                       "bytes were registered before it; %s, or leave the "
                       "device out (UCX_NET_DEVICES)",
                       index, regions->num_regions, regions->region_size, names,
-                      index * regions->region_size,
-                      mem_reg_ucx_advice(regions));
+                      index * regions->region_size, ucx_reg_advice(regions));
 }
 
 /* What the first region has shown holds for all that follow. */
 static void learn(mem_regions_t *regions, uint64_t missing)
 {
-    mem_ucx_domains_t *domains = regions->domains;
-    uint64_t           taken   = regions->regions[0].domains;
-    char               names[2][MEM_UCX_DOMAINS_TEXT];
+    ucx_domains_t *domains = regions->domains;
+    uint64_t       taken   = regions->regions[0].domains;
+    char           names[2][UCX_DOMAINS_TEXT];
 
     for (unsigned i = 0; i < domains->num; i++) {
-        const mem_ucx_domain_t *domain = &domains->domains[i];
+        const ucx_domain_t *domain = &domains->domains[i];
 
         if (domain->is_network && domain->needs_keys) {
             domains->needed |= taken & (UINT64_C(1) << i);
         }
     }
     domains->needed &= ~missing;
-    mem_ucx_domains_format(domains, taken, names[0]);
-    mem_ucx_domains_format(domains, domains->needed, names[1]);
+    ucx_domains_format(domains, taken, names[0]);
+    ucx_domains_format(domains, domains->needed, names[1]);
     base_info("UCX registers %s memory with the memory domains %s; needed: %s",
               mem_regions_are_on_gpu(regions) ? "the GPU's" : "host", names[0],
               names[1]);
     if (missing != 0) {
-        mem_ucx_domains_format(domains, missing, names[0]);
+        ucx_domains_format(domains, missing, names[0]);
         base_info("UCX leaves out %s, which could take the GPU's memory",
                   names[0]);
     }
@@ -173,8 +171,8 @@ static ucxpool_status_t verify_domains(mem_regions_t *regions, unsigned index)
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t mem_reg_ucx_verify(mem_regions_t *regions, unsigned index,
-                                    ucp_context_h context)
+ucxpool_status_t ucx_reg_verify(mem_regions_t *regions, unsigned index,
+                                ucp_context_h context)
 {
     ucxpool_status_t status = verify_range(regions, index);
 
@@ -187,10 +185,10 @@ ucxpool_status_t mem_reg_ucx_verify(mem_regions_t *regions, unsigned index,
     return status;
 }
 
-void mem_reg_ucx_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
-                          uint64_t *num_regions_p)
+void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
+                      uint64_t *num_regions_p)
 {
-    const mem_ucx_domains_t *domains = regions->domains;
+    const ucx_domains_t *domains = regions->domains;
 
     *num_needed_p  = 0;
     *num_regions_p = 0;

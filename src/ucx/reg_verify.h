@@ -16,8 +16,8 @@
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
-ucxpool_status_t mem_reg_ucx_verify_init(mem_regions_t *regions,
-                                         ucp_context_h  context);
+ucxpool_status_t ucx_reg_verify_init(mem_regions_t *regions,
+                                     ucp_context_h  context);
 
 /*
  * A region whose handle is there: the handle covers it (ucp_mem_query), and
@@ -32,22 +32,22 @@ ucxpool_status_t mem_reg_ucx_verify_init(mem_regions_t *regions,
  * that there is a key is verified, and regions->domains->num is 0.
  *
  * UCXPOOL_ERR_IO  it is not so; the detail names region and domain
- * others          UCX refused to tell: as mem_ucx_status() translates
+ * others          UCX refused to tell: as ucx_status() translates
  */
-ucxpool_status_t mem_reg_ucx_verify(mem_regions_t *regions, unsigned index,
-                                    ucp_context_h context);
+ucxpool_status_t ucx_reg_verify(mem_regions_t *regions, unsigned index,
+                                ucp_context_h context);
 
 /* How many domains have to register every region, and how many regions they
  * have been shown to have registered. */
-void mem_reg_ucx_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
-                          uint64_t *num_regions_p);
+void ucx_reg_verified(const mem_regions_t *regions, uint64_t *num_needed_p,
+                      uint64_t *num_regions_p);
 
 /* UCX said no to something about a region: in its words, and what to change. */
-ucxpool_status_t mem_reg_ucx_error(ucs_status_t         status,
-                                   const mem_regions_t *regions, unsigned index,
-                                   const char *what, const char *advice);
+ucxpool_status_t ucx_reg_error(ucs_status_t         status,
+                               const mem_regions_t *regions, unsigned index,
+                               const char *what, const char *advice);
 
 /* What to change when a region was not registered. */
-const char *mem_reg_ucx_advice(const mem_regions_t *regions);
+const char *ucx_reg_advice(const mem_regions_t *regions);
 
 #endif

@@ -42,7 +42,7 @@ static void give_signal_back(int signal, give_back_t *give_back)
     }
 }
 
-void xfer_signals_give_back(void)
+void ucx_signals_give_back(void)
 {
     static const int errors[]  = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
     give_back_t     *give_back = find_give_back();
@@ -65,5 +65,5 @@ void xfer_signals_give_back(void)
  * and a program may get such a signal before it makes a pool. */
 __attribute__((constructor)) static void loaded(void)
 {
-    xfer_signals_give_back();
+    ucx_signals_give_back();
 }

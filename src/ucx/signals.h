@@ -13,6 +13,6 @@
  * UCX_DEBUG_SIGNO). Called when the library is loaded and when a pool is
  * created.
  */
-void xfer_signals_give_back(void);
+void ucx_signals_give_back(void);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "ucx/status.h"
 
-ucxpool_status_t mem_ucx_status(ucs_status_t status)
+ucxpool_status_t ucx_status(ucs_status_t status)
 {
     /* Kinds of the same failure that UCX may add have numbers side by side. */
     if (UCS_IS_LINK_ERROR(status) || UCS_IS_ENDPOINT_ERROR(status)) {

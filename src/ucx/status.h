@@ -14,6 +14,6 @@
  * not known becomes UCXPOOL_ERR_IO. The text is ucs_status_string()'s, and the
  * caller's to tell.
  */
-ucxpool_status_t mem_ucx_status(ucs_status_t status);
+ucxpool_status_t ucx_status(ucs_status_t status);
 
 #endif

@@ -26,10 +26,10 @@ typedef struct suspect {
     uint64_t    seen;
 } suspect_t;
 
-void xfer_tcp_watch_init(xfer_tcp_watch_t *watch, const char *name,
-                         int worker_fd, uint64_t timeout_ns)
+void ucx_tcp_watch_init(ucx_tcp_watch_t *watch, const char *name, int worker_fd,
+                        uint64_t timeout_ns)
 {
-    *watch = (xfer_tcp_watch_t){
+    *watch = (ucx_tcp_watch_t){
         .name       = name,
         .worker_fd  = worker_fd,
         .timeout_ns = timeout_ns,
@@ -37,7 +37,7 @@ void xfer_tcp_watch_init(xfer_tcp_watch_t *watch, const char *name,
     base_list_init(&watch->suspects);
 }
 
-static suspect_t *find(xfer_tcp_watch_t *watch, int fd)
+static suspect_t *find(ucx_tcp_watch_t *watch, int fd)
 {
     suspect_t *suspect;
 
@@ -57,14 +57,14 @@ static void forget(suspect_t *suspect)
     }
 }
 
-void xfer_tcp_watch_cleanup(xfer_tcp_watch_t *watch)
+void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch)
 {
     while (!base_list_is_empty(&watch->suspects)) {
         forget(base_list_head(&watch->suspects, suspect_t, link));
     }
 }
 
-uint64_t xfer_tcp_watch_notice(uint64_t timeout_ns)
+uint64_t ucx_tcp_watch_notice(uint64_t timeout_ns)
 {
     return (timeout_ns == BASE_CLOCK_FOREVER)
                ? UINT64_MAX
@@ -99,7 +99,7 @@ static bool is_same(const suspect_t *suspect, const struct tcp_info *info,
            (heard_ago >= now - suspect->since);
 }
 
-static void suspect_add(xfer_tcp_watch_t *watch, int fd,
+static void suspect_add(ucx_tcp_watch_t *watch, int fd,
                         const struct tcp_info *info, uint64_t now)
 {
     suspect_t *suspect = malloc(sizeof(*suspect));
@@ -113,8 +113,8 @@ static void suspect_add(xfer_tcp_watch_t *watch, int fd,
     }
 }
 
-bool xfer_tcp_watch_judge(xfer_tcp_watch_t *watch, int fd,
-                          const struct tcp_info *info, uint64_t now)
+bool ucx_tcp_watch_judge(ucx_tcp_watch_t *watch, int fd,
+                         const struct tcp_info *info, uint64_t now)
 {
     suspect_t *suspect = find(watch, fd);
 
@@ -133,7 +133,7 @@ bool xfer_tcp_watch_judge(xfer_tcp_watch_t *watch, int fd,
 }
 
 /* Those whose connection UCX has closed. */
-static void forget_unseen(xfer_tcp_watch_t *watch, uint64_t now)
+static void forget_unseen(ucx_tcp_watch_t *watch, uint64_t now)
 {
     suspect_t *suspect;
     suspect_t *next;
@@ -148,9 +148,9 @@ static void forget_unseen(xfer_tcp_watch_t *watch, uint64_t now)
 /* --- all of UCX's --------------------------------------------------------- */
 
 typedef struct look {
-    xfer_tcp_watch_t *watch;
-    uint64_t          now;
-    unsigned          num_ended;
+    ucx_tcp_watch_t *watch;
+    uint64_t         now;
+    unsigned         num_ended;
 } look_t;
 
 static void look_at(int fd, void *arg)
@@ -160,7 +160,7 @@ static void look_at(int fd, void *arg)
     socklen_t       size = sizeof(info);
 
     if ((getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) &&
-        xfer_tcp_watch_judge(look->watch, fd, &info, look->now)) {
+        ucx_tcp_watch_judge(look->watch, fd, &info, look->now)) {
         base_info("%s: a connection of UCX's is ended, since the peer's host "
                   "does not answer",
                   look->watch->name);
@@ -170,12 +170,12 @@ static void look_at(int fd, void *arg)
 }
 
 /* Without UCP_FEATURE_WAKEUP they cannot be found. */
-static bool is_on(const xfer_tcp_watch_t *watch)
+static bool is_on(const ucx_tcp_watch_t *watch)
 {
     return (watch->timeout_ns != BASE_CLOCK_FOREVER) && (watch->worker_fd >= 0);
 }
 
-unsigned xfer_tcp_watch_progress(xfer_tcp_watch_t *watch)
+unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch)
 {
     look_t look = {.watch = watch};
 
@@ -187,12 +187,12 @@ unsigned xfer_tcp_watch_progress(xfer_tcp_watch_t *watch)
         return 0;
     }
     watch->next_look = look.now + watch->timeout_ns / NUM_LOOKS;
-    xfer_epoll_visit(watch->worker_fd, look_at, &look);
+    ucx_epoll_visit(watch->worker_fd, look_at, &look);
     forget_unseen(watch, look.now);
     return look.num_ended;
 }
 
-uint64_t xfer_tcp_watch_deadline(const xfer_tcp_watch_t *watch)
+uint64_t ucx_tcp_watch_deadline(const ucx_tcp_watch_t *watch)
 {
     return is_on(watch) ? watch->next_look : BASE_CLOCK_FOREVER;
 }

@@ -20,7 +20,7 @@ static const char *find_value(char *text, const char *name)
     return NULL;
 }
 
-char *xfer_tune_read(const ucp_config_t *config, const char *name)
+char *ucx_tune_read(const ucp_config_t *config, const char *name)
 {
     char       *text  = NULL;
     const char *value = NULL;
@@ -87,9 +87,9 @@ static void tune_transports(ucp_config_t *config, const char *transports)
     }
 }
 
-void xfer_tune(ucp_config_t *config, bool for_gpu)
+void ucx_tune(ucp_config_t *config, bool for_gpu)
 {
-    char *transports = xfer_tune_read(config, "UCX_TLS");
+    char *transports = ucx_tune_read(config, "UCX_TLS");
 
     if (transports == NULL) {
         return;
@@ -97,7 +97,7 @@ void xfer_tune(ucp_config_t *config, bool for_gpu)
     tune_tcp(config, transports);
     tune_transports(config, transports);
     if (for_gpu) {
-        xfer_tune_gpu(config, transports);
+        ucx_tune_gpu(config, transports);
     }
     free(transports);
 }

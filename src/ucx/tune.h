@@ -11,13 +11,13 @@
 #include <stdbool.h>
 
 /* for_gpu: the pool's blocks are memory of a GPU. */
-void xfer_tune(ucp_config_t *config, bool for_gpu);
+void ucx_tune(ucp_config_t *config, bool for_gpu);
 
 /* The part for such pools. transports: UCX's setting TLS. */
-void xfer_tune_gpu(ucp_config_t *config, const char *transports);
+void ucx_tune_gpu(ucp_config_t *config, const char *transports);
 
 /* What a setting is by now ("UCX_TLS"), from the environment or a ucx.conf;
  * NULL if there is none of that name, or no memory. The caller frees it. */
-char *xfer_tune_read(const ucp_config_t *config, const char *name);
+char *ucx_tune_read(const ucp_config_t *config, const char *name);
 
 #endif

@@ -101,7 +101,7 @@ static void tune_registration(ucp_config_t *config, const char *transports)
  * time out of the GPU's memory, for ever. */
 static void tune_staging(ucp_config_t *config)
 {
-    char *value = xfer_tune_read(config, "UCX_RNDV_FRAG_ALLOC_COUNT");
+    char *value = ucx_tune_read(config, "UCX_RNDV_FRAG_ALLOC_COUNT");
 
     if ((value != NULL) && (strcmp(value, "host:128,cuda:128") == 0)) {
         (void)ucp_config_modify(config, "RNDV_FRAG_ALLOC_COUNT",
@@ -110,7 +110,7 @@ static void tune_staging(ucp_config_t *config)
     free(value);
 }
 
-void xfer_tune_gpu(ucp_config_t *config, const char *transports)
+void ucx_tune_gpu(ucp_config_t *config, const char *transports)
 {
     tune_registration(config, transports);
     tune_staging(config);

@@ -28,35 +28,35 @@ static bool has_prefixes(void)
     return (major > 1) || (minor >= 17);
 }
 
-static bool is_one_set(const xfer_notice_transport_t *transport,
-                       const xfer_notice_setting_t   *setting)
+static bool is_one_set(const ucx_peer_timeout_transport_t *transport,
+                       const ucx_peer_timeout_setting_t   *setting)
 {
     return is_in_environment(transport->prefix, setting->name) ||
            ((transport->family[0] != '\0') &&
             is_in_environment(transport->family, setting->name));
 }
 
-bool xfer_tune_peer_is_set(const xfer_notice_transport_t *transport,
-                           const xfer_notice_setting_t   *setting)
+bool ucx_tune_peer_is_set(const ucx_peer_timeout_transport_t *transport,
+                          const ucx_peer_timeout_setting_t   *setting)
 {
     bool is_set = is_one_set(transport, setting);
 
-    for (unsigned i = 0; (i < XFER_NOTICE_NUM_TRANSPORTS) && !has_prefixes();
-         i++) {
-        is_set =
-            is_set || ((xfer_notice_transports[i].kind == transport->kind) &&
-                       is_one_set(&xfer_notice_transports[i], setting));
+    for (unsigned i = 0;
+         (i < UCX_PEER_TIMEOUT_NUM_TRANSPORTS) && !has_prefixes(); i++) {
+        is_set = is_set ||
+                 ((ucx_peer_timeout_transports[i].kind == transport->kind) &&
+                  is_one_set(&ucx_peer_timeout_transports[i], setting));
     }
     return is_set;
 }
 
-uint64_t xfer_tune_peer_keepalive(const ucp_config_t *config)
+uint64_t ucx_tune_peer_keepalive(const ucp_config_t *config)
 {
-    char    *text  = xfer_tune_read(config, "UCX_" KEEPALIVE);
-    uint64_t value = XFER_NOTICE_NEVER;
+    char    *text  = ucx_tune_read(config, "UCX_" KEEPALIVE);
+    uint64_t value = UCX_PEER_TIMEOUT_NEVER;
 
-    if ((text != NULL) && !xfer_notice_parse(text, true, &value)) {
-        value = XFER_NOTICE_NEVER;
+    if ((text != NULL) && !ucx_peer_timeout_parse(text, true, &value)) {
+        value = UCX_PEER_TIMEOUT_NEVER;
     }
     free(text);
     return value;
@@ -64,7 +64,7 @@ uint64_t xfer_tune_peer_keepalive(const ucp_config_t *config)
 
 /* --- which transports there are ------------------------------------------- */
 
-char *xfer_tune_peer_print(const ucp_config_t *config, ucs_status_t *status_p)
+char *ucx_tune_peer_print(const ucp_config_t *config, ucs_status_t *status_p)
 {
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -95,7 +95,7 @@ char *xfer_tune_peer_print(const ucp_config_t *config, ucs_status_t *status_p)
 }
 
 /* In a line "#  resource 1  :  md 1  dev 1  flags -- tcp/lo". */
-bool xfer_tune_peer_has(const char *printed, const char *name)
+bool ucx_tune_peer_has(const char *printed, const char *name)
 {
     char mark[32];
 
@@ -109,50 +109,53 @@ static void modify(ucp_config_t *config, const char *prefix, const char *name,
                    uint64_t value, bool is_time)
 {
     char key[64];
-    char text[XFER_NOTICE_VALUE_SIZE];
+    char text[UCX_PEER_TIMEOUT_VALUE_SIZE];
 
     snprintf(key, sizeof(key), "%s%s", prefix, name);
-    xfer_notice_format(value, is_time, text);
+    ucx_peer_timeout_format(value, is_time, text);
     (void)ucp_config_modify(config, key, text);
 }
 
-static void tune_transport(ucp_config_t                  *config,
-                           const xfer_notice_transport_t *transport,
-                           uint64_t                       time_ns)
+static void tune_transport(ucp_config_t                       *config,
+                           const ucx_peer_timeout_transport_t *transport,
+                           uint64_t                            time_ns)
 {
-    xfer_notice_t         notice = xfer_notice_choose(transport->kind, time_ns);
-    xfer_notice_setting_t settings[XFER_NOTICE_MAX_SETTINGS];
-    unsigned              num = xfer_notice_settings(transport->kind, settings);
+    ucx_peer_timeout_t notice =
+        ucx_peer_timeout_choose(transport->kind, time_ns);
+    ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
+    unsigned num = ucx_peer_timeout_settings(transport->kind, settings);
 
     for (unsigned i = 0; i < num; i++) {
-        if (!xfer_tune_peer_is_set(transport, &settings[i])) {
+        if (!ucx_tune_peer_is_set(transport, &settings[i])) {
             modify(config,
                    has_prefixes() ? transport->prefix : transport->family,
-                   settings[i].name, *xfer_notice_value(&notice, &settings[i]),
+                   settings[i].name,
+                   *ucx_peer_timeout_value(&notice, &settings[i]),
                    settings[i].is_time);
         }
     }
 }
 
-void xfer_tune_peer(ucp_config_t *config, uint64_t time_ns, bool has_rdma)
+void ucx_tune_peer(ucp_config_t *config, uint64_t time_ns, bool has_rdma)
 {
     char        *printed = NULL;
     ucs_status_t status;
 
-    if (time_ns == XFER_NOTICE_NEVER) {
+    if (time_ns == UCX_PEER_TIMEOUT_NEVER) {
         return;
     }
     if (has_rdma) {
-        printed = xfer_tune_peer_print(config, &status);
+        printed = ucx_tune_peer_print(config, &status);
     }
-    if (xfer_tune_peer_keepalive(config) == XFER_TUNE_PEER_KEEPALIVE_NS) {
+    if (ucx_tune_peer_keepalive(config) == UCX_TUNE_PEER_KEEPALIVE_NS) {
         modify(config, "", KEEPALIVE, time_ns / 4, true);
     }
-    for (unsigned i = 0; i < XFER_NOTICE_NUM_TRANSPORTS; i++) {
-        const xfer_notice_transport_t *transport = &xfer_notice_transports[i];
+    for (unsigned i = 0; i < UCX_PEER_TIMEOUT_NUM_TRANSPORTS; i++) {
+        const ucx_peer_timeout_transport_t *transport =
+            &ucx_peer_timeout_transports[i];
 
-        if ((printed != NULL) && (transport->kind != XFER_NOTICE_TCP) &&
-            xfer_tune_peer_has(printed, transport->name)) {
+        if ((printed != NULL) && (transport->kind != UCX_PEER_TIMEOUT_TCP) &&
+            ucx_tune_peer_has(printed, transport->name)) {
             tune_transport(config, transport, time_ns);
         }
     }

@@ -12,7 +12,7 @@
 
 #include <uct/api/uct.h>
 
-unsigned xfer_tune_peer_kernel(const char *name, unsigned fallback)
+unsigned ucx_tune_peer_kernel(const char *name, unsigned fallback)
 {
     char     path[96];
     unsigned value = fallback;
@@ -30,8 +30,9 @@ unsigned xfer_tune_peer_kernel(const char *name, unsigned fallback)
 }
 
 /* UCX's tables of settings nest, differently for each transport. */
-static bool get_value(const uct_iface_config_t    *config,
-                      const xfer_notice_setting_t *setting, uint64_t *value_p)
+static bool get_value(const uct_iface_config_t         *config,
+                      const ucx_peer_timeout_setting_t *setting,
+                      uint64_t                         *value_p)
 {
     static const char *const tables[] = {"RC_RC_", "DC_RC_", "UD_", ""};
     char                     name[64];
@@ -41,34 +42,34 @@ static bool get_value(const uct_iface_config_t    *config,
         snprintf(name, sizeof(name), "%s%s", tables[i], setting->name);
         if (uct_config_get((void *)(uintptr_t)config, name, text,
                            sizeof(text)) == UCS_OK) {
-            return xfer_notice_parse(text, setting->is_time, value_p);
+            return ucx_peer_timeout_parse(text, setting->is_time, value_p);
         }
     }
     return false;
 }
 
-static bool read_transport(uct_md_h                       md,
-                           const xfer_notice_transport_t *transport,
-                           xfer_notice_t                 *now_p)
+static bool read_transport(uct_md_h                            md,
+                           const ucx_peer_timeout_transport_t *transport,
+                           ucx_peer_timeout_t                 *now_p)
 {
-    xfer_notice_setting_t settings[XFER_NOTICE_MAX_SETTINGS];
-    unsigned              num = xfer_notice_settings(transport->kind, settings);
-    uct_iface_config_t   *config;
-    bool                  is_known = true;
+    ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
+    unsigned num = ucx_peer_timeout_settings(transport->kind, settings);
+    uct_iface_config_t *config;
+    bool                is_known = true;
 
     if (uct_md_iface_config_read(md, transport->name, NULL, NULL, &config) !=
         UCS_OK) {
         return false;
     }
-    if (transport->kind == XFER_NOTICE_TCP) {
+    if (transport->kind == UCX_PEER_TIMEOUT_TCP) {
         /* "auto", or a UCX before 1.22, which does not have it. */
-        now_p->timeout_ns = XFER_NOTICE_NEVER;
+        now_p->timeout_ns = UCX_PEER_TIMEOUT_NEVER;
         (void)get_value(config, &settings[0], &now_p->timeout_ns);
         num = 0;
     }
     for (unsigned i = 0; (i < num) && is_known; i++) {
         is_known = get_value(config, &settings[i],
-                             xfer_notice_value(now_p, &settings[i]));
+                             ucx_peer_timeout_value(now_p, &settings[i]));
     }
     uct_config_release(config);
     return is_known;
@@ -76,8 +77,7 @@ static bool read_transport(uct_md_h                       md,
 
 /* Fill in what the transports of one memory domain have. */
 static void read_domain(uct_component_h component, const char *name,
-                        bool is_tcp, xfer_tune_peer_facts_t *facts,
-                        unsigned num)
+                        bool is_tcp, ucx_tune_peer_facts_t *facts, unsigned num)
 {
     uct_md_config_t *config;
     uct_md_h         md;
@@ -92,7 +92,7 @@ static void read_domain(uct_component_h component, const char *name,
         return;
     }
     for (unsigned i = 0; i < num; i++) {
-        if ((facts[i].transport->kind == XFER_NOTICE_TCP) == is_tcp) {
+        if ((facts[i].transport->kind == UCX_PEER_TIMEOUT_TCP) == is_tcp) {
             facts[i].is_known =
                 read_transport(md, facts[i].transport, &facts[i].now);
         }
@@ -100,8 +100,8 @@ static void read_domain(uct_component_h component, const char *name,
     uct_md_close(md);
 }
 
-static void read_component(uct_component_h         component,
-                           xfer_tune_peer_facts_t *facts, unsigned num)
+static void read_component(uct_component_h        component,
+                           ucx_tune_peer_facts_t *facts, unsigned num)
 {
     uct_component_attr_t attr = {
         .field_mask = UCT_COMPONENT_ATTR_FIELD_NAME |
@@ -128,7 +128,7 @@ static void read_component(uct_component_h         component,
     free(attr.md_resources);
 }
 
-static void read_all(xfer_tune_peer_facts_t *facts, unsigned num)
+static void read_all(ucx_tune_peer_facts_t *facts, unsigned num)
 {
     uct_component_h *components;
     unsigned         num_components;
@@ -146,36 +146,36 @@ static void add_text(char *text, size_t size, const char *prefix,
                      const char *name, uint64_t value, bool is_time)
 {
     size_t length = strlen(text);
-    char   number[XFER_NOTICE_VALUE_SIZE];
+    char   number[UCX_PEER_TIMEOUT_VALUE_SIZE];
 
-    xfer_notice_format(value, is_time, number);
+    ucx_peer_timeout_format(value, is_time, number);
     snprintf(text + length, size - length, "%sUCX_%s%s=%s",
              (length == 0) ? "" : " ", prefix, name, number);
 }
 
-static void conclude(xfer_tune_peer_facts_t *facts, uint64_t time_ns)
+static void conclude(ucx_tune_peer_facts_t *facts, uint64_t time_ns)
 {
-    const xfer_notice_transport_t *transport = facts->transport;
-    xfer_notice_setting_t          settings[XFER_NOTICE_MAX_SETTINGS];
-    unsigned num = xfer_notice_settings(transport->kind, settings);
+    const ucx_peer_timeout_transport_t *transport = facts->transport;
+    ucx_peer_timeout_setting_t          settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
+    unsigned num = ucx_peer_timeout_settings(transport->kind, settings);
 
-    if (time_ns == XFER_NOTICE_NEVER) {
+    if (time_ns == UCX_PEER_TIMEOUT_NEVER) {
         facts->own = facts->now;
         return;
     }
-    facts->own = xfer_notice_choose(transport->kind, time_ns);
-    if (facts->now.keepalive_ns != XFER_TUNE_PEER_KEEPALIVE_NS) {
+    facts->own = ucx_peer_timeout_choose(transport->kind, time_ns);
+    if (facts->now.keepalive_ns != UCX_TUNE_PEER_KEEPALIVE_NS) {
         facts->own.keepalive_ns = facts->now.keepalive_ns;
     } else {
         add_text(facts->settings, sizeof(facts->settings), "",
                  "KEEPALIVE_INTERVAL", facts->own.keepalive_ns, true);
     }
     for (unsigned i = 0; i < num; i++) {
-        uint64_t *value = xfer_notice_value(&facts->own, &settings[i]);
+        uint64_t *value = ucx_peer_timeout_value(&facts->own, &settings[i]);
 
-        if ((transport->kind == XFER_NOTICE_TCP) ||
-            xfer_tune_peer_is_set(transport, &settings[i])) {
-            *value = *xfer_notice_value(&facts->now, &settings[i]);
+        if ((transport->kind == UCX_PEER_TIMEOUT_TCP) ||
+            ucx_tune_peer_is_set(transport, &settings[i])) {
+            *value = *ucx_peer_timeout_value(&facts->now, &settings[i]);
         } else {
             add_text(facts->settings, sizeof(facts->settings),
                      transport->prefix, settings[i].name, *value,
@@ -184,10 +184,10 @@ static void conclude(xfer_tune_peer_facts_t *facts, uint64_t time_ns)
     }
 }
 
-ucxpool_status_t
-xfer_tune_peer_query(uint64_t               time_ns,
-                     xfer_tune_peer_facts_t facts[XFER_NOTICE_NUM_TRANSPORTS],
-                     unsigned              *num_p)
+ucxpool_status_t ucx_tune_peer_query(
+    uint64_t              time_ns,
+    ucx_tune_peer_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS],
+    unsigned             *num_p)
 {
     ucp_config_t *config;
     uint64_t      keepalive_ns;
@@ -197,24 +197,24 @@ xfer_tune_peer_query(uint64_t               time_ns,
 
     status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX could not read its settings: %s",
                           ucs_status_string(status));
     }
-    xfer_tune(config, false);
-    keepalive_ns = xfer_tune_peer_keepalive(config);
-    printed      = xfer_tune_peer_print(config, &status);
+    ucx_tune(config, false);
+    keepalive_ns = ucx_tune_peer_keepalive(config);
+    printed      = ucx_tune_peer_print(config, &status);
     ucp_config_release(config);
     if (printed == NULL) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX could not be started: %s (look at UCX_TLS and "
                           "UCX_NET_DEVICES)",
                           ucs_status_string(status));
     }
-    memset(facts, 0, XFER_NOTICE_NUM_TRANSPORTS * sizeof(*facts));
-    for (unsigned i = 0; i < XFER_NOTICE_NUM_TRANSPORTS; i++) {
-        if (xfer_tune_peer_has(printed, xfer_notice_transports[i].name)) {
-            facts[num].transport        = &xfer_notice_transports[i];
+    memset(facts, 0, UCX_PEER_TIMEOUT_NUM_TRANSPORTS * sizeof(*facts));
+    for (unsigned i = 0; i < UCX_PEER_TIMEOUT_NUM_TRANSPORTS; i++) {
+        if (ucx_tune_peer_has(printed, ucx_peer_timeout_transports[i].name)) {
+            facts[num].transport        = &ucx_peer_timeout_transports[i];
             facts[num].now.keepalive_ns = keepalive_ns;
             num++;
         }

@@ -13,7 +13,7 @@ static bool needs_settling(void)
     return (major == 1) && (minor < 14);
 }
 
-bool xfer_worker_settle(ucp_worker_h worker)
+bool ucx_worker_settle(ucp_worker_h worker)
 {
     ucp_request_param_t param    = {.op_attr_mask = 0};
     uint64_t            deadline = base_clock_deadline(SETTLE_NS);

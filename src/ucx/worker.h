@@ -17,6 +17,6 @@
  * Blocks for a moment at most. False: such an answer may be left, and the
  * worker must stay.
  */
-bool xfer_worker_settle(ucp_worker_h worker);
+bool ucx_worker_settle(ucp_worker_h worker);
 
 #endif

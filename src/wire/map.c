@@ -73,19 +73,19 @@ static uint64_t map_frag_size(const ucxpool_request_t *request)
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
-                                 xfer_fragment_t   *fragment)
+                                 core_fragment_t   *fragment)
 {
     proto_fixed_t *fixed;
     proto_head_t   head;
 
-    fixed = xfer_control_begin(channel, PROTO_DATA, 0, XFER_MAY, NULL);
+    fixed = core_control_begin(channel, PROTO_DATA, 0, CORE_MAY, NULL);
     if (fixed == NULL) {
         return UCXPOOL_ERR_BUSY;
     }
     head             = fixed->head;
     fixed->data      = fragment->data;
     fixed->data.head = head;
-    xfer_control_end(channel);
+    core_control_end(channel);
     return UCXPOOL_OK;
 }
 
@@ -93,11 +93,11 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
 {
     proto_fixed_t *fixed;
 
-    fixed = xfer_control_begin(channel, PROTO_TAKEN, 0, XFER_MUST, NULL);
+    fixed = core_control_begin(channel, PROTO_TAKEN, 0, CORE_MUST, NULL);
     if (fixed != NULL) {
         fixed->taken.message = data->message;
         fixed->taken.piece   = data->piece;
-        xfer_control_end(channel);
+        core_control_end(channel);
     }
 }
 
@@ -105,7 +105,7 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
 static const uint8_t *locate(const ucxpool_channel_t *channel,
                              const proto_data_t      *data)
 {
-    const xfer_peer_t *peer = &channel->peer;
+    const core_peer_t *peer = &channel->peer;
     uint64_t           size;
 
     if (data->region >= peer->num_regions) {
@@ -133,7 +133,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     if ((status != UCXPOOL_OK) && (status != UCXPOOL_ERR_CHECKSUM)) {
         return;
     }
-    if (xfer_ring_is_revoked(&channel->ring, data->message)) {
+    if (core_ring_is_revoked(&channel->ring, data->message)) {
         xfer_recv_stop(request, UCXPOOL_ERR_CANCELED,
                        "the sender canceled the message");
         return;
@@ -157,20 +157,20 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
         return;
     }
     if (bytes == NULL) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a fragment outside of its regions");
         return;
     }
     if (!xfer_recv_check(request, data)) {
         return;
     }
-    xfer_deliver(request, &(xfer_arrival_params_t){.data    = data,
-                                                   .bytes   = bytes,
-                                                   .are_far = is_far(channel),
-                                                   .done    = delivered});
+    xfer_deliver(request, &(xfer_delivery_params_t){.data    = data,
+                                                    .bytes   = bytes,
+                                                    .are_far = is_far(channel),
+                                                    .done    = delivered});
 }
 
-const xfer_wire_t xfer_wire_map = {
+const core_wire_t xfer_wire_map = {
     .id        = UCXPOOL_WIRE_MAP,
     .name      = "map",
     .packed    = UCXPOOL_MODE_MAP_PACKED,

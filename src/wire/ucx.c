@@ -29,7 +29,7 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
     const block_pool_t   *blocks = ucx_blocks(request->pool);
     ucxpool_share_stats_t share;
 
-    if (xfer_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
+    if (core_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
         return FRAG_SIZE;
     }
     block_pool_stats(blocks, UCXPOOL_SHARE_SEND, &share);
@@ -40,19 +40,19 @@ static uint64_t ucx_frag_size(const ucxpool_request_t *request)
 
 static void fragment_sent(void *request, ucs_status_t status, void *arg)
 {
-    xfer_fragment_t   *fragment = arg;
+    core_fragment_t   *fragment = arg;
     ucxpool_channel_t *channel  = fragment->request->channel;
 
     /* An error is the endpoint's, whose handler fails the channel. */
     (void)status;
     ucp_request_free(request);
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     xfer_send_fragment_done(fragment);
-    xfer_channel_end_operation(channel);
+    core_channel_end_operation(channel);
 }
 
 static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
-                                 xfer_fragment_t   *fragment)
+                                 core_fragment_t   *fragment)
 {
     ucxpool_t          *pool  = channel->pool;
     ucp_request_param_t param = {
@@ -62,11 +62,11 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         .flags       = 0,
         .cb.send     = fragment_sent,
         .user_data   = fragment,
-        .memory_type = xfer_ucx_memory_type(pool->ucx_blocks),
+        .memory_type = core_ucx_memory_type(pool->ucx_blocks),
     };
     ucs_status_ptr_t result;
 
-    if (!xfer_channel_can_send(channel)) {
+    if (!core_channel_can_send(channel)) {
         return UCXPOOL_ERR_PEER_LOST;
     }
     if (fragment->data.length >= RNDV_MIN) {
@@ -74,7 +74,7 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     }
     if (!fragment->in_place || (fragment->buffer != NULL)) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param.memh = xfer_ucx_memh(pool->ucx_blocks, &fragment->where);
+        param.memh = core_ucx_memh(pool->ucx_blocks, &fragment->where);
     }
     fragment->data.head = (proto_head_t){
         .type    = PROTO_DATA,
@@ -86,12 +86,12 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
                              &fragment->data, sizeof(fragment->data),
                              fragment->bytes, fragment->data.length, &param);
     if (UCS_PTR_IS_ERR(result)) {
-        xfer_channel_set_broken(channel);
-        return mem_ucx_status(UCS_PTR_STATUS(result));
+        core_channel_set_broken(channel);
+        return ucx_status(UCS_PTR_STATUS(result));
     }
     fragment->ucx = result;
     if (result != NULL) {
-        xfer_endpoint_start(channel->endpoint);
+        core_endpoint_start(channel->endpoint);
     } else {
         /* Done already: the request goes on by itself. */
         xfer_send_fragment_done(fragment);
@@ -117,7 +117,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
         return UCS_OK; /* not wanted any more: UCX drops it */
     }
     if (length != data->length) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer announced %llu bytes and sent %zu",
                           (unsigned long long)data->length, length);
         return UCS_OK;
@@ -127,13 +127,13 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
     }
     if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
         /* The bytes are there already, and no longer than this call. */
-        xfer_deliver(request, &(xfer_arrival_params_t){.data      = data,
-                                                       .bytes     = payload,
-                                                       .must_copy = true,
-                                                       .done      = delivered});
+        xfer_deliver(request, &(xfer_delivery_params_t){.data      = data,
+                                                        .bytes     = payload,
+                                                        .must_copy = true,
+                                                        .done = delivered});
         return UCS_OK;
     }
-    if (!xfer_landing_start(request, data, payload)) {
+    if (!xfer_rndv_start(request, data, payload)) {
         xfer_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
                        "the receiver has no memory");
         return UCS_OK;
@@ -141,7 +141,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
     return UCS_INPROGRESS;
 }
 
-const xfer_wire_t xfer_wire_ucx = {
+const core_wire_t xfer_wire_ucx = {
     .id           = UCXPOOL_WIRE_UCX,
     .name         = "ucx",
     .packed       = UCXPOOL_MODE_UCX_PACKED,

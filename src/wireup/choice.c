@@ -11,7 +11,7 @@
 /* May this side try the `map` wire? */
 static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
-    xfer_peer_t *peer = &channel->peer;
+    core_peer_t *peer = &channel->peer;
 
     if (channel->pool->config.wire == BASE_WIRE_UCX) {
         snprintf(peer->we_reason, sizeof(peer->we_reason),
@@ -23,14 +23,14 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
                  "it does not offer its memory");
         return false;
     }
-    if (!xfer_mapping_fits(channel, hello)) {
+    if (!wireup_mapping_fits(channel, hello)) {
         return false;
     }
-    if (!mem_share_host_fits(&hello->host, peer->we_reason,
-                             sizeof(peer->we_reason))) {
+    if (!ipc_host_fits(&hello->host, peer->we_reason,
+                       sizeof(peer->we_reason))) {
         return false;
     }
-    if (!xfer_watch_start(channel, &hello->host)) {
+    if (!wireup_process_watch_start(channel, &hello->host)) {
         snprintf(peer->we_reason, sizeof(peer->we_reason),
                  "its process cannot be watched");
         return false;
@@ -42,20 +42,20 @@ static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
  * Take the peer's descriptors and map them. To be forbidden it is no error yet:
  * the peer may give them to us.
  */
-static xfer_mapping_result_t try_take(ucxpool_channel_t      *channel,
-                                      const proto_hello_t    *hello,
-                                      const mem_share_file_t *files)
+static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
+                                        const proto_hello_t *hello,
+                                        const ipc_file_t    *files)
 {
-    base_log_level_t      level = base_error_log_at(BASE_LOG_DEBUG);
-    xfer_mapping_result_t result;
+    base_log_level_t        level = base_error_log_at(BASE_LOG_DEBUG);
+    wireup_mapping_result_t result;
 
-    result = xfer_mapping_open(channel, hello, files, NULL);
+    result = wireup_mapping_open(channel, hello, files, NULL);
     base_error_log_at(level);
-    if (result == XFER_MAPPING_DONE) {
+    if (result == WIREUP_MAPPING_DONE) {
         return result;
     }
-    xfer_mapping_close(channel);
-    if (result == XFER_MAPPING_IMPOSSIBLE) {
+    wireup_mapping_close(channel);
+    if (result == WIREUP_MAPPING_IMPOSSIBLE) {
         base_warn("%s: the peer's memory is not mapped: %s", channel->name,
                   channel->peer.we_reason);
     } else if (!channel->pool->was_forbidden) {
@@ -67,46 +67,47 @@ static xfer_mapping_result_t try_take(ucxpool_channel_t      *channel,
     return result;
 }
 
-bool xfer_choice_try(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                     const mem_share_file_t *files, xfer_fetch_cb_t fetched)
+bool wireup_choice_try(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                       const ipc_file_t *files, wireup_fd_import_cb_t fetched)
 {
-    xfer_mapping_result_t result;
+    wireup_mapping_result_t result;
 
     if (!may_map(channel, hello)) {
         return true;
     }
     result               = try_take(channel, hello, files);
-    channel->peer.we_map = result == XFER_MAPPING_DONE;
-    return (result != XFER_MAPPING_FORBIDDEN) ||
-           !xfer_fetch_start(channel, hello, files,
-                             xfer_mapping_num_fds_of(hello, files), fetched);
+    channel->peer.we_map = result == WIREUP_MAPPING_DONE;
+    return (result != WIREUP_MAPPING_FORBIDDEN) ||
+           !wireup_fd_import_start(channel, hello, files,
+                                   wireup_mapping_num_fds_of(hello, files),
+                                   fetched);
 }
 
-void xfer_choice_try_given(ucxpool_channel_t      *channel,
-                           const proto_hello_t    *hello,
-                           const mem_share_file_t *files, const int *fds)
+void wireup_choice_try_given(ucxpool_channel_t   *channel,
+                             const proto_hello_t *hello,
+                             const ipc_file_t *files, const int *fds)
 {
-    xfer_mapping_result_t result = XFER_MAPPING_IMPOSSIBLE;
+    wireup_mapping_result_t result = WIREUP_MAPPING_IMPOSSIBLE;
 
     if (fds != NULL) {
-        result = xfer_mapping_open(channel, hello, files, fds);
+        result = wireup_mapping_open(channel, hello, files, fds);
     } else {
         base_warn("%s: the peer's memory is not mapped: %s", channel->name,
                   channel->peer.we_reason);
     }
-    if (result == XFER_MAPPING_DONE) {
+    if (result == WIREUP_MAPPING_DONE) {
         snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
                  "same host and user, by what it has given");
     } else {
-        xfer_mapping_close(channel);
+        wireup_mapping_close(channel);
     }
-    channel->peer.we_map = result == XFER_MAPPING_DONE;
+    channel->peer.we_map = result == WIREUP_MAPPING_DONE;
 }
 
 /* Why the wire is not `map`: because it is not to be, or because it cannot. */
 static void explain_ucx(ucxpool_channel_t *channel)
 {
-    const xfer_peer_t *peer   = &channel->peer;
+    const core_peer_t *peer   = &channel->peer;
     const char        *prefix = "its memory cannot be mapped: ";
 
     if (channel->pool->config.wire == BASE_WIRE_UCX) {
@@ -121,18 +122,18 @@ static void explain_ucx(ucxpool_channel_t *channel)
 /* It was to be `map`. A peer that has died looks like one that forbids it. */
 static void fail_without_map(ucxpool_channel_t *channel)
 {
-    if (mem_share_host_has_ended(&channel->peer.host)) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+    if (ipc_host_has_ended(&channel->peer.host)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     } else {
-        xfer_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
+        core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
                           "UCXPOOL_WIRE=map, but %.120s", channel->wire_reason);
     }
 }
 
-bool xfer_choice_make(ucxpool_channel_t *channel)
+bool wireup_choice_make(ucxpool_channel_t *channel)
 {
-    xfer_peer_t *peer = &channel->peer;
+    core_peer_t *peer = &channel->peer;
     bool         map  = peer->we_map && peer->it_maps;
 
     if (map) {

@@ -43,8 +43,8 @@ static void start_close(ucxpool_channel_t *channel)
                             ? FAILED_NS
                             : channel->pool->config.close_timeout_ns;
 
-    if (channel->close == XFER_CLOSE_NONE) {
-        channel->close          = XFER_CLOSE_GOODBYE;
+    if (channel->close == CORE_CLOSE_NONE) {
+        channel->close          = CORE_CLOSE_GOODBYE;
         channel->waiting_since  = base_clock_now();
         channel->close_deadline = base_clock_deadline(patience);
     }
@@ -53,8 +53,8 @@ static void start_close(ucxpool_channel_t *channel)
 /* Has neither side said anything? Then the last word is enough. */
 static bool is_silent(const ucxpool_channel_t *channel)
 {
-    return xfer_lifeline_is_up(channel) &&
-           !(channel->handshake & (XFER_HELLO_SENT | XFER_HELLO_RECEIVED));
+    return core_lifeline_is_up(channel) &&
+           !(channel->handshake & (CORE_HELLO_SENT | CORE_HELLO_RECEIVED));
 }
 
 /* The peer has a channel, or will have one, and is to be told. It is when it
@@ -62,11 +62,11 @@ static bool is_silent(const ucxpool_channel_t *channel)
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way =
-        (channel->handshake & XFER_HELLO_RECEIVED) &&
+        (channel->handshake & CORE_HELLO_RECEIVED) &&
         (!channel->wire->has_endpoint || (channel->endpoint != NULL));
 
     return (channel->remote != NULL) && !knows_way && !is_silent(channel) &&
-           !channel->bye_received && !xfer_channel_is_broken(channel);
+           !channel->bye_received && !core_channel_is_broken(channel);
 }
 
 /* Is a word of the peer waited for, now or until it has come? */
@@ -91,17 +91,17 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
 static bool say_bye(ucxpool_channel_t *channel)
 {
     if (channel->bye_received && !channel->bye_sent) {
-        xfer_control_drop(channel); /* it listens to nothing else any more */
+        core_control_drop(channel); /* it listens to nothing else any more */
     }
-    xfer_control_flush(channel);
+    core_control_flush(channel);
     if (!base_list_is_empty(&channel->backlog)) {
         return false;
     }
     if (!channel->bye_sent) {
         channel->bye_sent      = true;
         channel->waiting_since = base_clock_now();
-        if (channel->handshake & XFER_HELLO_RECEIVED) {
-            xfer_control_post(channel, PROTO_BYE, XFER_MUST);
+        if (channel->handshake & CORE_HELLO_RECEIVED) {
+            core_control_post(channel, PROTO_BYE, CORE_MUST);
         }
     }
     return base_list_is_empty(&channel->backlog);
@@ -112,8 +112,8 @@ static bool say_bye(ucxpool_channel_t *channel)
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
     return ((channel->endpoint != NULL) ||
-            !xfer_wire_is_chosen(channel->wire)) &&
-           (channel->handshake & XFER_HELLO_RECEIVED) &&
+            !core_wire_is_chosen(channel->wire)) &&
+           (channel->handshake & CORE_HELLO_RECEIVED) &&
            !channel->bye_received && !channel->peer.gone;
 }
 
@@ -122,7 +122,7 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
     if (base_clock_now() >= last_moment(channel)) {
         return true;
     }
-    if (xfer_channel_is_broken(channel) && !channel->wire->has_ring) {
+    if (core_channel_is_broken(channel) && !channel->wire->has_ring) {
         return true;
     }
     if (is_way_due(channel)) {
@@ -141,16 +141,16 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {
     return (channel->remote != NULL) && !channel->pool->closing &&
-           !xfer_channel_is_broken(channel) &&
-           (channel->endpoint->step == XFER_ENDPOINT_OPEN) &&
+           !core_channel_is_broken(channel) &&
+           (channel->endpoint->step == CORE_ENDPOINT_OPEN) &&
            ((channel->bye_sent && channel->bye_received) ||
-            !(channel->handshake & XFER_HELLO_RECEIVED));
+            !(channel->handshake & CORE_HELLO_RECEIVED));
 }
 
 static bool is_kept(const ucxpool_channel_t *channel)
 {
     return channel->kept ||
-           (channel->has_begun && !(channel->handshake & XFER_HELLO_RECEIVED));
+           (channel->has_begun && !(channel->handshake & CORE_HELLO_RECEIVED));
 }
 
 /* False: that is not known yet. */
@@ -158,10 +158,10 @@ static bool try_keep_endpoint(ucxpool_channel_t *channel)
 {
     if (!channel->has_begun && !channel->kept) {
         channel->kept = true;
-        xfer_control_post(channel, PROTO_KEPT, XFER_OUTSIDE);
+        core_control_post(channel, PROTO_KEPT, CORE_OUTSIDE);
     }
     if (is_kept(channel) && (channel->endpoint->num_operations == 0)) {
-        xfer_remote_keep_endpoint(channel);
+        core_remote_keep_endpoint(channel);
         return true;
     }
     return base_clock_now() >= last_moment(channel);
@@ -169,7 +169,7 @@ static bool try_keep_endpoint(ucxpool_channel_t *channel)
 
 static void close_endpoint(ucxpool_channel_t *channel)
 {
-    xfer_endpoint_t *endpoint = channel->endpoint;
+    core_endpoint_t *endpoint = channel->endpoint;
 
     if ((endpoint != NULL) && can_be_kept(channel)) {
         if (!try_keep_endpoint(channel)) {
@@ -177,43 +177,43 @@ static void close_endpoint(ucxpool_channel_t *channel)
         }
         endpoint = channel->endpoint;
     }
-    xfer_local_close(channel);
+    core_local_close(channel);
     if (endpoint == NULL) {
-        channel->close = XFER_CLOSE_DONE;
+        channel->close = CORE_CLOSE_DONE;
         return;
     }
-    xfer_endpoint_close(endpoint, last_moment(channel));
-    xfer_endpoint_progress(endpoint);
-    if (endpoint->step == XFER_ENDPOINT_CLOSED) {
-        channel->close = XFER_CLOSE_DONE;
+    core_endpoint_close(endpoint, last_moment(channel));
+    core_endpoint_progress(endpoint);
+    if (endpoint->step == CORE_ENDPOINT_CLOSED) {
+        channel->close = CORE_CLOSE_DONE;
     }
 }
 
 static unsigned progress_goodbye(ucxpool_channel_t *channel)
 {
-    xfer_close_t before = channel->close;
+    core_close_t before = channel->close;
 
-    if ((channel->close == XFER_CLOSE_GOODBYE) && has_said_goodbye(channel)) {
-        channel->close = XFER_CLOSE_ENDPOINT;
-        xfer_control_drop(channel);
+    if ((channel->close == CORE_CLOSE_GOODBYE) && has_said_goodbye(channel)) {
+        channel->close = CORE_CLOSE_ENDPOINT;
+        core_control_drop(channel);
     }
-    if (channel->close == XFER_CLOSE_ENDPOINT) {
+    if (channel->close == CORE_CLOSE_ENDPOINT) {
         close_endpoint(channel);
     }
-    if (channel->close == XFER_CLOSE_DONE) {
-        xfer_lifeline_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
+    if (channel->close == CORE_CLOSE_DONE) {
+        core_lifeline_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
                                        ? XFER_LAST_WORD_FAILED
                                        : XFER_LAST_WORD_CLOSED);
     }
     return (channel->close != before) ? 1 : 0;
 }
 
-uint64_t xfer_channel_close_deadline(const ucxpool_channel_t *channel)
+uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
 {
-    if (channel->close == XFER_CLOSE_NONE) {
+    if (channel->close == CORE_CLOSE_NONE) {
         return channel->drains ? channel->drain_deadline : BASE_CLOCK_FOREVER;
     }
-    return (channel->close == XFER_CLOSE_DONE) ? BASE_CLOCK_FOREVER
+    return (channel->close == CORE_CLOSE_DONE) ? BASE_CLOCK_FOREVER
                                                : last_moment(channel);
 }
 
@@ -246,7 +246,7 @@ static void abort_requests(ucxpool_channel_t *channel)
     base_list_for_each_safe(request, next, &channel->queue, ucxpool_request_t,
                             link) {
         xfer_send_abort(request, status, channel->reason);
-        xfer_request_reuse(request);
+        core_request_reuse(request);
     }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         if (channel->sends[i] != NULL) {
@@ -281,7 +281,7 @@ static void forget_sends(ucxpool_channel_t *channel)
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         ucxpool_request_t *request = channel->sends[i];
 
-        if ((request != NULL) && xfer_request_has_ended(request)) {
+        if ((request != NULL) && core_request_has_ended(request)) {
             xfer_send_forget(request);
         }
     }
@@ -291,25 +291,25 @@ static bool is_unused(const ucxpool_channel_t *channel)
 {
     /* On the `map` wire the peer may still read; the channel then stays, to
      * watch for its end. */
-    return (channel->close == XFER_CLOSE_DONE) && (channel->num_sends == 0) &&
+    return (channel->close == CORE_CLOSE_DONE) && (channel->num_sends == 0) &&
            ((channel->endpoint == NULL) ||
-            xfer_endpoint_is_over(channel->endpoint)) &&
+            core_endpoint_is_over(channel->endpoint)) &&
            !channel->user_ref;
 }
 
 /* Everything that follows from a channel's end. */
 static unsigned settle(ucxpool_channel_t *channel)
 {
-    if (!xfer_channel_must_settle(channel)) {
+    if (!core_channel_must_settle(channel)) {
         return 0;
     }
     abort_requests(channel);
     if ((channel->state == UCXPOOL_CHANNEL_FAILED) || channel->bye_received) {
-        xfer_control_drop(channel); /* it has nothing left to hear */
+        core_control_drop(channel); /* it has nothing left to hear */
     }
     start_close(channel);
-    xfer_connect_stop(channel);
-    xfer_fetch_stop(channel);
+    wireup_connect_stop(channel);
+    wireup_fd_import_stop(channel);
     return 1;
 }
 
@@ -317,22 +317,22 @@ static unsigned settle(ucxpool_channel_t *channel)
 static void release(ucxpool_channel_t *channel)
 {
     channel->user_ref = false;
-    xfer_event_update(&channel->event);
+    core_event_update(&channel->event);
 }
 
-void xfer_channel_abort(ucxpool_channel_t *channel)
+void wireup_channel_abort(ucxpool_channel_t *channel)
 {
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     release(channel);
-    if (xfer_channel_is_live(channel)) {
+    if (core_channel_is_live(channel)) {
         cancel_requests(channel);
     }
     /* Which may have failed, as the peer could not be told. */
-    if (xfer_channel_is_live(channel)) {
-        xfer_channel_set_closed(channel);
+    if (core_channel_is_live(channel)) {
+        core_channel_set_closed(channel);
     }
     settle(channel);
-    xfer_channel_put(channel);
+    core_channel_put(channel);
 }
 
 /* Sends that were posted, and receives that have their message. */
@@ -342,35 +342,35 @@ static bool has_requests(const ucxpool_channel_t *channel)
 
     for (unsigned i = 0; (i < PROTO_SENDS_MAX) && !any; i++) {
         any = (channel->receives[i] != NULL) &&
-              !xfer_request_has_ended(channel->receives[i]);
+              !core_request_has_ended(channel->receives[i]);
     }
     return any;
 }
 
-void xfer_channel_close(ucxpool_channel_t *channel)
+void wireup_channel_close(ucxpool_channel_t *channel)
 {
-    if (!xfer_channel_is_live(channel) || !has_requests(channel)) {
-        xfer_channel_abort(channel);
+    if (!core_channel_is_live(channel) || !has_requests(channel)) {
+        wireup_channel_abort(channel);
         return;
     }
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     release(channel);
     channel->drains = true;
     channel->drain_deadline =
         base_clock_deadline(channel->pool->config.close_timeout_ns);
-    abort_posted(channel, UCXPOOL_ERR_CANCELED, XFER_CLOSED_HERE);
-    xfer_channel_put(channel);
+    abort_posted(channel, UCXPOOL_ERR_CANCELED, CORE_CLOSED_HERE);
+    core_channel_put(channel);
 }
 
 /* One that was closed ends when its requests have, or its time is over. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
-    if (!channel->drains || !xfer_channel_is_live(channel) ||
+    if (!channel->drains || !core_channel_is_live(channel) ||
         (has_requests(channel) &&
          (base_clock_now() < channel->drain_deadline))) {
         return 0;
     }
-    xfer_channel_abort(channel);
+    wireup_channel_abort(channel);
     return 1;
 }
 
@@ -378,18 +378,18 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
  * before still counts. */
 static void look(ucxpool_channel_t *channel)
 {
-    if (xfer_local_is_lost(channel)) {
-        xfer_channel_set_broken(channel);
+    if (core_local_is_lost(channel)) {
+        core_channel_set_broken(channel);
     }
     if (channel->peer.has_ended && !channel->peer.gone) {
         xfer_inbox_drain(channel);
         channel->peer.gone = true;
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     }
-    if (xfer_channel_is_broken(channel) && xfer_channel_is_live(channel)) {
+    if (core_channel_is_broken(channel) && core_channel_is_live(channel)) {
         xfer_inbox_drain(channel);
-        xfer_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the connection to the peer broke");
     }
 }
@@ -404,40 +404,40 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
         base_list_del(&channel->link);
         channel->pool->num_channels--;
-        xfer_channel_put(channel); /* the pool's */
+        core_channel_put(channel); /* the pool's */
     }
     return count;
 }
 
-unsigned xfer_channel_progress(ucxpool_channel_t *channel)
+unsigned wireup_channel_progress(ucxpool_channel_t *channel)
 {
     unsigned count = 0;
 
-    xfer_channel_get(channel);
-    count += xfer_watch_look(channel);
-    count += xfer_lifeline_progress(channel);
+    core_channel_get(channel);
+    count += wireup_process_watch_look(channel);
+    count += core_lifeline_progress(channel);
     look(channel);
     count += settle(channel);
     count += xfer_flush_progress(channel);
     count += progress_drain(channel);
-    if (channel->close != XFER_CLOSE_NONE) {
+    if (channel->close != CORE_CLOSE_NONE) {
         count += progress_close(channel);
     } else {
-        count += xfer_control_flush(channel);
+        count += core_control_flush(channel);
     }
-    xfer_channel_put(channel);
+    core_channel_put(channel);
     return count;
 }
 
-void xfer_channel_hurry_all(ucxpool_t *pool)
+void wireup_channel_hurry_all(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
 
-    xfer_lock(pool);
+    core_lock(pool);
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
-        xfer_channel_hurry(channel);
+        core_channel_hurry(channel);
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
 }
 
 /* --- what is left of it --------------------------------------------------- */
@@ -446,40 +446,40 @@ static void destroy(ucxpool_channel_t *channel)
 {
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
-    xfer_local_close(channel);
-    xfer_lifeline_end(channel, XFER_LAST_WORD_CLOSED);
-    xfer_fetch_stop(channel);
-    xfer_mapping_close(channel);
-    xfer_watch_stop(channel);
-    xfer_ring_cleanup(&channel->ring);
+    core_local_close(channel);
+    core_lifeline_end(channel, XFER_LAST_WORD_CLOSED);
+    wireup_fd_import_stop(channel);
+    wireup_mapping_close(channel);
+    wireup_process_watch_stop(channel);
+    core_ring_cleanup(&channel->ring);
     if (channel->endpoint != NULL) {
-        xfer_endpoint_destroy(channel->endpoint);
+        core_endpoint_destroy(channel->endpoint);
     }
     if (channel->remote != NULL) {
-        xfer_remote_put(channel->remote);
+        core_remote_put(channel->remote);
     }
     free(channel);
 }
 
-void xfer_channel_destroy_gone(ucxpool_t *pool)
+void wireup_channel_destroy_gone(ucxpool_t *pool)
 {
     while (!base_list_is_empty(&pool->gone_channels)) {
         destroy(base_list_head(&pool->gone_channels, ucxpool_channel_t, link));
     }
 }
 
-void xfer_channel_discard(ucxpool_channel_t *channel)
+void wireup_channel_discard(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
 
     base_list_del(&channel->link);
     pool->num_channels--;
     channel->state = UCXPOOL_CHANNEL_FAILED;
-    xfer_channel_put(channel);
-    xfer_channel_destroy_gone(pool);
+    core_channel_put(channel);
+    wireup_channel_destroy_gone(pool);
 }
 
-void xfer_channel_destroy_all(ucxpool_t *pool)
+void wireup_channel_destroy_all(ucxpool_t *pool)
 {
     for (uint32_t i = 0; i < pool->table_size; i++) {
         ucxpool_channel_t *channel = pool->table[i];
@@ -491,7 +491,7 @@ void xfer_channel_destroy_all(ucxpool_t *pool)
         forget_sends(channel);
         xfer_message_drop_all(channel);
         channel->refs = 1;
-        xfer_channel_put(channel);
+        core_channel_put(channel);
     }
-    xfer_channel_destroy_gone(pool);
+    wireup_channel_destroy_gone(pool);
 }

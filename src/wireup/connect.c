@@ -19,23 +19,23 @@ static void number_pair(ucxpool_channel_t *channel)
     uint64_t number = channel->remote->num_pairs++;
 
     channel->pair = number;
-    if (xfer_remote_is_self(channel->remote)) {
+    if (core_remote_is_self(channel->remote)) {
         channel->pair   = number / 2;
         channel->begins = (number % 2) == 0;
     }
 }
 
-ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
-                                      const void *address, size_t length)
+ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
+                                        const void *address, size_t length)
 {
-    xfer_blob_t      head;
-    xfer_remote_t   *remote;
-    ucxpool_status_t status = xfer_blob_check(address, length, &head);
+    core_blob_t      head;
+    core_remote_t   *remote;
+    ucxpool_status_t status = core_blob_check(address, length, &head);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    remote = xfer_remote_get(channel->pool, address);
+    remote = core_remote_get(channel->pool, address);
     if (remote == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
@@ -48,22 +48,22 @@ ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
     } else if (head.pair != 0) {
         channel->pair = head.pair; /* who came to a listener has drawn it */
     }
-    xfer_remote_set_turn(remote, channel, (xfer_blob_turn_t)head.turn);
-    status = xfer_hello_start(channel);
+    core_remote_set_turn(remote, channel, (core_blob_turn_t)head.turn);
+    status = wireup_hello_start(channel);
     if ((status != UCXPOOL_OK) && !channel->at_door) {
         remote->num_pairs--; /* the peer will not count it either */
     }
     return status;
 }
 
-ucxpool_status_t xfer_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
+ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
 {
     channel->by_ep    = true;
-    channel->endpoint = xfer_endpoint_borrow(channel->pool, ep);
+    channel->endpoint = core_endpoint_borrow(channel->pool, ep);
     if (channel->endpoint == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    return xfer_hello_start(channel);
+    return wireup_hello_start(channel);
 }
 
 /* A number that no other channel between the two pools has. */
@@ -83,11 +83,11 @@ static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
                                     const xfer_where_t *where)
 {
     ucxpool_t       *pool = channel->pool;
-    xfer_blob_t     *blob;
+    core_blob_t     *blob;
     size_t           length;
     ucxpool_status_t status;
 
-    status = xfer_blob_create(pool, channel->pair, &blob, &length);
+    status = core_blob_create(pool, channel->pair, &blob, &length);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -98,7 +98,7 @@ static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = xfer_source_add(&channel->greet_source, pool,
+    status = core_source_add(&channel->greet_source, pool,
                              xfer_greet_fd(channel->greet), NULL);
     if (status != UCXPOOL_OK) {
         xfer_greet_destroy(channel->greet);
@@ -110,8 +110,8 @@ static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_connect_door(ucxpool_channel_t  *channel,
-                                   const xfer_where_t *where)
+ucxpool_status_t wireup_connect_door(ucxpool_channel_t  *channel,
+                                     const xfer_where_t *where)
 {
     ucxpool_status_t status;
 
@@ -130,11 +130,11 @@ ucxpool_status_t xfer_connect_door(ucxpool_channel_t  *channel,
     return status;
 }
 
-void xfer_connect_stop(ucxpool_channel_t *channel)
+void wireup_connect_stop(ucxpool_channel_t *channel)
 {
     if (channel->greet != NULL) {
         base_list_del(&channel->greet_link);
-        xfer_source_remove(&channel->greet_source);
+        core_source_remove(&channel->greet_source);
         xfer_greet_destroy(channel->greet);
         xfer_secret_release(channel->secret);
         channel->greet  = NULL;
@@ -148,9 +148,9 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     const void *blob;
     size_t      length;
 
-    xfer_lifeline_start(channel, xfer_greet_take_fd(channel->greet));
+    core_lifeline_start(channel, xfer_greet_take_fd(channel->greet));
     xfer_greet_peer(channel->greet, &blob, &length);
-    return xfer_connect_address(channel, blob, length);
+    return wireup_connect_address(channel, blob, length);
 }
 
 /* Why it failed is the channel's to tell, once. */
@@ -173,21 +173,21 @@ static unsigned progress_greet(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = UCXPOOL_INPROGRESS;
 
-    if (xfer_channel_is_live(channel)) {
+    if (core_channel_is_live(channel)) {
         status = greet_on(channel);
     }
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
     }
     if (status == UCXPOOL_OK) {
-        xfer_connect_stop(channel);
+        wireup_connect_stop(channel);
     } else {
-        xfer_channel_fail(channel, status, "%s", ucxpool_error_detail());
+        core_channel_fail(channel, status, "%s", ucxpool_error_detail());
     }
     return 1;
 }
 
-unsigned xfer_connect_progress(ucxpool_t *pool)
+unsigned wireup_connect_progress(ucxpool_t *pool)
 {
     unsigned           count = 0;
     ucxpool_channel_t *channel;
@@ -200,7 +200,7 @@ unsigned xfer_connect_progress(ucxpool_t *pool)
     return count;
 }
 
-uint64_t xfer_connect_deadline(ucxpool_t *pool)
+uint64_t wireup_connect_deadline(ucxpool_t *pool)
 {
     uint64_t           deadline = BASE_CLOCK_FOREVER;
     ucxpool_channel_t *channel;

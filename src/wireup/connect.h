@@ -8,21 +8,21 @@
 #include "core/channel.h"
 
 /* Check a blob that came from somewhere, and connect the channel to it. */
-ucxpool_status_t xfer_connect_address(ucxpool_channel_t *channel,
-                                      const void *address, size_t length);
-ucxpool_status_t xfer_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep);
+ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
+                                        const void *address, size_t length);
+ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep);
 
-/* Knock at a listener's door; what follows is done by progress. */
-ucxpool_status_t xfer_connect_door(ucxpool_channel_t  *channel,
-                                   const xfer_where_t *where);
+/* Call a listener; what follows is done by progress. */
+ucxpool_status_t wireup_connect_door(ucxpool_channel_t  *channel,
+                                     const xfer_where_t *where);
 
 /* A channel that is still at a door goes no further. */
-void xfer_connect_stop(ucxpool_channel_t *channel);
+void wireup_connect_stop(ucxpool_channel_t *channel);
 
 /* The channels that are still at a door. */
-unsigned xfer_connect_progress(ucxpool_t *pool);
+unsigned wireup_connect_progress(ucxpool_t *pool);
 
 /* When the next of them wants to be called. */
-uint64_t xfer_connect_deadline(ucxpool_t *pool);
+uint64_t wireup_connect_deadline(ucxpool_t *pool);
 
 #endif

@@ -24,36 +24,36 @@
  * the system allows. */
 #define RETRY_NS UINT64_C(5000000)
 
-static_assert(MEM_SHARE_ID_SIZE == XFER_ID_SIZE, "a socket has a pool's id");
+static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket has a pool's id");
 
 typedef struct caller {
-    base_list_t        link;
-    xfer_source_t      source;
-    uint64_t           deadline;
-    uint64_t           next_try; /* to answer; 0: it waits for its HELLO */
-    mem_share_caller_t who;
-    bool               has_asked;
-    proto_fetch_t      asked;
+    base_list_t   link;
+    core_source_t source;
+    uint64_t      deadline;
+    uint64_t      next_try; /* to answer; 0: it waits for its HELLO */
+    ipc_caller_t  who;
+    bool          has_asked;
+    proto_fetch_t asked;
 } caller_t;
 
-struct xfer_handout {
-    xfer_source_t source;
+struct wireup_fd_export {
+    core_source_t source;
     bool          is_watched;
     uint64_t      pause_end;
     base_list_t   callers;
     unsigned      num_callers;
 };
 
-static bool watch(xfer_handout_t *handout, bool is_watched)
+static bool watch(wireup_fd_export_t *handout, bool is_watched)
 {
     if ((is_watched != handout->is_watched) &&
-        xfer_source_set_watched(&handout->source, is_watched)) {
+        core_source_set_watched(&handout->source, is_watched)) {
         handout->is_watched = is_watched;
     }
     return is_watched == handout->is_watched;
 }
 
-bool xfer_handout_is_open(const ucxpool_t *pool)
+bool wireup_fd_export_is_open(const ucxpool_t *pool)
 {
     return pool->handout != NULL;
 }
@@ -63,7 +63,7 @@ static int detach(ucxpool_t *pool, caller_t *caller)
 {
     int fd = caller->source.fd;
 
-    xfer_source_remove(&caller->source);
+    core_source_remove(&caller->source);
     base_list_del(&caller->link);
     pool->handout->num_callers--;
     free(caller);
@@ -73,14 +73,13 @@ static int detach(ucxpool_t *pool, caller_t *caller)
 /* Returns true: something has moved. */
 static bool hang_up(ucxpool_t *pool, caller_t *caller)
 {
-    mem_share_socket_close(detach(pool, caller));
+    ipc_socket_close(detach(pool, caller));
     return true;
 }
 
-static void warn(ucxpool_t *pool, const mem_share_caller_t *who,
-                 const char *reason)
+static void warn(ucxpool_t *pool, const ipc_caller_t *who, const char *reason)
 {
-    if (xfer_pool_turn_away(pool)) {
+    if (core_pool_turn_away(pool)) {
         base_warn("%s: process %" PRIu32 " of user %" PRIu32
                   " is given no descriptors: %s",
                   pool->name, who->pid, who->uid, reason);
@@ -95,11 +94,11 @@ static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
 
 static void enter(ucxpool_t *pool, int fd)
 {
-    mem_share_caller_t who    = {0, 0};
-    caller_t          *caller = NULL;
-    const char        *reason;
+    ipc_caller_t who    = {0, 0};
+    caller_t    *caller = NULL;
+    const char  *reason;
 
-    if ((mem_share_socket_caller(fd, &who) != 0) ||
+    if ((ipc_socket_caller(fd, &who) != 0) ||
         (who.uid != (uint32_t)geteuid())) {
         reason = "it is another user's";
         goto err_close;
@@ -110,7 +109,7 @@ static void enter(ucxpool_t *pool, int fd)
         goto err_close;
     }
     reason = "it cannot be watched";
-    if (xfer_source_add(&caller->source, pool, fd, NULL) != UCXPOOL_OK) {
+    if (core_source_add(&caller->source, pool, fd, NULL) != UCXPOOL_OK) {
         goto err_close;
     }
     caller->who      = who;
@@ -122,20 +121,20 @@ static void enter(ucxpool_t *pool, int fd)
 err_close:
     warn(pool, &who, reason);
     free(caller);
-    mem_share_socket_close(fd);
+    ipc_socket_close(fd);
 }
 
 /* Somebody has come. */
-static unsigned accept_callers(xfer_source_t *source)
+static unsigned accept_callers(core_source_t *source)
 {
-    ucxpool_t      *pool    = source->pool;
-    xfer_handout_t *handout = pool->handout;
-    unsigned        count   = 0;
-    int             fd      = -1;
-    int             error;
+    ucxpool_t          *pool    = source->pool;
+    wireup_fd_export_t *handout = pool->handout;
+    unsigned            count   = 0;
+    int                 fd      = -1;
+    int                 error;
 
-    while (handout->num_callers < XFER_HANDOUT_MAX) {
-        error = mem_share_socket_accept(source->fd, &fd);
+    while (handout->num_callers < WIREUP_FD_EXPORT_MAX) {
+        error = ipc_socket_accept(source->fd, &fd);
         if (error == EAGAIN) {
             return count;
         }
@@ -162,11 +161,11 @@ static const char *check_caller(const caller_t          *caller,
     char reason[PROTO_TEXT_MAX + 1];
 
     if ((caller->who.pid != channel->peer.host.pid) ||
-        !mem_share_host_fits(&channel->peer.host, reason, sizeof(reason))) {
+        !ipc_host_fits(&channel->peer.host, reason, sizeof(reason))) {
         return "it is not the process that said HELLO";
     }
-    if ((xfer_mapping_num_files(channel) == 0) ||
-        (caller->asked.first >= xfer_mapping_num_fds(channel))) {
+    if ((wireup_mapping_num_files(channel) == 0) ||
+        (caller->asked.first >= wireup_mapping_num_fds(channel))) {
         return "it asks for what there is not";
     }
     return NULL;
@@ -176,10 +175,10 @@ static const char *check_caller(const caller_t          *caller,
 static bool give(ucxpool_t *pool, caller_t *caller,
                  const ucxpool_channel_t *channel)
 {
-    int           fds[MEM_SHARE_FDS_MAX];
-    uint32_t      total = xfer_mapping_num_fds(channel);
+    int           fds[IPC_FDS_MAX];
+    uint32_t      total = wireup_mapping_num_fds(channel);
     uint32_t      first = caller->asked.first;
-    uint32_t      count = base_min(total - first, MEM_SHARE_FDS_MAX);
+    uint32_t      count = base_min(total - first, IPC_FDS_MAX);
     proto_given_t given = {
         .magic   = PROTO_FETCH_MAGIC,
         .version = PROTO_VERSION,
@@ -190,10 +189,10 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     int error;
 
     for (uint32_t i = 0; i < count; i++) {
-        fds[i] = xfer_mapping_fd(channel, first + i);
+        fds[i] = wireup_mapping_fd(channel, first + i);
     }
-    error = mem_share_socket_send(caller->source.fd, &given, sizeof(given), fds,
-                                  count);
+    error =
+        ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
     if (error == ETOOMANYREFS) {
         caller->next_try = base_clock_deadline(RETRY_NS);
         return false;
@@ -218,16 +217,16 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
         .channel = caller->asked.channel,
         .key     = caller->asked.key,
     };
-    const ucxpool_channel_t *channel = xfer_channel_find(pool, &head);
+    const ucxpool_channel_t *channel = core_channel_find(pool, &head);
     const char              *reason;
 
     if (channel == NULL) {
         return refuse(pool, caller, "it names no channel");
     }
-    if (!xfer_channel_is_live(channel)) {
+    if (!core_channel_is_live(channel)) {
         return hang_up(pool, caller); /* the peer is told why by other ways */
     }
-    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+    if (!(channel->handshake & CORE_HELLO_RECEIVED)) {
         return false;
     }
     reason = check_caller(caller, channel);
@@ -243,25 +242,25 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
 {
     proto_hello_t hello;
 
-    if (!xfer_local_parse_hello(bytes, length, &hello)) {
+    if (!core_local_parse_hello(bytes, length, &hello)) {
         return refuse(pool, caller, "it says neither FETCH nor HELLO");
     }
     if (hello.host.pid != caller->who.pid) {
         return refuse(pool, caller, "its HELLO names another process");
     }
     pool->dispatch->hello(pool, &hello, bytes + sizeof(hello),
-                          &(xfer_way_t){.fd = detach(pool, caller)});
+                          &(core_way_t){.fd = detach(pool, caller)});
     return true;
 }
 
 static bool hear(ucxpool_t *pool, caller_t *caller)
 {
-    _Alignas(proto_hello_t) uint8_t bytes[XFER_LOCAL_MAX];
+    _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
     size_t                          length;
     int                             error;
 
-    error = mem_share_socket_recv_any(caller->source.fd, bytes, sizeof(bytes),
-                                      &length);
+    error =
+        ipc_socket_recv_any(caller->source.fd, bytes, sizeof(bytes), &length);
     if (error == EAGAIN) {
         return false;
     }
@@ -292,15 +291,15 @@ static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
            refuse(pool, caller, "its time is over");
 }
 
-unsigned xfer_handout_progress(ucxpool_t *pool)
+unsigned wireup_fd_export_progress(ucxpool_t *pool)
 {
-    xfer_handout_t *handout = pool->handout;
-    unsigned        count   = 0;
-    uint64_t        now;
-    caller_t       *caller;
-    caller_t       *next;
+    wireup_fd_export_t *handout = pool->handout;
+    unsigned            count   = 0;
+    uint64_t            now;
+    caller_t           *caller;
+    caller_t           *next;
 
-    if (!xfer_handout_is_open(pool) ||
+    if (!wireup_fd_export_is_open(pool) ||
         (handout->is_watched && (handout->num_callers == 0))) {
         return 0;
     }
@@ -308,28 +307,28 @@ unsigned xfer_handout_progress(ucxpool_t *pool)
     base_list_for_each_safe(caller, next, &handout->callers, caller_t, link) {
         count += progress_caller(pool, caller, now) ? 1 : 0;
     }
-    if ((handout->num_callers < XFER_HANDOUT_MAX) &&
+    if ((handout->num_callers < WIREUP_FD_EXPORT_MAX) &&
         (handout->pause_end <= now) && !watch(handout, true)) {
         handout->pause_end = now + PAUSE_NS;
     }
     return count;
 }
 
-bool xfer_handout_is_busy(const ucxpool_t *pool)
+bool wireup_fd_export_is_busy(const ucxpool_t *pool)
 {
     return (pool->handout != NULL) && (pool->handout->num_callers != 0);
 }
 
-uint64_t xfer_handout_deadline(const ucxpool_t *pool)
+uint64_t wireup_fd_export_deadline(const ucxpool_t *pool)
 {
     uint64_t  deadline = BASE_CLOCK_FOREVER;
     caller_t *caller;
 
-    if (!xfer_handout_is_open(pool)) {
+    if (!wireup_fd_export_is_open(pool)) {
         return deadline;
     }
     if (!pool->handout->is_watched &&
-        (pool->handout->num_callers < XFER_HANDOUT_MAX)) {
+        (pool->handout->num_callers < WIREUP_FD_EXPORT_MAX)) {
         deadline = pool->handout->pause_end;
     }
     base_list_for_each(caller, &pool->handout->callers, caller_t, link) {
@@ -340,17 +339,17 @@ uint64_t xfer_handout_deadline(const ucxpool_t *pool)
     return deadline;
 }
 
-ucxpool_status_t xfer_handout_create(ucxpool_t *pool)
+ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool)
 {
-    ucxpool_status_t status = UCXPOOL_OK;
-    xfer_handout_t  *handout;
-    int              fd;
-    int              error;
+    ucxpool_status_t    status = UCXPOOL_OK;
+    wireup_fd_export_t *handout;
+    int                 fd;
+    int                 error;
 
     if (pool->config.wire == BASE_WIRE_UCX) {
         return UCXPOOL_OK;
     }
-    error = mem_share_socket_listen(pool->id, &fd);
+    error = ipc_socket_listen(pool->id, &fd);
     if (error != 0) {
         base_info("%s: no socket for peers on this host: %s; they connect over "
                   "UCX, and must be allowed to take descriptors",
@@ -364,7 +363,7 @@ ucxpool_status_t xfer_handout_create(ucxpool_t *pool)
     }
     base_list_init(&handout->callers);
     handout->is_watched = true;
-    status = xfer_source_add(&handout->source, pool, fd, accept_callers);
+    status = core_source_add(&handout->source, pool, fd, accept_callers);
     if (status != UCXPOOL_OK) {
         goto err_free;
     }
@@ -374,14 +373,14 @@ ucxpool_status_t xfer_handout_create(ucxpool_t *pool)
 err_free:
     free(handout);
 err_close:
-    mem_share_socket_close(fd);
+    ipc_socket_close(fd);
     return status;
 }
 
-void xfer_handout_destroy(ucxpool_t *pool)
+void wireup_fd_export_destroy(ucxpool_t *pool)
 {
-    xfer_handout_t *handout = pool->handout;
-    int             fd;
+    wireup_fd_export_t *handout = pool->handout;
+    int                 fd;
 
     if (handout == NULL) {
         return;
@@ -390,8 +389,8 @@ void xfer_handout_destroy(ucxpool_t *pool)
         hang_up(pool, base_list_head(&handout->callers, caller_t, link));
     }
     fd = handout->source.fd;
-    xfer_source_remove(&handout->source);
-    mem_share_socket_close(fd);
+    core_source_remove(&handout->source);
+    ipc_socket_close(fd);
     free(handout);
     pool->handout = NULL;
 }

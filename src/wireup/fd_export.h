@@ -15,8 +15,8 @@
  * A caller that says HELLO in place of FETCH is the other end of a channel, and
  * the connection becomes the channel's (core/local.h).
  *
- * What a caller can do is bounded: there are XFER_HANDOUT_MAX at a time, each
- * for HANDSHAKE_TIMEOUT, and again for each message that it is given; the
+ * What a caller can do is bounded: there are WIREUP_FD_EXPORT_MAX at a time,
+ * each for HANDSHAKE_TIMEOUT, and again for each message that it is given; the
  * others wait in the system's queue. Nothing here waits: all is done by
  * progress.
  */
@@ -25,9 +25,9 @@
 
 #include "core/channel.h"
 
-#define XFER_HANDOUT_MAX 64u
+#define WIREUP_FD_EXPORT_MAX 64u
 
-typedef struct xfer_handout xfer_handout_t;
+typedef struct wireup_fd_export wireup_fd_export_t;
 
 /*
  * A pool that can have no socket goes without one, and says so; with
@@ -35,16 +35,16 @@ typedef struct xfer_handout xfer_handout_t;
  *
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t xfer_handout_create(ucxpool_t *pool);
-bool             xfer_handout_is_open(const ucxpool_t *pool);
-void             xfer_handout_destroy(ucxpool_t *pool);
+ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool);
+bool             wireup_fd_export_is_open(const ucxpool_t *pool);
+void             wireup_fd_export_destroy(ucxpool_t *pool);
 
-unsigned xfer_handout_progress(ucxpool_t *pool);
+unsigned wireup_fd_export_progress(ucxpool_t *pool);
 
 /* Are there callers to be looked after? */
-bool xfer_handout_is_busy(const ucxpool_t *pool);
+bool wireup_fd_export_is_busy(const ucxpool_t *pool);
 
 /* When it wants to be called though nothing happens. */
-uint64_t xfer_handout_deadline(const ucxpool_t *pool);
+uint64_t wireup_fd_export_deadline(const ucxpool_t *pool);
 
 #endif

@@ -16,25 +16,25 @@
 /* When the peer's socket has more callers waiting than the system keeps. */
 #define RETRY_NS UINT64_C(10000000)
 
-typedef struct xfer_fetch {
-    base_list_t        link;
-    ucxpool_channel_t *channel;
-    xfer_source_t      source;   /* its fd is -1: not connected yet */
-    uint64_t           next_try; /* while it is not */
-    uint32_t           total;
-    uint32_t           num_fds; /* that have come */
-    int               *fds;
-    xfer_fetch_cb_t    done;
-    proto_hello_t      hello;
-    mem_share_file_t   files[];
-} xfer_fetch_t;
+typedef struct wireup_fd_import {
+    base_list_t           link;
+    ucxpool_channel_t    *channel;
+    core_source_t         source;   /* its fd is -1: not connected yet */
+    uint64_t              next_try; /* while it is not */
+    uint32_t              total;
+    uint32_t              num_fds; /* that have come */
+    int                  *fds;
+    wireup_fd_import_cb_t done;
+    proto_hello_t         hello;
+    ipc_file_t            files[];
+} wireup_fd_import_t;
 
-bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                      const mem_share_file_t *files, uint32_t num_fds,
-                      xfer_fetch_cb_t done)
+bool wireup_fd_import_start(ucxpool_channel_t   *channel,
+                            const proto_hello_t *hello, const ipc_file_t *files,
+                            uint32_t num_fds, wireup_fd_import_cb_t done)
 {
-    size_t        size  = hello->num_files * sizeof(files[0]);
-    xfer_fetch_t *fetch = calloc(1, sizeof(*fetch) + size);
+    size_t              size  = hello->num_files * sizeof(files[0]);
+    wireup_fd_import_t *fetch = calloc(1, sizeof(*fetch) + size);
 
     if (fetch == NULL) {
         goto err_none;
@@ -47,7 +47,7 @@ bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
     fetch->total   = num_fds;
     fetch->done    = done;
     fetch->hello   = *hello;
-    xfer_source_init(&fetch->source);
+    core_source_init(&fetch->source);
     memcpy(fetch->files, files, size);
     base_list_add_tail(&channel->pool->fetches, &fetch->link);
     channel->fetch = fetch;
@@ -61,25 +61,25 @@ err_none:
     return false;
 }
 
-static void hang_up(xfer_fetch_t *fetch)
+static void hang_up(wireup_fd_import_t *fetch)
 {
     int fd = fetch->source.fd;
 
     if (fd >= 0) {
-        xfer_source_remove(&fetch->source);
-        mem_share_socket_close(fd);
+        core_source_remove(&fetch->source);
+        ipc_socket_close(fd);
     }
 }
 
 /* Take it out; what it has is not freed yet. */
-static void detach(xfer_fetch_t *fetch)
+static void detach(wireup_fd_import_t *fetch)
 {
     hang_up(fetch);
     base_list_del(&fetch->link);
     fetch->channel->fetch = NULL;
 }
 
-static void release(xfer_fetch_t *fetch)
+static void release(wireup_fd_import_t *fetch)
 {
     for (uint32_t i = 0; i < fetch->num_fds; i++) {
         close(fetch->fds[i]);
@@ -88,9 +88,9 @@ static void release(xfer_fetch_t *fetch)
     free(fetch);
 }
 
-void xfer_fetch_stop(ucxpool_channel_t *channel)
+void wireup_fd_import_stop(ucxpool_channel_t *channel)
 {
-    xfer_fetch_t *fetch = channel->fetch;
+    wireup_fd_import_t *fetch = channel->fetch;
 
     if (fetch != NULL) {
         detach(fetch);
@@ -99,12 +99,12 @@ void xfer_fetch_stop(ucxpool_channel_t *channel)
 }
 
 /* Said in READY and in the log. */
-static ucxpool_status_t no(xfer_fetch_t *fetch, const char *format, ...)
+static ucxpool_status_t no(wireup_fd_import_t *fetch, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static ucxpool_status_t no(xfer_fetch_t *fetch, const char *format, ...)
+static ucxpool_status_t no(wireup_fd_import_t *fetch, const char *format, ...)
 {
-    xfer_peer_t *peer = &fetch->channel->peer;
+    core_peer_t *peer = &fetch->channel->peer;
     va_list      arguments;
 
     va_start(arguments, format);
@@ -114,11 +114,11 @@ static ucxpool_status_t no(xfer_fetch_t *fetch, const char *format, ...)
 }
 
 /* Nobody else can have our peer's name, unless the peer has ended. */
-static ucxpool_status_t check_owner(xfer_fetch_t *fetch)
+static ucxpool_status_t check_owner(wireup_fd_import_t *fetch)
 {
-    const mem_share_host_t *host = &fetch->hello.host;
-    mem_share_caller_t      who;
-    int error = mem_share_socket_caller(fetch->source.fd, &who);
+    const ipc_host_t *host = &fetch->hello.host;
+    ipc_caller_t      who;
+    int               error = ipc_socket_caller(fetch->source.fd, &who);
 
     if (error != 0) {
         return no(fetch, "its socket does not say whose it is: %s",
@@ -131,7 +131,7 @@ static ucxpool_status_t check_owner(xfer_fetch_t *fetch)
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t ask(xfer_fetch_t *fetch)
+static ucxpool_status_t ask(wireup_fd_import_t *fetch)
 {
     proto_fetch_t asked = {
         .magic   = PROTO_FETCH_MAGIC,
@@ -141,14 +141,14 @@ static ucxpool_status_t ask(xfer_fetch_t *fetch)
         .key     = fetch->hello.channel_key,
     };
     int error =
-        mem_share_socket_send(fetch->source.fd, &asked, sizeof(asked), NULL, 0);
+        ipc_socket_send(fetch->source.fd, &asked, sizeof(asked), NULL, 0);
 
     return (error == 0)
                ? UCXPOOL_OK
                : no(fetch, "its socket cannot be asked: %s", strerror(error));
 }
 
-static ucxpool_status_t connect_owner(xfer_fetch_t *fetch)
+static ucxpool_status_t connect_owner(wireup_fd_import_t *fetch)
 {
     ucxpool_status_t status;
     int              error, fd;
@@ -156,7 +156,7 @@ static ucxpool_status_t connect_owner(xfer_fetch_t *fetch)
     if (base_clock_now() < fetch->next_try) {
         return UCXPOOL_INPROGRESS;
     }
-    error = mem_share_socket_connect(fetch->hello.from_id, &fd);
+    error = ipc_socket_connect(fetch->hello.from_id, &fd);
     if (error == EAGAIN) {
         fetch->next_try = base_clock_deadline(RETRY_NS);
         return UCXPOOL_INPROGRESS;
@@ -167,9 +167,9 @@ static ucxpool_status_t connect_owner(xfer_fetch_t *fetch)
                   "(its socket is seen in its network name space)",
                   strerror(error));
     }
-    if (xfer_source_add(&fetch->source, fetch->channel->pool, fd, NULL) !=
+    if (core_source_add(&fetch->source, fetch->channel->pool, fd, NULL) !=
         UCXPOOL_OK) {
-        mem_share_socket_close(fd);
+        ipc_socket_close(fd);
         return no(fetch, "its socket cannot be watched: %s",
                   ucxpool_error_detail());
     }
@@ -177,15 +177,15 @@ static ucxpool_status_t connect_owner(xfer_fetch_t *fetch)
     return (status == UCXPOOL_OK) ? ask(fetch) : status;
 }
 
-static ucxpool_status_t hear(xfer_fetch_t *fetch)
+static ucxpool_status_t hear(wireup_fd_import_t *fetch)
 {
     proto_given_t given;
-    int           fds[MEM_SHARE_FDS_MAX];
+    int           fds[IPC_FDS_MAX];
     unsigned      num_fds;
     int           error;
 
-    error = mem_share_socket_recv(fetch->source.fd, &given, sizeof(given), fds,
-                                  MEM_SHARE_FDS_MAX, &num_fds);
+    error = ipc_socket_recv(fetch->source.fd, &given, sizeof(given), fds,
+                            IPC_FDS_MAX, &num_fds);
     if (error == EAGAIN) {
         return UCXPOOL_INPROGRESS;
     }
@@ -209,7 +209,7 @@ static ucxpool_status_t hear(xfer_fetch_t *fetch)
 }
 
 /* As far as it goes now. */
-static ucxpool_status_t advance(xfer_fetch_t *fetch)
+static ucxpool_status_t advance(wireup_fd_import_t *fetch)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
@@ -228,14 +228,15 @@ static ucxpool_status_t advance(xfer_fetch_t *fetch)
     return status;
 }
 
-unsigned xfer_fetch_progress(ucxpool_t *pool)
+unsigned wireup_fd_import_progress(ucxpool_t *pool)
 {
-    unsigned         count = 0;
-    xfer_fetch_t    *fetch;
-    xfer_fetch_t    *next;
-    ucxpool_status_t status;
+    unsigned            count = 0;
+    wireup_fd_import_t *fetch;
+    wireup_fd_import_t *next;
+    ucxpool_status_t    status;
 
-    base_list_for_each_safe(fetch, next, &pool->fetches, xfer_fetch_t, link) {
+    base_list_for_each_safe(fetch, next, &pool->fetches, wireup_fd_import_t,
+                            link) {
         status = advance(fetch);
         if (status == UCXPOOL_INPROGRESS) {
             continue;
@@ -249,12 +250,12 @@ unsigned xfer_fetch_progress(ucxpool_t *pool)
     return count;
 }
 
-uint64_t xfer_fetch_deadline(const ucxpool_t *pool)
+uint64_t wireup_fd_import_deadline(const ucxpool_t *pool)
 {
-    uint64_t      deadline = BASE_CLOCK_FOREVER;
-    xfer_fetch_t *fetch;
+    uint64_t            deadline = BASE_CLOCK_FOREVER;
+    wireup_fd_import_t *fetch;
 
-    base_list_for_each(fetch, &pool->fetches, xfer_fetch_t, link) {
+    base_list_for_each(fetch, &pool->fetches, wireup_fd_import_t, link) {
         if (fetch->source.fd < 0) {
             deadline = base_min(deadline, fetch->next_try);
         }

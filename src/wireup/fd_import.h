@@ -14,27 +14,27 @@
 
 /* The descriptors have come, which stay the caller's; or NULL: they have not,
  * and the reason is in channel->peer.we_reason. */
-typedef void (*xfer_fetch_cb_t)(ucxpool_channel_t      *channel,
-                                const proto_hello_t    *hello,
-                                const mem_share_file_t *files, const int *fds);
+typedef void (*wireup_fd_import_cb_t)(ucxpool_channel_t   *channel,
+                                      const proto_hello_t *hello,
+                                      const ipc_file_t *files, const int *fds);
 
 /*
  * Begin. False: there is no memory for it; the reason is in
  * channel->peer.we_reason.
  *
- * num_fds  Descriptors that there are, as xfer_mapping_num_fds_of() counts.
+ * num_fds  Descriptors that there are, as wireup_mapping_num_fds_of() counts.
  * done     Called from progress.
  */
-bool xfer_fetch_start(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                      const mem_share_file_t *files, uint32_t num_fds,
-                      xfer_fetch_cb_t done);
+bool wireup_fd_import_start(ucxpool_channel_t   *channel,
+                            const proto_hello_t *hello, const ipc_file_t *files,
+                            uint32_t num_fds, wireup_fd_import_cb_t done);
 
 /* The channel goes no further. */
-void xfer_fetch_stop(ucxpool_channel_t *channel);
+void wireup_fd_import_stop(ucxpool_channel_t *channel);
 
-unsigned xfer_fetch_progress(ucxpool_t *pool);
+unsigned wireup_fd_import_progress(ucxpool_t *pool);
 
 /* When it wants to be called though nothing happens. */
-uint64_t xfer_fetch_deadline(const ucxpool_t *pool);
+uint64_t wireup_fd_import_deadline(const ucxpool_t *pool);
 
 #endif

@@ -27,22 +27,22 @@
 
 static bool has_way(const ucxpool_channel_t *channel)
 {
-    return xfer_local_is_up(channel) || (channel->endpoint != NULL);
+    return core_local_is_up(channel) || (channel->endpoint != NULL);
 }
 
 /* When a call for the channel has failed, so does the channel. */
 static void fail_unless_ok(ucxpool_channel_t *channel, ucxpool_status_t status)
 {
     if (status != UCXPOOL_OK) {
-        xfer_channel_fail(channel, status, "%s", ucxpool_error_detail());
+        core_channel_fail(channel, status, "%s", ucxpool_error_detail());
     }
 }
 
 /* Go on by an endpoint. */
 static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
-    xfer_local_close(channel);
-    fail_unless_ok(channel, xfer_remote_take_endpoint(channel, reply_ep));
+    core_local_close(channel);
+    fail_unless_ok(channel, core_remote_take_endpoint(channel, reply_ep));
 }
 
 /* On `ucx` GO goes over the endpoint, which who has begun makes first. */
@@ -52,43 +52,43 @@ static bool can_go(ucxpool_channel_t *channel)
         channel->has_begun) {
         take_endpoint(channel, NULL);
     }
-    return xfer_channel_is_live(channel) &&
+    return core_channel_is_live(channel) &&
            (!channel->wire->has_endpoint || (channel->endpoint != NULL));
 }
 
 static void try_open(ucxpool_channel_t *channel)
 {
-    const unsigned needed = XFER_READY_SENT | XFER_READY_RECEIVED;
+    const unsigned needed = CORE_READY_SENT | CORE_READY_RECEIVED;
     ucxpool_t     *pool   = channel->pool;
 
     if (((channel->handshake & needed) != needed) ||
-        !xfer_channel_is_live(channel)) {
+        !core_channel_is_live(channel)) {
         return;
     }
-    if (!(channel->handshake & XFER_GO_SENT)) {
-        if (!xfer_choice_make(channel) || !can_go(channel)) {
+    if (!(channel->handshake & CORE_GO_SENT)) {
+        if (!wireup_choice_make(channel) || !can_go(channel)) {
             return;
         }
-        channel->handshake |= XFER_GO_SENT;
-        xfer_control_post(channel, PROTO_GO, XFER_OUTSIDE);
+        channel->handshake |= CORE_GO_SENT;
+        core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
     }
-    if (!(channel->handshake & XFER_GO_RECEIVED) || !has_way(channel) ||
+    if (!(channel->handshake & CORE_GO_RECEIVED) || !has_way(channel) ||
         (channel->state != UCXPOOL_CHANNEL_CONNECTING)) {
         return;
     }
     channel->state = UCXPOOL_CHANNEL_OPEN;
-    xfer_event_set(&channel->event, UCXPOOL_EVENT_STATE);
+    core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (channel->wire->has_endpoint) {
-        xfer_endpoint_close_on_exec(channel->endpoint);
+        core_endpoint_close_on_exec(channel->endpoint);
     } else {
-        xfer_lifeline_end(channel, XFER_LAST_WORD_SPARE);
+        core_lifeline_end(channel, XFER_LAST_WORD_SPARE);
     }
     pool->stats.channels_open++;
     pool->num_mapped += channel->wire->has_ring ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
               channel->wire->name, channel->wire_reason);
     if (!base_list_is_empty(&channel->queue)) {
-        xfer_request_wake(
+        core_request_wake(
             base_list_head(&channel->queue, ucxpool_request_t, link));
     }
 }
@@ -96,21 +96,21 @@ static void try_open(ucxpool_channel_t *channel)
 /* Say it, and again after a while: the peer may have had no room for it. */
 static void say_hello(ucxpool_channel_t *channel)
 {
-    xfer_channel_say_hello_at(channel, base_clock_deadline(XFER_HELLO_NS));
+    core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
     /* What UCX still holds is as good as another. */
     if (channel->num_controls == 0) {
-        xfer_hello_say(channel);
+        wireup_hello_say(channel);
     }
 }
 
 /* Once more what was said over a connection that has broken. */
 static void say_rest(ucxpool_channel_t *channel)
 {
-    if (channel->handshake & XFER_READY_SENT) {
-        xfer_hello_say_ready(channel);
+    if (channel->handshake & CORE_READY_SENT) {
+        wireup_hello_say_ready(channel);
     }
-    if (channel->handshake & XFER_GO_SENT) {
-        xfer_control_post(channel, PROTO_GO, XFER_OUTSIDE);
+    if (channel->handshake & CORE_GO_SENT) {
+        core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
     }
 }
 
@@ -126,9 +126,9 @@ static ucxpool_status_t open_way(ucxpool_channel_t *channel)
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (!has_way(channel)) {
-        status = xfer_local_connect(channel);
+        status = core_local_connect(channel);
         if (status == UCXPOOL_ERR_UNSUPPORTED) {
-            status = xfer_remote_take_endpoint(channel, NULL);
+            status = core_remote_take_endpoint(channel, NULL);
         }
     }
     return status;
@@ -140,11 +140,11 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     ucxpool_status_t status = open_way(channel);
 
     if (status == UCXPOOL_INPROGRESS) {
-        xfer_channel_say_hello_at(channel, base_clock_deadline(RETRY_NS));
+        core_channel_say_hello_at(channel, base_clock_deadline(RETRY_NS));
         return UCXPOOL_OK;
     }
     if (status == UCXPOOL_OK) {
-        channel->has_begun |= !(channel->handshake & XFER_HELLO_RECEIVED);
+        channel->has_begun |= !(channel->handshake & CORE_HELLO_RECEIVED);
         say_all(channel);
         try_open(channel);
     }
@@ -154,19 +154,19 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
 /* A HELLO is answered over its connection, or over the endpoint that belongs to
  * the peer's. */
 static ucxpool_status_t answer(ucxpool_channel_t *channel,
-                               const xfer_way_t  *way)
+                               const core_way_t  *way)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (way->fd >= 0) {
-        if (!xfer_local_adopt(channel, way->fd)) {
+        if (!core_local_adopt(channel, way->fd)) {
             return UCXPOOL_ERR_NO_MEMORY;
         }
-        channel->handshake &= ~(unsigned)XFER_HELLO_SENT;
+        channel->handshake &= ~(unsigned)CORE_HELLO_SENT;
     } else if (!has_way(channel)) {
-        status = xfer_remote_take_endpoint(channel, way->reply_ep);
+        status = core_remote_take_endpoint(channel, way->reply_ep);
     }
-    if ((status == UCXPOOL_OK) && !(channel->handshake & XFER_HELLO_SENT)) {
+    if ((status == UCXPOOL_OK) && !(channel->handshake & CORE_HELLO_SENT)) {
         say_all(channel);
     }
     return status;
@@ -174,9 +174,9 @@ static ucxpool_status_t answer(ucxpool_channel_t *channel,
 
 static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
-    xfer_peer_t *peer = &channel->peer;
+    core_peer_t *peer = &channel->peer;
 
-    channel->handshake |= XFER_HELLO_RECEIVED;
+    channel->handshake |= CORE_HELLO_RECEIVED;
     memcpy(peer->id, hello->from_id, sizeof(peer->id));
     peer->channel      = hello->channel;
     peer->channel_key  = hello->channel_key;
@@ -189,29 +189,29 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 
 /* The descriptors of the peer's memory have come, or they have not. */
 static void fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                    const mem_share_file_t *files, const int *fds)
+                    const ipc_file_t *files, const int *fds)
 {
-    xfer_choice_try_given(channel, hello, files, fds);
-    xfer_hello_say_ready(channel);
+    wireup_choice_try_given(channel, hello, files, fds);
+    wireup_hello_say_ready(channel);
     try_open(channel);
 }
 
 /* A HELLO and its channel have met. One that was closed meanwhile answers as
  * well, so that it can say BYE. */
 static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                 const mem_share_file_t *files, const xfer_way_t *way)
+                 const ipc_file_t *files, const core_way_t *way)
 {
     ucxpool_status_t status;
 
-    if (xfer_local_is_up(channel) && (way->fd >= 0) &&
-        xfer_remote_is_our_turn(channel)) {
-        xfer_way_close(way); /* ours will be answered */
+    if (core_local_is_up(channel) && (way->fd >= 0) &&
+        core_remote_is_our_turn(channel)) {
+        core_way_close(way); /* ours will be answered */
         return;
     }
-    if ((channel->handshake & XFER_HELLO_RECEIVED) &&
+    if ((channel->handshake & CORE_HELLO_RECEIVED) &&
         ((way->fd < 0) || (channel->state != UCXPOOL_CHANNEL_CONNECTING))) {
-        xfer_way_close(way);
-        if (xfer_channel_is_live(channel) && has_way(channel)) {
+        core_way_close(way);
+        if (core_channel_is_live(channel) && has_way(channel)) {
             say_rest(channel);
         }
         return;
@@ -224,30 +224,30 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     if (status != UCXPOOL_OK) {
         return;
     }
-    if (channel->handshake & XFER_HELLO_RECEIVED) {
+    if (channel->handshake & CORE_HELLO_RECEIVED) {
         return; /* it was said once more */
     }
     take_over(channel, hello);
-    if (xfer_channel_is_live(channel) &&
-        xfer_choice_try(channel, hello, files, fetched)) {
-        xfer_hello_say_ready(channel);
+    if (core_channel_is_live(channel) &&
+        wireup_choice_try(channel, hello, files, fetched)) {
+        wireup_hello_say_ready(channel);
         try_open(channel);
     }
 }
 
-ucxpool_status_t xfer_hello_start(ucxpool_channel_t *channel)
+ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
 {
-    xfer_early_t *early = xfer_pairing_take(channel);
+    wireup_early_t *early = wireup_match_take(channel);
 
     if (early != NULL) {
         meet(channel, &early->hello, early->files, &early->way);
         free(early);
         return UCXPOOL_OK;
     }
-    if (xfer_remote_is_our_turn(channel)) {
+    if (core_remote_is_our_turn(channel)) {
         return begin(channel);
     }
-    xfer_channel_say_hello_at(channel, base_clock_deadline(PATIENCE_NS));
+    core_channel_say_hello_at(channel, base_clock_deadline(PATIENCE_NS));
     return UCXPOOL_OK;
 }
 
@@ -258,13 +258,13 @@ static bool is_unanswered(const ucxpool_channel_t *channel)
         return false;
     }
     return (channel->state == UCXPOOL_CHANNEL_CONNECTING)
-               ? (!(channel->handshake & XFER_READY_RECEIVED) ||
+               ? (!(channel->handshake & CORE_READY_RECEIVED) ||
                   !has_way(channel))
-               : ((channel->close == XFER_CLOSE_GOODBYE) &&
-                  !(channel->handshake & XFER_HELLO_RECEIVED));
+               : ((channel->close == CORE_CLOSE_GOODBYE) &&
+                  !(channel->handshake & CORE_HELLO_RECEIVED));
 }
 
-unsigned xfer_hello_progress(ucxpool_t *pool)
+unsigned wireup_hello_progress(ucxpool_t *pool)
 {
     unsigned           count = 0;
     uint64_t           now;
@@ -278,7 +278,7 @@ unsigned xfer_hello_progress(ucxpool_t *pool)
     if (now < pool->next_hello) {
         return 0;
     }
-    pool->next_hello = xfer_pairing_expire(pool, now);
+    pool->next_hello = wireup_match_expire(pool, now);
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
         if (!is_unanswered(channel)) {
@@ -298,74 +298,74 @@ unsigned xfer_hello_progress(ucxpool_t *pool)
 static bool may_speak(const ucxpool_t *pool, const proto_hello_t *hello)
 {
     return (hello->flags & PROTO_HELLO_BY_EP) ||
-           ((memcmp(hello->to_id, pool->id, XFER_ID_SIZE) == 0) &&
-            (memcmp(hello->to_key, pool->key, XFER_ID_SIZE) == 0));
+           ((memcmp(hello->to_id, pool->id, CORE_ID_SIZE) == 0) &&
+            (memcmp(hello->to_key, pool->key, CORE_ID_SIZE) == 0));
 }
 
-void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
-                         const void *files, const xfer_way_t *way)
+void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
+                           const void *files, const core_way_t *way)
 {
-    mem_share_file_t   copies[PROTO_FILES_MAX];
+    ipc_file_t         copies[PROTO_FILES_MAX];
     ucxpool_channel_t *channel;
 
     if (!may_speak(pool, hello)) {
-        xfer_way_close(way);
-        if (xfer_pool_turn_away(pool)) {
+        core_way_close(way);
+        if (core_pool_turn_away(pool)) {
             base_warn("%s: a HELLO was refused: it does not know this pool's "
                       "address",
                       pool->name);
         }
         return;
     }
-    channel = xfer_pairing_find(pool, hello, way->reply_ep);
+    channel = wireup_match_find(pool, hello, way->reply_ep);
     if (channel == NULL) {
-        xfer_pairing_put_aside(pool, hello, files, way);
+        wireup_match_put_aside(pool, hello, files, way);
         return;
     }
     memcpy(copies, files, hello->num_files * sizeof(copies[0]));
     meet(channel, hello, copies, way);
 }
 
-void xfer_hello_answered(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                         const void *files)
+void wireup_hello_answered(ucxpool_channel_t   *channel,
+                           const proto_hello_t *hello, const void *files)
 {
-    mem_share_file_t copies[PROTO_FILES_MAX];
-    const xfer_way_t none = {.fd = -1};
+    ipc_file_t       copies[PROTO_FILES_MAX];
+    const core_way_t none = {.fd = -1};
 
     if (may_speak(channel->pool, hello) &&
-        (xfer_pairing_find(channel->pool, hello, NULL) == channel)) {
+        (wireup_match_find(channel->pool, hello, NULL) == channel)) {
         memcpy(copies, files, hello->num_files * sizeof(copies[0]));
         meet(channel, hello, copies, &none);
     }
 }
 
-void xfer_hello_unheard(ucxpool_channel_t *channel)
+void wireup_hello_unheard(ucxpool_channel_t *channel)
 {
-    channel->handshake &= ~(unsigned)XFER_HELLO_SENT;
-    xfer_channel_say_hello_at(
+    channel->handshake &= ~(unsigned)CORE_HELLO_SENT;
+    core_channel_say_hello_at(
         channel,
         base_clock_deadline(channel->has_begun ? UNHEARD_NS : PATIENCE_NS));
 }
 
-void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
-                      const void *text, size_t text_size)
+void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
+                        const void *text, size_t text_size)
 {
-    if (channel->handshake & XFER_READY_RECEIVED) {
+    if (channel->handshake & CORE_READY_RECEIVED) {
         return;
     }
-    channel->handshake |= XFER_READY_RECEIVED;
+    channel->handshake |= CORE_READY_RECEIVED;
     channel->peer.it_maps = ready->can_map != 0;
     proto_copy_text(channel->peer.it_reason, sizeof(channel->peer.it_reason),
                     text, text_size);
     try_open(channel);
 }
 
-void xfer_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
+void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
     if ((reply_ep != NULL) && (channel->endpoint == NULL) &&
-        (channel->close <= XFER_CLOSE_GOODBYE)) {
+        (channel->close <= CORE_CLOSE_GOODBYE)) {
         take_endpoint(channel, reply_ep); /* for BYE, if it was closed */
     }
-    channel->handshake |= XFER_GO_RECEIVED;
+    channel->handshake |= CORE_GO_RECEIVED;
     try_open(channel);
 }

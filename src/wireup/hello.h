@@ -17,26 +17,26 @@
 
 /* The peer is known: begin, or wait until it does. A HELLO that came before is
  * taken up. */
-ucxpool_status_t xfer_hello_start(ucxpool_channel_t *channel);
+ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel);
 
 /* Say HELLO again where nobody has answered, and forget those that came too
  * early and were not said again. */
-unsigned xfer_hello_progress(ucxpool_t *pool);
+unsigned wireup_hello_progress(ucxpool_t *pool);
 
 /* From whoever; a connection within the host is taken over. */
-void xfer_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
-                         const void *files, const xfer_way_t *way);
+void wireup_hello_received(ucxpool_t *pool, const proto_hello_t *hello,
+                           const void *files, const core_way_t *way);
 
 /* The peer's HELLO has come over the channel's connection within the host. */
-void xfer_hello_answered(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                         const void *files);
+void wireup_hello_answered(ucxpool_channel_t   *channel,
+                           const proto_hello_t *hello, const void *files);
 
 /* The connection has broken within the handshake, or the peer had no room for
  * our HELLO: all is said again. */
-void xfer_hello_unheard(ucxpool_channel_t *channel);
+void wireup_hello_unheard(ucxpool_channel_t *channel);
 
-void xfer_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
-                      const void *text, size_t text_size);
-void xfer_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep);
+void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
+                        const void *text, size_t text_size);
+void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep);
 
 #endif

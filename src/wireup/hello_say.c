@@ -39,43 +39,43 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     hello->max_runs     = pool->config.max_segments;
     hello->credits      = pool->config.credits;
     hello->max_metadata = (uint32_t)pool->config.max_metadata;
-    hello->memory_kind  = xfer_mapping_kind(pool);
+    hello->memory_kind  = wireup_mapping_kind(pool);
     hello->num_files    = num_files;
-    mem_share_host_fill(&hello->host);
+    ipc_host_fill(&hello->host);
 }
 
-void xfer_hello_say(ucxpool_channel_t *channel)
+void wireup_hello_say(ucxpool_channel_t *channel)
 {
-    uint32_t       num_files = xfer_mapping_num_files(channel);
+    uint32_t       num_files = wireup_mapping_num_files(channel);
     void          *files;
     proto_fixed_t *fixed;
 
-    fixed = xfer_control_begin(channel, PROTO_HELLO,
-                               num_files * sizeof(mem_share_file_t),
-                               XFER_OUTSIDE, &files);
+    fixed =
+        core_control_begin(channel, PROTO_HELLO, num_files * sizeof(ipc_file_t),
+                           CORE_OUTSIDE, &files);
     if (fixed == NULL) {
         return;
     }
     fill_hello(channel, &fixed->hello, num_files);
     if (num_files != 0) {
-        xfer_mapping_fill(channel, files);
+        wireup_mapping_fill(channel, files);
     }
-    channel->handshake |= XFER_HELLO_SENT;
-    xfer_control_end(channel);
+    channel->handshake |= CORE_HELLO_SENT;
+    core_control_end(channel);
 }
 
-void xfer_hello_say_ready(ucxpool_channel_t *channel)
+void wireup_hello_say_ready(ucxpool_channel_t *channel)
 {
     size_t         size = strlen(channel->peer.we_reason);
     void          *text;
     proto_fixed_t *fixed;
 
-    fixed = xfer_control_begin(channel, PROTO_READY, size, XFER_OUTSIDE, &text);
+    fixed = core_control_begin(channel, PROTO_READY, size, CORE_OUTSIDE, &text);
     if (fixed == NULL) {
         return;
     }
-    channel->handshake |= XFER_READY_SENT;
+    channel->handshake |= CORE_READY_SENT;
     fixed->ready.can_map = channel->peer.we_map;
     memcpy(text, channel->peer.we_reason, size);
-    xfer_control_end(channel);
+    core_control_end(channel);
 }

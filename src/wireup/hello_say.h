@@ -6,9 +6,9 @@
 
 #include "core/channel.h"
 
-void xfer_hello_say(ucxpool_channel_t *channel);
+void wireup_hello_say(ucxpool_channel_t *channel);
 
 /* What channel->peer says of the peer's memory. */
-void xfer_hello_say_ready(ucxpool_channel_t *channel);
+void wireup_hello_say_ready(ucxpool_channel_t *channel);
 
 #endif

@@ -18,8 +18,8 @@
 struct ucxpool_listener {
     base_list_t    link;
     ucxpool_t     *pool;
-    xfer_source_t  source;
-    xfer_event_t   event;
+    core_source_t  source;
+    core_event_t   event;
     xfer_door_t   *door;
     xfer_secret_t *secret;
     uint64_t       num_refused; /* counted already */
@@ -28,12 +28,12 @@ struct ucxpool_listener {
 /* A caller is told who begins. */
 static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
 {
-    xfer_blob_t *own = blob;
-    xfer_blob_t  head;
+    core_blob_t *own = blob;
+    core_blob_t  head;
 
-    own->turn = XFER_BLOB_NO_TURN;
-    if (xfer_blob_check(caller, length, &head) == UCXPOOL_OK) {
-        own->turn = xfer_remote_called(arg, caller);
+    own->turn = CORE_BLOB_NO_TURN;
+    if (core_blob_check(caller, length, &head) == UCXPOOL_OK) {
+        own->turn = core_remote_called(arg, caller);
     }
 }
 
@@ -41,11 +41,11 @@ static ucxpool_status_t open_door(ucxpool_listener_t *listener,
                                   const xfer_where_t *where)
 {
     const base_config_t *config = &listener->pool->config;
-    xfer_blob_t         *blob;
+    core_blob_t         *blob;
     size_t               length;
     ucxpool_status_t     status;
 
-    status = xfer_blob_create(listener->pool, 0, &blob, &length);
+    status = core_blob_create(listener->pool, 0, &blob, &length);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -76,7 +76,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a listener");
     }
     listener->pool = pool;
-    xfer_event_init(&listener->event, pool, NULL, listener);
+    core_event_init(&listener->event, pool, NULL, listener);
     status = xfer_secret_of(&pool->config, &listener->secret);
     if (status != UCXPOOL_OK) {
         goto err_free_listener;
@@ -85,7 +85,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
     if (status != UCXPOOL_OK) {
         goto err_release_secret;
     }
-    status = xfer_source_add(&listener->source, pool,
+    status = core_source_add(&listener->source, pool,
                              xfer_door_fd(listener->door), NULL);
     if (status != UCXPOOL_OK) {
         goto err_destroy_door;
@@ -112,16 +112,16 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
     if (base_missing(pool) || base_missing(where) || base_missing(listener_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = xfer_memory_check(pool);
+    status = core_memory_check(pool);
     if (status == UCXPOOL_OK) {
         status = xfer_where_resolve(where, XFER_WHERE_LISTEN, &resolved);
     }
     if (status != UCXPOOL_OK) {
         return status;
     }
-    xfer_lock(pool);
+    core_lock(pool);
     status = create(pool, &resolved, listener_p);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }
 
@@ -133,9 +133,9 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
 static void look_who_waits(ucxpool_listener_t *listener)
 {
     if (xfer_door_num_waiting(listener->door) != 0) {
-        xfer_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
+        core_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
     } else {
-        xfer_event_clear(&listener->event, UCXPOOL_EVENT_CALLER);
+        core_event_clear(&listener->event, UCXPOOL_EVENT_CALLER);
     }
 }
 
@@ -152,7 +152,7 @@ static unsigned progress(ucxpool_listener_t *listener)
     return count;
 }
 
-unsigned xfer_listener_progress(ucxpool_t *pool)
+unsigned wireup_listener_progress(ucxpool_t *pool)
 {
     unsigned            count = 0;
     ucxpool_listener_t *listener;
@@ -163,7 +163,7 @@ unsigned xfer_listener_progress(ucxpool_t *pool)
     return count;
 }
 
-uint64_t xfer_listener_deadline(ucxpool_t *pool)
+uint64_t wireup_listener_deadline(ucxpool_t *pool)
 {
     uint64_t            deadline = BASE_CLOCK_FOREVER;
     ucxpool_listener_t *listener;
@@ -181,20 +181,20 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = xfer_channel_create(pool, peer->ends.remote, &channel);
+    status = core_channel_create(pool, peer->ends.remote, &channel);
     if (status != UCXPOOL_OK) {
         close(peer->fd);
         return status;
     }
     channel->at_door = true;
     channel->ends    = peer->ends;
-    xfer_lifeline_start(channel, peer->fd);
-    status = xfer_connect_address(channel, peer->blob, peer->length);
+    core_lifeline_start(channel, peer->fd);
+    status = wireup_connect_address(channel, peer->blob, peer->length);
     if (status != UCXPOOL_OK) {
-        xfer_channel_discard(channel);
+        wireup_channel_discard(channel);
         return status;
     }
-    xfer_channel_hand_out(channel, channel_p);
+    core_channel_hand_out(channel, channel_p);
     return UCXPOOL_OK;
 }
 
@@ -207,14 +207,14 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
     if (base_missing(listener) || base_missing(channel_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    xfer_lock(listener->pool);
+    core_lock(listener->pool);
     progress(listener);
     status = xfer_door_take(listener->door, &peer);
     if (status == UCXPOOL_OK) {
         status = admit(listener->pool, &peer, channel_p);
     }
     look_who_waits(listener);
-    xfer_unlock_posted(listener->pool);
+    core_unlock_posted(listener->pool);
     return status;
 }
 
@@ -222,7 +222,7 @@ static void destroy(ucxpool_listener_t *listener)
 {
     base_list_del(&listener->link);
     base_list_del(&listener->event.link);
-    xfer_source_remove(&listener->source);
+    core_source_remove(&listener->source);
     xfer_door_destroy(listener->door);
     xfer_secret_release(listener->secret);
     free(listener);
@@ -236,12 +236,12 @@ void ucxpool_listener_destroy(ucxpool_listener_t *listener)
         return;
     }
     pool = listener->pool;
-    xfer_lock(pool);
+    core_lock(pool);
     destroy(listener);
-    xfer_unlock(pool);
+    core_unlock(pool);
 }
 
-void xfer_listener_destroy_all(ucxpool_t *pool)
+void wireup_listener_destroy_all(ucxpool_t *pool)
 {
     while (!base_list_is_empty(&pool->listeners)) {
         destroy(base_list_head(&pool->listeners, ucxpool_listener_t, link));

@@ -6,11 +6,11 @@
 
 #include "core/pool.h"
 
-unsigned xfer_listener_progress(ucxpool_t *pool);
+unsigned wireup_listener_progress(ucxpool_t *pool);
 
 /* When the next of them wants to be called. */
-uint64_t xfer_listener_deadline(ucxpool_t *pool);
+uint64_t wireup_listener_deadline(ucxpool_t *pool);
 
-void xfer_listener_destroy_all(ucxpool_t *pool);
+void wireup_listener_destroy_all(ucxpool_t *pool);
 
 #endif

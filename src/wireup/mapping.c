@@ -11,13 +11,12 @@
 #include <unistd.h>
 
 /* Entries that say how a GPU's regions are shared. */
-#define HOW_FILES \
-    ((uint32_t)(sizeof(mem_share_cuda_t) / sizeof(mem_share_file_t)))
+#define HOW_FILES ((uint32_t)(sizeof(ipc_cuda_t) / sizeof(ipc_file_t)))
 
-static_assert(HOW_FILES * sizeof(mem_share_file_t) == sizeof(mem_share_cuda_t),
+static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
               "how a GPU's regions are shared fills whole entries");
 
-ucxpool_memory_kind_t xfer_mapping_kind(const ucxpool_t *pool)
+ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool)
 {
     return mem_regions_are_on_gpu(&pool->regions) ? UCXPOOL_MEMORY_CUDA
                                                   : UCXPOOL_MEMORY_HOST;
@@ -29,26 +28,26 @@ static uint32_t num_before(uint32_t memory_kind)
     return (memory_kind == UCXPOOL_MEMORY_CUDA) ? HOW_FILES : 0;
 }
 
-uint32_t xfer_mapping_num_files(const ucxpool_channel_t *channel)
+uint32_t wireup_mapping_num_files(const ucxpool_channel_t *channel)
 {
     const ucxpool_t *pool = channel->pool;
     uint32_t         count =
-        num_before(xfer_mapping_kind(pool)) + pool->regions.num_regions + 1;
+        num_before(wireup_mapping_kind(pool)) + pool->regions.num_regions + 1;
 
     return ((channel->ring.mine != NULL) && (count <= PROTO_FILES_MAX)) ? count
                                                                         : 0;
 }
 
-static void put_entry(void *files, uint32_t index, const mem_share_file_t *file)
+static void put_entry(void *files, uint32_t index, const ipc_file_t *file)
 {
     memcpy((uint8_t *)files + index * sizeof(*file), file, sizeof(*file));
 }
 
 static void fill_file(void *files, uint32_t index, int fd)
 {
-    mem_share_file_t file = {.fd = -1};
+    ipc_file_t file = {.fd = -1};
 
-    if (mem_share_file_fill(fd, &file) != UCXPOOL_OK) {
+    if (ipc_file_fill(fd, &file) != UCXPOOL_OK) {
         base_warn("a peer is not offered file %u of our memory", index);
     }
     put_entry(files, index, &file);
@@ -57,26 +56,26 @@ static void fill_file(void *files, uint32_t index, int fd)
 /* How, and each region's descriptor. */
 static void fill_gpu(mem_regions_t *regions, void *files)
 {
-    mem_share_cuda_t share;
-    mem_share_file_t file;
+    ipc_cuda_t share;
+    ipc_file_t file;
 
     for (uint32_t i = 0; i < regions->num_regions; i++) {
-        if (mem_share_cuda_fill(regions, i, &share) != UCXPOOL_OK) {
+        if (ipc_cuda_fill(regions, i, &share) != UCXPOOL_OK) {
             base_warn("a peer is not offered region %u of our GPU memory", i);
             memset(&share, 0, sizeof(share));
         }
-        file = (mem_share_file_t){.size = share.size, .fd = share.fd};
+        file = (ipc_file_t){.size = share.size, .fd = share.fd};
         put_entry(files, HOW_FILES + i, &file);
     }
     memcpy(files, &share, sizeof(share));
 }
 
-void xfer_mapping_fill(ucxpool_channel_t *channel, void *files)
+void wireup_mapping_fill(ucxpool_channel_t *channel, void *files)
 {
     mem_regions_t *regions = &channel->pool->regions;
     uint32_t       index   = 0;
 
-    if (xfer_mapping_kind(channel->pool) == UCXPOOL_MEMORY_CUDA) {
+    if (wireup_mapping_kind(channel->pool) == UCXPOOL_MEMORY_CUDA) {
         fill_gpu(regions, files);
         index = HOW_FILES + regions->num_regions;
     } else {
@@ -87,9 +86,9 @@ void xfer_mapping_fill(ucxpool_channel_t *channel, void *files)
     fill_file(files, index, channel->ring.fd);
 }
 
-bool xfer_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
+bool wireup_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
-    xfer_peer_t *peer   = &channel->peer;
+    core_peer_t *peer   = &channel->peer;
     bool         is_gpu = hello->memory_kind == UCXPOOL_MEMORY_CUDA;
     bool         we_are = channel->pool->engine != NULL;
 
@@ -102,7 +101,7 @@ bool xfer_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
     return false;
 }
 
-uint32_t xfer_mapping_num_fds(const ucxpool_channel_t *channel)
+uint32_t wireup_mapping_num_fds(const ucxpool_channel_t *channel)
 {
     const mem_regions_t *regions = &channel->pool->regions;
 
@@ -110,25 +109,25 @@ uint32_t xfer_mapping_num_fds(const ucxpool_channel_t *channel)
            ((regions->kind == &mem_kind_cuda_alloc) ? 0 : regions->num_regions);
 }
 
-int xfer_mapping_fd(const ucxpool_channel_t *channel, uint32_t index)
+int wireup_mapping_fd(const ucxpool_channel_t *channel, uint32_t index)
 {
-    return (index + 1 == xfer_mapping_num_fds(channel))
+    return (index + 1 == wireup_mapping_num_fds(channel))
                ? channel->ring.fd
                : channel->pool->regions.regions[index].fd;
 }
 
-uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
-                                 const mem_share_file_t *files)
+uint32_t wireup_mapping_num_fds_of(const proto_hello_t *hello,
+                                   const ipc_file_t    *files)
 {
-    uint32_t         before = num_before(hello->memory_kind);
-    mem_share_cuda_t how;
+    uint32_t   before = num_before(hello->memory_kind);
+    ipc_cuda_t how;
 
     if (hello->num_files < before + 2) {
         return 0;
     }
     if (before != 0) {
         memcpy(&how, files, sizeof(how));
-        if (how.way != MEM_SHARE_CUDA_FILE) {
+        if (how.way != IPC_CUDA_FILE) {
             return 1;
         }
     }
@@ -137,61 +136,62 @@ uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
 
 /* A peer's memory that is being mapped. */
 typedef struct attempt {
-    ucxpool_channel_t      *channel;
-    const proto_hello_t    *hello;
-    const mem_share_file_t *files; /* of the regions */
-    const int              *fds;   /* given by the peer; or NULL */
-    uint32_t                num_regions;
+    ucxpool_channel_t   *channel;
+    const proto_hello_t *hello;
+    const ipc_file_t    *files; /* of the regions */
+    const int           *fds;   /* given by the peer; or NULL */
+    uint32_t             num_regions;
 } attempt_t;
 
-static xfer_mapping_result_t no(const attempt_t *attempt, const char *reason)
+static wireup_mapping_result_t no(const attempt_t *attempt, const char *reason)
 {
-    xfer_peer_t *peer = &attempt->channel->peer;
+    core_peer_t *peer = &attempt->channel->peer;
 
     snprintf(peer->we_reason, sizeof(peer->we_reason), "%s", reason);
-    return XFER_MAPPING_IMPOSSIBLE;
+    return WIREUP_MAPPING_IMPOSSIBLE;
 }
 
 /* Would descriptors that the peer gives us make it possible? */
-static xfer_mapping_result_t failed(const attempt_t *attempt,
-                                    ucxpool_status_t status)
+static wireup_mapping_result_t failed(const attempt_t *attempt,
+                                      ucxpool_status_t status)
 {
     return ((attempt->fds == NULL) && ((status == UCXPOOL_ERR_PERMISSION) ||
                                        (status == UCXPOOL_ERR_UNSUPPORTED)))
-               ? XFER_MAPPING_FORBIDDEN
-               : XFER_MAPPING_IMPOSSIBLE;
+               ? WIREUP_MAPPING_FORBIDDEN
+               : WIREUP_MAPPING_IMPOSSIBLE;
 }
 
-static xfer_mapping_result_t map_file(const attempt_t        *attempt,
-                                      const mem_share_file_t *file, int given,
-                                      const void **address_p)
+static wireup_mapping_result_t map_file(const attempt_t  *attempt,
+                                        const ipc_file_t *file, int given,
+                                        const void **address_p)
 {
-    xfer_peer_t     *peer = &attempt->channel->peer;
+    core_peer_t     *peer = &attempt->channel->peer;
     ucxpool_status_t status;
 
-    status = mem_share_map(&attempt->hello->host, file, given, address_p,
-                           peer->we_reason, sizeof(peer->we_reason));
-    return (status == UCXPOOL_OK) ? XFER_MAPPING_DONE : failed(attempt, status);
+    status = ipc_map(&attempt->hello->host, file, given, address_p,
+                     peer->we_reason, sizeof(peer->we_reason));
+    return (status == UCXPOOL_OK) ? WIREUP_MAPPING_DONE
+                                  : failed(attempt, status);
 }
 
-static xfer_mapping_result_t open_host(const attempt_t *attempt)
+static wireup_mapping_result_t open_host(const attempt_t *attempt)
 {
-    xfer_peer_t          *peer = &attempt->channel->peer;
-    const void           *address;
-    xfer_mapping_result_t result;
+    core_peer_t            *peer = &attempt->channel->peer;
+    const void             *address;
+    wireup_mapping_result_t result;
 
     for (uint32_t i = 0; i < attempt->num_regions; i++) {
         result =
             map_file(attempt, &attempt->files[i],
                      (attempt->fds == NULL) ? -1 : attempt->fds[i], &address);
-        if (result != XFER_MAPPING_DONE) {
+        if (result != WIREUP_MAPPING_DONE) {
             return result;
         }
         peer->regions[i]      = address;
         peer->region_sizes[i] = attempt->files[i].size;
         peer->num_regions     = i + 1;
     }
-    return XFER_MAPPING_DONE;
+    return WIREUP_MAPPING_DONE;
 }
 
 static void close_all(const int *fds, uint32_t count)
@@ -202,15 +202,15 @@ static void close_all(const int *fds, uint32_t count)
 }
 
 /* The descriptors of a peer's regions, taken into this process. */
-static ucxpool_status_t fetch_all(const attempt_t        *attempt,
-                                  const mem_share_cuda_t *how, int *fds)
+static ucxpool_status_t fetch_all(const attempt_t  *attempt,
+                                  const ipc_cuda_t *how, int *fds)
 {
-    mem_share_cuda_t share = *how;
+    ipc_cuda_t       share = *how;
     ucxpool_status_t status;
 
     for (uint32_t i = 0; i < attempt->num_regions; i++) {
         share.fd = attempt->files[i].fd;
-        status   = mem_share_cuda_fetch(&attempt->hello->host, &share, &fds[i]);
+        status   = ipc_cuda_fetch(&attempt->hello->host, &share, &fds[i]);
         if (status != UCXPOOL_OK) {
             close_all(fds, i);
             return status;
@@ -219,14 +219,14 @@ static ucxpool_status_t fetch_all(const attempt_t        *attempt,
     return UCXPOOL_OK;
 }
 
-static xfer_mapping_result_t
-map_gpu(const attempt_t *attempt, const mem_share_cuda_t *how, const int *fds)
+static wireup_mapping_result_t map_gpu(const attempt_t  *attempt,
+                                       const ipc_cuda_t *how, const int *fds)
 {
     const mem_cuda_device_t *device = attempt->channel->pool->engine->device;
-    xfer_peer_t             *peer   = &attempt->channel->peer;
+    core_peer_t             *peer   = &attempt->channel->peer;
     const void              *address;
 
-    if (mem_share_cuda_map(device, how, fds, attempt->num_regions, &address) !=
+    if (ipc_cuda_map(device, how, fds, attempt->num_regions, &address) !=
         UCXPOOL_OK) {
         return no(attempt, ucxpool_error_detail());
     }
@@ -236,22 +236,22 @@ map_gpu(const attempt_t *attempt, const mem_share_cuda_t *how, const int *fds)
     }
     peer->gpu         = *how;
     peer->num_regions = attempt->num_regions;
-    return XFER_MAPPING_DONE;
+    return WIREUP_MAPPING_DONE;
 }
 
-static xfer_mapping_result_t open_gpu(const attempt_t        *attempt,
-                                      const mem_share_cuda_t *how)
+static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
+                                        const ipc_cuda_t *how)
 {
-    int                   fds[PROTO_FILES_MAX];
-    xfer_mapping_result_t result;
-    ucxpool_status_t      status;
+    int                     fds[PROTO_FILES_MAX];
+    wireup_mapping_result_t result;
+    ucxpool_status_t        status;
 
-    if ((how->way == MEM_SHARE_CUDA_IPC) &&
+    if ((how->way == IPC_CUDA_IPC) &&
         (attempt->hello->host.pid == (uint32_t)getpid())) {
         return no(attempt, "it is in this process, where CUDA opens no IPC "
                            "handle of its own");
     }
-    if ((how->way != MEM_SHARE_CUDA_FILE) || (attempt->fds != NULL)) {
+    if ((how->way != IPC_CUDA_FILE) || (attempt->fds != NULL)) {
         return map_gpu(attempt, how, attempt->fds);
     }
     status = fetch_all(attempt, how, fds);
@@ -265,9 +265,9 @@ static xfer_mapping_result_t open_gpu(const attempt_t        *attempt,
 }
 
 /* How a GPU's regions are shared stands before them. */
-static xfer_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
+static wireup_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
 {
-    mem_share_cuda_t how;
+    ipc_cuda_t how;
 
     if (before == 0) {
         return open_host(attempt);
@@ -277,32 +277,32 @@ static xfer_mapping_result_t open_regions(attempt_t *attempt, uint32_t before)
     return open_gpu(attempt, &how);
 }
 
-static xfer_mapping_result_t open_ring(const attempt_t *attempt, int given)
+static wireup_mapping_result_t open_ring(const attempt_t *attempt, int given)
 {
-    const mem_share_file_t *file = &attempt->files[attempt->num_regions];
+    const ipc_file_t       *file = &attempt->files[attempt->num_regions];
     const void             *address;
-    xfer_mapping_result_t   result;
+    wireup_mapping_result_t result;
 
-    if (file->size != sizeof(xfer_ring_page_t)) {
+    if (file->size != sizeof(core_ring_page_t)) {
         return no(attempt, "its ring has another size");
     }
     result = map_file(attempt, file, given, &address);
-    if (result == XFER_MAPPING_DONE) {
-        xfer_ring_attach(&attempt->channel->ring, address);
+    if (result == WIREUP_MAPPING_DONE) {
+        core_ring_attach(&attempt->channel->ring, address);
     }
     return result;
 }
 
-xfer_mapping_result_t xfer_mapping_open(ucxpool_channel_t      *channel,
-                                        const proto_hello_t    *hello,
-                                        const mem_share_file_t *files,
-                                        const int              *fds)
+wireup_mapping_result_t wireup_mapping_open(ucxpool_channel_t   *channel,
+                                            const proto_hello_t *hello,
+                                            const ipc_file_t    *files,
+                                            const int           *fds)
 {
-    attempt_t             attempt = {channel, hello, files, fds, 0};
-    xfer_peer_t          *peer    = &channel->peer;
-    uint32_t              before  = num_before(hello->memory_kind);
-    uint32_t              num_fds = xfer_mapping_num_fds_of(hello, files);
-    xfer_mapping_result_t result;
+    attempt_t               attempt = {channel, hello, files, fds, 0};
+    core_peer_t            *peer    = &channel->peer;
+    uint32_t                before  = num_before(hello->memory_kind);
+    uint32_t                num_fds = wireup_mapping_num_fds_of(hello, files);
+    wireup_mapping_result_t result;
 
     if (num_fds == 0) {
         return no(&attempt, "it announces no regions");
@@ -314,23 +314,23 @@ xfer_mapping_result_t xfer_mapping_open(ucxpool_channel_t      *channel,
         return no(&attempt, "no memory");
     }
     result = open_regions(&attempt, before);
-    if (result != XFER_MAPPING_DONE) {
+    if (result != WIREUP_MAPPING_DONE) {
         return result;
     }
     return open_ring(&attempt, (fds == NULL) ? -1 : fds[num_fds - 1]);
 }
 
-void xfer_mapping_close(ucxpool_channel_t *channel)
+void wireup_mapping_close(ucxpool_channel_t *channel)
 {
-    xfer_peer_t *peer = &channel->peer;
+    core_peer_t *peer = &channel->peer;
 
     if ((peer->num_regions != 0) && (peer->gpu.way != 0)) {
-        mem_share_cuda_unmap(channel->pool->engine->device, &peer->gpu,
-                             peer->num_regions, peer->regions[0]);
+        ipc_cuda_unmap(channel->pool->engine->device, &peer->gpu,
+                       peer->num_regions, peer->regions[0]);
         peer->num_regions = 0;
     }
     for (uint32_t i = 0; i < peer->num_regions; i++) {
-        mem_share_unmap(peer->regions[i], peer->region_sizes[i]);
+        ipc_unmap(peer->regions[i], peer->region_sizes[i]);
     }
     free(peer->regions);
     free(peer->region_sizes);

@@ -4,7 +4,7 @@
  *     host    region 0 | region 1 | ... | ring
  *     GPU     how (3 entries) | region 0 | region 1 | ... | ring
  *
- * Each entry is a mem_share_file_t. Of a GPU, "how" is one mem_share_cuda_t for
+ * Each entry is a ipc_file_t. Of a GPU, "how" is one ipc_cuda_t for
  * all regions, and of a region's entry its size counts, and its descriptor
  * where the regions are files.
  */
@@ -14,46 +14,47 @@
 #include "core/channel.h"
 
 /* What the pool says it is, for those who want to map it. */
-ucxpool_memory_kind_t xfer_mapping_kind(const ucxpool_t *pool);
+ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool);
 
 /* Entries of the HELLO; 0: the pool's memory is not offered. */
-uint32_t xfer_mapping_num_files(const ucxpool_channel_t *channel);
+uint32_t wireup_mapping_num_files(const ucxpool_channel_t *channel);
 
 /* Fill them; what cannot be asked is left as 0, and then fits no peer. Nothing
  * is aligned in a message. */
-void xfer_mapping_fill(ucxpool_channel_t *channel, void *files);
+void wireup_mapping_fill(ucxpool_channel_t *channel, void *files);
 
 /* Can memory of the peer's kind be read here at all? If not, the reason is in
  * channel->peer.we_reason. */
-bool xfer_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello);
+bool wireup_mapping_fits(ucxpool_channel_t   *channel,
+                         const proto_hello_t *hello);
 
 /* Descriptors of these files, in the order of the entries: regions that are
  * files, and the ring. Of our own; -1: there is none. */
-uint32_t xfer_mapping_num_fds(const ucxpool_channel_t *channel);
-int      xfer_mapping_fd(const ucxpool_channel_t *channel, uint32_t index);
+uint32_t wireup_mapping_num_fds(const ucxpool_channel_t *channel);
+int      wireup_mapping_fd(const ucxpool_channel_t *channel, uint32_t index);
 
 /* How many that are, of a peer's HELLO; 0: it announces no regions. */
-uint32_t xfer_mapping_num_fds_of(const proto_hello_t    *hello,
-                                 const mem_share_file_t *files);
+uint32_t wireup_mapping_num_fds_of(const proto_hello_t *hello,
+                                   const ipc_file_t    *files);
 
-typedef enum xfer_mapping_result {
-    XFER_MAPPING_DONE,
-    XFER_MAPPING_IMPOSSIBLE,
-    XFER_MAPPING_FORBIDDEN /* the system does not let us take descriptors */
-} xfer_mapping_result_t;
+typedef enum wireup_mapping_result {
+    WIREUP_MAPPING_DONE,
+    WIREUP_MAPPING_IMPOSSIBLE,
+    WIREUP_MAPPING_FORBIDDEN /* the system does not let us take descriptors */
+} wireup_mapping_result_t;
 
 /*
  * Map the peer's regions and ring; the reason of a failure is likewise in
- * channel->peer.we_reason. After a failure xfer_mapping_close() is due before
+ * channel->peer.we_reason. After a failure wireup_mapping_close() is due before
  * another try.
  *
- * fds  Descriptors that the peer has given, xfer_mapping_num_fds_of() of them,
- *      which stay the caller's. NULL: they are taken from its process.
+ * fds  Descriptors that the peer has given, wireup_mapping_num_fds_of() of
+ * them, which stay the caller's. NULL: they are taken from its process.
  */
-xfer_mapping_result_t xfer_mapping_open(ucxpool_channel_t      *channel,
-                                        const proto_hello_t    *hello,
-                                        const mem_share_file_t *files,
-                                        const int              *fds);
-void                  xfer_mapping_close(ucxpool_channel_t *channel);
+wireup_mapping_result_t wireup_mapping_open(ucxpool_channel_t   *channel,
+                                            const proto_hello_t *hello,
+                                            const ipc_file_t    *files,
+                                            const int           *fds);
+void                    wireup_mapping_close(ucxpool_channel_t *channel);
 
 #endif

@@ -9,7 +9,7 @@
 /* HELLOs that are kept, and for how long: several times what lies between two
  * of the same sender. */
 #define EARLY_MAX 256u
-#define KEEP_NS   (10 * XFER_HELLO_NS)
+#define KEEP_NS   (10 * CORE_HELLO_NS)
 
 /* Has this very channel said it? A pool may connect to itself. */
 static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
@@ -22,7 +22,7 @@ static bool is_of(const ucxpool_channel_t *channel, const proto_hello_t *hello)
 static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
                  ucp_ep_h reply_ep)
 {
-    const xfer_peer_t *peer = &channel->peer;
+    const core_peer_t *peer = &channel->peer;
 
     if (is_of(channel, hello)) {
         return false;
@@ -32,20 +32,20 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
                (channel->endpoint->ep == reply_ep);
     }
     return (channel->remote != NULL) && (hello->pair == channel->pair) &&
-           (memcmp(hello->from_id, peer->id, XFER_ID_SIZE) == 0) &&
-           (memcmp(hello->from_key, peer->key, XFER_ID_SIZE) == 0);
+           (memcmp(hello->from_id, peer->id, CORE_ID_SIZE) == 0) &&
+           (memcmp(hello->from_key, peer->key, CORE_ID_SIZE) == 0);
 }
 
 /* Has this HELLO met its channel before? */
 static bool is_repeated(const ucxpool_channel_t *channel,
                         const proto_hello_t     *hello)
 {
-    return (channel->handshake & XFER_HELLO_RECEIVED) &&
+    return (channel->handshake & CORE_HELLO_RECEIVED) &&
            (channel->peer.channel == hello->channel) &&
            (channel->peer.channel_key == hello->channel_key);
 }
 
-ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
+ucxpool_channel_t *wireup_match_find(ucxpool_t           *pool,
                                      const proto_hello_t *hello,
                                      ucp_ep_h             reply_ep)
 {
@@ -53,8 +53,8 @@ ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
 
     base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
         if (is_repeated(channel, hello) ||
-            (!(channel->handshake & XFER_HELLO_RECEIVED) &&
-             (channel->close <= XFER_CLOSE_GOODBYE) &&
+            (!(channel->handshake & CORE_HELLO_RECEIVED) &&
+             (channel->close <= CORE_CLOSE_GOODBYE) &&
              fits(channel, hello, reply_ep))) {
             return channel;
         }
@@ -79,28 +79,28 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
     return true;
 }
 
-static void let_go(ucxpool_t *pool, xfer_early_t *early)
+static void let_go(ucxpool_t *pool, wireup_early_t *early)
 {
     base_list_del(&early->link);
     pool->num_hellos--;
-    xfer_way_close(&early->way);
+    core_way_close(&early->way);
     free(early);
 }
 
 /* Are both of the same channel of the same pool? */
-static bool is_same(const xfer_early_t *early, const proto_hello_t *hello)
+static bool is_same(const wireup_early_t *early, const proto_hello_t *hello)
 {
     return (early->hello.channel_key == hello->channel_key) &&
            (early->hello.channel == hello->channel) &&
-           (memcmp(early->hello.from_id, hello->from_id, XFER_ID_SIZE) == 0);
+           (memcmp(early->hello.from_id, hello->from_id, CORE_ID_SIZE) == 0);
 }
 
 /* Room for one more. */
 static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 {
-    xfer_early_t *early;
+    wireup_early_t *early;
 
-    base_list_for_each(early, &pool->hellos, xfer_early_t, link) {
+    base_list_for_each(early, &pool->hellos, wireup_early_t, link) {
         if (is_same(early, hello)) {
             let_go(pool, early);
             return;
@@ -108,21 +108,21 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
     }
     if (pool->num_hellos == EARLY_MAX) {
         pool->stats.handshakes_refused++;
-        let_go(pool, base_list_head(&pool->hellos, xfer_early_t, link));
+        let_go(pool, base_list_head(&pool->hellos, wireup_early_t, link));
     }
 }
 
 static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
-                 const xfer_way_t *way)
+                 const core_way_t *way)
 {
-    size_t        size = hello->num_files * sizeof(mem_share_file_t);
-    xfer_early_t *early;
+    size_t          size = hello->num_files * sizeof(ipc_file_t);
+    wireup_early_t *early;
 
     make_room(pool, hello);
     early = malloc(sizeof(*early) + size);
     if (early == NULL) {
         pool->stats.handshakes_refused++;
-        xfer_way_close(way);
+        core_way_close(way);
         return;
     }
     early->deadline = base_clock_deadline(KEEP_NS);
@@ -136,22 +136,22 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
     pool->next_hello = base_min(pool->next_hello, early->deadline);
 }
 
-void xfer_pairing_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
-                            const void *files, const xfer_way_t *way)
+void wireup_match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
+                            const void *files, const core_way_t *way)
 {
     if (is_over(pool, hello)) {
-        xfer_way_close(way);
+        core_way_close(way);
     } else {
         keep(pool, hello, files, way);
     }
 }
 
-xfer_early_t *xfer_pairing_take(ucxpool_channel_t *channel)
+wireup_early_t *wireup_match_take(ucxpool_channel_t *channel)
 {
-    ucxpool_t    *pool = channel->pool;
-    xfer_early_t *early;
+    ucxpool_t      *pool = channel->pool;
+    wireup_early_t *early;
 
-    base_list_for_each(early, &pool->hellos, xfer_early_t, link) {
+    base_list_for_each(early, &pool->hellos, wireup_early_t, link) {
         if (fits(channel, &early->hello, early->way.reply_ep)) {
             base_list_del(&early->link);
             pool->num_hellos--;
@@ -161,12 +161,12 @@ xfer_early_t *xfer_pairing_take(ucxpool_channel_t *channel)
     return NULL;
 }
 
-uint64_t xfer_pairing_expire(ucxpool_t *pool, uint64_t now)
+uint64_t wireup_match_expire(ucxpool_t *pool, uint64_t now)
 {
-    xfer_early_t *early;
+    wireup_early_t *early;
 
     while (!base_list_is_empty(&pool->hellos)) {
-        early = base_list_head(&pool->hellos, xfer_early_t, link);
+        early = base_list_head(&pool->hellos, wireup_early_t, link);
         if (early->deadline > now) {
             return early->deadline;
         }
@@ -176,9 +176,9 @@ uint64_t xfer_pairing_expire(ucxpool_t *pool, uint64_t now)
     return BASE_CLOCK_FOREVER;
 }
 
-void xfer_pairing_destroy_all(ucxpool_t *pool)
+void wireup_match_destroy_all(ucxpool_t *pool)
 {
     while (!base_list_is_empty(&pool->hellos)) {
-        let_go(pool, base_list_head(&pool->hellos, xfer_early_t, link));
+        let_go(pool, base_list_head(&pool->hellos, wireup_early_t, link));
     }
 }

@@ -9,16 +9,16 @@
 #include "core/local.h"
 
 /* A HELLO that came early. */
-typedef struct xfer_early {
-    base_list_t      link;
-    uint64_t         deadline; /* by then it has been said again */
-    xfer_way_t       way;
-    proto_hello_t    hello;
-    mem_share_file_t files[];
-} xfer_early_t;
+typedef struct wireup_early {
+    base_list_t   link;
+    uint64_t      deadline; /* by then it has been said again */
+    core_way_t    way;
+    proto_hello_t hello;
+    ipc_file_t    files[];
+} wireup_early_t;
 
 /* The channel that a HELLO is for, or that it has met before; NULL: none. */
-ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
+ucxpool_channel_t *wireup_match_find(ucxpool_t           *pool,
                                      const proto_hello_t *hello,
                                      ucp_ep_h             reply_ep);
 
@@ -26,16 +26,16 @@ ucxpool_channel_t *xfer_pairing_find(ucxpool_t           *pool,
  * there is one: one that says the same again takes the place of the first, and
  * the oldest goes when there are too many. Where it is known that the channel
  * was closed here, BYE is said. */
-void xfer_pairing_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
-                            const void *files, const xfer_way_t *way);
+void wireup_match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
+                            const void *files, const core_way_t *way);
 
 /* The one for this channel, which the caller frees; NULL: none has come. */
-xfer_early_t *xfer_pairing_take(ucxpool_channel_t *channel);
+wireup_early_t *wireup_match_take(ucxpool_channel_t *channel);
 
 /* Let those go that were not said again. Returns when the next one's time is
  * over, or BASE_CLOCK_FOREVER. */
-uint64_t xfer_pairing_expire(ucxpool_t *pool, uint64_t now);
+uint64_t wireup_match_expire(ucxpool_t *pool, uint64_t now);
 
-void xfer_pairing_destroy_all(ucxpool_t *pool);
+void wireup_match_destroy_all(ucxpool_t *pool);
 
 #endif

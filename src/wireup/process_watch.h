@@ -9,10 +9,11 @@
 #include "core/channel.h"
 
 /* False: there is no such process, or it cannot be watched. */
-bool xfer_watch_start(ucxpool_channel_t *channel, const mem_share_host_t *host);
-void xfer_watch_stop(ucxpool_channel_t *channel);
+bool wireup_process_watch_start(ucxpool_channel_t *channel,
+                                const ipc_host_t  *host);
+void wireup_process_watch_stop(ucxpool_channel_t *channel);
 
 /* Look for a process that has no descriptor, when it is time. */
-unsigned xfer_watch_look(ucxpool_channel_t *channel);
+unsigned wireup_process_watch_look(ucxpool_channel_t *channel);
 
 #endif

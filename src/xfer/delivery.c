@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct xfer_arrival {
+typedef struct xfer_delivery {
     base_list_t        link;  /* free, or the pool's arrivals */
     bool               waits; /* not being copied */
     ucxpool_request_t *request;
@@ -18,8 +18,8 @@ typedef struct xfer_arrival {
     bool               are_far;
     uint64_t           offset; /* in the stream */
     uint64_t           length;
-    xfer_copy_t        copy;
-    xfer_arrival_cb_t  done;
+    copy_job_t         copy;
+    xfer_delivery_cb_t done;
     void              *arg;
 } arrival_t;
 
@@ -32,7 +32,7 @@ static arrival_t *arrival_get(ucxpool_request_t *request)
         arrival = base_list_head(&pool->free_arrivals, arrival_t, link);
         base_list_del(&arrival->link);
     } else {
-        arrival = xfer_alloc(pool, sizeof(*arrival));
+        arrival = core_alloc(pool, sizeof(*arrival));
         if (arrival == NULL) {
             return NULL;
         }
@@ -42,7 +42,7 @@ static arrival_t *arrival_get(ucxpool_request_t *request)
     arrival->copy.job      = NULL;
     arrival->request       = request;
     arrival->channel       = request->channel;
-    xfer_channel_get(arrival->channel);
+    core_channel_get(arrival->channel);
     request->recv.pending++;
     request->recv.landings++;
     base_list_add_tail(&pool->arrivals, &arrival->link);
@@ -58,13 +58,13 @@ static void arrival_put(arrival_t *arrival)
     free(arrival->copy_of_bytes);
     base_list_del(&arrival->link);
     base_list_add_tail(&request->pool->free_arrivals, &arrival->link);
-    xfer_channel_put(arrival->channel);
+    core_channel_put(arrival->channel);
 }
 
 static bool is_wanted(const ucxpool_request_t *request)
 {
     return (request->recv.failing == UCXPOOL_OK) &&
-           !xfer_request_has_ended(request);
+           !core_request_has_ended(request);
 }
 
 static void finish(arrival_t *arrival, ucxpool_status_t status)
@@ -81,13 +81,13 @@ static void finish(arrival_t *arrival, ucxpool_status_t status)
     xfer_recv_let_go(request);
 }
 
-static void copied(xfer_copy_t *copy, ucxpool_status_t status);
+static void copied(copy_job_t *copy, ucxpool_status_t status);
 
 /* The next launch, unless it has to wait. */
 static bool launch(arrival_t *arrival)
 {
     ucxpool_request_t *request = arrival->request;
-    const xfer_work_t  work    = {
+    const copy_work_t  work    = {
             .plan              = &request->plan,
             .offset            = arrival->offset,
             .length            = arrival->length,
@@ -105,7 +105,7 @@ static bool launch(arrival_t *arrival)
     }
     assert(is_wanted(request));
     arrival->copy.done = copied;
-    status = xfer_engine_start(request->pool->engine, &arrival->copy, &work,
+    status = copy_engine_start(request->pool->engine, &arrival->copy, &work,
                                &covered);
     if (status == UCXPOOL_ERR_BUSY) {
         return false;
@@ -123,7 +123,7 @@ static bool launch(arrival_t *arrival)
     return true;
 }
 
-static void copied(xfer_copy_t *copy, ucxpool_status_t status)
+static void copied(copy_job_t *copy, ucxpool_status_t status)
 {
     arrival_t *arrival = base_container_of(copy, arrival_t, copy);
 
@@ -137,14 +137,14 @@ static void copied(xfer_copy_t *copy, ucxpool_status_t status)
     finish(arrival, status);
 }
 
-static bool take_bytes(arrival_t *arrival, const xfer_arrival_params_t *params)
+static bool take_bytes(arrival_t *arrival, const xfer_delivery_params_t *params)
 {
     arrival->bytes = params->bytes;
     if (!params->must_copy) {
         return true;
     }
     arrival->copy_of_bytes =
-        xfer_alloc(arrival->request->pool, params->data->length);
+        core_alloc(arrival->request->pool, params->data->length);
     if (arrival->copy_of_bytes == NULL) {
         return false;
     }
@@ -170,8 +170,8 @@ static bool is_behind_another(const arrival_t *arrival)
 }
 
 /* By the GPU, as soon as it can. */
-static void deliver_later(ucxpool_request_t           *request,
-                          const xfer_arrival_params_t *params)
+static void deliver_later(ucxpool_request_t            *request,
+                          const xfer_delivery_params_t *params)
 {
     arrival_t *arrival = arrival_get(request);
 
@@ -196,8 +196,8 @@ static void deliver_later(ucxpool_request_t           *request,
     }
 }
 
-static void deliver_now(ucxpool_request_t           *request,
-                        const xfer_arrival_params_t *params)
+static void deliver_now(ucxpool_request_t            *request,
+                        const xfer_delivery_params_t *params)
 {
     bool is_intact = xfer_recv_scatter(request, params->data, params->bytes);
 
@@ -207,15 +207,15 @@ static void deliver_now(ucxpool_request_t           *request,
 
 /* A GPU reads its own blocks and those of its peers; what only the processor
  * has, it can as well put where it belongs. */
-static bool is_for_gpu(const ucxpool_request_t     *request,
-                       const xfer_arrival_params_t *params)
+static bool is_for_gpu(const ucxpool_request_t      *request,
+                       const xfer_delivery_params_t *params)
 {
     return params->must_copy ? request->has_gpu_segments
                              : (request->pool->engine != NULL);
 }
 
-void xfer_deliver(ucxpool_request_t           *request,
-                  const xfer_arrival_params_t *params)
+void xfer_deliver(ucxpool_request_t            *request,
+                  const xfer_delivery_params_t *params)
 {
     if (is_for_gpu(request, params)) {
         deliver_later(request, params);
@@ -224,7 +224,7 @@ void xfer_deliver(ucxpool_request_t           *request,
     }
 }
 
-void xfer_arrival_forget(ucxpool_request_t *request)
+void xfer_delivery_forget(ucxpool_request_t *request)
 {
     arrival_t *arrival;
     arrival_t *next;
@@ -239,7 +239,7 @@ void xfer_arrival_forget(ucxpool_request_t *request)
     }
 }
 
-unsigned xfer_arrival_progress(ucxpool_t *pool)
+unsigned xfer_delivery_progress(ucxpool_t *pool)
 {
     arrival_t *arrival;
 
@@ -253,7 +253,7 @@ unsigned xfer_arrival_progress(ucxpool_t *pool)
     return 0;
 }
 
-void xfer_arrival_destroy_all(ucxpool_t *pool)
+void xfer_delivery_destroy_all(ucxpool_t *pool)
 {
     arrival_t *arrival;
 

@@ -20,32 +20,32 @@
  * UCXPOOL_ERR_CANCELED  the receive does not want them any more
  * others                the GPU failed
  */
-typedef void (*xfer_arrival_cb_t)(ucxpool_request_t  *request,
-                                  const proto_data_t *data,
-                                  ucxpool_status_t status, void *arg);
+typedef void (*xfer_delivery_cb_t)(ucxpool_request_t  *request,
+                                   const proto_data_t *data,
+                                   ucxpool_status_t status, void *arg);
 
 /* What has arrived. */
-typedef struct xfer_arrival_params {
+typedef struct xfer_delivery_params {
     const proto_data_t *data; /* where in the stream it belongs */
     const void         *bytes;
     bool                must_copy; /* they are host memory of somebody else's,
                                       that stays no longer than this call */
-    bool              are_far;     /* another GPU's memory */
-    xfer_arrival_cb_t done;
-    void             *arg;
-} xfer_arrival_params_t;
+    bool               are_far;    /* another GPU's memory */
+    xfer_delivery_cb_t done;
+    void              *arg;
+} xfer_delivery_params_t;
 
 /* Copy them, now or later. Stops the receive where there is no memory for it.
  */
-void xfer_deliver(ucxpool_request_t           *request,
-                  const xfer_arrival_params_t *params);
+void xfer_deliver(ucxpool_request_t            *request,
+                  const xfer_delivery_params_t *params);
 
 /* The receive has ended: drop what is not being copied yet. */
-void xfer_arrival_forget(ucxpool_request_t *request);
+void xfer_delivery_forget(ucxpool_request_t *request);
 
 /* Those that wait, as far as they can go. */
-unsigned xfer_arrival_progress(ucxpool_t *pool);
+unsigned xfer_delivery_progress(ucxpool_t *pool);
 
-void xfer_arrival_destroy_all(ucxpool_t *pool);
+void xfer_delivery_destroy_all(ucxpool_t *pool);
 
 #endif

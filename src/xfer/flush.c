@@ -5,7 +5,7 @@
 static bool is_under_way(const ucxpool_request_t *request, uint64_t before)
 {
     return (request != NULL) && (request->order < before) &&
-           !xfer_request_has_ended(request);
+           !core_request_has_ended(request);
 }
 
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
@@ -34,8 +34,8 @@ unsigned xfer_flush_progress(ucxpool_channel_t *channel)
     base_list_for_each_safe(request, next, &channel->flushes, ucxpool_request_t,
                             link) {
         if (!xfer_flush_has_sends(channel, request->order)) {
-            xfer_request_end(request, UCXPOOL_OK, NULL);
-            xfer_request_reuse(request);
+            core_request_end(request, UCXPOOL_OK, NULL);
+            core_request_reuse(request);
             count++;
         }
     }
@@ -48,37 +48,37 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
 
     while (!base_list_is_empty(&channel->flushes)) {
         request = base_list_head(&channel->flushes, ucxpool_request_t, link);
-        xfer_request_end(request, status, channel->reason);
-        xfer_request_reuse(request);
+        core_request_end(request, status, channel->reason);
+        core_request_reuse(request);
     }
 }
 
-static const xfer_request_kind_t flush_kind = {
-    .stop = xfer_request_end,
+static const core_request_kind_t flush_kind = {
+    .stop = core_request_end,
 };
 
 static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
                                    const ucxpool_request_params_t *params,
                                    ucxpool_request_t             **request_p)
 {
-    static const pack_memory_t nothing;
+    static const copy_memory_t nothing;
     ucxpool_request_t         *request;
     ucxpool_status_t           status;
 
-    if (!xfer_channel_is_live(channel)) {
-        return xfer_channel_say_ended(channel);
+    if (!core_channel_is_live(channel)) {
+        return core_channel_say_ended(channel);
     }
-    status = xfer_request_create(channel->pool, &flush_kind, &nothing, params,
+    status = core_request_create(channel->pool, &flush_kind, &nothing, params,
                                  &request);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    xfer_request_set_channel(request, channel);
+    core_request_set_channel(request, channel);
     request->order = channel->num_posted;
-    xfer_request_arm(request);
+    core_request_arm(request);
     base_list_add_tail(&channel->flushes, &request->link);
     xfer_flush_progress(channel);
-    xfer_request_hand_out(request, request_p);
+    core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
 }
 
@@ -93,8 +93,8 @@ ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     pool = channel->pool;
-    xfer_lock(pool);
+    core_lock(pool);
     status = post_flush(channel, params, request_p);
-    xfer_unlock_posted(pool);
+    core_unlock_posted(pool);
     return status;
 }

@@ -16,22 +16,22 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
 {
     ucxpool_t   *pool = request->pool;
-    xfer_send_t *send = &request->send;
+    core_send_t *send = &request->send;
     uint64_t     block_size =
-        block_pool_block_size(xfer_channel_blocks(request->channel));
+        block_pool_block_size(core_channel_blocks(request->channel));
     uint64_t size = pool->config.frag_size;
 
     if (size == BASE_SIZE_AUTO) {
         size = request->channel->wire->frag_size(request);
     }
     size               = base_min(size, base_min(frag_size, block_size));
-    send->frag_size    = size & ~(uint64_t)(PACK_ALIGNMENT - 1);
+    send->frag_size    = size & ~(uint64_t)(COPY_ALIGNMENT - 1);
     send->inplace_size = send->frag_size;
     if ((pool->engine != NULL) && (pool->config.frag_size == BASE_SIZE_AUTO)) {
         /* Nothing is cut out of a block, and a GPU's link wants long ones. */
-        send->inplace_size = frag_size & ~(uint64_t)(PACK_ALIGNMENT - 1);
+        send->inplace_size = frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1);
     }
-    send->window = base_min(window, XFER_FRAGMENTS_MAX);
+    send->window = base_min(window, CORE_FRAGMENTS_MAX);
     send->in_place |= xfer_range_takes_any_memory(request, send->longest);
 }
 
@@ -55,36 +55,36 @@ static void stop_waiting(ucxpool_request_t *request)
 }
 
 /* The gather of a fragment is over. */
-static void gathered(xfer_copy_t *copy, ucxpool_status_t status)
+static void gathered(copy_job_t *copy, ucxpool_status_t status)
 {
-    xfer_fragment_t *fragment  = base_container_of(copy, xfer_fragment_t, copy);
+    core_fragment_t *fragment  = base_container_of(copy, core_fragment_t, copy);
     ucxpool_request_t *request = fragment->request;
 
-    if (xfer_request_has_ended(request) || request->send.ending) {
+    if (core_request_has_ended(request) || request->send.ending) {
         xfer_send_fragment_done(fragment);
     } else if (status != UCXPOOL_OK) {
         xfer_send_fragment_done(fragment);
         xfer_send_stop(request, status, ucxpool_error_detail());
     } else {
-        xfer_request_wake(request);
+        core_request_wake(request);
     }
 }
 
 /* Copy the range into a slice, or begin to, and as much of it as one copy
  * takes. */
 static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
-                               xfer_fragment_t *fragment, void *slice)
+                               core_fragment_t *fragment, void *slice)
 {
-    xfer_engine_t *engine = request->pool->engine;
+    copy_engine_t *engine = request->pool->engine;
 
     if (engine == NULL) {
-        pack_gather(&request->plan, request->send.offset, range->length, slice);
+        copy_gather(&request->plan, request->send.offset, range->length, slice);
         return UCXPOOL_OK;
     }
     fragment->copy.done = gathered;
-    return xfer_engine_start(
+    return copy_engine_start(
         engine, &fragment->copy,
-        &(xfer_work_t){.plan              = &request->plan,
+        &(copy_work_t){.plan              = &request->plan,
                        .offset            = request->send.offset,
                        .length            = range->length,
                        .block             = slice,
@@ -94,18 +94,18 @@ static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
 }
 
 /* Gather a packed range into a slice. */
-static ucxpool_status_t pack_range(ucxpool_request_t *request,
+static ucxpool_status_t copy_range(ucxpool_request_t *request,
                                    xfer_range_t      *range,
-                                   xfer_fragment_t   *fragment)
+                                   core_fragment_t   *fragment)
 {
-    xfer_send_t     *send   = &request->send;
-    block_pool_t    *blocks = xfer_channel_blocks(request->channel);
+    core_send_t     *send   = &request->send;
+    block_pool_t    *blocks = core_channel_blocks(request->channel);
     uint32_t         number;
     uint64_t         slice_offset;
     uint8_t         *block;
     ucxpool_status_t status;
 
-    if (!xfer_hold_take(request, &fragment->hold, &fragment->slice)) {
+    if (!xfer_slice_take(request, &fragment->hold, &fragment->slice)) {
         /* What is in flight frees a slice; with nothing in flight only
          * somebody else's block helps. */
         if (send->busy == 0) {
@@ -119,7 +119,7 @@ static ucxpool_status_t pack_range(ucxpool_request_t *request,
     slice_offset = fragment->slice * send->frag_size;
     status       = gather(request, range, fragment, block + slice_offset);
     if (status != UCXPOOL_OK) {
-        xfer_hold_give(request, fragment->hold, fragment->slice);
+        xfer_slice_give(request, fragment->hold, fragment->slice);
         return status;
     }
     block_pool_locate(blocks, number, &fragment->where);
@@ -131,7 +131,7 @@ static ucxpool_status_t pack_range(ucxpool_request_t *request,
     return UCXPOOL_OK;
 }
 
-static void lay_in_place(xfer_fragment_t *fragment, const xfer_range_t *range)
+static void lay_in_place(core_fragment_t *fragment, const xfer_range_t *range)
 {
     fragment->where    = range->where;
     fragment->bytes    = range->bytes;
@@ -143,10 +143,10 @@ static void lay_in_place(xfer_fragment_t *fragment, const xfer_range_t *range)
 }
 
 /* What the receiver is told of a fragment. */
-static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
+static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
                       const xfer_range_t *range)
 {
-    xfer_send_t  *send = &request->send;
+    core_send_t  *send = &request->send;
     proto_data_t *data = &fragment->data;
 
     memset(data, 0, sizeof(*data));
@@ -162,14 +162,14 @@ static void fill_data(ucxpool_request_t *request, xfer_fragment_t *fragment,
                   (fragment->in_place ? PROTO_DATA_INPLACE : 0u);
     if (request->pool->config.checksum == BASE_CHECKSUM_CRC32C) {
         data->flags |= PROTO_DATA_CHECKSUM;
-        data->checksum = pack_crc32c(0, fragment->bytes, data->length);
+        data->checksum = copy_crc32c(0, fragment->bytes, data->length);
     }
 }
 
 static void count_sent(ucxpool_request_t *request, uint64_t length,
                        bool in_place)
 {
-    const xfer_wire_t *wire  = request->channel->wire;
+    const core_wire_t *wire  = request->channel->wire;
     ucxpool_stats_t   *stats = &request->pool->stats;
     ucxpool_traffic_t *sent =
         &stats->sent[in_place ? wire->in_place : wire->packed];
@@ -181,23 +181,23 @@ static void count_sent(ucxpool_request_t *request, uint64_t length,
     }
 }
 
-static bool is_window_full(const xfer_send_t *send)
+static bool is_window_full(const core_send_t *send)
 {
     return (send->busy == UINT64_MAX) ||
            ((unsigned)__builtin_popcountll(send->busy) >= send->window);
 }
 
 /* With the lowest number that is free; NULL: no memory. */
-static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
+static core_fragment_t *fragment_get(ucxpool_request_t *request)
 {
     ucxpool_t       *pool = request->pool;
-    xfer_fragment_t *fragment;
+    core_fragment_t *fragment;
 
     if (!base_list_is_empty(&pool->free_fragments)) {
-        fragment = base_list_head(&pool->free_fragments, xfer_fragment_t, link);
+        fragment = base_list_head(&pool->free_fragments, core_fragment_t, link);
         base_list_del(&fragment->link);
     } else {
-        fragment = xfer_alloc(pool, sizeof(*fragment));
+        fragment = core_alloc(pool, sizeof(*fragment));
         if (fragment == NULL) {
             base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a fragment");
             return NULL;
@@ -212,7 +212,7 @@ static xfer_fragment_t *fragment_get(ucxpool_request_t *request)
     return fragment;
 }
 
-static void fragment_put(xfer_fragment_t *fragment)
+static void fragment_put(core_fragment_t *fragment)
 {
     ucxpool_t *pool = fragment->request->pool;
 
@@ -222,10 +222,10 @@ static void fragment_put(xfer_fragment_t *fragment)
 
 /* Lay the range where the wire can take it from. */
 static ucxpool_status_t lay(ucxpool_request_t *request, xfer_range_t *range,
-                            xfer_fragment_t *fragment)
+                            core_fragment_t *fragment)
 {
     if (!range->in_place) {
-        return pack_range(request, range, fragment);
+        return copy_range(request, range, fragment);
     }
     lay_in_place(fragment, range);
     return UCXPOOL_OK;
@@ -233,8 +233,8 @@ static ucxpool_status_t lay(ucxpool_request_t *request, xfer_range_t *range,
 
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
-    xfer_send_t     *send = &request->send;
-    xfer_fragment_t *fragment;
+    core_send_t     *send = &request->send;
+    core_fragment_t *fragment;
     xfer_range_t     range;
     uint64_t         next;
     ucxpool_status_t status;
@@ -263,20 +263,20 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     send->index++;
     send->all_posted = range.last;
     if (range.last) {
-        xfer_hold_leave(request);
+        xfer_slice_leave(request);
     }
     return UCXPOOL_OK;
 }
 
 ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
 {
-    xfer_send_t       *send    = &request->send;
+    core_send_t       *send    = &request->send;
     ucxpool_channel_t *channel = request->channel;
-    xfer_fragment_t   *fragment;
+    core_fragment_t   *fragment;
     ucxpool_status_t   status;
 
     while (!base_list_is_empty(&send->unsent)) {
-        fragment = base_list_head(&send->unsent, xfer_fragment_t, link);
+        fragment = base_list_head(&send->unsent, core_fragment_t, link);
         if (fragment->copy.job != NULL) {
             break;
         }
@@ -294,24 +294,24 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
-void xfer_fragment_free(xfer_fragment_t *fragment)
+void xfer_fragment_free(core_fragment_t *fragment)
 {
     fragment->request->send.busy &= ~(UINT64_C(1) << fragment->number);
     if (fragment->buffer != NULL) {
         block_comm_drop(fragment->request->pool->comm, fragment->buffer);
         fragment->buffer = NULL;
     } else if (!fragment->in_place) {
-        xfer_hold_give(fragment->request, fragment->hold, fragment->slice);
+        xfer_slice_give(fragment->request, fragment->hold, fragment->slice);
     }
     fragment_put(fragment);
 }
 
 void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
-    xfer_fragment_t *fragment;
+    core_fragment_t *fragment;
 
     while (!base_list_is_empty(&pool->fragments)) {
-        fragment = base_list_head(&pool->fragments, xfer_fragment_t, all_link);
+        fragment = base_list_head(&pool->fragments, core_fragment_t, all_link);
         base_list_del(&fragment->all_link);
         free(fragment);
     }
@@ -320,7 +320,7 @@ void xfer_fragment_destroy_all(ucxpool_t *pool)
 void xfer_send_release(ucxpool_request_t *request)
 {
     stop_waiting(request);
-    xfer_hold_release_all(request);
+    xfer_slice_release_all(request);
 }
 
 unsigned xfer_send_wake_waiters(ucxpool_t *pool)
@@ -341,7 +341,7 @@ unsigned xfer_send_wake_waiters(ucxpool_t *pool)
     }
     while ((count < num_free) && !base_list_is_empty(&pool->waiters)) {
         request = base_list_head(&pool->waiters, ucxpool_request_t, run_link);
-        xfer_request_wake(request);
+        core_request_wake(request);
         count++;
     }
     return count;

@@ -34,7 +34,7 @@ ucxpool_status_t xfer_fragment_flush(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more: give back where it lay, and its number.
  */
-void xfer_fragment_free(xfer_fragment_t *fragment);
+void xfer_fragment_free(core_fragment_t *fragment);
 
 /* Free what is left when the pool goes. */
 void xfer_fragment_destroy_all(ucxpool_t *pool);

@@ -13,7 +13,7 @@
 
 /* Rounds after which everything that stood in a ring has been read; the peer
  * may still be writing. */
-#define DRAIN_MAX (XFER_RING_SIZE / sizeof(proto_head_t) / ROUND_MAX)
+#define DRAIN_MAX (CORE_RING_SIZE / sizeof(proto_head_t) / ROUND_MAX)
 
 static ucs_status_t handle_control(void *arg, const void *header,
                                    size_t header_length, void *data,
@@ -21,11 +21,11 @@ static ucs_status_t handle_control(void *arg, const void *header,
                                    const ucp_am_recv_param_t *param)
 {
     ucxpool_t         *pool = arg;
-    xfer_way_t         way  = {.fd = -1};
+    core_way_t         way  = {.fd = -1};
     ucxpool_channel_t *channel;
     proto_fixed_t      message;
 
-    xfer_lock(pool);
+    core_lock(pool);
     if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
         way.reply_ep = param->reply_ep;
     }
@@ -38,12 +38,12 @@ static ucs_status_t handle_control(void *arg, const void *header,
         pool->dispatch->hello(pool, &message.hello, data, &way);
         goto out;
     }
-    channel = xfer_channel_find(pool, &message.head);
+    channel = core_channel_find(pool, &message.head);
     if (channel != NULL) {
         pool->dispatch->from_ucx(channel, &message, data, length, way.reply_ep);
     }
 out:
-    xfer_unlock(pool);
+    core_unlock(pool);
     return UCS_OK;
 }
 
@@ -56,17 +56,17 @@ static ucs_status_t handle_data(void *arg, const void *header,
     ucxpool_channel_t *channel;
     proto_fixed_t      message;
 
-    xfer_lock(pool);
+    core_lock(pool);
     if ((proto_parse(header, header_length, length, &message) == UCXPOOL_OK) &&
         (message.head.type == PROTO_DATA)) {
-        channel = xfer_channel_find(pool, &message.head);
+        channel = core_channel_find(pool, &message.head);
         if ((channel != NULL) && (channel->wire->arrived_am != NULL) &&
-            xfer_channel_is_live(channel)) {
+            core_channel_is_live(channel)) {
             status = channel->wire->arrived_am(channel, &message.data, data,
                                                length, param);
         }
     }
-    xfer_unlock(pool);
+    core_unlock(pool);
     return status;
 }
 
@@ -92,7 +92,7 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
                           "UCP_FEATURE_AM");
     }
     if (status != UCS_OK) {
-        return base_error(mem_ucx_status(status),
+        return base_error(ucx_status(status),
                           "UCX did not take a handler for the active message "
                           "id %u: %s (choose another by UCXPOOL_AM_ID)",
                           id, ucs_status_string(status));
@@ -124,9 +124,9 @@ void xfer_inbox_cleanup(ucxpool_t *pool)
 /* One message from a ring; false: there is none, or the channel has ended. */
 static bool read_one(ucxpool_channel_t *channel)
 {
-    xfer_ring_entry_t entry;
+    core_ring_entry_t entry;
     proto_fixed_t     message;
-    ucxpool_status_t  status = xfer_ring_peek(&channel->ring, &entry);
+    ucxpool_status_t  status = core_ring_peek(&channel->ring, &entry);
 
     if (status == UCXPOOL_INPROGRESS) {
         return false;
@@ -135,14 +135,14 @@ static bool read_one(ucxpool_channel_t *channel)
         (proto_parse(entry.fixed, entry.fixed_size, entry.data_size,
                      &message) != UCXPOOL_OK) ||
         (message.head.type == PROTO_HELLO)) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
         channel->status = UCXPOOL_ERR_PROTOCOL;
         return false;
     }
     channel->pool->dispatch->from_ring(channel, &message, entry.data,
                                        entry.data_size);
-    xfer_ring_consume(&channel->ring);
+    core_ring_consume(&channel->ring);
     return true;
 }
 
@@ -150,15 +150,15 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 {
     unsigned count = 0;
 
-    if (!xfer_ring_has_input(&channel->ring)) {
+    if (!core_ring_has_input(&channel->ring)) {
         return 0;
     }
-    while ((count < max) && xfer_channel_is_readable(channel) &&
+    while ((count < max) && core_channel_is_readable(channel) &&
            read_one(channel)) {
         count++;
     }
-    if ((count != 0) && xfer_channel_is_live(channel)) {
-        xfer_control_knock(channel);
+    if ((count != 0) && core_channel_is_live(channel)) {
+        core_control_doorbell(channel);
     }
     return count;
 }
@@ -172,7 +172,7 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
 
     base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
                             link) {
-        if (xfer_channel_is_readable(channel)) {
+        if (core_channel_is_readable(channel)) {
             count += read_ring(channel, max);
         }
     }
@@ -181,7 +181,7 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
 
 void xfer_inbox_drain(ucxpool_channel_t *channel)
 {
-    for (size_t i = 0; (i < DRAIN_MAX) && xfer_channel_is_readable(channel);
+    for (size_t i = 0; (i < DRAIN_MAX) && core_channel_is_readable(channel);
          i++) {
         if (read_ring(channel, ROUND_MAX) == 0) {
             return;

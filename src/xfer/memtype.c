@@ -8,9 +8,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-static_assert((sizeof(ucxpool_segment_t) == sizeof(mem_copy_segment_t)) &&
+static_assert((sizeof(ucxpool_segment_t) == sizeof(copy_segment_t)) &&
                   (offsetof(ucxpool_segment_t, length) ==
-                   offsetof(mem_copy_segment_t, length)),
+                   offsetof(copy_segment_t, length)),
               "a caller's segments are a list as the copy kernel reads it");
 
 /* Pieces from which on it is asked where their array lies. */
@@ -36,22 +36,21 @@ static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
 }
 
 static ucxpool_status_t query(const mem_cuda_driver_t *driver,
-                              const pack_memory_t     *memory,
-                              mem_cuda_places_t       *places_p)
+                              const copy_memory_t     *memory,
+                              copy_memtypes_t         *places_p)
 {
-    if (pack_memory_is_pieces(memory)) {
-        return mem_cuda_places_of_pieces(driver, memory->addresses, memory->num,
-                                         memory->length, places_p);
+    if (copy_memory_is_pieces(memory)) {
+        return copy_memtypes_of_pieces(driver, memory->addresses, memory->num,
+                                       memory->length, places_p);
     }
-    return mem_cuda_places_query(driver,
-                                 (const mem_copy_segment_t *)memory->segments,
-                                 memory->num, places_p);
+    return copy_memtypes_query(driver, (const copy_segment_t *)memory->segments,
+                               memory->num, places_p);
 }
 
 static ucxpool_status_t look(ucxpool_request_t *request, unsigned *places_p)
 {
-    const xfer_engine_t *engine = request->pool->engine;
-    mem_cuda_places_t    places;
+    const copy_engine_t *engine = request->pool->engine;
+    copy_memtypes_t      places;
     ucxpool_status_t     status;
 
     status = query(engine->device->driver, &request->memory, &places);
@@ -74,13 +73,13 @@ static bool is_told(const ucxpool_request_t        *request,
 /* Segments have been looked through when their lengths were added up. */
 static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
 {
-    const pack_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->memory;
     size_t               num;
 
-    if (!pack_memory_is_pieces(memory) || (memory->length == 0)) {
+    if (!copy_memory_is_pieces(memory) || (memory->length == 0)) {
         return UCXPOOL_OK;
     }
-    num = pack_pairs_present(memory->addresses, memory->num);
+    num = copy_pairs_present(memory->addresses, memory->num);
     if (num == memory->num) {
         return UCXPOOL_OK;
     }
@@ -92,25 +91,25 @@ static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
  * question; and addresses of host memory are changed in the list. */
 static bool is_list_pinned(const ucxpool_request_t *request)
 {
-    const pack_memory_t     *memory = &request->memory;
+    const copy_memory_t     *memory = &request->memory;
     const mem_cuda_driver_t *driver = request->pool->engine->device->driver;
     uint64_t                 start  = (uintptr_t)memory->addresses;
     uint64_t                 size   = memory->num * sizeof(void *);
-    mem_cuda_pointer_t       pointer;
+    copy_pointer_t           pointer;
 
-    return pack_memory_is_pieces(memory) && !request->has_host_segments &&
+    return copy_memory_is_pieces(memory) && !request->has_host_segments &&
            (memory->num >= PINNED_LIST_MIN) &&
-           (mem_cuda_pointer_query(driver, start, &pointer) == UCXPOOL_OK) &&
-           (pointer.place == MEM_CUDA_PINNED) &&
+           (copy_pointer_query(driver, start, &pointer) == UCXPOOL_OK) &&
+           (pointer.place == COPY_MEMTYPE_PINNED) &&
            (start - pointer.start < pointer.size) &&
            (size <= pointer.size - (start - pointer.start));
 }
 
-ucxpool_status_t xfer_places_look(ucxpool_request_t              *request,
-                                  const ucxpool_request_params_t *params)
+ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
+                                   const ucxpool_request_params_t *params)
 {
     uint64_t         fields = (params == NULL) ? 0 : params->field_mask;
-    unsigned         places = MEM_CUDA_DEVICE;
+    unsigned         places = COPY_MEMTYPE_DEVICE;
     void            *stream = NULL;
     ucxpool_status_t status;
 
@@ -129,12 +128,13 @@ ucxpool_status_t xfer_places_look(ucxpool_request_t              *request,
             return status;
         }
     }
-    request->has_host_segments = (places & MEM_CUDA_PAGEABLE) != 0;
+    request->has_host_segments = (places & COPY_MEMTYPE_PAGEABLE) != 0;
     request->memory.is_pinned  = is_list_pinned(request);
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_STREAM) {
         stream = params->stream;
     }
-    request->has_gpu_segments = (places & ~(unsigned)MEM_CUDA_PAGEABLE) != 0;
+    request->has_gpu_segments =
+        (places & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
     if (!request->has_gpu_segments) {
         return UCXPOOL_OK; /* nothing that a stream could be busy with */
     }

@@ -17,7 +17,7 @@
  * UCXPOOL_ERR_LIMIT          too many requests wait for their streams
  * UCXPOOL_ERR_IO             the driver failed, or there is no such stream
  */
-ucxpool_status_t xfer_places_look(ucxpool_request_t              *request,
-                                  const ucxpool_request_params_t *params);
+ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
+                                   const ucxpool_request_params_t *params);
 
 #endif

@@ -17,15 +17,15 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
         base_list_del(&message->link);
     } else {
         if (channel->num_messages == channel->pool->config.credits) {
-            xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+            core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                               "the peer sent more messages than it has "
                               "credits (%u)",
                               channel->num_messages);
             return NULL;
         }
-        message = xfer_alloc(channel->pool, sizeof(*message));
+        message = core_alloc(channel->pool, sizeof(*message));
         if (message == NULL) {
-            xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+            core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
                               "no memory for a message");
             return NULL;
         }
@@ -42,7 +42,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     message->runs     = NULL;
     message->stream   = NULL;
     channel->num_waiting++;
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     return message;
 }
 
@@ -52,7 +52,7 @@ static void leave_list(ucxpool_message_t *message)
 
     base_list_del(&message->link);
     if (message->waits && (--channel->num_unexpected == 0)) {
-        xfer_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
+        core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
     }
     message->waits = false;
 }
@@ -70,7 +70,7 @@ static void message_put(ucxpool_message_t *message)
     }
     base_list_add_tail(&channel->free_messages, &message->link);
     channel->num_waiting--;
-    xfer_channel_put(channel);
+    core_channel_put(channel);
 }
 
 void xfer_message_release(ucxpool_message_t *message)
@@ -94,7 +94,7 @@ static void deliver(ucxpool_message_t *message)
 
     if (message->refused && !message->canceled) {
         pool->stats.messages_refused++;
-        xfer_control_done(message->channel, message->desc.message,
+        core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_LIMIT,
                           "too many lists of lengths wait for a receive");
     }
@@ -112,7 +112,7 @@ static void deliver(ucxpool_message_t *message)
     base_list_add_tail(&pool->unexpected, &message->link);
     message->waits = true;
     message->channel->num_unexpected++;
-    xfer_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
+    core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
 }
 
 /* Where the parts of a complete descriptor lie; checked. */
@@ -123,13 +123,13 @@ static bool settle(ucxpool_message_t *message, size_t data_size)
     size_t             size    = data_size;
 
     if (!(message->desc.flags & PROTO_DESC_RUNS)) {
-        message->runs = (pack_run_t *)data;
-        data += message->desc.num_runs * sizeof(pack_run_t);
-        size -= message->desc.num_runs * sizeof(pack_run_t);
+        message->runs = (copy_run_t *)data;
+        data += message->desc.num_runs * sizeof(copy_run_t);
+        size -= message->desc.num_runs * sizeof(copy_run_t);
     }
     if (proto_check_desc(&message->desc, message->runs, size,
                          &message->totals) != UCXPOOL_OK) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL, "%s",
                           ucxpool_error_detail());
         return false;
     }
@@ -174,7 +174,7 @@ static bool expect_runs(ucxpool_message_t *message)
 
     message->runs_missing = message->desc.num_runs;
     if (num_runs > max) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a list of %zu lengths; "
                           "UCXPOOL_MAX_SEGMENTS=%zu",
                           num_runs, max);
@@ -186,9 +186,9 @@ static bool expect_runs(ucxpool_message_t *message)
     }
     /* Zeroed: runs that never come have the count 0, which is refused. */
     channel->pool->stats.allocations++;
-    message->runs = calloc(num_runs, sizeof(pack_run_t));
+    message->runs = calloc(num_runs, sizeof(copy_run_t));
     if (message->runs == NULL) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
+        core_channel_fail(channel, UCXPOOL_ERR_NO_MEMORY,
                           "no memory for a list of %zu lengths", num_runs);
         return false;
     }
@@ -221,13 +221,13 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         ((desc->flags & PROTO_DESC_EAGER) && (desc->message != 0)) ||
         (!(desc->flags & PROTO_DESC_EAGER) && (desc->message == 0)) ||
         ((desc->flags & PROTO_DESC_EAGER) && (desc->flags & PROTO_DESC_RUNS))) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent descriptor %llu twice, or half eager",
                           (unsigned long long)desc->sequence);
         return;
     }
     if (desc->metadata_size > channel->pool->config.max_metadata) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent %u bytes of metadata; "
                           "UCXPOOL_MAX_METADATA=%zu",
                           desc->metadata_size,
@@ -256,7 +256,7 @@ static void take_runs(ucxpool_message_t *message, const proto_runs_t *runs,
 {
     if (!message->refused) {
         memcpy(message->runs + runs->first, data,
-               runs->num_runs * sizeof(pack_run_t));
+               runs->num_runs * sizeof(copy_run_t));
     }
     message->runs_missing -= runs->num_runs;
     if ((message->runs_missing == 0) &&
@@ -285,7 +285,7 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
         take_runs(message, runs, data);
         return;
     }
-    xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+    core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                       "the peer sent lengths that belong to no message");
 }
 

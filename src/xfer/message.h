@@ -19,8 +19,8 @@ struct ucxpool_message {
     bool               refused;  /* no room for its runs */
     proto_desc_t       desc;
     uint32_t           runs_missing;
-    pack_totals_t      totals;
-    pack_run_t        *runs; /* in data, or allocated */
+    copy_totals_t      totals;
+    copy_run_t        *runs; /* in data, or allocated */
     bool               own_runs;
     uint8_t           *metadata; /* in data */
     uint8_t           *stream;   /* in data; eager only */

@@ -24,7 +24,7 @@ bool xfer_range_takes_any_memory(const ucxpool_request_t *request,
  * one copy may go on from one to the next.
  */
 static void extend_over_regions(const ucxpool_request_t *request,
-                                const pack_extent_t *extent, uint64_t length,
+                                const copy_extent_t *extent, uint64_t length,
                                 xfer_range_t *range)
 {
     mem_piece_t         *where = &range->where;
@@ -48,7 +48,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
 }
 
 /* Can an extent be sent in place, and is it worth a fragment? */
-static bool is_in_place(ucxpool_request_t *request, const pack_extent_t *extent,
+static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
                         xfer_range_t *range)
 {
     const ucxpool_t *pool  = request->pool;
@@ -60,7 +60,7 @@ static bool is_in_place(ucxpool_request_t *request, const pack_extent_t *extent,
         return false;
     }
     range->length = base_min(extent->length, limit);
-    if ((xfer_channel_blocks(request->channel) == pool->blocks) &&
+    if ((core_channel_blocks(request->channel) == pool->blocks) &&
         block_comm_find(pool->comm, extent->address, range->length,
                         &range->where, &range->buffer)) {
         extend_over_regions(request, extent, range->length, range);
@@ -84,17 +84,17 @@ static bool is_in_place(ucxpool_request_t *request, const pack_extent_t *extent,
  */
 static void mixed_range(ucxpool_request_t *request, xfer_range_t *range)
 {
-    xfer_send_t  *send   = &request->send;
-    pack_plan_t  *plan   = &request->plan;
+    core_send_t  *send   = &request->send;
+    copy_plan_t  *plan   = &request->plan;
     uint64_t      limit  = send->frag_size;
     uint64_t      left   = request->totals.stream_size - send->offset;
-    pack_plan_t   before = *plan;
-    pack_extent_t extent;
+    copy_plan_t   before = *plan;
+    copy_extent_t extent;
     xfer_range_t  in_place;
 
     range->length = 0;
     while ((range->length < limit) && (range->length < left)) {
-        pack_plan_extent(plan, send->offset + range->length,
+        copy_plan_extent(plan, send->offset + range->length,
                          left - range->length, &extent);
         if (is_in_place(request, &extent, &in_place)) {
             if (range->length == 0) {
@@ -112,12 +112,12 @@ static void mixed_range(ucxpool_request_t *request, xfer_range_t *range)
 /* Padding behind a fragment in place goes over no wire. */
 uint64_t xfer_range_skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
-    return offset + pack_plan_padding(&request->plan, offset);
+    return offset + copy_plan_padding(&request->plan, offset);
 }
 
 void xfer_range_next(ucxpool_request_t *request, xfer_range_t *range)
 {
-    xfer_send_t *send = &request->send;
+    core_send_t *send = &request->send;
     uint64_t     left = request->totals.stream_size - send->offset;
 
     memset(range, 0, sizeof(*range));

@@ -42,18 +42,18 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {
     put_number(request);
-    xfer_arrival_forget(request);
-    xfer_landing_forget(request);
+    xfer_delivery_forget(request);
+    xfer_rndv_forget(request);
     if (request->recv.in_place != 0) {
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
-            xfer_request_set_detail(request, detail);
-            xfer_request_linger(request);
+            core_request_set_detail(request, detail);
+            core_request_linger(request);
         }
         return;
     }
-    xfer_request_end(request, status, detail);
-    xfer_request_reuse(request);
+    core_request_end(request, status, detail);
+    core_request_reuse(request);
 }
 
 /* A GPU works on several at a time: as many must be on their way besides. */
@@ -69,7 +69,7 @@ static void send_accept(ucxpool_request_t *request)
     proto_fixed_t *fixed;
 
     fixed =
-        xfer_control_begin(request->channel, PROTO_ACCEPT, 0, XFER_MUST, NULL);
+        core_control_begin(request->channel, PROTO_ACCEPT, 0, CORE_MUST, NULL);
     if (fixed == NULL) {
         return;
     }
@@ -77,7 +77,7 @@ static void send_accept(ucxpool_request_t *request)
     fixed->accept.receive   = request->recv.receive;
     fixed->accept.frag_size = xfer_recv_frag_size(request);
     fixed->accept.window    = window(request);
-    xfer_control_end(request->channel);
+    core_control_end(request->channel);
 }
 
 /* Keep what the request needs of the message: its runs. */
@@ -87,13 +87,13 @@ static ucxpool_status_t take_runs(ucxpool_request_t *request,
     size_t           num_runs = message->desc.num_runs;
     ucxpool_status_t status;
 
-    status = xfer_request_reserve_runs(request, num_runs);
+    status = core_request_reserve_runs(request, num_runs);
     if (status != UCXPOOL_OK) {
         return status;
     }
     /* An empty message has none, and no place for them either. */
     if (num_runs > 0) {
-        memcpy(request->runs, message->runs, num_runs * sizeof(pack_run_t));
+        memcpy(request->runs, message->runs, num_runs * sizeof(copy_run_t));
     }
     request->num_runs = num_runs;
     return UCXPOOL_OK;
@@ -103,7 +103,7 @@ static void refuse_no_memory(ucxpool_request_t *request,
                              ucxpool_message_t *message)
 {
     if (message->desc.message != 0) {
-        xfer_control_done(message->channel, message->desc.message,
+        core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_NO_MEMORY, "the receiver has no memory");
     }
     end(request, UCXPOOL_ERR_NO_MEMORY, "no memory for the message");
@@ -141,29 +141,29 @@ static void receive_eager(ucxpool_request_t *request,
         refuse_no_memory(request, message);
         return;
     }
-    pack_plan_init(&request->plan, request->runs, request->num_runs,
+    copy_plan_init(&request->plan, request->runs, request->num_runs,
                    &message->totals, &request->memory);
     if (data.length == 0) {
         end_eager(request);
         return;
     }
-    xfer_deliver(request, &(xfer_arrival_params_t){.data      = &data,
-                                                   .bytes     = message->stream,
-                                                   .must_copy = true,
-                                                   .done = delivered_eager});
+    xfer_deliver(request, &(xfer_delivery_params_t){.data  = &data,
+                                                    .bytes = message->stream,
+                                                    .must_copy = true,
+                                                    .done = delivered_eager});
 }
 
 static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
 {
     ucxpool_channel_t *channel = message->channel;
 
-    if (!xfer_channel_is_live(channel)) {
+    if (!core_channel_is_live(channel)) {
         end(request, UCXPOOL_ERR_PEER_LOST, channel->reason);
         return;
     }
     if (channel->num_receives == PROTO_SENDS_MAX) {
         end(request, UCXPOOL_ERR_PROTOCOL, "the peer sends too much at once");
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer began more than %u messages at once",
                           PROTO_SENDS_MAX);
         return;
@@ -173,7 +173,7 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         refuse_no_memory(request, message);
         return;
     }
-    pack_plan_init(&request->plan, request->runs, request->num_runs,
+    copy_plan_init(&request->plan, request->runs, request->num_runs,
                    &request->totals, &request->memory);
     take_number(request);
     send_accept(request);
@@ -189,7 +189,7 @@ static void refuse_truncated(ucxpool_request_t *request,
              (unsigned long long)message->totals.payload_size,
              (unsigned long long)request->capacity);
     if (message->desc.message != 0) {
-        xfer_control_done(message->channel, message->desc.message,
+        core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_TRUNCATED, text);
         request->pool->stats.messages_refused++;
     }
@@ -199,7 +199,7 @@ static void refuse_truncated(ucxpool_request_t *request,
 void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
 {
     if (request->channel == NULL) {
-        xfer_request_set_channel(request, message->channel);
+        core_request_set_channel(request, message->channel);
     }
     request->tag    = message->desc.tag;
     request->totals = message->totals;
@@ -207,7 +207,7 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
         end(request, UCXPOOL_ERR_CANCELED, "the sender canceled the message");
     } else if (message->totals.payload_size > request->capacity) {
         refuse_truncated(request, message);
-    } else if (xfer_request_set_metadata(request, message->metadata,
+    } else if (core_request_set_metadata(request, message->metadata,
                                          message->desc.metadata_size) !=
                UCXPOOL_OK) {
         refuse_no_memory(request, message);
@@ -236,11 +236,11 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
                        const void *bytes)
 {
     if ((data->flags & PROTO_DATA_CHECKSUM) &&
-        (pack_crc32c(0, bytes, data->length) != data->checksum)) {
+        (copy_crc32c(0, bytes, data->length) != data->checksum)) {
         return false;
     }
     request->recv.restarts += (data->offset < request->plan.at.offset);
-    pack_scatter(&request->plan, data->offset, data->length, bytes);
+    copy_scatter(&request->plan, data->offset, data->length, bytes);
     return true;
 }
 
@@ -255,7 +255,7 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
     request->recv.num_seen++;
     if ((request->recv.num_seen == request->recv.num_all) &&
         xfer_recv_check_whole(request)) {
-        xfer_control_done(request->channel, request->recv.message, UCXPOOL_OK,
+        core_control_done(request->channel, request->recv.message, UCXPOOL_OK,
                           NULL);
         end(request, UCXPOOL_OK, NULL);
     }
@@ -275,22 +275,22 @@ void xfer_recv_let_go(ucxpool_request_t *request)
 {
     if ((request->recv.failing != UCXPOOL_OK) &&
         (request->recv.in_place == 0)) {
-        xfer_request_end(request, request->recv.failing, request->detail);
+        core_request_end(request, request->recv.failing, request->detail);
     }
-    xfer_request_reuse(request);
+    core_request_reuse(request);
 }
 
 void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
     if (request->recv.failing != UCXPOOL_OK) {
-        xfer_request_hurry(request, request->recv.failing,
+        core_request_hurry(request, request->recv.failing,
                            "the peer did not send the rest of a receive in "
                            "place over the ucx wire that had been ended");
         return;
     }
     if (request->recv.receive != 0) {
-        xfer_control_done(request->channel, request->recv.message, status,
+        core_control_done(request->channel, request->recv.message, status,
                           detail);
     }
     end(request, status, detail);
@@ -313,13 +313,13 @@ void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
         ucxpool_request_t *request = channel->receives[i];
 
         if ((request != NULL) && (request->recv.message == message)) {
-            xfer_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
+            core_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
             end(request, UCXPOOL_ERR_CANCELED, text);
             return;
         }
     }
     if (xfer_message_cancel(channel, message)) {
-        xfer_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
+        core_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
     }
 }
 
@@ -346,7 +346,7 @@ static bool lingers(const ucxpool_request_t *request)
     return (request->recv.landings != 0) || (request->recv.receive != 0);
 }
 
-const xfer_request_kind_t xfer_recv_kind = {
+const core_request_kind_t xfer_recv_kind = {
     .init    = init,
     .match   = xfer_recv_start,
     .stop    = xfer_recv_stop,

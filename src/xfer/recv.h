@@ -7,7 +7,7 @@
 #include "core/request.h"
 #include "xfer/message.h"
 
-extern const xfer_request_kind_t xfer_recv_kind;
+extern const core_request_kind_t xfer_recv_kind;
 
 /* A message has met its receive; the message is used up. */
 void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message);

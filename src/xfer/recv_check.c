@@ -9,7 +9,7 @@
 /* Fragments of one message that may be on their way into memory: several times
  * what any window allows, because on the `ucx` wire the sender may hear of a
  * fragment's end before we do. */
-#define PENDING_MAX (4 * XFER_FRAGMENTS_MAX)
+#define PENDING_MAX (4 * CORE_FRAGMENTS_MAX)
 
 /* A GPU reads a peer's memory best in long pieces, and needs no block for it.
  */
@@ -20,7 +20,7 @@
 uint64_t xfer_recv_frag_size(const ucxpool_request_t *request)
 {
     uint64_t block_size =
-        block_pool_block_size(xfer_channel_blocks(request->channel));
+        block_pool_block_size(core_channel_blocks(request->channel));
 
     if ((request->pool->engine != NULL) && request->channel->wire->is_read) {
         return base_max(block_size, MAP_FRAG_SIZE);
@@ -43,10 +43,10 @@ static bool lies_inside(const ucxpool_request_t *request,
  * there are fewer bytes than an alignment. */
 static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 {
-    const xfer_recv_t *recv = &request->recv;
+    const core_recv_t *recv = &request->recv;
 
     return (data->index == recv->num_begun) && (data->offset >= recv->next) &&
-           (data->offset - recv->next < PACK_ALIGNMENT);
+           (data->offset - recv->next < COPY_ALIGNMENT);
 }
 
 /* Indices are counted, not listed: there are no more fragments than the last
@@ -54,7 +54,7 @@ static bool is_next(const ucxpool_request_t *request, const proto_data_t *data)
 static bool has_good_index(const ucxpool_request_t *request,
                            const proto_data_t      *data)
 {
-    const xfer_recv_t *recv = &request->recv;
+    const core_recv_t *recv = &request->recv;
 
     if (data->index == UINT32_MAX) {
         return false;
@@ -71,7 +71,7 @@ static bool has_good_index(const ucxpool_request_t *request,
            ((recv->num_begun < recv->num_all) && (data->index < recv->num_all));
 }
 
-static void count_begun(xfer_recv_t *recv, const proto_data_t *data)
+static void count_begun(core_recv_t *recv, const proto_data_t *data)
 {
     recv->begun += data->length;
     recv->num_begun++;
@@ -102,7 +102,7 @@ static bool is_worth_its_cost(const ucxpool_request_t *request)
 bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
 {
     if (!lies_inside(request, data) || !has_good_index(request, data)) {
-        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent a fragment (%llu bytes at %llu, "
                           "number %u) that does not fit its message of %llu",
                           (unsigned long long)data->length,
@@ -111,7 +111,7 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
         return false;
     }
     if ((request->recv.pending >= PENDING_MAX) || !is_worth_its_cost(request)) {
-        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer cut a message into too many fragments");
         return false;
     }
@@ -122,7 +122,7 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
 bool xfer_recv_check_whole(ucxpool_request_t *request)
 {
     if (request->recv.received < request->totals.payload_size) {
-        xfer_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer ended a message of %llu bytes after %llu",
                           (unsigned long long)request->totals.payload_size,
                           (unsigned long long)request->recv.received);

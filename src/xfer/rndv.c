@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-typedef struct xfer_landing {
+typedef struct xfer_rndv {
     base_list_t        link; /* free, waiting for a block, or none */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel; /* a reference */
@@ -29,7 +29,7 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
         landing = base_list_head(&pool->free_landings, landing_t, link);
         base_list_del(&landing->link);
     } else {
-        landing = xfer_alloc(pool, sizeof(*landing));
+        landing = core_alloc(pool, sizeof(*landing));
         if (landing == NULL) {
             return NULL;
         }
@@ -40,7 +40,7 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
     landing->in_place      = false;
     landing->in_quarantine = false;
     landing->is_written    = false;
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     return landing;
 }
 
@@ -48,7 +48,7 @@ static void landing_put(landing_t *landing)
 {
     landing->request->recv.pending--;
     base_list_add_tail(&landing->pool->free_landings, &landing->link);
-    xfer_channel_put(landing->channel);
+    core_channel_put(landing->channel);
 }
 
 static void give_block_back(landing_t *landing)
@@ -97,10 +97,10 @@ static void deliver(landing_t *landing)
     landing->is_written = true;
     base_list_add_tail(&landing->pool->landings, &landing->link);
     xfer_deliver(landing->request,
-                 &(xfer_arrival_params_t){.data  = &landing->data,
-                                          .bytes = bytes,
-                                          .done  = delivered,
-                                          .arg   = landing});
+                 &(xfer_delivery_params_t){.data  = &landing->data,
+                                           .bytes = bytes,
+                                           .done  = delivered,
+                                           .arg   = landing});
 }
 
 /* UCX has written the fragment, or has given up. */
@@ -110,14 +110,14 @@ static void landed(landing_t *landing, ucs_status_t status)
     ucxpool_t         *pool    = landing->pool;
     bool               wanted  = !landing->in_quarantine &&
                   (request->recv.failing == UCXPOOL_OK) &&
-                  !xfer_request_has_ended(request);
+                  !core_request_has_ended(request);
     proto_data_t data = landing->data;
 
     base_list_del(&landing->link);
     request->recv.in_place -= landing->in_place;
     if (wanted && (status != UCS_OK)) {
         /* Without this fragment the message never gets whole. */
-        xfer_channel_set_broken(landing->channel);
+        core_channel_set_broken(landing->channel);
     } else if (wanted && landing->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
         xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_INPLACE);
@@ -136,9 +136,9 @@ static void landing_done(void *ucx, ucs_status_t status, size_t length,
 
     (void)length;
     ucp_request_free(ucx);
-    xfer_channel_get(channel);
+    core_channel_get(channel);
     landed(landing, status);
-    xfer_channel_end_operation(channel);
+    core_channel_end_operation(channel);
 }
 
 /* Start UCX's write for a landing whose place is settled. */
@@ -150,7 +150,7 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .cb.recv_am  = landing_done,
         .user_data   = landing,
-        .memory_type = xfer_ucx_memory_type(landing->pool->ucx_blocks),
+        .memory_type = core_ucx_memory_type(landing->pool->ucx_blocks),
     };
     ucs_status_ptr_t result;
 
@@ -163,12 +163,12 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
                              target, landing->data.length, &param);
     landing->descriptor = NULL;
     if (UCS_PTR_IS_ERR(result)) {
-        xfer_channel_set_broken(landing->channel);
+        core_channel_set_broken(landing->channel);
         landed(landing, UCS_PTR_STATUS(result));
     } else if (result == NULL) {
         landed(landing, UCS_OK);
     } else {
-        xfer_endpoint_start(landing->channel->endpoint);
+        core_endpoint_start(landing->channel->endpoint);
     }
 }
 
@@ -184,7 +184,7 @@ static bool find_in_place(landing_t *landing, void **target_p,
     ucxpool_t           *pool    = landing->pool;
     uint64_t             length  = landing->data.length;
     block_comm_buffer_t *buffer;
-    pack_extent_t        extent;
+    copy_extent_t        extent;
     mem_piece_t          where;
 
     if ((landing->data.flags & PROTO_DATA_CHECKSUM) ||
@@ -193,7 +193,7 @@ static bool find_in_place(landing_t *landing, void **target_p,
         return false; /* to look for one among many pieces costs a walk */
     }
     request->recv.restarts += landing->data.offset < request->plan.at.offset;
-    pack_plan_extent(&request->plan, landing->data.offset, length, &extent);
+    copy_plan_extent(&request->plan, landing->data.offset, length, &extent);
     if ((extent.address == NULL) || (extent.length != length)) {
         return false;
     }
@@ -230,7 +230,7 @@ static bool start_landing(landing_t *landing)
                UCXPOOL_OK) {
         block_pool_locate(blocks, landing->block, &where);
         target = block_pool_address(blocks, landing->block);
-        memh   = xfer_ucx_memh(blocks, &where);
+        memh   = core_ucx_memh(blocks, &where);
     } else {
         return false;
     }
@@ -241,8 +241,8 @@ static bool start_landing(landing_t *landing)
     return true;
 }
 
-bool xfer_landing_start(ucxpool_request_t *request, const proto_data_t *data,
-                        void *descriptor)
+bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
+                     void *descriptor)
 {
     landing_t *landing = landing_get(request->channel);
 
@@ -285,7 +285,7 @@ static bool start_one(ucxpool_t *pool)
     return false;
 }
 
-unsigned xfer_landing_progress(ucxpool_t *pool)
+unsigned xfer_rndv_progress(ucxpool_t *pool)
 {
     unsigned count = 0;
 
@@ -295,7 +295,7 @@ unsigned xfer_landing_progress(ucxpool_t *pool)
     return count;
 }
 
-void xfer_landing_forget(ucxpool_request_t *request)
+void xfer_rndv_forget(ucxpool_request_t *request)
 {
     landing_t *landing;
     landing_t *next;
@@ -318,7 +318,7 @@ void xfer_landing_forget(ucxpool_request_t *request)
     }
 }
 
-void xfer_landing_destroy_all(ucxpool_t *pool)
+void xfer_rndv_destroy_all(ucxpool_t *pool)
 {
     landing_t *landing;
     landing_t *next;

@@ -12,16 +12,16 @@
 
 /* Take a fragment whose descriptor UCX has left with us; false: no memory, and
  * UCX may have it back. */
-bool xfer_landing_start(ucxpool_request_t *request, const proto_data_t *data,
-                        void *descriptor);
+bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
+                     void *descriptor);
 
 /* Fragments that waited for a receive block. */
-unsigned xfer_landing_progress(ucxpool_t *pool);
+unsigned xfer_rndv_progress(ucxpool_t *pool);
 
 /* The request has ended: its fragments are not wanted any more, and receive
  * blocks that UCX still writes to go to quarantine. */
-void xfer_landing_forget(ucxpool_request_t *request);
+void xfer_rndv_forget(ucxpool_request_t *request);
 
-void xfer_landing_destroy_all(ucxpool_t *pool);
+void xfer_rndv_destroy_all(ucxpool_t *pool);
 
 #endif

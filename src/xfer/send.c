@@ -9,7 +9,7 @@
 #include <string.h>
 
 /*
- * A send is done in steps, in the order of xfer_send_step_t:
+ * A send is done in steps, in the order of core_send_step_t:
  *
  *   TURN       it is the first in its channel's queue, and there is a credit
  *   DESC       the descriptor goes out; if the bytes fit in it, that was all
@@ -31,7 +31,7 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
 
-    if (!(channel->handshake & XFER_HELLO_RECEIVED)) {
+    if (!(channel->handshake & CORE_HELLO_RECEIVED)) {
         return UCXPOOL_OK;
     }
     if ((request->num_runs > channel->peer.max_runs) ||
@@ -58,7 +58,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
     }
     if (xfer_send_check_limits(request) != UCXPOOL_OK) {
         xfer_send_leave_queue(request);
-        xfer_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
+        core_request_end(request, UCXPOOL_ERR_LIMIT, ucxpool_error_detail());
         return STEP_END;
     }
     return STEP_NEXT;
@@ -66,7 +66,7 @@ static step_result_t step_turn(ucxpool_request_t *request)
 
 static size_t runs_size(const ucxpool_request_t *request)
 {
-    return request->num_runs * sizeof(pack_run_t);
+    return request->num_runs * sizeof(copy_run_t);
 }
 
 static bool is_eager(const ucxpool_request_t *request)
@@ -104,7 +104,7 @@ void xfer_send_put_number(ucxpool_request_t *request)
     channel->num_sends--;
     request->send.message = 0;
     if (!base_list_is_empty(&channel->queue)) {
-        xfer_request_wake(
+        core_request_wake(
             base_list_head(&channel->queue, ucxpool_request_t, link));
     }
 }
@@ -128,7 +128,7 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
         data += request->metadata_length;
     }
     if (flags & PROTO_DESC_EAGER) {
-        pack_gather(&request->plan, 0, request->totals.stream_size, data);
+        copy_gather(&request->plan, 0, request->totals.stream_size, data);
     }
 }
 
@@ -156,7 +156,7 @@ void xfer_send_leave_queue(ucxpool_request_t *request)
 
     base_list_del(&request->link);
     if (!base_list_is_empty(&channel->queue)) {
-        xfer_request_wake(
+        core_request_wake(
             base_list_head(&channel->queue, ucxpool_request_t, link));
     }
 }
@@ -169,7 +169,7 @@ static step_result_t step_desc(ucxpool_request_t *request)
     proto_fixed_t     *fixed;
     void              *data;
 
-    fixed = xfer_control_begin(channel, PROTO_DESC, size, XFER_MAY, &data);
+    fixed = core_control_begin(channel, PROTO_DESC, size, CORE_MAY, &data);
     if (fixed == NULL) {
         return STEP_STALL;
     }
@@ -179,7 +179,7 @@ static step_result_t step_desc(ucxpool_request_t *request)
         take_number(request);
     }
     fill_desc(request, &fixed->desc, flags, data);
-    xfer_control_end(channel);
+    core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
         ucxpool_traffic_t *sent =
             &request->pool->stats.sent[UCXPOOL_MODE_EAGER];
@@ -187,7 +187,7 @@ static step_result_t step_desc(ucxpool_request_t *request)
         sent->bytes += request->totals.payload_size;
         sent->fragments++;
         xfer_send_leave_queue(request);
-        xfer_request_end(request, UCXPOOL_OK, NULL);
+        core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
     }
     request->send.runs_sent =
@@ -197,17 +197,17 @@ static step_result_t step_desc(ucxpool_request_t *request)
 
 static step_result_t step_runs(ucxpool_request_t *request)
 {
-    xfer_send_t   *send = &request->send;
+    core_send_t   *send = &request->send;
     proto_fixed_t *fixed;
     void          *data;
 
     while (send->runs_sent < request->num_runs) {
         uint32_t count =
             base_min((uint32_t)request->num_runs - send->runs_sent,
-                     (uint32_t)(PROTO_DATA_MAX / sizeof(pack_run_t)));
+                     (uint32_t)(PROTO_DATA_MAX / sizeof(copy_run_t)));
 
-        fixed = xfer_control_begin(request->channel, PROTO_RUNS,
-                                   count * sizeof(pack_run_t), XFER_MAY, &data);
+        fixed = core_control_begin(request->channel, PROTO_RUNS,
+                                   count * sizeof(copy_run_t), CORE_MAY, &data);
         if (fixed == NULL) {
             return STEP_STALL;
         }
@@ -215,8 +215,8 @@ static step_result_t step_runs(ucxpool_request_t *request)
         fixed->runs.first    = send->runs_sent;
         fixed->runs.num_runs = count;
         memcpy(data, request->runs + send->runs_sent,
-               count * sizeof(pack_run_t));
-        xfer_control_end(request->channel);
+               count * sizeof(copy_run_t));
+        core_control_end(request->channel);
         send->runs_sent += count;
     }
     xfer_send_leave_queue(request);
@@ -230,7 +230,7 @@ static step_result_t step_accept(ucxpool_request_t *request)
 
 static step_result_t step_fragments(ucxpool_request_t *request)
 {
-    xfer_send_t     *send = &request->send;
+    core_send_t     *send = &request->send;
     ucxpool_status_t status;
 
     if (request->mark != NULL) {
@@ -271,22 +271,22 @@ static step_result_t step_done(ucxpool_request_t *request)
 }
 
 static const step_t steps[] = {
-    [XFER_SEND_TURN] = step_turn,           [XFER_SEND_DESC] = step_desc,
-    [XFER_SEND_RUNS] = step_runs,           [XFER_SEND_ACCEPT] = step_accept,
-    [XFER_SEND_FRAGMENTS] = step_fragments, [XFER_SEND_DONE] = step_done,
+    [CORE_SEND_TURN] = step_turn,           [CORE_SEND_DESC] = step_desc,
+    [CORE_SEND_RUNS] = step_runs,           [CORE_SEND_ACCEPT] = step_accept,
+    [CORE_SEND_FRAGMENTS] = step_fragments, [CORE_SEND_DONE] = step_done,
 };
 
 /* Take the steps that can be taken now. */
 static void take_steps(ucxpool_request_t *request)
 {
-    while (!xfer_request_has_ended(request) && !request->send.ending &&
-           xfer_channel_is_live(request->channel)) {
+    while (!core_request_has_ended(request) && !request->send.ending &&
+           core_channel_is_live(request->channel)) {
         switch (steps[request->send.step](request)) {
         case STEP_NEXT:
             request->send.step++;
             break;
         case STEP_STALL:
-            if (!xfer_request_has_ended(request)) {
+            if (!core_request_has_ended(request)) {
                 base_list_del(&request->run_link);
                 base_list_add_tail(&request->pool->stalled, &request->run_link);
             }
@@ -300,12 +300,12 @@ static void take_steps(ucxpool_request_t *request)
 
 bool xfer_send_advance(ucxpool_request_t *request)
 {
-    const xfer_send_t *send      = &request->send;
-    xfer_send_step_t   step      = send->step;
+    const core_send_t *send      = &request->send;
+    core_send_step_t   step      = send->step;
     uint32_t           runs_sent = send->runs_sent;
     uint32_t           index     = send->index;
 
     take_steps(request);
-    return xfer_request_has_ended(request) || (send->step != step) ||
+    return core_request_has_ended(request) || (send->step != step) ||
            (send->runs_sent != runs_sent) || (send->index != index);
 }

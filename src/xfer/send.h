@@ -6,7 +6,7 @@
 
 #include "core/request.h"
 
-extern const xfer_request_kind_t xfer_send_kind;
+extern const core_request_kind_t xfer_send_kind;
 
 /*
  * Does the peer take a message like this? Where its limits are not known yet:
@@ -20,7 +20,7 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 bool xfer_send_advance(ucxpool_request_t *request);
 
 /* A fragment is not in flight any more. */
-void xfer_send_fragment_done(xfer_fragment_t *fragment);
+void xfer_send_fragment_done(core_fragment_t *fragment);
 
 /* What the peer said. */
 void xfer_send_accepted(ucxpool_channel_t    *channel,

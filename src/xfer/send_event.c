@@ -28,8 +28,8 @@ static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
  * copies on the GPU? */
 static bool is_being_read(const ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
-        const xfer_fragment_t *fragment = request->send.fragments[i];
+    for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
+        const core_fragment_t *fragment = request->send.fragments[i];
 
         if ((request->send.busy & (UINT64_C(1) << i)) &&
             (((fragment->ucx != NULL) && fragment->in_place) ||
@@ -46,12 +46,12 @@ static void send_cancel(ucxpool_request_t *request)
     proto_fixed_t     *fixed;
 
     if (channel->wire->is_read) {
-        xfer_ring_revoke(&channel->ring, request->send.message);
+        core_ring_revoke(&channel->ring, request->send.message);
     }
-    fixed = xfer_control_begin(channel, PROTO_CANCEL, 0, XFER_MUST, NULL);
+    fixed = core_control_begin(channel, PROTO_CANCEL, 0, CORE_MUST, NULL);
     if (fixed != NULL) {
         fixed->cancel.message = request->send.message;
-        xfer_control_end(channel);
+        core_control_end(channel);
     }
 }
 
@@ -64,13 +64,13 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
                 const char *detail)
 {
     if (!is_being_read(request)) {
-        xfer_request_end(request, status, detail);
+        core_request_end(request, status, detail);
     } else if (!request->send.ending) {
         request->send.ending = true;
         request->send.end    = status;
-        xfer_hold_leave(request);
-        xfer_request_set_detail(request, detail);
-        xfer_request_linger(request);
+        xfer_slice_leave(request);
+        core_request_set_detail(request, detail);
+        core_request_linger(request);
     }
 }
 
@@ -82,14 +82,14 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     if ((request == NULL) || (request->send.receive != 0)) {
         return;
     }
-    if (xfer_request_has_ended(request)) {
+    if (core_request_has_ended(request)) {
         /* Our CANCEL came before the descriptor was known there. */
         send_cancel(request);
         return;
     }
     if ((accept->receive == 0) || (accept->frag_size < FRAG_SIZE_MIN) ||
         (accept->window == 0)) {
-        xfer_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer accepted a message in fragments of %llu "
                           "bytes, %u at a time",
                           (unsigned long long)accept->frag_size,
@@ -98,17 +98,17 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     }
     request->send.receive = accept->receive;
     xfer_fragment_set_limits(request, accept->frag_size, accept->window);
-    xfer_request_wake(request);
+    core_request_wake(request);
 }
 
 void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
 {
     ucxpool_request_t *request = find(channel, taken->message);
     uint32_t           number  = taken->piece;
-    xfer_fragment_t   *fragment;
+    core_fragment_t   *fragment;
 
     if (!channel->wire->is_read || (request == NULL) ||
-        (number >= XFER_FRAGMENTS_MAX) ||
+        (number >= CORE_FRAGMENTS_MAX) ||
         !(request->send.busy & (UINT64_C(1) << number))) {
         return;
     }
@@ -118,25 +118,25 @@ void xfer_send_taken(ucxpool_channel_t *channel, const proto_taken_t *taken)
     }
 }
 
-void xfer_send_fragment_done(xfer_fragment_t *fragment)
+void xfer_send_fragment_done(core_fragment_t *fragment)
 {
     ucxpool_request_t *request = fragment->request;
 
     xfer_fragment_free(fragment);
     if (request->send.ending && !is_being_read(request)) {
-        xfer_request_end(request, request->send.end, request->detail);
+        core_request_end(request, request->send.end, request->detail);
     }
-    if (!xfer_request_has_ended(request)) {
-        xfer_request_wake(request);
+    if (!core_request_has_ended(request)) {
+        core_request_wake(request);
     } else {
-        xfer_request_reuse(request);
+        core_request_reuse(request);
     }
 }
 
 void xfer_send_forget(ucxpool_request_t *request)
 {
-    for (unsigned i = 0; i < XFER_FRAGMENTS_MAX; i++) {
-        xfer_fragment_t *fragment = request->send.fragments[i];
+    for (unsigned i = 0; i < CORE_FRAGMENTS_MAX; i++) {
+        core_fragment_t *fragment = request->send.fragments[i];
 
         /* UCX itself says when it is through with a fragment, and so does the
          * GPU. */
@@ -148,7 +148,7 @@ void xfer_send_forget(ucxpool_request_t *request)
     if (request->send.message != 0) {
         xfer_send_put_number(request);
     }
-    xfer_request_reuse(request);
+    core_request_reuse(request);
 }
 
 void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
@@ -178,21 +178,21 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
     ucxpool_channel_t *channel   = request->channel;
     bool               was_first = channel->queue.next == &request->link;
 
-    if (request->send.step <= XFER_SEND_DESC) {
-        xfer_request_end(request, status, detail);
+    if (request->send.step <= CORE_SEND_DESC) {
+        core_request_end(request, status, detail);
         if (was_first && !base_list_is_empty(&channel->queue)) {
-            xfer_request_wake(
+            core_request_wake(
                 base_list_head(&channel->queue, ucxpool_request_t, link));
         }
         return;
     }
     if (request->send.ending) {
-        xfer_request_hurry(request, request->send.end,
+        core_request_hurry(request, request->send.end,
                            "the peer kept reading a send in place over the ucx "
                            "wire that had been ended");
         return;
     }
-    if (request->send.step == XFER_SEND_RUNS) {
+    if (request->send.step == CORE_SEND_RUNS) {
         xfer_send_leave_queue(request);
     }
     send_cancel(request);
@@ -205,7 +205,7 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
     ucxpool_channel_t *channel = request->channel;
 
     if ((request->send.message != 0) && channel->wire->is_read) {
-        xfer_ring_revoke(&channel->ring, request->send.message);
+        core_ring_revoke(&channel->ring, request->send.message);
     }
     end(request, status, detail);
     if (!channel->wire->is_read || channel->peer.gone) {
@@ -218,14 +218,14 @@ void xfer_send_abort(ucxpool_request_t *request, ucxpool_status_t status,
 static void init(ucxpool_request_t *request)
 {
     /* Those of fragments[] are set when they are used. */
-    memset(&request->send, 0, offsetof(xfer_send_t, fragments));
+    memset(&request->send, 0, offsetof(core_send_t, fragments));
     base_list_init(&request->send.unsent);
 }
 
 static void resume(ucxpool_request_t *request)
 {
-    if (request->send.step == XFER_SEND_FRAGMENTS) {
-        xfer_request_wake(request);
+    if (request->send.step == CORE_SEND_FRAGMENTS) {
+        core_request_wake(request);
     }
 }
 
@@ -246,7 +246,7 @@ static bool lingers(const ucxpool_request_t *request)
     return (request->send.busy != 0) || (request->send.message != 0);
 }
 
-const xfer_request_kind_t xfer_send_kind = {
+const core_request_kind_t xfer_send_kind = {
     .init    = init,
     .resume  = resume,
     .stop    = xfer_send_stop,

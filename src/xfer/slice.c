@@ -7,7 +7,7 @@
 static unsigned num_slices(const ucxpool_request_t *request)
 {
     uint64_t block_size =
-        block_pool_block_size(xfer_channel_blocks(request->channel));
+        block_pool_block_size(core_channel_blocks(request->channel));
 
     return (unsigned)base_min(block_size / request->send.frag_size,
                               (uint64_t)SLICES_MAX);
@@ -20,7 +20,7 @@ static uint64_t all_free(const ucxpool_request_t *request)
     return (count == SLICES_MAX) ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
-static bool take_from(xfer_hold_t *hold, unsigned *slice_p)
+static bool take_from(core_slice_t *hold, unsigned *slice_p)
 {
     if ((hold->block == XFER_NO_BLOCK) || (hold->free_slices == 0)) {
         return false;
@@ -30,7 +30,7 @@ static bool take_from(xfer_hold_t *hold, unsigned *slice_p)
     return true;
 }
 
-static bool has_block(const xfer_send_t *send)
+static bool has_block(const core_send_t *send)
 {
     for (unsigned i = 0; i < send->num_holds; i++) {
         if (send->holds[i].block != XFER_NO_BLOCK) {
@@ -41,9 +41,9 @@ static bool has_block(const xfer_send_t *send)
 }
 
 /* A place for one more block, if the request may have it. */
-static xfer_hold_t *new_hold(ucxpool_request_t *request)
+static core_slice_t *new_hold(ucxpool_request_t *request)
 {
-    xfer_send_t *send = &request->send;
+    core_send_t *send = &request->send;
 
     if ((request->channel->packing.next != &request->link) && has_block(send)) {
         return NULL;
@@ -53,18 +53,18 @@ static xfer_hold_t *new_hold(ucxpool_request_t *request)
             return &send->holds[i];
         }
     }
-    if (send->num_holds == XFER_HOLDS_MAX) {
+    if (send->num_holds == CORE_SLICES_MAX) {
         return NULL;
     }
     send->holds[send->num_holds].block = XFER_NO_BLOCK;
     return &send->holds[send->num_holds++];
 }
 
-bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
-                    unsigned *slice_p)
+bool xfer_slice_take(ucxpool_request_t *request, unsigned *hold_p,
+                     unsigned *slice_p)
 {
-    xfer_send_t *send = &request->send;
-    xfer_hold_t *hold;
+    core_send_t  *send = &request->send;
+    core_slice_t *hold;
 
     if (base_list_is_empty(&request->link)) {
         base_list_add_tail(&request->channel->packing, &request->link);
@@ -77,7 +77,7 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
     }
     hold = new_hold(request);
     if ((hold == NULL) ||
-        (block_pool_get(xfer_channel_blocks(request->channel),
+        (block_pool_get(core_channel_blocks(request->channel),
                         UCXPOOL_SHARE_SEND, &hold->block) != UCXPOOL_OK)) {
         return false;
     }
@@ -90,28 +90,28 @@ bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
 static void wake_first(ucxpool_channel_t *channel)
 {
     if (!base_list_is_empty(&channel->packing)) {
-        xfer_request_wake(
+        core_request_wake(
             base_list_head(&channel->packing, ucxpool_request_t, link));
     }
 }
 
-static void put_block(ucxpool_request_t *request, xfer_hold_t *hold)
+static void put_block(ucxpool_request_t *request, core_slice_t *hold)
 {
-    block_pool_put(xfer_channel_blocks(request->channel), UCXPOOL_SHARE_SEND,
+    block_pool_put(core_channel_blocks(request->channel), UCXPOOL_SHARE_SEND,
                    hold->block);
     hold->block = XFER_NO_BLOCK;
 }
 
-void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
+void xfer_slice_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
 {
-    xfer_hold_t  *held   = &request->send.holds[hold];
-    block_pool_t *blocks = xfer_channel_blocks(request->channel);
+    core_slice_t *held   = &request->send.holds[hold];
+    block_pool_t *blocks = core_channel_blocks(request->channel);
 
     held->free_slices |= UINT64_C(1) << slice;
     if (held->free_slices != all_free(request)) {
         return;
     }
-    if (xfer_request_has_ended(request)) {
+    if (core_request_has_ended(request)) {
         block_pool_release(blocks, UCXPOOL_SHARE_SEND, held->block);
         held->block = XFER_NO_BLOCK;
     } else if (request->send.all_posted) {
@@ -124,18 +124,18 @@ void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice)
     }
 }
 
-void xfer_hold_leave(ucxpool_request_t *request)
+void xfer_slice_leave(ucxpool_request_t *request)
 {
     base_list_del(&request->link);
     wake_first(request->channel);
 }
 
-void xfer_hold_release_all(ucxpool_request_t *request)
+void xfer_slice_release_all(ucxpool_request_t *request)
 {
-    block_pool_t *blocks = xfer_channel_blocks(request->channel);
+    block_pool_t *blocks = core_channel_blocks(request->channel);
 
     for (unsigned i = 0; i < request->send.num_holds; i++) {
-        xfer_hold_t *hold = &request->send.holds[i];
+        core_slice_t *hold = &request->send.holds[i];
 
         if (hold->block == XFER_NO_BLOCK) {
             continue;

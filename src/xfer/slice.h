@@ -20,17 +20,17 @@
  * any number, the others one each. Were all alike, they would come to their
  * ends together, and the link would stand idle while the next ones begin.
  */
-bool xfer_hold_take(ucxpool_request_t *request, unsigned *hold_p,
-                    unsigned *slice_p);
+bool xfer_slice_take(ucxpool_request_t *request, unsigned *hold_p,
+                     unsigned *slice_p);
 
 /* Nothing is in flight from the slice any more. */
-void xfer_hold_give(ucxpool_request_t *request, unsigned hold, unsigned slice);
+void xfer_slice_give(ucxpool_request_t *request, unsigned hold, unsigned slice);
 
 /* The send takes no more slices: blocks that fall free are for others. */
-void xfer_hold_leave(ucxpool_request_t *request);
+void xfer_slice_leave(ucxpool_request_t *request);
 
 /* The request has ended: blocks go back, or to quarantine while slices of them
  * are in flight. */
-void xfer_hold_release_all(ucxpool_request_t *request);
+void xfer_slice_release_all(ucxpool_request_t *request);
 
 #endif

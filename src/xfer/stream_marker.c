@@ -10,7 +10,7 @@
 ucxpool_status_t xfer_stream_marker_set(ucxpool_request_t *request,
                                         void              *stream)
 {
-    xfer_engine_t   *engine = request->pool->engine;
+    copy_engine_t   *engine = request->pool->engine;
     ucxpool_status_t status;
 
     if ((engine == NULL) || (stream == UCXPOOL_STREAM_READY)) {
@@ -28,14 +28,14 @@ static void reached(ucxpool_request_t *request)
     mem_cuda_mark_put(request->pool->engine->marks, request->mark);
     request->mark = NULL;
     base_list_del(&request->mark_link);
-    if (!xfer_request_has_ended(request) && (request->kind->resume != NULL)) {
+    if (!core_request_has_ended(request) && (request->kind->resume != NULL)) {
         request->kind->resume(request);
     }
-    xfer_request_reuse(request);
+    core_request_reuse(request);
 }
 
 /* No stream of a GPU that has failed ever comes to its mark. */
-static unsigned fail_marked(xfer_engine_t *engine, ucxpool_status_t status)
+static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 {
     unsigned           count = 0;
     ucxpool_request_t *request;
@@ -45,17 +45,17 @@ static unsigned fail_marked(xfer_engine_t *engine, ucxpool_status_t status)
     snprintf(detail, sizeof(detail), "%s", ucxpool_error_detail());
     base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
                             mark_link) {
-        if (xfer_request_has_ended(request)) {
+        if (core_request_has_ended(request)) {
             continue;
         }
-        xfer_request_stop(request, status, detail);
+        core_request_stop(request, status, detail);
         count++;
     }
     return count;
 }
 
 /* Seldom is the driver asked why a stream does not come to its mark. */
-static unsigned check_gpu(xfer_engine_t *engine)
+static unsigned check_gpu(copy_engine_t *engine)
 {
     ucxpool_status_t status;
 
@@ -63,11 +63,11 @@ static unsigned check_gpu(xfer_engine_t *engine)
         (++engine->num_looks % LOOKS_PER_CHECK != 0)) {
         return 0;
     }
-    status = mem_cuda_copier_check(engine->copier);
+    status = copy_cuda_copier_check(engine->copier);
     return (status == UCXPOOL_OK) ? 0 : fail_marked(engine, status);
 }
 
-static unsigned progress_marks(xfer_engine_t *engine)
+static unsigned progress_marks(copy_engine_t *engine)
 {
     unsigned           count = 0;
     ucxpool_request_t *request;

@@ -6,7 +6,7 @@
 
 #include "core/wire.h"
 
-extern const xfer_wire_t xfer_wire_map;
-extern const xfer_wire_t xfer_wire_ucx;
+extern const core_wire_t xfer_wire_map;
+extern const core_wire_t xfer_wire_ucx;
 
 #endif

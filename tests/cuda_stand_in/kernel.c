@@ -93,7 +93,7 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
 static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
                       uint32_t length, uint32_t *fault)
 {
-    uint32_t stride = mem_copy_even_stride(length);
+    uint32_t stride = copy_even_stride(length);
     uint32_t num    = (even->stream_size + stride - 1) / stride;
 
     for (uint32_t i = 0; i < num; i++) {
@@ -135,31 +135,28 @@ static CUresult run_copy(const unsigned long long *arguments,
 {
     launch_t launch = {device, CUDA_SUCCESS};
     size_t   run    = 0;
-    size_t   size   = num_blocks * sizeof(mem_copy_tile_t);
+    size_t   size   = num_blocks * sizeof(copy_tile_t);
     char    *tiles;
 
     if (resolve(arguments[1], device, false, &run) == NULL) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    if (arguments[2] == MEM_COPY_UNIFORM) {
+    if (arguments[2] == COPY_UNIFORM) {
         return run_copy_even(arguments, num_blocks, device);
     }
     tiles = resolve(arguments[0], device, false, &run);
     if ((tiles == NULL) || (run < size)) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    copy_twin_by(
-        move, &launch, num_blocks, (const mem_copy_tile_t *)(void *)tiles,
-        (const void *)(uintptr_t)arguments[1], (mem_copy_form_t)arguments[2],
-        (uint32_t)arguments[3], arguments[4] != 0);
+    copy_twin_by(move, &launch, num_blocks, (const copy_tile_t *)(void *)tiles,
+                 (const void *)(uintptr_t)arguments[1],
+                 (copy_form_t)arguments[2], (uint32_t)arguments[3],
+                 arguments[4] != 0);
     return launch.result;
 }
 
 static struct CUfunc_st twins[] = {
-    {MEM_COPY_KERNEL_NAME,
-     {8, 8, 4, 4, 4, 8, 4, 4},
-     MEM_COPY_THREADS,
-     run_copy},
+    {COPY_KERNEL_NAME, {8, 8, 4, 4, 4, 8, 4, 4}, COPY_THREADS, run_copy},
 };
 
 int kernel_arguments(CUfunction function, void **params, unsigned num_threads,

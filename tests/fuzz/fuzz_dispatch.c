@@ -122,7 +122,7 @@ static void post_small(uint8_t argument)
 
 static void do_deed(unsigned deed, const uint8_t *header, input_t *input)
 {
-    xfer_ring_page_t *page     = hostile.channel->ring.mine;
+    core_ring_page_t *page     = hostile.channel->ring.mine;
     uint64_t          argument = header[3];
 
     switch (deed) {
@@ -196,7 +196,7 @@ static void finish(void)
     hostile_let_read(&hostile);
     if (!hostile_is_over(&hostile)) {
         /* Whatever was done to the words of its page. */
-        xfer_ring_page_t *page = hostile.channel->ring.mine;
+        core_ring_page_t *page = hostile.channel->ring.mine;
 
         __atomic_store_n(&page->head, hostile.channel->ring.head,
                          __ATOMIC_SEQ_CST);

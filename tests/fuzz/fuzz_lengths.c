@@ -36,8 +36,8 @@ typedef struct input {
     uint64_t          start;
     uint8_t           cut[8];
     size_t            num_runs;
-    pack_run_t       *runs;
-    pack_totals_t     totals;
+    copy_run_t       *runs;
+    copy_totals_t     totals;
     size_t            num_segments;
     ucxpool_segment_t segments[MAX_SEGMENTS];
 } input_t;
@@ -76,7 +76,7 @@ static void check_expand(const input_t *input)
     if (input->start < input->totals.num_segments) {
         left = input->totals.num_segments - input->start;
     }
-    num_lengths = pack_lengths_expand(input->runs, input->num_runs,
+    num_lengths = copy_lengths_expand(input->runs, input->num_runs,
                                       input->start, MAX_LENGTHS, lengths);
     CHECK(num_lengths == base_min(left, (uint64_t)MAX_LENGTHS));
     for (size_t i = 0; i < num_lengths; i++) {
@@ -107,17 +107,17 @@ static void make_memory(input_t *input, uintptr_t address)
 static void check_extents(const input_t *input, uint64_t at)
 {
     const uint64_t size = input->totals.stream_size;
-    pack_memory_t  memory =
-        pack_memory_of_segments(input->segments, input->num_segments);
+    copy_memory_t  memory =
+        copy_memory_of_segments(input->segments, input->num_segments);
     uint64_t      next = 0;
-    pack_plan_t   plan;
-    pack_extent_t extent;
+    copy_plan_t   plan;
+    copy_extent_t extent;
     uint64_t      place;
 
-    pack_plan_init(&plan, input->runs, input->num_runs, &input->totals,
+    copy_plan_init(&plan, input->runs, input->num_runs, &input->totals,
                    &memory);
     for (size_t i = 0; (i < MAX_EXTENTS) && (at < size); i++) {
-        pack_plan_extent(&plan, at, size - at, &extent);
+        copy_plan_extent(&plan, at, size - at, &extent);
         CHECK((extent.length > 0) && (extent.length <= size - at));
         if (extent.address != NULL) {
             place = (uintptr_t)extent.address - FAKE_ADDRESS;
@@ -125,8 +125,8 @@ static void check_extents(const input_t *input, uint64_t at)
             next = place + extent.length;
             CHECK(next <= input->totals.payload_size);
         } else {
-            CHECK((at + extent.length) % PACK_ALIGNMENT == 0);
-            CHECK(extent.length < PACK_ALIGNMENT);
+            CHECK((at + extent.length) % COPY_ALIGNMENT == 0);
+            CHECK(extent.length < COPY_ALIGNMENT);
         }
         at += extent.length;
         CHECK((at < size) || (next == input->totals.payload_size));
@@ -143,23 +143,23 @@ static void check_copy(input_t *input)
     char             *to           = calloc(1, payload_size + 1);
     char             *block        = malloc(step);
     ucxpool_segment_t whole        = {from, payload_size};
-    pack_memory_t     memory       = pack_memory_of_segments(&whole, 1);
-    pack_plan_t       gather, scatter;
+    copy_memory_t     memory       = copy_memory_of_segments(&whole, 1);
+    copy_plan_t       gather, scatter;
     size_t            n;
 
     for (size_t i = 0; i < payload_size; i++) {
         from[i] = (char)(i * 7 + i / 256);
     }
     make_memory(input, (uintptr_t)to);
-    pack_plan_init(&gather, input->runs, input->num_runs, &input->totals,
+    copy_plan_init(&gather, input->runs, input->num_runs, &input->totals,
                    &memory);
-    memory = pack_memory_of_segments(input->segments, input->num_segments);
-    pack_plan_init(&scatter, input->runs, input->num_runs, &input->totals,
+    memory = copy_memory_of_segments(input->segments, input->num_segments);
+    copy_plan_init(&scatter, input->runs, input->num_runs, &input->totals,
                    &memory);
     for (size_t at = 0; at < stream_size; at += n) {
         n = base_min(step, stream_size - at);
-        pack_gather(&gather, at, n, block);
-        pack_scatter(&scatter, at, n, block);
+        copy_gather(&gather, at, n, block);
+        copy_scatter(&scatter, at, n, block);
     }
     CHECK(memcmp(from, to, payload_size) == 0);
     free(from);
@@ -179,9 +179,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&input, 0, sizeof(input));
     memcpy(&input.start, data, sizeof(input.start));
     memcpy(input.cut, data + sizeof(input.start), sizeof(input.cut));
-    input.num_runs = (size - HEADER_SIZE) / sizeof(pack_run_t);
-    runs_size      = input.num_runs * sizeof(pack_run_t);
-    if (pack_lengths_check(data + HEADER_SIZE, input.num_runs, &input.totals) !=
+    input.num_runs = (size - HEADER_SIZE) / sizeof(copy_run_t);
+    runs_size      = input.num_runs * sizeof(copy_run_t);
+    if (copy_lengths_check(data + HEADER_SIZE, input.num_runs, &input.totals) !=
         UCXPOOL_OK) {
         return 0;
     }

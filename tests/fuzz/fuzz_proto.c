@@ -52,19 +52,19 @@ static void check_text(const uint8_t *data, size_t size)
 }
 
 /* The bytes of an eager message lie behind its runs and metadata. */
-static void check_eager(const proto_desc_t *desc, const pack_run_t *runs,
-                        const pack_totals_t *totals, const uint8_t *stream)
+static void check_eager(const proto_desc_t *desc, const copy_run_t *runs,
+                        const copy_totals_t *totals, const uint8_t *stream)
 {
     const size_t      size    = (size_t)totals->payload_size;
     char             *target  = malloc(size + 1);
     ucxpool_segment_t segment = {target, size};
-    pack_memory_t     memory  = pack_memory_of_segments(&segment, 1);
-    pack_plan_t       plan;
+    copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
+    copy_plan_t       plan;
     unsigned          sum = 0;
 
     CHECK(totals->stream_size <= PROTO_DATA_MAX);
-    pack_plan_init(&plan, runs, desc->num_runs, totals, &memory);
-    pack_scatter(&plan, 0, totals->stream_size, stream);
+    copy_plan_init(&plan, runs, desc->num_runs, totals, &memory);
+    copy_scatter(&plan, 0, totals->stream_size, stream);
     for (size_t i = 0; i < size; i++) {
         sum += (unsigned char)target[i];
     }
@@ -75,9 +75,9 @@ static void check_eager(const proto_desc_t *desc, const pack_run_t *runs,
 static void check_desc(const proto_desc_t *desc, const uint8_t *data,
                        size_t size)
 {
-    const size_t  runs_size = desc->num_runs * sizeof(pack_run_t);
-    pack_run_t   *runs;
-    pack_totals_t totals;
+    const size_t  runs_size = desc->num_runs * sizeof(copy_run_t);
+    copy_run_t   *runs;
+    copy_totals_t totals;
 
     if (desc->flags & PROTO_DESC_RUNS) {
         /* They come later, or never. */
@@ -85,7 +85,7 @@ static void check_desc(const proto_desc_t *desc, const uint8_t *data,
         return;
     }
     CHECK(runs_size + desc->metadata_size <= size);
-    runs = (pack_run_t *)copy_of(data, runs_size);
+    runs = (copy_run_t *)copy_of(data, runs_size);
     if (proto_check_desc(desc, runs, size - runs_size, &totals) == UCXPOOL_OK) {
         CHECK(totals.payload_size == desc->payload_size);
         CHECK(totals.payload_size <= PROTO_SIZE_MAX);
@@ -105,7 +105,7 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
     switch (message->head.type) {
     case PROTO_HELLO:
         CHECK(message->hello.num_files <= PROTO_FILES_MAX);
-        CHECK(size == message->hello.num_files * sizeof(mem_share_file_t));
+        CHECK(size == message->hello.num_files * sizeof(ipc_file_t));
         break;
     case PROTO_READY:
     case PROTO_DONE:
@@ -116,7 +116,7 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
         check_desc(&message->desc, data, size);
         break;
     case PROTO_RUNS:
-        CHECK(size == message->runs.num_runs * sizeof(pack_run_t));
+        CHECK(size == message->runs.num_runs * sizeof(copy_run_t));
         break;
     case PROTO_DATA:
         break;

@@ -38,7 +38,7 @@ typedef struct script {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static xfer_ring_page_t *theirs;
+static core_ring_page_t *theirs;
 
 static uint32_t take(script_t *script, size_t size)
 {
@@ -54,14 +54,14 @@ static uint32_t take(script_t *script, size_t size)
 /* The entry may say one thing and hold another; it stays in the ring. */
 static void write_entry(script_t *script)
 {
-    uint64_t at       = theirs->head % XFER_RING_SIZE;
+    uint64_t at       = theirs->head % CORE_RING_SIZE;
     uint32_t sizes[4] = {take(script, 2), take(script, 2), 0, 0};
     size_t   length   = base_min(script->size, (size_t)sizes[0] + sizes[1]);
 
     at &= ~(uint64_t)15;
     memcpy(theirs->entries + at, sizes, sizeof(sizes));
     at += sizeof(sizes);
-    length = base_min(length, XFER_RING_SIZE - at);
+    length = base_min(length, CORE_RING_SIZE - at);
     memcpy(theirs->entries + at, script->data, length);
     script->data += length;
     script->size -= length;
@@ -69,9 +69,9 @@ static void write_entry(script_t *script)
                                   (uint64_t)16);
 }
 
-static void take_step(script_t *script, const xfer_ring_t *ring)
+static void take_step(script_t *script, const core_ring_t *ring)
 {
-    uint64_t at = theirs->head % XFER_RING_SIZE & ~(uint64_t)15;
+    uint64_t at = theirs->head % CORE_RING_SIZE & ~(uint64_t)15;
     uint32_t place;
 
     switch ((step_t)(take(script, 1) % NUM_STEPS)) {
@@ -80,7 +80,7 @@ static void take_step(script_t *script, const xfer_ring_t *ring)
         break;
     case STEP_SKIP:
         memset(theirs->entries + at, 0xff, 4);
-        theirs->head += XFER_RING_SIZE - at;
+        theirs->head += CORE_RING_SIZE - at;
         break;
     case STEP_HEAD:
         theirs->head += (uint64_t)(int16_t)take(script, 2) * 16;
@@ -95,22 +95,22 @@ static void take_step(script_t *script, const xfer_ring_t *ring)
         theirs->sleeping = take(script, 4);
         break;
     default:
-        place = take(script, 2) * 4 % XFER_RING_SIZE;
+        place = take(script, 2) * 4 % CORE_RING_SIZE;
         memset(theirs->entries + place, (int)take(script, 1), 4);
     }
 }
 
 /* Read what is there, as the inbox does. False: the peer is found out. */
-static bool read_entries(xfer_ring_t *ring)
+static bool read_entries(core_ring_t *ring)
 {
     const uint8_t    *begin = theirs->entries;
-    const uint8_t    *end   = theirs->entries + XFER_RING_SIZE;
-    xfer_ring_entry_t entry;
+    const uint8_t    *end   = theirs->entries + CORE_RING_SIZE;
+    core_ring_entry_t entry;
     proto_fixed_t     message;
     ucxpool_status_t  status;
 
-    for (size_t i = 0; i < XFER_RING_SIZE / 16 + 1; i++) {
-        status = xfer_ring_peek(ring, &entry);
+    for (size_t i = 0; i < CORE_RING_SIZE / 16 + 1; i++) {
+        status = core_ring_peek(ring, &entry);
         if (status == UCXPOOL_INPROGRESS) {
             return true;
         }
@@ -127,21 +127,21 @@ static bool read_entries(xfer_ring_t *ring)
                         &message) != UCXPOOL_OK) {
             return false;
         }
-        xfer_ring_consume(ring);
+        core_ring_consume(ring);
     }
     /* The peer does not write meanwhile, so there is an end. */
-    CHECK(!xfer_ring_has_input(ring));
+    CHECK(!core_ring_has_input(ring));
     return true;
 }
 
 /* Whatever the peer says, our own entries stay within our own ring. */
-static void write_answer(xfer_ring_t *ring, size_t data_size)
+static void write_answer(core_ring_t *ring, size_t data_size)
 {
     const uint8_t *begin = ring->mine->entries;
-    const uint8_t *end   = ring->mine->entries + XFER_RING_SIZE;
+    const uint8_t *end   = ring->mine->entries + CORE_RING_SIZE;
     void          *fixed, *bytes;
 
-    if (!xfer_ring_reserve(ring, sizeof(proto_head_t), data_size, &fixed,
+    if (!core_ring_reserve(ring, sizeof(proto_head_t), data_size, &fixed,
                            &bytes)) {
         return;
     }
@@ -149,14 +149,14 @@ static void write_answer(xfer_ring_t *ring, size_t data_size)
     CHECK((uint8_t *)bytes + data_size <= end);
     memset(fixed, 0, sizeof(proto_head_t));
     memset(bytes, 1, data_size);
-    xfer_ring_commit(ring);
-    (void)xfer_ring_must_knock(ring);
+    core_ring_commit(ring);
+    (void)core_ring_needs_doorbell(ring);
 }
 
 /* A ring of ours without shared memory; nothing of it is unmapped. */
-static void init(xfer_ring_t *ring)
+static void init(core_ring_t *ring)
 {
-    static xfer_ring_page_t *mine;
+    static core_ring_page_t *mine;
 
     if (mine == NULL) {
         mine   = aligned_alloc(4096, sizeof(*mine));
@@ -172,13 +172,13 @@ static void init(xfer_ring_t *ring)
     theirs->tail     = 0;
     theirs->sleeping = 0;
     memset(theirs->entries, 0, 4096);
-    xfer_ring_attach(ring, theirs);
+    core_ring_attach(ring, theirs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     script_t    script = {data, size};
-    xfer_ring_t ring;
+    core_ring_t ring;
 
     base_log_set_level(BASE_LOG_NONE);
     init(&ring);
@@ -188,7 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         }
         write_answer(&ring, script.size % PROTO_DATA_MAX);
-        (void)xfer_ring_is_revoked(&ring, script.size);
+        (void)core_ring_is_revoked(&ring, script.size);
     }
     return 0;
 }
