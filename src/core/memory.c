@@ -1,23 +1,220 @@
 #include "core/memory.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "base/parse.h"
+#include "block/backing.h"
 #include "block/budget.h"
+#include "block/sizes.h"
 #include "copy/engine.h"
-#include "core/memory_inside.h"
 #include "ucx/reg.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params)
+#define MIB ((size_t)1024 * 1024)
+
+/* Pinned blocks for a UCX that does not know the GPU's memory: as much as the
+ * pool has of the GPU's, within these bounds. */
+#define PINNED_SIZE_LEAST (16 * MIB)
+#define PINNED_SIZE_MOST  (64 * MIB)
+#define PINNED_BLOCK_SIZE (4 * MIB)
+
+/* Sizes of host memory that are tried are multiples of this. */
+#define HOST_STEP ((size_t)256 << 10)
+
+/* What is wanted. */
+typedef struct wish {
+    block_sizes_params_t sizes;
+    int                  device;        /* GPU, as the process counts; -1 */
+    bool                 is_registered; /* with UCX */
+} wish_t;
+
+/* How it went, also after an error. */
+typedef struct outcome {
+    size_t   bytes_asked;
+    uint64_t blocks_asked;
+    unsigned num_failed;           /* attempts */
+    bool     is_short;             /* the error: there is not so much */
+    char     why[BASE_ERROR_SIZE]; /* the first failure; "": there was none */
+} outcome_t;
+
+/* One attempt, and what can be learned from it. */
+typedef struct attempt {
+    unsigned num_regions;     /* asked for */
+    size_t   registered_size; /* before the one that was refused */
+    size_t   refused_size;    /* could not be had in one piece */
+    bool     is_short;        /* less may work */
+} attempt_t;
+
+/* The host's memory is as much as the system says; a GPU's is what others have
+ * left of it. */
+static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
-    return (params->field_mask & UCXPOOL_PARAM_FIELD_MEMORY_KIND)
-               ? params->memory_kind
-               : UCXPOOL_MEMORY_HOST;
+    return (status == UCXPOOL_ERR_NO_MEMORY) &&
+           ((kind == &mem_kind_cuda_alloc) || (kind == &mem_kind_cuda_vmm));
 }
+
+static ucxpool_status_t regions_register(ucxpool_t     *pool,
+                                         mem_regions_t *regions)
+{
+    uint64_t         start  = base_clock_now();
+    ucxpool_status_t status = ucx_reg_regions(regions, pool->ucx.context);
+
+    pool->stats.registration_ns += base_clock_now() - start;
+    pool->stats.registrations += regions->num_maps;
+    return status;
+}
+
+static ucxpool_status_t attempt(ucxpool_t *pool, const wish_t *wish,
+                                const base_config_t *config,
+                                mem_regions_t *regions, attempt_t *attempt)
+{
+    ucxpool_status_t status;
+
+    attempt->registered_size = 0;
+    attempt->refused_size    = attempt->num_regions * config->region_size;
+    status = mem_regions_init(regions, wish->sizes.kind, wish->device,
+                              attempt->num_regions, config->region_size,
+                              (int)config->huge_pages);
+    attempt->is_short = may_be_short(wish->sizes.kind, status);
+    if ((status != UCXPOOL_OK) || !wish->is_registered) {
+        return status;
+    }
+    status = regions_register(pool, regions);
+    if (status != UCXPOOL_OK) {
+        attempt->registered_size =
+            regions->num_registered * regions->region_size;
+        attempt->refused_size = regions->region_size;
+        attempt->is_short     = status != UCXPOOL_ERR_INVALID_PARAM;
+        mem_regions_cleanup(regions);
+    }
+    return status;
+}
+
+/* A size that is worth another attempt: what did register, or a little less
+ * than what did not. Whole pages, where that is not too little. */
+static size_t next_size(const attempt_t *attempt, bool for_gpu, size_t floor)
+{
+    size_t page = for_gpu ? BLOCK_SIZES_GPU_PAGE : HOST_STEP;
+    size_t next = attempt->registered_size;
+
+    if (next == 0) {
+        next = attempt->refused_size / 8 * 7;
+    }
+    return (next & ~(page - 1)) >= floor ? next & ~(page - 1) : next;
+}
+
+/* Settle the settings for that size. What the caller chose stays, but a region
+ * that is larger than all of it. */
+static ucxpool_status_t settle(const wish_t *wish, const base_config_t *asked,
+                               size_t size, base_config_t *config_p,
+                               attempt_t *attempt)
+{
+    block_sizes_params_t sizes = wish->sizes;
+
+    *config_p           = *asked;
+    config_p->comm_size = size;
+    if (size != asked->comm_size) {
+        sizes.limit = size;
+        if ((asked->region_size != BASE_SIZE_AUTO) &&
+            (asked->region_size > size)) {
+            config_p->region_size = BASE_SIZE_AUTO;
+        }
+    }
+    return block_sizes_settle(&sizes, config_p, &attempt->num_regions);
+}
+
+static uint64_t count_blocks(const base_config_t *config,
+                             const attempt_t     *attempt)
+{
+    return (uint64_t)attempt->num_regions *
+           (config->region_size / config->block_size);
+}
+
+static ucxpool_status_t descend(ucxpool_t *pool, const wish_t *wish,
+                                const base_config_t *asked,
+                                base_config_t *config, attempt_t *now,
+                                mem_regions_t *regions, outcome_t *outcome)
+{
+    size_t floor = block_sizes_floor(asked, config, wish->sizes.for_gpu);
+    size_t next;
+    ucxpool_status_t status;
+
+    for (;;) {
+        status = attempt(pool, wish, config, regions, now);
+        if ((status == UCXPOOL_OK) || !now->is_short) {
+            break;
+        }
+        if (outcome->num_failed++ == 0) {
+            snprintf(outcome->why, sizeof(outcome->why), "%s",
+                     ucxpool_error_detail());
+        }
+        next = next_size(now, wish->sizes.for_gpu, floor);
+        if (asked->comm_strict || (next < floor) ||
+            (settle(wish, asked, next, config, now) != UCXPOOL_OK)) {
+            break;
+        }
+    }
+    outcome->is_short = (status != UCXPOOL_OK) && now->is_short;
+    return status;
+}
+
+/*
+ * config [in,out]  Sizes that are `auto` become numbers: those of the memory
+ *                  that was outcome. As it was after an error.
+ *
+ * Errors as for mem_regions_init() and ucx_reg_regions(). That there is not
+ * so much is not logged: the caller knows what follows.
+ */
+/*
+ * Allocate memory for blocks and register it; where not all can be had, less.
+ *
+ * The size goes down to what the regions that did register make, or by an
+ * eighth where not one did, until it works or is below the floor; with
+ * COMM_STRICT not at all. Nothing is kept of an attempt that failed: what is
+ * registered is what is used.
+ *
+ * config [in,out]  Sizes that are `auto` become numbers: those of the memory
+ *                  that was allocated. As it was after an error.
+ *
+ * Errors as for mem_regions_init() and ucx_reg_regions(). That there is not so
+ * much is not logged: the caller knows what follows.
+ */
+static ucxpool_status_t allocate(ucxpool_t *pool, const wish_t *wish,
+                                 base_config_t *config, mem_regions_t *regions,
+                                 outcome_t *outcome_p)
+{
+    base_config_t    asked = *config;
+    base_log_level_t level;
+    attempt_t        now;
+    ucxpool_status_t status;
+
+    memset(outcome_p, 0, sizeof(*outcome_p));
+    status = settle(wish, &asked, asked.comm_size, config, &now);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    outcome_p->blocks_asked = count_blocks(config, &now);
+    outcome_p->bytes_asked  = now.num_regions * config->region_size;
+    level                   = base_error_log_at(BASE_LOG_DEBUG);
+    status = descend(pool, wish, &asked, config, &now, regions, outcome_p);
+    base_error_log_at(level);
+    if (status != UCXPOOL_OK) {
+        *config = asked;
+    }
+    if ((status != UCXPOOL_OK) && !outcome_p->is_short) {
+        return base_error(status, "%s", ucxpool_error_detail());
+    }
+    return status;
+}
+
+/* --- on the host ------------------------------------------------------------
+ */
 
 /* The machine's own. */
 static uint64_t host_memory_size(void)
@@ -25,13 +222,14 @@ static uint64_t host_memory_size(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void core_memory_destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
+static void destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
 {
     ucx_dereg_regions(regions, pool->ucx.context);
     mem_regions_cleanup(regions);
 }
 
-ucxpool_status_t core_memory_create_blocks(ucxpool_t *pool)
+/* Cut the pool's regions into blocks. */
+static ucxpool_status_t create_blocks(ucxpool_t *pool)
 {
     block_pool_params_t params = {
         .regions    = &pool->regions,
@@ -53,51 +251,55 @@ ucxpool_status_t core_memory_create_blocks(ucxpool_t *pool)
     return UCXPOOL_OK;
 }
 
-void core_memory_destroy_blocks(ucxpool_t *pool)
+static void destroy_blocks(ucxpool_t *pool)
 {
     block_comm_destroy(pool->comm);
     block_pool_destroy(pool->blocks);
 }
 
 static void warn_of_less(const ucxpool_t *pool, size_t size,
-                         const core_degrade_outcome_t *taken)
+                         const outcome_t *outcome)
 {
     char asked[BASE_FORMAT_SIZE], asked_block[BASE_FORMAT_SIZE];
     char got[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
 
-    base_format_size(taken->bytes_asked, asked);
-    base_format_size(taken->bytes_asked / taken->blocks_asked, asked_block);
+    base_format_size(outcome->bytes_asked, asked);
+    base_format_size(outcome->bytes_asked / outcome->blocks_asked, asked_block);
     base_format_size(size, got);
     base_format_size(pool->config.block_size, block);
     base_warn("%s: goes on with %s, %zu blocks of %s, in place of %s, %" PRIu64
               " of %s, after %u attempts that failed: %s",
               pool->name, got, size / pool->config.block_size, block, asked,
-              taken->blocks_asked, asked_block, taken->num_failed, taken->why);
+              outcome->blocks_asked, asked_block, outcome->num_failed,
+              outcome->why);
 }
 
-void core_memory_report(ucxpool_t *pool, const mem_regions_t *regions,
-                        const core_degrade_outcome_t *taken)
+/* What the pool became, in its statistics; what is less than was asked for is
+ * logged, once. */
+static void report(ucxpool_t *pool, const mem_regions_t *regions,
+                   const outcome_t *outcome)
 {
     size_t           size  = regions->num_regions * regions->region_size;
     ucxpool_stats_t *stats = &pool->stats;
 
-    stats->degradations += taken->num_failed;
+    stats->degradations += outcome->num_failed;
     if (stats->degraded_to == UCXPOOL_DEGRADED_NONE) {
-        stats->bytes_asked  = taken->bytes_asked;
-        stats->blocks_asked = taken->blocks_asked;
+        stats->bytes_asked  = outcome->bytes_asked;
+        stats->blocks_asked = outcome->blocks_asked;
     }
-    if (taken->num_failed == 0) {
+    if (outcome->num_failed == 0) {
         return;
     }
     if (stats->degraded_to == UCXPOOL_DEGRADED_NONE) {
         stats->degraded_to = UCXPOOL_DEGRADED_FEWER;
         snprintf(stats->degraded_why, sizeof(stats->degraded_why), "%.191s",
-                 taken->why);
+                 outcome->why);
     }
-    warn_of_less(pool, size, taken);
+    warn_of_less(pool, size, outcome);
 }
 
-ucxpool_status_t core_memory_create_none(ucxpool_t *pool, int device)
+/* A pool that has a heap alone; device -1: of the host. */
+static ucxpool_status_t create_none(ucxpool_t *pool, int device)
 {
     ucxpool_status_t status = mem_regions_init_none(&pool->regions, device);
 
@@ -106,56 +308,349 @@ ucxpool_status_t core_memory_create_none(ucxpool_t *pool, int device)
     }
     pool->config.block_size  = (size_t)sysconf(_SC_PAGESIZE);
     pool->config.region_size = pool->config.block_size;
-    status                   = core_memory_create_blocks(pool);
+    status                   = create_blocks(pool);
     if (status != UCXPOOL_OK) {
         mem_regions_cleanup(&pool->regions);
     }
     return status;
 }
 
-ucxpool_status_t core_memory_check(const ucxpool_t *pool)
-{
-    if (pool->regions.num_regions == 0) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "%s: the pool has no blocks to send and receive "
-                          "with: set COMM_SIZE to auto, or to a size",
-                          pool->name);
-    }
-    return UCXPOOL_OK;
-}
-
 static ucxpool_status_t create_host(ucxpool_t *pool)
 {
-    const core_degrade_t wish = {
+    const wish_t wish = {
         .sizes         = {.kind        = &mem_kind_host,
                           .memory_size = host_memory_size(),
                           .limit       = BLOCK_BUDGET_NONE},
         .device        = -1,
         .is_registered = true,
     };
-    core_degrade_outcome_t taken;
-    ucxpool_status_t       status;
+    outcome_t        outcome;
+    ucxpool_status_t status;
 
-    status = core_degrade(pool, &wish, &pool->config, &pool->regions, &taken);
+    status = allocate(pool, &wish, &pool->config, &pool->regions, &outcome);
     if (status != UCXPOOL_OK) {
-        return taken.is_short ? base_error(status, "%s", taken.why) : status;
+        return outcome.is_short ? base_error(status, "%s", outcome.why)
+                                : status;
     }
-    core_memory_report(pool, &pool->regions, &taken);
-    status = core_memory_create_blocks(pool);
+    report(pool, &pool->regions, &outcome);
+    status = create_blocks(pool);
     if (status != UCXPOOL_OK) {
-        core_memory_destroy_regions(pool, &pool->regions);
+        destroy_regions(pool, &pool->regions);
     }
     return status;
+}
+
+/* --- on a GPU ---------------------------------------------------------------
+ */
+
+/* Pinned blocks beside those of the GPU. */
+static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
+{
+    const wish_t wish = {
+        .sizes         = {.kind    = &mem_kind_cuda_host,
+                          .for_gpu = true,
+                          .limit   = BLOCK_BUDGET_NONE},
+        .device        = device,
+        .is_registered = true,
+    };
+    base_config_t       config = pool->config;
+    block_pool_params_t params = {
+        .regions    = &pool->pinned_regions,
+        .block_size = PINNED_BLOCK_SIZE,
+        .send_share = 50,
+        .recv_share = 50,
+    };
+    outcome_t        outcome;
+    ucxpool_status_t status;
+
+    config.comm_size   = base_max(config.comm_size, PINNED_SIZE_LEAST);
+    config.comm_size   = base_min(config.comm_size, PINNED_SIZE_MOST);
+    config.block_size  = PINNED_BLOCK_SIZE;
+    config.region_size = BASE_SIZE_AUTO;
+    config.frag_size   = BASE_SIZE_AUTO;
+    config.send_share  = params.send_share;
+    config.recv_share  = params.recv_share;
+    /* Which is of the GPU's memory. */
+    config.memory_limit = BASE_SIZE_AUTO;
+    status = allocate(pool, &wish, &config, &pool->pinned_regions, &outcome);
+    if (status != UCXPOOL_OK) {
+        return outcome.is_short ? base_error(status, "%s", outcome.why)
+                                : status;
+    }
+    if (outcome.num_failed > 0) {
+        base_warn("%s: goes on with %zu pinned blocks for UCX in place of "
+                  "%" PRIu64 ": %s",
+                  pool->name, config.comm_size / config.block_size,
+                  outcome.blocks_asked, outcome.why);
+    }
+    status = block_pool_create(&params, &pool->ucx_blocks);
+    if (status != UCXPOOL_OK) {
+        destroy_regions(pool, &pool->pinned_regions);
+    }
+    return status;
+}
+
+/* Pinned host blocks in place of the GPU's: the last step down. */
+static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
+                                              const outcome_t *before,
+                                              block_backing_t *backing)
+{
+    ucxpool_stats_t *stats = &pool->stats;
+    outcome_t        outcome;
+    ucxpool_status_t status;
+
+    wish->sizes.kind    = &mem_kind_cuda_host;
+    wish->sizes.limit   = BLOCK_BUDGET_NONE;
+    wish->is_registered = true;
+    status = allocate(pool, wish, &pool->config, &pool->regions, &outcome);
+    if (status != UCXPOOL_OK) {
+        return outcome.is_short ? base_error(status, "%s; and then: %s",
+                                             before->why, outcome.why)
+                                : status;
+    }
+    backing->kind         = &mem_kind_cuda_host;
+    backing->ucx_takes_it = true;
+    snprintf(backing->reason, sizeof(backing->reason),
+             "pinned host memory, since the GPU's cannot be had");
+    stats->degraded_to  = UCXPOOL_DEGRADED_PINNED;
+    stats->bytes_asked  = before->bytes_asked;
+    stats->blocks_asked = before->blocks_asked;
+    stats->degradations = before->num_failed;
+    snprintf(stats->degraded_why, sizeof(stats->degraded_why), "%.191s",
+             before->why);
+    base_warn("%s: goes on with %zu bytes of pinned host memory in place of "
+              "%zu of the GPU (%u attempts failed): %s",
+              pool->name, outcome.bytes_asked, before->bytes_asked,
+              before->num_failed, before->why);
+    report(pool, &pool->regions, &outcome);
+    return UCXPOOL_OK;
+}
+
+/* The window has less room than any pool needs. */
+static bool is_window_full(const base_config_t *config, const wish_t *wish,
+                           outcome_t *outcome)
+{
+    size_t floor;
+
+    floor = block_sizes_floor(config, config, true);
+    if (!wish->is_registered || (config->comm_size != BASE_SIZE_AUTO) ||
+        (wish->sizes.limit >= floor)) {
+        return false;
+    }
+    memset(outcome, 0, sizeof(*outcome));
+    outcome->is_short     = true;
+    outcome->bytes_asked  = floor;
+    outcome->blocks_asked = floor / BLOCK_SIZES_GPU_PAGE;
+    snprintf(outcome->why, sizeof(outcome->why),
+             "the GPU's BAR1 has room for %" PRIu64 " bytes, and a pool needs "
+             "%zu: close other programs, lower UCXPOOL_COMM_RESERVE, or give "
+             "UCXPOOL_COMM_SIZE in bytes",
+             wish->sizes.limit, floor);
+    return true;
+}
+
+/* As far as somebody asks: NVIDIA's library takes its time. */
+static ucxpool_status_t find_limit(ucxpool_t               *pool,
+                                   const mem_cuda_device_t *device,
+                                   const mem_kind_t *kind, uint64_t *limit_p)
+{
+    block_budget_t   budget;
+    mem_bar_t        bar;
+    ucxpool_status_t status;
+
+    *limit_p = BLOCK_BUDGET_NONE;
+    if ((pool->config.comm_size != BASE_SIZE_AUTO) ||
+        (kind == &mem_kind_cuda_host)) {
+        return UCXPOOL_OK;
+    }
+    status = block_budget_query(&pool->config, device->name, device->bus_id,
+                                &bar, &budget);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    *limit_p = budget.limit;
+    if (budget.limit != BLOCK_BUDGET_NONE) {
+        pool->stats.budget_bytes = budget.limit;
+        base_info("%s: blocks may take %" PRIu64 " bytes of %" PRIu64
+                  " in the BAR1 of GPU %d (%s): %s",
+                  pool->name, budget.limit, bar.size, device->ordinal,
+                  device->name, budget.usable_from);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
+                                        const mem_cuda_device_t *device,
+                                        block_backing_t         *backing)
+{
+    wish_t wish = {
+        .sizes         = {.kind        = backing->kind,
+                          .for_gpu     = true,
+                          .memory_size = device->total_size},
+        .device        = device->ordinal,
+        .is_registered = backing->ucx_takes_it,
+    };
+    outcome_t        outcome;
+    ucxpool_status_t status;
+
+    status = find_limit(pool, device, backing->kind, &wish.sizes.limit);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (is_window_full(&pool->config, &wish, &outcome)) {
+        status = UCXPOOL_ERR_NO_MEMORY;
+    } else {
+        status = allocate(pool, &wish, &pool->config, &pool->regions, &outcome);
+    }
+    if (status == UCXPOOL_OK) {
+        report(pool, &pool->regions, &outcome);
+        return UCXPOOL_OK;
+    }
+    if (!outcome.is_short) {
+        return status;
+    }
+    if (pool->config.comm_strict ||
+        (pool->config.cuda_backing != BASE_BACKING_AUTO)) {
+        return base_error(status, "%s", outcome.why);
+    }
+    return allocate_host_instead(pool, &wish, &outcome, backing);
+}
+
+static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
+                                      const mem_cuda_device_t *device,
+                                      block_backing_t         *backing)
+{
+    ucxpool_status_t status;
+
+    status = allocate_on_gpu(pool, device, backing);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = create_blocks(pool);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_regions;
+    }
+    if (!backing->ucx_takes_it) {
+        status = create_pinned(pool, device->ordinal);
+        if (status != UCXPOOL_OK) {
+            goto err_destroy_blocks;
+        }
+    }
+    return UCXPOOL_OK;
+
+err_destroy_blocks:
+    destroy_blocks(pool);
+err_destroy_regions:
+    destroy_regions(pool, &pool->regions);
+    return status;
+}
+
+/* The GPU of the thread's current context, or the first. */
+static ucxpool_status_t default_device(int *ordinal_p)
+{
+    const mem_cuda_driver_t *driver;
+    CUdevice                 device;
+    CUdevice                 candidate;
+    int                      num_devices = 0;
+    ucxpool_status_t         status      = mem_cuda_driver_get(&driver);
+
+    *ordinal_p = 0;
+    if ((status != UCXPOOL_OK) ||
+        (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS) ||
+        (driver->cuDeviceGetCount(&num_devices) != CUDA_SUCCESS)) {
+        return status;
+    }
+    for (int i = 0; i < num_devices; i++) {
+        if ((driver->cuDeviceGet(&candidate, i) == CUDA_SUCCESS) &&
+            (candidate == device)) {
+            *ordinal_p = i;
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t open_device(const ucxpool_params_t *params,
+                                    mem_cuda_device_t     **device_p)
+{
+    int              ordinal;
+    ucxpool_status_t status;
+
+    if (params->field_mask & UCXPOOL_PARAM_FIELD_DEVICE) {
+        ordinal = params->device;
+    } else {
+        status = default_device(&ordinal);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return mem_cuda_device_open(ordinal, device_p);
+}
+
+/* The whole of it for a pool on a GPU; as core_memory_init(). */
+static ucxpool_status_t create_gpu(ucxpool_t              *pool,
+                                   const ucxpool_params_t *params)
+{
+    mem_cuda_device_t *device;
+    block_backing_t    backing;
+    ucxpool_status_t   status;
+
+    if (pool->config.checksum != BASE_CHECKSUM_NONE) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "UCXPOOL_CHECKSUM=crc32c is for pools of host memory "
+                          "only: set it to none");
+    }
+    status = open_device(params, &device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (pool->config.comm_size == 0) {
+        status = create_none(pool, device->ordinal);
+        mem_cuda_device_close(device);
+        return status;
+    }
+    status = block_backing_choose(device, pool->ucx.context,
+                                  (int)pool->config.cuda_backing, &backing);
+    if (status != UCXPOOL_OK) {
+        goto err_close_device;
+    }
+    status = create_on_gpu(pool, device, &backing);
+    if (status != UCXPOOL_OK) {
+        goto err_close_device;
+    }
+    status = copy_engine_create(device, &pool->engine);
+    if (status != UCXPOOL_OK) {
+        core_memory_deregister(pool);
+        core_memory_cleanup(pool);
+        goto err_close_device;
+    }
+    pool->needs_registration = true;
+    base_info("%s: GPU %d (%s): %s", pool->name, device->ordinal, device->name,
+              backing.reason);
+    return UCXPOOL_OK;
+
+err_close_device:
+    mem_cuda_device_close(device);
+    return status;
+}
+
+/* --- any --------------------------------------------------------------------
+ */
+
+ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params)
+{
+    return (params->field_mask & UCXPOOL_PARAM_FIELD_MEMORY_KIND)
+               ? params->memory_kind
+               : UCXPOOL_MEMORY_HOST;
 }
 
 static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
 {
     switch (core_memory_kind(params)) {
     case UCXPOOL_MEMORY_HOST:
-        return (pool->config.comm_size == 0) ? core_memory_create_none(pool, -1)
+        return (pool->config.comm_size == 0) ? create_none(pool, -1)
                                              : create_host(pool);
     case UCXPOOL_MEMORY_CUDA:
-        return core_memory_create_gpu(pool, params);
+        return create_gpu(pool, params);
     default:
         return base_error(UCXPOOL_ERR_UNSUPPORTED, "there is no memory kind %d",
                           (int)params->memory_kind);
@@ -172,6 +667,17 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
     return status;
 }
 
+ucxpool_status_t core_memory_check(const ucxpool_t *pool)
+{
+    if (pool->regions.num_regions == 0) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "%s: the pool has no blocks to send and receive "
+                          "with: set COMM_SIZE to auto, or to a size",
+                          pool->name);
+    }
+    return UCXPOOL_OK;
+}
+
 const mem_regions_t *core_memory_registered(const ucxpool_t *pool)
 {
     return (pool->regions.domains != NULL) ? &pool->regions
@@ -184,7 +690,7 @@ void core_memory_deregister(ucxpool_t *pool)
         block_pool_destroy(pool->ucx_blocks);
         ucx_dereg_regions(&pool->pinned_regions, pool->ucx.context);
     }
-    core_memory_destroy_blocks(pool);
+    destroy_blocks(pool);
     ucx_dereg_regions(&pool->regions, pool->ucx.context);
 }
 
