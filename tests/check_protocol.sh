@@ -68,7 +68,7 @@ tables() {
 prologue() {
     echo '#include "core/ring.c"'
     echo '#include "copy/lengths.h"'
-    echo '#include "core/blob.h"'
+    echo '#include "core/remote.h"'
     echo '#include "bootstrap/greeting.h"'
     echo '#include "core/request.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do

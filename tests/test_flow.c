@@ -1,7 +1,7 @@
 /* Flow: few blocks, few credits, odd sizes, limits, and refusals. */
 #include "pair.h"
 
-#include "xfer/slice.h"
+#include "xfer/fragment.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -292,8 +292,8 @@ static unsigned num_blocks(const ucxpool_request_t *request)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < request->send.num_holds; i++) {
-        count += request->send.holds[i].block != XFER_NO_BLOCK;
+    for (unsigned i = 0; i < request->send.num_blocks; i++) {
+        count += request->send.blocks[i].index != CORE_NO_BLOCK;
     }
     return count;
 }

@@ -3,8 +3,8 @@
  * have the address of one pool only, and those who come too early.
  */
 #include "base/clock.h"
-#include "core/blob.h"
 #include "core/channel.h"
+#include "core/remote.h"
 #include "pair.h"
 #include "wireup/connect.h"
 

@@ -2,8 +2,8 @@
  * The public functions of channels.
  */
 #include "base/error.h"
-#include "core/blob.h"
 #include "core/memory.h"
+#include "core/remote.h"
 #include "core/wire.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"

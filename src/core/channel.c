@@ -11,6 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static block_pool_t *any_blocks(const ucxpool_t *pool)
+{
+    return pool->blocks;
+}
+
+const core_wire_t core_wire_none = {
+    .id     = UCXPOOL_WIRE_NONE,
+    .name   = "none",
+    .blocks = any_blocks,
+};
+
 /* A free number of the pool's table, which grows by doubling. */
 static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
 {

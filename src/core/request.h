@@ -15,8 +15,9 @@
 #include "core/channel.h"
 
 /* Most fragments of one request in flight, and blocks it holds for them. */
-#define CORE_FRAGMENTS_MAX 64u
-#define CORE_SLICES_MAX    8u
+#define CORE_FRAGMENTS_MAX   64u
+#define CORE_NO_BLOCK        UINT32_MAX
+#define CORE_SEND_BLOCKS_MAX 8u
 
 /* What differs between sends, receives and flushes. All but stop may be NULL.
  */
@@ -45,10 +46,10 @@ typedef struct core_request_kind {
  *
  *     free_slices   1 1 0 1 ...     1: nothing is in flight from it
  */
-typedef struct core_slice {
-    uint32_t block;
+typedef struct core_send_block {
+    uint32_t index; /* CORE_NO_BLOCK: not there */
     uint64_t free_slices;
-} core_slice_t;
+} core_send_block_t;
 
 /* One fragment: being gathered, or in flight. */
 typedef struct core_fragment {
@@ -61,11 +62,11 @@ typedef struct core_fragment {
     const void          *bytes;    /* where it lies */
     bool                 in_place; /* in the caller's memory */
     block_comm_buffer_t *buffer;   /* in place: of this buffer; NULL: of none */
-    unsigned             hold;     /* packed: number of the hold, and slice */
-    unsigned             slice;
-    void                *ucx;   /* UCX's request; NULL on the `map` wire */
-    mem_piece_t          where; /* unless in memory of nobody we know */
-    proto_data_t         data;  /* stays valid until UCX has sent it */
+    unsigned     block; /* packed: which of the send's blocks, and slice */
+    unsigned     slice;
+    void        *ucx;   /* UCX's request; NULL on the `map` wire */
+    mem_piece_t  where; /* unless in memory of nobody we know */
+    proto_data_t data;  /* stays valid until UCX has sent it */
 } core_fragment_t;
 
 typedef enum core_send_step {
@@ -78,28 +79,28 @@ typedef enum core_send_step {
 } core_send_step_t;
 
 typedef struct core_send {
-    core_send_step_t step;
-    bool             in_place;    /* something can be sent in place */
-    bool             ending;      /* ends when UCX has let go of the memory */
-    ucxpool_status_t end;         /* how, if ending */
-    uint64_t         longest;     /* segment */
-    uint64_t         inplace_min; /* shorter ones are packed */
-    uint64_t         message;     /* our number of it; 0: none */
-    uint64_t         receive;     /* the receiver's number */
-    uint64_t         sequence;
-    uint64_t         offset; /* of the next fragment */
-    uint64_t         frag_size;
-    uint64_t         blocked_since; /* waiting for a block; 0: not */
-    uint32_t         runs_sent;
-    uint32_t         index; /* of the next fragment */
-    uint32_t         window;
-    bool             all_posted;   /* all of the stream has its piece */
-    uint64_t         inplace_size; /* of the longest fragment in place */
-    base_list_t      unsent;       /* that the wire has not got yet, in order */
-    uint64_t         busy;         /* bit i: fragments[i] is there */
-    unsigned         num_holds;
-    core_slice_t     holds[CORE_SLICES_MAX];
-    core_fragment_t *fragments[CORE_FRAGMENTS_MAX];
+    core_send_step_t  step;
+    bool              in_place;    /* something can be sent in place */
+    bool              ending;      /* ends when UCX has let go of the memory */
+    ucxpool_status_t  end;         /* how, if ending */
+    uint64_t          longest;     /* segment */
+    uint64_t          inplace_min; /* shorter ones are packed */
+    uint64_t          message;     /* our number of it; 0: none */
+    uint64_t          receive;     /* the receiver's number */
+    uint64_t          sequence;
+    uint64_t          offset; /* of the next fragment */
+    uint64_t          frag_size;
+    uint64_t          blocked_since; /* waiting for a block; 0: not */
+    uint32_t          runs_sent;
+    uint32_t          index; /* of the next fragment */
+    uint32_t          window;
+    bool              all_posted;   /* all of the stream has its piece */
+    uint64_t          inplace_size; /* of the longest fragment in place */
+    base_list_t       unsent; /* that the wire has not got yet, in order */
+    uint64_t          busy;   /* bit i: fragments[i] is there */
+    unsigned          num_blocks;
+    core_send_block_t blocks[CORE_SEND_BLOCKS_MAX];
+    core_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
 } core_send_t;
 
 typedef struct core_recv {

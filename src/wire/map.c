@@ -6,7 +6,7 @@
 #include "core/control.h"
 #include "xfer/delivery.h"
 #include "xfer/recv.h"
-#include "xfer/wires.h"
+#include "wire/wires.h"
 
 #include <string.h>
 
@@ -170,7 +170,7 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
                                                     .done    = delivered});
 }
 
-const core_wire_t xfer_wire_map = {
+const core_wire_t wire_map = {
     .id        = UCXPOOL_WIRE_MAP,
     .name      = "map",
     .packed    = UCXPOOL_MODE_MAP_PACKED,

@@ -8,7 +8,7 @@
 #include "xfer/recv.h"
 #include "xfer/rndv.h"
 #include "xfer/send.h"
-#include "xfer/wires.h"
+#include "wire/wires.h"
 
 /* Short enough to be still in the cache when it is sent, long enough for the
  * messages of a rendezvous not to count. */
@@ -141,7 +141,7 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
     return UCS_INPROGRESS;
 }
 
-const core_wire_t xfer_wire_ucx = {
+const core_wire_t wire_ucx = {
     .id           = UCXPOOL_WIRE_UCX,
     .name         = "ucx",
     .packed       = UCXPOOL_MODE_UCX_PACKED,

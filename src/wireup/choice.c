@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "wireup/mapping.h"
 #include "wireup/process_watch.h"
-#include "xfer/wires.h"
+#include "wire/wires.h"
 
 #include <stdio.h>
 
@@ -137,7 +137,7 @@ bool wireup_choice_make(ucxpool_channel_t *channel)
     bool         map  = peer->we_map && peer->it_maps;
 
     if (map) {
-        channel->wire = &xfer_wire_map;
+        channel->wire = &wire_map;
         snprintf(channel->wire_reason, sizeof(channel->wire_reason),
                  "same host and user, each side%s reads the other's blocks",
                  (channel->pool->engine != NULL) ? "'s GPU" : "");
@@ -148,6 +148,6 @@ bool wireup_choice_make(ucxpool_channel_t *channel)
         fail_without_map(channel);
         return false;
     }
-    channel->wire = &xfer_wire_ucx;
+    channel->wire = &wire_ucx;
     return true;
 }

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/greet.h"
-#include "core/blob.h"
 #include "core/remote.h"
 #include "wireup/hello.h"
 

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bootstrap/door.h"
-#include "core/blob.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "wireup/close.h"

@@ -4,13 +4,310 @@
 #include "base/error.h"
 #include "copy/crc32c.h"
 #include "copy/engine.h"
+#include "core/channel.h"
 #include "core/wire.h"
-#include "xfer/range.h"
 #include "xfer/send.h"
-#include "xfer/slice.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* --- slices --------------------------------------------------------------- */
+
+#define SLICES_MAX 64u
+
+static unsigned num_slices(const ucxpool_request_t *request)
+{
+    uint64_t block_size =
+        block_pool_block_size(core_channel_blocks(request->channel));
+
+    return (unsigned)base_min(block_size / request->send.frag_size,
+                              (uint64_t)SLICES_MAX);
+}
+
+static uint64_t all_free(const ucxpool_request_t *request)
+{
+    unsigned count = num_slices(request);
+
+    return (count == SLICES_MAX) ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+}
+
+static bool take_from(core_send_block_t *block, unsigned *slice_p)
+{
+    if ((block->index == CORE_NO_BLOCK) || (block->free_slices == 0)) {
+        return false;
+    }
+    *slice_p = (unsigned)__builtin_ctzll(block->free_slices);
+    block->free_slices &= block->free_slices - 1;
+    return true;
+}
+
+static bool has_block(const core_send_t *send)
+{
+    for (unsigned i = 0; i < send->num_blocks; i++) {
+        if (send->blocks[i].index != CORE_NO_BLOCK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A place for one more block, if the request may have it. */
+static core_send_block_t *new_block(ucxpool_request_t *request)
+{
+    core_send_t *send = &request->send;
+
+    if ((request->channel->packing.next != &request->link) && has_block(send)) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < send->num_blocks; i++) {
+        if (send->blocks[i].index == CORE_NO_BLOCK) {
+            return &send->blocks[i];
+        }
+    }
+    if (send->num_blocks == CORE_SEND_BLOCKS_MAX) {
+        return NULL;
+    }
+    send->blocks[send->num_blocks].index = CORE_NO_BLOCK;
+    return &send->blocks[send->num_blocks++];
+}
+
+/*
+ * Take a slice for one fragment; false: no block is free, or it is not the
+ * send's turn to have more of them than one.
+ *
+ * Of the sends of a channel that fill blocks, the one that began first may have
+ * any number, the others one each. Were all alike, they would come to their
+ * ends together, and the link would stand idle while the next ones begin.
+ */
+static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
+                      unsigned *slice_p)
+{
+    core_send_t       *send = &request->send;
+    core_send_block_t *block;
+
+    if (base_list_is_empty(&request->link)) {
+        base_list_add_tail(&request->channel->packing, &request->link);
+    }
+    for (unsigned i = 0; i < send->num_blocks; i++) {
+        if (take_from(&send->blocks[i], slice_p)) {
+            *block_p = i;
+            return true;
+        }
+    }
+    block = new_block(request);
+    if ((block == NULL) ||
+        (block_pool_get(core_channel_blocks(request->channel),
+                        UCXPOOL_SHARE_SEND, &block->index) != UCXPOOL_OK)) {
+        return false;
+    }
+    block->free_slices = all_free(request);
+    *block_p           = (unsigned)(block - send->blocks);
+    return take_from(block, slice_p);
+}
+
+/* It may have more blocks than it has. */
+static void wake_first(ucxpool_channel_t *channel)
+{
+    if (!base_list_is_empty(&channel->packing)) {
+        core_request_wake(
+            base_list_head(&channel->packing, ucxpool_request_t, link));
+    }
+}
+
+static void put_block(ucxpool_request_t *request, core_send_block_t *block)
+{
+    block_pool_put(core_channel_blocks(request->channel), UCXPOOL_SHARE_SEND,
+                   block->index);
+    block->index = CORE_NO_BLOCK;
+}
+
+/* Nothing is in flight from the slice any more. */
+static void slice_put(ucxpool_request_t *request, unsigned block,
+                      unsigned slice)
+{
+    core_send_block_t *held   = &request->send.blocks[block];
+    block_pool_t      *blocks = core_channel_blocks(request->channel);
+
+    held->free_slices |= UINT64_C(1) << slice;
+    if (held->free_slices != all_free(request)) {
+        return;
+    }
+    if (core_request_has_ended(request)) {
+        block_pool_release(blocks, UCXPOOL_SHARE_SEND, held->index);
+        held->index = CORE_NO_BLOCK;
+    } else if (request->send.all_posted) {
+        put_block(request, held);
+        wake_first(request->channel);
+    } else if (!base_list_is_empty(&request->pool->waiters)) {
+        /* Others wait: a block is kept no longer than it is in use, so that
+         * every send gets one in turn. */
+        put_block(request, held);
+    }
+}
+
+void xfer_slice_leave(ucxpool_request_t *request)
+{
+    base_list_del(&request->link);
+    wake_first(request->channel);
+}
+
+/* The request has ended: blocks go back, or to quarantine while slices of them
+ * are in flight. */
+static void slices_release(ucxpool_request_t *request)
+{
+    block_pool_t *blocks = core_channel_blocks(request->channel);
+
+    for (unsigned i = 0; i < request->send.num_blocks; i++) {
+        core_send_block_t *block = &request->send.blocks[i];
+
+        if (block->index == CORE_NO_BLOCK) {
+            continue;
+        }
+        if (block->free_slices == all_free(request)) {
+            put_block(request, block);
+        } else {
+            block_pool_quarantine(blocks, UCXPOOL_SHARE_SEND, block->index);
+        }
+    }
+}
+
+/* --- where the bytes of a fragment lie ------------------------------------ */
+
+/* The part of the stream that goes next. */
+typedef struct range {
+    uint64_t             length;
+    bool                 last;
+    bool                 in_place;
+    const void          *bytes;  /* in place */
+    block_comm_buffer_t *buffer; /* in place: of this; NULL: of none */
+    mem_piece_t          where;  /* if there is a buffer */
+} range_t;
+
+/* Memory of the caller's own goes in place from so many INPLACE_MIN on: a
+ * fragment of its own costs more than the copy of a shorter piece. Between two
+ * processes over TCP, pieces of 64 KiB are twice as fast packed, pieces of
+ * 256 KiB not any more. */
+#define ANY_MEMORY_FACTOR 16u
+
+/* Can this many bytes go in place, wherever they lie? */
+static bool takes_any_memory(const ucxpool_request_t *request, uint64_t length)
+{
+    return request->channel->wire->any_memory &&
+           !request->pool->needs_registration &&
+           (length / ANY_MEMORY_FACTOR >= request->pool->config.inplace_min);
+}
+
+/*
+ * Regions of a GPU lie side by side here, and where a peer's GPU reads them:
+ * one copy may go on from one to the next.
+ */
+static void extend_over_regions(const ucxpool_request_t *request,
+                                const copy_extent_t *extent, uint64_t length,
+                                range_t *range)
+{
+    mem_piece_t         *where = &range->where;
+    const ucxpool_t     *pool  = request->pool;
+    size_t               size  = pool->regions.region_size;
+    block_comm_buffer_t *buffer;
+    mem_piece_t          next;
+
+    if ((pool->engine == NULL) || !request->channel->wire->is_read) {
+        return;
+    }
+    while ((where->length < length) &&
+           block_comm_find(pool->comm,
+                           (const char *)extent->address + where->length,
+                           length - where->length, &next, &buffer) &&
+           (buffer == range->buffer) && /* what is held while it is in use */
+           (next.region * size + next.offset ==
+            where->region * size + where->offset + where->length)) {
+        where->length += next.length;
+    }
+}
+
+/* Can an extent be sent in place, and is it worth a fragment? */
+static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
+                        range_t *range)
+{
+    const ucxpool_t *pool  = request->pool;
+    uint64_t         limit = request->send.inplace_size;
+
+    memset(range, 0, sizeof(*range));
+    if ((extent->address == NULL) ||
+        (extent->length < request->send.inplace_min)) {
+        return false;
+    }
+    range->length = base_min(extent->length, limit);
+    if ((core_channel_blocks(request->channel) == pool->blocks) &&
+        block_comm_find(pool->comm, extent->address, range->length,
+                        &range->where, &range->buffer)) {
+        extend_over_regions(request, extent, range->length, range);
+        range->length = range->where.length;
+        range->bytes =
+            (uint8_t *)pool->regions.regions[range->where.region].address +
+            range->where.offset;
+    } else if (takes_any_memory(request, extent->length)) {
+        range->bytes = extent->address;
+    } else {
+        return false;
+    }
+    range->in_place = true;
+    return true;
+}
+
+/*
+ * A message of which something can go in place: either a fragment that does, or
+ * a packed one that ends where the next in place begins. Leaves the plan where
+ * it was, because gathering walks the same way.
+ */
+static void mixed_range(ucxpool_request_t *request, range_t *range)
+{
+    core_send_t  *send   = &request->send;
+    copy_plan_t  *plan   = &request->plan;
+    uint64_t      limit  = send->frag_size;
+    uint64_t      left   = request->totals.stream_size - send->offset;
+    copy_plan_t   before = *plan;
+    copy_extent_t extent;
+    range_t       in_place;
+
+    range->length = 0;
+    while ((range->length < limit) && (range->length < left)) {
+        copy_plan_extent(plan, send->offset + range->length,
+                         left - range->length, &extent);
+        if (is_in_place(request, &extent, &in_place)) {
+            if (range->length == 0) {
+                *range = in_place;
+                limit  = send->inplace_size;
+            }
+            break;
+        }
+        range->length += extent.length;
+    }
+    range->length = base_min(range->length, base_min(limit, left));
+    plan->at      = before.at;
+}
+
+/* Padding behind a fragment in place goes over no wire. */
+static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
+{
+    return offset + copy_plan_padding(&request->plan, offset);
+}
+
+/* The range from send.offset on. */
+static void next_range(ucxpool_request_t *request, range_t *range)
+{
+    core_send_t *send = &request->send;
+    uint64_t     left = request->totals.stream_size - send->offset;
+
+    memset(range, 0, sizeof(*range));
+    if (request->send.in_place) {
+        mixed_range(request, range);
+    } else {
+        range->length = base_min(send->frag_size, left);
+    }
+}
+
+/* --- fragments ------------------------------------------------------------ */
 
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window)
@@ -32,7 +329,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
         send->inplace_size = frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1);
     }
     send->window = base_min(window, CORE_FRAGMENTS_MAX);
-    send->in_place |= xfer_range_takes_any_memory(request, send->longest);
+    send->in_place |= takes_any_memory(request, send->longest);
 }
 
 /* Wait for a block, in turn with the others. */
@@ -72,7 +369,7 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
 
 /* Copy the range into a slice, or begin to, and as much of it as one copy
  * takes. */
-static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
+static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
                                core_fragment_t *fragment, void *slice)
 {
     copy_engine_t *engine = request->pool->engine;
@@ -94,9 +391,8 @@ static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
 }
 
 /* Gather a packed range into a slice. */
-static ucxpool_status_t copy_range(ucxpool_request_t *request,
-                                   xfer_range_t      *range,
-                                   core_fragment_t   *fragment)
+static ucxpool_status_t copy_range(ucxpool_request_t *request, range_t *range,
+                                   core_fragment_t *fragment)
 {
     core_send_t     *send   = &request->send;
     block_pool_t    *blocks = core_channel_blocks(request->channel);
@@ -105,7 +401,7 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request,
     uint8_t         *block;
     ucxpool_status_t status;
 
-    if (!xfer_slice_take(request, &fragment->hold, &fragment->slice)) {
+    if (!slice_get(request, &fragment->block, &fragment->slice)) {
         /* What is in flight frees a slice; with nothing in flight only
          * somebody else's block helps. */
         if (send->busy == 0) {
@@ -114,12 +410,12 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request,
         return UCXPOOL_INPROGRESS;
     }
     stop_waiting(request);
-    number       = send->holds[fragment->hold].block;
+    number       = send->blocks[fragment->block].index;
     block        = block_pool_address(blocks, number);
     slice_offset = fragment->slice * send->frag_size;
     status       = gather(request, range, fragment, block + slice_offset);
     if (status != UCXPOOL_OK) {
-        xfer_slice_give(request, fragment->hold, fragment->slice);
+        slice_put(request, fragment->block, fragment->slice);
         return status;
     }
     block_pool_locate(blocks, number, &fragment->where);
@@ -131,7 +427,7 @@ static ucxpool_status_t copy_range(ucxpool_request_t *request,
     return UCXPOOL_OK;
 }
 
-static void lay_in_place(core_fragment_t *fragment, const xfer_range_t *range)
+static void lay_in_place(core_fragment_t *fragment, const range_t *range)
 {
     fragment->where    = range->where;
     fragment->bytes    = range->bytes;
@@ -144,7 +440,7 @@ static void lay_in_place(core_fragment_t *fragment, const xfer_range_t *range)
 
 /* What the receiver is told of a fragment. */
 static void fill_data(ucxpool_request_t *request, core_fragment_t *fragment,
-                      const xfer_range_t *range)
+                      const range_t *range)
 {
     core_send_t  *send = &request->send;
     proto_data_t *data = &fragment->data;
@@ -221,7 +517,7 @@ static void fragment_put(core_fragment_t *fragment)
 }
 
 /* Lay the range where the wire can take it from. */
-static ucxpool_status_t lay(ucxpool_request_t *request, xfer_range_t *range,
+static ucxpool_status_t lay(ucxpool_request_t *request, range_t *range,
                             core_fragment_t *fragment)
 {
     if (!range->in_place) {
@@ -235,7 +531,7 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
 {
     core_send_t     *send = &request->send;
     core_fragment_t *fragment;
-    xfer_range_t     range;
+    range_t          range;
     uint64_t         next;
     ucxpool_status_t status;
 
@@ -246,13 +542,13 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
     if (fragment == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    xfer_range_next(request, &range);
+    next_range(request, &range);
     status = lay(request, &range, fragment);
     if (status != UCXPOOL_OK) {
         fragment_put(fragment);
         return status;
     }
-    next       = xfer_range_skip_padding(request, send->offset + range.length);
+    next       = skip_padding(request, send->offset + range.length);
     range.last = next >= request->totals.stream_size;
     fill_data(request, fragment, &range);
     send->busy |= UINT64_C(1) << fragment->number;
@@ -301,7 +597,7 @@ void xfer_fragment_free(core_fragment_t *fragment)
         block_comm_drop(fragment->request->pool->comm, fragment->buffer);
         fragment->buffer = NULL;
     } else if (!fragment->in_place) {
-        xfer_slice_give(fragment->request, fragment->hold, fragment->slice);
+        slice_put(fragment->request, fragment->block, fragment->slice);
     }
     fragment_put(fragment);
 }
@@ -320,7 +616,7 @@ void xfer_fragment_destroy_all(ucxpool_t *pool)
 void xfer_send_release(ucxpool_request_t *request)
 {
     stop_waiting(request);
-    xfer_slice_release_all(request);
+    slices_release(request);
 }
 
 unsigned xfer_send_wake_waiters(ucxpool_t *pool)

@@ -7,6 +7,9 @@
 
 #include "core/request.h"
 
+/* The send takes no more slices: blocks that fall free are for others. */
+void xfer_slice_leave(ucxpool_request_t *request);
+
 /* The receiver has accepted: settle fragment size and window. */
 void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
                               uint32_t window);

@@ -16,15 +16,8 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message);
 ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data);
 
-/* Length of the longest fragment that a sender may send. */
-uint64_t xfer_recv_frag_size(const ucxpool_request_t *request);
-
 /* Is the fragment one that may come now? Counts it, or fails the channel. */
 bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data);
-
-/* All fragments have arrived: do they make the message? Fails the channel if
- * not. */
-bool xfer_recv_check_whole(ucxpool_request_t *request);
 
 /* Scatter a fragment; false: its checksum is wrong, and nothing was done. */
 bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,

@@ -43,11 +43,6 @@ void xfer_send_forget(ucxpool_request_t *request);
 /* Give the blocks back, or to quarantine; called at the request's end. */
 void xfer_send_release(ucxpool_request_t *request);
 
-/* Its number is free for another; it has left the channel's queue: the next may
- * take its turn. */
-void xfer_send_put_number(ucxpool_request_t *request);
-void xfer_send_leave_queue(ucxpool_request_t *request);
-
 /* Let sends that wait for blocks go on, as far as there are blocks. */
 unsigned xfer_send_wake_waiters(ucxpool_t *pool);
 
