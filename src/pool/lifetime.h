@@ -5,6 +5,8 @@
 #ifndef POOL_LIFETIME_H
 #define POOL_LIFETIME_H
 
+#include "core/pool.h"
+
 #include <ucxpool/pool.h>
 
 /* Lists, identity, UCX's handlers, the event descriptor. */

@@ -17,7 +17,6 @@
 #include "wireup/connect.h"
 #include "wireup/fd_import.h"
 #include "wireup/mapping.h"
-#include "wireup/process_watch.h"
 #include "xfer/flush.h"
 #include "xfer/inbox.h"
 #include "xfer/message.h"

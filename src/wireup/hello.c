@@ -8,12 +8,245 @@
 #include "core/remote.h"
 #include "core/request.h"
 #include "core/wire.h"
-#include "wireup/choice.h"
-#include "wireup/hello_say.h"
+#include "wire/wires.h"
+#include "wireup/mapping.h"
 #include "wireup/match.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- which wire a channel takes ------------------------------------------- */
+
+/* May this side try the `map` wire? */
+static bool may_map(ucxpool_channel_t *channel, const proto_hello_t *hello)
+{
+    core_peer_t *peer = &channel->peer;
+
+    if (channel->pool->config.wire == BASE_WIRE_UCX) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "UCXPOOL_WIRE=ucx is set");
+        return false;
+    }
+    if (!(hello->flags & PROTO_HELLO_MAP) || (hello->num_files == 0)) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "it does not offer its memory");
+        return false;
+    }
+    if (!wireup_mapping_fits(channel, hello)) {
+        return false;
+    }
+    if (!ipc_host_fits(&hello->host, peer->we_reason,
+                       sizeof(peer->we_reason))) {
+        return false;
+    }
+    if (!wireup_process_watch_start(channel, &hello->host)) {
+        snprintf(peer->we_reason, sizeof(peer->we_reason),
+                 "its process cannot be watched");
+        return false;
+    }
+    return true;
+}
+
+/*
+ * Take the peer's descriptors and map them. To be forbidden it is no error yet:
+ * the peer may give them to us.
+ */
+static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
+                                        const proto_hello_t *hello,
+                                        const ipc_file_t    *files)
+{
+    base_log_level_t        level = base_error_log_at(BASE_LOG_DEBUG);
+    wireup_mapping_result_t result;
+
+    result = wireup_mapping_open(channel, hello, files, NULL);
+    base_error_log_at(level);
+    if (result == WIREUP_MAPPING_DONE) {
+        return result;
+    }
+    wireup_mapping_close(channel);
+    if (result == WIREUP_MAPPING_IMPOSSIBLE) {
+        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
+                  channel->peer.we_reason);
+    } else if (!channel->pool->was_forbidden) {
+        channel->pool->was_forbidden = true;
+        base_info("%s: peers are asked for descriptors over a socket, since "
+                  "they may not be taken: %s",
+                  channel->pool->name, channel->peer.we_reason);
+    }
+    return result;
+}
+
+/*
+ * Try the `map` wire as far as this side is concerned, with what the peer's
+ * HELLO offers; channel->peer.we_map and we_reason tell how it went. False: it
+ * takes time, and `fetched` is called with what has come of it.
+ */
+static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                       const ipc_file_t *files, wireup_fd_import_cb_t fetched)
+{
+    wireup_mapping_result_t result;
+
+    if (!may_map(channel, hello)) {
+        return true;
+    }
+    result               = try_take(channel, hello, files);
+    channel->peer.we_map = result == WIREUP_MAPPING_DONE;
+    return (result != WIREUP_MAPPING_FORBIDDEN) ||
+           !wireup_fd_import_start(channel, hello, files,
+                                   wireup_mapping_num_fds_of(hello, files),
+                                   fetched);
+}
+
+/* The same with descriptors that the peer has given, or NULL: it has not. */
+static void try_map_given(ucxpool_channel_t   *channel,
+                             const proto_hello_t *hello,
+                             const ipc_file_t *files, const int *fds)
+{
+    wireup_mapping_result_t result = WIREUP_MAPPING_IMPOSSIBLE;
+
+    if (fds != NULL) {
+        result = wireup_mapping_open(channel, hello, files, fds);
+    } else {
+        base_warn("%s: the peer's memory is not mapped: %s", channel->name,
+                  channel->peer.we_reason);
+    }
+    if (result == WIREUP_MAPPING_DONE) {
+        snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
+                 "same host and user, by what it has given");
+    } else {
+        wireup_mapping_close(channel);
+    }
+    channel->peer.we_map = result == WIREUP_MAPPING_DONE;
+}
+
+/* Why the wire is not `map`: because it is not to be, or because it cannot. */
+static void explain_ucx(ucxpool_channel_t *channel)
+{
+    const core_peer_t *peer   = &channel->peer;
+    const char        *prefix = "its memory cannot be mapped: ";
+
+    if (channel->pool->config.wire == BASE_WIRE_UCX) {
+        prefix = "";
+    } else if (peer->we_map) {
+        prefix = "the peer cannot map our memory: ";
+    }
+    snprintf(channel->wire_reason, sizeof(channel->wire_reason), "%s%s", prefix,
+             peer->we_map ? peer->it_reason : peer->we_reason);
+}
+
+/* It was to be `map`. A peer that has died looks like one that forbids it. */
+static void fail_without_map(ucxpool_channel_t *channel)
+{
+    if (ipc_host_has_ended(&channel->peer.host)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
+                          "the peer's process has ended");
+    } else {
+        core_channel_fail(channel, UCXPOOL_ERR_UNSUPPORTED,
+                          "UCXPOOL_WIRE=map, but %.120s", channel->wire_reason);
+    }
+}
+
+/* Both sides have said what they can. False: the channel has failed, since
+ * UCXPOOL_WIRE wants another wire. */
+static bool choose_wire(ucxpool_channel_t *channel)
+{
+    core_peer_t *peer = &channel->peer;
+    bool         map  = peer->we_map && peer->it_maps;
+
+    if (map) {
+        channel->wire = &wire_map;
+        snprintf(channel->wire_reason, sizeof(channel->wire_reason),
+                 "same host and user, each side%s reads the other's blocks",
+                 (channel->pool->engine != NULL) ? "'s GPU" : "");
+        return true;
+    }
+    explain_ucx(channel);
+    if (channel->pool->config.wire == BASE_WIRE_MAP) {
+        fail_without_map(channel);
+        return false;
+    }
+    channel->wire = &wire_ucx;
+    return true;
+}
+
+/* --- the handshake -------------------------------------------------------- */
+
+static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
+{
+    uint32_t flags = offers_map ? PROTO_HELLO_MAP : 0u;
+
+    if (channel->by_ep) {
+        return flags | PROTO_HELLO_BY_EP;
+    }
+    if (channel->at_door && !channel->begins) {
+        flags |= PROTO_HELLO_CALLED;
+    }
+    return flags;
+}
+
+static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
+                       uint32_t num_files)
+{
+    ucxpool_t *pool = channel->pool;
+
+    hello->head.channel = 0;
+    hello->head.key     = 0;
+    memcpy(hello->to_id, channel->peer.id, sizeof(hello->to_id));
+    memcpy(hello->to_key, channel->peer.key, sizeof(hello->to_key));
+    memcpy(hello->from_id, pool->id, sizeof(hello->from_id));
+    if (!channel->by_ep) {
+        memcpy(hello->from_key, pool->key, sizeof(hello->from_key));
+    }
+    hello->pair         = channel->pair;
+    hello->channel_key  = channel->key;
+    hello->channel      = channel->number;
+    hello->flags        = hello_flags(channel, num_files != 0);
+    hello->block_size   = pool->config.block_size;
+    hello->max_runs     = pool->config.max_segments;
+    hello->credits      = pool->config.credits;
+    hello->max_metadata = (uint32_t)pool->config.max_metadata;
+    hello->memory_kind  = wireup_mapping_kind(pool);
+    hello->num_files    = num_files;
+    ipc_host_fill(&hello->host);
+}
+
+static void hello_say(ucxpool_channel_t *channel)
+{
+    uint32_t       num_files = wireup_mapping_num_files(channel);
+    void          *files;
+    proto_fixed_t *fixed;
+
+    fixed =
+        core_control_begin(channel, PROTO_HELLO, num_files * sizeof(ipc_file_t),
+                           CORE_OUTSIDE, &files);
+    if (fixed == NULL) {
+        return;
+    }
+    fill_hello(channel, &fixed->hello, num_files);
+    if (num_files != 0) {
+        wireup_mapping_fill(channel, files);
+    }
+    channel->handshake |= CORE_HELLO_SENT;
+    core_control_end(channel);
+}
+
+/* What channel->peer says of the peer's memory. */
+static void hello_say_ready(ucxpool_channel_t *channel)
+{
+    size_t         size = strlen(channel->peer.we_reason);
+    void          *text;
+    proto_fixed_t *fixed;
+
+    fixed = core_control_begin(channel, PROTO_READY, size, CORE_OUTSIDE, &text);
+    if (fixed == NULL) {
+        return;
+    }
+    channel->handshake |= CORE_READY_SENT;
+    fixed->ready.can_map = channel->peer.we_map;
+    memcpy(text, channel->peer.we_reason, size);
+    core_control_end(channel);
+}
 
 /* Who does not begin waits for so long, and then begins as well: the peer may
  * have no way here. */
@@ -66,7 +299,7 @@ static void try_open(ucxpool_channel_t *channel)
         return;
     }
     if (!(channel->handshake & CORE_GO_SENT)) {
-        if (!wireup_choice_make(channel) || !can_go(channel)) {
+        if (!choose_wire(channel) || !can_go(channel)) {
             return;
         }
         channel->handshake |= CORE_GO_SENT;
@@ -99,7 +332,7 @@ static void say_hello(ucxpool_channel_t *channel)
     core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
     /* What UCX still holds is as good as another. */
     if (channel->num_controls == 0) {
-        wireup_hello_say(channel);
+        hello_say(channel);
     }
 }
 
@@ -107,7 +340,7 @@ static void say_hello(ucxpool_channel_t *channel)
 static void say_rest(ucxpool_channel_t *channel)
 {
     if (channel->handshake & CORE_READY_SENT) {
-        wireup_hello_say_ready(channel);
+        hello_say_ready(channel);
     }
     if (channel->handshake & CORE_GO_SENT) {
         core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
@@ -191,8 +424,8 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 static void fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
                     const ipc_file_t *files, const int *fds)
 {
-    wireup_choice_try_given(channel, hello, files, fds);
-    wireup_hello_say_ready(channel);
+    try_map_given(channel, hello, files, fds);
+    hello_say_ready(channel);
     try_open(channel);
 }
 
@@ -229,8 +462,8 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     take_over(channel, hello);
     if (core_channel_is_live(channel) &&
-        wireup_choice_try(channel, hello, files, fetched)) {
-        wireup_hello_say_ready(channel);
+        try_map(channel, hello, files, fetched)) {
+        hello_say_ready(channel);
         try_open(channel);
     }
 }

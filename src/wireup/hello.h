@@ -13,6 +13,8 @@
 #ifndef WIREUP_HELLO_H
 #define WIREUP_HELLO_H
 
+#include "core/channel.h"
+#include "wireup/fd_import.h"
 #include "wireup/match.h"
 
 /* The peer is known: begin, or wait until it does. A HELLO that came before is

@@ -13,6 +13,14 @@
 
 #include "core/channel.h"
 
+/* False: there is no such process, or it cannot be watched. */
+bool wireup_process_watch_start(ucxpool_channel_t *channel,
+                                const ipc_host_t  *host);
+void wireup_process_watch_stop(ucxpool_channel_t *channel);
+
+/* Look for a process that has no descriptor, when it is time. */
+unsigned wireup_process_watch_look(ucxpool_channel_t *channel);
+
 /* What the pool says it is, for those who want to map it. */
 ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool);
 

@@ -1,16 +1,21 @@
 /*
- * How soon UCX notices that a peer is gone, for who asks.
+ * The public functions on the UCX below: how soon it notices that a peer is
+ * gone, and what it has registered.
  */
-#include <ucxpool/ucx.h>
-
 #include "base/config.h"
 #include "base/error.h"
 #include "base/math.h"
+#include "core/memory.h"
+#include "ucx/domains.h"
 #include "ucx/tcp_watch.h"
 #include "ucx/tune_peer.h"
 
+#include <ucxpool/ucx.h>
+
 #include <stdio.h>
 #include <string.h>
+
+/* --- how soon a peer's end is noticed ------------------------------------- */
 
 /* As the kernel has it, where it does not tell. */
 #define TCP_RETRIES2 15u
@@ -85,4 +90,63 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     }
     *num_p = num;
     return UCXPOOL_OK;
+}
+
+/* --- memory domains ------------------------------------------------------- */
+
+static uint32_t flags_of(const ucx_domain_t *domain, bool is_needed)
+{
+    const struct {
+        bool     is_there;
+        uint32_t flag;
+    } flags[] = {
+        {domain->is_known, UCXPOOL_DOMAIN_KNOWN},
+        {domain->is_network, UCXPOOL_DOMAIN_NETWORK},
+        {domain->registers, UCXPOOL_DOMAIN_REGISTERS},
+        {domain->needs_keys, UCXPOOL_DOMAIN_NEEDS_KEYS},
+        {is_needed, UCXPOOL_DOMAIN_NEEDED},
+    };
+    uint32_t set = 0;
+
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        set |= flags[i].is_there ? flags[i].flag : 0;
+    }
+    return set;
+}
+
+static uint32_t count_regions(const mem_regions_t *regions, uint64_t bit)
+{
+    uint32_t count = 0;
+
+    for (unsigned i = 0; i < regions->num_regions; i++) {
+        count += (regions->regions[i].domains & bit) != 0;
+    }
+    return count;
+}
+
+size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
+                             size_t max_domains)
+{
+    const mem_regions_t *regions;
+    const ucx_domains_t *all;
+
+    if (base_missing(pool) || ((max_domains != 0) && base_missing(domains))) {
+        return 0;
+    }
+    regions = core_memory_registered(pool);
+    all     = regions->domains;
+    if (all == NULL) {
+        return 0; /* a pool without blocks */
+    }
+    for (unsigned i = 0; (i < all->num) && (i < max_domains); i++) {
+        const ucx_domain_t *domain = &all->domains[i];
+        uint64_t            bit    = UINT64_C(1) << i;
+
+        memset(&domains[i], 0, sizeof(domains[i]));
+        strcpy(domains[i].name, domain->name);
+        strcpy(domains[i].component, domain->component);
+        domains[i].flags       = flags_of(domain, (all->needed & bit) != 0);
+        domains[i].num_regions = count_regions(regions, bit);
+    }
+    return all->num;
 }
