@@ -49,10 +49,10 @@ START_TEST(a_block_is_where_it_says)
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
     memset(block.address, 1, block.size);
     ck_assert_uint_eq(block.size, BLOCK_SIZE);
-    ck_assert_uint_lt(block.region, pool->regions.num_regions);
+    ck_assert_uint_lt(block.region, pool->memory.regions.num_regions);
     ck_assert_ptr_nonnull(block.memh);
-    start = (char *)pool->regions.address +
-            block.region * pool->regions.region_size;
+    start = (char *)pool->memory.regions.address +
+            block.region * pool->memory.regions.region_size;
     ck_assert_ptr_eq(block.address, start + block.region_offset);
     ucxpool_block_put(pool, &block);
     require_free(NUM_BLOCKS);
@@ -144,8 +144,9 @@ START_TEST(a_block_of_a_buffer_cannot_be_put)
 
     ck_assert_int_eq(ucxpool_comm_alloc(pool, 2 * BLOCK_SIZE, &buffer),
                      UCXPOOL_OK);
-    block.index = (uint32_t)(((char *)buffer - (char *)pool->regions.address) /
-                             (ptrdiff_t)BLOCK_SIZE);
+    block.index =
+        (uint32_t)(((char *)buffer - (char *)pool->memory.regions.address) /
+                   (ptrdiff_t)BLOCK_SIZE);
     require_refused(&block);
     require_free(NUM_BLOCKS - 2);
     ucxpool_comm_free(pool, buffer);

@@ -200,7 +200,7 @@ START_TEST(what_was_posted_before_a_close_arrives)
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     ck_assert_mem_eq(sent, got, LENGTH);
-    pair_until(&pair, pair.a->num_channels == 0);
+    pair_until(&pair, pair.a->channels.count == 0);
     pair_check_blocks(&pair);
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
@@ -224,7 +224,7 @@ START_TEST(a_close_waits_for_so_long_and_an_abort_does_not)
     pair_progress(&pair);
     ck_assert(!pair_ended(send));
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
-    pair_until(&pair, pair.a->num_channels == 0);
+    pair_until(&pair, pair.a->channels.count == 0);
     ucxpool_destroy(pair.a);
     ucxpool_destroy(pair.b);
 }
@@ -285,12 +285,12 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
     }
     ucxpool_channel_close(channel);
     /* Nothing else is to wake it. */
-    while (second->next_hello != BASE_CLOCK_FOREVER) {
+    while (second->wireup.next_hello != BASE_CLOCK_FOREVER) {
         (void)ucxpool_wait(second, UINT64_C(10000000));
     }
-    ck_assert_uint_eq(second->num_channels, 1);
+    ck_assert_uint_eq(second->channels.count, 1);
     core_local_close(peer);
-    while (second->num_channels != 0) {
+    while (second->channels.count != 0) {
         ck_assert_int_eq(ucxpool_wait(second, UCXPOOL_FOREVER), UCXPOOL_OK);
     }
     ucxpool_destroy(second);

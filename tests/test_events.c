@@ -66,7 +66,7 @@ START_TEST(what_arrives_while_arming_is_not_slept_on)
     ucxpool_progress(pair.b);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, &byte, 1, TAG, NULL, &send),
                      UCXPOOL_OK);
-    pair_until(&pair, !base_list_is_empty(&pair.b->unexpected));
+    pair_until(&pair, !base_list_is_empty(&pair.b->requests.unexpected));
     while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
         ucxpool_progress(pair.b);
     }

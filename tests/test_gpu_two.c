@@ -41,7 +41,7 @@ static void start(int kind)
         forbid_taking(EPERM, true);
     }
     two_gpu_start(&two, kinds[kind].settings);
-    two_check(!kinds[kind].is_forbidden || two.pool->was_forbidden);
+    two_check(!kinds[kind].is_forbidden || two.pool->wireup.was_forbidden);
 }
 
 static void stop(void)

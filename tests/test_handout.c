@@ -214,7 +214,7 @@ START_TEST(what_may_be_taken_is_not_asked_for)
 {
     pair_init(&pair, NULL, NULL);
     check_wire(UCXPOOL_WIRE_MAP);
-    ck_assert(!pair.a->was_forbidden);
+    ck_assert(!pair.a->wireup.was_forbidden);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -650,13 +650,13 @@ START_TEST(a_channel_closed_meanwhile_leaves_nothing)
     pair.b    = pair_pool(NULL);
     pair.to_b = pair_meet(pair.a, pair.b);
     pair.to_a = pair_meet(pair.b, pair.a);
-    pair_until(&pair, !base_list_is_empty(&pair.a->fetches) ||
-                          !base_list_is_empty(&pair.b->fetches));
+    pair_until(&pair, !base_list_is_empty(&pair.a->wireup.fd_imports) ||
+                          !base_list_is_empty(&pair.b->wireup.fd_imports));
     if (_i == 0) {
         ucxpool_channel_close(pair.to_a);
         ucxpool_channel_close(pair.to_b);
-        ck_assert(base_list_is_empty(&pair.a->fetches));
-        ck_assert(base_list_is_empty(&pair.b->fetches));
+        ck_assert(base_list_is_empty(&pair.a->wireup.fd_imports));
+        ck_assert(base_list_is_empty(&pair.b->wireup.fd_imports));
     }
     pair_cleanup(&pair);
     ck_assert_uint_eq(net_call_num_fds(), num_fds);
@@ -891,7 +891,7 @@ START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
     }
     bytes = calloc(1, LENGTH);
     two_init_after(&two, "SPIN=0us WIRE=map", barriers[_i]);
-    two_check(two.pool->was_forbidden);
+    two_check(two.pool->wireup.was_forbidden);
     if (two.is_child) {
         two_check(ucxpool_recv_buffer(two.pool, two.channel, bytes, LENGTH, TAG,
                                       ALL_BITS, NULL, &request) == UCXPOOL_OK);

@@ -160,7 +160,7 @@ static void flood(stranger_t *stranger, ucxpool_t *victim)
         hello.channel_key = i;
         hello.pair        = i;
         say(stranger, victim, &hello, sizeof(hello));
-        ck_assert_uint_le(victim->num_hellos, EARLY_MAX);
+        ck_assert_uint_le(victim->wireup.num_early, EARLY_MAX);
     }
 }
 
@@ -208,9 +208,9 @@ START_TEST(a_flood_of_early_hellos_keeps_nobody_out)
 
     stranger_init(&stranger, pair.a);
     pair.to_a = pair_meet(pair.b, pair.a);
-    pair_until(&pair, pair.a->num_hellos == 1);
+    pair_until(&pair, pair.a->wireup.num_early == 1);
     flood(&stranger, pair.a);
-    ck_assert_uint_eq(pair.a->num_hellos, EARLY_MAX);
+    ck_assert_uint_eq(pair.a->wireup.num_early, EARLY_MAX);
     pair.to_b = pair_meet(pair.a, pair.b);
     ck_assert(!is_open(pair.to_b));
     /* What was crowded out is said again. */
@@ -235,10 +235,10 @@ START_TEST(early_hellos_are_forgotten_unless_they_are_said_again)
             pair_progress(&pair);
         }
     }
-    pair_until(&pair, pair.a->num_hellos == 1);
+    pair_until(&pair, pair.a->wireup.num_early == 1);
     /* It is as good as on the first day. */
     pair.to_b = pair_meet(pair.a, pair.b);
-    ck_assert_uint_eq(pair.a->num_hellos, 0);
+    ck_assert_uint_eq(pair.a->wireup.num_early, 0);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
@@ -291,7 +291,7 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
     say(&stranger, pair.a, &hello, sizeof(hello));
     ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
     ck_assert_uint_eq(by_ep->handshake & CORE_HELLO_RECEIVED, 0);
-    ck_assert_uint_eq(pair.a->num_hellos, 2);
+    ck_assert_uint_eq(pair.a->wireup.num_early, 2);
     ucxpool_channel_close(by_ep);
     pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
@@ -314,7 +314,7 @@ START_TEST(a_hello_that_has_met_its_channel_is_ignored)
     hello.channel     = pair.to_a->number;
     hello.channel_key = pair.to_a->key;
     say(&stranger, pair.a, &hello, sizeof(hello));
-    ck_assert_uint_eq(pair.a->num_hellos, 0);
+    ck_assert_uint_eq(pair.a->wireup.num_early, 0);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
     pair_cleanup(&pair);
@@ -363,18 +363,18 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
     }
 
     pair.to_a = pair_meet(pair.b, pair.a);
-    ck_assert_uint_le(pair.b->next_hello, base_clock_now() + SECOND);
-    pair_until(&pair, pair.a->num_hellos == 1);
+    ck_assert_uint_le(pair.b->wireup.next_hello, base_clock_now() + SECOND);
+    pair_until(&pair, pair.a->wireup.num_early == 1);
     core_lock(pair.a);
-    ck_assert_uint_ne(pair.a->next_hello, BASE_CLOCK_FOREVER);
+    ck_assert_uint_ne(pair.a->wireup.next_hello, BASE_CLOCK_FOREVER);
     core_unlock(pair.a);
     pair.to_b = pair_meet(pair.a, pair.b);
     finish(&pair);
     ahead += SECOND;
     pair_progress(&pair);
     /* There is nothing more to be said. */
-    ck_assert_uint_eq(pair.a->next_hello, BASE_CLOCK_FOREVER);
-    ck_assert_uint_eq(pair.b->next_hello, BASE_CLOCK_FOREVER);
+    ck_assert_uint_eq(pair.a->wireup.next_hello, BASE_CLOCK_FOREVER);
+    ck_assert_uint_eq(pair.b->wireup.next_hello, BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
 }
 END_TEST

@@ -490,7 +490,7 @@ START_TEST(nothing_is_remembered_of_a_client_that_is_gone)
         ucxpool_channel_close(pair.to_b);
         ucxpool_destroy(pair.b);
     }
-    while (!base_list_is_empty(&pair.a->remotes)) {
+    while (!base_list_is_empty(&pair.a->channels.remotes)) {
         ck_assert_int_eq(ucxpool_wait(pair.a, UCXPOOL_FOREVER), UCXPOOL_OK);
     }
     ucxpool_destroy(pair.a);

@@ -59,15 +59,15 @@ static void check_self(pair_t *pair)
     ucxpool_channel_close(pair->to_a);
     pair_until(pair, pair_state(pair->to_b) == UCXPOOL_CHANNEL_CLOSED);
     ucxpool_channel_close(pair->to_b);
-    pair_until(pair, pair->a->num_channels == 0);
+    pair_until(pair, pair->a->channels.count == 0);
 }
 
 static unsigned num_endpoints(const ucxpool_t *pool)
 {
-    const base_list_t *link  = pool->endpoints.next;
+    const base_list_t *link  = pool->channels.endpoints.next;
     unsigned           count = 0;
 
-    for (; link != &pool->endpoints; link = link->next) {
+    for (; link != &pool->channels.endpoints; link = link->next) {
         count++;
     }
     return count;
@@ -140,8 +140,8 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
         pair_until(pair, pair_state(taken[i]) == UCXPOOL_CHANNEL_CLOSED);
         ucxpool_channel_close(taken[i]);
     }
-    pair_until(pair,
-               (pair->a->num_channels == 0) && (pair->b->num_channels == 0));
+    pair_until(pair, (pair->a->channels.count == 0) &&
+                         (pair->b->channels.count == 0));
 }
 
 START_TEST(pools_that_call_each_other_at_once_all_meet)

@@ -29,17 +29,19 @@ static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
 /* As if they had been sent, and not to this peer. */
 static void hide_secrets(ucxpool_t *pool)
 {
-    size_t   size = block_pool_block_size(pool->blocks);
+    size_t   size = block_pool_block_size(pool->memory.blocks);
     uint32_t blocks[64];
     uint32_t count = 0;
 
-    while (block_pool_get(pool->blocks, UCXPOOL_SHARE_SEND, &blocks[count]) ==
-           UCXPOOL_OK) {
-        memset(block_pool_address(pool->blocks, blocks[count]), SECRET, size);
+    while (block_pool_get(pool->memory.blocks, UCXPOOL_SHARE_SEND,
+                          &blocks[count]) == UCXPOOL_OK) {
+        memset(block_pool_address(pool->memory.blocks, blocks[count]), SECRET,
+               size);
         count++;
     }
     while (count > 0) {
-        block_pool_put(pool->blocks, UCXPOOL_SHARE_SEND, blocks[--count]);
+        block_pool_put(pool->memory.blocks, UCXPOOL_SHARE_SEND,
+                       blocks[--count]);
     }
 }
 
@@ -48,8 +50,8 @@ typedef void (*visit_t)(const uint8_t *bytes, size_t size);
 /* All memory of a pool, mapped once more: as a peer would. */
 static void visit(ucxpool_t *pool, visit_t action)
 {
-    for (unsigned i = 0; i < pool->regions.num_regions; i++) {
-        const mem_region_t *region = &pool->regions.regions[i];
+    for (unsigned i = 0; i < pool->memory.regions.num_regions; i++) {
+        const mem_region_t *region = &pool->memory.regions.regions[i];
         void               *bytes;
 
         bytes = mmap(NULL, region->size, PROT_READ, MAP_SHARED, region->fd, 0);

@@ -15,9 +15,9 @@ static const char *const settings[] = {
  * pool's own mapping. */
 static bool has_been_used(const ucxpool_t *pool, unsigned region)
 {
-    size_t   size  = pool->regions.region_size;
+    size_t   size  = pool->memory.regions.region_size;
     uint8_t *bytes = mmap(NULL, size, PROT_READ, MAP_SHARED,
-                          pool->regions.regions[region].fd, 0);
+                          pool->memory.regions.regions[region].fd, 0);
     bool     found = false;
 
     ck_assert_ptr_ne(bytes, MAP_FAILED);
@@ -50,7 +50,7 @@ START_TEST(every_region_is_used)
 
     snprintf(text, sizeof(text), "COMM_SIZE=4m %s", settings[_i]);
     pool = pair_pool(text);
-    ck_assert_uint_eq(pool->regions.num_regions, 16);
+    ck_assert_uint_eq(pool->memory.regions.num_regions, 16);
     ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
     for (unsigned i = 0; i < 16; i++) {

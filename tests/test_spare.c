@@ -225,7 +225,7 @@ START_TEST(a_channel_without_descriptors_fails_and_says_what_lacks)
     struct rlimit          before;
 
     pair_meet(first, second);
-    pair_until(&pair, second->num_hellos == 1);
+    pair_until(&pair, second->wireup.num_early == 1);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit_files(0);
     channel = pair_meet(second, first);

@@ -192,13 +192,13 @@ START_TEST(ucxs_connections_are_found_and_looked_at_again_and_again)
 
     setenv("UCX_TLS", "tcp", 1);
     pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=1s", "WIRE=ucx PEER_TIMEOUT=1s");
-    ucx_epoll_visit(pair.a->worker_fd, count_tcp, &count);
+    ucx_epoll_visit(pair.a->wakeup.worker_fd, count_tcp, &count);
     ck_assert_uint_ge(count, 1);
     for (int i = 0; i < 12; i++) {
-        deadline = ucx_tcp_watch_deadline(&pair.a->tcp_watch);
+        deadline = ucx_tcp_watch_deadline(&pair.a->wakeup.tcp_watch);
         ck_assert_uint_lt(deadline, base_clock_now() + SEC);
-        pair_until(&pair,
-                   ucx_tcp_watch_deadline(&pair.a->tcp_watch) > deadline);
+        pair_until(&pair, ucx_tcp_watch_deadline(&pair.a->wakeup.tcp_watch) >
+                              deadline);
     }
     ck_assert(pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
     pair_cleanup(&pair);
@@ -213,10 +213,10 @@ START_TEST(without_a_connection_or_a_bound_nothing_is_looked_at)
     for (int i = 0; i < 10000; i++) {
         ucxpool_progress(pool);
     }
-    ck_assert_uint_eq(pool->tcp_watch.next_look, 0);
+    ck_assert_uint_eq(pool->wakeup.tcp_watch.next_look, 0);
     ucxpool_destroy(pool);
     pair_init(&pair, "WIRE=ucx PEER_TIMEOUT=inf", "WIRE=ucx PEER_TIMEOUT=inf");
-    ck_assert_uint_eq(ucx_tcp_watch_deadline(&pair.a->tcp_watch),
+    ck_assert_uint_eq(ucx_tcp_watch_deadline(&pair.a->wakeup.tcp_watch),
                       BASE_CLOCK_FOREVER);
     pair_cleanup(&pair);
 }

@@ -57,7 +57,7 @@ static void put_buffer(const lane_t *lane, uint8_t *bytes)
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
-    if (block_comm_find(lane->pool->comm, bytes, 1, &where, &buffer)) {
+    if (block_comm_find(lane->pool->memory.comm, bytes, 1, &where, &buffer)) {
         ucxpool_comm_free(lane->pool, bytes);
     } else {
         free(bytes);
@@ -436,7 +436,7 @@ static bool is_asleep(ucxpool_t *pool)
     bool asleep;
 
     core_lock(pool);
-    asleep = pool->asleep;
+    asleep = pool->wakeup.is_armed;
     core_unlock(pool);
     return asleep;
 }

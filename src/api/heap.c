@@ -192,14 +192,15 @@ void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
 
 static ucxpool_status_t create_vmm(const ucxpool_t *pool, mem_vmm_t **vmm_p)
 {
-    return (pool->regions.cuda != NULL)
-               ? mem_vmm_create_cuda(pool->regions.cuda, vmm_p)
+    return (pool->memory.regions.cuda != NULL)
+               ? mem_vmm_create_cuda(pool->memory.regions.cuda, vmm_p)
                : mem_vmm_create_host(vmm_p);
 }
 
 static uint64_t block_bytes(const ucxpool_t *pool)
 {
-    return (uint64_t)pool->regions.num_regions * pool->regions.region_size;
+    return (uint64_t)pool->memory.regions.num_regions *
+           pool->memory.regions.region_size;
 }
 
 /* MEMORY_LIMIT, or all that there is if that is less. */

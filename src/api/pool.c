@@ -43,7 +43,7 @@ static int init_condition(ucxpool_t *pool)
 
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    error = pthread_cond_init(&pool->leader_woke, &attributes);
+    error = pthread_cond_init(&pool->wakeup.leader_woke, &attributes);
     pthread_condattr_destroy(&attributes);
     return error;
 }
@@ -72,7 +72,7 @@ static ucxpool_status_t init_locks(ucxpool_t *pool)
 static void cleanup_locks(ucxpool_t *pool)
 {
     core_domains_cleanup(&pool->domains);
-    pthread_cond_destroy(&pool->leader_woke);
+    pthread_cond_destroy(&pool->wakeup.leader_woke);
     pthread_mutex_destroy(&pool->lock);
 }
 
@@ -216,7 +216,7 @@ static void finish_destroy(ucxpool_t *pool)
 
 static void destroy(ucxpool_t *pool)
 {
-    if (pool->child.is_foreign) {
+    if (pool->wakeup.child.is_foreign) {
         base_info("%s: a forked child leaves its parent's pool as it is",
                   pool->name);
         return;
@@ -252,10 +252,10 @@ static void fill_block(ucxpool_t *pool, uint32_t index, ucxpool_block_t *block)
 {
     mem_piece_t where;
 
-    block_pool_locate(pool->blocks, index, &where);
-    block->address       = block_pool_address(pool->blocks, index);
-    block->size          = block_pool_block_size(pool->blocks);
-    block->memh          = pool->regions.regions[where.region].memh;
+    block_pool_locate(pool->memory.blocks, index, &where);
+    block->address       = block_pool_address(pool->memory.blocks, index);
+    block->size          = block_pool_block_size(pool->memory.blocks);
+    block->memh          = pool->memory.regions.regions[where.region].memh;
     block->region        = where.region;
     block->index         = index;
     block->region_offset = where.offset;
@@ -269,7 +269,7 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     if (base_missing(pool) || base_missing(block_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = block_pool_get(pool->blocks, UCXPOOL_SHARE_USER, &index);
+    status = block_pool_get(pool->memory.blocks, UCXPOOL_SHARE_USER, &index);
     if (status == UCXPOOL_OK) {
         fill_block(pool, index, block_p);
     }
@@ -289,13 +289,15 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
     if (num_blocks == 0) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM, "0 blocks were asked for");
     }
-    status = block_pool_reserve(pool->blocks, UCXPOOL_SHARE_USER, num_blocks);
+    status =
+        block_pool_reserve(pool->memory.blocks, UCXPOOL_SHARE_USER, num_blocks);
     if (status != UCXPOOL_OK) {
         return status;
     }
     for (size_t first = 0; first < num_blocks; first += count) {
         count = base_min(num_blocks - first, (size_t)64);
-        block_pool_take(pool->blocks, UCXPOOL_SHARE_USER, count, indices);
+        block_pool_take(pool->memory.blocks, UCXPOOL_SHARE_USER, count,
+                        indices);
         for (size_t i = 0; i < count; i++) {
             fill_block(pool, indices[i], &blocks[first + i]);
         }
@@ -305,8 +307,9 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
 
 static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
 {
-    if (block_comm_has_block(pool->comm, block->index) ||
-        !block_pool_try_put(pool->blocks, UCXPOOL_SHARE_USER, block->index)) {
+    if (block_comm_has_block(pool->memory.comm, block->index) ||
+        !block_pool_try_put(pool->memory.blocks, UCXPOOL_SHARE_USER,
+                            block->index)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "block %u was put back, but is not one that "
                           "ucxpool_block_get() gave out",
@@ -333,7 +336,7 @@ ucxpool_status_t ucxpool_comm_alloc(ucxpool_t *pool, size_t length,
     if (base_missing(pool) || base_missing(address_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    return block_comm_alloc(pool->comm, length, address_p);
+    return block_comm_alloc(pool->memory.comm, length, address_p);
 }
 
 void ucxpool_comm_free(ucxpool_t *pool, void *address)
@@ -341,7 +344,7 @@ void ucxpool_comm_free(ucxpool_t *pool, void *address)
     base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
 
     if ((address != NULL) && !base_missing(pool)) {
-        (void)block_comm_free(pool->comm, address);
+        (void)block_comm_free(pool->memory.comm, address);
     }
     base_error_log_at(level);
 }
@@ -351,12 +354,12 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
     if (base_missing(pool) || base_missing(fd_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    if (pool->worker_fd < 0) {
+    if (pool->wakeup.worker_fd < 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
                           "UCP_FEATURE_WAKEUP");
     }
-    *fd_p = pool->epoll_fd;
+    *fd_p = pool->wakeup.epoll_fd;
     return UCXPOOL_OK;
 }
 
@@ -367,9 +370,10 @@ ucxpool_status_t ucxpool_check(ucxpool_t *pool)
     if (base_missing(pool)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = block_pool_check(pool->blocks);
-    if ((status == UCXPOOL_OK) && (pool->ucx_blocks != pool->blocks)) {
-        status = block_pool_check(pool->ucx_blocks);
+    status = block_pool_check(pool->memory.blocks);
+    if ((status == UCXPOOL_OK) &&
+        (pool->memory.ucx_blocks != pool->memory.blocks)) {
+        status = block_pool_check(pool->memory.ucx_blocks);
     }
     if ((status == UCXPOOL_OK) && (pool->heap != NULL)) {
         status = heap_check(pool->heap);

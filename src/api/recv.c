@@ -107,7 +107,7 @@ static ucxpool_status_t post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
     if (message != NULL) {
         xfer_recv_start(request, message);
     } else {
-        base_list_add_tail(&pool->posted, &request->link);
+        base_list_add_tail(&pool->requests.posted, &request->link);
     }
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;

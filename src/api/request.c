@@ -81,7 +81,7 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
     message = xfer_message_match(pool, channel, tag, mask);
     if (message != NULL) {
         message->probed = true;
-        base_list_add_tail(&pool->probed, &message->link);
+        base_list_add_tail(&pool->requests.probed, &message->link);
         *message_p = message;
     }
     core_unlock(pool);

@@ -173,7 +173,7 @@ static void give_last(block_pool_t *blocks, held_t *held)
  * block of a region while all that lie before it are held. */
 static ucxpool_status_t pass_every_region(loop_t *loop)
 {
-    block_pool_t *blocks = loop->near->blocks;
+    block_pool_t *blocks = loop->near->memory.blocks;
     uint32_t      total  = block_pool_num_blocks(blocks);
     held_t        held   = {
                  .blocks = calloc(total, sizeof(held.blocks[0])),

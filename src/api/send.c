@@ -39,8 +39,9 @@ static bool has_comm_memory(const ucxpool_request_t *request)
         uint64_t length = copy_memory_length(memory, i);
 
         if ((length >= request->send.inplace_min) &&
-            block_comm_find(request->pool->comm, copy_memory_address(memory, i),
-                            length, &where, &buffer)) {
+            block_comm_find(request->pool->memory.comm,
+                            copy_memory_address(memory, i), length, &where,
+                            &buffer)) {
             return true;
         }
     }

@@ -111,21 +111,24 @@ void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
         memset(stats_p, 0, sizeof(*stats_p));
         return;
     }
-    num_maps = (uint64_t)pool->regions.num_maps + pool->pinned_regions.num_maps;
+    num_maps = (uint64_t)pool->memory.regions.num_maps +
+               pool->memory.pinned_regions.num_maps;
     core_lock(pool);
     *stats_p = pool->stats;
     core_unlock(pool);
-    stats_p->block_size       = block_pool_block_size(pool->blocks);
-    stats_p->num_regions      = pool->regions.num_regions;
-    stats_p->registered_bytes = registered_bytes(&pool->regions) +
-                                registered_bytes(&pool->pinned_regions);
-    stats_p->registrations_after_start = num_maps - pool->num_maps_at_start;
+    stats_p->block_size       = block_pool_block_size(pool->memory.blocks);
+    stats_p->num_regions      = pool->memory.regions.num_regions;
+    stats_p->registered_bytes = registered_bytes(&pool->memory.regions) +
+                                registered_bytes(&pool->memory.pinned_regions);
+    stats_p->registrations_after_start =
+        num_maps - pool->memory.num_maps_at_start;
     stats_p->registrations += stats_p->registrations_after_start;
     core_domains_stats(&pool->domains, stats_p);
     ucx_reg_verified(core_memory_registered(pool), &stats_p->domains_needed,
                      &stats_p->regions_verified);
     for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        block_pool_stats(pool->blocks, (ucxpool_share_t)i, &stats_p->blocks[i]);
+        block_pool_stats(pool->memory.blocks, (ucxpool_share_t)i,
+                         &stats_p->blocks[i]);
     }
 }
 

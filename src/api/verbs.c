@@ -31,7 +31,7 @@ ucxpool_status_t ucxpool_verbs_deregister(ucxpool_verbs_t *verbs)
 static bool locate(ucxpool_t *pool, const void *address, size_t length,
                    mem_piece_t *piece_p)
 {
-    const mem_regions_t *regions = &pool->regions;
+    const mem_regions_t *regions = &pool->memory.regions;
     size_t offset = (uintptr_t)address - (uintptr_t)regions->address;
     block_comm_buffer_t *ignored;
 
@@ -42,7 +42,8 @@ static bool locate(ucxpool_t *pool, const void *address, size_t length,
             base_min(regions->region_size - piece_p->offset, length);
         return true;
     }
-    return block_comm_find(pool->comm, address, length, piece_p, &ignored);
+    return block_comm_find(pool->memory.comm, address, length, piece_p,
+                           &ignored);
 }
 
 ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
@@ -70,7 +71,8 @@ ucxpool_status_t ucxpool_verbs_keys(const ucxpool_verbs_t *verbs,
                           where.region);
     }
     piece_p->address =
-        (uintptr_t)pool->regions.regions[where.region].address + where.offset;
+        (uintptr_t)pool->memory.regions.regions[where.region].address +
+        where.offset;
     piece_p->length = where.length;
     piece_p->lkey   = lkey;
     piece_p->rkey   = rkey;

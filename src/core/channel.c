@@ -13,7 +13,7 @@
 
 static block_pool_t *any_blocks(const ucxpool_t *pool)
 {
-    return pool->blocks;
+    return pool->memory.blocks;
 }
 
 const core_wire_t core_wire_none = {
@@ -25,13 +25,13 @@ const core_wire_t core_wire_none = {
 /* A free number of the pool's table, which grows by doubling. */
 static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
-    uint32_t            size = base_max(pool->table_size * 2, 16u);
+    uint32_t            size = base_max(pool->channels.table_size * 2, 16u);
     ucxpool_channel_t **table;
 
-    for (uint32_t i = 0; i < pool->table_size; i++) {
-        if (pool->table[i] == NULL) {
-            pool->table[i]  = channel;
-            channel->number = i;
+    for (uint32_t i = 0; i < pool->channels.table_size; i++) {
+        if (pool->channels.table[i] == NULL) {
+            pool->channels.table[i] = channel;
+            channel->number         = i;
             return UCXPOOL_OK;
         }
     }
@@ -39,14 +39,15 @@ static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
     if (table == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
-    if (pool->table_size != 0) {
-        memcpy(table, pool->table, pool->table_size * sizeof(table[0]));
+    if (pool->channels.table_size != 0) {
+        memcpy(table, pool->channels.table,
+               pool->channels.table_size * sizeof(table[0]));
     }
-    free(pool->table);
-    channel->number        = pool->table_size;
-    table[channel->number] = channel;
-    pool->table            = table;
-    pool->table_size       = size;
+    free(pool->channels.table);
+    channel->number           = pool->channels.table_size;
+    table[channel->number]    = channel;
+    pool->channels.table      = table;
+    pool->channels.table_size = size;
     return UCXPOOL_OK;
 }
 
@@ -112,13 +113,13 @@ ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
             goto err_table_del;
         }
     }
-    base_list_add_tail(&pool->channels, &channel->link);
-    pool->num_channels++;
+    base_list_add_tail(&pool->channels.open, &channel->link);
+    pool->channels.count++;
     *channel_p = channel;
     return UCXPOOL_OK;
 
 err_table_del:
-    pool->table[channel->number] = NULL;
+    pool->channels.table[channel->number] = NULL;
 err_free_channel:
     free(channel);
     return status;
@@ -142,20 +143,20 @@ void core_channel_put(ucxpool_channel_t *channel)
     if (--channel->refs != 0) {
         return;
     }
-    channel->pool->table[channel->number] = NULL;
+    channel->pool->channels.table[channel->number] = NULL;
     base_list_del(&channel->event.link);
     base_list_del(&channel->link);
-    base_list_add_tail(&channel->pool->gone_channels, &channel->link);
+    base_list_add_tail(&channel->pool->channels.gone, &channel->link);
 }
 
 ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head)
 {
     ucxpool_channel_t *channel;
 
-    if (head->channel >= pool->table_size) {
+    if (head->channel >= pool->channels.table_size) {
         return NULL;
     }
-    channel = pool->table[head->channel];
+    channel = pool->channels.table[head->channel];
     if ((channel == NULL) || (channel->key != head->key)) {
         return NULL;
     }
@@ -201,8 +202,9 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
 
 void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
 {
-    channel->next_hello       = moment;
-    channel->pool->next_hello = base_min(channel->pool->next_hello, moment);
+    channel->next_hello = moment;
+    channel->pool->wireup.next_hello =
+        base_min(channel->pool->wireup.next_hello, moment);
 }
 
 void core_channel_hasten_hello(ucxpool_channel_t *channel)
@@ -247,12 +249,12 @@ static void record_end(ucxpool_channel_t      *channel,
 
     if (channel->state == UCXPOOL_CHANNEL_OPEN) {
         pool->stats.channels_open--;
-        pool->num_mapped -= channel->wire->has_ring ? 1 : 0;
+        pool->channels.num_mapped -= channel->wire->has_ring ? 1 : 0;
     }
     channel->state  = state;
     channel->status = status;
     core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
-    if (pool->asleep) {
+    if (pool->wakeup.is_armed) {
         core_wake(pool); /* the rest is for its progress */
     }
 }

@@ -41,8 +41,8 @@ static core_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
     ucxpool_t      *pool = channel->pool;
     core_control_t *control;
 
-    if (!base_list_is_empty(&pool->free_controls)) {
-        control = base_list_head(&pool->free_controls, core_control_t, link);
+    if (!base_list_is_empty(&pool->free.controls)) {
+        control = base_list_head(&pool->free.controls, core_control_t, link);
         base_list_del(&control->link);
     } else {
         control = core_alloc(pool, sizeof(*control));
@@ -55,7 +55,7 @@ static core_control_t *control_get(ucxpool_channel_t *channel, size_t data_size)
     if (data_size > sizeof(control->space)) {
         control->data = core_alloc(pool, data_size);
         if (control->data == NULL) {
-            base_list_add_tail(&pool->free_controls, &control->link);
+            base_list_add_tail(&pool->free.controls, &control->link);
             return NULL;
         }
     }
@@ -70,7 +70,7 @@ static void control_put(core_control_t *control)
     if (control->data != control->space) {
         free(control->data);
     }
-    base_list_add_tail(&control->channel->pool->free_controls, &control->link);
+    base_list_add_tail(&control->channel->pool->free.controls, &control->link);
 }
 
 static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
@@ -340,8 +340,8 @@ void core_control_destroy_all(ucxpool_t *pool)
 {
     core_control_t *control;
 
-    while (!base_list_is_empty(&pool->free_controls)) {
-        control = base_list_head(&pool->free_controls, core_control_t, link);
+    while (!base_list_is_empty(&pool->free.controls)) {
+        control = base_list_head(&pool->free.controls, core_control_t, link);
         base_list_del(&control->link);
         free(control);
     }

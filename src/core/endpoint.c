@@ -74,7 +74,7 @@ ucxpool_status_t core_endpoint_create(ucxpool_t *pool, const void *worker,
         free(endpoint);
         return say_not_made(status);
     }
-    base_list_add_tail(&pool->endpoints, &endpoint->link);
+    base_list_add_tail(&pool->channels.endpoints, &endpoint->link);
     *endpoint_p = endpoint;
     return UCXPOOL_OK;
 }
@@ -85,7 +85,7 @@ core_endpoint_t *core_endpoint_borrow(ucxpool_t *pool, ucp_ep_h ep)
 
     if (endpoint != NULL) {
         endpoint->ep = ep;
-        base_list_add_tail(&pool->endpoints, &endpoint->link);
+        base_list_add_tail(&pool->channels.endpoints, &endpoint->link);
     }
     return endpoint;
 }
@@ -96,14 +96,15 @@ void core_endpoint_close_on_exec(core_endpoint_t *endpoint)
 {
     if (!endpoint->is_cloexec) {
         endpoint->is_cloexec = true;
-        ucx_child_close_on_exec(&endpoint->pool->child);
+        ucx_child_close_on_exec(&endpoint->pool->wakeup.child);
     }
 }
 
 void core_endpoint_set_failed(core_endpoint_t *endpoint)
 {
     __atomic_store_n(&endpoint->has_failed, true, __ATOMIC_RELEASE);
-    __atomic_store_n(&endpoint->pool->endpoint_ends, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&endpoint->pool->channels.endpoint_ended, true,
+                     __ATOMIC_RELEASE);
 }
 
 bool core_endpoint_has_failed(const core_endpoint_t *endpoint)

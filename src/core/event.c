@@ -25,7 +25,7 @@ void core_event_update(core_event_t *event)
     bool is_in_line = !base_list_is_empty(&event->link);
 
     if (is_due(event) && !is_in_line) {
-        base_list_add_tail(&event->pool->events, &event->link);
+        base_list_add_tail(&event->pool->channels.events, &event->link);
     } else if (!is_due(event) && is_in_line) {
         base_list_del(&event->link);
     }
@@ -34,7 +34,7 @@ void core_event_update(core_event_t *event)
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind)
 {
     event->kinds |= kind;
-    event->pool->num_arrivals++;
+    event->pool->wakeup.num_events++;
     core_event_update(event);
 }
 
@@ -48,11 +48,11 @@ bool core_event_is_pending(ucxpool_t *pool)
 {
     bool is_pending;
 
-    if (!__atomic_load_n(&pool->tells_events, __ATOMIC_RELAXED)) {
+    if (!__atomic_load_n(&pool->wakeup.tells_events, __ATOMIC_RELAXED)) {
         return false;
     }
     core_lock(pool);
-    is_pending = !base_list_is_empty(&pool->events);
+    is_pending = !base_list_is_empty(&pool->channels.events);
     core_unlock(pool);
     return is_pending;
 }
@@ -78,12 +78,12 @@ static size_t tell_round(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
     base_list_t round;
 
     base_list_init(&round);
-    base_list_splice_tail(&round, &pool->events);
+    base_list_splice_tail(&round, &pool->channels.events);
     while ((num < max) && !base_list_is_empty(&round)) {
         events[num++] = tell(base_list_head(&round, core_event_t, link));
     }
-    base_list_splice_tail(&round, &pool->events);
-    base_list_splice_tail(&pool->events, &round);
+    base_list_splice_tail(&round, &pool->channels.events);
+    base_list_splice_tail(&pool->channels.events, &round);
     return num;
 }
 
@@ -94,7 +94,7 @@ ucxpool_status_t ucxpool_event_get(ucxpool_t *pool, ucxpool_event_t *events,
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     core_lock(pool);
-    __atomic_store_n(&pool->tells_events, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&pool->wakeup.tells_events, true, __ATOMIC_RELAXED);
     *num_p = tell_round(pool, events, max);
     core_unlock(pool);
     return UCXPOOL_OK;

@@ -2,7 +2,7 @@
  * What a channel or a listener has to tell the program (ucxpool/event.h). It
  * has the place for it in itself, so nothing is allocated, and
  *
- *     in pool->events == (kinds != 0) && the program has the handle
+ *     in pool->channels.events == (kinds != 0) && the program has the handle
  */
 #ifndef CORE_EVENT_H
 #define CORE_EVENT_H
@@ -12,7 +12,7 @@
 #include <ucxpool/event.h>
 
 typedef struct core_event {
-    base_list_t         link; /* pool->events */
+    base_list_t         link; /* pool->channels.events */
     ucxpool_t          *pool;
     ucxpool_channel_t  *channel;
     ucxpool_listener_t *listener;

@@ -232,29 +232,29 @@ static void destroy_regions(ucxpool_t *pool, mem_regions_t *regions)
 static ucxpool_status_t create_blocks(ucxpool_t *pool)
 {
     block_pool_params_t params = {
-        .regions    = &pool->regions,
+        .regions    = &pool->memory.regions,
         .block_size = pool->config.block_size,
         .send_share = pool->config.send_share,
         .recv_share = pool->config.recv_share,
     };
-    ucxpool_status_t status = block_pool_create(&params, &pool->blocks);
+    ucxpool_status_t status = block_pool_create(&params, &pool->memory.blocks);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = block_comm_create(pool->blocks, &pool->comm);
+    status = block_comm_create(pool->memory.blocks, &pool->memory.comm);
     if (status != UCXPOOL_OK) {
-        block_pool_destroy(pool->blocks);
+        block_pool_destroy(pool->memory.blocks);
         return status;
     }
-    pool->ucx_blocks = pool->blocks;
+    pool->memory.ucx_blocks = pool->memory.blocks;
     return UCXPOOL_OK;
 }
 
 static void destroy_blocks(ucxpool_t *pool)
 {
-    block_comm_destroy(pool->comm);
-    block_pool_destroy(pool->blocks);
+    block_comm_destroy(pool->memory.comm);
+    block_pool_destroy(pool->memory.blocks);
 }
 
 static void warn_of_less(const ucxpool_t *pool, size_t size,
@@ -301,7 +301,8 @@ static void report(ucxpool_t *pool, const mem_regions_t *regions,
 /* A pool that has a heap alone; device -1: of the host. */
 static ucxpool_status_t create_none(ucxpool_t *pool, int device)
 {
-    ucxpool_status_t status = mem_regions_init_none(&pool->regions, device);
+    ucxpool_status_t status =
+        mem_regions_init_none(&pool->memory.regions, device);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -310,7 +311,7 @@ static ucxpool_status_t create_none(ucxpool_t *pool, int device)
     pool->config.region_size = pool->config.block_size;
     status                   = create_blocks(pool);
     if (status != UCXPOOL_OK) {
-        mem_regions_cleanup(&pool->regions);
+        mem_regions_cleanup(&pool->memory.regions);
     }
     return status;
 }
@@ -327,15 +328,16 @@ static ucxpool_status_t create_host(ucxpool_t *pool)
     outcome_t        outcome;
     ucxpool_status_t status;
 
-    status = allocate(pool, &wish, &pool->config, &pool->regions, &outcome);
+    status =
+        allocate(pool, &wish, &pool->config, &pool->memory.regions, &outcome);
     if (status != UCXPOOL_OK) {
         return outcome.is_short ? base_error(status, "%s", outcome.why)
                                 : status;
     }
-    report(pool, &pool->regions, &outcome);
+    report(pool, &pool->memory.regions, &outcome);
     status = create_blocks(pool);
     if (status != UCXPOOL_OK) {
-        destroy_regions(pool, &pool->regions);
+        destroy_regions(pool, &pool->memory.regions);
     }
     return status;
 }
@@ -355,7 +357,7 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     };
     base_config_t       config = pool->config;
     block_pool_params_t params = {
-        .regions    = &pool->pinned_regions,
+        .regions    = &pool->memory.pinned_regions,
         .block_size = PINNED_BLOCK_SIZE,
         .send_share = 50,
         .recv_share = 50,
@@ -372,7 +374,8 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
     config.recv_share  = params.recv_share;
     /* Which is of the GPU's memory. */
     config.memory_limit = BASE_SIZE_AUTO;
-    status = allocate(pool, &wish, &config, &pool->pinned_regions, &outcome);
+    status =
+        allocate(pool, &wish, &config, &pool->memory.pinned_regions, &outcome);
     if (status != UCXPOOL_OK) {
         return outcome.is_short ? base_error(status, "%s", outcome.why)
                                 : status;
@@ -383,9 +386,9 @@ static ucxpool_status_t create_pinned(ucxpool_t *pool, int device)
                   pool->name, config.comm_size / config.block_size,
                   outcome.blocks_asked, outcome.why);
     }
-    status = block_pool_create(&params, &pool->ucx_blocks);
+    status = block_pool_create(&params, &pool->memory.ucx_blocks);
     if (status != UCXPOOL_OK) {
-        destroy_regions(pool, &pool->pinned_regions);
+        destroy_regions(pool, &pool->memory.pinned_regions);
     }
     return status;
 }
@@ -402,7 +405,8 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
     wish->sizes.kind    = &mem_kind_cuda_host;
     wish->sizes.limit   = BLOCK_BUDGET_NONE;
     wish->is_registered = true;
-    status = allocate(pool, wish, &pool->config, &pool->regions, &outcome);
+    status =
+        allocate(pool, wish, &pool->config, &pool->memory.regions, &outcome);
     if (status != UCXPOOL_OK) {
         return outcome.is_short ? base_error(status, "%s; and then: %s",
                                              before->why, outcome.why)
@@ -422,7 +426,7 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
               "%zu of the GPU (%u attempts failed): %s",
               pool->name, outcome.bytes_asked, before->bytes_asked,
               before->num_failed, before->why);
-    report(pool, &pool->regions, &outcome);
+    report(pool, &pool->memory.regions, &outcome);
     return UCXPOOL_OK;
 }
 
@@ -500,10 +504,11 @@ static ucxpool_status_t allocate_on_gpu(ucxpool_t               *pool,
     if (is_window_full(&pool->config, &wish, &outcome)) {
         status = UCXPOOL_ERR_NO_MEMORY;
     } else {
-        status = allocate(pool, &wish, &pool->config, &pool->regions, &outcome);
+        status = allocate(pool, &wish, &pool->config, &pool->memory.regions,
+                          &outcome);
     }
     if (status == UCXPOOL_OK) {
-        report(pool, &pool->regions, &outcome);
+        report(pool, &pool->memory.regions, &outcome);
         return UCXPOOL_OK;
     }
     if (!outcome.is_short) {
@@ -541,7 +546,7 @@ static ucxpool_status_t create_on_gpu(ucxpool_t               *pool,
 err_destroy_blocks:
     destroy_blocks(pool);
 err_destroy_regions:
-    destroy_regions(pool, &pool->regions);
+    destroy_regions(pool, &pool->memory.regions);
     return status;
 }
 
@@ -662,14 +667,14 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
 {
     ucxpool_status_t status = create(pool, params);
 
-    pool->num_maps_at_start =
-        (uint64_t)pool->regions.num_maps + pool->pinned_regions.num_maps;
+    pool->memory.num_maps_at_start = (uint64_t)pool->memory.regions.num_maps +
+                                     pool->memory.pinned_regions.num_maps;
     return status;
 }
 
 ucxpool_status_t core_memory_check(const ucxpool_t *pool)
 {
-    if (pool->regions.num_regions == 0) {
+    if (pool->memory.regions.num_regions == 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "%s: the pool has no blocks to send and receive "
                           "with: set COMM_SIZE to auto, or to a size",
@@ -680,23 +685,24 @@ ucxpool_status_t core_memory_check(const ucxpool_t *pool)
 
 const mem_regions_t *core_memory_registered(const ucxpool_t *pool)
 {
-    return (pool->regions.domains != NULL) ? &pool->regions
-                                           : &pool->pinned_regions;
+    return (pool->memory.regions.domains != NULL)
+               ? &pool->memory.regions
+               : &pool->memory.pinned_regions;
 }
 
 void core_memory_deregister(ucxpool_t *pool)
 {
-    if (pool->ucx_blocks != pool->blocks) {
-        block_pool_destroy(pool->ucx_blocks);
-        ucx_dereg_regions(&pool->pinned_regions, pool->ucx.context);
+    if (pool->memory.ucx_blocks != pool->memory.blocks) {
+        block_pool_destroy(pool->memory.ucx_blocks);
+        ucx_dereg_regions(&pool->memory.pinned_regions, pool->ucx.context);
     }
     destroy_blocks(pool);
-    ucx_dereg_regions(&pool->regions, pool->ucx.context);
+    ucx_dereg_regions(&pool->memory.regions, pool->ucx.context);
 }
 
 void core_memory_cleanup(ucxpool_t *pool)
 {
-    mem_regions_cleanup(&pool->pinned_regions);
-    mem_regions_cleanup(&pool->regions);
+    mem_regions_cleanup(&pool->memory.pinned_regions);
+    mem_regions_cleanup(&pool->memory.regions);
     copy_engine_destroy(pool->engine);
 }

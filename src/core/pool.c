@@ -23,14 +23,14 @@ void core_unlock(ucxpool_t *pool)
 
 void core_wake(ucxpool_t *pool)
 {
-    if (!__atomic_exchange_n(&pool->woken, true, __ATOMIC_SEQ_CST)) {
-        eventfd_write(pool->wake_fd, 1);
+    if (!__atomic_exchange_n(&pool->wakeup.is_woken, true, __ATOMIC_SEQ_CST)) {
+        eventfd_write(pool->wakeup.event_fd, 1);
     }
 }
 
 void core_unlock_posted(ucxpool_t *pool)
 {
-    if (pool->asleep) {
+    if (pool->wakeup.is_armed) {
         core_wake(pool);
     }
     core_unlock(pool);
@@ -48,10 +48,10 @@ bool core_pool_turn_away(ucxpool_t *pool)
     uint64_t now = base_clock_now();
 
     pool->stats.handshakes_refused++;
-    if (now < pool->next_warning) {
+    if (now < pool->wireup.next_warning) {
         return false;
     }
-    pool->next_warning = now + WARN_NS;
+    pool->wireup.next_warning = now + WARN_NS;
     return true;
 }
 

@@ -6,17 +6,18 @@
  * progresses a borrowed worker reaches them with no lock held.
  *
  *     ucxpool
- *       channels   --> channel: endpoint, ring, credits
- *                        queue     sends that wait for their turn
- *                        sends[]   sends on their way
- *                        receives[] receives in progress
- *       posted     --> receives without a message
- *       unexpected --> messages without a receive
- *       runnable   --> requests that can go on
- *       waiters    --> sends that wait for a block
- *       stalled    --> sends whose wire has no room
- *       completed  --> ended requests whose callback is to be called
- *       events     --> channels and listeners that have something to tell
+ *       channels.open       --> channel: endpoint, ring, credits
+ *                                 queue      sends that wait for their turn
+ *                                 sends[]    sends on their way
+ *                                 receives[] receives in progress
+ *       channels.events     --> channels and listeners that have something to
+ *                               tell
+ *       requests.posted     --> receives without a message
+ *       requests.unexpected --> messages without a receive
+ *       requests.runnable   --> requests that can go on
+ *       requests.waiters    --> sends that wait for a block
+ *       requests.stalled    --> sends whose wire has no room
+ *       requests.completed  --> ended requests whose callback is to be called
  */
 #ifndef CORE_POOL_H
 #define CORE_POOL_H
@@ -46,100 +47,121 @@ typedef struct core_domains {
     mem_verbs_counts_t counts;
 } core_domains_t;
 
-struct ucxpool {
-    base_config_t   config;
-    char            name[CORE_NAME_SIZE];
-    pthread_mutex_t lock;
-    pthread_cond_t  leader_woke;
-    bool            has_leader; /* a thread sleeps on the descriptors; others
-                                   that wait sleep on leader_woke */
-    uint64_t num_wakes;         /* of leaders */
-
-    mem_regions_t       regions;
-    block_pool_t       *blocks;
-    block_comm_t       *comm;
-    struct heap        *heap;   /* NULL until its first allocation; atomic */
-    struct copy_engine *engine; /* NULL: host memory */
-    core_domains_t      domains;
+/* Where messages lie on their way. */
+typedef struct core_pool_memory {
+    mem_regions_t regions;
+    block_pool_t *blocks;
+    block_comm_t *comm;
     /* Where UCX does not know the GPU's memory: pinned blocks for its wire.
      * Elsewhere the same blocks. */
     mem_regions_t pinned_regions;
     block_pool_t *ucx_blocks;
     uint64_t      num_maps_at_start; /* of these regions' registrations */
+} core_pool_memory_t;
 
-    ucx_context_t ucx;
-    bool          needs_registration; /* RDMA: no transfer of foreign memory */
-    uint64_t      linger_ns;          /* see core_request_linger() */
-    int           worker_fd;          /* -1: no UCP_FEATURE_WAKEUP */
-    int           epoll_fd;
-    ucx_child_t   child; /* what a forked one loses */
-    ucx_tcp_watch_t     tcp_watch;
-    struct epoll_event *ready; /* sources that progress is about to call */
-    int                 num_ready;
+/* Sleeping and waking; pool/sleep.c. */
+typedef struct core_wakeup {
+    int                 epoll_fd;  /* the others hang from it */
+    int                 worker_fd; /* -1: no UCP_FEATURE_WAKEUP */
     int                 timer_fd;
-    int                 wake_fd;
-    uint64_t            timer_moment;  /* what the timer is set to */
-    bool                asleep;        /* armed: the peers were told */
-    bool                woken;         /* wake_fd is readable; atomic */
-    bool                many_sleepers; /* several threads have armed the pool */
+    int                 event_fd;
+    uint64_t            timer_moment; /* what the timer is set to */
+    struct epoll_event *ready;        /* sources that are about to be called */
+    int                 num_ready;
+    ucx_child_t         child; /* what a forked one loses */
+    ucx_tcp_watch_t     tcp_watch;
+    bool                is_armed; /* the peers were told */
+    bool                is_woken; /* event_fd is readable; atomic */
+    bool                has_many; /* several threads have armed the pool */
     bool                was_armed;
-    uint64_t            num_arrivals; /* what a caller may look for */
+    pthread_t           armed_by;   /* the last one; valid if was_armed */
+    uint64_t            num_events; /* that a caller may look for */
     uint64_t            num_seen; /* of them, when the event loop looked last */
-    bool      tells_events;       /* the program has asked for some; atomic */
-    bool      closing;            /* being destroyed: nothing more is posted */
-    pthread_t armed_by;           /* the last one; valid if was_armed */
+    bool                tells_events; /* it was asked to tell some; atomic */
+    pthread_cond_t      leader_woke;
+    bool has_leader;    /* a thread sleeps on the descriptors; others
+                           that wait sleep on leader_woke */
+    uint64_t num_wakes; /* of leaders */
+} core_wakeup_t;
 
-    uint8_t id[CORE_ID_SIZE];  /* names the pool */
-    uint8_t key[CORE_ID_SIZE]; /* who shows it was given our address */
+typedef struct core_channels {
+    base_list_t         open;
+    base_list_t         gone;  /* that nobody refers to any more */
+    ucxpool_channel_t **table; /* by number; NULL where free */
+    uint32_t            table_size;
+    uint32_t            count;
+    uint32_t            num_mapped;     /* open ones on the `map` wire */
+    base_list_t         remotes;        /* pools there were channels to */
+    base_list_t         endpoints;      /* of UCX */
+    bool                endpoint_ended; /* one of theirs has; atomic */
+    base_list_t         events;         /* to be told; see core/event.h */
+} core_channels_t;
 
-    base_list_t              channels;
-    base_list_t              gone_channels; /* that nobody refers to any more */
-    base_list_t              endpoints;     /* of UCX */
-    ucxpool_channel_t      **table;         /* by number; NULL where free */
-    uint32_t                 table_size;
-    uint32_t                 num_channels;
-    uint32_t                 num_mapped; /* open channels on the `map` wire */
-    base_list_t              hellos;     /* of channels not created here yet */
-    uint32_t                 num_hellos;
-    uint64_t                 next_hello;    /* when HELLOs want looking after */
-    uint64_t                 next_warning;  /* about one of a stranger */
-    base_list_t              remotes;       /* pools we have had channels to */
-    bool                     endpoint_ends; /* one of theirs; atomic */
-    base_list_t              listeners;
-    base_list_t              greetings; /* channels still at the door */
-    struct wireup_fd_export *handout;   /* of descriptors; NULL until a HELLO */
-    bool        was_forbidden;          /* taking them; said in the log once */
-    base_list_t fetches;                /* of peers' descriptors */
-    base_list_t events; /* that are to be told; see core/event.h */
+/* How channels come about. */
+typedef struct core_wireup {
+    base_list_t early; /* HELLOs of channels not created here yet */
+    uint32_t    num_early;
+    uint64_t    next_hello;   /* when HELLOs want looking after */
+    uint64_t    next_warning; /* about one of a stranger */
+    base_list_t listeners;
+    base_list_t clients;                 /* channels that call a listener */
+    struct wireup_fd_export *fd_export;  /* NULL: there is no socket */
+    base_list_t              fd_imports; /* of peers' descriptors */
+    bool was_forbidden;                  /* taking them; said in the log once */
+} core_wireup_t;
 
+typedef struct core_requests {
+    base_list_t all; /* that a caller may hold */
     base_list_t posted;
     base_list_t unexpected;
     base_list_t probed; /* messages that a caller looks at */
     base_list_t runnable;
     base_list_t waiters;
-    base_list_t stalled;         /* no room in their wire; tried again */
-    base_list_t landings;        /* fragments that UCX is writing */
-    base_list_t arrivals;        /* bytes that the GPU puts in their place */
-    base_list_t landing_waiters; /* fragments that wait for a receive block */
+    base_list_t stalled; /* no room in their wire; tried again */
     base_list_t completed;
     base_list_t deadlines;
     uint64_t    next_deadline;
+    base_list_t fragments;    /* of all sends */
+    base_list_t rndvs;        /* fragments that UCX is writing */
+    base_list_t rndv_waiters; /* fragments that wait for a receive block */
+    base_list_t deliveries;   /* bytes that a GPU puts in their place */
+} core_requests_t;
 
-    base_list_t fragments; /* of all sends */
-    base_list_t free_fragments;
-    base_list_t free_requests;
-    base_list_t free_controls;
-    base_list_t free_landings;
-    base_list_t free_arrivals;
-    base_list_t requests; /* every request that a caller may hold */
+/* Free lists. */
+typedef struct core_free {
+    base_list_t requests;
+    base_list_t fragments;
+    base_list_t controls;
+    base_list_t rndvs;
+    base_list_t deliveries;
+} core_free_t;
+
+struct ucxpool {
+    base_config_t       config;
+    char                name[CORE_NAME_SIZE];
+    uint8_t             id[CORE_ID_SIZE];  /* names the pool */
+    uint8_t             key[CORE_ID_SIZE]; /* who shows it has our address */
+    pthread_mutex_t     lock;
+    ucx_context_t       ucx;
+    core_pool_memory_t  memory;
+    struct copy_engine *engine; /* NULL: host memory */
+    struct heap        *heap;   /* NULL until its first allocation; atomic */
+    core_domains_t      domains;
+    core_wakeup_t       wakeup;
+    core_channels_t     channels;
+    core_wireup_t       wireup;
+    core_requests_t     requests;
+    core_free_t         free;
 
     const struct core_dispatch *dispatch; /* of what arrives */
 
-    unsigned num_operations; /* of UCX, that will call back */
+    bool     needs_registration; /* RDMA: no transfer of foreign memory */
+    uint64_t linger_ns;          /* see core_request_linger() */
+    bool     closing;            /* being destroyed: nothing more is posted */
+    unsigned num_operations;     /* of UCX, that will call back */
     /* The pool is destroyed, but UCX still has operations of it, because its
      * worker is the caller's: the last one calls this. */
     void (*finish)(ucxpool_t *pool);
-
     unsigned        progress_count;
     ucxpool_stats_t stats;
 };

@@ -37,7 +37,7 @@ ucxpool_status_t core_blob_create(ucxpool_t *pool, uint64_t pair,
     address->am_id         = (uint16_t)pool->config.am_id;
     address->pair          = pair;
     address->worker_length = (uint32_t)worker_length;
-    if (pool->handout != NULL) {
+    if (pool->wireup.fd_export != NULL) {
         address->net_namespace = ipc_net_namespace();
     }
     ipc_host_fill(&address->host);
@@ -95,7 +95,7 @@ static core_remote_t *find(ucxpool_t *pool, const uint8_t *id)
 {
     core_remote_t *remote;
 
-    base_list_for_each(remote, &pool->remotes, core_remote_t, link) {
+    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
         if (memcmp(remote->blob.id, id, CORE_ID_SIZE) == 0) {
             return remote;
         }
@@ -124,7 +124,8 @@ static void destroy_unused(ucxpool_t *pool)
     core_remote_t *remote;
     core_remote_t *next;
 
-    base_list_for_each_safe(remote, next, &pool->remotes, core_remote_t, link) {
+    base_list_for_each_safe(remote, next, &pool->channels.remotes,
+                            core_remote_t, link) {
         destroy_if_unused(remote);
     }
 }
@@ -138,7 +139,7 @@ static core_remote_t *create(ucxpool_t *pool, const void *blob, size_t size)
         remote->pool = pool;
         memcpy(&remote->blob, blob, size);
         base_list_init(&remote->idle);
-        base_list_add_head(&pool->remotes, &remote->link);
+        base_list_add_head(&pool->channels.remotes, &remote->link);
     }
     return remote;
 }
@@ -187,8 +188,8 @@ static void decide(core_remote_t *remote, core_turn_t turn)
     remote->turn       = turn;
     remote->decided_at = base_clock_now();
     if (turn == CORE_TURN_OURS) {
-        base_list_for_each(channel, &remote->pool->channels, ucxpool_channel_t,
-                           link) {
+        base_list_for_each(channel, &remote->pool->channels.open,
+                           ucxpool_channel_t, link) {
             if (channel->remote == remote) {
                 core_channel_hasten_hello(channel);
             }
@@ -281,7 +282,8 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
 {
     core_endpoint_t *endpoint;
 
-    base_list_for_each(endpoint, &pool->endpoints, core_endpoint_t, link) {
+    base_list_for_each(endpoint, &pool->channels.endpoints, core_endpoint_t,
+                       link) {
         if (endpoint->ep == ep) {
             return true;
         }
@@ -292,7 +294,7 @@ static bool is_in_use(const ucxpool_t *pool, ucp_ep_h ep)
 /* There is one to be looked at. */
 static void set_ends(ucxpool_t *pool)
 {
-    __atomic_store_n(&pool->endpoint_ends, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&pool->channels.endpoint_ended, true, __ATOMIC_RELEASE);
 }
 
 static void put_idle(core_remote_t *remote, core_endpoint_t *endpoint)
@@ -375,11 +377,12 @@ unsigned core_remote_progress(ucxpool_t *pool)
     core_endpoint_t *endpoint;
     core_endpoint_t *next;
 
-    if (!__atomic_exchange_n(&pool->endpoint_ends, false, __ATOMIC_ACQ_REL)) {
+    if (!__atomic_exchange_n(&pool->channels.endpoint_ended, false,
+                             __ATOMIC_ACQ_REL)) {
         return 0;
     }
-    base_list_for_each_safe(remote, next_remote, &pool->remotes, core_remote_t,
-                            link) {
+    base_list_for_each_safe(remote, next_remote, &pool->channels.remotes,
+                            core_remote_t, link) {
         base_list_for_each_safe(endpoint, next, &remote->idle, core_endpoint_t,
                                 idle_link) {
             count += progress_idle(endpoint);
@@ -394,7 +397,7 @@ void core_remote_close_all(ucxpool_t *pool, uint64_t deadline)
     core_remote_t   *remote;
     core_endpoint_t *endpoint;
 
-    base_list_for_each(remote, &pool->remotes, core_remote_t, link) {
+    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
         base_list_for_each(endpoint, &remote->idle, core_endpoint_t,
                            idle_link) {
             core_endpoint_close(endpoint, deadline);
@@ -407,7 +410,7 @@ bool core_remote_has_endpoints(const ucxpool_t *pool)
 {
     core_remote_t *remote;
 
-    base_list_for_each(remote, &pool->remotes, core_remote_t, link) {
+    base_list_for_each(remote, &pool->channels.remotes, core_remote_t, link) {
         if (!base_list_is_empty(&remote->idle)) {
             return true;
         }
@@ -420,8 +423,8 @@ void core_remote_destroy_all(ucxpool_t *pool)
     core_remote_t   *remote;
     core_endpoint_t *endpoint;
 
-    while (!base_list_is_empty(&pool->remotes)) {
-        remote = base_list_head(&pool->remotes, core_remote_t, link);
+    while (!base_list_is_empty(&pool->channels.remotes)) {
+        remote = base_list_head(&pool->channels.remotes, core_remote_t, link);
         while (!base_list_is_empty(&remote->idle)) {
             endpoint =
                 base_list_head(&remote->idle, core_endpoint_t, idle_link);

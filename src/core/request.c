@@ -20,8 +20,8 @@ static ucxpool_request_t *request_get(ucxpool_t *pool)
 {
     ucxpool_request_t *request;
 
-    if (!base_list_is_empty(&pool->free_requests)) {
-        request = base_list_head(&pool->free_requests, ucxpool_request_t, link);
+    if (!base_list_is_empty(&pool->free.requests)) {
+        request = base_list_head(&pool->free.requests, ucxpool_request_t, link);
         base_list_del(&request->link);
         return request;
     }
@@ -33,7 +33,7 @@ static ucxpool_request_t *request_get(ucxpool_t *pool)
     memset(request, 0, sizeof(*request));
     request->pool = pool;
     init_links(request);
-    base_list_add_tail(&pool->requests, &request->all_link);
+    base_list_add_tail(&pool->requests.all, &request->all_link);
     return request;
 }
 
@@ -182,7 +182,7 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
     }
     status = read_params(request, params);
     if (status != UCXPOOL_OK) {
-        base_list_add_tail(&pool->free_requests, &request->link);
+        base_list_add_tail(&pool->free.requests, &request->link);
         return status;
     }
     *request_p = request;
@@ -222,8 +222,9 @@ void core_request_arm(ucxpool_request_t *request)
     if (request->deadline == BASE_CLOCK_FOREVER) {
         return;
     }
-    base_list_add_tail(&pool->deadlines, &request->deadline_link);
-    pool->next_deadline = base_min(pool->next_deadline, request->deadline);
+    base_list_add_tail(&pool->requests.deadlines, &request->deadline_link);
+    pool->requests.next_deadline =
+        base_min(pool->requests.next_deadline, request->deadline);
 }
 
 void core_request_linger(ucxpool_request_t *request)
@@ -249,7 +250,7 @@ void core_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
 void core_request_wake(ucxpool_request_t *request)
 {
     base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->runnable, &request->run_link);
+    base_list_add_tail(&request->pool->requests.runnable, &request->run_link);
 }
 
 void core_request_set_channel(ucxpool_request_t *request,
@@ -306,11 +307,12 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->kind->ended != NULL) {
         request->kind->ended(request, status);
     }
-    request->pool->num_arrivals++;
+    request->pool->wakeup.num_events++;
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);
     if (request->callback != NULL) {
-        base_list_add_tail(&request->pool->completed, &request->done_link);
+        base_list_add_tail(&request->pool->requests.completed,
+                           &request->done_link);
     } else {
         request->called_back = true;
     }
@@ -335,7 +337,7 @@ void core_request_reuse(ucxpool_request_t *request)
     request->channel     = NULL;
     request->called_back = false; /* a second call finds nothing to do */
     base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->free_requests, &request->link);
+    base_list_add_tail(&request->pool->free.requests, &request->link);
     if (channel != NULL) {
         core_channel_put(channel);
     }
@@ -346,12 +348,12 @@ void core_request_destroy_all(ucxpool_t *pool)
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
-    base_list_for_each_safe(request, next, &pool->requests, ucxpool_request_t,
-                            all_link) {
+    base_list_for_each_safe(request, next, &pool->requests.all,
+                            ucxpool_request_t, all_link) {
         base_list_del(&request->all_link);
         free(request->runs);
         free(request->metadata);
         free(request);
     }
-    base_list_init(&pool->free_requests);
+    base_list_init(&pool->free.requests);
 }

@@ -17,8 +17,8 @@ static bool control(core_source_t *source, int operation, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
 
-    return epoll_ctl(source->pool->epoll_fd, operation, source->fd, &event) ==
-           0;
+    return epoll_ctl(source->pool->wakeup.epoll_fd, operation, source->fd,
+                     &event) == 0;
 }
 
 ucxpool_status_t core_source_add(core_source_t *source, ucxpool_t *pool, int fd,
@@ -46,9 +46,9 @@ void core_source_remove(core_source_t *source)
     }
     (void)control(source, EPOLL_CTL_DEL, 0);
     source->fd = -1;
-    for (int i = 0; i < pool->num_ready; i++) {
-        if (pool->ready[i].data.ptr == source) {
-            pool->ready[i].data.ptr = NULL;
+    for (int i = 0; i < pool->wakeup.num_ready; i++) {
+        if (pool->wakeup.ready[i].data.ptr == source) {
+            pool->wakeup.ready[i].data.ptr = NULL;
         }
     }
 }
@@ -58,15 +58,16 @@ unsigned core_source_progress(ucxpool_t *pool)
     struct epoll_event batch[BATCH_MAX];
     unsigned           count = 0;
 
-    pool->ready     = batch;
-    pool->num_ready = epoll_wait(pool->epoll_fd, batch, BATCH_MAX, 0);
-    for (int i = 0; i < pool->num_ready; i++) {
+    pool->wakeup.ready = batch;
+    pool->wakeup.num_ready =
+        epoll_wait(pool->wakeup.epoll_fd, batch, BATCH_MAX, 0);
+    for (int i = 0; i < pool->wakeup.num_ready; i++) {
         core_source_t *source = batch[i].data.ptr;
 
         if ((source != NULL) && (source->ready != NULL)) {
             count += source->ready(source);
         }
     }
-    pool->num_ready = 0;
+    pool->wakeup.num_ready = 0;
     return count;
 }

@@ -36,7 +36,7 @@ static ucxpool_status_t watch(ucxpool_t *pool, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
-    if (epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    if (epoll_ctl(pool->wakeup.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         return base_error_errno(errno, "a descriptor cannot be watched");
     }
     return UCXPOOL_OK;
@@ -52,11 +52,11 @@ static ucxpool_status_t say_not_made(const char *what)
 
 static void descriptors_cleanup(ucxpool_t *pool)
 {
-    ucx_tcp_watch_cleanup(&pool->tcp_watch);
-    ucx_child_remove(&pool->child);
-    close(pool->wake_fd);
-    close(pool->timer_fd);
-    close(pool->epoll_fd);
+    ucx_tcp_watch_cleanup(&pool->wakeup.tcp_watch);
+    ucx_child_remove(&pool->wakeup.child);
+    close(pool->wakeup.event_fd);
+    close(pool->wakeup.timer_fd);
+    close(pool->wakeup.epoll_fd);
 }
 
 /* UCXPOOL_ERR_IO and others of the system's. */
@@ -64,48 +64,50 @@ static ucxpool_status_t descriptors_init(ucxpool_t *pool)
 {
     ucxpool_status_t status = UCXPOOL_OK;
 
-    pool->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (pool->epoll_fd < 0) {
+    pool->wakeup.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (pool->wakeup.epoll_fd < 0) {
         return say_not_made("epoll");
     }
-    pool->timer_fd =
+    pool->wakeup.timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (pool->timer_fd < 0) {
+    if (pool->wakeup.timer_fd < 0) {
         status = say_not_made("timer");
         goto err_close_epoll;
     }
-    pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (pool->wake_fd < 0) {
+    pool->wakeup.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pool->wakeup.event_fd < 0) {
         status = say_not_made("eventfd");
         goto err_close_timer;
     }
-    pool->worker_fd = -1;
-    if ((ucp_worker_get_efd(pool->ucx.worker, &pool->worker_fd) != UCS_OK) ||
-        (pool->worker_fd < 0)) {
+    pool->wakeup.worker_fd = -1;
+    if ((ucp_worker_get_efd(pool->ucx.worker, &pool->wakeup.worker_fd) !=
+         UCS_OK) ||
+        (pool->wakeup.worker_fd < 0)) {
         /* UCX 1.22 says OK, and gives none. */
-        pool->worker_fd = -1;
+        pool->wakeup.worker_fd = -1;
     } else {
-        status = watch(pool, pool->worker_fd);
+        status = watch(pool, pool->wakeup.worker_fd);
     }
     if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->timer_fd);
+        status = watch(pool, pool->wakeup.timer_fd);
     }
     if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->wake_fd);
+        status = watch(pool, pool->wakeup.event_fd);
     }
     if (status == UCXPOOL_OK) {
-        ucx_tcp_watch_init(&pool->tcp_watch, pool->name, pool->worker_fd,
+        ucx_tcp_watch_init(&pool->wakeup.tcp_watch, pool->name,
+                           pool->wakeup.worker_fd,
                            pool->config.peer_timeout_ns);
-        pool->child.epoll_fd = pool->epoll_fd;
-        ucx_child_add(&pool->child);
-        ucx_child_close_on_exec(&pool->child);
+        pool->wakeup.child.epoll_fd = pool->wakeup.epoll_fd;
+        ucx_child_add(&pool->wakeup.child);
+        ucx_child_close_on_exec(&pool->wakeup.child);
         return UCXPOOL_OK;
     }
-    close(pool->wake_fd);
+    close(pool->wakeup.event_fd);
 err_close_timer:
-    close(pool->timer_fd);
+    close(pool->wakeup.timer_fd);
 err_close_epoll:
-    close(pool->epoll_fd);
+    close(pool->wakeup.epoll_fd);
     return status;
 }
 
@@ -122,24 +124,29 @@ err_close_epoll:
 static void init_lists(ucxpool_t *pool)
 {
     base_list_t *lists[] = {
-        &pool->channels,        &pool->gone_channels, &pool->hellos,
-        &pool->listeners,       &pool->greetings,     &pool->posted,
-        &pool->unexpected,      &pool->probed,        &pool->runnable,
-        &pool->waiters,         &pool->stalled,       &pool->landings,
-        &pool->landing_waiters, &pool->completed,     &pool->deadlines,
-        &pool->free_requests,   &pool->free_controls, &pool->free_landings,
-        &pool->requests,        &pool->remotes,       &pool->arrivals,
-        &pool->free_arrivals,   &pool->fetches,       &pool->endpoints,
-        &pool->events,          &pool->fragments,     &pool->free_fragments,
+        &pool->channels.open,         &pool->channels.gone,
+        &pool->wireup.early,          &pool->wireup.listeners,
+        &pool->wireup.clients,        &pool->requests.posted,
+        &pool->requests.unexpected,   &pool->requests.probed,
+        &pool->requests.runnable,     &pool->requests.waiters,
+        &pool->requests.stalled,      &pool->requests.rndvs,
+        &pool->requests.rndv_waiters, &pool->requests.completed,
+        &pool->requests.deadlines,    &pool->free.requests,
+        &pool->free.controls,         &pool->free.rndvs,
+        &pool->requests.all,          &pool->channels.remotes,
+        &pool->requests.deliveries,   &pool->free.deliveries,
+        &pool->wireup.fd_imports,     &pool->channels.endpoints,
+        &pool->channels.events,       &pool->requests.fragments,
+        &pool->free.fragments,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         base_list_init(lists[i]);
     }
-    pool->next_deadline = BASE_CLOCK_FOREVER;
-    pool->next_hello    = BASE_CLOCK_FOREVER;
-    pool->timer_moment  = BASE_CLOCK_FOREVER;
-    pool->linger_ns     = LINGER_NS;
+    pool->requests.next_deadline = BASE_CLOCK_FOREVER;
+    pool->wireup.next_hello      = BASE_CLOCK_FOREVER;
+    pool->wakeup.timer_moment    = BASE_CLOCK_FOREVER;
+    pool->linger_ns              = LINGER_NS;
 }
 
 /* The two ids of which a pool has handlers, where others may want them too. */
@@ -206,8 +213,8 @@ static void close_channels(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
-                            link) {
+    base_list_for_each_safe(channel, next, &pool->channels.open,
+                            ucxpool_channel_t, link) {
         /* Callbacks that are still to come may name it: it goes last. */
         core_channel_get(channel);
         if (!channel->drains) {
@@ -220,7 +227,7 @@ static bool has_open_channels(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if (channel->close != CORE_CLOSE_DONE) {
             return true;
         }
@@ -232,9 +239,9 @@ static bool has_open_channels(ucxpool_t *pool)
 static void cancel_posted(ucxpool_t *pool)
 {
     core_lock(pool);
-    while (!base_list_is_empty(&pool->posted)) {
+    while (!base_list_is_empty(&pool->requests.posted)) {
         core_request_cancel(
-            base_list_head(&pool->posted, ucxpool_request_t, link));
+            base_list_head(&pool->requests.posted, ucxpool_request_t, link));
     }
     core_unlock_posted(pool);
 }
@@ -301,7 +308,7 @@ void pool_cleanup(ucxpool_t *pool)
     xfer_rndv_destroy_all(pool);
     core_control_destroy_all(pool);
     core_remote_destroy_all(pool);
-    free(pool->table);
+    free(pool->channels.table);
     wireup_fd_export_destroy(pool);
     descriptors_cleanup(pool);
 }

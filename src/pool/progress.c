@@ -54,23 +54,23 @@ static unsigned progress_deadlines(ucxpool_t *pool)
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
-    if (pool->next_deadline == BASE_CLOCK_FOREVER) {
+    if (pool->requests.next_deadline == BASE_CLOCK_FOREVER) {
         return 0;
     }
     now = base_clock_now();
-    if (now < pool->next_deadline) {
+    if (now < pool->requests.next_deadline) {
         return 0;
     }
     base_list_init(&late);
-    pool->next_deadline = BASE_CLOCK_FOREVER;
-    base_list_for_each_safe(request, next, &pool->deadlines, ucxpool_request_t,
-                            deadline_link) {
+    pool->requests.next_deadline = BASE_CLOCK_FOREVER;
+    base_list_for_each_safe(request, next, &pool->requests.deadlines,
+                            ucxpool_request_t, deadline_link) {
         if (request->deadline <= now) {
             base_list_del(&request->deadline_link);
             base_list_add_tail(&late, &request->deadline_link);
         } else {
-            pool->next_deadline =
-                base_min(pool->next_deadline, request->deadline);
+            pool->requests.next_deadline =
+                base_min(pool->requests.next_deadline, request->deadline);
         }
     }
     /* Ending one may end others, which then leave the list by themselves. */
@@ -90,8 +90,8 @@ static unsigned progress_runnable(ucxpool_t *pool)
     ucxpool_request_t *request;
 
     base_list_init(&round);
-    base_list_splice_tail(&round, &pool->runnable);
-    base_list_splice_tail(&round, &pool->stalled);
+    base_list_splice_tail(&round, &pool->requests.runnable);
+    base_list_splice_tail(&round, &pool->requests.stalled);
     while (!base_list_is_empty(&round)) {
         request = base_list_head(&round, ucxpool_request_t, run_link);
         base_list_del(&request->run_link);
@@ -107,8 +107,8 @@ static unsigned progress_channels(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
-                            link) {
+    base_list_for_each_safe(channel, next, &pool->channels.open,
+                            ucxpool_channel_t, link) {
         count += wireup_channel_progress(channel);
     }
     wireup_channel_destroy_gone(pool);
@@ -117,15 +117,15 @@ static unsigned progress_channels(ucxpool_t *pool)
 
 static bool has_strangers(const ucxpool_t *pool)
 {
-    return !base_list_is_empty(&pool->greetings) ||
-           !base_list_is_empty(&pool->listeners) ||
-           !base_list_is_empty(&pool->fetches) ||
+    return !base_list_is_empty(&pool->wireup.clients) ||
+           !base_list_is_empty(&pool->wireup.listeners) ||
+           !base_list_is_empty(&pool->wireup.fd_imports) ||
            wireup_fd_export_is_busy(pool);
 }
 
 static bool has_endpoints(const ucxpool_t *pool)
 {
-    return !base_list_is_empty(&pool->endpoints);
+    return !base_list_is_empty(&pool->channels.endpoints);
 }
 
 /* Those whose descriptors are watched, and UCX's. */
@@ -138,7 +138,7 @@ static unsigned progress_sockets(ucxpool_t *pool)
     count += wireup_fd_export_progress(pool);
     count += wireup_fd_import_progress(pool);
     if (has_endpoints(pool)) {
-        count += ucx_tcp_watch_progress(&pool->tcp_watch);
+        count += ucx_tcp_watch_progress(&pool->wakeup.tcp_watch);
     }
     return count;
 }
@@ -150,7 +150,7 @@ uint64_t pool_sockets_deadline(ucxpool_t *pool)
         wireup_listener_deadline(pool),
         wireup_fd_import_deadline(pool),
         wireup_fd_export_deadline(pool),
-        has_endpoints(pool) ? ucx_tcp_watch_deadline(&pool->tcp_watch)
+        has_endpoints(pool) ? ucx_tcp_watch_deadline(&pool->wakeup.tcp_watch)
                             : BASE_CLOCK_FOREVER,
     };
     uint64_t first = BASE_CLOCK_FOREVER;
@@ -170,7 +170,8 @@ static unsigned progress(ucxpool_t *pool)
     count += copy_engine_progress(pool->engine);
     count += xfer_stream_marker_progress(pool);
     count += xfer_delivery_progress(pool);
-    if ((pool->num_mapped != pool->num_channels) || (pool->num_mapped == 0) ||
+    if ((pool->channels.num_mapped != pool->channels.count) ||
+        (pool->channels.num_mapped == 0) ||
         (pool->progress_count % UCX_EVERY == 0)) {
         count += progress_ucx(pool);
     }
@@ -216,9 +217,9 @@ unsigned pool_call_back(ucxpool_t *pool)
     ucxpool_request_cb_t callback;
     void                *arg;
 
-    while (!base_list_is_empty(&pool->completed)) {
-        request =
-            base_list_head(&pool->completed, ucxpool_request_t, done_link);
+    while (!base_list_is_empty(&pool->requests.completed)) {
+        request = base_list_head(&pool->requests.completed, ucxpool_request_t,
+                                 done_link);
         base_list_del(&request->done_link);
         callback = request->callback;
         arg      = request->callback_arg;

@@ -46,8 +46,8 @@ static void forget_wake(ucxpool_t *pool)
 {
     eventfd_t number;
 
-    if (__atomic_exchange_n(&pool->woken, false, __ATOMIC_SEQ_CST)) {
-        eventfd_read(pool->wake_fd, &number);
+    if (__atomic_exchange_n(&pool->wakeup.is_woken, false, __ATOMIC_SEQ_CST)) {
+        eventfd_read(pool->wakeup.event_fd, &number);
     }
 }
 
@@ -55,11 +55,11 @@ static bool has_work(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
 
-    if (!base_list_is_empty(&pool->runnable) ||
-        !base_list_is_empty(&pool->completed)) {
+    if (!base_list_is_empty(&pool->requests.runnable) ||
+        !base_list_is_empty(&pool->requests.completed)) {
         return true;
     }
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if ((core_channel_is_readable(channel) &&
              core_ring_has_input(&channel->ring)) ||
             (core_channel_is_live(channel) &&
@@ -75,7 +75,7 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
 {
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if (channel->wire->has_ring && core_channel_is_live(channel)) {
             if (sleeping) {
                 core_ring_sleep(&channel->ring);
@@ -84,14 +84,15 @@ static void set_sleeping(ucxpool_t *pool, bool sleeping)
             }
         }
     }
-    pool->asleep = sleeping;
+    pool->wakeup.is_armed = sleeping;
 }
 
 /* This thread will look after the pool, until it arms it again. */
 static void disarm(ucxpool_t *pool)
 {
     set_sleeping(pool, false);
-    if (pool->many_sleepers || !pthread_equal(pool->armed_by, pthread_self())) {
+    if (pool->wakeup.has_many ||
+        !pthread_equal(pool->wakeup.armed_by, pthread_self())) {
         core_wake(pool);
     }
 }
@@ -103,8 +104,8 @@ static void disarm(ucxpool_t *pool)
  */
 static void note_seen(ucxpool_t *pool)
 {
-    if (pthread_equal(pool->armed_by, pthread_self())) {
-        pool->num_seen = pool->num_arrivals;
+    if (pthread_equal(pool->wakeup.armed_by, pthread_self())) {
+        pool->wakeup.num_seen = pool->wakeup.num_events;
     }
 }
 
@@ -116,7 +117,7 @@ unsigned ucxpool_progress(ucxpool_t *pool)
         return 0;
     }
     core_lock(pool);
-    if (pool->asleep) {
+    if (pool->wakeup.is_armed) {
         disarm(pool);
         count = pool_progress_all(pool);
         count += pool_call_back(pool);
@@ -131,11 +132,12 @@ unsigned ucxpool_progress(ucxpool_t *pool)
 
 static void note_sleeper(ucxpool_t *pool)
 {
-    if (pool->was_armed && !pthread_equal(pool->armed_by, pthread_self())) {
-        pool->many_sleepers = true;
+    if (pool->wakeup.was_armed &&
+        !pthread_equal(pool->wakeup.armed_by, pthread_self())) {
+        pool->wakeup.has_many = true;
     }
-    pool->was_armed = true;
-    pool->armed_by  = pthread_self();
+    pool->wakeup.was_armed = true;
+    pool->wakeup.armed_by  = pthread_self();
 }
 
 /* num_moved_p [out]  What moved on the way; with any, the answer is busy. */
@@ -144,13 +146,13 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     ucs_status_t status;
 
     *num_moved_p = 0;
-    if (pool->worker_fd < 0) {
+    if (pool->wakeup.worker_fd < 0) {
         return base_error(UCXPOOL_ERR_UNSUPPORTED,
                           "the borrowed UCX context was made without "
                           "UCP_FEATURE_WAKEUP");
     }
     note_sleeper(pool);
-    if (!pool->has_leader) {
+    if (!pool->wakeup.has_leader) {
         forget_wake(pool);
     }
     set_sleeping(pool, true);
@@ -176,12 +178,13 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
 /* When something is to be done though nothing happens. */
 static uint64_t next_moment(ucxpool_t *pool)
 {
-    uint64_t moment = base_min(base_min(pool->next_deadline, pool->next_hello),
-                               base_min(pool_sockets_deadline(pool),
-                                        copy_engine_deadline(pool->engine)));
+    uint64_t moment = base_min(
+        base_min(pool->requests.next_deadline, pool->wireup.next_hello),
+        base_min(pool_sockets_deadline(pool),
+                 copy_engine_deadline(pool->engine)));
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         moment = base_min(moment, wireup_channel_close_deadline(channel));
         moment = base_min(moment, core_local_deadline(channel));
         moment = base_min(moment, core_lifeline_deadline(channel));
@@ -209,9 +212,9 @@ static void set_timer(ucxpool_t *pool)
         timer.it_value.tv_sec  = (time_t)(moment / 1000000000u);
         timer.it_value.tv_nsec = (long)(moment % 1000000000u);
     }
-    if (moment != pool->timer_moment) {
-        pool->timer_moment = moment;
-        timerfd_settime(pool->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
+    if (moment != pool->wakeup.timer_moment) {
+        pool->wakeup.timer_moment = moment;
+        timerfd_settime(pool->wakeup.timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
     }
 }
 
@@ -238,8 +241,9 @@ ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
     }
     core_lock(pool);
     status = arm_with_timer(pool, &num_moved);
-    if ((status == UCXPOOL_OK) && ((pool->num_seen != pool->num_arrivals) ||
-                                   core_event_is_pending(pool))) {
+    if ((status == UCXPOOL_OK) &&
+        ((pool->wakeup.num_seen != pool->wakeup.num_events) ||
+         core_event_is_pending(pool))) {
         core_wake(pool);
     }
     core_unlock(pool);
@@ -257,32 +261,32 @@ static struct timespec to_timespec(uint64_t ns)
 /* One sleep of the leader, until an event or `until`. */
 static void lead(ucxpool_t *pool, uint64_t until)
 {
-    struct pollfd   event   = {.fd = pool->epoll_fd, .events = POLLIN};
+    struct pollfd   event   = {.fd = pool->wakeup.epoll_fd, .events = POLLIN};
     uint64_t        now     = base_clock_now();
     struct timespec timeout = to_timespec((until > now) ? until - now : 0);
 
-    pool->has_leader = true;
+    pool->wakeup.has_leader = true;
     core_unlock(pool);
     ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
     core_lock(pool);
-    pool->has_leader = false;
-    pool->num_wakes++;
-    pthread_cond_broadcast(&pool->leader_woke);
+    pool->wakeup.has_leader = false;
+    pool->wakeup.num_wakes++;
+    pthread_cond_broadcast(&pool->wakeup.leader_woke);
 }
 
 /* One sleep of another thread, until the leader wakes or `until`. */
 static void follow(ucxpool_t *pool, uint64_t until)
 {
-    uint64_t        num_wakes = pool->num_wakes;
+    uint64_t        num_wakes = pool->wakeup.num_wakes;
     struct timespec moment    = to_timespec(until);
     int             error     = 0;
 
-    while ((pool->num_wakes == num_wakes) && (error == 0)) {
+    while ((pool->wakeup.num_wakes == num_wakes) && (error == 0)) {
         if (until == BASE_CLOCK_FOREVER) {
-            error = pthread_cond_wait(&pool->leader_woke, &pool->lock);
+            error = pthread_cond_wait(&pool->wakeup.leader_woke, &pool->lock);
         } else {
-            error = pthread_cond_timedwait(&pool->leader_woke, &pool->lock,
-                                           &moment);
+            error = pthread_cond_timedwait(&pool->wakeup.leader_woke,
+                                           &pool->lock, &moment);
         }
     }
 }
@@ -304,7 +308,7 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
     core_lock(pool);
     /* Another thread may have reached the goal since this one looked. */
     if (!is_there(pool, goal)) {
-        if (pool->has_leader) {
+        if (pool->wakeup.has_leader) {
             follow(pool, until);
         } else if ((arm_with_timer(pool, &num_moved) == UCXPOOL_OK) &&
                    !is_there(pool, goal)) {
@@ -328,7 +332,8 @@ static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
     if (now - idle_since < base_min(PURE_SPIN_NS, pool->config.spin_ns)) {
         return 0;
     }
-    if ((now - idle_since < pool->config.spin_ns) || (pool->worker_fd < 0)) {
+    if ((now - idle_since < pool->config.spin_ns) ||
+        (pool->wakeup.worker_fd < 0)) {
         sched_yield();
         return 0;
     }

@@ -33,7 +33,7 @@
 
 static block_pool_t *map_blocks(const ucxpool_t *pool)
 {
-    return pool->blocks;
+    return pool->memory.blocks;
 }
 
 static bool shares_gpu(const ucxpool_channel_t *channel)
@@ -54,8 +54,8 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
     ucxpool_share_stats_t share;
     uint64_t              size;
 
-    block_pool_stats(pool->blocks, UCXPOOL_SHARE_SEND, &share);
-    size = share.total * block_pool_block_size(pool->blocks);
+    block_pool_stats(pool->memory.blocks, UCXPOOL_SHARE_SEND, &share);
+    size = share.total * block_pool_block_size(pool->memory.blocks);
     /* Two processes that share a GPU have it by turns, and a turn takes longer
      * to come than a fragment to copy: let it be worth it. */
     if ((request->send.longest >= GPU_LONG_MIN) ||

@@ -21,7 +21,7 @@
 
 static block_pool_t *ucx_blocks(const ucxpool_t *pool)
 {
-    return pool->ucx_blocks;
+    return pool->memory.ucx_blocks;
 }
 
 static uint64_t ucx_frag_size(const ucxpool_request_t *request)
@@ -62,7 +62,7 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         .flags       = 0,
         .cb.send     = fragment_sent,
         .user_data   = fragment,
-        .memory_type = core_ucx_memory_type(pool->ucx_blocks),
+        .memory_type = core_ucx_memory_type(pool->memory.ucx_blocks),
     };
     ucs_status_ptr_t result;
 
@@ -74,7 +74,7 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
     }
     if (!fragment->in_place || (fragment->buffer != NULL)) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        param.memh = core_ucx_memh(pool->ucx_blocks, &fragment->where);
+        param.memh = core_ucx_memh(pool->memory.ucx_blocks, &fragment->where);
     }
     fragment->data.head = (proto_head_t){
         .type    = PROTO_DATA,

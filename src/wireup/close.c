@@ -226,7 +226,7 @@ static void abort_posted(ucxpool_channel_t *channel, ucxpool_status_t status,
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
-    base_list_for_each_safe(request, next, &channel->pool->posted,
+    base_list_for_each_safe(request, next, &channel->pool->requests.posted,
                             ucxpool_request_t, link) {
         if (request->channel == channel) {
             xfer_recv_abort(request, status, reason);
@@ -402,7 +402,7 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     }
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
         base_list_del(&channel->link);
-        channel->pool->num_channels--;
+        channel->pool->channels.count--;
         core_channel_put(channel); /* the pool's */
     }
     return count;
@@ -433,7 +433,7 @@ void wireup_channel_hurry_all(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     core_lock(pool);
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         core_channel_hurry(channel);
     }
     core_unlock(pool);
@@ -462,8 +462,8 @@ static void destroy(ucxpool_channel_t *channel)
 
 void wireup_channel_destroy_gone(ucxpool_t *pool)
 {
-    while (!base_list_is_empty(&pool->gone_channels)) {
-        destroy(base_list_head(&pool->gone_channels, ucxpool_channel_t, link));
+    while (!base_list_is_empty(&pool->channels.gone)) {
+        destroy(base_list_head(&pool->channels.gone, ucxpool_channel_t, link));
     }
 }
 
@@ -472,7 +472,7 @@ void wireup_channel_discard(ucxpool_channel_t *channel)
     ucxpool_t *pool = channel->pool;
 
     base_list_del(&channel->link);
-    pool->num_channels--;
+    pool->channels.count--;
     channel->state = UCXPOOL_CHANNEL_FAILED;
     core_channel_put(channel);
     wireup_channel_destroy_gone(pool);
@@ -480,8 +480,8 @@ void wireup_channel_discard(ucxpool_channel_t *channel)
 
 void wireup_channel_destroy_all(ucxpool_t *pool)
 {
-    for (uint32_t i = 0; i < pool->table_size; i++) {
-        ucxpool_channel_t *channel = pool->table[i];
+    for (uint32_t i = 0; i < pool->channels.table_size; i++) {
+        ucxpool_channel_t *channel = pool->channels.table[i];
 
         if (channel == NULL) {
             continue;

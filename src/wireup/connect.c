@@ -105,7 +105,7 @@ static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
         return status;
     }
     channel->called_at = base_clock_now();
-    base_list_add_tail(&pool->greetings, &channel->greet_link);
+    base_list_add_tail(&pool->wireup.clients, &channel->greet_link);
     return UCXPOOL_OK;
 }
 
@@ -192,8 +192,8 @@ unsigned wireup_connect_progress(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    base_list_for_each_safe(channel, next, &pool->greetings, ucxpool_channel_t,
-                            greet_link) {
+    base_list_for_each_safe(channel, next, &pool->wireup.clients,
+                            ucxpool_channel_t, greet_link) {
         count += progress_greet(channel);
     }
     return count;
@@ -204,7 +204,7 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool)
     uint64_t           deadline = BASE_CLOCK_FOREVER;
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->greetings, ucxpool_channel_t,
+    base_list_for_each(channel, &pool->wireup.clients, ucxpool_channel_t,
                        greet_link) {
         deadline = base_min(deadline, xfer_greet_deadline(channel->greet));
     }

@@ -55,7 +55,7 @@ static bool watch(wireup_fd_export_t *handout, bool is_watched)
 
 bool wireup_fd_export_is_open(const ucxpool_t *pool)
 {
-    return pool->handout != NULL;
+    return pool->wireup.fd_export != NULL;
 }
 
 /* It is no caller any more; its connection stays. */
@@ -65,7 +65,7 @@ static int detach(ucxpool_t *pool, caller_t *caller)
 
     core_source_remove(&caller->source);
     base_list_del(&caller->link);
-    pool->handout->num_callers--;
+    pool->wireup.fd_export->num_callers--;
     free(caller);
     return fd;
 }
@@ -114,8 +114,8 @@ static void enter(ucxpool_t *pool, int fd)
     }
     caller->who      = who;
     caller->deadline = base_clock_deadline(pool->config.handshake_timeout_ns);
-    base_list_add_tail(&pool->handout->callers, &caller->link);
-    pool->handout->num_callers++;
+    base_list_add_tail(&pool->wireup.fd_export->callers, &caller->link);
+    pool->wireup.fd_export->num_callers++;
     return;
 
 err_close:
@@ -128,7 +128,7 @@ err_close:
 static unsigned accept_callers(core_source_t *source)
 {
     ucxpool_t          *pool    = source->pool;
-    wireup_fd_export_t *handout = pool->handout;
+    wireup_fd_export_t *handout = pool->wireup.fd_export;
     unsigned            count   = 0;
     int                 fd      = -1;
     int                 error;
@@ -293,7 +293,7 @@ static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
 
 unsigned wireup_fd_export_progress(ucxpool_t *pool)
 {
-    wireup_fd_export_t *handout = pool->handout;
+    wireup_fd_export_t *handout = pool->wireup.fd_export;
     unsigned            count   = 0;
     uint64_t            now;
     caller_t           *caller;
@@ -316,7 +316,8 @@ unsigned wireup_fd_export_progress(ucxpool_t *pool)
 
 bool wireup_fd_export_is_busy(const ucxpool_t *pool)
 {
-    return (pool->handout != NULL) && (pool->handout->num_callers != 0);
+    return (pool->wireup.fd_export != NULL) &&
+           (pool->wireup.fd_export->num_callers != 0);
 }
 
 uint64_t wireup_fd_export_deadline(const ucxpool_t *pool)
@@ -327,11 +328,12 @@ uint64_t wireup_fd_export_deadline(const ucxpool_t *pool)
     if (!wireup_fd_export_is_open(pool)) {
         return deadline;
     }
-    if (!pool->handout->is_watched &&
-        (pool->handout->num_callers < WIREUP_FD_EXPORT_MAX)) {
-        deadline = pool->handout->pause_end;
+    if (!pool->wireup.fd_export->is_watched &&
+        (pool->wireup.fd_export->num_callers < WIREUP_FD_EXPORT_MAX)) {
+        deadline = pool->wireup.fd_export->pause_end;
     }
-    base_list_for_each(caller, &pool->handout->callers, caller_t, link) {
+    base_list_for_each(caller, &pool->wireup.fd_export->callers, caller_t,
+                       link) {
         deadline =
             base_min(deadline, (caller->next_try != 0) ? caller->next_try
                                                        : caller->deadline);
@@ -367,7 +369,7 @@ ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         goto err_free;
     }
-    pool->handout = handout;
+    pool->wireup.fd_export = handout;
     return UCXPOOL_OK;
 
 err_free:
@@ -379,7 +381,7 @@ err_close:
 
 void wireup_fd_export_destroy(ucxpool_t *pool)
 {
-    wireup_fd_export_t *handout = pool->handout;
+    wireup_fd_export_t *handout = pool->wireup.fd_export;
     int                 fd;
 
     if (handout == NULL) {
@@ -392,5 +394,5 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
     core_source_remove(&handout->source);
     ipc_socket_close(fd);
     free(handout);
-    pool->handout = NULL;
+    pool->wireup.fd_export = NULL;
 }

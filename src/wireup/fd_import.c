@@ -49,7 +49,7 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
     fetch->hello   = *hello;
     core_source_init(&fetch->source);
     memcpy(fetch->files, files, size);
-    base_list_add_tail(&channel->pool->fetches, &fetch->link);
+    base_list_add_tail(&channel->pool->wireup.fd_imports, &fetch->link);
     channel->fetch = fetch;
     return true;
 
@@ -235,8 +235,8 @@ unsigned wireup_fd_import_progress(ucxpool_t *pool)
     wireup_fd_import_t *next;
     ucxpool_status_t    status;
 
-    base_list_for_each_safe(fetch, next, &pool->fetches, wireup_fd_import_t,
-                            link) {
+    base_list_for_each_safe(fetch, next, &pool->wireup.fd_imports,
+                            wireup_fd_import_t, link) {
         status = advance(fetch);
         if (status == UCXPOOL_INPROGRESS) {
             continue;
@@ -255,7 +255,8 @@ uint64_t wireup_fd_import_deadline(const ucxpool_t *pool)
     uint64_t            deadline = BASE_CLOCK_FOREVER;
     wireup_fd_import_t *fetch;
 
-    base_list_for_each(fetch, &pool->fetches, wireup_fd_import_t, link) {
+    base_list_for_each(fetch, &pool->wireup.fd_imports, wireup_fd_import_t,
+                       link) {
         if (fetch->source.fd < 0) {
             deadline = base_min(deadline, fetch->next_try);
         }

@@ -68,8 +68,8 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
     if (result == WIREUP_MAPPING_IMPOSSIBLE) {
         base_warn("%s: the peer's memory is not mapped: %s", channel->name,
                   channel->peer.we_reason);
-    } else if (!channel->pool->was_forbidden) {
-        channel->pool->was_forbidden = true;
+    } else if (!channel->pool->wireup.was_forbidden) {
+        channel->pool->wireup.was_forbidden = true;
         base_info("%s: peers are asked for descriptors over a socket, since "
                   "they may not be taken: %s",
                   channel->pool->name, channel->peer.we_reason);
@@ -83,7 +83,7 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
  * takes time, and `fetched` is called with what has come of it.
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                       const ipc_file_t *files, wireup_fd_import_cb_t fetched)
+                    const ipc_file_t *files, wireup_fd_import_cb_t fetched)
 {
     wireup_mapping_result_t result;
 
@@ -100,8 +100,8 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
 
 /* The same with descriptors that the peer has given, or NULL: it has not. */
 static void try_map_given(ucxpool_channel_t   *channel,
-                             const proto_hello_t *hello,
-                             const ipc_file_t *files, const int *fds)
+                          const proto_hello_t *hello, const ipc_file_t *files,
+                          const int *fds)
 {
     wireup_mapping_result_t result = WIREUP_MAPPING_IMPOSSIBLE;
 
@@ -317,7 +317,7 @@ static void try_open(ucxpool_channel_t *channel)
         core_lifeline_end(channel, XFER_LAST_WORD_SPARE);
     }
     pool->stats.channels_open++;
-    pool->num_mapped += channel->wire->has_ring ? 1 : 0;
+    pool->channels.num_mapped += channel->wire->has_ring ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
               channel->wire->name, channel->wire_reason);
     if (!base_list_is_empty(&channel->queue)) {
@@ -504,16 +504,16 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    if (pool->next_hello == BASE_CLOCK_FOREVER) {
+    if (pool->wireup.next_hello == BASE_CLOCK_FOREVER) {
         return 0;
     }
     now = base_clock_now();
-    if (now < pool->next_hello) {
+    if (now < pool->wireup.next_hello) {
         return 0;
     }
-    pool->next_hello = wireup_match_expire(pool, now);
-    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
-                            link) {
+    pool->wireup.next_hello = wireup_match_expire(pool, now);
+    base_list_for_each_safe(channel, next, &pool->channels.open,
+                            ucxpool_channel_t, link) {
         if (!is_unanswered(channel)) {
             continue;
         }
@@ -521,7 +521,8 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
             fail_unless_ok(channel, begin(channel));
             count++;
         } else {
-            pool->next_hello = base_min(pool->next_hello, channel->next_hello);
+            pool->wireup.next_hello =
+                base_min(pool->wireup.next_hello, channel->next_hello);
         }
     }
     return count;

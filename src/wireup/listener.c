@@ -89,7 +89,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
     if (status != UCXPOOL_OK) {
         goto err_destroy_door;
     }
-    base_list_add_tail(&pool->listeners, &listener->link);
+    base_list_add_tail(&pool->wireup.listeners, &listener->link);
     *listener_p = listener;
     return UCXPOOL_OK;
 
@@ -156,7 +156,8 @@ unsigned wireup_listener_progress(ucxpool_t *pool)
     unsigned            count = 0;
     ucxpool_listener_t *listener;
 
-    base_list_for_each(listener, &pool->listeners, ucxpool_listener_t, link) {
+    base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
+                       link) {
         count += progress(listener);
     }
     return count;
@@ -167,7 +168,8 @@ uint64_t wireup_listener_deadline(ucxpool_t *pool)
     uint64_t            deadline = BASE_CLOCK_FOREVER;
     ucxpool_listener_t *listener;
 
-    base_list_for_each(listener, &pool->listeners, ucxpool_listener_t, link) {
+    base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
+                       link) {
         deadline = base_min(deadline, xfer_door_deadline(listener->door));
     }
     return deadline;
@@ -242,7 +244,8 @@ void ucxpool_listener_destroy(ucxpool_listener_t *listener)
 
 void wireup_listener_destroy_all(ucxpool_t *pool)
 {
-    while (!base_list_is_empty(&pool->listeners)) {
-        destroy(base_list_head(&pool->listeners, ucxpool_listener_t, link));
+    while (!base_list_is_empty(&pool->wireup.listeners)) {
+        destroy(
+            base_list_head(&pool->wireup.listeners, ucxpool_listener_t, link));
     }
 }

@@ -86,8 +86,8 @@ static_assert(HOW_FILES * sizeof(ipc_file_t) == sizeof(ipc_cuda_t),
 
 ucxpool_memory_kind_t wireup_mapping_kind(const ucxpool_t *pool)
 {
-    return mem_regions_are_on_gpu(&pool->regions) ? UCXPOOL_MEMORY_CUDA
-                                                  : UCXPOOL_MEMORY_HOST;
+    return mem_regions_are_on_gpu(&pool->memory.regions) ? UCXPOOL_MEMORY_CUDA
+                                                         : UCXPOOL_MEMORY_HOST;
 }
 
 /* Entries before the regions'. */
@@ -98,9 +98,9 @@ static uint32_t num_before(uint32_t memory_kind)
 
 uint32_t wireup_mapping_num_files(const ucxpool_channel_t *channel)
 {
-    const ucxpool_t *pool = channel->pool;
-    uint32_t         count =
-        num_before(wireup_mapping_kind(pool)) + pool->regions.num_regions + 1;
+    const ucxpool_t *pool  = channel->pool;
+    uint32_t         count = num_before(wireup_mapping_kind(pool)) +
+                     pool->memory.regions.num_regions + 1;
 
     return ((channel->ring.mine != NULL) && (count <= PROTO_FILES_MAX)) ? count
                                                                         : 0;
@@ -140,7 +140,7 @@ static void fill_gpu(mem_regions_t *regions, void *files)
 
 void wireup_mapping_fill(ucxpool_channel_t *channel, void *files)
 {
-    mem_regions_t *regions = &channel->pool->regions;
+    mem_regions_t *regions = &channel->pool->memory.regions;
     uint32_t       index   = 0;
 
     if (wireup_mapping_kind(channel->pool) == UCXPOOL_MEMORY_CUDA) {
@@ -171,7 +171,7 @@ bool wireup_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
 
 uint32_t wireup_mapping_num_fds(const ucxpool_channel_t *channel)
 {
-    const mem_regions_t *regions = &channel->pool->regions;
+    const mem_regions_t *regions = &channel->pool->memory.regions;
 
     return 1 +
            ((regions->kind == &mem_kind_cuda_alloc) ? 0 : regions->num_regions);
@@ -181,7 +181,7 @@ int wireup_mapping_fd(const ucxpool_channel_t *channel, uint32_t index)
 {
     return (index + 1 == wireup_mapping_num_fds(channel))
                ? channel->ring.fd
-               : channel->pool->regions.regions[index].fd;
+               : channel->pool->memory.regions.regions[index].fd;
 }
 
 uint32_t wireup_mapping_num_fds_of(const proto_hello_t *hello,

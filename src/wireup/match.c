@@ -51,7 +51,7 @@ ucxpool_channel_t *wireup_match_find(ucxpool_t           *pool,
 {
     ucxpool_channel_t *channel;
 
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if (is_repeated(channel, hello) ||
             (!(channel->handshake & CORE_HELLO_RECEIVED) &&
              (channel->close <= CORE_CLOSE_GOODBYE) &&
@@ -70,7 +70,7 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
     if (!(hello->flags & PROTO_HELLO_CALLED)) {
         return false;
     }
-    base_list_for_each(channel, &pool->channels, ucxpool_channel_t, link) {
+    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if ((channel->remote == NULL) && channel->begins &&
             (channel->pair == hello->pair)) {
             return false; /* the listener's answer is quicker than its proof */
@@ -82,7 +82,7 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
 static void let_go(ucxpool_t *pool, wireup_early_t *early)
 {
     base_list_del(&early->link);
-    pool->num_hellos--;
+    pool->wireup.num_early--;
     core_way_close(&early->way);
     free(early);
 }
@@ -100,15 +100,15 @@ static void make_room(ucxpool_t *pool, const proto_hello_t *hello)
 {
     wireup_early_t *early;
 
-    base_list_for_each(early, &pool->hellos, wireup_early_t, link) {
+    base_list_for_each(early, &pool->wireup.early, wireup_early_t, link) {
         if (is_same(early, hello)) {
             let_go(pool, early);
             return;
         }
     }
-    if (pool->num_hellos == EARLY_MAX) {
+    if (pool->wireup.num_early == EARLY_MAX) {
         pool->stats.handshakes_refused++;
-        let_go(pool, base_list_head(&pool->hellos, wireup_early_t, link));
+        let_go(pool, base_list_head(&pool->wireup.early, wireup_early_t, link));
     }
 }
 
@@ -131,9 +131,10 @@ static void keep(ucxpool_t *pool, const proto_hello_t *hello, const void *files,
     if (size != 0) {
         memcpy(early->files, files, size);
     }
-    base_list_add_tail(&pool->hellos, &early->link);
-    pool->num_hellos++;
-    pool->next_hello = base_min(pool->next_hello, early->deadline);
+    base_list_add_tail(&pool->wireup.early, &early->link);
+    pool->wireup.num_early++;
+    pool->wireup.next_hello =
+        base_min(pool->wireup.next_hello, early->deadline);
 }
 
 void wireup_match_put_aside(ucxpool_t *pool, const proto_hello_t *hello,
@@ -151,10 +152,10 @@ wireup_early_t *wireup_match_take(ucxpool_channel_t *channel)
     ucxpool_t      *pool = channel->pool;
     wireup_early_t *early;
 
-    base_list_for_each(early, &pool->hellos, wireup_early_t, link) {
+    base_list_for_each(early, &pool->wireup.early, wireup_early_t, link) {
         if (fits(channel, &early->hello, early->way.reply_ep)) {
             base_list_del(&early->link);
-            pool->num_hellos--;
+            pool->wireup.num_early--;
             return early;
         }
     }
@@ -165,8 +166,8 @@ uint64_t wireup_match_expire(ucxpool_t *pool, uint64_t now)
 {
     wireup_early_t *early;
 
-    while (!base_list_is_empty(&pool->hellos)) {
-        early = base_list_head(&pool->hellos, wireup_early_t, link);
+    while (!base_list_is_empty(&pool->wireup.early)) {
+        early = base_list_head(&pool->wireup.early, wireup_early_t, link);
         if (early->deadline > now) {
             return early->deadline;
         }
@@ -178,7 +179,7 @@ uint64_t wireup_match_expire(ucxpool_t *pool, uint64_t now)
 
 void wireup_match_destroy_all(ucxpool_t *pool)
 {
-    while (!base_list_is_empty(&pool->hellos)) {
-        let_go(pool, base_list_head(&pool->hellos, wireup_early_t, link));
+    while (!base_list_is_empty(&pool->wireup.early)) {
+        let_go(pool, base_list_head(&pool->wireup.early, wireup_early_t, link));
     }
 }

@@ -28,8 +28,8 @@ static arrival_t *arrival_get(ucxpool_request_t *request)
     ucxpool_t *pool = request->pool;
     arrival_t *arrival;
 
-    if (!base_list_is_empty(&pool->free_arrivals)) {
-        arrival = base_list_head(&pool->free_arrivals, arrival_t, link);
+    if (!base_list_is_empty(&pool->free.deliveries)) {
+        arrival = base_list_head(&pool->free.deliveries, arrival_t, link);
         base_list_del(&arrival->link);
     } else {
         arrival = core_alloc(pool, sizeof(*arrival));
@@ -45,7 +45,7 @@ static arrival_t *arrival_get(ucxpool_request_t *request)
     core_channel_get(arrival->channel);
     request->recv.pending++;
     request->recv.landings++;
-    base_list_add_tail(&pool->arrivals, &arrival->link);
+    base_list_add_tail(&pool->requests.deliveries, &arrival->link);
     return arrival;
 }
 
@@ -57,7 +57,7 @@ static void arrival_put(arrival_t *arrival)
     request->recv.landings--;
     free(arrival->copy_of_bytes);
     base_list_del(&arrival->link);
-    base_list_add_tail(&request->pool->free_arrivals, &arrival->link);
+    base_list_add_tail(&request->pool->free.deliveries, &arrival->link);
     core_channel_put(arrival->channel);
 }
 
@@ -159,8 +159,8 @@ static bool is_behind_another(const arrival_t *arrival)
 {
     arrival_t *other;
 
-    base_list_for_each(other, &arrival->request->pool->arrivals, arrival_t,
-                       link) {
+    base_list_for_each(other, &arrival->request->pool->requests.deliveries,
+                       arrival_t, link) {
         if ((other != arrival) && other->waits &&
             (other->request == arrival->request)) {
             return true;
@@ -229,8 +229,8 @@ void xfer_delivery_forget(ucxpool_request_t *request)
     arrival_t *arrival;
     arrival_t *next;
 
-    base_list_for_each_safe(arrival, next, &request->pool->arrivals, arrival_t,
-                            link) {
+    base_list_for_each_safe(arrival, next, &request->pool->requests.deliveries,
+                            arrival_t, link) {
         if ((arrival->request == request) && arrival->waits) {
             arrival->done(request, &arrival->data, UCXPOOL_ERR_CANCELED,
                           arrival->arg);
@@ -243,7 +243,7 @@ unsigned xfer_delivery_progress(ucxpool_t *pool)
 {
     arrival_t *arrival;
 
-    base_list_for_each(arrival, &pool->arrivals, arrival_t, link) {
+    base_list_for_each(arrival, &pool->requests.deliveries, arrival_t, link) {
         if (arrival->waits && launch(arrival)) {
             /* One that fails ends its request, and other arrivals with it: the
              * list is another one then. */
@@ -257,9 +257,9 @@ void xfer_delivery_destroy_all(ucxpool_t *pool)
 {
     arrival_t *arrival;
 
-    base_list_splice_tail(&pool->free_arrivals, &pool->arrivals);
-    while (!base_list_is_empty(&pool->free_arrivals)) {
-        arrival = base_list_head(&pool->free_arrivals, arrival_t, link);
+    base_list_splice_tail(&pool->free.deliveries, &pool->requests.deliveries);
+    while (!base_list_is_empty(&pool->free.deliveries)) {
+        arrival = base_list_head(&pool->free.deliveries, arrival_t, link);
         base_list_del(&arrival->link);
         free(arrival);
     }

@@ -138,7 +138,7 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
     } else if (request->send.all_posted) {
         put_block(request, held);
         wake_first(request->channel);
-    } else if (!base_list_is_empty(&request->pool->waiters)) {
+    } else if (!base_list_is_empty(&request->pool->requests.waiters)) {
         /* Others wait: a block is kept no longer than it is in use, so that
          * every send gets one in turn. */
         put_block(request, held);
@@ -207,7 +207,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
 {
     mem_piece_t         *where = &range->where;
     const ucxpool_t     *pool  = request->pool;
-    size_t               size  = pool->regions.region_size;
+    size_t               size  = pool->memory.regions.region_size;
     block_comm_buffer_t *buffer;
     mem_piece_t          next;
 
@@ -215,7 +215,7 @@ static void extend_over_regions(const ucxpool_request_t *request,
         return;
     }
     while ((where->length < length) &&
-           block_comm_find(pool->comm,
+           block_comm_find(pool->memory.comm,
                            (const char *)extent->address + where->length,
                            length - where->length, &next, &buffer) &&
            (buffer == range->buffer) && /* what is held while it is in use */
@@ -238,13 +238,14 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
         return false;
     }
     range->length = base_min(extent->length, limit);
-    if ((core_channel_blocks(request->channel) == pool->blocks) &&
-        block_comm_find(pool->comm, extent->address, range->length,
+    if ((core_channel_blocks(request->channel) == pool->memory.blocks) &&
+        block_comm_find(pool->memory.comm, extent->address, range->length,
                         &range->where, &range->buffer)) {
         extend_over_regions(request, extent, range->length, range);
         range->length = range->where.length;
         range->bytes =
-            (uint8_t *)pool->regions.regions[range->where.region].address +
+            (uint8_t *)pool->memory.regions.regions[range->where.region]
+                .address +
             range->where.offset;
     } else if (takes_any_memory(request, extent->length)) {
         range->bytes = extent->address;
@@ -339,7 +340,7 @@ static void wait_for_block(ucxpool_request_t *request)
         request->send.blocked_since = base_clock_now();
     }
     base_list_del(&request->run_link);
-    base_list_add_tail(&request->pool->waiters, &request->run_link);
+    base_list_add_tail(&request->pool->requests.waiters, &request->run_link);
 }
 
 static void stop_waiting(ucxpool_request_t *request)
@@ -489,8 +490,8 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
     ucxpool_t       *pool = request->pool;
     core_fragment_t *fragment;
 
-    if (!base_list_is_empty(&pool->free_fragments)) {
-        fragment = base_list_head(&pool->free_fragments, core_fragment_t, link);
+    if (!base_list_is_empty(&pool->free.fragments)) {
+        fragment = base_list_head(&pool->free.fragments, core_fragment_t, link);
         base_list_del(&fragment->link);
     } else {
         fragment = core_alloc(pool, sizeof(*fragment));
@@ -499,7 +500,7 @@ static core_fragment_t *fragment_get(ucxpool_request_t *request)
             return NULL;
         }
         base_list_init(&fragment->link);
-        base_list_add_tail(&pool->fragments, &fragment->all_link);
+        base_list_add_tail(&pool->requests.fragments, &fragment->all_link);
     }
     fragment->request  = request;
     fragment->number   = (unsigned)__builtin_ctzll(~request->send.busy);
@@ -513,7 +514,7 @@ static void fragment_put(core_fragment_t *fragment)
     ucxpool_t *pool = fragment->request->pool;
 
     base_list_del(&fragment->link);
-    base_list_add_head(&pool->free_fragments, &fragment->link);
+    base_list_add_head(&pool->free.fragments, &fragment->link);
 }
 
 /* Lay the range where the wire can take it from. */
@@ -594,7 +595,7 @@ void xfer_fragment_free(core_fragment_t *fragment)
 {
     fragment->request->send.busy &= ~(UINT64_C(1) << fragment->number);
     if (fragment->buffer != NULL) {
-        block_comm_drop(fragment->request->pool->comm, fragment->buffer);
+        block_comm_drop(fragment->request->pool->memory.comm, fragment->buffer);
         fragment->buffer = NULL;
     } else if (!fragment->in_place) {
         slice_put(fragment->request, fragment->block, fragment->slice);
@@ -606,8 +607,9 @@ void xfer_fragment_destroy_all(ucxpool_t *pool)
 {
     core_fragment_t *fragment;
 
-    while (!base_list_is_empty(&pool->fragments)) {
-        fragment = base_list_head(&pool->fragments, core_fragment_t, all_link);
+    while (!base_list_is_empty(&pool->requests.fragments)) {
+        fragment = base_list_head(&pool->requests.fragments, core_fragment_t,
+                                  all_link);
         base_list_del(&fragment->all_link);
         free(fragment);
     }
@@ -621,22 +623,23 @@ void xfer_send_release(ucxpool_request_t *request)
 
 unsigned xfer_send_wake_waiters(ucxpool_t *pool)
 {
-    block_pool_t         *pools[]   = {pool->blocks, pool->ucx_blocks};
-    unsigned              num_pools = (pools[0] == pools[1]) ? 1 : 2;
+    block_pool_t *pools[]   = {pool->memory.blocks, pool->memory.ucx_blocks};
+    unsigned      num_pools = (pools[0] == pools[1]) ? 1 : 2;
     ucxpool_share_stats_t share;
     ucxpool_request_t    *request;
     uint64_t              num_free = 0;
     unsigned              count    = 0;
 
-    if (base_list_is_empty(&pool->waiters)) {
+    if (base_list_is_empty(&pool->requests.waiters)) {
         return 0;
     }
     for (unsigned i = 0; i < num_pools; i++) {
         block_pool_stats(pools[i], UCXPOOL_SHARE_SEND, &share);
         num_free += share.free;
     }
-    while ((count < num_free) && !base_list_is_empty(&pool->waiters)) {
-        request = base_list_head(&pool->waiters, ucxpool_request_t, run_link);
+    while ((count < num_free) && !base_list_is_empty(&pool->requests.waiters)) {
+        request = base_list_head(&pool->requests.waiters, ucxpool_request_t,
+                                 run_link);
         core_request_wake(request);
         count++;
     }

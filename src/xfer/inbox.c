@@ -170,8 +170,8 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    base_list_for_each_safe(channel, next, &pool->channels, ucxpool_channel_t,
-                            link) {
+    base_list_for_each_safe(channel, next, &pool->channels.open,
+                            ucxpool_channel_t, link) {
         if (core_channel_is_readable(channel)) {
             count += read_ring(channel, max);
         }

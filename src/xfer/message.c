@@ -102,14 +102,15 @@ static void deliver(ucxpool_message_t *message)
         xfer_message_release(message);
         return;
     }
-    base_list_for_each(request, &pool->posted, ucxpool_request_t, link) {
+    base_list_for_each(request, &pool->requests.posted, ucxpool_request_t,
+                       link) {
         if (matches(request, message)) {
             base_list_del(&request->link);
             request->kind->match(request, message);
             return;
         }
     }
-    base_list_add_tail(&pool->unexpected, &message->link);
+    base_list_add_tail(&pool->requests.unexpected, &message->link);
     message->waits = true;
     message->channel->num_unexpected++;
     core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
@@ -295,7 +296,8 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
 {
     ucxpool_message_t *message;
 
-    base_list_for_each(message, &pool->unexpected, ucxpool_message_t, link) {
+    base_list_for_each(message, &pool->requests.unexpected, ucxpool_message_t,
+                       link) {
         if (((channel == NULL) || (message->channel == channel)) &&
             (((tag ^ message->desc.tag) & mask) == 0)) {
             leave_list(message);
@@ -325,7 +327,8 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
 bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_message_t *message;
-    base_list_t *lists[] = {&channel->pool->unexpected, &channel->pool->probed};
+    base_list_t       *lists[] = {&channel->pool->requests.unexpected,
+                                  &channel->pool->requests.probed};
 
     for (unsigned i = 0; i < 2; i++) {
         base_list_for_each(message, lists[i], ucxpool_message_t, link) {
@@ -351,7 +354,7 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
                             ucxpool_message_t, link) {
         message_put(message);
     }
-    base_list_for_each_safe(message, next, &channel->pool->unexpected,
+    base_list_for_each_safe(message, next, &channel->pool->requests.unexpected,
                             ucxpool_message_t, link) {
         /* One that came with its bytes can still be received. */
         if ((message->channel == channel) && (message->desc.message != 0)) {
@@ -362,8 +365,9 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
 
 void xfer_message_drop_all(ucxpool_channel_t *channel)
 {
-    base_list_t *lists[] = {&channel->arriving, &channel->pool->unexpected,
-                            &channel->pool->probed};
+    base_list_t *lists[] = {&channel->arriving,
+                            &channel->pool->requests.unexpected,
+                            &channel->pool->requests.probed};
 
     for (unsigned i = 0; i < 3; i++) {
         ucxpool_message_t *message;

@@ -13,7 +13,7 @@ struct ucxpool_message {
     base_list_t        link; /* arriving, unexpected, free, or none */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;  /* a reference */
-    bool               waits;    /* in pool->unexpected */
+    bool               waits;    /* in pool->requests.unexpected */
     bool               probed;   /* the caller's */
     bool               canceled; /* by the sender */
     bool               refused;  /* no room for its runs */

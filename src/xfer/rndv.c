@@ -25,8 +25,8 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
     ucxpool_t *pool = channel->pool;
     landing_t *landing;
 
-    if (!base_list_is_empty(&pool->free_landings)) {
-        landing = base_list_head(&pool->free_landings, landing_t, link);
+    if (!base_list_is_empty(&pool->free.rndvs)) {
+        landing = base_list_head(&pool->free.rndvs, landing_t, link);
         base_list_del(&landing->link);
     } else {
         landing = core_alloc(pool, sizeof(*landing));
@@ -47,13 +47,13 @@ static landing_t *landing_get(ucxpool_channel_t *channel)
 static void landing_put(landing_t *landing)
 {
     landing->request->recv.pending--;
-    base_list_add_tail(&landing->pool->free_landings, &landing->link);
+    base_list_add_tail(&landing->pool->free.rndvs, &landing->link);
     core_channel_put(landing->channel);
 }
 
 static void give_block_back(landing_t *landing)
 {
-    block_pool_t *blocks = landing->pool->ucx_blocks;
+    block_pool_t *blocks = landing->pool->memory.ucx_blocks;
 
     if (landing->in_place) {
         return;
@@ -92,10 +92,10 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
 static void deliver(landing_t *landing)
 {
     const void *bytes =
-        block_pool_address(landing->pool->ucx_blocks, landing->block);
+        block_pool_address(landing->pool->memory.ucx_blocks, landing->block);
 
     landing->is_written = true;
-    base_list_add_tail(&landing->pool->landings, &landing->link);
+    base_list_add_tail(&landing->pool->requests.rndvs, &landing->link);
     xfer_deliver(landing->request,
                  &(xfer_delivery_params_t){.data  = &landing->data,
                                            .bytes = bytes,
@@ -150,7 +150,7 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .cb.recv_am  = landing_done,
         .user_data   = landing,
-        .memory_type = core_ucx_memory_type(landing->pool->ucx_blocks),
+        .memory_type = core_ucx_memory_type(landing->pool->memory.ucx_blocks),
     };
     ucs_status_ptr_t result;
 
@@ -199,10 +199,12 @@ static bool find_in_place(landing_t *landing, void **target_p,
     }
     *target_p = extent.address;
     *memh_p   = NULL;
-    if ((pool->ucx_blocks == pool->blocks) &&
-        block_comm_find(pool->comm, extent.address, length, &where, &buffer) &&
+    if ((pool->memory.ucx_blocks == pool->memory.blocks) &&
+        block_comm_find(pool->memory.comm, extent.address, length, &where,
+                        &buffer) &&
         (where.length == length)) {
-        const mem_region_t *region = &pool->regions.regions[where.region];
+        const mem_region_t *region =
+            &pool->memory.regions.regions[where.region];
 
         *target_p = (uint8_t *)region->address + where.offset;
         *memh_p   = region->memh;
@@ -216,7 +218,7 @@ static bool start_landing(landing_t *landing)
 {
     ucxpool_request_t *request = landing->request;
     ucxpool_t         *pool    = landing->pool;
-    block_pool_t      *blocks  = pool->ucx_blocks;
+    block_pool_t      *blocks  = pool->memory.ucx_blocks;
     void              *target;
     ucp_mem_h          memh;
     mem_piece_t        where;
@@ -236,7 +238,7 @@ static bool start_landing(landing_t *landing)
     }
     request->recv.landings++;
     request->recv.in_place += landing->in_place;
-    base_list_add_tail(&pool->landings, &landing->link);
+    base_list_add_tail(&pool->requests.rndvs, &landing->link);
     land(landing, target, memh);
     return true;
 }
@@ -254,7 +256,8 @@ bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
     landing->data       = *data;
     landing->descriptor = descriptor;
     if (!start_landing(landing)) {
-        base_list_add_tail(&landing->pool->landing_waiters, &landing->link);
+        base_list_add_tail(&landing->pool->requests.rndv_waiters,
+                           &landing->link);
     }
     return true;
 }
@@ -270,7 +273,7 @@ static bool start_one(ucxpool_t *pool)
     landing_t   *landing;
     base_list_t *next;
 
-    base_list_for_each(landing, &pool->landing_waiters, landing_t, link) {
+    base_list_for_each(landing, &pool->requests.rndv_waiters, landing_t, link) {
         if (landing->request->mark != NULL) {
             continue;
         }
@@ -300,20 +303,21 @@ void xfer_rndv_forget(ucxpool_request_t *request)
     landing_t *landing;
     landing_t *next;
 
-    base_list_for_each_safe(landing, next, &request->pool->landing_waiters,
-                            landing_t, link) {
+    base_list_for_each_safe(
+        landing, next, &request->pool->requests.rndv_waiters, landing_t, link) {
         if (landing->request == request) {
             base_list_del(&landing->link);
             ucp_am_data_release(request->pool->ucx.worker, landing->descriptor);
             landing_put(landing);
         }
     }
-    base_list_for_each(landing, &request->pool->landings, landing_t, link) {
+    base_list_for_each(landing, &request->pool->requests.rndvs, landing_t,
+                       link) {
         if ((landing->request == request) && !landing->in_place &&
             !landing->in_quarantine) {
             landing->in_quarantine = true;
-            block_pool_quarantine(request->pool->ucx_blocks, UCXPOOL_SHARE_RECV,
-                                  landing->block);
+            block_pool_quarantine(request->pool->memory.ucx_blocks,
+                                  UCXPOOL_SHARE_RECV, landing->block);
         }
     }
 }
@@ -324,14 +328,15 @@ void xfer_rndv_destroy_all(ucxpool_t *pool)
     landing_t *next;
 
     /* Those that UCX never came back from stay: it may write to them yet. */
-    base_list_for_each_safe(landing, next, &pool->landings, landing_t, link) {
+    base_list_for_each_safe(landing, next, &pool->requests.rndvs, landing_t,
+                            link) {
         if (landing->is_written) {
             base_list_del(&landing->link);
             free(landing);
         }
     }
-    while (!base_list_is_empty(&pool->free_landings)) {
-        landing = base_list_head(&pool->free_landings, landing_t, link);
+    while (!base_list_is_empty(&pool->free.rndvs)) {
+        landing = base_list_head(&pool->free.rndvs, landing_t, link);
         base_list_del(&landing->link);
         free(landing);
     }

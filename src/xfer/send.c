@@ -288,7 +288,8 @@ static void take_steps(ucxpool_request_t *request)
         case STEP_STALL:
             if (!core_request_has_ended(request)) {
                 base_list_del(&request->run_link);
-                base_list_add_tail(&request->pool->stalled, &request->run_link);
+                base_list_add_tail(&request->pool->requests.stalled,
+                                   &request->run_link);
             }
             return;
         case STEP_WAIT:

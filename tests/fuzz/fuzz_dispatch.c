@@ -205,8 +205,8 @@ static void finish(void)
     }
     ucxpool_channel_close(hostile.channel);
     ucxpool_channel_close(hostile.victim);
-    pair_until(&hostile.pair, (hostile.pair.a->num_channels == 0) &&
-                                  (hostile.pair.b->num_channels == 0));
+    pair_until(&hostile.pair, (hostile.pair.a->channels.count == 0) &&
+                                  (hostile.pair.b->channels.count == 0));
     hostile_check(&hostile);
 }
 
