@@ -87,7 +87,8 @@ proto_desc_t hostile_desc(uint64_t message, uint64_t sequence)
 uint64_t hostile_receive(const hostile_t *hostile, uint64_t message)
 {
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        const ucxpool_request_t *request = hostile->victim->receives[i];
+        const ucxpool_request_t *request =
+            hostile->victim->requests.receives[i];
 
         if ((request != NULL) && (request->recv.message == message)) {
             return request->recv.receive;

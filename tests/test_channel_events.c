@@ -74,7 +74,7 @@ static void send_bytes(ucxpool_channel_t *channel, size_t length)
 
 /* The other end has so many messages that nobody has taken. */
 #define until_waiting(_pair, _channel, _num) \
-    pair_until(_pair, (_channel)->num_unexpected == (_num))
+    pair_until(_pair, (_channel)->messages.num_unexpected == (_num))
 
 static void receive(pair_t *pair, ucxpool_channel_t *channel, size_t length)
 {

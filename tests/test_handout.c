@@ -813,7 +813,7 @@ START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
     owner_init(&owner, "WIRE=map LOG_LEVEL=none");
     forbid_taking(EPERM, true);
     until = pair_deadline();
-    while ((owner.channel->fetch == NULL) ||
+    while ((owner.channel->fd_import == NULL) ||
            !(owner.channel->handshake & CORE_READY_RECEIVED)) {
         ucxpool_progress(owner.pool);
         ck_assert(!pair_is_late(until));

@@ -439,7 +439,7 @@ static void credits_that_overflow(hostile_t *hostile)
         }
     }
     hostile_let_read(hostile);
-    ck_assert_uint_le(hostile->victim->credits, UINT16_MAX);
+    ck_assert_uint_le(hostile->victim->flow.credits, UINT16_MAX);
 }
 
 /* Each new odd value asks for a knock. */
@@ -451,7 +451,7 @@ static void sleeping_that_never_rests(hostile_t *hostile)
         __atomic_store_n(&page->sleeping, 2 * i + 1, __ATOMIC_SEQ_CST);
         say_head(hostile, PROTO_DOORBELL);
         ucxpool_progress(hostile->pair.a);
-        ck_assert_uint_le(hostile->victim->num_controls, 64);
+        ck_assert_uint_le(hostile->victim->control.num_in_ucx, 64);
     }
 }
 
@@ -673,12 +673,12 @@ START_TEST(lists_of_runs_are_bounded_per_channel)
         say_runs(&hostile, i, 0, 500);
         say_runs(&hostile, i, 500, 500);
         hostile_let_read(&hostile);
-        ck_assert_uint_le(hostile.victim->num_runs, 2000);
+        ck_assert_uint_le(hostile.victim->messages.num_runs, 2000);
     }
     /* Two are held, two were refused; nothing is broken. */
     ck_assert(!hostile_is_over(&hostile));
-    ck_assert_uint_eq(hostile.victim->num_runs, 2000);
-    ck_assert_uint_eq(hostile.victim->expected_sequence, 4);
+    ck_assert_uint_eq(hostile.victim->messages.num_runs, 2000);
+    ck_assert_uint_eq(hostile.victim->flow.expected_sequence, 4);
     hostile_cleanup(&hostile);
 }
 END_TEST

@@ -64,7 +64,7 @@ static void say(unsigned id, const proto_fixed_t *fixed, const void *data,
         scene.fixed[number].head.key     = scene.victim->key;
     }
     request = ucp_am_send_nbx(
-        scene.channel->endpoint->ep, id, &scene.fixed[number],
+        scene.channel->conn.endpoint->ep, id, &scene.fixed[number],
         proto_fixed_size(fixed->head.type), data, data_size, &param);
     ck_assert(!UCS_PTR_IS_ERR(request));
     scene.sent[number] = request;
@@ -164,9 +164,9 @@ static void let_read(void)
     uint32_t      before;
 
     pair_until(&scene.pair, is_all_sent());
-    before = scene.victim->credits;
+    before = scene.victim->flow.credits;
     say(first_id(), &fixed, NULL, 0, UCP_AM_SEND_FLAG_EAGER);
-    pair_until(&scene.pair, scene.victim->credits == before + 1);
+    pair_until(&scene.pair, scene.victim->flow.credits == before + 1);
 }
 
 static void begin(void)

@@ -92,7 +92,7 @@ START_TEST(one_that_hangs_up_is_lost)
     int                    fd;
 
     meet_open(&pair, "WIRE=ucx");
-    fd = pair.to_b->lifeline.source.fd;
+    fd = pair.to_b->conn.lifeline.source.fd;
     ck_assert_int_eq(send(fd, cases[_i].word, strlen(cases[_i].word), 0),
                      (int)strlen(cases[_i].word));
     ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
@@ -141,7 +141,7 @@ END_TEST
 static void go_silent(ucxpool_channel_t *channel)
 {
     static const char junk[1 << 16];
-    int               fd = channel->lifeline.source.fd;
+    int               fd = channel->conn.lifeline.source.fd;
     unsigned          ms = 100;
 
     ck_assert_int_eq(

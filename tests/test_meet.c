@@ -173,7 +173,7 @@ static void close_at_once(const char *settings, bool is_caller)
 
     pair.to_a = call(pair.b, listener);
     if (is_caller) {
-        pair_until(&pair, pair.to_a->remote != NULL);
+        pair_until(&pair, pair.to_a->conn.remote != NULL);
         ucxpool_channel_close(pair.to_a);
     }
     pair_until(&pair,

@@ -134,8 +134,8 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
     copy_plan_init(&request->plan, request->runs, request->num_runs,
                    &request->totals, &request->memory);
     core_request_arm(request);
-    request->order = channel->num_posted++;
-    base_list_add_tail(&channel->queue, &request->link);
+    request->order = channel->flow.num_posted++;
+    base_list_add_tail(&channel->requests.queue, &request->link);
     xfer_send_advance(request);
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;

@@ -55,12 +55,12 @@ static void init_lists(ucxpool_channel_t *channel)
 {
     base_list_init(&channel->link);
     base_list_init(&channel->greet_link);
-    base_list_init(&channel->queue);
-    base_list_init(&channel->flushes);
-    base_list_init(&channel->packing);
-    base_list_init(&channel->arriving);
-    base_list_init(&channel->free_messages);
-    base_list_init(&channel->backlog);
+    base_list_init(&channel->requests.queue);
+    base_list_init(&channel->requests.flushes);
+    base_list_init(&channel->requests.packing);
+    base_list_init(&channel->messages.arriving);
+    base_list_init(&channel->messages.free);
+    base_list_init(&channel->control.backlog);
 }
 
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name)
@@ -83,22 +83,22 @@ ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
     init_lists(channel);
-    channel->pool        = pool;
-    channel->refs        = 1; /* the pool's, until it is closed */
-    channel->next_number = 1;
-    channel->ring.fd     = -1;
-    channel->wire        = &core_wire_none;
+    channel->pool             = pool;
+    channel->refs             = 1; /* the pool's, until it is closed */
+    channel->flow.next_number = 1;
+    channel->ring.fd          = -1;
+    channel->wire             = &core_wire_none;
     core_event_init(&channel->event, pool, channel, NULL);
     core_source_init(&channel->peer.watch);
     core_source_init(&channel->greet_source);
-    core_source_init(&channel->local);
-    core_lifeline_init(&channel->lifeline);
-    channel->peer.next_look = BASE_CLOCK_FOREVER;
-    channel->peer.am_id     = pool->config.am_id; /* until it says */
-    channel->close_deadline = BASE_CLOCK_FOREVER;
-    channel->next_hello     = BASE_CLOCK_FOREVER;
-    channel->lost_at        = BASE_CLOCK_FOREVER;
-    status                  = table_add(pool, channel);
+    core_source_init(&channel->conn.local);
+    core_lifeline_init(&channel->conn.lifeline);
+    channel->peer.next_look   = BASE_CLOCK_FOREVER;
+    channel->peer.am_id       = pool->config.am_id; /* until it says */
+    channel->closing.deadline = BASE_CLOCK_FOREVER;
+    channel->next_hello       = BASE_CLOCK_FOREVER;
+    channel->conn.lost_at     = BASE_CLOCK_FOREVER;
+    status                    = table_add(pool, channel);
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }
@@ -185,7 +185,7 @@ bool core_channel_is_live(const ucxpool_channel_t *channel)
 bool core_channel_must_settle(const ucxpool_channel_t *channel)
 {
     return !core_channel_is_live(channel) &&
-           (channel->close == CORE_CLOSE_NONE);
+           (channel->closing.step == CORE_CLOSE_NONE);
 }
 
 bool core_channel_is_readable(const ucxpool_channel_t *channel)
@@ -195,8 +195,8 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
     }
     /* A peer that has sent nonsense is not listened to any more. */
     return core_channel_is_live(channel) ||
-           (((channel->num_sends != 0) ||
-             (channel->close == CORE_CLOSE_GOODBYE)) &&
+           (((channel->requests.num_sends != 0) ||
+             (channel->closing.step == CORE_CLOSE_GOODBYE)) &&
             (channel->status != UCXPOOL_ERR_PROTOCOL));
 }
 
@@ -216,15 +216,15 @@ void core_channel_hasten_hello(ucxpool_channel_t *channel)
 
 bool core_channel_is_broken(const ucxpool_channel_t *channel)
 {
-    return __atomic_load_n(&channel->broken, __ATOMIC_ACQUIRE) ||
-           ((channel->endpoint != NULL) &&
-            core_endpoint_has_failed(channel->endpoint));
+    return __atomic_load_n(&channel->conn.broken, __ATOMIC_ACQUIRE) ||
+           ((channel->conn.endpoint != NULL) &&
+            core_endpoint_has_failed(channel->conn.endpoint));
 }
 
 bool core_channel_can_send(const ucxpool_channel_t *channel)
 {
-    return (channel->endpoint != NULL) &&
-           (channel->endpoint->step < CORE_ENDPOINT_CLOSING) &&
+    return (channel->conn.endpoint != NULL) &&
+           (channel->conn.endpoint->step < CORE_ENDPOINT_CLOSING) &&
            !core_channel_is_broken(channel);
 }
 
@@ -232,14 +232,14 @@ void core_channel_end_operation(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
 
-    channel->endpoint->num_operations--;
+    channel->conn.endpoint->num_operations--;
     core_channel_put(channel);
     core_pool_end_operation(pool);
 }
 
 void core_channel_set_broken(ucxpool_channel_t *channel)
 {
-    __atomic_store_n(&channel->broken, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&channel->conn.broken, true, __ATOMIC_RELEASE);
 }
 
 static void record_end(ucxpool_channel_t      *channel,
@@ -285,8 +285,8 @@ void core_channel_peer_left(ucxpool_channel_t *channel)
                  "the peer closed the channel");
         record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CLOSED);
     }
-    channel->bye_received = true;
-    channel->peer.gone    = true;
+    channel->closing.bye_received = true;
+    channel->peer.gone            = true;
 }
 
 void core_channel_set_closed(ucxpool_channel_t *channel)
@@ -297,6 +297,6 @@ void core_channel_set_closed(ucxpool_channel_t *channel)
 
 void core_channel_hurry(ucxpool_channel_t *channel)
 {
-    channel->drain_deadline = 0;
-    channel->close_deadline = 0;
+    channel->closing.drain_deadline = 0;
+    channel->closing.deadline       = 0;
 }

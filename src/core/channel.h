@@ -19,7 +19,7 @@
 #include "core/source.h"
 #include "ipc/cuda.h"
 
-#define XFER_REASON_SIZE 160u
+#define CORE_REASON_SIZE 160u
 
 #define CORE_CLOSED_HERE "the channel was closed here"
 
@@ -31,14 +31,14 @@ struct xfer_greet;
 struct wireup_fd_import;
 
 /* Where the handshake stands; see hello.c. */
-typedef enum xfer_handshake {
+typedef enum core_handshake {
     CORE_HELLO_SENT     = 1u << 0,
     CORE_HELLO_RECEIVED = 1u << 1,
     CORE_READY_RECEIVED = 1u << 2,
     CORE_GO_SENT        = 1u << 3,
     CORE_GO_RECEIVED    = 1u << 4,
     CORE_READY_SENT     = 1u << 5
-} xfer_handshake_t;
+} core_handshake_t;
 
 /* Where the end of a channel stands; see close.c. */
 typedef enum core_close {
@@ -74,6 +74,66 @@ typedef struct core_peer {
     bool          gone;      /* it will never touch our memory again */
 } core_peer_t;
 
+/* What leads to the peer. */
+typedef struct core_connection {
+    struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
+    core_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
+    core_source_t       local;       /* within the host: local.h */
+    core_lifeline_t     lifeline;    /* of who has called a listener */
+    unsigned            num_unheard; /* times that it was broken too early */
+    uint64_t            lost_at; /* it counts as broken since it has ended */
+    bool                by_ep;   /* it is the caller's, and tells the pair */
+    bool                broken;  /* the caller says that it failed; atomic */
+} core_connection_t;
+
+typedef struct core_closing {
+    core_close_t step;
+    bool         drains; /* released, with requests under way */
+    uint64_t     drain_deadline;
+    bool         bye_sent;
+    bool         bye_received;
+    bool         has_begun;     /* HELLO was said before one had come */
+    bool         kept;          /* KEPT was said, or heard by who has begun */
+    uint64_t     waiting_since; /* for a word of the peer */
+    uint64_t     deadline;
+} core_closing_t;
+
+typedef struct core_flow {
+    uint32_t credits;      /* messages we may send */
+    uint32_t credits_owed; /* messages received, not told yet */
+    uint64_t next_sequence;
+    uint64_t expected_sequence;
+    uint64_t next_number; /* of sends and receives */
+    uint64_t num_posted;  /* sends */
+} core_flow_t;
+
+typedef struct core_messages {
+    base_list_t arriving;
+    base_list_t free;
+    uint32_t    count;          /* allocated */
+    uint32_t    num_waiting;    /* in use */
+    uint32_t    num_unexpected; /* in use, and no receive has matched it */
+    size_t      num_runs;       /* in lists that have no receive yet */
+} core_messages_t;
+
+typedef struct core_channel_requests {
+    base_list_t        queue;
+    base_list_t        flushes;
+    base_list_t        packing; /* sends that fill blocks, in that order */
+    ucxpool_request_t *sends[PROTO_SENDS_MAX];
+    ucxpool_request_t *receives[PROTO_SENDS_MAX];
+    uint32_t           num_sends;
+    uint32_t           num_receives;
+} core_channel_requests_t;
+
+/* Control messages on their way out. */
+typedef struct core_controls {
+    struct core_control *writing; /* begun; NULL: it lies in the ring */
+    base_list_t          backlog; /* that found no room */
+    unsigned             num_backlog;
+    unsigned             num_in_ucx; /* active messages not sent yet */
+} core_controls_t;
+
 struct ucxpool_channel {
     base_list_t link;
     ucxpool_t  *pool;
@@ -92,65 +152,27 @@ struct ucxpool_channel {
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
-    char                    reason[XFER_REASON_SIZE];
+    char                    reason[CORE_REASON_SIZE];
     const struct core_wire *wire;
-    char                    wire_reason[XFER_REASON_SIZE];
+    char                    wire_reason[CORE_REASON_SIZE];
 
-    struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
-    core_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
-    core_source_t       local;       /* within the host: local.h */
-    unsigned            num_unheard; /* times that it was broken too early */
-    uint64_t            lost_at; /* it counts as broken since it has ended */
-    bool                by_ep;   /* it is the caller's, and tells the pair */
-    bool                broken;  /* the caller says that it failed; atomic */
+    uint64_t                 called_at; /* a listener */
+    struct xfer_greet       *greet;     /* connecting through a door; or NULL */
+    struct xfer_secret      *secret;    /* for as long */
+    base_list_t              greet_link;
+    core_source_t            greet_source;
+    struct wireup_fd_import *fd_import;  /* NULL: none */
+    unsigned                 handshake;  /* core_handshake_t */
+    uint64_t                 next_hello; /* when it is said, or said again */
 
-    core_close_t close;
-    bool         drains; /* released, with requests under way */
-    uint64_t     drain_deadline;
-    bool         bye_sent;
-    bool         bye_received;
-    bool         has_begun;     /* HELLO was said before one had come */
-    bool         kept;          /* KEPT was said, or heard by who has begun */
-    uint64_t     waiting_since; /* for a word of the peer */
-    uint64_t     close_deadline;
-
-    uint64_t            called_at; /* a listener */
-    struct xfer_greet  *greet;  /* connecting through a door; NULL otherwise */
-    struct xfer_secret *secret; /* for as long */
-    base_list_t         greet_link;
-    core_source_t       greet_source;
-    core_lifeline_t     lifeline;
-    struct wireup_fd_import *fetch; /* of the peer's descriptors; NULL: none */
-
-    unsigned    handshake;  /* xfer_handshake_t */
-    uint64_t    next_hello; /* when it is said, or said again */
-    core_peer_t peer;
-    core_ring_t ring;
-
-    uint32_t    credits;      /* messages we may send */
-    uint32_t    credits_owed; /* messages received, not told yet */
-    uint64_t    next_sequence;
-    uint64_t    expected_sequence;
-    uint64_t    next_number; /* of sends and receives */
-    uint64_t    num_posted;  /* sends */
-    base_list_t queue;
-    base_list_t flushes;
-    base_list_t packing; /* sends that fill blocks, in that order */
-    base_list_t arriving;
-    base_list_t free_messages;
-    uint32_t    num_messages;   /* allocated */
-    uint32_t    num_waiting;    /* in use */
-    uint32_t    num_unexpected; /* in use, and no receive has matched it */
-    size_t      num_runs;       /* in lists that have no receive yet */
-    ucxpool_request_t *sends[PROTO_SENDS_MAX];
-    ucxpool_request_t *receives[PROTO_SENDS_MAX];
-    uint32_t           num_sends;
-    uint32_t           num_receives;
-
-    struct core_control *writing; /* begun; NULL: it lies in the ring */
-    base_list_t          backlog; /* control messages that found no room */
-    unsigned             num_backlog;
-    unsigned             num_controls; /* active messages not sent yet by UCX */
+    core_connection_t       conn;
+    core_peer_t             peer;
+    core_ring_t             ring;
+    core_flow_t             flow;
+    core_messages_t         messages;
+    core_channel_requests_t requests;
+    core_controls_t         control;
+    core_closing_t          closing;
 };
 
 /* A channel that knows no peer yet; see connect.h. */

@@ -76,12 +76,12 @@ static void control_put(core_control_t *control)
 static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
                       proto_type_t type)
 {
-    uint32_t credits = base_min(channel->credits_owed, UINT16_MAX);
+    uint32_t credits = base_min(channel->flow.credits_owed, UINT16_MAX);
 
     if (!(channel->handshake & CORE_GO_RECEIVED)) {
         credits = 0;
     }
-    channel->credits_owed -= credits;
+    channel->flow.credits_owed -= credits;
     head->type    = (uint8_t)type;
     head->version = PROTO_VERSION;
     head->credits = (uint16_t)credits;
@@ -96,10 +96,10 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
 {
     core_control_t *control;
 
-    if (in_backlog && (channel->num_backlog >= backlog_max(channel))) {
+    if (in_backlog && (channel->control.num_backlog >= backlog_max(channel))) {
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer does not read: %u messages wait for it",
-                          channel->num_backlog);
+                          channel->control.num_backlog);
         return NULL;
     }
     control = control_get(channel, data_size);
@@ -111,7 +111,7 @@ static proto_fixed_t *begin_outside(ucxpool_channel_t *channel,
     control->in_backlog = in_backlog;
     control->fixed_size = proto_fixed_size(type);
     memset(&control->fixed, 0, control->fixed_size);
-    channel->writing = control;
+    channel->control.writing = control;
     fill_head(channel, &control->fixed.head, type);
     if (data_p != NULL) {
         *data_p = control->data;
@@ -124,7 +124,7 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
                                   void **data_p)
 {
     size_t fixed_size = proto_fixed_size(type);
-    bool   has_room   = base_list_is_empty(&channel->backlog);
+    bool   has_room   = base_list_is_empty(&channel->control.backlog);
     void  *fixed;
     void  *data;
 
@@ -134,7 +134,7 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
     if (channel->wire->has_ring) {
         if (has_room && core_ring_reserve(&channel->ring, fixed_size, data_size,
                                           &fixed, &data)) {
-            channel->writing = NULL;
+            channel->control.writing = NULL;
             memset(fixed, 0, fixed_size);
             fill_head(channel, fixed, type);
             if (data_p != NULL) {
@@ -143,7 +143,7 @@ proto_fixed_t *core_control_begin(ucxpool_channel_t *channel, proto_type_t type,
             return fixed;
         }
         has_room = false;
-    } else if (channel->num_controls >= CONTROLS_MAX) {
+    } else if (channel->control.num_in_ucx >= CONTROLS_MAX) {
         has_room = false;
     }
     if (!has_room && (way == CORE_MAY)) {
@@ -160,7 +160,7 @@ static void control_sent(void *request, ucs_status_t status, void *arg)
     /* A failure reaches the endpoint's error handler too. */
     (void)status;
     ucp_request_free(request);
-    channel->num_controls--;
+    channel->control.num_in_ucx--;
     control_put(control);
     core_channel_end_operation(channel);
 }
@@ -191,13 +191,13 @@ static void send_outside(core_control_t *control)
         (control->fixed.head.type == PROTO_GO)) {
         param.flags |= UCP_AM_SEND_FLAG_REPLY;
     }
-    channel->num_controls++;
+    channel->control.num_in_ucx++;
     core_channel_get(channel);
-    result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id,
+    result = ucp_am_send_nbx(channel->conn.endpoint->ep, channel->peer.am_id,
                              &control->fixed, control->fixed_size,
                              control->data, control->data_size, &param);
     if (UCS_PTR_IS_PTR(result)) {
-        core_endpoint_start(channel->endpoint);
+        core_endpoint_start(channel->conn.endpoint);
         return;
     }
     if (UCS_PTR_IS_ERR(result)) {
@@ -205,7 +205,7 @@ static void send_outside(core_control_t *control)
                    ucs_status_string(UCS_PTR_STATUS(result)));
         core_channel_set_broken(channel);
     }
-    channel->num_controls--;
+    channel->control.num_in_ucx--;
     control_put(control);
     core_channel_put(channel);
 }
@@ -214,24 +214,24 @@ void core_control_doorbell(ucxpool_channel_t *channel)
 {
     /* Any message that UCX holds for the peer wakes it as well. */
     if (core_ring_needs_doorbell(&channel->ring) &&
-        (channel->num_controls < CONTROLS_MAX)) {
+        (channel->control.num_in_ucx < CONTROLS_MAX)) {
         core_control_post(channel, PROTO_DOORBELL, CORE_OUTSIDE);
     }
 }
 
 void core_control_end(ucxpool_channel_t *channel)
 {
-    core_control_t *control = channel->writing;
+    core_control_t *control = channel->control.writing;
 
     if (control == NULL) {
         core_ring_commit(&channel->ring);
         core_control_doorbell(channel);
     } else if (control->in_backlog) {
-        channel->writing = NULL;
-        base_list_add_tail(&channel->backlog, &control->link);
-        channel->num_backlog++;
+        channel->control.writing = NULL;
+        base_list_add_tail(&channel->control.backlog, &control->link);
+        channel->control.num_backlog++;
     } else {
-        channel->writing = NULL;
+        channel->control.writing = NULL;
         send_outside(control);
     }
 }
@@ -274,11 +274,11 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     void *data;
 
     if (!channel->wire->has_ring) {
-        if (channel->num_controls >= CONTROLS_MAX) {
+        if (channel->control.num_in_ucx >= CONTROLS_MAX) {
             return false;
         }
         base_list_del(&control->link);
-        channel->num_backlog--;
+        channel->control.num_backlog--;
         send_outside(control);
         return true;
     }
@@ -291,7 +291,7 @@ static bool flush_one(ucxpool_channel_t *channel, core_control_t *control)
     core_ring_commit(&channel->ring);
     core_control_doorbell(channel);
     base_list_del(&control->link);
-    channel->num_backlog--;
+    channel->control.num_backlog--;
     control_put(control);
     return true;
 }
@@ -301,7 +301,7 @@ static uint32_t credits_free(const ucxpool_channel_t *channel)
 {
     uint32_t credits = channel->pool->config.credits;
 
-    return credits - base_min(channel->num_waiting, credits);
+    return credits - base_min(channel->messages.num_waiting, credits);
 }
 
 unsigned core_control_flush(ucxpool_channel_t *channel)
@@ -309,15 +309,16 @@ unsigned core_control_flush(ucxpool_channel_t *channel)
     unsigned        count = 0;
     core_control_t *control;
 
-    while (!base_list_is_empty(&channel->backlog)) {
-        control = base_list_head(&channel->backlog, core_control_t, link);
+    while (!base_list_is_empty(&channel->control.backlog)) {
+        control =
+            base_list_head(&channel->control.backlog, core_control_t, link);
         if (!flush_one(channel, control)) {
             return count;
         }
         count++;
     }
     if ((channel->state == UCXPOOL_CHANNEL_OPEN) &&
-        (channel->credits_owed > credits_free(channel) / 2)) {
+        (channel->flow.credits_owed > credits_free(channel) / 2)) {
         core_control_post(channel, PROTO_CREDIT, CORE_MUST);
         count++;
     }
@@ -328,10 +329,11 @@ void core_control_drop(ucxpool_channel_t *channel)
 {
     core_control_t *control;
 
-    while (!base_list_is_empty(&channel->backlog)) {
-        control = base_list_head(&channel->backlog, core_control_t, link);
+    while (!base_list_is_empty(&channel->control.backlog)) {
+        control =
+            base_list_head(&channel->control.backlog, core_control_t, link);
         base_list_del(&control->link);
-        channel->num_backlog--;
+        channel->control.num_backlog--;
         control_put(control);
     }
 }

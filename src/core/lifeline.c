@@ -31,7 +31,7 @@ static void hang_up(core_lifeline_t *lifeline)
 /* A peer from whom no HELLO has come has sent nothing else. */
 static void hear(ucxpool_channel_t *channel, xfer_last_word_t word)
 {
-    core_lifeline_t *lifeline = &channel->lifeline;
+    core_lifeline_t *lifeline = &channel->conn.lifeline;
 
     hang_up(lifeline);
     lifeline->heard    = word;
@@ -47,7 +47,7 @@ static void network_lost(ucxpool_channel_t *channel, int error)
 {
     char text[64];
 
-    hang_up(&channel->lifeline);
+    hang_up(&channel->conn.lifeline);
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
         core_channel_set_broken(channel);
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
@@ -59,7 +59,7 @@ static void network_lost(ucxpool_channel_t *channel, int error)
 static unsigned lifeline_ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
-        base_container_of(source, ucxpool_channel_t, lifeline.source);
+        base_container_of(source, ucxpool_channel_t, conn.lifeline.source);
     uint8_t word  = XFER_LAST_WORD_NONE;
     ssize_t size  = recv(source->fd, &word, sizeof(word), MSG_DONTWAIT);
     int     error = (size < 0) ? errno : 0;
@@ -77,7 +77,7 @@ static unsigned lifeline_ready(core_source_t *source)
         return 1;
     }
     if (word == XFER_LAST_WORD_SPARE) {
-        hang_up(&channel->lifeline);
+        hang_up(&channel->conn.lifeline);
     } else {
         hear(channel, (xfer_last_word_t)word);
     }
@@ -111,24 +111,25 @@ void core_lifeline_start(ucxpool_channel_t *channel, int fd)
     if (fd >= 0) {
         keep_alive(fd, channel->pool->config.peer_timeout_ns);
     }
-    if ((fd >= 0) && (core_source_add(&channel->lifeline.source, channel->pool,
-                                      fd, lifeline_ready) != UCXPOOL_OK)) {
+    if ((fd >= 0) &&
+        (core_source_add(&channel->conn.lifeline.source, channel->pool, fd,
+                         lifeline_ready) != UCXPOOL_OK)) {
         close(fd);
     }
 }
 
 bool core_lifeline_is_up(const ucxpool_channel_t *channel)
 {
-    return channel->lifeline.source.fd >= 0;
+    return channel->conn.lifeline.source.fd >= 0;
 }
 
 void core_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
 {
     if (core_lifeline_is_up(channel)) {
-        xfer_last_word_say(channel->lifeline.source.fd, word);
-        hang_up(&channel->lifeline);
+        xfer_last_word_say(channel->conn.lifeline.source.fd, word);
+        hang_up(&channel->conn.lifeline);
     }
-    channel->lifeline.deadline = BASE_CLOCK_FOREVER;
+    channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
 }
 
 /* A peer that has closed its channel in peace has had our BYE; this one has not
@@ -138,7 +139,7 @@ static void end_channel(ucxpool_channel_t *channel)
     if (channel->handshake & CORE_HELLO_RECEIVED) {
         core_channel_set_broken(channel); /* no endpoint is at its end */
     }
-    switch (channel->lifeline.heard) {
+    switch (channel->conn.lifeline.heard) {
     case XFER_LAST_WORD_NONE:
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
@@ -154,12 +155,12 @@ static void end_channel(ucxpool_channel_t *channel)
 
 unsigned core_lifeline_progress(ucxpool_channel_t *channel)
 {
-    if ((channel->lifeline.deadline == BASE_CLOCK_FOREVER) ||
-        (base_clock_now() < channel->lifeline.deadline)) {
+    if ((channel->conn.lifeline.deadline == BASE_CLOCK_FOREVER) ||
+        (base_clock_now() < channel->conn.lifeline.deadline)) {
         return 0;
     }
-    channel->lifeline.deadline = BASE_CLOCK_FOREVER;
-    if (channel->close < CORE_CLOSE_ENDPOINT) {
+    channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
+    if (channel->closing.step < CORE_CLOSE_ENDPOINT) {
         end_channel(channel);
     }
     return 1;
@@ -167,5 +168,5 @@ unsigned core_lifeline_progress(ucxpool_channel_t *channel)
 
 uint64_t core_lifeline_deadline(const ucxpool_channel_t *channel)
 {
-    return channel->lifeline.deadline;
+    return channel->conn.lifeline.deadline;
 }

@@ -27,11 +27,12 @@
 
 static bool is_possible(const ucxpool_channel_t *channel)
 {
-    const core_blob_t *blob = &channel->remote->blob;
+    const core_blob_t *blob = &channel->conn.remote->blob;
     char               reason[PROTO_TEXT_MAX + 1];
 
     return (channel->pool->config.wire != BASE_WIRE_UCX) &&
-           (channel->num_unheard < UNHEARD_MAX) && (blob->net_namespace != 0) &&
+           (channel->conn.num_unheard < UNHEARD_MAX) &&
+           (blob->net_namespace != 0) &&
            (blob->net_namespace == ipc_net_namespace()) &&
            ipc_host_fits(&blob->host, reason, sizeof(reason));
 }
@@ -39,7 +40,7 @@ static bool is_possible(const ucxpool_channel_t *channel)
 /* Nobody else can have our peer's name, unless the peer has ended. */
 static bool is_peer(const ucxpool_channel_t *channel, int fd)
 {
-    const ipc_host_t *host = &channel->remote->blob.host;
+    const ipc_host_t *host = &channel->conn.remote->blob.host;
     ipc_caller_t      who;
 
     return (ipc_socket_caller(fd, &who) == 0) && (who.pid == host->pid) &&
@@ -73,17 +74,17 @@ static void hung_up(ucxpool_channel_t *channel)
         return; /* the endpoint has taken over */
     }
     if (channel->state == UCXPOOL_CHANNEL_CONNECTING) {
-        channel->num_unheard++;
+        channel->conn.num_unheard++;
         channel->pool->dispatch->unheard(channel);
     } else {
-        channel->lost_at = base_clock_deadline(GRACE_NS);
+        channel->conn.lost_at = base_clock_deadline(GRACE_NS);
     }
 }
 
 static unsigned ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
-        base_container_of(source, ucxpool_channel_t, local);
+        base_container_of(source, ucxpool_channel_t, conn.local);
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
     unsigned                        count = 0;
     size_t                          length;
@@ -91,8 +92,8 @@ static unsigned ready(core_source_t *source)
 
     core_channel_get(channel);
     while ((count < ROUND_MAX) && (error == 0) && core_local_is_up(channel)) {
-        error = ipc_socket_recv_any(channel->local.fd, bytes, sizeof(bytes),
-                                    &length);
+        error = ipc_socket_recv_any(channel->conn.local.fd, bytes,
+                                    sizeof(bytes), &length);
         if (error == 0) {
             handle(channel, bytes, length);
             count++;
@@ -125,7 +126,7 @@ bool core_local_parse_hello(const void *bytes, size_t length,
 bool core_local_adopt(ucxpool_channel_t *channel, int fd)
 {
     core_local_close(channel);
-    if (core_source_add(&channel->local, channel->pool, fd, ready) !=
+    if (core_source_add(&channel->conn.local, channel->pool, fd, ready) !=
         UCXPOOL_OK) {
         ipc_socket_close(fd);
         return false;
@@ -141,7 +142,7 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
     if (!is_possible(channel)) {
         return UCXPOOL_ERR_UNSUPPORTED;
     }
-    error = ipc_socket_connect(channel->remote->blob.id, &fd);
+    error = ipc_socket_connect(channel->conn.remote->blob.id, &fd);
     if (error == EAGAIN) {
         return UCXPOOL_INPROGRESS;
     }
@@ -159,15 +160,15 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel)
 
 bool core_local_is_up(const ucxpool_channel_t *channel)
 {
-    return channel->local.fd >= 0;
+    return channel->conn.local.fd >= 0;
 }
 
 void core_local_close(ucxpool_channel_t *channel)
 {
-    int fd = channel->local.fd;
+    int fd = channel->conn.local.fd;
 
     if (fd >= 0) {
-        core_source_remove(&channel->local);
+        core_source_remove(&channel->conn.local);
         ipc_socket_close(fd);
     }
 }
@@ -175,7 +176,7 @@ void core_local_close(ucxpool_channel_t *channel)
 void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size)
 {
-    int error = ipc_socket_send_parts(channel->local.fd, fixed, fixed_size,
+    int error = ipc_socket_send_parts(channel->conn.local.fd, fixed, fixed_size,
                                       data, data_size);
 
     if (error != 0) {
@@ -189,14 +190,14 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
 
 bool core_local_is_lost(const ucxpool_channel_t *channel)
 {
-    return (channel->lost_at != BASE_CLOCK_FOREVER) &&
-           (base_clock_now() >= channel->lost_at);
+    return (channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
+           (base_clock_now() >= channel->conn.lost_at);
 }
 
 uint64_t core_local_deadline(const ucxpool_channel_t *channel)
 {
     return core_channel_is_broken(channel) ? BASE_CLOCK_FOREVER
-                                           : channel->lost_at;
+                                           : channel->conn.lost_at;
 }
 
 void core_way_close(const core_way_t *way)

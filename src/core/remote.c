@@ -190,7 +190,7 @@ static void decide(core_remote_t *remote, core_turn_t turn)
     if (turn == CORE_TURN_OURS) {
         base_list_for_each(channel, &remote->pool->channels.open,
                            ucxpool_channel_t, link) {
-            if (channel->remote == remote) {
+            if (channel->conn.remote == remote) {
                 core_channel_hasten_hello(channel);
             }
         }
@@ -246,9 +246,9 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
 
 bool core_remote_is_our_turn(const ucxpool_channel_t *channel)
 {
-    const core_remote_t *remote = channel->remote;
+    const core_remote_t *remote = channel->conn.remote;
 
-    if (channel->by_ep) {
+    if (channel->conn.by_ep) {
         return true;
     }
     return core_remote_is_self(remote) ? channel->begins
@@ -322,7 +322,7 @@ static ucxpool_status_t make(core_remote_t *remote, ucp_ep_h ep,
 ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
                                            ucp_ep_h           reply_ep)
 {
-    core_remote_t   *remote   = channel->remote;
+    core_remote_t   *remote   = channel->conn.remote;
     core_endpoint_t *endpoint = take_idle(remote, reply_ep);
     ucxpool_status_t status   = UCXPOOL_OK;
 
@@ -335,7 +335,7 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
         status = make(remote, reply_ep, &endpoint);
     }
     if (status == UCXPOOL_OK) {
-        channel->endpoint = endpoint;
+        channel->conn.endpoint = endpoint;
     }
     return status;
 }
@@ -343,10 +343,10 @@ ucxpool_status_t core_remote_take_endpoint(ucxpool_channel_t *channel,
 /* One to this very pool is its own other end. */
 void core_remote_keep_endpoint(ucxpool_channel_t *channel)
 {
-    channel->endpoint->is_sure =
-        channel->has_begun || core_remote_is_self(channel->remote);
-    put_idle(channel->remote, channel->endpoint);
-    channel->endpoint = NULL;
+    channel->conn.endpoint->is_sure =
+        channel->closing.has_begun || core_remote_is_self(channel->conn.remote);
+    put_idle(channel->conn.remote, channel->conn.endpoint);
+    channel->conn.endpoint = NULL;
     set_ends(channel->pool); /* it may have failed meanwhile */
 }
 

@@ -11,11 +11,11 @@ static void credits_came(ucxpool_channel_t *channel, uint32_t credits)
     if (credits == 0) {
         return;
     }
-    channel->credits = (uint32_t)base_min((uint64_t)channel->credits + credits,
-                                          (uint64_t)UINT16_MAX);
-    if (!base_list_is_empty(&channel->queue)) {
+    channel->flow.credits = (uint32_t)base_min(
+        (uint64_t)channel->flow.credits + credits, (uint64_t)UINT16_MAX);
+    if (!base_list_is_empty(&channel->requests.queue)) {
         core_request_wake(
-            base_list_head(&channel->queue, ucxpool_request_t, link));
+            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
     }
 }
 
@@ -92,7 +92,7 @@ static void handle_after_end(ucxpool_channel_t   *channel,
         core_channel_peer_left(channel);
         break;
     case PROTO_KEPT:
-        channel->kept = channel->has_begun;
+        channel->closing.kept = channel->closing.has_begun;
         break;
     default:
         break;

@@ -217,7 +217,7 @@ static void close_channels(ucxpool_t *pool)
                             ucxpool_channel_t, link) {
         /* Callbacks that are still to come may name it: it goes last. */
         core_channel_get(channel);
-        if (!channel->drains) {
+        if (!channel->closing.drains) {
             wireup_channel_abort(channel);
         }
     }
@@ -228,7 +228,7 @@ static bool has_open_channels(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if (channel->close != CORE_CLOSE_DONE) {
+        if (channel->closing.step != CORE_CLOSE_DONE) {
             return true;
         }
     }

@@ -82,16 +82,16 @@ static ucxpool_status_t ucx_send(ucxpool_channel_t *channel,
         .channel = channel->peer.channel,
         .key     = channel->peer.channel_key,
     };
-    result = ucp_am_send_nbx(channel->endpoint->ep, channel->peer.am_id + 1,
-                             &fragment->data, sizeof(fragment->data),
-                             fragment->bytes, fragment->data.length, &param);
+    result = ucp_am_send_nbx(
+        channel->conn.endpoint->ep, channel->peer.am_id + 1, &fragment->data,
+        sizeof(fragment->data), fragment->bytes, fragment->data.length, &param);
     if (UCS_PTR_IS_ERR(result)) {
         core_channel_set_broken(channel);
         return ucx_status(UCS_PTR_STATUS(result));
     }
     fragment->ucx = result;
     if (result != NULL) {
-        core_endpoint_start(channel->endpoint);
+        core_endpoint_start(channel->conn.endpoint);
     } else {
         /* Done already: the request goes on by itself. */
         xfer_send_fragment_done(fragment);

@@ -42,10 +42,10 @@ static void start_close(ucxpool_channel_t *channel)
                             ? FAILED_NS
                             : channel->pool->config.close_timeout_ns;
 
-    if (channel->close == CORE_CLOSE_NONE) {
-        channel->close          = CORE_CLOSE_GOODBYE;
-        channel->waiting_since  = base_clock_now();
-        channel->close_deadline = base_clock_deadline(patience);
+    if (channel->closing.step == CORE_CLOSE_NONE) {
+        channel->closing.step          = CORE_CLOSE_GOODBYE;
+        channel->closing.waiting_since = base_clock_now();
+        channel->closing.deadline      = base_clock_deadline(patience);
     }
 }
 
@@ -62,16 +62,17 @@ static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way =
         (channel->handshake & CORE_HELLO_RECEIVED) &&
-        (!channel->wire->has_endpoint || (channel->endpoint != NULL));
+        (!channel->wire->has_endpoint || (channel->conn.endpoint != NULL));
 
-    return (channel->remote != NULL) && !knows_way && !is_silent(channel) &&
-           !channel->bye_received && !core_channel_is_broken(channel);
+    return (channel->conn.remote != NULL) && !knows_way &&
+           !is_silent(channel) && !channel->closing.bye_received &&
+           !core_channel_is_broken(channel);
 }
 
 /* Is a word of the peer waited for, now or until it has come? */
 static bool waits(const ucxpool_channel_t *channel)
 {
-    return channel->bye_sent || is_way_due(channel);
+    return channel->closing.bye_sent || is_way_due(channel);
 }
 
 /* From when on nothing is waited for. */
@@ -80,40 +81,40 @@ static uint64_t last_moment(const ucxpool_channel_t *channel)
     uint64_t goodbye = BASE_CLOCK_FOREVER;
 
     if (channel->pool->closing && waits(channel)) {
-        goodbye = channel->waiting_since + GOODBYE_NS;
+        goodbye = channel->closing.waiting_since + GOODBYE_NS;
     }
-    return base_min(channel->close_deadline, goodbye);
+    return base_min(channel->closing.deadline, goodbye);
 }
 
 /* What was to be said before is on its way, and so is BYE. False: there is no
  * room now. */
 static bool say_bye(ucxpool_channel_t *channel)
 {
-    if (channel->bye_received && !channel->bye_sent) {
+    if (channel->closing.bye_received && !channel->closing.bye_sent) {
         core_control_drop(channel); /* it listens to nothing else any more */
     }
     core_control_flush(channel);
-    if (!base_list_is_empty(&channel->backlog)) {
+    if (!base_list_is_empty(&channel->control.backlog)) {
         return false;
     }
-    if (!channel->bye_sent) {
-        channel->bye_sent      = true;
-        channel->waiting_since = base_clock_now();
+    if (!channel->closing.bye_sent) {
+        channel->closing.bye_sent      = true;
+        channel->closing.waiting_since = base_clock_now();
         if (channel->handshake & CORE_HELLO_RECEIVED) {
             core_control_post(channel, PROTO_BYE, CORE_MUST);
         }
     }
-    return base_list_is_empty(&channel->backlog);
+    return base_list_is_empty(&channel->control.backlog);
 }
 
 /* Would a peer answer that makes progress? It does when it has heard of the
  * channel, and is not gone itself. */
 static bool is_answer_due(const ucxpool_channel_t *channel)
 {
-    return ((channel->endpoint != NULL) ||
+    return ((channel->conn.endpoint != NULL) ||
             !core_wire_is_chosen(channel->wire)) &&
            (channel->handshake & CORE_HELLO_RECEIVED) &&
-           !channel->bye_received && !channel->peer.gone;
+           !channel->closing.bye_received && !channel->peer.gone;
 }
 
 static bool has_said_goodbye(ucxpool_channel_t *channel)
@@ -139,27 +140,28 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
  */
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {
-    return (channel->remote != NULL) && !channel->pool->closing &&
+    return (channel->conn.remote != NULL) && !channel->pool->closing &&
            !core_channel_is_broken(channel) &&
-           (channel->endpoint->step == CORE_ENDPOINT_OPEN) &&
-           ((channel->bye_sent && channel->bye_received) ||
+           (channel->conn.endpoint->step == CORE_ENDPOINT_OPEN) &&
+           ((channel->closing.bye_sent && channel->closing.bye_received) ||
             !(channel->handshake & CORE_HELLO_RECEIVED));
 }
 
 static bool is_kept(const ucxpool_channel_t *channel)
 {
-    return channel->kept ||
-           (channel->has_begun && !(channel->handshake & CORE_HELLO_RECEIVED));
+    return channel->closing.kept ||
+           (channel->closing.has_begun &&
+            !(channel->handshake & CORE_HELLO_RECEIVED));
 }
 
 /* False: that is not known yet. */
 static bool try_keep_endpoint(ucxpool_channel_t *channel)
 {
-    if (!channel->has_begun && !channel->kept) {
-        channel->kept = true;
+    if (!channel->closing.has_begun && !channel->closing.kept) {
+        channel->closing.kept = true;
         core_control_post(channel, PROTO_KEPT, CORE_OUTSIDE);
     }
-    if (is_kept(channel) && (channel->endpoint->num_operations == 0)) {
+    if (is_kept(channel) && (channel->conn.endpoint->num_operations == 0)) {
         core_remote_keep_endpoint(channel);
         return true;
     }
@@ -168,52 +170,54 @@ static bool try_keep_endpoint(ucxpool_channel_t *channel)
 
 static void close_endpoint(ucxpool_channel_t *channel)
 {
-    core_endpoint_t *endpoint = channel->endpoint;
+    core_endpoint_t *endpoint = channel->conn.endpoint;
 
     if ((endpoint != NULL) && can_be_kept(channel)) {
         if (!try_keep_endpoint(channel)) {
             return;
         }
-        endpoint = channel->endpoint;
+        endpoint = channel->conn.endpoint;
     }
     core_local_close(channel);
     if (endpoint == NULL) {
-        channel->close = CORE_CLOSE_DONE;
+        channel->closing.step = CORE_CLOSE_DONE;
         return;
     }
     core_endpoint_close(endpoint, last_moment(channel));
     core_endpoint_progress(endpoint);
     if (endpoint->step == CORE_ENDPOINT_CLOSED) {
-        channel->close = CORE_CLOSE_DONE;
+        channel->closing.step = CORE_CLOSE_DONE;
     }
 }
 
 static unsigned progress_goodbye(ucxpool_channel_t *channel)
 {
-    core_close_t before = channel->close;
+    core_close_t before = channel->closing.step;
 
-    if ((channel->close == CORE_CLOSE_GOODBYE) && has_said_goodbye(channel)) {
-        channel->close = CORE_CLOSE_ENDPOINT;
+    if ((channel->closing.step == CORE_CLOSE_GOODBYE) &&
+        has_said_goodbye(channel)) {
+        channel->closing.step = CORE_CLOSE_ENDPOINT;
         core_control_drop(channel);
     }
-    if (channel->close == CORE_CLOSE_ENDPOINT) {
+    if (channel->closing.step == CORE_CLOSE_ENDPOINT) {
         close_endpoint(channel);
     }
-    if (channel->close == CORE_CLOSE_DONE) {
+    if (channel->closing.step == CORE_CLOSE_DONE) {
         core_lifeline_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
                                        ? XFER_LAST_WORD_FAILED
                                        : XFER_LAST_WORD_CLOSED);
     }
-    return (channel->close != before) ? 1 : 0;
+    return (channel->closing.step != before) ? 1 : 0;
 }
 
 uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel)
 {
-    if (channel->close == CORE_CLOSE_NONE) {
-        return channel->drains ? channel->drain_deadline : BASE_CLOCK_FOREVER;
+    if (channel->closing.step == CORE_CLOSE_NONE) {
+        return channel->closing.drains ? channel->closing.drain_deadline
+                                       : BASE_CLOCK_FOREVER;
     }
-    return (channel->close == CORE_CLOSE_DONE) ? BASE_CLOCK_FOREVER
-                                               : last_moment(channel);
+    return (channel->closing.step == CORE_CLOSE_DONE) ? BASE_CLOCK_FOREVER
+                                                      : last_moment(channel);
 }
 
 /* --- what follows from its end ---------------------------------------------
@@ -242,17 +246,19 @@ static void abort_requests(ucxpool_channel_t *channel)
     ucxpool_request_t *next;
 
     abort_posted(channel, status, channel->reason);
-    base_list_for_each_safe(request, next, &channel->queue, ucxpool_request_t,
-                            link) {
+    base_list_for_each_safe(request, next, &channel->requests.queue,
+                            ucxpool_request_t, link) {
         xfer_send_abort(request, status, channel->reason);
         core_request_reuse(request);
     }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (channel->sends[i] != NULL) {
-            xfer_send_abort(channel->sends[i], status, channel->reason);
+        if (channel->requests.sends[i] != NULL) {
+            xfer_send_abort(channel->requests.sends[i], status,
+                            channel->reason);
         }
-        if (channel->receives[i] != NULL) {
-            xfer_recv_abort(channel->receives[i], status, channel->reason);
+        if (channel->requests.receives[i] != NULL) {
+            xfer_recv_abort(channel->requests.receives[i], status,
+                            channel->reason);
         }
     }
     xfer_flush_abort(channel, status);
@@ -265,11 +271,13 @@ static void cancel_requests(ucxpool_channel_t *channel)
     static const char text[] = "the channel was closed";
 
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (channel->sends[i] != NULL) {
-            xfer_send_stop(channel->sends[i], UCXPOOL_ERR_CANCELED, text);
+        if (channel->requests.sends[i] != NULL) {
+            xfer_send_stop(channel->requests.sends[i], UCXPOOL_ERR_CANCELED,
+                           text);
         }
-        if (channel->receives[i] != NULL) {
-            xfer_recv_stop(channel->receives[i], UCXPOOL_ERR_CANCELED, text);
+        if (channel->requests.receives[i] != NULL) {
+            xfer_recv_stop(channel->requests.receives[i], UCXPOOL_ERR_CANCELED,
+                           text);
         }
     }
 }
@@ -278,7 +286,7 @@ static void cancel_requests(ucxpool_channel_t *channel)
 static void forget_sends(ucxpool_channel_t *channel)
 {
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        ucxpool_request_t *request = channel->sends[i];
+        ucxpool_request_t *request = channel->requests.sends[i];
 
         if ((request != NULL) && core_request_has_ended(request)) {
             xfer_send_forget(request);
@@ -290,9 +298,10 @@ static bool is_unused(const ucxpool_channel_t *channel)
 {
     /* On the `map` wire the peer may still read; the channel then stays, to
      * watch for its end. */
-    return (channel->close == CORE_CLOSE_DONE) && (channel->num_sends == 0) &&
-           ((channel->endpoint == NULL) ||
-            core_endpoint_is_over(channel->endpoint)) &&
+    return (channel->closing.step == CORE_CLOSE_DONE) &&
+           (channel->requests.num_sends == 0) &&
+           ((channel->conn.endpoint == NULL) ||
+            core_endpoint_is_over(channel->conn.endpoint)) &&
            !channel->user_ref;
 }
 
@@ -303,7 +312,8 @@ static unsigned settle(ucxpool_channel_t *channel)
         return 0;
     }
     abort_requests(channel);
-    if ((channel->state == UCXPOOL_CHANNEL_FAILED) || channel->bye_received) {
+    if ((channel->state == UCXPOOL_CHANNEL_FAILED) ||
+        channel->closing.bye_received) {
         core_control_drop(channel); /* it has nothing left to hear */
     }
     start_close(channel);
@@ -340,8 +350,8 @@ static bool has_requests(const ucxpool_channel_t *channel)
     bool any = xfer_flush_has_sends(channel, UINT64_MAX);
 
     for (unsigned i = 0; (i < PROTO_SENDS_MAX) && !any; i++) {
-        any = (channel->receives[i] != NULL) &&
-              !core_request_has_ended(channel->receives[i]);
+        any = (channel->requests.receives[i] != NULL) &&
+              !core_request_has_ended(channel->requests.receives[i]);
     }
     return any;
 }
@@ -354,8 +364,8 @@ void wireup_channel_close(ucxpool_channel_t *channel)
     }
     core_channel_get(channel);
     release(channel);
-    channel->drains = true;
-    channel->drain_deadline =
+    channel->closing.drains = true;
+    channel->closing.drain_deadline =
         base_clock_deadline(channel->pool->config.close_timeout_ns);
     abort_posted(channel, UCXPOOL_ERR_CANCELED, CORE_CLOSED_HERE);
     core_channel_put(channel);
@@ -364,9 +374,9 @@ void wireup_channel_close(ucxpool_channel_t *channel)
 /* One that was closed ends when its requests have, or its time is over. */
 static unsigned progress_drain(ucxpool_channel_t *channel)
 {
-    if (!channel->drains || !core_channel_is_live(channel) ||
+    if (!channel->closing.drains || !core_channel_is_live(channel) ||
         (has_requests(channel) &&
-         (base_clock_now() < channel->drain_deadline))) {
+         (base_clock_now() < channel->closing.drain_deadline))) {
         return 0;
     }
     wireup_channel_abort(channel);
@@ -397,7 +407,7 @@ static unsigned progress_close(ucxpool_channel_t *channel)
 {
     unsigned count = progress_goodbye(channel);
 
-    if (channel->peer.gone && (channel->num_sends != 0)) {
+    if (channel->peer.gone && (channel->requests.num_sends != 0)) {
         forget_sends(channel);
     }
     if (is_unused(channel) && !base_list_is_empty(&channel->link)) {
@@ -419,7 +429,7 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
     count += settle(channel);
     count += xfer_flush_progress(channel);
     count += progress_drain(channel);
-    if (channel->close != CORE_CLOSE_NONE) {
+    if (channel->closing.step != CORE_CLOSE_NONE) {
         count += progress_close(channel);
     } else {
         count += core_control_flush(channel);
@@ -451,11 +461,11 @@ static void destroy(ucxpool_channel_t *channel)
     wireup_mapping_close(channel);
     wireup_process_watch_stop(channel);
     core_ring_cleanup(&channel->ring);
-    if (channel->endpoint != NULL) {
-        core_endpoint_destroy(channel->endpoint);
+    if (channel->conn.endpoint != NULL) {
+        core_endpoint_destroy(channel->conn.endpoint);
     }
-    if (channel->remote != NULL) {
-        core_remote_put(channel->remote);
+    if (channel->conn.remote != NULL) {
+        core_remote_put(channel->conn.remote);
     }
     free(channel);
 }

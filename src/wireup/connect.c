@@ -15,10 +15,10 @@
  * connects to itself makes both ends of a pair, one after the other. */
 static void number_pair(ucxpool_channel_t *channel)
 {
-    uint64_t number = channel->remote->num_pairs++;
+    uint64_t number = channel->conn.remote->num_pairs++;
 
     channel->pair = number;
-    if (core_remote_is_self(channel->remote)) {
+    if (core_remote_is_self(channel->conn.remote)) {
         channel->pair   = number / 2;
         channel->begins = (number % 2) == 0;
     }
@@ -38,8 +38,8 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
     if (remote == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a channel");
     }
-    channel->remote     = remote;
-    channel->peer.am_id = head.am_id;
+    channel->conn.remote = remote;
+    channel->peer.am_id  = head.am_id;
     memcpy(channel->peer.id, head.id, sizeof(channel->peer.id));
     memcpy(channel->peer.key, head.key, sizeof(channel->peer.key));
     if (!channel->at_door) {
@@ -57,9 +57,9 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
 
 ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
 {
-    channel->by_ep    = true;
-    channel->endpoint = core_endpoint_borrow(channel->pool, ep);
-    if (channel->endpoint == NULL) {
+    channel->conn.by_ep    = true;
+    channel->conn.endpoint = core_endpoint_borrow(channel->pool, ep);
+    if (channel->conn.endpoint == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
     return wireup_hello_start(channel);

@@ -50,7 +50,7 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
     core_source_init(&fetch->source);
     memcpy(fetch->files, files, size);
     base_list_add_tail(&channel->pool->wireup.fd_imports, &fetch->link);
-    channel->fetch = fetch;
+    channel->fd_import = fetch;
     return true;
 
 err_free:
@@ -76,7 +76,7 @@ static void detach(wireup_fd_import_t *fetch)
 {
     hang_up(fetch);
     base_list_del(&fetch->link);
-    fetch->channel->fetch = NULL;
+    fetch->channel->fd_import = NULL;
 }
 
 static void release(wireup_fd_import_t *fetch)
@@ -90,7 +90,7 @@ static void release(wireup_fd_import_t *fetch)
 
 void wireup_fd_import_stop(ucxpool_channel_t *channel)
 {
-    wireup_fd_import_t *fetch = channel->fetch;
+    wireup_fd_import_t *fetch = channel->fd_import;
 
     if (fetch != NULL) {
         detach(fetch);

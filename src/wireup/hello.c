@@ -176,7 +176,7 @@ static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
 {
     uint32_t flags = offers_map ? PROTO_HELLO_MAP : 0u;
 
-    if (channel->by_ep) {
+    if (channel->conn.by_ep) {
         return flags | PROTO_HELLO_BY_EP;
     }
     if (channel->at_door && !channel->begins) {
@@ -195,7 +195,7 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     memcpy(hello->to_id, channel->peer.id, sizeof(hello->to_id));
     memcpy(hello->to_key, channel->peer.key, sizeof(hello->to_key));
     memcpy(hello->from_id, pool->id, sizeof(hello->from_id));
-    if (!channel->by_ep) {
+    if (!channel->conn.by_ep) {
         memcpy(hello->from_key, pool->key, sizeof(hello->from_key));
     }
     hello->pair         = channel->pair;
@@ -260,7 +260,7 @@ static void hello_say_ready(ucxpool_channel_t *channel)
 
 static bool has_way(const ucxpool_channel_t *channel)
 {
-    return core_local_is_up(channel) || (channel->endpoint != NULL);
+    return core_local_is_up(channel) || (channel->conn.endpoint != NULL);
 }
 
 /* When a call for the channel has failed, so does the channel. */
@@ -281,12 +281,12 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 /* On `ucx` GO goes over the endpoint, which who has begun makes first. */
 static bool can_go(ucxpool_channel_t *channel)
 {
-    if (channel->wire->has_endpoint && (channel->endpoint == NULL) &&
-        channel->has_begun) {
+    if (channel->wire->has_endpoint && (channel->conn.endpoint == NULL) &&
+        channel->closing.has_begun) {
         take_endpoint(channel, NULL);
     }
     return core_channel_is_live(channel) &&
-           (!channel->wire->has_endpoint || (channel->endpoint != NULL));
+           (!channel->wire->has_endpoint || (channel->conn.endpoint != NULL));
 }
 
 static void try_open(ucxpool_channel_t *channel)
@@ -312,7 +312,7 @@ static void try_open(ucxpool_channel_t *channel)
     channel->state = UCXPOOL_CHANNEL_OPEN;
     core_event_set(&channel->event, UCXPOOL_EVENT_STATE);
     if (channel->wire->has_endpoint) {
-        core_endpoint_close_on_exec(channel->endpoint);
+        core_endpoint_close_on_exec(channel->conn.endpoint);
     } else {
         core_lifeline_end(channel, XFER_LAST_WORD_SPARE);
     }
@@ -320,9 +320,9 @@ static void try_open(ucxpool_channel_t *channel)
     pool->channels.num_mapped += channel->wire->has_ring ? 1 : 0;
     base_info("%s: open over the %s wire: %s", channel->name,
               channel->wire->name, channel->wire_reason);
-    if (!base_list_is_empty(&channel->queue)) {
+    if (!base_list_is_empty(&channel->requests.queue)) {
         core_request_wake(
-            base_list_head(&channel->queue, ucxpool_request_t, link));
+            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
     }
 }
 
@@ -331,7 +331,7 @@ static void say_hello(ucxpool_channel_t *channel)
 {
     core_channel_say_hello_at(channel, base_clock_deadline(CORE_HELLO_NS));
     /* What UCX still holds is as good as another. */
-    if (channel->num_controls == 0) {
+    if (channel->control.num_in_ucx == 0) {
         hello_say(channel);
     }
 }
@@ -377,7 +377,8 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
         return UCXPOOL_OK;
     }
     if (status == UCXPOOL_OK) {
-        channel->has_begun |= !(channel->handshake & CORE_HELLO_RECEIVED);
+        channel->closing.has_begun |=
+            !(channel->handshake & CORE_HELLO_RECEIVED);
         say_all(channel);
         try_open(channel);
     }
@@ -411,13 +412,13 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 
     channel->handshake |= CORE_HELLO_RECEIVED;
     memcpy(peer->id, hello->from_id, sizeof(peer->id));
-    peer->channel      = hello->channel;
-    peer->channel_key  = hello->channel_key;
-    peer->max_runs     = hello->max_runs;
-    peer->max_metadata = hello->max_metadata;
-    peer->block_size   = hello->block_size;
-    channel->credits   = hello->credits;
-    peer->host         = hello->host;
+    peer->channel         = hello->channel;
+    peer->channel_key     = hello->channel_key;
+    peer->max_runs        = hello->max_runs;
+    peer->max_metadata    = hello->max_metadata;
+    peer->block_size      = hello->block_size;
+    channel->flow.credits = hello->credits;
+    peer->host            = hello->host;
 }
 
 /* The descriptors of the peer's memory have come, or they have not. */
@@ -493,7 +494,7 @@ static bool is_unanswered(const ucxpool_channel_t *channel)
     return (channel->state == UCXPOOL_CHANNEL_CONNECTING)
                ? (!(channel->handshake & CORE_READY_RECEIVED) ||
                   !has_way(channel))
-               : ((channel->close == CORE_CLOSE_GOODBYE) &&
+               : ((channel->closing.step == CORE_CLOSE_GOODBYE) &&
                   !(channel->handshake & CORE_HELLO_RECEIVED));
 }
 
@@ -577,8 +578,8 @@ void wireup_hello_unheard(ucxpool_channel_t *channel)
 {
     channel->handshake &= ~(unsigned)CORE_HELLO_SENT;
     core_channel_say_hello_at(
-        channel,
-        base_clock_deadline(channel->has_begun ? UNHEARD_NS : PATIENCE_NS));
+        channel, base_clock_deadline(channel->closing.has_begun ? UNHEARD_NS
+                                                                : PATIENCE_NS));
 }
 
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
@@ -596,8 +597,8 @@ void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
 
 void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
 {
-    if ((reply_ep != NULL) && (channel->endpoint == NULL) &&
-        (channel->close <= CORE_CLOSE_GOODBYE)) {
+    if ((reply_ep != NULL) && (channel->conn.endpoint == NULL) &&
+        (channel->closing.step <= CORE_CLOSE_GOODBYE)) {
         take_endpoint(channel, reply_ep); /* for BYE, if it was closed */
     }
     channel->handshake |= CORE_GO_RECEIVED;

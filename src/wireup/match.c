@@ -28,10 +28,10 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
         return false;
     }
     if (hello->flags & PROTO_HELLO_BY_EP) {
-        return channel->by_ep && (channel->endpoint != NULL) &&
-               (channel->endpoint->ep == reply_ep);
+        return channel->conn.by_ep && (channel->conn.endpoint != NULL) &&
+               (channel->conn.endpoint->ep == reply_ep);
     }
-    return (channel->remote != NULL) && (hello->pair == channel->pair) &&
+    return (channel->conn.remote != NULL) && (hello->pair == channel->pair) &&
            (memcmp(hello->from_id, peer->id, CORE_ID_SIZE) == 0) &&
            (memcmp(hello->from_key, peer->key, CORE_ID_SIZE) == 0);
 }
@@ -54,7 +54,7 @@ ucxpool_channel_t *wireup_match_find(ucxpool_t           *pool,
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if (is_repeated(channel, hello) ||
             (!(channel->handshake & CORE_HELLO_RECEIVED) &&
-             (channel->close <= CORE_CLOSE_GOODBYE) &&
+             (channel->closing.step <= CORE_CLOSE_GOODBYE) &&
              fits(channel, hello, reply_ep))) {
             return channel;
         }
@@ -71,7 +71,7 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
         return false;
     }
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if ((channel->remote == NULL) && channel->begins &&
+        if ((channel->conn.remote == NULL) && channel->begins &&
             (channel->pair == hello->pair)) {
             return false; /* the listener's answer is quicker than its proof */
         }

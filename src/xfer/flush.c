@@ -10,7 +10,7 @@ static bool is_under_way(const ucxpool_request_t *request, uint64_t before)
 
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
 {
-    const base_list_t *queue = &channel->queue;
+    const base_list_t *queue = &channel->requests.queue;
 
     /* The oldest comes first. */
     if (!base_list_is_empty(queue) &&
@@ -18,7 +18,7 @@ bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before)
         return true;
     }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        if (is_under_way(channel->sends[i], before)) {
+        if (is_under_way(channel->requests.sends[i], before)) {
             return true;
         }
     }
@@ -31,8 +31,8 @@ unsigned xfer_flush_progress(ucxpool_channel_t *channel)
     ucxpool_request_t *request;
     ucxpool_request_t *next;
 
-    base_list_for_each_safe(request, next, &channel->flushes, ucxpool_request_t,
-                            link) {
+    base_list_for_each_safe(request, next, &channel->requests.flushes,
+                            ucxpool_request_t, link) {
         if (!xfer_flush_has_sends(channel, request->order)) {
             core_request_end(request, UCXPOOL_OK, NULL);
             core_request_reuse(request);
@@ -46,8 +46,9 @@ void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status)
 {
     ucxpool_request_t *request;
 
-    while (!base_list_is_empty(&channel->flushes)) {
-        request = base_list_head(&channel->flushes, ucxpool_request_t, link);
+    while (!base_list_is_empty(&channel->requests.flushes)) {
+        request =
+            base_list_head(&channel->requests.flushes, ucxpool_request_t, link);
         core_request_end(request, status, channel->reason);
         core_request_reuse(request);
     }
@@ -74,9 +75,9 @@ static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
         return status;
     }
     core_request_set_channel(request, channel);
-    request->order = channel->num_posted;
+    request->order = channel->flow.num_posted;
     core_request_arm(request);
-    base_list_add_tail(&channel->flushes, &request->link);
+    base_list_add_tail(&channel->requests.flushes, &request->link);
     xfer_flush_progress(channel);
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;

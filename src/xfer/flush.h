@@ -8,7 +8,7 @@
 
 /* Is a send under way whose order is lower than `before`? UINT64_MAX: any send.
  * What has left the queue, and goes on, has a number and so stands in
- * channel->sends; that includes those in channel->packing. */
+ * channel->requests.sends; that includes those in channel->requests.packing. */
 bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before);
 
 /* End those before which no send is left. */

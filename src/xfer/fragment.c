@@ -56,7 +56,8 @@ static core_send_block_t *new_block(ucxpool_request_t *request)
 {
     core_send_t *send = &request->send;
 
-    if ((request->channel->packing.next != &request->link) && has_block(send)) {
+    if ((request->channel->requests.packing.next != &request->link) &&
+        has_block(send)) {
         return NULL;
     }
     for (unsigned i = 0; i < send->num_blocks; i++) {
@@ -86,7 +87,7 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     core_send_block_t *block;
 
     if (base_list_is_empty(&request->link)) {
-        base_list_add_tail(&request->channel->packing, &request->link);
+        base_list_add_tail(&request->channel->requests.packing, &request->link);
     }
     for (unsigned i = 0; i < send->num_blocks; i++) {
         if (take_from(&send->blocks[i], slice_p)) {
@@ -108,9 +109,9 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
 /* It may have more blocks than it has. */
 static void wake_first(ucxpool_channel_t *channel)
 {
-    if (!base_list_is_empty(&channel->packing)) {
-        core_request_wake(
-            base_list_head(&channel->packing, ucxpool_request_t, link));
+    if (!base_list_is_empty(&channel->requests.packing)) {
+        core_request_wake(base_list_head(&channel->requests.packing,
+                                         ucxpool_request_t, link));
     }
 }
 

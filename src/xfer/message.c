@@ -11,16 +11,16 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
 {
     ucxpool_message_t *message;
 
-    if (!base_list_is_empty(&channel->free_messages)) {
+    if (!base_list_is_empty(&channel->messages.free)) {
         message =
-            base_list_head(&channel->free_messages, ucxpool_message_t, link);
+            base_list_head(&channel->messages.free, ucxpool_message_t, link);
         base_list_del(&message->link);
     } else {
-        if (channel->num_messages == channel->pool->config.credits) {
+        if (channel->messages.count == channel->pool->config.credits) {
             core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                               "the peer sent more messages than it has "
                               "credits (%u)",
-                              channel->num_messages);
+                              channel->messages.count);
             return NULL;
         }
         message = core_alloc(channel->pool, sizeof(*message));
@@ -30,7 +30,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
             return NULL;
         }
         base_list_init(&message->link);
-        channel->num_messages++;
+        channel->messages.count++;
     }
     message->pool     = channel->pool;
     message->channel  = channel;
@@ -41,7 +41,7 @@ static ucxpool_message_t *message_get(ucxpool_channel_t *channel)
     message->own_runs = false;
     message->runs     = NULL;
     message->stream   = NULL;
-    channel->num_waiting++;
+    channel->messages.num_waiting++;
     core_channel_get(channel);
     return message;
 }
@@ -51,7 +51,7 @@ static void leave_list(ucxpool_message_t *message)
     ucxpool_channel_t *channel = message->channel;
 
     base_list_del(&message->link);
-    if (message->waits && (--channel->num_unexpected == 0)) {
+    if (message->waits && (--channel->messages.num_unexpected == 0)) {
         core_event_clear(&channel->event, UCXPOOL_EVENT_MESSAGE);
     }
     message->waits = false;
@@ -66,16 +66,16 @@ static void message_put(ucxpool_message_t *message)
     if (message->own_runs) {
         free(message->runs);
         message->own_runs = false;
-        channel->num_runs -= message->desc.num_runs;
+        channel->messages.num_runs -= message->desc.num_runs;
     }
-    base_list_add_tail(&channel->free_messages, &message->link);
-    channel->num_waiting--;
+    base_list_add_tail(&channel->messages.free, &message->link);
+    channel->messages.num_waiting--;
     core_channel_put(channel);
 }
 
 void xfer_message_release(ucxpool_message_t *message)
 {
-    message->channel->credits_owed++;
+    message->channel->flow.credits_owed++;
     message_put(message);
 }
 
@@ -112,7 +112,7 @@ static void deliver(ucxpool_message_t *message)
     }
     base_list_add_tail(&pool->requests.unexpected, &message->link);
     message->waits = true;
-    message->channel->num_unexpected++;
+    message->channel->messages.num_unexpected++;
     core_event_set(&message->channel->event, UCXPOOL_EVENT_MESSAGE);
 }
 
@@ -148,11 +148,11 @@ static void deliver_arriving(ucxpool_channel_t *channel)
 
     while (found) {
         found = false;
-        base_list_for_each_safe(message, next, &channel->arriving,
+        base_list_for_each_safe(message, next, &channel->messages.arriving,
                                 ucxpool_message_t, link) {
-            if ((message->desc.sequence == channel->expected_sequence) &&
+            if ((message->desc.sequence == channel->flow.expected_sequence) &&
                 (message->runs_missing == 0)) {
-                channel->expected_sequence++;
+                channel->flow.expected_sequence++;
                 base_list_del(&message->link);
                 deliver(message);
                 found = true;
@@ -181,7 +181,7 @@ static bool expect_runs(ucxpool_message_t *message)
                           num_runs, max);
         return false;
     }
-    if (num_runs > max - channel->num_runs) {
+    if (num_runs > max - channel->messages.num_runs) {
         message->refused = true;
         return true;
     }
@@ -194,7 +194,7 @@ static bool expect_runs(ucxpool_message_t *message)
         return false;
     }
     message->own_runs = true;
-    channel->num_runs += num_runs;
+    channel->messages.num_runs += num_runs;
     return true;
 }
 
@@ -202,10 +202,11 @@ static bool is_known(const ucxpool_channel_t *channel, uint64_t sequence)
 {
     ucxpool_message_t *other;
 
-    if (sequence < channel->expected_sequence) {
+    if (sequence < channel->flow.expected_sequence) {
         return true;
     }
-    base_list_for_each(other, &channel->arriving, ucxpool_message_t, link) {
+    base_list_for_each(other, &channel->messages.arriving, ucxpool_message_t,
+                       link) {
         if (other->desc.sequence == sequence) {
             return true;
         }
@@ -247,7 +248,7 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         message_put(message);
         return;
     }
-    base_list_add_tail(&channel->arriving, &message->link);
+    base_list_add_tail(&channel->messages.arriving, &message->link);
     deliver_arriving(channel);
 }
 
@@ -271,7 +272,8 @@ void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
 {
     ucxpool_message_t *message;
 
-    base_list_for_each(message, &channel->arriving, ucxpool_message_t, link) {
+    base_list_for_each(message, &channel->messages.arriving, ucxpool_message_t,
+                       link) {
         if (message->desc.sequence != runs->sequence) {
             continue;
         }
@@ -313,7 +315,8 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
 {
     ucxpool_message_t *message;
 
-    base_list_for_each(message, &channel->arriving, ucxpool_message_t, link) {
+    base_list_for_each(message, &channel->messages.arriving, ucxpool_message_t,
+                       link) {
         if (message->desc.message == number) {
             message->canceled     = true;
             message->runs_missing = 0;
@@ -350,7 +353,7 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
     ucxpool_message_t *message;
     ucxpool_message_t *next;
 
-    base_list_for_each_safe(message, next, &channel->arriving,
+    base_list_for_each_safe(message, next, &channel->messages.arriving,
                             ucxpool_message_t, link) {
         message_put(message);
     }
@@ -365,7 +368,7 @@ void xfer_message_channel_ended(ucxpool_channel_t *channel)
 
 void xfer_message_drop_all(ucxpool_channel_t *channel)
 {
-    base_list_t *lists[] = {&channel->arriving,
+    base_list_t *lists[] = {&channel->messages.arriving,
                             &channel->pool->requests.unexpected,
                             &channel->pool->requests.probed};
 
@@ -387,9 +390,9 @@ void xfer_message_destroy_all(ucxpool_channel_t *channel)
 {
     ucxpool_message_t *message;
 
-    while (!base_list_is_empty(&channel->free_messages)) {
+    while (!base_list_is_empty(&channel->messages.free)) {
         message =
-            base_list_head(&channel->free_messages, ucxpool_message_t, link);
+            base_list_head(&channel->messages.free, ucxpool_message_t, link);
         base_list_del(&message->link);
         free(message);
     }

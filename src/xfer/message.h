@@ -2,7 +2,8 @@
  * Messages that have arrived, and the matching of messages and receives.
  *
  * Descriptors are matched in the order of their sequence numbers; one that
- * comes early, or whose runs are not all there, waits in channel->arriving.
+ * comes early, or whose runs are not all there, waits in
+ * channel->messages.arriving.
  */
 #ifndef XFER_MESSAGE_H
 #define XFER_MESSAGE_H

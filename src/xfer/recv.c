@@ -140,14 +140,14 @@ static bool check_whole(ucxpool_request_t *request)
 static void take_number(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    uint64_t           number  = channel->next_number;
+    uint64_t           number  = channel->flow.next_number;
 
-    while (channel->receives[number % PROTO_SENDS_MAX] != NULL) {
+    while (channel->requests.receives[number % PROTO_SENDS_MAX] != NULL) {
         number++;
     }
-    channel->next_number                        = number + 1;
-    channel->receives[number % PROTO_SENDS_MAX] = request;
-    channel->num_receives++;
+    channel->flow.next_number                            = number + 1;
+    channel->requests.receives[number % PROTO_SENDS_MAX] = request;
+    channel->requests.num_receives++;
     request->recv.receive = number;
 }
 
@@ -156,8 +156,9 @@ static void put_number(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
 
     if (request->recv.receive != 0) {
-        channel->receives[request->recv.receive % PROTO_SENDS_MAX] = NULL;
-        channel->num_receives--;
+        channel->requests.receives[request->recv.receive % PROTO_SENDS_MAX] =
+            NULL;
+        channel->requests.num_receives--;
         request->recv.receive = 0;
     }
 }
@@ -287,7 +288,7 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         end(request, UCXPOOL_ERR_PEER_LOST, channel->reason);
         return;
     }
-    if (channel->num_receives == PROTO_SENDS_MAX) {
+    if (channel->requests.num_receives == PROTO_SENDS_MAX) {
         end(request, UCXPOOL_ERR_PROTOCOL, "the peer sends too much at once");
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer began more than %u messages at once",
@@ -349,7 +350,7 @@ ucxpool_request_t *xfer_recv_find(ucxpool_channel_t  *channel,
                                   const proto_data_t *data)
 {
     ucxpool_request_t *request =
-        channel->receives[data->receive % PROTO_SENDS_MAX];
+        channel->requests.receives[data->receive % PROTO_SENDS_MAX];
 
     if ((request == NULL) || (request->recv.receive != data->receive) ||
         (request->recv.message != data->message)) {
@@ -436,7 +437,7 @@ void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
         return; /* the number of all that came with their descriptors */
     }
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
-        ucxpool_request_t *request = channel->receives[i];
+        ucxpool_request_t *request = channel->requests.receives[i];
 
         if ((request != NULL) && (request->recv.message == message)) {
             core_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);

@@ -168,7 +168,7 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
     } else if (result == NULL) {
         landed(landing, UCS_OK);
     } else {
-        core_endpoint_start(landing->channel->endpoint);
+        core_endpoint_start(landing->channel->conn.endpoint);
     }
 }
 

@@ -53,9 +53,9 @@ static void leave_queue(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
 
     base_list_del(&request->link);
-    if (!base_list_is_empty(&channel->queue)) {
+    if (!base_list_is_empty(&channel->requests.queue)) {
         core_request_wake(
-            base_list_head(&channel->queue, ucxpool_request_t, link));
+            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
     }
 }
 
@@ -63,9 +63,10 @@ static step_result_t step_turn(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    if ((channel->state != UCXPOOL_CHANNEL_OPEN) || (channel->credits == 0) ||
-        (channel->num_sends == PROTO_SENDS_MAX) ||
-        (channel->queue.next != &request->link)) {
+    if ((channel->state != UCXPOOL_CHANNEL_OPEN) ||
+        (channel->flow.credits == 0) ||
+        (channel->requests.num_sends == PROTO_SENDS_MAX) ||
+        (channel->requests.queue.next != &request->link)) {
         return STEP_WAIT;
     }
     if (xfer_send_check_limits(request) != UCXPOOL_OK) {
@@ -96,14 +97,14 @@ static bool is_eager(const ucxpool_request_t *request)
 static void take_number(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
-    uint64_t           number  = channel->next_number;
+    uint64_t           number  = channel->flow.next_number;
 
-    while (channel->sends[number % PROTO_SENDS_MAX] != NULL) {
+    while (channel->requests.sends[number % PROTO_SENDS_MAX] != NULL) {
         number++;
     }
-    channel->next_number                     = number + 1;
-    channel->sends[number % PROTO_SENDS_MAX] = request;
-    channel->num_sends++;
+    channel->flow.next_number                         = number + 1;
+    channel->requests.sends[number % PROTO_SENDS_MAX] = request;
+    channel->requests.num_sends++;
     request->send.message = number;
 }
 
@@ -112,12 +113,12 @@ static void put_number(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
     uint64_t           number  = request->send.message;
 
-    channel->sends[number % PROTO_SENDS_MAX] = NULL;
-    channel->num_sends--;
+    channel->requests.sends[number % PROTO_SENDS_MAX] = NULL;
+    channel->requests.num_sends--;
     request->send.message = 0;
-    if (!base_list_is_empty(&channel->queue)) {
+    if (!base_list_is_empty(&channel->requests.queue)) {
         core_request_wake(
-            base_list_head(&channel->queue, ucxpool_request_t, link));
+            base_list_head(&channel->requests.queue, ucxpool_request_t, link));
     }
 }
 
@@ -173,8 +174,8 @@ static step_result_t step_desc(ucxpool_request_t *request)
     if (fixed == NULL) {
         return STEP_STALL;
     }
-    channel->credits--;
-    request->send.sequence = channel->next_sequence++;
+    channel->flow.credits--;
+    request->send.sequence = channel->flow.next_sequence++;
     if (!(flags & PROTO_DESC_EAGER)) {
         take_number(request);
     }
@@ -320,7 +321,8 @@ bool xfer_send_advance(ucxpool_request_t *request)
 /* The send with this number, if it is still known. */
 static ucxpool_request_t *find(ucxpool_channel_t *channel, uint64_t message)
 {
-    ucxpool_request_t *request = channel->sends[message % PROTO_SENDS_MAX];
+    ucxpool_request_t *request =
+        channel->requests.sends[message % PROTO_SENDS_MAX];
 
     if ((request == NULL) || (request->send.message != message)) {
         return NULL;
@@ -479,14 +481,14 @@ void xfer_send_done(ucxpool_channel_t *channel, const proto_done_t *done,
 void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
-    ucxpool_channel_t *channel   = request->channel;
-    bool               was_first = channel->queue.next == &request->link;
+    ucxpool_channel_t *channel = request->channel;
+    bool was_first             = channel->requests.queue.next == &request->link;
 
     if (request->send.step <= CORE_SEND_DESC) {
         core_request_end(request, status, detail);
-        if (was_first && !base_list_is_empty(&channel->queue)) {
-            core_request_wake(
-                base_list_head(&channel->queue, ucxpool_request_t, link));
+        if (was_first && !base_list_is_empty(&channel->requests.queue)) {
+            core_request_wake(base_list_head(&channel->requests.queue,
+                                             ucxpool_request_t, link));
         }
         return;
     }
