@@ -9,10 +9,10 @@
 
 static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
 {
-    const copy_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->data.memory;
 
-    if (!base_mul(memory->num, memory->length, &request->capacity) ||
-        (request->capacity > PROTO_SIZE_MAX)) {
+    if (!base_mul(memory->num, memory->length, &request->data.capacity) ||
+        (request->data.capacity > PROTO_SIZE_MAX)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "%zu pieces of %llu bytes overflow", memory->num,
                           (unsigned long long)memory->length);
@@ -23,15 +23,16 @@ static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
 /* How much the segments hold together. */
 static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 {
-    const copy_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->data.memory;
 
     if (copy_memory_is_pieces(memory)) {
         return multiply_capacity(request);
     }
-    if (copy_pairs_sum(memory->segments, memory->num, &request->capacity)) {
+    if (copy_pairs_sum(memory->segments, memory->num,
+                       &request->data.capacity)) {
         return UCXPOOL_OK;
     }
-    request->capacity = 0;
+    request->data.capacity = 0;
     for (size_t i = 0; i < memory->num; i++) {
         const ucxpool_segment_t *segment = &memory->segments[i];
 
@@ -40,8 +41,9 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
                               "segment %zu is NULL with a length of %zu", i,
                               segment->length);
         }
-        if (!base_add(request->capacity, segment->length, &request->capacity) ||
-            (request->capacity > PROTO_SIZE_MAX)) {
+        if (!base_add(request->data.capacity, segment->length,
+                      &request->data.capacity) ||
+            (request->data.capacity > PROTO_SIZE_MAX)) {
             return base_error(UCXPOOL_ERR_INVALID_PARAM,
                               "the lengths of the segments overflow at %zu", i);
         }
@@ -185,13 +187,13 @@ static ucxpool_status_t message_recv(ucxpool_message_t              *message,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if (request->capacity < message->totals.payload_size) {
+    if (request->data.capacity < message->totals.payload_size) {
         status =
             base_error(UCXPOOL_ERR_TRUNCATED,
                        "the message has %llu bytes, the %s hold %llu",
                        (unsigned long long)message->totals.payload_size,
                        copy_memory_is_pieces(memory) ? "pieces" : "segments",
-                       (unsigned long long)request->capacity);
+                       (unsigned long long)request->data.capacity);
         core_request_discard(request);
         return status;
     }

@@ -34,10 +34,10 @@ void ucxpool_request_query(const ucxpool_request_t *request,
     attr_p->status = core_request_status(request);
     attr_p->detail = request->detail;
     attr_p->tag    = request->tag;
-    attr_p->length = request->totals.payload_size;
+    attr_p->length = request->data.totals.payload_size;
     attr_p->metadata =
-        (request->metadata_length != 0) ? request->metadata : NULL;
-    attr_p->metadata_length = request->metadata_length;
+        (request->metadata.length != 0) ? request->metadata.bytes : NULL;
+    attr_p->metadata_length = request->metadata.length;
     attr_p->channel = ((request->channel != NULL) && request->channel->user_ref)
                           ? request->channel
                           : NULL;

@@ -9,8 +9,8 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
 {
     uint64_t longest = 0;
 
-    for (size_t i = 0; i < request->num_runs; i++) {
-        longest = base_max(longest, request->runs[i].length);
+    for (size_t i = 0; i < request->data.num_runs; i++) {
+        longest = base_max(longest, request->data.runs[i].length);
     }
     return longest;
 }
@@ -19,7 +19,7 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
  * others to be packed, short ones go with them. */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
-    if ((request->pool->engine != NULL) && (request->memory.num == 1)) {
+    if ((request->pool->engine != NULL) && (request->data.memory.num == 1)) {
         return 1;
     }
     return request->pool->config.inplace_min;
@@ -28,7 +28,7 @@ static uint64_t inplace_min(const ucxpool_request_t *request)
 /* Does any segment lie in comm memory, and is worth a fragment? */
 static bool has_comm_memory(const ucxpool_request_t *request)
 {
-    const copy_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->data.memory;
     mem_piece_t          where;
     block_comm_buffer_t *buffer;
 
@@ -51,9 +51,10 @@ static bool has_comm_memory(const ucxpool_request_t *request)
 /* As many runs as there is room for are written, too. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
-    return copy_lengths_count(request->memory.segments, request->memory.num,
-                              request->runs, request->runs_size,
-                              &request->num_runs, &request->totals);
+    return copy_lengths_count(request->data.memory.segments,
+                              request->data.memory.num, request->data.runs,
+                              request->data.runs_size, &request->data.num_runs,
+                              &request->data.totals);
 }
 
 /* The run of pieces is known without a look at them. */
@@ -64,9 +65,9 @@ static ucxpool_status_t count_pieces(ucxpool_request_t *request)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return copy_lengths_of_pieces(request->memory.length, request->memory.num,
-                                  request->runs, &request->num_runs,
-                                  &request->totals);
+    return copy_lengths_of_pieces(
+        request->data.memory.length, request->data.memory.num,
+        request->data.runs, &request->data.num_runs, &request->data.totals);
 }
 
 /* Lengths as runs, and what there is to be sent in place. */
@@ -75,19 +76,20 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     ucxpool_t       *pool = request->pool;
     ucxpool_status_t status;
 
-    status = copy_memory_is_pieces(&request->memory) ? count_pieces(request)
-                                                     : count_runs(request);
+    status = copy_memory_is_pieces(&request->data.memory)
+                 ? count_pieces(request)
+                 : count_runs(request);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if (request->num_runs > pool->config.max_segments) {
+    if (request->data.num_runs > pool->config.max_segments) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%zu differing segment lengths are more than "
                           "UCXPOOL_MAX_SEGMENTS=%zu",
-                          request->num_runs, pool->config.max_segments);
+                          request->data.num_runs, pool->config.max_segments);
     }
-    if (request->num_runs > request->runs_size) {
-        status = core_request_reserve_runs(request, request->num_runs);
+    if (request->data.num_runs > request->data.runs_size) {
+        status = core_request_reserve_runs(request, request->data.num_runs);
         if (status == UCXPOOL_OK) {
             status = count_runs(request);
         }
@@ -131,8 +133,9 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
         core_request_discard(request);
         return status;
     }
-    copy_plan_init(&request->plan, request->runs, request->num_runs,
-                   &request->totals, &request->memory);
+    copy_plan_init(&request->data.plan, request->data.runs,
+                   request->data.num_runs, &request->data.totals,
+                   &request->data.memory);
     core_request_arm(request);
     request->order = channel->flow.num_posted++;
     base_list_add_tail(&channel->requests.queue, &request->link);

@@ -74,8 +74,9 @@ static ucxpool_status_t domain_create(ucxpool_t *pool, struct ibv_pd *pd,
     domain->pd        = pd;
     domain->access    = access;
     domain->num_users = 1;
-    status            = mem_verbs_create(&pool->memory.regions, pd, access,
-                                         &domains->counts, &domain->registration);
+
+    status = mem_verbs_create(&pool->memory.regions, pd, access,
+                              &domains->counts, &domain->registration);
     if (status != UCXPOOL_OK) {
         free(domain);
         return status;

@@ -13,7 +13,7 @@ static void init_links(ucxpool_request_t *request)
     base_list_init(&request->run_link);
     base_list_init(&request->done_link);
     base_list_init(&request->deadline_link);
-    base_list_init(&request->mark_link);
+    base_list_init(&request->stream.link);
 }
 
 static ucxpool_request_t *request_get(ucxpool_t *pool)
@@ -65,53 +65,53 @@ static ucxpool_status_t reserve(ucxpool_t *pool, void **memory, size_t *room,
 ucxpool_status_t core_request_reserve_runs(ucxpool_request_t *request,
                                            size_t             num_runs)
 {
-    void            *runs = request->runs;
+    void            *runs = request->data.runs;
     ucxpool_status_t status;
 
-    status        = reserve(request->pool, &runs, &request->runs_size, num_runs,
-                            sizeof(*request->runs));
-    request->runs = runs;
+    status = reserve(request->pool, &runs, &request->data.runs_size, num_runs,
+                     sizeof(*request->data.runs));
+    request->data.runs = runs;
     return status;
 }
 
 ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
                                            const void *metadata, size_t length)
 {
-    void            *room = request->metadata;
+    void            *room = request->metadata.bytes;
     ucxpool_status_t status;
 
-    request->metadata_length = 0;
+    request->metadata.length = 0;
     if (length == 0) {
         return UCXPOOL_OK;
     }
-    status = reserve(request->pool, &room, &request->metadata_size, length, 1);
-    request->metadata = room;
+    status = reserve(request->pool, &room, &request->metadata.size, length, 1);
+    request->metadata.bytes = room;
     if (status == UCXPOOL_OK) {
-        memcpy(request->metadata, metadata, length);
-        request->metadata_length = length;
+        memcpy(request->metadata.bytes, metadata, length);
+        request->metadata.length = length;
     }
     return status;
 }
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel      = NULL;
-    request->any_channel  = false;
-    request->kind         = kind;
-    request->user_ref     = true; /* the creator's, until it is handed out */
-    request->called_back  = false;
-    request->callback     = NULL;
-    request->callback_arg = NULL;
-    request->deadline     = BASE_CLOCK_FOREVER;
-    request->tag          = 0;
-    request->mask         = 0;
-    request->capacity     = 0;
-    request->has_host_segments = false;
-    request->has_gpu_segments  = false;
-    request->num_runs          = 0;
-    request->metadata_length   = 0;
-    request->detail[0]         = '\0';
-    memset(&request->totals, 0, sizeof(request->totals));
+    request->channel       = NULL;
+    request->any_channel   = false;
+    request->kind          = kind;
+    request->user_ref      = true; /* the creator's, until it is handed out */
+    request->called_back   = false;
+    request->callback      = NULL;
+    request->callback_arg  = NULL;
+    request->deadline      = BASE_CLOCK_FOREVER;
+    request->tag           = 0;
+    request->mask          = 0;
+    request->data.capacity = 0;
+    request->stream.has_host_segments = false;
+    request->stream.has_gpu_segments  = false;
+    request->data.num_runs            = 0;
+    request->metadata.length          = 0;
+    request->detail[0]                = '\0';
+    memset(&request->data.totals, 0, sizeof(request->data.totals));
     __atomic_store_n(&request->status, UCXPOOL_INPROGRESS, __ATOMIC_RELAXED);
     if (kind->init != NULL) {
         kind->init(request);
@@ -174,11 +174,12 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
         return UCXPOOL_ERR_NO_MEMORY;
     }
     reset(request, kind);
-    request->memory = *memory;
+    request->data.memory = *memory;
     if (memory->num == 1) {
-        request->segment.address = copy_memory_address(memory, 0);
-        request->segment.length  = copy_memory_length(memory, 0);
-        request->memory = copy_memory_of_segments(&request->segment, 1);
+        request->data.segment.address = copy_memory_address(memory, 0);
+        request->data.segment.length  = copy_memory_length(memory, 0);
+        request->data.memory =
+            copy_memory_of_segments(&request->data.segment, 1);
     }
     status = read_params(request, params);
     if (status != UCXPOOL_OK) {
@@ -322,7 +323,7 @@ static bool lingers(const ucxpool_request_t *request)
 {
     const core_request_kind_t *kind = request->kind;
 
-    return (request->mark != NULL) ||
+    return (request->stream.mark != NULL) ||
            ((kind->lingers != NULL) && kind->lingers(request));
 }
 
@@ -351,8 +352,8 @@ void core_request_destroy_all(ucxpool_t *pool)
     base_list_for_each_safe(request, next, &pool->requests.all,
                             ucxpool_request_t, all_link) {
         base_list_del(&request->all_link);
-        free(request->runs);
-        free(request->metadata);
+        free(request->data.runs);
+        free(request->metadata.bytes);
         free(request);
     }
     base_list_init(&pool->free.requests);

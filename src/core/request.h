@@ -120,20 +120,43 @@ typedef struct core_recv {
     ucxpool_status_t failing; /* the end that waits for these; OK: none */
 } core_recv_t;
 
+/* The stream of a GPU that the caller's memory is used in, and what that memory
+ * is. */
+typedef struct core_stream {
+    base_list_t      link;              /* the engine's marked ones */
+    mem_cuda_mark_t *mark;              /* NULL: the stream has reached it */
+    bool             has_host_segments; /* that a GPU does not reach */
+    bool             has_gpu_segments;  /* that it does */
+} core_stream_t;
+
+/* What is sent, or where to it is received. */
+typedef struct core_data {
+    copy_memory_t     memory;   /* the caller's */
+    ucxpool_segment_t segment;  /* the list of a single buffer */
+    uint64_t          capacity; /* receive: bytes in all */
+    copy_run_t       *runs;     /* kept when the request is reused */
+    size_t            num_runs;
+    size_t            runs_size; /* room */
+    copy_totals_t     totals;
+    copy_plan_t       plan;
+} core_data_t;
+
+typedef struct core_metadata {
+    uint8_t *bytes; /* kept when the request is reused */
+    size_t   length;
+    size_t   size; /* room */
+} core_metadata_t;
+
 struct ucxpool_request {
-    base_list_t link;             /* posted, the channel's queue, its */
-                                  /* packing ones, its flushes, free */
-    base_list_t        run_link;  /* runnable or waiters */
-    base_list_t        done_link; /* completed */
-    base_list_t        all_link;
-    base_list_t        deadline_link;
-    base_list_t        mark_link; /* the engine's marked ones */
-    mem_cuda_mark_t   *mark;      /* in the caller's stream; NULL: reached */
-    bool               has_host_segments; /* that a GPU does not reach */
-    bool               has_gpu_segments;  /* that it does */
-    ucxpool_t         *pool;
-    ucxpool_channel_t *channel;     /* a reference, or NULL */
-    bool               any_channel; /* posted without one */
+    base_list_t link; /* posted, the channel's queue, its packing */
+                      /* ones, its flushes, free */
+    base_list_t                run_link;  /* runnable or waiters */
+    base_list_t                done_link; /* completed */
+    base_list_t                all_link;
+    base_list_t                deadline_link;
+    ucxpool_t                 *pool;
+    ucxpool_channel_t         *channel;     /* a reference, or NULL */
+    bool                       any_channel; /* posted without one */
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     bool                       user_ref;
@@ -142,21 +165,12 @@ struct ucxpool_request {
     void                      *callback_arg;
     uint64_t                   deadline;
     uint64_t                   order; /* of a send and a flush in its channel */
-
-    uint64_t          tag;
-    uint64_t          mask;
-    copy_memory_t     memory;   /* the caller's */
-    ucxpool_segment_t segment;  /* the list of a single buffer */
-    uint64_t          capacity; /* receive: bytes in all */
-    copy_run_t       *runs;     /* kept when the request is reused */
-    size_t            num_runs;
-    size_t            runs_size; /* room */
-    uint8_t          *metadata;  /* likewise */
-    size_t            metadata_length;
-    size_t            metadata_size;
-    copy_totals_t     totals;
-    copy_plan_t       plan;
-    char              detail[160];
+    uint64_t                   tag;
+    uint64_t                   mask;
+    core_stream_t              stream;
+    core_data_t                data;
+    core_metadata_t            metadata;
+    char                       detail[160];
 
     union {
         core_send_t send;

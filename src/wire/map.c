@@ -63,7 +63,7 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
     size /= (size < GPU_SHORT_SHARE) ? GPU_SHORT_FRAGS : GPU_FRAGS;
-    size = base_min(size, request->totals.stream_size / GPU_CUTS);
+    size = base_min(size, request->data.totals.stream_size / GPU_CUTS);
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 

@@ -88,19 +88,19 @@ static bool launch(arrival_t *arrival)
 {
     ucxpool_request_t *request = arrival->request;
     const copy_work_t  work    = {
-            .plan              = &request->plan,
+            .plan              = &request->data.plan,
             .offset            = arrival->offset,
             .length            = arrival->length,
             .block             = arrival->bytes,
             .has_far_block     = arrival->are_far,
             .has_host_block    = arrival->copy_of_bytes != NULL,
-            .has_host_segments = request->has_host_segments,
+            .has_host_segments = request->stream.has_host_segments,
     };
-    bool             goes_back = work.offset < request->plan.at.offset;
+    bool             goes_back = work.offset < request->data.plan.at.offset;
     uint64_t         covered   = 0;
     ucxpool_status_t status;
 
-    if (request->mark != NULL) {
+    if (request->stream.mark != NULL) {
         return false;
     }
     assert(is_wanted(request));
@@ -210,7 +210,7 @@ static void deliver_now(ucxpool_request_t            *request,
 static bool is_for_gpu(const ucxpool_request_t      *request,
                        const xfer_delivery_params_t *params)
 {
-    return params->must_copy ? request->has_gpu_segments
+    return params->must_copy ? request->stream.has_gpu_segments
                              : (request->pool->engine != NULL);
 }
 

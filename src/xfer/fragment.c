@@ -265,9 +265,9 @@ static bool is_in_place(ucxpool_request_t *request, const copy_extent_t *extent,
 static void mixed_range(ucxpool_request_t *request, range_t *range)
 {
     core_send_t  *send   = &request->send;
-    copy_plan_t  *plan   = &request->plan;
+    copy_plan_t  *plan   = &request->data.plan;
     uint64_t      limit  = send->frag_size;
-    uint64_t      left   = request->totals.stream_size - send->offset;
+    uint64_t      left   = request->data.totals.stream_size - send->offset;
     copy_plan_t   before = *plan;
     copy_extent_t extent;
     range_t       in_place;
@@ -292,14 +292,14 @@ static void mixed_range(ucxpool_request_t *request, range_t *range)
 /* Padding behind a fragment in place goes over no wire. */
 static uint64_t skip_padding(ucxpool_request_t *request, uint64_t offset)
 {
-    return offset + copy_plan_padding(&request->plan, offset);
+    return offset + copy_plan_padding(&request->data.plan, offset);
 }
 
 /* The range from send.offset on. */
 static void next_range(ucxpool_request_t *request, range_t *range)
 {
     core_send_t *send = &request->send;
-    uint64_t     left = request->totals.stream_size - send->offset;
+    uint64_t     left = request->data.totals.stream_size - send->offset;
 
     memset(range, 0, sizeof(*range));
     if (request->send.in_place) {
@@ -377,18 +377,19 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
     copy_engine_t *engine = request->pool->engine;
 
     if (engine == NULL) {
-        copy_gather(&request->plan, request->send.offset, range->length, slice);
+        copy_gather(&request->data.plan, request->send.offset, range->length,
+                    slice);
         return UCXPOOL_OK;
     }
     fragment->copy.done = gathered;
     return copy_engine_start(
         engine, &fragment->copy,
-        &(copy_work_t){.plan              = &request->plan,
+        &(copy_work_t){.plan              = &request->data.plan,
                        .offset            = request->send.offset,
                        .length            = range->length,
                        .block             = slice,
                        .is_gather         = true,
-                       .has_host_segments = request->has_host_segments},
+                       .has_host_segments = request->stream.has_host_segments},
         &range->length);
 }
 
@@ -551,7 +552,7 @@ ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request)
         return status;
     }
     next       = skip_padding(request, send->offset + range.length);
-    range.last = next >= request->totals.stream_size;
+    range.last = next >= request->data.totals.stream_size;
     fill_data(request, fragment, &range);
     send->busy |= UINT64_C(1) << fragment->number;
     send->fragments[fragment->number] = fragment;

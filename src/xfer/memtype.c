@@ -53,7 +53,7 @@ static ucxpool_status_t look(ucxpool_request_t *request, unsigned *places_p)
     copy_memtypes_t      places;
     ucxpool_status_t     status;
 
-    status = query(engine->device->driver, &request->memory, &places);
+    status = query(engine->device->driver, &request->data.memory, &places);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -73,7 +73,7 @@ static bool is_told(const ucxpool_request_t        *request,
 /* Segments have been looked through when their lengths were added up. */
 static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
 {
-    const copy_memory_t *memory = &request->memory;
+    const copy_memory_t *memory = &request->data.memory;
     size_t               num;
 
     if (!copy_memory_is_pieces(memory) || (memory->length == 0)) {
@@ -91,13 +91,14 @@ static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
  * question; and addresses of host memory are changed in the list. */
 static bool is_list_pinned(const ucxpool_request_t *request)
 {
-    const copy_memory_t     *memory = &request->memory;
+    const copy_memory_t     *memory = &request->data.memory;
     const mem_cuda_driver_t *driver = request->pool->engine->device->driver;
     uint64_t                 start  = (uintptr_t)memory->addresses;
     uint64_t                 size   = memory->num * sizeof(void *);
     copy_pointer_t           pointer;
 
-    return copy_memory_is_pieces(memory) && !request->has_host_segments &&
+    return copy_memory_is_pieces(memory) &&
+           !request->stream.has_host_segments &&
            (memory->num >= PINNED_LIST_MIN) &&
            (copy_pointer_query(driver, start, &pointer) == UCXPOOL_OK) &&
            (pointer.place == COPY_MEMTYPE_PINNED) &&
@@ -128,14 +129,14 @@ ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
             return status;
         }
     }
-    request->has_host_segments = (places & COPY_MEMTYPE_PAGEABLE) != 0;
-    request->memory.is_pinned  = is_list_pinned(request);
+    request->stream.has_host_segments = (places & COPY_MEMTYPE_PAGEABLE) != 0;
+    request->data.memory.is_pinned    = is_list_pinned(request);
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_STREAM) {
         stream = params->stream;
     }
-    request->has_gpu_segments =
+    request->stream.has_gpu_segments =
         (places & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
-    if (!request->has_gpu_segments) {
+    if (!request->stream.has_gpu_segments) {
         return UCXPOOL_OK; /* nothing that a stream could be busy with */
     }
     return xfer_stream_marker_set(request, stream);

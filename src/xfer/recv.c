@@ -35,7 +35,7 @@ static uint64_t frag_size_of(const ucxpool_request_t *request)
 static bool lies_inside(const ucxpool_request_t *request,
                         const proto_data_t      *data)
 {
-    uint64_t size = request->totals.stream_size;
+    uint64_t size = request->data.totals.stream_size;
 
     return (data->length != 0) && (data->length <= frag_size_of(request)) &&
            (data->offset <= size) && (data->length <= size - data->offset) &&
@@ -94,8 +94,8 @@ static bool is_worth_its_cost(const ucxpool_request_t *request)
 {
     const uint64_t free_restarts = 64;
     const uint64_t steps_a_byte  = 16;
-    uint64_t       steps         = request->num_runs + request->memory.num;
-    uint64_t       restarts      = request->recv.restarts;
+    uint64_t       steps    = request->data.num_runs + request->data.memory.num;
+    uint64_t       restarts = request->recv.restarts;
 
     return (restarts <= free_restarts) ||
            (restarts - free_restarts <=
@@ -110,7 +110,7 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
                           "number %u) that does not fit its message of %llu",
                           (unsigned long long)data->length,
                           (unsigned long long)data->offset, data->index,
-                          (unsigned long long)request->totals.stream_size);
+                          (unsigned long long)request->data.totals.stream_size);
         return false;
     }
     if ((request->recv.pending >= PENDING_MAX) || !is_worth_its_cost(request)) {
@@ -126,10 +126,10 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data)
  * not. */
 static bool check_whole(ucxpool_request_t *request)
 {
-    if (request->recv.received < request->totals.payload_size) {
+    if (request->recv.received < request->data.totals.payload_size) {
         core_channel_fail(request->channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer ended a message of %llu bytes after %llu",
-                          (unsigned long long)request->totals.payload_size,
+                          (unsigned long long)request->data.totals.payload_size,
                           (unsigned long long)request->recv.received);
         return false;
     }
@@ -220,9 +220,10 @@ static ucxpool_status_t take_runs(ucxpool_request_t *request,
     }
     /* An empty message has none, and no place for them either. */
     if (num_runs > 0) {
-        memcpy(request->runs, message->runs, num_runs * sizeof(copy_run_t));
+        memcpy(request->data.runs, message->runs,
+               num_runs * sizeof(copy_run_t));
     }
-    request->num_runs = num_runs;
+    request->data.num_runs = num_runs;
     return UCXPOOL_OK;
 }
 
@@ -241,7 +242,7 @@ static void end_eager(ucxpool_request_t *request)
     ucxpool_traffic_t *received =
         &request->pool->stats.received[UCXPOOL_MODE_EAGER];
 
-    received->bytes += request->totals.payload_size;
+    received->bytes += request->data.totals.payload_size;
     received->fragments++;
     end(request, UCXPOOL_OK, NULL);
 }
@@ -268,8 +269,9 @@ static void receive_eager(ucxpool_request_t *request,
         refuse_no_memory(request, message);
         return;
     }
-    copy_plan_init(&request->plan, request->runs, request->num_runs,
-                   &message->totals, &request->memory);
+    copy_plan_init(&request->data.plan, request->data.runs,
+                   request->data.num_runs, &message->totals,
+                   &request->data.memory);
     if (data.length == 0) {
         end_eager(request);
         return;
@@ -300,8 +302,9 @@ static void start_large(ucxpool_request_t *request, ucxpool_message_t *message)
         refuse_no_memory(request, message);
         return;
     }
-    copy_plan_init(&request->plan, request->runs, request->num_runs,
-                   &request->totals, &request->memory);
+    copy_plan_init(&request->data.plan, request->data.runs,
+                   request->data.num_runs, &request->data.totals,
+                   &request->data.memory);
     take_number(request);
     send_accept(request);
 }
@@ -314,7 +317,7 @@ static void refuse_truncated(ucxpool_request_t *request,
     snprintf(text, sizeof(text),
              "the message has %llu bytes, the receive has room for %llu",
              (unsigned long long)message->totals.payload_size,
-             (unsigned long long)request->capacity);
+             (unsigned long long)request->data.capacity);
     if (message->desc.message != 0) {
         core_control_done(message->channel, message->desc.message,
                           UCXPOOL_ERR_TRUNCATED, text);
@@ -328,11 +331,11 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     if (request->channel == NULL) {
         core_request_set_channel(request, message->channel);
     }
-    request->tag    = message->desc.tag;
-    request->totals = message->totals;
+    request->tag         = message->desc.tag;
+    request->data.totals = message->totals;
     if (message->canceled) {
         end(request, UCXPOOL_ERR_CANCELED, "the sender canceled the message");
-    } else if (message->totals.payload_size > request->capacity) {
+    } else if (message->totals.payload_size > request->data.capacity) {
         refuse_truncated(request, message);
     } else if (core_request_set_metadata(request, message->metadata,
                                          message->desc.metadata_size) !=
@@ -366,8 +369,8 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
         (copy_crc32c(0, bytes, data->length) != data->checksum)) {
         return false;
     }
-    request->recv.restarts += (data->offset < request->plan.at.offset);
-    copy_scatter(&request->plan, data->offset, data->length, bytes);
+    request->recv.restarts += (data->offset < request->data.plan.at.offset);
+    copy_scatter(&request->data.plan, data->offset, data->length, bytes);
     return true;
 }
 

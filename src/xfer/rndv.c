@@ -189,11 +189,13 @@ static bool find_in_place(landing_t *landing, void **target_p,
 
     if ((landing->data.flags & PROTO_DATA_CHECKSUM) ||
         ((pool->engine != NULL) &&
-         (request->capacity / request->memory.num < length))) {
+         (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }
-    request->recv.restarts += landing->data.offset < request->plan.at.offset;
-    copy_plan_extent(&request->plan, landing->data.offset, length, &extent);
+    request->recv.restarts +=
+        landing->data.offset < request->data.plan.at.offset;
+    copy_plan_extent(&request->data.plan, landing->data.offset, length,
+                     &extent);
     if ((extent.address == NULL) || (extent.length != length)) {
         return false;
     }
@@ -223,7 +225,7 @@ static bool start_landing(landing_t *landing)
     ucp_mem_h          memh;
     mem_piece_t        where;
 
-    if (request->mark != NULL) {
+    if (request->stream.mark != NULL) {
         return false; /* the caller's stream may still use the target */
     }
     if (find_in_place(landing, &target, &memh)) {
@@ -274,7 +276,7 @@ static bool start_one(ucxpool_t *pool)
     base_list_t *next;
 
     base_list_for_each(landing, &pool->requests.rndv_waiters, landing_t, link) {
-        if (landing->request->mark != NULL) {
+        if (landing->request->stream.mark != NULL) {
             continue;
         }
         next = landing->link.next;

@@ -34,13 +34,13 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
     if (!(channel->handshake & CORE_HELLO_RECEIVED)) {
         return UCXPOOL_OK;
     }
-    if ((request->num_runs > channel->peer.max_runs) ||
-        (request->metadata_length > channel->peer.max_metadata)) {
+    if ((request->data.num_runs > channel->peer.max_runs) ||
+        (request->metadata.length > channel->peer.max_metadata)) {
         return base_error(UCXPOOL_ERR_LIMIT,
                           "%zu differing lengths and %zu bytes of metadata are "
                           "more than the peer takes (%llu and %u, its "
                           "UCXPOOL_MAX_SEGMENTS and UCXPOOL_MAX_METADATA)",
-                          request->num_runs, request->metadata_length,
+                          request->data.num_runs, request->metadata.length,
                           (unsigned long long)channel->peer.max_runs,
                           channel->peer.max_metadata);
     }
@@ -79,17 +79,17 @@ static step_result_t step_turn(ucxpool_request_t *request)
 
 static size_t runs_size(const ucxpool_request_t *request)
 {
-    return request->num_runs * sizeof(copy_run_t);
+    return request->data.num_runs * sizeof(copy_run_t);
 }
 
 static bool is_eager(const ucxpool_request_t *request)
 {
     uint64_t limit = request->pool->config.eager_size;
 
-    return !request->has_gpu_segments &&
-           (request->totals.payload_size <= limit) &&
-           (request->totals.stream_size + runs_size(request) +
-                request->metadata_length <=
+    return !request->stream.has_gpu_segments &&
+           (request->data.totals.payload_size <= limit) &&
+           (request->data.totals.stream_size + runs_size(request) +
+                request->metadata.length <=
             PROTO_DATA_MAX);
 }
 
@@ -128,32 +128,33 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->message       = request->send.message;
     desc->sequence      = request->send.sequence;
     desc->tag           = request->tag;
-    desc->payload_size  = request->totals.payload_size;
-    desc->num_runs      = (uint32_t)request->num_runs;
-    desc->metadata_size = (uint32_t)request->metadata_length;
+    desc->payload_size  = request->data.totals.payload_size;
+    desc->num_runs      = (uint32_t)request->data.num_runs;
+    desc->metadata_size = (uint32_t)request->metadata.length;
     desc->flags         = flags;
-    if (!(flags & PROTO_DESC_RUNS) && (request->num_runs != 0)) {
-        memcpy(data, request->runs, runs_size(request));
+    if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
+        memcpy(data, request->data.runs, runs_size(request));
         data += runs_size(request);
     }
-    if (request->metadata_length != 0) {
-        memcpy(data, request->metadata, request->metadata_length);
-        data += request->metadata_length;
+    if (request->metadata.length != 0) {
+        memcpy(data, request->metadata.bytes, request->metadata.length);
+        data += request->metadata.length;
     }
     if (flags & PROTO_DESC_EAGER) {
-        copy_gather(&request->plan, 0, request->totals.stream_size, data);
+        copy_gather(&request->data.plan, 0, request->data.totals.stream_size,
+                    data);
     }
 }
 
 static size_t desc_data_size(const ucxpool_request_t *request,
                              uint32_t                *flags_p)
 {
-    size_t size = request->metadata_length;
+    size_t size = request->metadata.length;
 
     *flags_p = 0;
     if (is_eager(request)) {
         *flags_p = PROTO_DESC_EAGER;
-        return size + runs_size(request) + request->totals.stream_size;
+        return size + runs_size(request) + request->data.totals.stream_size;
     }
     if (size + runs_size(request) > PROTO_DATA_MAX) {
         *flags_p = PROTO_DESC_RUNS;
@@ -185,14 +186,14 @@ static step_result_t step_desc(ucxpool_request_t *request)
         ucxpool_traffic_t *sent =
             &request->pool->stats.sent[UCXPOOL_MODE_EAGER];
 
-        sent->bytes += request->totals.payload_size;
+        sent->bytes += request->data.totals.payload_size;
         sent->fragments++;
         leave_queue(request);
         core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
     }
     request->send.runs_sent =
-        (flags & PROTO_DESC_RUNS) ? 0 : (uint32_t)request->num_runs;
+        (flags & PROTO_DESC_RUNS) ? 0 : (uint32_t)request->data.num_runs;
     return STEP_NEXT;
 }
 
@@ -202,9 +203,9 @@ static step_result_t step_runs(ucxpool_request_t *request)
     proto_fixed_t *fixed;
     void          *data;
 
-    while (send->runs_sent < request->num_runs) {
+    while (send->runs_sent < request->data.num_runs) {
         uint32_t count =
-            base_min((uint32_t)request->num_runs - send->runs_sent,
+            base_min((uint32_t)request->data.num_runs - send->runs_sent,
                      (uint32_t)(PROTO_DATA_MAX / sizeof(copy_run_t)));
 
         fixed = core_control_begin(request->channel, PROTO_RUNS,
@@ -215,7 +216,7 @@ static step_result_t step_runs(ucxpool_request_t *request)
         fixed->runs.sequence = send->sequence;
         fixed->runs.first    = send->runs_sent;
         fixed->runs.num_runs = count;
-        memcpy(data, request->runs + send->runs_sent,
+        memcpy(data, request->data.runs + send->runs_sent,
                count * sizeof(copy_run_t));
         core_control_end(request->channel);
         send->runs_sent += count;
@@ -234,7 +235,7 @@ static step_result_t step_fragments(ucxpool_request_t *request)
     core_send_t     *send = &request->send;
     ucxpool_status_t status;
 
-    if (request->mark != NULL) {
+    if (request->stream.mark != NULL) {
         return STEP_WAIT;
     }
     for (;;) {

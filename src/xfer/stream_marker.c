@@ -16,18 +16,18 @@ ucxpool_status_t xfer_stream_marker_set(ucxpool_request_t *request,
     if ((engine == NULL) || (stream == UCXPOOL_STREAM_READY)) {
         return UCXPOOL_OK;
     }
-    status = mem_cuda_mark_set(engine->marks, stream, &request->mark);
+    status = mem_cuda_mark_set(engine->marks, stream, &request->stream.mark);
     if (status == UCXPOOL_OK) {
-        base_list_add_tail(&engine->marked, &request->mark_link);
+        base_list_add_tail(&engine->marked, &request->stream.link);
     }
     return status;
 }
 
 static void reached(ucxpool_request_t *request)
 {
-    mem_cuda_mark_put(request->pool->engine->marks, request->mark);
-    request->mark = NULL;
-    base_list_del(&request->mark_link);
+    mem_cuda_mark_put(request->pool->engine->marks, request->stream.mark);
+    request->stream.mark = NULL;
+    base_list_del(&request->stream.link);
     if (!core_request_has_ended(request) && (request->kind->resume != NULL)) {
         request->kind->resume(request);
     }
@@ -44,7 +44,7 @@ static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 
     snprintf(detail, sizeof(detail), "%s", ucxpool_error_detail());
     base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
-                            mark_link) {
+                            stream.link) {
         if (core_request_has_ended(request)) {
             continue;
         }
@@ -74,8 +74,8 @@ static unsigned progress_marks(copy_engine_t *engine)
     ucxpool_request_t *next;
 
     base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
-                            mark_link) {
-        if (mem_cuda_mark_is_reached(request->mark)) {
+                            stream.link) {
+        if (mem_cuda_mark_is_reached(request->stream.mark)) {
             reached(request);
             count++;
         }
