@@ -45,7 +45,7 @@ static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
     base_lock_take(&stream->lock);
     status = heap_small_add(&stream->small, stream, page);
     if (status == UCXPOOL_OK) {
-        heap_starts_set_page(&heap->starts, place->offset, page);
+        heap_page_map_set_page(&heap->page_map, place->offset, page);
     }
     base_lock_give(&stream->lock);
     if (status != UCXPOOL_OK) {
@@ -134,7 +134,7 @@ static bool take_medium(const heap_t *heap, heap_stream_t *stream,
         status = heap_small_take(small, size, asked, range_p);
         if ((status == UCXPOOL_OK) && (*range_p == NULL) &&
             (small->num_pages >= heap->max_mediums / 4)) {
-            /* Enough pages: what is kept for quick use has to do. */
+            /* Enough pages: what is in the cache has to do. */
             heap_small_join(small);
             status = heap_small_take(small, size, asked, range_p);
         }
@@ -184,13 +184,13 @@ static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
     pthread_mutex_unlock(&heap->lock);
 }
 
-static heap_range_t *take_quick(heap_stream_t *stream, uint64_t size,
-                                uint64_t asked)
+static heap_range_t *take_cached(heap_stream_t *stream, uint64_t size,
+                                 uint64_t asked)
 {
     heap_range_t *range;
 
     base_lock_take(&stream->lock);
-    range = heap_quick_take(&stream->quick, size, asked);
+    range = heap_free_cache_take(&stream->cache, size, asked);
     if (range != NULL) {
         stream->num_allocs++;
     }
@@ -202,7 +202,7 @@ static ucxpool_status_t alloc_large(heap_t *heap, heap_stream_t *stream,
                                     uint64_t size, uint64_t asked,
                                     heap_range_t **range_p)
 {
-    heap_range_t    *range = take_quick(stream, size, asked);
+    heap_range_t    *range = take_cached(stream, size, asked);
     ucxpool_status_t status;
 
     if (range != NULL) {
@@ -215,7 +215,7 @@ static ucxpool_status_t alloc_large(heap_t *heap, heap_stream_t *stream,
         range->stream = stream;
         heap_range_set_asked(range, asked);
         heap_range_become(range, HEAP_LIVE);
-        heap_starts_add(&heap->starts, range);
+        heap_page_map_add(&heap->page_map, range);
         heap->num_found++;
         *range_p = range;
     }

@@ -11,7 +11,7 @@ void heap_release_range(heap_t *heap, heap_range_t *range,
 {
     uint64_t ticket = heap_stream_ticket(stream);
 
-    heap_starts_remove(&heap->starts, range);
+    heap_page_map_remove(&heap->page_map, range);
     if (range->stitched != NULL) {
         heap_unstitch(&heap->stitcher, range, stream, ticket);
     } else {
@@ -21,7 +21,7 @@ void heap_release_range(heap_t *heap, heap_range_t *range,
 
 void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream)
 {
-    heap_starts_set_page(&heap->starts, page->place->offset, NULL);
+    heap_page_map_set_page(&heap->page_map, page->place->offset, NULL);
     heap_space_give(&heap->space, page->place, stream,
                     heap_stream_ticket(stream));
     page->place       = NULL;
@@ -32,12 +32,12 @@ void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream)
 /* All that is in no allocation, with `keep` empty pages left. */
 static void collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
 {
-    heap_range_t *ranges[HEAP_QUICK_DEPTH];
+    heap_range_t *ranges[HEAP_FREE_CACHE_DEPTH];
     heap_page_t  *page;
     unsigned      num;
 
     base_lock_take(&stream->lock);
-    while ((num = heap_quick_empty(&stream->quick, ranges)) != 0) {
+    while ((num = heap_free_cache_empty(&stream->cache, ranges)) != 0) {
         for (unsigned i = 0; i < num; i++) {
             heap_release_range(heap, ranges[i], stream);
         }

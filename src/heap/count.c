@@ -53,7 +53,7 @@ static void count(ucxpool_heap_stats_t *stats, const heap_range_t *range)
         count_live(stats, range);
         break;
     case HEAP_FREE:
-    case HEAP_QUICK:
+    case HEAP_CACHED:
     case HEAP_LATE:
         count_free(stats, range);
         break;
@@ -190,7 +190,7 @@ ucxpool_status_t heap_fail(heap_t *heap, uint64_t size, const void *handle,
 
 static const char *const state_words[] = {
     [HEAP_UNBACKED] = "hole", [HEAP_FREE] = "free",      [HEAP_LIVE] = "live",
-    [HEAP_QUICK] = "free",    [HEAP_PIECE] = "stitched", [HEAP_SMALL] = "small",
+    [HEAP_CACHED] = "free",   [HEAP_PIECE] = "stitched", [HEAP_SMALL] = "small",
     [HEAP_LATE] = "free",     [HEAP_SPARE] = "spare"};
 
 void heap_print_ranges(heap_t *heap, FILE *stream)

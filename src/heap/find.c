@@ -17,12 +17,13 @@
 
 /* Who has to stitch often needs more room: the heap then takes memory instead,
  * until it holds half as much again as was in use at most, where nearly all
- * sizes fit somewhere. Often is more than once in so many allocations that were
- * not quick: a program that does much the same again and again, as training
- * does, stitches seldom, and should hold no more for it. So each stitch is owed
- * that many allocations. A few may be owed, as when a program begins; with each
- * from there on the heap may hold more, up to most. Few are saved up, too: what
- * a program did long ago says nothing of what it does now. */
+ * sizes fit somewhere. Often is more than once in so many allocations that
+ * no cache served: a program that does much the same again and again, as
+ * training does, stitches seldom, and should hold no more for it. So each
+ * stitch is owed that many allocations. A few may be owed, as when a program
+ * begins; with each from there on the heap may hold more, up to most. Few are
+ * saved up, too: what a program did long ago says nothing of what it does now.
+ */
 #define SELDOM    80
 #define FEW_OWED  (16 * SELDOM)
 #define MOST_OWED (48 * SELDOM)
@@ -129,8 +130,8 @@ static void own(wish_t *wish)
     }
 }
 
-/* And what it keeps for quick use. */
-static void own_quick(wish_t *wish)
+/* And what is in its cache. */
+static void own_cached(wish_t *wish)
 {
     heap_collect(wish->heap, wish->stream);
     own(wish);
@@ -253,7 +254,7 @@ static void stitch(wish_t *wish)
     stitch_up_to(wish, SIZE_MAX);
 }
 
-/* All of what the others have freed, and what they keep for quick use. */
+/* All of what the others have freed, and what is in their caches. */
 static void reclaim(wish_t *wish)
 {
     heap_collect_all(wish->heap);
@@ -314,8 +315,8 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p)
 {
     static void (*const steps[])(wish_t *) = {
-        own,  own_quick, restitch, borrow,          gather, stitch_few,
-        grow, stitch,    reclaim,  grow_and_stitch, sync};
+        own,  own_cached, restitch, borrow,          gather, stitch_few,
+        grow, stitch,     reclaim,  grow_and_stitch, sync};
 
     wish_t wish = {.heap    = heap,
                    .stream  = stream,
@@ -334,7 +335,7 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p)
 {
-    static void (*const steps[])(wish_t *) = {own, own_quick, borrow, gather,
+    static void (*const steps[])(wish_t *) = {own, own_cached, borrow, gather,
                                               grow};
 
     wish_t wish = {.heap    = heap,

@@ -26,7 +26,7 @@ static bool give_small(heap_t *heap, heap_stream_t *owner,
     if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
         return false;
     }
-    heap_range_become(range, is_late ? HEAP_LATE : HEAP_QUICK);
+    heap_range_become(range, is_late ? HEAP_LATE : HEAP_CACHED);
     heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
                    stream->handle);
     heap_small_end(&owner->small, range);
@@ -50,7 +50,7 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
     base_lock_take(&owner->lock);
     /* Only a page in which nothing is live can have gone meanwhile. */
     is_given =
-        (heap_starts_page(&heap->starts, offset) == page) &&
+        (heap_page_map_page(&heap->page_map, offset) == page) &&
         (page->stream == owner) &&
         give_small(heap, owner, stream, heap_small_at(page, offset), address);
     base_lock_give(&owner->lock);
@@ -60,16 +60,16 @@ static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
 static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
                                    heap_stream_t *stream, void *address)
 {
-    heap_range_t *gone[HEAP_QUICK_DEPTH];
+    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
     unsigned      num_gone;
 
-    if ((range == NULL) || !heap_range_turn(range, HEAP_LIVE, HEAP_QUICK)) {
+    if ((range == NULL) || !heap_range_turn(range, HEAP_LIVE, HEAP_CACHED)) {
         return refuse_dead(address);
     }
     heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
                    stream->handle);
     base_lock_take(&stream->lock);
-    num_gone = heap_quick_put(&stream->quick, range, gone);
+    num_gone = heap_free_cache_put(&stream->cache, range, gone);
     base_lock_give(&stream->lock);
     if (num_gone > 0) {
         pthread_mutex_lock(&heap->lock);
@@ -94,10 +94,10 @@ ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
     if (!heap_offset_of(heap, address, &offset)) {
         return refuse(address, "the address is somebody else's");
     }
-    page = heap_starts_page(&heap->starts, offset);
+    page = heap_page_map_page(&heap->page_map, offset);
     if (page != NULL) {
         return free_small(heap, page, offset, stream, address);
     }
-    return free_large(heap, heap_starts_find(&heap->starts, offset), stream,
+    return free_large(heap, heap_page_map_find(&heap->page_map, offset), stream,
                       address);
 }

@@ -87,7 +87,7 @@ static ucxpool_status_t take_place(heap_t *heap, const place_t *place,
     status = heap_space_back(&heap->space, place->hole, place->offset,
                              place->size, stream, ticket, range_p);
     if (status == UCXPOOL_OK) {
-        heap_starts_open(&heap->starts, place->offset, place->size);
+        heap_page_map_open(&heap->page_map, place->offset, place->size);
         heap->num_grows++;
         heap->peak_reserved = base_max(heap->peak_reserved, home->reserved);
     }

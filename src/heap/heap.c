@@ -71,7 +71,7 @@ static unsigned max_mediums(const heap_options_t *options)
 
 static ucxpool_status_t init_tables(heap_t *heap, uint64_t home)
 {
-    ucxpool_status_t status = heap_starts_init(&heap->starts, heap->size);
+    ucxpool_status_t status = heap_page_map_init(&heap->page_map, heap->size);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -79,7 +79,7 @@ static ucxpool_status_t init_tables(heap_t *heap, uint64_t home)
     status = heap_space_init(&heap->space, heap->vmm, heap->address, home,
                              heap->options.chunk_size);
     if (status != UCXPOOL_OK) {
-        heap_starts_cleanup(&heap->starts);
+        heap_page_map_cleanup(&heap->page_map);
     }
     return status;
 }
@@ -114,7 +114,7 @@ static ucxpool_status_t init(heap_t *heap)
 
 err_cleanup_tables:
     heap_space_cleanup(&heap->space);
-    heap_starts_cleanup(&heap->starts);
+    heap_page_map_cleanup(&heap->page_map);
 err_release:
     calls->release(heap->vmm, heap->address, heap->size);
     return status;
@@ -162,7 +162,7 @@ void heap_destroy(heap_t *heap)
     (void)heap_settle(heap, NULL);
     heap_stitcher_cleanup(&heap->stitcher);
     heap_space_cleanup(&heap->space);
-    heap_starts_cleanup(&heap->starts);
+    heap_page_map_cleanup(&heap->page_map);
     heap_streams_cleanup(&heap->streams);
     heap->vmm->calls->release(heap->vmm, heap->address, heap->size);
     heap->vmm->calls->destroy(heap->vmm);

@@ -10,7 +10,7 @@
 #include "heap/heap.h"
 #include "heap/log.h"
 #include "heap/space.h"
-#include "heap/starts.h"
+#include "heap/range.h"
 #include "heap/stitch.h"
 #include "heap/stream.h"
 
@@ -34,7 +34,7 @@ struct heap {
 
     heap_space_t    space;
     heap_streams_t  streams;
-    heap_starts_t   starts;
+    heap_page_map_t page_map;
     heap_stitcher_t stitcher;
     heap_page_t    *spare_pages; /* descriptors */
     heap_page_t    *all_pages;
@@ -46,7 +46,7 @@ struct heap {
     uint64_t peak_reserved;
     uint64_t peak_used; /* of what no stream has freed, when one was short */
     uint64_t num_failures;
-    uint64_t num_found;     /* allocations that were not quick */
+    uint64_t num_found;     /* allocations that no cache served */
     int      stitches_owed; /* in allocations: find.c */
     uint64_t num_grows;
     uint64_t num_recuts;
@@ -64,7 +64,7 @@ ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
                            bool is_page, heap_range_t **range_p);
 
 /* A page, if it can be had without waiting or taking from others what they
- * keep for quick use. The same result. */
+ * have in their caches. The same result. */
 ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
                                      heap_range_t **range_p);
 
@@ -78,8 +78,8 @@ ucxpool_status_t heap_grow(heap_t *heap, heap_stream_t *stream, uint64_t size,
 ucxpool_status_t heap_grow_by(heap_t *heap, heap_stream_t *stream,
                               uint64_t size);
 
-/* Put back into the index what streams keep for quick use, and pages that they
- * do not need. */
+/* Put back into the index what streams have in their caches, and pages that
+ * they do not need. */
 void heap_collect(heap_t *heap, heap_stream_t *stream);
 void heap_collect_all(heap_t *heap);
 

@@ -19,8 +19,6 @@
 #include "heap/range.h"
 #include "mem/vmm.h"
 
-#define HEAP_PAGE ((uint64_t)MEM_VMM_PAGE_SIZE)
-
 /* Pages of a slot, at most: a bit each. */
 #define HEAP_SLOT_PAGES 64
 

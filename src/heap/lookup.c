@@ -64,7 +64,7 @@ static ucxpool_status_t find(heap_t *heap, const void *address, place_t *place)
     bool         is_found = false;
 
     if (heap_offset_of(heap, address, &place->offset)) {
-        page = heap_starts_page(&heap->starts, place->offset);
+        page = heap_page_map_page(&heap->page_map, place->offset);
         is_found =
             (page != NULL) ? find_small(page, place) : find_large(heap, place);
     }

@@ -10,7 +10,7 @@ void heap_small_init(heap_small_t *small)
 {
     base_list_init(&small->pages);
     heap_index_init(&small->index);
-    small->quick = (heap_quick_t){.used = 0};
+    small->cache = (heap_free_cache_t){.used = 0};
     heap_ranges_init(&small->ranges);
     base_list_init(&small->late);
     small->num_pages   = 0;
@@ -82,7 +82,7 @@ static ucxpool_status_t cut(heap_small_t *small, uint64_t size, uint64_t asked,
 ucxpool_status_t heap_small_take(heap_small_t *small, uint64_t size,
                                  uint64_t asked, heap_range_t **range_p)
 {
-    heap_range_t    *range  = heap_quick_take(&small->quick, size, asked);
+    heap_range_t    *range  = heap_free_cache_take(&small->cache, size, asked);
     ucxpool_status_t status = UCXPOOL_OK;
 
     if (range == NULL) {
@@ -169,9 +169,9 @@ static void release_all(heap_small_t *small, heap_range_t **ranges,
 
 void heap_small_give(heap_small_t *small, heap_range_t *range)
 {
-    heap_range_t *gone[HEAP_QUICK_DEPTH];
+    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
 
-    release_all(small, gone, heap_quick_put(&small->quick, range, gone));
+    release_all(small, gone, heap_free_cache_put(&small->cache, range, gone));
 }
 
 void heap_small_give_late(heap_small_t *small, heap_range_t *range)
@@ -200,10 +200,10 @@ heap_stream_t *heap_small_settle(heap_small_t        *small,
 
 void heap_small_join(heap_small_t *small)
 {
-    heap_range_t *gone[HEAP_QUICK_DEPTH];
+    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
     unsigned      num;
 
-    while ((num = heap_quick_empty(&small->quick, gone)) != 0) {
+    while ((num = heap_free_cache_empty(&small->cache, gone)) != 0) {
         release_all(small, gone, num);
     }
 }

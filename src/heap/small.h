@@ -9,10 +9,7 @@
 #define HEAP_SMALL_H
 
 #include "heap/home.h"
-#include "heap/index.h"
-#include "heap/quick.h"
-
-#define HEAP_SMALL_MAX ((uint64_t)256 << 10)
+#include "heap/range.h"
 
 /*
  * Medium allocations, which are longer, lie in pages too as long as they are
@@ -24,26 +21,26 @@
 struct heap_stream;
 
 /* A page of the home. Its descriptor is never freed before the heap is. */
-typedef struct heap_page {
+struct heap_page {
     struct heap_page   *next;   /* of the heap's spare descriptors */
     struct heap_page   *older;  /* of all its descriptors */
     base_list_t         link;   /* among its stream's pages */
     heap_range_t       *place;  /* the HEAP_SMALL range of the home */
     struct heap_stream *stream; /* whose it is; atomic */
     heap_range_t       *first;  /* its ranges, by address */
-    /* What begins at each unit, and is live, quick or late. */
+    /* What begins at each unit, and is live, cached or late. */
     heap_range_t *starts[HEAP_PAGE / HEAP_UNIT];
-} heap_page_t;
+};
 
 typedef struct heap_small {
-    base_list_t   pages;
-    heap_index_t  index; /* free ranges of all pages */
-    heap_quick_t  quick;
-    heap_ranges_t ranges;
-    base_list_t   late; /* freed in other streams */
-    unsigned      num_pages;
-    unsigned      num_empty;   /* pages with nothing in them */
-    unsigned      num_mediums; /* live */
+    base_list_t       pages;
+    heap_index_t      index; /* free ranges of all pages */
+    heap_free_cache_t cache;
+    heap_ranges_t     ranges;
+    base_list_t       late; /* freed in other streams */
+    unsigned          num_pages;
+    unsigned          num_empty;   /* pages with nothing in them */
+    unsigned          num_mediums; /* live */
 } heap_small_t;
 
 void heap_small_init(heap_small_t *small);
@@ -72,7 +69,7 @@ heap_range_t *heap_small_around(const heap_page_t *page, uint64_t offset);
 /* One that was live no longer is: before it is given. */
 void heap_small_end(heap_small_t *small, const heap_range_t *range);
 
-/* Free a range that is HEAP_QUICK, in the stream of its page. */
+/* Free a range that is HEAP_CACHED, in the stream of its page. */
 void heap_small_give(heap_small_t *small, heap_range_t *range);
 
 /* Free it when the other stream, that its ticket is of, is over with it. */
@@ -87,7 +84,7 @@ struct heap_stream *heap_small_settle(heap_small_t             *small,
                                       const struct heap_stream *stream,
                                       uint64_t                  ticket);
 
-/* Join all that is free, and keep nothing for quick use. */
+/* Join all that is free, and keep nothing in the cache. */
 void heap_small_join(heap_small_t *small);
 
 /* A page with nothing in it, of more than `keep` such; NULL: there is none. It

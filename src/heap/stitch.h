@@ -31,7 +31,7 @@ typedef struct heap_stitched {
     base_list_t    link;   /* by offset */
     uint64_t       offset; /* behind the home */
     uint64_t       size;   /* mapped */
-    heap_range_t  *range;  /* live or quick; NULL: kept, and in no use */
+    heap_range_t  *range;  /* live or cached; NULL: kept, and in no use */
     heap_stream_t *stream; /* not in use: who used it last */
     uint64_t       ticket;
     uint64_t       turn; /* not in use: since when */

@@ -11,8 +11,7 @@
 #define HEAP_STREAM_H
 
 #include "base/lock.h"
-#include "heap/index.h"
-#include "heap/quick.h"
+#include "heap/range.h"
 #include "heap/small.h"
 #include "mem/vmm.h"
 
@@ -32,12 +31,12 @@ typedef struct heap_stream {
                                   reached */
 
     /* What a stream's own threads need, without the heap's lock. */
-    char         apart_before[HEAP_APART];
-    base_lock_t  lock;
-    heap_quick_t quick; /* large ranges */
-    heap_small_t small; /* pages for small and medium allocations */
-    uint64_t     num_allocs;
-    char         apart_behind[HEAP_APART];
+    char              apart_before[HEAP_APART];
+    base_lock_t       lock;
+    heap_free_cache_t cache; /* large ranges */
+    heap_small_t      small; /* pages for small and medium allocations */
+    uint64_t          num_allocs;
+    char              apart_behind[HEAP_APART];
 } heap_stream_t;
 
 typedef struct heap_streams {
