@@ -96,8 +96,8 @@ static bool cut_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
                              home->slot_size) != UCXPOOL_OK)) {
         return false;
     }
-    note(wish, heap_space_recut(&heap->space, range, slot));
-    heap->num_recuts++;
+    note(wish, heap_space_split(&heap->space, range, slot));
+    heap->num_splits++;
     return true;
 }
 

@@ -49,7 +49,7 @@ struct heap {
     uint64_t num_found;     /* allocations that no cache served */
     int      stitches_owed; /* in allocations: find.c */
     uint64_t num_grows;
-    uint64_t num_recuts;
+    uint64_t num_splits;
     uint64_t trimmed;
 };
 

@@ -8,7 +8,6 @@
 #ifndef HEAP_SMALL_H
 #define HEAP_SMALL_H
 
-#include "heap/home.h"
 #include "heap/range.h"
 
 /*
