@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "heap/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -82,7 +81,7 @@ static void count_streams(heap_t *heap, ucxpool_heap_stats_t *stats)
         count_pages(&stream->small, stats);
         stats->allocations += stream->num_allocs;
         base_lock_give(&stream->lock);
-        stats->largest_stitchable += heap_plan_stitchable(&heap->space, stream);
+        stats->largest_stitchable += heap_stitchable(&heap->space, stream);
     }
 }
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
-#include "heap/plan.h"
 
 /* Before memory is taken from the driver, ranges are stitched of so many chunks
  * at most: more take several times as long as new memory does. */
@@ -268,7 +267,7 @@ static void reclaim(wish_t *wish)
 static void grow_and_stitch(wish_t *wish)
 {
     heap_t  *heap = wish->heap;
-    uint64_t size = heap_plan_stitchable(&heap->space, wish->stream);
+    uint64_t size = heap_stitchable(&heap->space, wish->stream);
 
     if ((size > 0) && (size < wish->size) && !wish->is_page) {
         note(wish, heap_grow_by(heap, wish->stream,

@@ -58,6 +58,10 @@ void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
                         uint64_t begin, uint64_t end);
 void heap_stitcher_cleanup(heap_stitcher_t *stitcher);
 
+/* Bytes that could be stitched of what a stream has free. */
+uint64_t heap_stitchable(const heap_space_t  *space,
+                         const heap_stream_t *stream);
+
 /*
  * Stitch what the stream has free.
  *
