@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "heap/heap.h"
+#include "heap/place.h"
 
 #include "base/error.h"
 #include "base/log.h"
