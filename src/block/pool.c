@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/memcheck.h"
-#include "block/split.h"
+#include "block/sizes.h"
 
 #include <assert.h>
 #include <stdalign.h>
