@@ -1,8 +1,7 @@
 #include "copy/launch.h"
 
 #include "base/error.h"
-#include "copy/pairs.h"
-#include "copy/walk.h"
+#include "copy/plan.h"
 
 /* So many segments of one length are worth a list of 8 bytes each, though the
  * launch then ends with the run. */

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "copy/crc32c.h"
 #include "copy/engine.h"
+#include "copy/list.h"
 #include "core/wire.h"
 #include "xfer/range.h"
 #include "xfer/send.h"
