@@ -897,19 +897,21 @@ static uint64_t home_of(const place_t *place, uint64_t offset,
     }
 }
 
-/* The piece at an offset, `length` bytes at most. */
-static void piece_at(const heap_t *heap, const place_t *place, uint64_t offset,
-                     uint64_t length, ucxpool_heap_segment_t *piece)
+/* The segment at an offset, `length` bytes at most. */
+static void segment_at(const heap_t *heap, const place_t *place,
+                       uint64_t offset, uint64_t length,
+                       ucxpool_heap_segment_t *segment)
 {
     uint64_t in_a_row;
     uint64_t home  = home_of(place, offset, &in_a_row);
     uint64_t grain = heap_home_grain(&heap->space.home, home);
     uint64_t chunk = home & ~(grain - 1);
 
-    piece->address    = heap->address + home;
-    piece->chunk      = heap->address + chunk;
-    piece->chunk_size = grain;
-    piece->length = base_min(base_min(in_a_row, chunk + grain - home), length);
+    segment->address    = heap->address + home;
+    segment->chunk      = heap->address + chunk;
+    segment->chunk_size = grain;
+    segment->length =
+        base_min(base_min(in_a_row, chunk + grain - home), length);
 }
 
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
@@ -917,7 +919,7 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                size_t max_segments, size_t *num_segments_p)
 {
     place_t                place;
-    ucxpool_heap_segment_t piece;
+    ucxpool_heap_segment_t segment;
     size_t                 num = 0;
     ucxpool_status_t       status;
 
@@ -932,10 +934,10 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                             (size_t)(place.begin + place.size - place.offset));
     }
     for (size_t done = 0; (status == UCXPOOL_OK) && (done < length);
-         done += piece.length) {
-        piece_at(heap, &place, place.offset + done, length - done, &piece);
+         done += segment.length) {
+        segment_at(heap, &place, place.offset + done, length - done, &segment);
         if (num < max_segments) {
-            segments[num] = piece;
+            segments[num] = segment;
         }
         num++;
     }
@@ -1053,15 +1055,15 @@ static ucxpool_status_t check_stitched(const heap_t *heap)
         }
         end = stitched->offset + stitched->size;
         for (size_t i = 0; left > 0; i++) {
-            const heap_range_t *piece =
+            const heap_range_t *range =
                 heap_space_cover(&heap->space, stitched->runs[i].home);
 
-            if ((heap_range_state(piece) != HEAP_PIECE) ||
-                (piece->offset != stitched->runs[i].home) ||
-                (piece->size > left)) {
-                return fault("a run in use is no piece", piece->offset);
+            if ((heap_range_state(range) != HEAP_STITCHED) ||
+                (range->offset != stitched->runs[i].home) ||
+                (range->size > left)) {
+                return fault("a run in use is not stitched", range->offset);
             }
-            left -= piece->size;
+            left -= range->size;
         }
     }
     return UCXPOOL_OK;
@@ -1084,9 +1086,10 @@ ucxpool_status_t heap_check(heap_t *heap)
 }
 
 static const char *const state_words[] = {
-    [HEAP_UNBACKED] = "hole", [HEAP_FREE] = "free",      [HEAP_LIVE] = "live",
-    [HEAP_CACHED] = "free",   [HEAP_PIECE] = "stitched", [HEAP_SMALL] = "small",
-    [HEAP_LATE] = "free",     [HEAP_SPARE] = "spare"};
+    [HEAP_UNBACKED] = "hole",     [HEAP_FREE] = "free",
+    [HEAP_LIVE] = "live",         [HEAP_CACHED] = "free",
+    [HEAP_STITCHED] = "stitched", [HEAP_SMALL] = "small",
+    [HEAP_LATE] = "free",         [HEAP_SPARE] = "spare"};
 
 void heap_print_ranges(heap_t *heap, FILE *stream)
 {

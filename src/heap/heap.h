@@ -92,7 +92,7 @@ void heap_print_ranges(heap_t *heap, FILE *stream);
 /*
  * Its invariants: ranges lie side by side without a gap; what is backed is in a
  * range that is not a hole, and the reverse; an index has what is free, and all
- * of it; runs of what is stitched and in use are pieces.
+ * of it; runs of what is stitched and in use are HEAP_STITCHED.
  *
  * UCXPOOL_ERR_PROTOCOL  one does not hold; the detail tells which
  */

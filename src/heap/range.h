@@ -38,7 +38,7 @@ typedef enum heap_state {
     HEAP_FREE,     /* in the index of a stream */
     HEAP_LIVE,     /* the caller's */
     HEAP_CACHED,   /* freed, and kept as it is for the stream that freed it */
-    HEAP_PIECE,    /* part of a stitched range that is live or cached */
+    HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
     HEAP_LATE,     /* small, freed in a stream that is not its page's */
     HEAP_SPARE     /* describes nothing */

@@ -397,7 +397,7 @@ static bool can_join(const heap_range_t *a, const heap_range_t *b)
 }
 
 /* Join two neighbours that are in no list. What they are together belongs to
- * whom is not over with it yet; if that is nobody, to `stream`. */
+ * the stream that is not over with it yet; if there is none, to `stream`. */
 static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
                                heap_range_t *right, heap_stream_t *stream)
 {

@@ -426,7 +426,7 @@ static void take_runs(heap_stitcher_t       *stitcher,
         heap_range_become(heap_space_take(space,
                                           heap_space_cover(space, run->home),
                                           run->home, part),
-                          HEAP_PIECE);
+                          HEAP_STITCHED);
         size -= part;
     }
 }
@@ -549,11 +549,11 @@ void heap_unstitch(heap_stitcher_t *stitcher, heap_range_t *range,
     uint64_t         size     = range->size;
 
     for (size_t i = 0; size > 0; i++) {
-        heap_range_t *piece = heap_space_cover(space, stitched->runs[i].home);
+        heap_range_t *part = heap_space_cover(space, stitched->runs[i].home);
 
-        assert(heap_range_state(piece) == HEAP_PIECE);
-        size -= piece->size;
-        heap_space_give(space, piece, stream, ticket);
+        assert(heap_range_state(part) == HEAP_STITCHED);
+        size -= part->size;
+        heap_space_give(space, part, stream, ticket);
     }
     heap_ranges_put(&space->ranges, range);
     stitched->range  = NULL;

@@ -5,9 +5,9 @@
  *     home      | a |///| b |///| c |///        ///: somebody else's
  *     stitched  | a | b | c |
  *
- * While one is in use, its runs in the home are HEAP_PIECE, so that nothing is
- * used by two addresses. Afterwards they are free like any other range, and the
- * mapping is kept: if they are all free once more when such a size is asked
+ * While one is in use, its runs in the home are HEAP_STITCHED, so that nothing
+ * is used by two addresses. Afterwards they are free like any other range, and
+ * the mapping is kept: if they are all free once more when such a size is asked
  * for, the mapping is used again, which costs the driver nothing. What has not
  * been used for the longest time goes when there is no room for another.
  *
