@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/math.h"
 #include "copy/crc32c.h"
+#include "copy/list.h"
 #include "copy/plan.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #define TESTS_HEAP_FIXTURE_H
 
 #include "heap/heap.h"
+#include "heap/place.h"
 #include "vmm_double.h"
 
 #include <stdbool.h>

@@ -2,14 +2,14 @@
  * The map of free blocks. Its file is taken in, because what threads do to each
  * other is here done step by step, by one.
  */
-#include "../src/block/bitmap.c"
+#include "../src/block/pool.c"
 
 #include <check.h>
 #include <string.h>
 
 #define NUM_BITS 300u
 
-static block_bitmap_t *bitmap;
+static bitmap_t *bitmap;
 
 /* Leave only the given runs set; a run of 0 bits ends the list. */
 typedef struct run {
@@ -21,12 +21,12 @@ static void create(const run_t *runs)
 {
     uint32_t indices[NUM_BITS];
 
-    ck_assert_int_eq(block_bitmap_create(NUM_BITS, &bitmap), UCXPOOL_OK);
-    block_bitmap_take(bitmap, NUM_BITS, indices);
-    ck_assert_uint_eq(block_bitmap_count(bitmap), 0);
+    ck_assert_int_eq(bitmap_create(NUM_BITS, &bitmap), UCXPOOL_OK);
+    bitmap_take(bitmap, NUM_BITS, indices);
+    ck_assert_uint_eq(bitmap_count(bitmap), 0);
     for (; runs->num > 0; runs++) {
         for (uint32_t i = 0; i < runs->num; i++) {
-            block_bitmap_give(bitmap, runs->start + i);
+            bitmap_give(bitmap, runs->start + i);
         }
     }
 }
@@ -35,10 +35,10 @@ static void require_taken(uint32_t start, size_t num)
 {
     uint32_t indices[NUM_BITS];
 
-    block_bitmap_take(bitmap, num, indices);
+    bitmap_take(bitmap, num, indices);
     for (uint32_t i = 0; i < num; i++) {
         ck_assert_uint_eq(indices[i], start + i);
-        ck_assert(!block_bitmap_test(bitmap, indices[i]));
+        ck_assert(!bitmap_test(bitmap, indices[i]));
     }
 }
 
@@ -46,7 +46,7 @@ START_TEST(an_empty_word_breaks_a_run)
 {
     create((run_t[]){{60, 4}, {128, 4}, {200, 8}, {0, 0}});
     require_taken(200, 8);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -55,7 +55,7 @@ START_TEST(a_full_word_is_not_a_longer_run)
     create((run_t[]){{0, 64}, {100, 100}, {0, 0}});
     require_taken(100, 100);
     require_taken(0, 64);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -65,7 +65,7 @@ START_TEST(the_lowest_of_several_runs_is_taken)
     require_taken(10, 5);
     require_taken(30, 3);
     require_taken(62, 6);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -78,7 +78,7 @@ START_TEST(a_run_of_every_length_is_found_at_every_place)
                 require_taken(0, 1);
             }
             require_taken(start, num);
-            block_bitmap_destroy(bitmap);
+            bitmap_destroy(bitmap);
         }
     }
 }
@@ -91,12 +91,12 @@ START_TEST(a_run_that_was_broken_meanwhile_is_given_back_whole)
     create((run_t[]){{20, 200}, {0, 0}});
     ck_assert(take_run_at(bitmap, 150, 151));
     ck_assert(!take_run_at(bitmap, 30, 170));
-    ck_assert_uint_eq(block_bitmap_count(bitmap), 199);
+    ck_assert_uint_eq(bitmap_count(bitmap), 199);
     for (index = 20; index < 220; index++) {
-        ck_assert_int_eq(block_bitmap_test(bitmap, index), index != 150);
+        ck_assert_int_eq(bitmap_test(bitmap, index), index != 150);
     }
     require_taken(20, 130);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -105,7 +105,7 @@ START_TEST(a_bit_that_the_summary_hides_is_found)
     create((run_t[]){{200, 1}, {0, 0}});
     atomic_store(&bitmap->summaries[0], 0);
     require_taken(200, 1);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -114,7 +114,7 @@ START_TEST(a_summary_that_promises_too_much_does_no_harm)
     create((run_t[]){{200, 1}, {0, 0}});
     atomic_store(&bitmap->summaries[0], ALL_BITS >> 59);
     require_taken(200, 1);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -123,12 +123,12 @@ START_TEST(a_put_between_the_last_take_and_its_summary_is_kept)
     create((run_t[]){{64, 1}, {0, 0}});
     /* What a take does, with a give between its two steps. */
     atomic_fetch_and(&bitmap->words[1], ~(uint64_t)1);
-    block_bitmap_give(bitmap, 65);
+    bitmap_give(bitmap, 65);
     clear_summary(bitmap, 1);
     ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 2);
     require_taken(65, 1);
     ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 
@@ -136,12 +136,12 @@ START_TEST(the_summary_follows_the_words)
 {
     create((run_t[]){{0, 0}});
     ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0);
-    block_bitmap_give(bitmap, 70);
-    block_bitmap_give(bitmap, 299);
+    bitmap_give(bitmap, 70);
+    bitmap_give(bitmap, 299);
     ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0x12);
     require_taken(70, 1);
     ck_assert_uint_eq(atomic_load(&bitmap->summaries[0]), 0x10);
-    block_bitmap_destroy(bitmap);
+    bitmap_destroy(bitmap);
 }
 END_TEST
 

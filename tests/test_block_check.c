@@ -2,9 +2,7 @@
  * The check of the block pool: other tests trust it, so here it has to find
  * what is wrong. The pool's own file is taken in to make it wrong.
  */
-#include "../src/block/bitmap.c"
 #include "../src/block/pool.c"
-#include "../src/block/pool_check.c"
 
 #include <check.h>
 #include <string.h>
@@ -42,7 +40,7 @@ START_TEST(a_lost_block_is_found)
 {
     uint32_t index;
 
-    block_bitmap_take(pool->free_blocks, 1, &index);
+    bitmap_take(pool->free_blocks, 1, &index);
     require_found("block 0");
 }
 END_TEST
@@ -53,7 +51,7 @@ START_TEST(a_block_that_is_free_and_held_is_found)
 
     ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
                      UCXPOOL_OK);
-    block_bitmap_give(pool->free_blocks, index);
+    bitmap_give(pool->free_blocks, index);
     require_found("block 0");
 }
 END_TEST
@@ -66,7 +64,7 @@ START_TEST(a_block_that_is_free_twice_is_found)
                      UCXPOOL_OK);
     block_pool_put(pool, UCXPOOL_SHARE_USER, index);
     ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
-    block_bitmap_give(pool->free_blocks, index);
+    bitmap_give(pool->free_blocks, index);
     require_found("2 times");
 }
 END_TEST
@@ -91,7 +89,7 @@ END_TEST
 
 START_TEST(a_free_bit_past_the_end_is_found)
 {
-    block_bitmap_give(pool->free_blocks, NUM_BLOCKS);
+    bitmap_give(pool->free_blocks, NUM_BLOCKS);
     require_found("past the last");
 }
 END_TEST

@@ -2,8 +2,7 @@
 #include <config.h>
 
 #include "base/config.h"
-#include "block/comm.h"
-#include "block/pieces.h"
+#include "../src/block/comm.c"
 #include "calls.h"
 #include "rounds.h"
 
@@ -432,15 +431,15 @@ START_TEST(pieces_are_cut_where_blocks_or_regions_part)
     uint32_t       ends[8];
     mem_piece_t    piece;
 
-    block_pieces_cut(pool, indices, 8, ends);
+    pieces_cut(pool, indices, 8, ends);
     ck_assert_mem_eq(ends, wanted, sizeof(ends));
-    block_pieces_get(pool, indices, ends, 1, &piece);
+    pieces_get(pool, indices, ends, 1, &piece);
     ck_assert_uint_eq(piece.region, 0);
     ck_assert_uint_eq(piece.offset, 5 * block_size);
     ck_assert_uint_eq(piece.length, 2 * block_size);
-    ck_assert(!block_pieces_is_run(indices, 8));
-    ck_assert(block_pieces_is_run(indices + 4, 3));
-    ck_assert(block_pieces_is_run(indices, 1));
+    ck_assert(!pieces_is_run(indices, 8));
+    ck_assert(pieces_is_run(indices + 4, 3));
+    ck_assert(pieces_is_run(indices, 1));
 }
 END_TEST
 

@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include "heap/heap.h"
+#include "heap/place.h"
 #include "rounds.h"
 #include "vmm_double.h"
 

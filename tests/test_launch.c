@@ -4,7 +4,7 @@
  * stream where it lies.
  */
 #include "base/math.h"
-#include "copy/launch.h"
+#include "copy/cuda_copier.h"
 #include "copy_twin.h"
 #include "rounds.h"
 #include "stream_model.h"

@@ -1,5 +1,5 @@
 /* Lists of segment lengths as runs. */
-#include "copy/lengths.h"
+#include "copy/plan.h"
 
 #include <ucxpool/status.h>
 

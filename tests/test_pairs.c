@@ -1,6 +1,6 @@
 /* Passes over lists of segments, of each kind that the processor has: what a
  * plain loop finds, they find. */
-#include "copy/pairs.c"
+#include "copy/plan.c"
 
 #include <check.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  * stream where it lies.
  */
 #include "base/math.h"
+#include "copy/list.h"
 #include "copy/plan.h"
 #include "rounds.h"
 #include "stream_model.h"

@@ -2,7 +2,7 @@
  * The table of address ranges. Its file is taken in, so that a writer can be
  * held in the middle of a change.
  */
-#include "../src/block/ranges.c"
+#include "../src/block/comm.c"
 #include "rounds.h"
 
 #include <check.h>
@@ -13,64 +13,64 @@
 #define NUM_ROUNDS  300
 #define NUM_STEPS   100 /* of a round */
 
-static block_ranges_t *ranges;
-static _Atomic bool    stop;
+static ranges_t    *ranges;
+static _Atomic bool stop;
 
 static void insert(unsigned number)
 {
-    block_ranges_insert(ranges, RANGE(number), 0x80, RANGE(number));
+    ranges_insert(ranges, RANGE(number), 0x80, RANGE(number));
 }
 
 START_TEST(ranges_are_found_in_whatever_order_they_came)
 {
     const unsigned order[] = {5, 1, 3, 7, 0, 2};
 
-    ck_assert_int_eq(block_ranges_create(6, &ranges), UCXPOOL_OK);
+    ck_assert_int_eq(ranges_create(6, &ranges), UCXPOOL_OK);
     for (unsigned i = 0; i < 6; i++) {
         insert(order[i]);
     }
     for (unsigned i = 0; i < 6; i++) {
         char *start = RANGE(order[i]);
 
-        ck_assert_ptr_eq(block_ranges_find(ranges, start), start);
-        ck_assert_ptr_eq(block_ranges_find(ranges, start + 0x7f), start);
-        ck_assert_ptr_null(block_ranges_find(ranges, start + 0x80));
-        ck_assert_ptr_null(block_ranges_find(ranges, start - 1));
+        ck_assert_ptr_eq(ranges_find(ranges, start), start);
+        ck_assert_ptr_eq(ranges_find(ranges, start + 0x7f), start);
+        ck_assert_ptr_null(ranges_find(ranges, start + 0x80));
+        ck_assert_ptr_null(ranges_find(ranges, start - 1));
     }
-    block_ranges_destroy(ranges);
+    ranges_destroy(ranges);
 }
 END_TEST
 
 START_TEST(only_the_start_of_a_range_takes_it_out_and_only_once)
 {
-    ck_assert_int_eq(block_ranges_create(3, &ranges), UCXPOOL_OK);
-    ck_assert_ptr_null(block_ranges_remove(ranges, RANGE(2)));
+    ck_assert_int_eq(ranges_create(3, &ranges), UCXPOOL_OK);
+    ck_assert_ptr_null(ranges_remove(ranges, RANGE(2)));
     for (unsigned i = 1; i < 4; i++) {
         insert(i);
     }
-    ck_assert_ptr_null(block_ranges_remove(ranges, RANGE(2) + 1));
-    ck_assert_ptr_eq(block_ranges_remove(ranges, RANGE(2)), RANGE(2));
-    ck_assert_ptr_null(block_ranges_remove(ranges, RANGE(2)));
-    ck_assert_ptr_null(block_ranges_find(ranges, RANGE(2)));
-    ck_assert_ptr_eq(block_ranges_find(ranges, RANGE(1)), RANGE(1));
-    ck_assert_ptr_eq(block_ranges_find(ranges, RANGE(3)), RANGE(3));
-    block_ranges_destroy(ranges);
+    ck_assert_ptr_null(ranges_remove(ranges, RANGE(2) + 1));
+    ck_assert_ptr_eq(ranges_remove(ranges, RANGE(2)), RANGE(2));
+    ck_assert_ptr_null(ranges_remove(ranges, RANGE(2)));
+    ck_assert_ptr_null(ranges_find(ranges, RANGE(2)));
+    ck_assert_ptr_eq(ranges_find(ranges, RANGE(1)), RANGE(1));
+    ck_assert_ptr_eq(ranges_find(ranges, RANGE(3)), RANGE(3));
+    ranges_destroy(ranges);
 }
 END_TEST
 
 START_TEST(an_empty_table_finds_nothing)
 {
-    ck_assert_int_eq(block_ranges_create(0, &ranges), UCXPOOL_OK);
-    ck_assert_ptr_null(block_ranges_find(ranges, NULL));
-    ck_assert_ptr_null(block_ranges_find(ranges, RANGE(1)));
-    block_ranges_destroy(ranges);
+    ck_assert_int_eq(ranges_create(0, &ranges), UCXPOOL_OK);
+    ck_assert_ptr_null(ranges_find(ranges, NULL));
+    ck_assert_ptr_null(ranges_find(ranges, RANGE(1)));
+    ranges_destroy(ranges);
 }
 END_TEST
 
 static void *find_last(void *arg)
 {
     (void)arg;
-    return block_ranges_find(ranges, RANGE(2));
+    return ranges_find(ranges, RANGE(2));
 }
 
 START_TEST(a_reader_does_not_believe_a_half_changed_table)
@@ -78,7 +78,7 @@ START_TEST(a_reader_does_not_believe_a_half_changed_table)
     pthread_t thread;
     void     *found;
 
-    ck_assert_int_eq(block_ranges_create(2, &ranges), UCXPOOL_OK);
+    ck_assert_int_eq(ranges_create(2, &ranges), UCXPOOL_OK);
     insert(1);
     insert(2);
     for (unsigned i = 0; i < rounds(20); i++) {
@@ -94,7 +94,7 @@ START_TEST(a_reader_does_not_believe_a_half_changed_table)
         pthread_join(thread, &found);
         ck_assert_ptr_eq(found, RANGE(2));
     }
-    block_ranges_destroy(ranges);
+    ranges_destroy(ranges);
 }
 END_TEST
 
@@ -105,10 +105,10 @@ static void *find_for_ever(void *arg)
         void *owner;
 
         /* Always there, at changing places of the table. */
-        ck_assert_ptr_eq(block_ranges_find(ranges, RANGE(5)), RANGE(5));
-        ck_assert_ptr_eq(block_ranges_find(ranges, RANGE(7)), RANGE(7));
-        ck_assert_ptr_null(block_ranges_find(ranges, RANGE(6)));
-        owner = block_ranges_find(ranges, RANGE(3));
+        ck_assert_ptr_eq(ranges_find(ranges, RANGE(5)), RANGE(5));
+        ck_assert_ptr_eq(ranges_find(ranges, RANGE(7)), RANGE(7));
+        ck_assert_ptr_null(ranges_find(ranges, RANGE(6)));
+        owner = ranges_find(ranges, RANGE(3));
         ck_assert((owner == NULL) || (owner == RANGE(3)));
     }
     return NULL;
@@ -118,7 +118,7 @@ START_TEST(readers_see_the_table_before_or_after_a_change)
 {
     pthread_t threads[NUM_THREADS];
 
-    ck_assert_int_eq(block_ranges_create(5, &ranges), UCXPOOL_OK);
+    ck_assert_int_eq(ranges_create(5, &ranges), UCXPOOL_OK);
     insert(5);
     insert(7);
     atomic_store(&stop, false);
@@ -131,16 +131,15 @@ START_TEST(readers_see_the_table_before_or_after_a_change)
 
         insert(number);
         insert(8 + number);
-        ck_assert_ptr_eq(block_ranges_remove(ranges, RANGE(number)),
-                         RANGE(number));
-        ck_assert_ptr_eq(block_ranges_remove(ranges, RANGE(8 + number)),
+        ck_assert_ptr_eq(ranges_remove(ranges, RANGE(number)), RANGE(number));
+        ck_assert_ptr_eq(ranges_remove(ranges, RANGE(8 + number)),
                          RANGE(8 + number));
     }
     atomic_store(&stop, true);
     for (int i = 0; i < NUM_THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
-    block_ranges_destroy(ranges);
+    ranges_destroy(ranges);
 }
 END_TEST
 

@@ -10,7 +10,6 @@
 #include "block/backing.h"
 #include "block/budget.h"
 #include "block/sizes.h"
-#include "block/split.h"
 #include "mem/bar.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_status.h"

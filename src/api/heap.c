@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "core/pool.h"
 #include "heap/heap.h"
+#include "heap/place.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * The public functions of receives.
  */
 #include "base/error.h"
-#include "copy/pairs.h"
+#include "copy/plan.h"
 #include "xfer/memtype.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"

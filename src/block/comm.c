@@ -2,13 +2,272 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/math.h"
-#include "block/pieces.h"
-#include "block/ranges.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+
+/* --- address ranges ---------------------------------------------------------
+ * A sorted table of address ranges that do not overlap, and whose they are.
+ *
+ *     start   0x7f00..  0x7f21..  0x7f80..
+ *     end     0x7f10..  0x7f22..  0x7fa0..
+ *     owner   a         b         c
+ *
+ * Readers take no lock: they read a version before and after, and look again
+ * when a writer was there meanwhile (a sequence lock). A reader that meets
+ * writers several times in a row takes the writers' lock, so that it always
+ * comes to an end.
+ */
+
+/* How often a reader looks without the lock. */
+#define MAX_LOOKS 4
+
+typedef struct range {
+    _Atomic uintptr_t start;
+    _Atomic uintptr_t end;
+    _Atomic uintptr_t owner;
+} range_t;
+
+typedef struct ranges {
+    pthread_mutex_t  lock;    /* of writers */
+    _Atomic uint64_t version; /* odd while a writer changes the table */
+    _Atomic size_t   num;
+    _Atomic size_t   last; /* found last: the likeliest to be next */
+    size_t           max;
+    range_t          ranges[];
+} ranges_t;
+
+/*
+ * The table is read and written with acquire and release, not relaxed: who
+ * reads anything that a writer wrote then also sees the odd version that the
+ * writer stored before. That spares fences, which ThreadSanitizer does not
+ * know.
+ */
+static uintptr_t get(const _Atomic uintptr_t *field)
+{
+    return atomic_load_explicit(field, memory_order_acquire);
+}
+
+static void set(_Atomic uintptr_t *field, uintptr_t value)
+{
+    atomic_store_explicit(field, value, memory_order_release);
+}
+
+static void copy_range(range_t *to, const range_t *from)
+{
+    set(&to->start, get(&from->start));
+    set(&to->end, get(&from->end));
+    set(&to->owner, get(&from->owner));
+}
+
+/* Never more than max_ranges at one time: the table does not grow, so that
+ * readers never see it move. May be 0. */
+static ucxpool_status_t ranges_create(size_t max_ranges, ranges_t **ranges_p)
+{
+    ranges_t *ranges;
+
+    ranges = calloc(1, sizeof(*ranges) + max_ranges * sizeof(range_t));
+    if (ranges == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a table of %zu address ranges",
+                          max_ranges);
+    }
+    /* Cannot fail: a mutex without attributes needs no resources. */
+    (void)pthread_mutex_init(&ranges->lock, NULL);
+    ranges->max = max_ranges;
+    *ranges_p   = ranges;
+    return UCXPOOL_OK;
+}
+
+static void ranges_destroy(ranges_t *ranges)
+{
+    pthread_mutex_destroy(&ranges->lock);
+    free(ranges);
+}
+
+/* How many ranges start at or before an address. */
+static size_t num_up_to(const ranges_t *ranges, uintptr_t address)
+{
+    size_t low  = 0;
+    size_t high = atomic_load_explicit(&ranges->num, memory_order_acquire);
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (get(&ranges->ranges[middle].start) <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool contains(const ranges_t *ranges, size_t index, uintptr_t address)
+{
+    return (index < atomic_load_explicit(&ranges->num, memory_order_acquire)) &&
+           (get(&ranges->ranges[index].start) <= address) &&
+           (get(&ranges->ranges[index].end) > address);
+}
+
+/* May be called while a writer is at work; the answer is then worthless. */
+static uintptr_t look_up(ranges_t *ranges, uintptr_t address)
+{
+    size_t last = atomic_load_explicit(&ranges->last, memory_order_relaxed);
+    size_t index;
+
+    if (contains(ranges, last, address)) {
+        return get(&ranges->ranges[last].owner);
+    }
+    index = num_up_to(ranges, address);
+    if ((index == 0) || !contains(ranges, index - 1, address)) {
+        return 0;
+    }
+    atomic_store_explicit(&ranges->last, index - 1, memory_order_relaxed);
+    return get(&ranges->ranges[index - 1].owner);
+}
+
+/* Owner of the range that an address lies in, or NULL. */
+static void *ranges_find(ranges_t *ranges, const void *address)
+{
+    uintptr_t owner;
+
+    if (atomic_load_explicit(&ranges->num, memory_order_acquire) == 0) {
+        return NULL;
+    }
+    for (int i = 0; i < MAX_LOOKS; i++) {
+        uint64_t before =
+            atomic_load_explicit(&ranges->version, memory_order_acquire);
+
+        owner = look_up(ranges, (uintptr_t)address);
+        if (((before & 1) == 0) &&
+            (atomic_load_explicit(&ranges->version, memory_order_relaxed) ==
+             before)) {
+            return (void *)owner;
+        }
+    }
+    pthread_mutex_lock(&ranges->lock);
+    owner = look_up(ranges, (uintptr_t)address);
+    pthread_mutex_unlock(&ranges->lock);
+    return (void *)owner;
+}
+
+static void begin_change(ranges_t *ranges)
+{
+    pthread_mutex_lock(&ranges->lock);
+    atomic_fetch_add_explicit(&ranges->version, 1, memory_order_relaxed);
+}
+
+static void end_change(ranges_t *ranges)
+{
+    atomic_fetch_add_explicit(&ranges->version, 1, memory_order_release);
+    pthread_mutex_unlock(&ranges->lock);
+}
+
+/* The range overlaps none that is there, and owner is not NULL. */
+static void ranges_insert(ranges_t *ranges, const void *start, size_t size,
+                          void *owner)
+{
+    size_t index;
+    size_t num;
+
+    begin_change(ranges);
+    num   = atomic_load_explicit(&ranges->num, memory_order_relaxed);
+    index = num_up_to(ranges, (uintptr_t)start);
+    assert(num < ranges->max);
+    for (size_t i = num; i > index; i--) {
+        copy_range(&ranges->ranges[i], &ranges->ranges[i - 1]);
+    }
+    set(&ranges->ranges[index].start, (uintptr_t)start);
+    set(&ranges->ranges[index].end, (uintptr_t)start + size);
+    set(&ranges->ranges[index].owner, (uintptr_t)owner);
+    atomic_store_explicit(&ranges->num, num + 1, memory_order_release);
+    end_change(ranges);
+}
+
+/* Take out the range that starts at `start` and return its owner; NULL when
+ * there is none. Of two threads that take out one range, one gets NULL. */
+static void *ranges_remove(ranges_t *ranges, const void *start)
+{
+    uintptr_t owner = 0;
+    size_t    index;
+    size_t    num;
+
+    begin_change(ranges);
+    num   = atomic_load_explicit(&ranges->num, memory_order_relaxed);
+    index = num_up_to(ranges, (uintptr_t)start);
+    if ((index > 0) &&
+        (get(&ranges->ranges[index - 1].start) == (uintptr_t)start)) {
+        owner = get(&ranges->ranges[index - 1].owner);
+        for (; index < num; index++) {
+            copy_range(&ranges->ranges[index - 1], &ranges->ranges[index]);
+        }
+        atomic_store_explicit(&ranges->num, num - 1, memory_order_release);
+    }
+    end_change(ranges);
+    return (void *)owner;
+}
+
+/* --- the pieces of a list of blocks -----------------------------------------
+ * The physical pieces that a list of blocks makes.
+ *
+ *     indices    4 5 6    9    7 8    10     10 starts the next region
+ *     ends       3 3 3    4    6 6    7
+ *
+ * For each block, `ends` has the number (in the list) of the first block that
+ * does not belong to the same piece any more, so that what is left of a piece
+ * is a subtraction.
+ */
+
+/* Do blocks that follow each other in a list lie side by side in one region? */
+static bool is_joined(const block_pool_t *pool, uint32_t index, uint32_t next)
+{
+    mem_piece_t piece;
+
+    block_pool_locate(pool, next, &piece);
+    return (next == index + 1) && (piece.offset != 0);
+}
+
+/* Fill the ends; num_blocks is 1 or more. */
+static void pieces_cut(const block_pool_t *pool, const uint32_t *indices,
+                       uint32_t num_blocks, uint32_t *ends)
+{
+    uint32_t end = num_blocks;
+
+    for (uint32_t i = num_blocks - 1; i > 0; i--) {
+        ends[i] = end;
+        if (!is_joined(pool, indices[i - 1], indices[i])) {
+            end = i;
+        }
+    }
+    ends[0] = end;
+}
+
+/* The piece from block number `first` of the list on. */
+static void pieces_get(const block_pool_t *pool, const uint32_t *indices,
+                       const uint32_t *ends, uint32_t first,
+                       mem_piece_t *piece_p)
+{
+    block_pool_locate(pool, indices[first], piece_p);
+    piece_p->length *= ends[first] - first;
+}
+
+/* Do the blocks have contiguous addresses of their own? They may still be
+ * several pieces: of several regions. */
+static bool pieces_is_run(const uint32_t *indices, uint32_t num_blocks)
+{
+    for (uint32_t i = 1; i < num_blocks; i++) {
+        if (indices[i] != indices[0] + i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- buffers -------------------------------------------------------------- */
 
 /* A buffer's state: how many operations are in flight, and whether it has been
  * freed. In one word, so that the last of both knows that it is the last. */
@@ -21,7 +280,7 @@ struct block_comm_buffer {
     size_t           size;
     bool             is_stitched;
     uint32_t         num_blocks;
-    uint32_t        *ends; /* after the indices; see pieces.h */
+    uint32_t        *ends; /* after the indices; see pieces_cut() */
     uint32_t         indices[];
 };
 
@@ -33,7 +292,7 @@ struct block_comm {
     size_t               block_size;
     size_t               home_size;  /* bytes of all regions */
     size_t               max_blocks; /* of the user's share */
-    block_ranges_t      *stitched;
+    ranges_t            *stitched;
     pthread_mutex_t      lock;     /* of the list, and of becoming freed */
     base_list_t          buffers;  /* freed but busy ones included */
     owner_t              owners[]; /* of each block; NULL: no buffer's */
@@ -53,7 +312,7 @@ ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
     }
     block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
     /* One block is always a run; so a stitched buffer has two at least. */
-    status = block_ranges_create(stats.total / 2, &comm->stitched);
+    status = ranges_create(stats.total / 2, &comm->stitched);
     if (status != UCXPOOL_OK) {
         goto err_free_comm;
     }
@@ -108,7 +367,7 @@ void block_comm_destroy(block_comm_t *comm)
         release_buffer(comm, buffer,
                        is_freed(buffer) ? block_pool_release : block_pool_put);
     }
-    block_ranges_destroy(comm->stitched);
+    ranges_destroy(comm->stitched);
     pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
@@ -139,8 +398,8 @@ static ucxpool_status_t stitch(block_comm_t *comm, block_comm_buffer_t *buffer)
                           buffer->num_blocks);
     }
     for (uint32_t i = 0; i < buffer->num_blocks; i = buffer->ends[i]) {
-        block_pieces_get(comm->pool, buffer->indices, buffer->ends, i,
-                         &pieces[num_pieces++]);
+        pieces_get(comm->pool, buffer->indices, buffer->ends, i,
+                   &pieces[num_pieces++]);
     }
     status = comm->regions->kind->stitch(comm->regions, pieces, num_pieces,
                                          &address);
@@ -182,8 +441,7 @@ static void publish(block_comm_t *comm, block_comm_buffer_t *buffer)
     base_list_add_tail(&comm->buffers, &buffer->link);
     set_owner(comm, buffer, buffer);
     if (buffer->is_stitched) {
-        block_ranges_insert(comm->stitched, buffer->address, buffer->size,
-                            buffer);
+        ranges_insert(comm->stitched, buffer->address, buffer->size, buffer);
     }
     pthread_mutex_unlock(&comm->lock);
 }
@@ -230,10 +488,9 @@ ucxpool_status_t block_comm_alloc(block_comm_t *comm, size_t length,
         status = too_few_blocks(comm, length, num_blocks);
         goto err_free_buffer;
     }
-    block_pieces_cut(comm->pool, buffer->indices, buffer->num_blocks,
-                     buffer->ends);
+    pieces_cut(comm->pool, buffer->indices, buffer->num_blocks, buffer->ends);
     buffer->address = block_pool_address(comm->pool, buffer->indices[0]);
-    if (!block_pieces_is_run(buffer->indices, buffer->num_blocks)) {
+    if (!pieces_is_run(buffer->indices, buffer->num_blocks)) {
         status = stitch(comm, buffer);
         if (status != UCXPOOL_OK) {
             goto err_put_blocks;
@@ -277,7 +534,7 @@ static block_comm_buffer_t *withdraw(block_comm_t *comm, const void *address)
         return NULL;
     }
     if (buffer == NULL) {
-        buffer = block_ranges_remove(comm->stitched, address);
+        buffer = ranges_remove(comm->stitched, address);
     }
     if (buffer != NULL) {
         set_owner(comm, buffer, NULL);
@@ -328,7 +585,7 @@ bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
     uint32_t             first;
 
     if (buffer == NULL) {
-        buffer = block_ranges_find(comm->stitched, address);
+        buffer = ranges_find(comm->stitched, address);
         if (buffer == NULL) {
             return false;
         }
@@ -336,7 +593,7 @@ bool block_comm_find(block_comm_t *comm, const void *address, size_t length,
     offset = (size_t)((const char *)address - buffer->address);
     first  = (uint32_t)(offset / comm->block_size);
     inside = offset % comm->block_size;
-    block_pieces_get(comm->pool, buffer->indices, buffer->ends, first, piece_p);
+    pieces_get(comm->pool, buffer->indices, buffer->ends, first, piece_p);
     piece_p->offset += inside;
     piece_p->length = base_min(piece_p->length - inside, length);
     *buffer_p       = buffer;

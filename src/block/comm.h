@@ -40,7 +40,7 @@ void block_comm_destroy(block_comm_t *comm);
  * UCXPOOL_ERR_NO_BLOCKS      more than is free in the user's share; or there
  *                            is no run, and blocks smaller than a (huge) page
  *                            cannot be stitched
- * UCXPOOL_ERR_NO_MEMORY      no memory for the books, or no addresses
+ * UCXPOOL_ERR_NO_MEMORY      no memory to describe it, or no addresses
  */
 ucxpool_status_t block_comm_alloc(block_comm_t *comm, size_t length,
                                   void **address_p);

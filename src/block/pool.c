@@ -2,14 +2,362 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/memcheck.h"
-#include "block/bitmap.h"
-#include "block/pool_inside.h"
-#include "block/split.h"
+#include "block/sizes.h"
 
 #include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+/* --- the free blocks --------------------------------------------------------
+ * The set of free blocks, as bits, taken and given back without a lock.
+ *
+ *     words     0000 0000 0110 1111 ...    1: free
+ *     summary   0    0    1    1    ...    1: that word has a bit set
+ *
+ * Who takes bits must have been promised them: the pool's counts see to it
+ * that never more bits are asked for than are set. So a take cannot fail; at
+ * worst it looks again, because another thread has made progress meanwhile.
+ *
+ * The summary is a hint. A thread that is between the two steps of changing a
+ * word and its summary bit may leave it wrong for a moment, so a take that
+ * finds nothing by the summary looks at the words themselves.
+ */
+
+#define WORD_BITS 64u
+#define ALL_BITS  UINT64_MAX
+
+/*
+ * How often a run that another thread broke while it was being taken is looked
+ * for again, before the bits are taken one by one.
+ */
+#define MAX_RUN_ATTEMPTS 4
+
+typedef struct bitmap {
+    uint32_t          num_words;
+    uint32_t          num_summaries;
+    _Atomic uint64_t *summaries; /* after the words */
+    _Atomic uint64_t  words[];
+} bitmap_t;
+
+static unsigned lowest_index(uint64_t word)
+{
+    return (unsigned)__builtin_ctzll(word);
+}
+
+/* The lowest `num` set bits of a word; all of them when it has fewer. */
+static uint64_t lowest_bits(uint64_t word, size_t num)
+{
+    uint64_t rest = word;
+
+    if (num >= WORD_BITS) {
+        return word;
+    }
+    for (; (num > 0) && (rest != 0); num--) {
+        rest &= rest - 1;
+    }
+    return word ^ rest;
+}
+
+/* Bits [first, first + num) of a word, num being 1 to 64. */
+static uint64_t range_bits(uint32_t first, uint32_t num)
+{
+    return (ALL_BITS >> (WORD_BITS - num)) << first;
+}
+
+static void set_first(_Atomic uint64_t *words, uint32_t num_bits)
+{
+    for (; num_bits >= WORD_BITS; num_bits -= WORD_BITS) {
+        atomic_init(words++, ALL_BITS);
+    }
+    if (num_bits > 0) {
+        atomic_init(words, range_bits(0, num_bits));
+    }
+}
+
+/* All bits are set; there is 1 or more. */
+static ucxpool_status_t bitmap_create(uint32_t num_bits, bitmap_t **bitmap_p)
+{
+    uint32_t  last_bit      = base_max(num_bits, 1) - 1;
+    uint32_t  num_words     = last_bit / WORD_BITS + 1;
+    uint32_t  num_summaries = (num_words - 1) / WORD_BITS + 1;
+    bitmap_t *bitmap;
+
+    bitmap = calloc(1, sizeof(*bitmap) + ((size_t)num_words + num_summaries) *
+                                             sizeof(bitmap->words[0]));
+    if (bitmap == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for the map of %u blocks", num_bits);
+    }
+
+    bitmap->num_words     = num_words;
+    bitmap->num_summaries = num_summaries;
+    bitmap->summaries     = bitmap->words + num_words;
+    set_first(bitmap->words, num_bits);
+    set_first(bitmap->summaries, (num_bits == 0) ? 0 : num_words);
+    *bitmap_p = bitmap;
+    return UCXPOOL_OK;
+}
+
+static void bitmap_destroy(bitmap_t *bitmap)
+{
+    free(bitmap);
+}
+
+/*
+ * The word was changed before its summary bit is, here and in clear_summary(),
+ * and every one of these steps is sequentially consistent. So whichever thread
+ * touches the summary bit last has seen the word as the other left it.
+ */
+static void set_summary(bitmap_t *bitmap, uint32_t word)
+{
+    atomic_fetch_or(&bitmap->summaries[word / WORD_BITS],
+                    (uint64_t)1 << (word % WORD_BITS));
+}
+
+static void clear_summary(bitmap_t *bitmap, uint32_t word)
+{
+    atomic_fetch_and(&bitmap->summaries[word / WORD_BITS],
+                     ~((uint64_t)1 << (word % WORD_BITS)));
+    if (atomic_load(&bitmap->words[word]) != 0) {
+        set_summary(bitmap, word);
+    }
+}
+
+/* Clear bits of a word. Returns what the word was: bits that were clear
+ * already are another thread's. */
+static uint64_t take_bits(bitmap_t *bitmap, uint32_t word, uint64_t bits)
+{
+    uint64_t before = atomic_fetch_and(&bitmap->words[word], ~bits);
+
+    if ((before != 0) && ((before & ~bits) == 0)) {
+        clear_summary(bitmap, word);
+    }
+    return before;
+}
+
+static void give_bits(bitmap_t *bitmap, uint32_t word, uint64_t bits)
+{
+    uint64_t before = atomic_fetch_or(&bitmap->words[word], bits);
+
+    assert((before & bits) == 0);
+    if (before == 0) {
+        set_summary(bitmap, word);
+    }
+}
+
+/* Set a bit that is clear. */
+static void bitmap_give(bitmap_t *bitmap, uint32_t index)
+{
+    give_bits(bitmap, index / WORD_BITS, (uint64_t)1 << (index % WORD_BITS));
+}
+
+/* Take at most max of the lowest bits of a word; returns how many. */
+static size_t take_from_word(bitmap_t *bitmap, uint32_t word, size_t max,
+                             uint32_t *indices)
+{
+    uint64_t bits =
+        atomic_load_explicit(&bitmap->words[word], memory_order_relaxed);
+    size_t num = 0;
+
+    while ((bits != 0) && (num < max)) {
+        uint64_t wanted = lowest_bits(bits, max - num);
+        uint64_t before = take_bits(bitmap, word, wanted);
+        uint64_t taken  = before & wanted;
+
+        for (; taken != 0; taken &= taken - 1) {
+            indices[num++] = word * WORD_BITS + lowest_index(taken);
+        }
+        bits = before & ~wanted;
+    }
+    return num;
+}
+
+static size_t take_by_summary(bitmap_t *bitmap, size_t max, uint32_t *indices)
+{
+    size_t num = 0;
+
+    for (uint32_t i = 0; (i < bitmap->num_summaries) && (num < max); i++) {
+        uint64_t words =
+            atomic_load_explicit(&bitmap->summaries[i], memory_order_relaxed);
+
+        for (; (words != 0) && (num < max); words &= words - 1) {
+            num += take_from_word(bitmap, i * WORD_BITS + lowest_index(words),
+                                  max - num, indices + num);
+        }
+    }
+    return num;
+}
+
+static size_t take_by_words(bitmap_t *bitmap, size_t max, uint32_t *indices)
+{
+    size_t num = 0;
+
+    for (uint32_t i = 0; (i < bitmap->num_words) && (num < max); i++) {
+        num += take_from_word(bitmap, i, max - num, indices + num);
+    }
+    return num;
+}
+
+/* The bits of a word that start num set bits side by side in it. */
+static uint64_t run_starts(uint64_t bits, size_t num)
+{
+    size_t length = 1; /* a set bit starts as many */
+
+    if (num > WORD_BITS) {
+        return 0;
+    }
+    while (length < num) {
+        size_t more = base_min(length, num - length);
+
+        bits &= bits >> more;
+        length += more;
+    }
+    return bits;
+}
+
+/* Lowest start of num set bits side by side, as far as one look can tell. */
+static bool find_run(const bitmap_t *bitmap, size_t num, uint32_t *start_p)
+{
+    size_t carried = 0; /* set bits up to the start of the word */
+
+    for (uint32_t i = 0; i < bitmap->num_words; i++) {
+        uint64_t bits =
+            atomic_load_explicit(&bitmap->words[i], memory_order_relaxed);
+        bool     is_all = bits == ALL_BITS;
+        unsigned low    = is_all ? WORD_BITS : lowest_index(~bits);
+        uint64_t starts;
+
+        if (bits == 0) {
+            carried = 0;
+            continue;
+        }
+        if (carried + low >= num) {
+            *start_p = i * WORD_BITS - (uint32_t)carried;
+            return true;
+        }
+        starts = run_starts(bits, num);
+        if (starts != 0) {
+            *start_p = i * WORD_BITS + lowest_index(starts);
+            return true;
+        }
+        carried =
+            is_all ? carried + WORD_BITS : (unsigned)__builtin_clzll(~bits);
+    }
+    return false;
+}
+
+/* The part of [start, end) that lies in the word of start. Moves start past
+ * it. */
+static uint64_t next_part(uint32_t *start, uint32_t end, uint32_t *word_p)
+{
+    uint32_t first = *start % WORD_BITS;
+    uint32_t num   = base_min(WORD_BITS - first, end - *start);
+
+    *word_p = *start / WORD_BITS;
+    *start += num;
+    return range_bits(first, num);
+}
+
+static void give_run(bitmap_t *bitmap, uint32_t start, uint32_t end)
+{
+    uint32_t word;
+
+    while (start < end) {
+        uint64_t bits = next_part(&start, end, &word);
+
+        give_bits(bitmap, word, bits);
+    }
+}
+
+/* Take all of [start, end), or nothing when another thread has some of it. */
+static bool take_run_at(bitmap_t *bitmap, uint32_t start, uint32_t end)
+{
+    uint32_t next = start;
+    uint32_t word;
+
+    while (next < end) {
+        uint32_t here  = next;
+        uint64_t bits  = next_part(&next, end, &word);
+        uint64_t taken = take_bits(bitmap, word, bits) & bits;
+
+        if (taken != bits) {
+            if (taken != 0) {
+                give_bits(bitmap, word, taken);
+            }
+            give_run(bitmap, start, here);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_run(bitmap_t *bitmap, size_t num, uint32_t *indices)
+{
+    uint32_t start;
+
+    for (int i = 0; i < MAX_RUN_ATTEMPTS; i++) {
+        if (!find_run(bitmap, num, &start)) {
+            return false;
+        }
+        if (take_run_at(bitmap, start, start + (uint32_t)num)) {
+            for (size_t j = 0; j < num; j++) {
+                indices[j] = start + (uint32_t)j;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Clear num bits that the caller has been promised, and write their indices:
+ * the lowest run of num bits where there is one, else the lowest bits.
+ */
+static void bitmap_take(bitmap_t *bitmap, size_t num, uint32_t *indices)
+{
+    size_t taken = 0;
+
+    if ((num > 1) && take_run(bitmap, num, indices)) {
+        return;
+    }
+    for (;;) {
+        taken += take_by_summary(bitmap, num - taken, indices + taken);
+        if (taken == num) {
+            return;
+        }
+        taken += take_by_words(bitmap, num - taken, indices + taken);
+        if (taken == num) {
+            return;
+        }
+    }
+}
+
+static bool bitmap_test(const bitmap_t *bitmap, uint32_t index)
+{
+    return (atomic_load(&bitmap->words[index / WORD_BITS]) >>
+            (index % WORD_BITS)) &
+           1;
+}
+
+/* How many bits are set, those past the end (there must be none) included. */
+static uint64_t bitmap_count(const bitmap_t *bitmap)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < bitmap->num_words; i++) {
+        count += (unsigned)__builtin_popcountll(atomic_load(&bitmap->words[i]));
+    }
+    return count;
+}
+
+/* --- the pool ------------------------------------------------------------- */
+
+/* State of a block: free, or one of these plus its share. */
+#define BLOCK_FREE        0u
+#define BLOCK_HELD        1u
+#define BLOCK_QUARANTINED (BLOCK_HELD + UCXPOOL_SHARE_LAST)
+#define BLOCK_LAST        (BLOCK_QUARANTINED + UCXPOOL_SHARE_LAST)
 
 #define CACHE_LINE 64
 
@@ -45,7 +393,7 @@ typedef struct block_share {
 
 struct block_pool {
     const mem_regions_t *regions;
-    block_bitmap_t      *free_blocks;
+    bitmap_t            *free_blocks;
     size_t               block_size;
     uint32_t             num_blocks;
     uint32_t             blocks_per_region;
@@ -53,6 +401,11 @@ struct block_pool {
     block_share_t        shares[UCXPOOL_SHARE_LAST];
     _Atomic uint8_t      states[];
 };
+
+static unsigned state_of(const block_pool_t *pool, uint32_t index)
+{
+    return atomic_load(&pool->states[index]);
+}
 
 static uint32_t num_free(uint64_t word)
 {
@@ -91,7 +444,7 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for the states of %u blocks", num_blocks);
     }
-    status = block_bitmap_create(num_blocks, &pool->free_blocks);
+    status = bitmap_create(num_blocks, &pool->free_blocks);
     if (status != UCXPOOL_OK) {
         goto err_free_pool;
     }
@@ -127,7 +480,7 @@ void block_pool_destroy(block_pool_t *pool)
     }
     base_memcheck_unpoison(pool->regions->address,
                            pool->num_blocks * pool->block_size);
-    block_bitmap_destroy(pool->free_blocks);
+    bitmap_destroy(pool->free_blocks);
     free(pool);
 }
 
@@ -168,7 +521,7 @@ static bool reserve(block_share_t *share, size_t num, uint32_t *at_hand_p)
 /* The block is free, and the caller's alone. */
 static void hold(block_pool_t *pool, ucxpool_share_t share, uint32_t index)
 {
-    assert(block_pool_state(pool, index) == BLOCK_FREE);
+    assert(state_of(pool, index) == BLOCK_FREE);
     atomic_store_explicit(&pool->states[index], (uint8_t)(BLOCK_HELD + share),
                           memory_order_relaxed);
     if (pool->is_watched) {
@@ -186,7 +539,7 @@ ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
         return UCXPOOL_ERR_NO_BLOCKS;
     }
     if (index == NO_BLOCK) {
-        block_bitmap_take(pool->free_blocks, 1, &index);
+        bitmap_take(pool->free_blocks, 1, &index);
     }
     hold(pool, share, index);
     *index_p = index;
@@ -203,7 +556,7 @@ ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
     }
     /* It may be part of the lowest run. */
     if (at_hand != NO_BLOCK) {
-        block_bitmap_give(pool->free_blocks, at_hand);
+        bitmap_give(pool->free_blocks, at_hand);
     }
     return UCXPOOL_OK;
 }
@@ -212,7 +565,7 @@ void block_pool_take(block_pool_t *pool, ucxpool_share_t share,
                      size_t num_blocks, uint32_t *indices)
 {
     assert(num_blocks > 0);
-    block_bitmap_take(pool->free_blocks, num_blocks, indices);
+    bitmap_take(pool->free_blocks, num_blocks, indices);
     for (size_t i = 0; i < num_blocks; i++) {
         hold(pool, share, indices[i]);
     }
@@ -255,7 +608,7 @@ static void give_back(block_pool_t *pool, ucxpool_share_t share, uint32_t index,
 {
     block_pool_poison(pool, index);
     if (!give_at_hand(&pool->shares[share], index, counts)) {
-        block_bitmap_give(pool->free_blocks, index);
+        bitmap_give(pool->free_blocks, index);
         atomic_fetch_add_explicit(&pool->shares[share].word, counts,
                                   memory_order_release);
     }
@@ -378,23 +731,88 @@ void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
     stats_p->high_water = base_max(atomic_load(&from->high_water), used);
 }
 
-unsigned block_pool_state(const block_pool_t *pool, uint32_t index)
+/* --- the check ------------------------------------------------------------ */
+
+static const char *const share_names[] = {"send", "receive", "user"};
+
+static ucxpool_status_t check_share(const block_pool_t *pool,
+                                    ucxpool_share_t     share,
+                                    const uint32_t     *num_in_state)
 {
-    return atomic_load(&pool->states[index]);
+    ucxpool_share_stats_t stats;
+    uint32_t              held        = num_in_state[BLOCK_HELD + share];
+    uint32_t              quarantined = num_in_state[BLOCK_QUARANTINED + share];
+
+    block_pool_stats(pool, share, &stats);
+    if ((stats.held != held) || (stats.quarantined != quarantined) ||
+        (stats.free + held + quarantined != stats.total)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "the %s share counts %llu free, %llu held and %llu "
+                          "quarantined of %llu blocks, but %u are held and %u "
+                          "quarantined",
+                          share_names[share], (unsigned long long)stats.free,
+                          (unsigned long long)stats.held,
+                          (unsigned long long)stats.quarantined,
+                          (unsigned long long)stats.total, held, quarantined);
+    }
+    return UCXPOOL_OK;
 }
 
-bool block_pool_has_bit(const block_pool_t *pool, uint32_t index)
+/* In how many ways a get can come to the block: a free one is in exactly one of
+ * two places, the bitmap, or at hand for one share. */
+static unsigned num_ways(const block_pool_t *pool, uint32_t index)
 {
-    return block_bitmap_test(pool->free_blocks, index);
+    unsigned num = bitmap_test(pool->free_blocks, index);
+
+    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+        num += index_at_hand(atomic_load(&pool->shares[i].word)) == index;
+    }
+    return num;
 }
 
-uint64_t block_pool_num_bits(const block_pool_t *pool)
+static ucxpool_status_t check_block(const block_pool_t *pool, uint32_t index,
+                                    unsigned *state_p)
 {
-    return block_bitmap_count(pool->free_blocks);
+    unsigned state = state_of(pool, index);
+    unsigned ways  = num_ways(pool, index);
+
+    if (state >= BLOCK_LAST) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "block %u is in state %u, which there is not", index,
+                          state);
+    }
+    if (ways != (state == BLOCK_FREE)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "block %u is in state %u, but is there to be taken "
+                          "%u times",
+                          index, state, ways);
+    }
+    *state_p = state;
+    return UCXPOOL_OK;
 }
 
-bool block_pool_has_at_hand(const block_pool_t *pool, ucxpool_share_t share,
-                            uint32_t index)
+ucxpool_status_t block_pool_check(const block_pool_t *pool)
 {
-    return index_at_hand(atomic_load(&pool->shares[share].word)) == index;
+    uint32_t         num_in_state[BLOCK_LAST] = {0};
+    uint64_t         num_bits                 = 0;
+    unsigned         state                    = 0;
+    ucxpool_status_t status                   = UCXPOOL_OK;
+
+    for (uint32_t i = 0; i < pool->num_blocks; i++) {
+        status = check_block(pool, i, &state);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        num_in_state[state]++;
+        num_bits += bitmap_test(pool->free_blocks, i);
+    }
+    if (bitmap_count(pool->free_blocks) != num_bits) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "there are free bits past the last of %u blocks",
+                          pool->num_blocks);
+    }
+    for (int i = 0; (i < UCXPOOL_SHARE_LAST) && (status == UCXPOOL_OK); i++) {
+        status = check_share(pool, (ucxpool_share_t)i, num_in_state);
+    }
+    return status;
 }

@@ -1,11 +1,13 @@
 /*
  * The sizes of a pool: what `auto` means for the memory of all blocks, one
- * block and one region.
+ * block and one region; and how many blocks there are, and which share gets how
+ * many.
  */
 #ifndef BLOCK_SIZES_H
 #define BLOCK_SIZES_H
 
 #include "base/config.h"
+#include "block/pool.h"
 #include "mem/region.h"
 
 /* A GPU's memory comes in pages of this size. */
@@ -38,5 +40,16 @@ ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
  */
 size_t block_sizes_floor(const base_config_t *asked,
                          const base_config_t *settled, bool for_gpu);
+
+/* 256 GiB in blocks of a page: what fits the fields of the pool's words. */
+#define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
+
+/*
+ * totals [out]  Array of UCXPOOL_SHARE_LAST, by ucxpool_share_t.
+ *
+ * Errors as for block_pool_create().
+ */
+ucxpool_status_t block_split(const block_pool_params_t *params,
+                             uint32_t                  *totals);
 
 #endif

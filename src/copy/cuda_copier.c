@@ -1,13 +1,682 @@
-/* A copier's jobs: filled, started, and seen to be done. */
 #include <config.h>
 
 #include "copy/cuda_copier.h"
 
-#include "copy/cuda_copier_inside.h"
+#include "base/error.h"
+#include "base/math.h"
+#include "copy/kernel.h"
 #include "mem/cuda_status.h"
 
 #include <assert.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the kernels ---------------------------------------------------------- */
+
+/* Between enter and leave. */
+static ucxpool_status_t kernels_load(copy_cuda_kernels_t *kernels)
+{
+    const mem_cuda_device_t *device = kernels->device;
+    const mem_cuda_driver_t *driver = device->driver;
+    CUresult                 result;
+
+    result = driver->cuModuleLoadData(&kernels->module, copy_kernel_ptx);
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(driver, result,
+                              "compiling kernels by cuModuleLoadData for GPU "
+                              "%d (%s)",
+                              device->ordinal, device->name);
+    }
+    result = driver->cuModuleGetFunction(&kernels->copy, kernels->module,
+                                         COPY_KERNEL_NAME);
+    if (result != CUDA_SUCCESS) {
+        mem_cuda_ignore(driver, driver->cuModuleUnload(kernels->module),
+                        "cuModuleUnload");
+        return mem_cuda_error(driver, result,
+                              "cuModuleGetFunction of %s on GPU %d (%s)",
+                              COPY_KERNEL_NAME, device->ordinal, device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t copy_cuda_kernels_init(const mem_cuda_device_t *device,
+                                        copy_cuda_kernels_t     *kernels)
+{
+    ucxpool_status_t status;
+
+    memset(kernels, 0, sizeof(*kernels));
+    kernels->device = device;
+    status          = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        goto err_clear;
+    }
+    status = kernels_load(kernels);
+    mem_cuda_device_leave(device);
+    if (status != UCXPOOL_OK) {
+        goto err_clear;
+    }
+    return UCXPOOL_OK;
+
+err_clear:
+    memset(kernels, 0, sizeof(*kernels));
+    return status;
+}
+
+void copy_cuda_kernels_cleanup(copy_cuda_kernels_t *kernels)
+{
+    const mem_cuda_device_t *device = kernels->device;
+
+    if (device == NULL) {
+        return;
+    }
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        mem_cuda_ignore(device->driver,
+                        device->driver->cuModuleUnload(kernels->module),
+                        "cuModuleUnload");
+        mem_cuda_device_leave(device);
+    }
+    memset(kernels, 0, sizeof(*kernels));
+}
+
+/* --- the list of a launch ------------------------------------------------- */
+
+/* So many segments of one length are worth a list of 8 bytes each, though the
+ * launch then ends with the run. */
+#define UNIFORM_MIN 4096u
+
+/* A launch's sizes are numbers of 32 bits. */
+#define LENGTH_MAX ((uint64_t)1 << 30)
+
+/* What is being filled. */
+typedef struct filling {
+    copy_plan_t *plan;
+    const void  *entries; /* or a part of the pieces' own */
+    uint64_t     length;  /* of the range */
+    uint64_t     done;    /* bytes of it */
+    size_t       room;    /* for entries of 16 bytes */
+    uint32_t     num;     /* entries filled */
+    size_t       seen;    /* pieces that have an address */
+} filling_t;
+
+/* Both lists stand at the start of a segment, or as far in one of the same
+ * length: memory is cut as the stream is. */
+static bool is_cut_alike(const copy_plan_t *plan)
+{
+    return (plan->at.segment_offset == plan->at.memory_offset) &&
+           (copy_memory_length(&plan->memory, plan->at.memory) ==
+            plan->runs[plan->at.run].length);
+}
+
+/* Leave runs and memory that have no bytes left. */
+static void settle(copy_plan_t *plan)
+{
+    while ((plan->at.run < plan->num_runs) &&
+           ((plan->at.index == plan->runs[plan->at.run].count) ||
+            (plan->runs[plan->at.run].length == 0))) {
+        plan->at.run++;
+        plan->at.index = 0;
+    }
+    while ((plan->at.memory < plan->memory.num) &&
+           (copy_memory_length(&plan->memory, plan->at.memory) == 0)) {
+        plan->at.memory++;
+    }
+}
+
+/*
+ * Pass `count` segments of the walk's run with all of their memory, which is
+ * `size` bytes of the stream. A range that a stranger chose may end in the last
+ * one's padding: there the walk then stands.
+ */
+static void pass_whole(copy_plan_t *plan, uint64_t count, uint64_t size)
+{
+    uint64_t stride = copy_run_stride(&plan->runs[plan->at.run]);
+    uint64_t place  = plan->at.segment_offset + size;
+
+    plan->at.offset += size;
+    plan->at.index += count;
+    plan->at.segment_offset = 0;
+    if (place < count * stride) {
+        plan->at.index--;
+        plan->at.segment_offset = place - (count - 1) * stride;
+    }
+    plan->at.memory += count;
+    plan->at.memory_offset = 0;
+    settle(plan);
+}
+
+/* Segments of the walk's run that lie whole in the range; the last one's
+ * padding may lie behind it. */
+static uint64_t count_whole(const filling_t *filling, const copy_run_t *run)
+{
+    uint64_t count = (filling->length - filling->done) / copy_run_stride(run);
+
+    if (filling->length - filling->done - count * copy_run_stride(run) >=
+        run->length) {
+        count++;
+    }
+    return base_min(count, run->count - filling->plan->at.index);
+}
+
+/* The addresses of the memory's next segments that have this length, `max` at
+ * most; returns how many. */
+static uint64_t copy_addresses(filling_t *filling, uint64_t max,
+                               uint64_t length, uint64_t *addresses)
+{
+    const copy_plan_t   *plan   = filling->plan;
+    const copy_memory_t *memory = &plan->memory;
+
+    if (!copy_memory_is_pieces(memory)) {
+        return copy_pairs_addresses(&memory->segments[plan->at.memory], max,
+                                    length, addresses);
+    }
+    if (memory->length != length) {
+        return 0;
+    }
+    /* Where there is a NULL among them the list is not used. */
+    filling->seen =
+        copy_pairs_copy(&memory->addresses[plan->at.memory], max, addresses);
+    return max;
+}
+
+/* Are these pieces a list already? Short ones go with what follows them. */
+static bool is_list(const copy_plan_t *plan, uint64_t num, uint64_t length)
+{
+    return plan->memory.is_pinned && (plan->memory.length == length) &&
+           (num >= UNIFORM_MIN);
+}
+
+/* Addresses alone, where many segments have one length. */
+static bool fill_uniform(filling_t *filling, uint64_t *addresses)
+{
+    copy_plan_t      *plan = filling->plan;
+    const copy_run_t *run  = &plan->runs[plan->at.run];
+    uint64_t          count, n;
+
+    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0) ||
+        (run->length > LENGTH_MAX)) {
+        return false;
+    }
+    count =
+        base_min(count_whole(filling, run), plan->memory.num - plan->at.memory);
+    if (is_list(plan, count, run->length)) {
+        filling->entries = &plan->memory.addresses[plan->at.memory];
+        filling->seen    = count; /* by the kernel, in time */
+        n                = count;
+    } else {
+        count = base_min(count, (uint64_t)filling->room * 2);
+        n     = copy_addresses(filling, count, run->length, addresses);
+    }
+    if ((n == 0) ||
+        ((n < UNIFORM_MIN) && (n * copy_run_stride(run) < filling->length))) {
+        return false;
+    }
+    filling->num  = (uint32_t)n;
+    filling->done = base_min(n * copy_run_stride(run), filling->length);
+    pass_whole(plan, n, filling->done);
+    return true;
+}
+
+/* One segment, or what is left of it, with the padding behind it. */
+static copy_segment_t next_segment(filling_t *filling)
+{
+    copy_plan_t      *plan   = filling->plan;
+    const copy_run_t *run    = &plan->runs[plan->at.run];
+    uint64_t          left   = filling->length - filling->done;
+    uint64_t          data   = run->length - plan->at.segment_offset;
+    uint64_t          stride = copy_run_stride(run) - plan->at.segment_offset;
+    copy_segment_t    entry  = {(uintptr_t)copy_walk_address(plan),
+                                base_min(data, left)};
+
+    stride = base_min(stride, left);
+    filling->done += stride;
+    if (entry.length < data) {
+        plan->at.offset += stride;
+        plan->at.segment_offset += stride;
+        plan->at.memory_offset += stride;
+        return entry;
+    }
+    pass_whole(plan, 1, stride);
+    return entry;
+}
+
+/* Addresses and lengths, where memory is cut as the stream is. */
+static bool fill_segments(filling_t *filling, copy_segment_t *entries)
+{
+    if (filling->plan->at.segment_offset % COPY_ALIGNMENT != 0) {
+        return false; /* the list would place the next one wrongly */
+    }
+    while ((filling->done < filling->length) &&
+           (filling->num < filling->room) && is_cut_alike(filling->plan)) {
+        entries[filling->num++] = next_segment(filling);
+    }
+    return filling->num != 0;
+}
+
+/* Any cut at all: each entry says where it lies in the stream. Padding is
+ * zeros, which a scatter has no use for. */
+static void fill_exact(filling_t *filling, copy_exact_t *entries,
+                       bool is_gather)
+{
+    copy_plan_t  *plan   = filling->plan;
+    uint64_t      start  = plan->at.offset;
+    uint64_t      length = filling->length;
+    copy_extent_t extent;
+
+    while ((filling->done < length) && (filling->num < filling->room)) {
+        copy_plan_extent(plan, start + filling->done, length - filling->done,
+                         &extent);
+        if ((extent.address != NULL) || is_gather) {
+            entries[filling->num++] = (copy_exact_t){
+                .address = (uintptr_t)extent.address,
+                .length  = (uint32_t)extent.length,
+                .offset  = (uint32_t)filling->done,
+            };
+        }
+        filling->done += extent.length;
+    }
+}
+
+/* Nobody may have looked at the pieces' addresses before. Looks at those from
+ * number `first` up to a place of the stream. */
+static ucxpool_status_t check_pieces(copy_plan_t *plan, size_t first,
+                                     uint64_t offset)
+{
+    size_t end, num;
+
+    if (!copy_memory_is_pieces(&plan->memory)) {
+        return UCXPOOL_OK;
+    }
+    copy_walk_seek(plan, offset);
+    end = plan->at.memory + (plan->at.memory_offset != 0);
+    if (first >= end) {
+        return UCXPOOL_OK;
+    }
+    num = copy_pairs_present(&plan->memory.addresses[first], end - first);
+    if (num == end - first) {
+        return UCXPOOL_OK;
+    }
+    return copy_launch_no_address(first + num);
+}
+
+ucxpool_status_t copy_launch_no_address(size_t piece)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "piece %zu has no address; give it memory", piece);
+}
+
+ucxpool_status_t copy_launch_fill(copy_plan_t *plan, uint64_t offset,
+                                  uint64_t length, bool is_gather,
+                                  void *entries, size_t entries_size,
+                                  copy_launch_t *launch_p)
+{
+    filling_t filling = {.plan = plan, .entries = entries};
+
+    length         = copy_walk_clip(plan, offset, length);
+    filling.length = base_min(length, LENGTH_MAX);
+    filling.room   = entries_size / sizeof(copy_segment_t);
+    copy_walk_seek(plan, offset);
+    launch_p->list = (copy_table_t){.entries = entries};
+    if (filling.length == 0) {
+        launch_p->covered = 0;
+        return UCXPOOL_OK;
+    }
+    settle(plan);
+    launch_p->first       = plan->at.memory;
+    launch_p->list.length = (uint32_t)plan->runs[plan->at.run].length;
+    if (fill_uniform(&filling, entries)) {
+        launch_p->list.form = COPY_UNIFORM;
+    } else if (fill_segments(&filling, entries)) {
+        launch_p->list.form = COPY_SEGMENTS;
+    } else {
+        fill_exact(&filling, entries, is_gather);
+        launch_p->list.form = COPY_EXACT;
+    }
+    launch_p->list.entries     = filling.entries;
+    launch_p->list.num_entries = filling.num;
+    launch_p->list.is_padded   = filling.done % COPY_ALIGNMENT == 0;
+    launch_p->covered          = filling.done;
+    return check_pieces(plan, launch_p->first + filling.seen,
+                        offset + filling.done);
+}
+
+/* --- copiers ----------------------------------------------------------------
+ * Their streams, and their jobs in pinned memory.
+ */
+
+/*
+ * Jobs take turns in the streams of their kind: while the last thread blocks of
+ * one launch come to their end and its word is written, others have begun.
+ * Scatters and long pieces share a link. A gather is short, and a peer's link
+ * stands idle until it is done: so it goes before scatters, and both before
+ * what callers do at the default priority, where the GPU knows priorities.
+ */
+typedef enum way {
+    WAY_GATHER,
+    WAY_SCATTER,
+    WAY_LONG, /* by the copy engine, either way */
+    NUM_WAYS
+} way_t;
+
+#define MAX_STREAMS 4u
+
+/* The streams of one way. */
+typedef struct lane {
+    CUstream streams[MAX_STREAMS];
+    unsigned num_streams;
+    unsigned num_jobs; /* started: for the turns */
+} lane_t;
+
+struct copy_cuda_copier {
+    const mem_cuda_device_t *device;
+    CUfunction               kernel;
+    lane_t                   lanes[NUM_WAYS];
+    char                    *pinned; /* words, then what each job has */
+    size_t                   entries_size;
+    size_t                   max_tiles;
+    copy_cuda_job_t         *free_jobs;
+    unsigned                 num_jobs;
+    copy_cuda_job_t         *jobs;
+};
+
+/* Words stand on lines of their own, so that polling one does not take another
+ * from the GPU. Tiles and lists begin on one. */
+#define LINE_SIZE ((size_t)64)
+
+static ucxpool_status_t copier_error(const copy_cuda_copier_t *copier,
+                                     CUresult result, const char *call)
+{
+    return mem_cuda_error(copier->device->driver, result, "%s on GPU %d (%s)",
+                          call, copier->device->ordinal, copier->device->name);
+}
+
+/* Streams of each way, and how far its priority lies below the greatest. */
+static const struct {
+    unsigned num_streams;
+    int      below;
+} ways[NUM_WAYS] = {
+    [WAY_GATHER]  = {2, 0},
+    [WAY_SCATTER] = {4, 1},
+    [WAY_LONG]    = {2, 0},
+};
+
+static void streams_destroy(copy_cuda_copier_t *copier)
+{
+    const mem_cuda_driver_t *driver = copier->device->driver;
+
+    for (unsigned way = 0; way < NUM_WAYS; way++) {
+        lane_t *lane = &copier->lanes[way];
+
+        while (lane->num_streams > 0) {
+            mem_cuda_ignore(
+                driver,
+                driver->cuStreamDestroy(lane->streams[--lane->num_streams]),
+                "cuStreamDestroy");
+        }
+    }
+}
+
+/* What was created is in the lane also after an error. */
+static ucxpool_status_t lane_create(copy_cuda_copier_t *copier, way_t way,
+                                    int priority)
+{
+    lane_t  *lane = &copier->lanes[way];
+    CUresult result;
+
+    while (lane->num_streams < ways[way].num_streams) {
+        result = copier->device->driver->cuStreamCreateWithPriority(
+            &lane->streams[lane->num_streams], CU_STREAM_NON_BLOCKING,
+            priority);
+        if (result != CUDA_SUCCESS) {
+            return copier_error(copier, result, "cuStreamCreateWithPriority");
+        }
+        lane->num_streams++;
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t streams_create(copy_cuda_copier_t *copier)
+{
+    int              least;
+    int              greatest; /* the lower the number, the greater */
+    ucxpool_status_t status = UCXPOOL_OK;
+    CUresult         result;
+
+    result =
+        copier->device->driver->cuCtxGetStreamPriorityRange(&least, &greatest);
+    if (result != CUDA_SUCCESS) {
+        return copier_error(copier, result, "cuCtxGetStreamPriorityRange");
+    }
+    for (unsigned way = 0; (status == UCXPOOL_OK) && (way < NUM_WAYS); way++) {
+        status = lane_create(copier, way,
+                             base_min(least, greatest + ways[way].below));
+    }
+    if (status != UCXPOOL_OK) {
+        streams_destroy(copier);
+    }
+    return status;
+}
+
+static void streams_wait(const copy_cuda_copier_t *copier)
+{
+    const mem_cuda_driver_t *driver = copier->device->driver;
+
+    for (unsigned way = 0; way < NUM_WAYS; way++) {
+        const lane_t *lane = &copier->lanes[way];
+
+        for (unsigned i = 0; i < lane->num_streams; i++) {
+            mem_cuda_ignore(driver,
+                            driver->cuStreamSynchronize(lane->streams[i]),
+                            "cuStreamSynchronize");
+        }
+    }
+}
+
+/* Bytes of pinned memory of one job: for the word, the tiles, the list and
+ * what bounces. */
+static bool job_size(const copy_cuda_copier_params_t *params, size_t *size_p)
+{
+    size_t size;
+
+    if (!base_mul(params->max_tiles, sizeof(copy_tile_t), &size) ||
+        !base_add(size, params->entries_size, &size) ||
+        !base_add(size, params->bounce_size, &size) ||
+        !base_add(size, 4 * LINE_SIZE, &size)) {
+        return false;
+    }
+    *size_p = size & ~(LINE_SIZE - 1);
+    return true;
+}
+
+static ucxpool_status_t pinned_take(copy_cuda_copier_t *copier, size_t size)
+{
+    void    *pinned;
+    CUresult result;
+
+    result = copier->device->driver->cuMemHostAlloc(
+        &pinned, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result != CUDA_SUCCESS) {
+        return copier_error(copier, result,
+                            "cuMemHostAlloc for lists of copies");
+    }
+    copier->pinned = pinned;
+    return UCXPOOL_OK;
+}
+
+static void jobs_init(copy_cuda_copier_t *copier, size_t size)
+{
+    size_t tiles_size = copier->max_tiles * sizeof(copy_tile_t);
+    size_t list_size  = base_align_up(copier->entries_size, LINE_SIZE);
+    char  *next       = copier->pinned + copier->num_jobs * LINE_SIZE;
+
+    tiles_size = base_align_up(tiles_size, LINE_SIZE);
+    memset(copier->pinned, 0, copier->num_jobs * LINE_SIZE);
+    for (unsigned i = 0; i < copier->num_jobs; i++) {
+        copy_cuda_job_t *job = &copier->jobs[i];
+
+        job->word    = (uint32_t *)(void *)(copier->pinned + i * LINE_SIZE);
+        job->fault   = job->word + 1;
+        job->tiles   = (copy_tile_t *)(void *)next;
+        job->entries = next + tiles_size;
+        job->bounce  = next + tiles_size + list_size;
+        next += size - LINE_SIZE;
+        copy_cuda_job_put(copier, job);
+    }
+}
+
+/*
+ * Launch the kernel once, for nothing. The driver loads it when it is first
+ * launched, and may wait for all that the GPU has to do before it does so: for
+ * a caller's stream that waits for us, say.
+ */
+static ucxpool_status_t warm_up(copy_cuda_copier_t *copier)
+{
+    copy_cuda_job_t *job = copier->free_jobs;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    job->even = (copy_table_t){
+        .form = COPY_UNIFORM, .entries = job->entries, .length = COPY_UNIT};
+    job->num_tiles = 1;
+    job->tile_size = COPY_UNIT;
+    status = copy_cuda_job_start(copier, job, COPY_UNIFORM, COPY_UNIT, true);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = copier->device->driver->cuStreamSynchronize(job->stream);
+    if (result != CUDA_SUCCESS) {
+        return copier_error(copier, result, "a copy of nothing");
+    }
+    return copy_cuda_job_poll(copier, job);
+}
+
+/* Between enter and leave. */
+static ucxpool_status_t copier_init(copy_cuda_copier_t *copier, size_t size)
+{
+    ucxpool_status_t status;
+
+    status = streams_create(copier);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = pinned_take(copier, size * copier->num_jobs);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_streams;
+    }
+    jobs_init(copier, size);
+    status = warm_up(copier);
+    if (status != UCXPOOL_OK) {
+        goto err_free_pinned;
+    }
+    return UCXPOOL_OK;
+
+err_free_pinned:
+    streams_wait(copier);
+    mem_cuda_ignore(copier->device->driver,
+                    copier->device->driver->cuMemFreeHost(copier->pinned),
+                    "cuMemFreeHost");
+err_destroy_streams:
+    streams_destroy(copier);
+    return status;
+}
+
+static ucxpool_status_t params_check(const copy_cuda_copier_params_t *params,
+                                     size_t                          *size_p)
+{
+    size_t total;
+
+    if ((params->num_jobs == 0) || (params->entries_size == 0) ||
+        (params->max_tiles == 0) || !job_size(params, size_p) ||
+        !base_mul(*size_p, params->num_jobs, &total)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a copier of %u jobs, each of %zu bytes for its list "
+                          "and %zu tiles: none may be 0, nor beyond all memory",
+                          params->num_jobs, params->entries_size,
+                          params->max_tiles);
+    }
+    return UCXPOOL_OK;
+}
+
+static copy_cuda_copier_t *copier_new(const copy_cuda_kernels_t       *kernels,
+                                      const copy_cuda_copier_params_t *params)
+{
+    copy_cuda_copier_t *copier = calloc(1, sizeof(*copier));
+
+    if (copier == NULL) {
+        return NULL;
+    }
+    copier->jobs = calloc(params->num_jobs, sizeof(copier->jobs[0]));
+    if (copier->jobs == NULL) {
+        free(copier);
+        return NULL;
+    }
+    copier->device       = kernels->device;
+    copier->kernel       = kernels->copy;
+    copier->num_jobs     = params->num_jobs;
+    copier->entries_size = params->entries_size;
+    copier->max_tiles    = params->max_tiles;
+    return copier;
+}
+
+ucxpool_status_t
+copy_cuda_copier_create(const copy_cuda_kernels_t       *kernels,
+                        const copy_cuda_copier_params_t *params,
+                        copy_cuda_copier_t             **copier_p)
+{
+    copy_cuda_copier_t *copier;
+    size_t              size = 0;
+    ucxpool_status_t    status;
+
+    status = params_check(params, &size);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    copier = copier_new(kernels, params);
+    if (copier == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a copier of %u jobs",
+                          params->num_jobs);
+    }
+    status = mem_cuda_device_enter(copier->device);
+    if (status != UCXPOOL_OK) {
+        goto err_free_copier;
+    }
+    status = copier_init(copier, size);
+    mem_cuda_device_leave(copier->device);
+    if (status != UCXPOOL_OK) {
+        goto err_free_copier;
+    }
+    *copier_p = copier;
+    return UCXPOOL_OK;
+
+err_free_copier:
+    free(copier->jobs);
+    free(copier);
+    return status;
+}
+
+void copy_cuda_copier_destroy(copy_cuda_copier_t *copier)
+{
+    const mem_cuda_driver_t *driver;
+
+    if (copier == NULL) {
+        return;
+    }
+    driver = copier->device->driver;
+    if (mem_cuda_device_enter(copier->device) == UCXPOOL_OK) {
+        streams_wait(copier);
+        streams_destroy(copier);
+        mem_cuda_ignore(driver, driver->cuMemFreeHost(copier->pinned),
+                        "cuMemFreeHost");
+        mem_cuda_device_leave(copier->device);
+    }
+    free(copier->jobs);
+    free(copier);
+}
+
+/* --- jobs -------------------------------------------------------------------
+ * Filled, started, and seen to be done.
+ */
 
 /* Only a GPU that has failed never writes its word: so seldom is the driver
  * asked whether that is so. */
@@ -70,9 +739,9 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     return true;
 }
 
-static CUresult launch(const copy_cuda_copier_t *copier,
-                       const copy_cuda_job_t *job, copy_form_t form,
-                       uint32_t length, bool is_gather)
+static CUresult launch_kernel(const copy_cuda_copier_t *copier,
+                              const copy_cuda_job_t *job, copy_form_t form,
+                              uint32_t length, bool is_gather)
 {
     bool     is_even  = form == COPY_UNIFORM;
     uint64_t tiles    = is_even ? (uintptr_t)job->fault : (uintptr_t)job->tiles;
@@ -94,9 +763,9 @@ static CUresult launch(const copy_cuda_copier_t *copier,
 }
 
 static ucxpool_status_t begin(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
-                              copy_cuda_way_t way)
+                              way_t way)
 {
-    copy_cuda_lane_t *lane = &copier->lanes[way];
+    lane_t *lane = &copier->lanes[way];
 
     assert(!job->is_started);
     /* Not the number that stands in the word: the last job's. */
@@ -125,9 +794,8 @@ static ucxpool_status_t finish(copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     }
     mem_cuda_device_leave(copier->device);
     job->is_started = result == CUDA_SUCCESS;
-    return result == CUDA_SUCCESS
-               ? UCXPOOL_OK
-               : copy_cuda_copier_error(copier, result, call);
+    return result == CUDA_SUCCESS ? UCXPOOL_OK
+                                  : copier_error(copier, result, call);
 }
 
 ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
@@ -135,12 +803,13 @@ ucxpool_status_t copy_cuda_job_start(copy_cuda_copier_t *copier,
                                      uint32_t length, bool is_gather)
 {
     ucxpool_status_t status =
-        begin(copier, job, is_gather ? COPY_CUDA_GATHER : COPY_CUDA_SCATTER);
+        begin(copier, job, is_gather ? WAY_GATHER : WAY_SCATTER);
 
     if (status != UCXPOOL_OK) {
         return status;
     }
-    return finish(copier, job, launch(copier, job, form, length, is_gather),
+    return finish(copier, job,
+                  launch_kernel(copier, job, form, length, is_gather),
                   "cuLaunchKernel of a copy");
 }
 
@@ -148,7 +817,7 @@ ucxpool_status_t copy_cuda_job_start_long(copy_cuda_copier_t *copier,
                                           copy_cuda_job_t *job, void *target,
                                           const void *source, size_t length)
 {
-    ucxpool_status_t status = begin(copier, job, COPY_CUDA_LONG);
+    ucxpool_status_t status = begin(copier, job, WAY_LONG);
     CUresult         result;
 
     if (status != UCXPOOL_OK) {
@@ -176,7 +845,7 @@ static ucxpool_status_t stream_query(const copy_cuda_copier_t *copier,
     if ((result == CUDA_SUCCESS) || (result == CUDA_ERROR_NOT_READY)) {
         return UCXPOOL_INPROGRESS;
     }
-    return copy_cuda_copier_error(copier, result, "a copy");
+    return copier_error(copier, result, "a copy");
 }
 
 ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
@@ -204,7 +873,7 @@ uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job)
 ucxpool_status_t copy_cuda_copier_check(const copy_cuda_copier_t *copier)
 {
     ucxpool_status_t status =
-        stream_query(copier, copier->lanes[COPY_CUDA_GATHER].streams[0]);
+        stream_query(copier, copier->lanes[WAY_GATHER].streams[0]);
 
     return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }

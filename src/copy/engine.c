@@ -2,10 +2,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "copy/bounce.h"
+#include "base/math.h"
+#include "copy/memtype.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Copies under way at one time. */
 #define NUM_JOBS 16u
@@ -16,14 +18,122 @@
 /* Bytes of one copy's list: 131,072 segments of one length. */
 #define LIST_SIZE ((size_t)1 << 20)
 
-static_assert(COPY_BOUNCE_LIST * COPY_BOUNCE_SHARE <= LIST_SIZE,
-              "a list and what is left to copy have room in one");
 /* Thread blocks of one launch: enough for 256 MiB. */
 #define MAX_TILES ((size_t)8192)
-/* How often who sleeps looks. */
+/* How often a sleeping thread looks. */
 #define LOOK_NS UINT64_C(50000)
 /* Requests that may wait for their streams. */
 #define NUM_MARKS 4096u
+
+/* --- the bounce buffer ------------------------------------------------------
+ * What a GPU does not reach goes through a job's pinned memory: pageable host
+ * memory among the segments, and bytes that came with an active message.
+ *
+ *     bounce    | as the range of the stream: segments | a block's bytes |
+ *
+ * The processor copies from host segments before a gather, and to them after a
+ * scatter. Pinned segments of such a message are taken for host memory too.
+ */
+
+/* Bytes of the stream that one copy takes then. */
+#define BOUNCE_HALF ((size_t)512 << 10)
+
+/* The list then has this share of its room; behind it stands what is left to
+ * copy. */
+#define BOUNCE_SHARE 3u
+#define BOUNCE_LIST  ((size_t)320 << 10)
+
+static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
+              "each entry of the list has room for a copy that is left");
+
+static_assert(BOUNCE_LIST * BOUNCE_SHARE <= LIST_SIZE,
+              "a list and what is left to copy have room in one");
+
+/* An entry of a list, whatever its form. */
+typedef struct entry {
+    uint64_t *address;
+    uint64_t  length;
+    uint64_t  offset; /* in the range */
+} entry_t;
+
+/* Number `index` of a list; next_p is where one begins that follows this. */
+static entry_t entry_get(const copy_table_t *list, uint32_t index,
+                         uint64_t *next_p)
+{
+    void   *entries = (void *)(uintptr_t)list->entries;
+    entry_t entry;
+
+    entry.offset = *next_p;
+    if (list->form == COPY_UNIFORM) {
+        entry.address = (uint64_t *)entries + index;
+        entry.length  = list->length;
+    } else if (list->form == COPY_SEGMENTS) {
+        copy_segment_t *segment = (copy_segment_t *)entries + index;
+
+        entry.address = &segment->address;
+        entry.length  = segment->length;
+    } else {
+        copy_exact_t *exact = (copy_exact_t *)entries + index;
+
+        entry.address = &exact->address;
+        entry.length  = exact->length;
+        entry.offset  = exact->offset;
+    }
+    *next_p = base_align_up(entry.offset + entry.length, COPY_UNIT);
+    return entry;
+}
+
+/* The driver fails only where nothing works any more: then whatever follows
+ * tells. */
+static bool is_host(const mem_cuda_driver_t *driver, uint64_t address)
+{
+    copy_pointer_t pointer;
+
+    return (copy_pointer_query(driver, address, &pointer) == UCXPOOL_OK) &&
+           ((pointer.place == COPY_MEMTYPE_PAGEABLE) ||
+            (pointer.place == COPY_MEMTYPE_PINNED));
+}
+
+/* Let the entries of host segments lead to the job's memory: a gather's bytes
+ * are there afterwards, a scatter's are left to copy in `copy`. */
+static void bounce_segments(const mem_cuda_driver_t *driver,
+                            copy_cuda_job_t *job, copy_launch_t *launch,
+                            bool is_gather, copy_job_t *copy)
+{
+    uint64_t next = 0;
+
+    for (uint32_t i = 0; i < launch->list.num_entries; i++) {
+        entry_t entry = entry_get(&launch->list, i, &next);
+        char   *place = job->bounce + entry.offset;
+        /* The last of a uniform list may be cut short by the range's end. */
+        size_t length =
+            (size_t)base_min(entry.length, launch->covered - entry.offset);
+        void *memory = (void *)(uintptr_t)*entry.address;
+
+        if ((length == 0) || !is_host(driver, *entry.address)) {
+            continue;
+        }
+        if (is_gather) {
+            memcpy(place, memory, length);
+        } else {
+            copy->rest[copy->num_rest++] =
+                (copy_entry_t){memory, place, length};
+        }
+        *entry.address = (uintptr_t)place;
+    }
+}
+
+/* Put a block's bytes there; returns their address. */
+static uint64_t bounce_block(copy_cuda_job_t *job, const void *block,
+                             uint64_t length)
+{
+    char *place = job->bounce + BOUNCE_HALF;
+
+    memcpy(place, block, (size_t)length);
+    return (uintptr_t)place;
+}
+
+/* --- the engine ----------------------------------------------------------- */
 
 ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
                                     copy_engine_t    **engine_p)
@@ -32,7 +142,7 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
         .num_jobs     = NUM_JOBS,
         .entries_size = LIST_SIZE,
         .max_tiles    = MAX_TILES,
-        .bounce_size  = 2 * COPY_BOUNCE_HALF,
+        .bounce_size  = 2 * BOUNCE_HALF,
     };
     copy_engine_t   *engine = calloc(1, sizeof(*engine));
     ucxpool_status_t status;
@@ -176,8 +286,8 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     ucxpool_status_t status;
 
     if (work->has_host_block || work->has_host_segments) {
-        length    = base_min(length, (uint64_t)COPY_BOUNCE_HALF);
-        list_size = COPY_BOUNCE_LIST;
+        length    = base_min(length, (uint64_t)BOUNCE_HALF);
+        list_size = BOUNCE_LIST;
     }
     status = copy_launch_fill(work->plan, work->offset, length, work->is_gather,
                               job->entries, list_size, launch);
@@ -190,12 +300,11 @@ static ucxpool_status_t fill(copy_engine_t *engine, copy_job_t *copy,
     copy->first         = launch->first;
     if (work->has_host_segments) {
         copy->rest = (copy_entry_t *)(void *)((char *)job->entries + list_size);
-        copy_bounce_segments(engine->device->driver, job, launch,
-                             work->is_gather, copy);
+        bounce_segments(engine->device->driver, job, launch, work->is_gather,
+                        copy);
     }
     if (work->has_host_block) {
-        launch->list.stream =
-            copy_bounce_block(job, work->block, launch->covered);
+        launch->list.stream = bounce_block(job, work->block, launch->covered);
     }
     return UCXPOOL_OK;
 }

@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "copy/cuda_copier.h"
+#include "copy/list.h"
 #include "copy/plan.h"
 #include "mem/cuda_marks.h"
 

@@ -1,8 +1,11 @@
 /*
- * The host copy engine.
+ * Copies by the processor: of a list, and between the memory of a plan and a
+ * block.
  */
 #ifndef COPY_LIST_H
 #define COPY_LIST_H
+
+#include "copy/plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +38,16 @@ bool copy_streams(size_t total_size);
 /* Measured between two processes on two kinds of processor: shorter messages
  * are read again while they are in a cache, however large it says it is. */
 #define COPY_STREAM_TOTAL ((size_t)32 << 20)
+
+/*
+ * Gather: copy the range [offset, offset + length) of the stream from the
+ * plan's memory to `block`. Padding becomes zeros.
+ */
+void copy_gather(copy_plan_t *plan, uint64_t offset, uint64_t length,
+                 void *block);
+
+/* Scatter: copy such a range from `block` into the plan's memory. */
+void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
+                  const void *block);
 
 #endif

@@ -1,5 +1,133 @@
 /*
- * Plans: pure arithmetic from a byte range of the stream to memory.
+ * What the bytes of a message are, and where they lie: the lengths of its
+ * segments, their memory, and plans, which lead from a byte range of the stream
+ * to memory.
+ */
+#ifndef COPY_PLAN_H
+#define COPY_PLAN_H
+
+#include "base/math.h"
+
+#include <ucxpool/transfer.h>
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- lengths ----------------------------------------------------------------
+ * The list of a message's segment lengths, as runs of equal lengths:
+ *
+ *     256 256 256 256 100 0      ->      {256, 4} {100, 1} {0, 1}
+ *
+ * This is what a descriptor carries, and what both sides compute the stream
+ * from: segment i starts at the next multiple of COPY_ALIGNMENT bytes.
+ */
+
+/* Alignment of each segment in the stream. */
+#define COPY_ALIGNMENT 16u
+
+/* Goes over the wire as is: little-endian. */
+typedef struct copy_run {
+    uint64_t length; /* bytes of each segment */
+    uint64_t count;  /* segments, 1 or more */
+} copy_run_t;
+
+/* What a list of runs adds up to. */
+typedef struct copy_totals {
+    uint64_t num_segments;
+    uint64_t payload_size; /* bytes without padding; the message's length */
+    uint64_t stream_size;  /* with padding between segments, none at the end */
+} copy_totals_t;
+
+/*
+ * Count the runs of a segment list and add them up. The first max_runs of them
+ * are written to `runs`, so that one look at the list is enough where these are
+ * all.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  a NULL address with a length, or lengths that
+ *                            overflow; the detail names the segment
+ */
+ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
+                                    size_t num_segments, copy_run_t *runs,
+                                    size_t max_runs, size_t *num_runs_p,
+                                    copy_totals_t *totals_p);
+
+/*
+ * The one run of pieces of one length, and what it adds up to. *num_runs_p is 0
+ * where there are no pieces.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  the sum overflows
+ */
+ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
+                                        copy_run_t *run_p, size_t *num_runs_p,
+                                        copy_totals_t *totals_p);
+
+/*
+ * Check and add up runs that a peer sent (unaligned memory is fine).
+ *
+ * UCXPOOL_ERR_PROTOCOL  a count of 0, or sums that overflow 2^62
+ */
+ucxpool_status_t copy_lengths_check(const void *runs, size_t num_runs,
+                                    copy_totals_t *totals_p);
+
+/* Lengths of the segments from number `first` on; returns how many. */
+size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
+                           uint64_t first, size_t num_lengths, size_t *lengths);
+
+/* --- memory -----------------------------------------------------------------
+ * The memory of one side of a message, in order: a caller's segments, or its
+ * pieces, which are addresses alone and have one length.
+ *
+ *     segments    {address, length} {address, length} ...
+ *     pieces       address address address ...          length
+ *
+ * Tight loops ask once which of the two it is, and have a variant for each.
+ */
+
+typedef struct copy_memory {
+    const ucxpool_segment_t *segments;  /* NULL for pieces, and for nothing */
+    void *const             *addresses; /* NULL for segments */
+    uint64_t                 length;    /* of each piece */
+    size_t                   num;       /* segments, or pieces */
+    bool                     is_pinned; /* a GPU can read `addresses` itself */
+} copy_memory_t;
+
+static inline copy_memory_t
+copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
+{
+    copy_memory_t memory = {segments, NULL, 0, num, false};
+
+    return memory;
+}
+
+static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
+                                                  size_t num, uint64_t length)
+{
+    copy_memory_t memory = {NULL, addresses, length, num, false};
+
+    return memory;
+}
+
+static inline bool copy_memory_is_pieces(const copy_memory_t *memory)
+{
+    return memory->addresses != NULL;
+}
+
+static inline uint64_t copy_memory_length(const copy_memory_t *memory, size_t i)
+{
+    return copy_memory_is_pieces(memory) ? memory->length
+                                         : memory->segments[i].length;
+}
+
+static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
+{
+    return copy_memory_is_pieces(memory) ? memory->addresses[i]
+                                         : memory->segments[i].address;
+}
+
+/* --- plans ------------------------------------------------------------------
+ * Pure arithmetic from a byte range of the stream to memory.
  *
  *     sender's runs   [  seg 0  ][pad][ seg 1 ][pad][ seg 2 ]     the stream
  *                     0              16x            16y
@@ -9,12 +137,6 @@
  * A plan walks both lists. Asking for ranges in order costs nothing extra; a
  * range that lies before the last one starts the walk anew.
  */
-#ifndef COPY_PLAN_H
-#define COPY_PLAN_H
-
-#include "copy/lengths.h"
-#include "copy/list.h"
-#include "copy/memory.h"
 
 /* A place in both lists. */
 typedef struct copy_place {
@@ -31,7 +153,7 @@ typedef struct copy_plan {
     size_t            num_runs;
     copy_memory_t     memory;
     copy_totals_t     totals;
-    copy_place_t      at;     /* the walk's, see walk.h */
+    copy_place_t      at;     /* the walk's: see below */
     copy_place_t      before; /* where the range before began */
 } copy_plan_t;
 
@@ -60,15 +182,101 @@ void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
 /* Bytes of padding that lie at `offset`; 0 where there are data, or no more. */
 uint64_t copy_plan_padding(copy_plan_t *plan, uint64_t offset);
 
-/*
- * Gather: copy the range [offset, offset + length) of the stream from the
- * plan's memory to `block`. Padding becomes zeros.
+/* --- the walk of a plan -----------------------------------------------------
+ * For the files of this folder.
+ *
+ * It stands at a byte of the stream, plan->at.offset, and says where that is in
+ * both lists:
+ *
+ *     at.run, at.index, at.segment_offset    segment of the stream. Padding
+ *                                            belongs to the segment before it:
+ *                                            segment_offset >= its length
+ *     at.memory, at.memory_offset            the next byte of memory to be used
+ *
+ * A segment takes its "stride" of the stream, its length with the padding that
+ * follows. Whole runs and the segments of a run are passed by arithmetic, so a
+ * peer's run of 2^40 segments costs as much as one of 1.
  */
-void copy_gather(copy_plan_t *plan, uint64_t offset, uint64_t length,
-                 void *block);
 
-/* Scatter: copy such a range from `block` into the plan's memory. */
-void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
-                  const void *block);
+/* Bytes that a segment of a run takes in the stream, if another one follows. */
+static inline uint64_t copy_run_stride(const copy_run_t *run)
+{
+    return base_align_up(run->length, COPY_ALIGNMENT);
+}
+
+/* Do the segments of a run follow each other in the stream without padding? */
+static inline bool copy_run_is_dense(const copy_run_t *run)
+{
+    return (run->length % COPY_ALIGNMENT) == 0;
+}
+
+/* Bytes from a place in a run up to the next padding, or the run's end. */
+static inline uint64_t copy_run_data(const copy_run_t *run, uint64_t index,
+                                     uint64_t segment_offset)
+{
+    uint64_t count = copy_run_is_dense(run) ? run->count - index : 1;
+
+    return count * run->length - segment_offset;
+}
+
+/* The next byte of memory. As a number, because a piece that nobody has looked
+ * at may be NULL. */
+static inline char *copy_walk_address(const copy_plan_t *plan)
+{
+    return (
+        char *)((uintptr_t)copy_memory_address(&plan->memory, plan->at.memory) +
+                plan->at.memory_offset);
+}
+
+/* Bytes of a range that lie within the stream. */
+static inline uint64_t copy_walk_clip(const copy_plan_t *plan, uint64_t offset,
+                                      uint64_t length)
+{
+    assert(offset <= plan->totals.stream_size);
+    return base_min(length, plan->totals.stream_size - offset);
+}
+
+/*
+ * Go to a place of the stream, from the start if it lies before the walk's.
+ * The walk then stands in a segment that is not empty (or its padding), and in
+ * memory that is not empty if there are bytes left; or behind the last run.
+ */
+void copy_walk_seek(copy_plan_t *plan, uint64_t offset);
+
+/* --- passes over a list -----------------------------------------------------
+ * Passes over a caller's list of segments, each as quick as the list comes from
+ * memory: a list of 100,000 is as much work for the processor as what it tells
+ * of is for the GPU.
+ */
+
+/*
+ * How many of the segments, from the first one on, have this length, and an
+ * address that is not NULL?
+ */
+size_t copy_pairs_alike(const ucxpool_segment_t *segments, size_t num_segments,
+                        uint64_t length);
+
+/*
+ * The addresses of the segments, from the first one on, that have this length;
+ * returns how many.
+ */
+size_t copy_pairs_addresses(const ucxpool_segment_t *segments,
+                            size_t num_segments, uint64_t length,
+                            uint64_t *addresses);
+
+/*
+ * The sum of the lengths. False when that cannot be said so quickly: an address
+ * is NULL, or the lengths are near to what a number holds.
+ */
+bool copy_pairs_sum(const ucxpool_segment_t *segments, size_t num_segments,
+                    uint64_t *sum_p);
+
+/* How many of the addresses, from the first one on, are not NULL? */
+size_t copy_pairs_present(void *const *addresses, size_t num_addresses);
+
+/* Copy addresses up to the first NULL, which the same pass finds; returns how
+ * many these are. More may be written, but no more than num_addresses. */
+size_t copy_pairs_copy(void *const *addresses, size_t num_addresses,
+                       uint64_t *copies);
 
 #endif

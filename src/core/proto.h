@@ -11,7 +11,7 @@
 #ifndef CORE_PROTO_H
 #define CORE_PROTO_H
 
-#include "copy/lengths.h"
+#include "copy/plan.h"
 #include "ipc/share.h"
 
 #include <assert.h>

@@ -1,53 +1,21 @@
 #include <config.h>
 
-#include "heap/heap_inside.h"
+#include "heap/heap.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/math.h"
+#include "heap/log.h"
+#include "heap/place.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-
-#define MIB ((uint64_t)1 << 20)
+#include <string.h>
 
 /* Of a stream, and of the largest heaps. */
 #define MAX_MEDIUMS 64
-
-/* CU_STREAM_LEGACY, which is another name of NULL, and CU_STREAM_PER_THREAD, as
- * cuda.h has them. */
-#define STREAM_LEGACY     ((void *)0x1)
-#define STREAM_PER_THREAD ((void *)0x2)
-
-ucxpool_status_t heap_stream_of(heap_t *heap, void *handle,
-                                heap_stream_t **stream_p)
-{
-    ucxpool_status_t status;
-
-    if (handle == STREAM_LEGACY) {
-        handle = NULL;
-    }
-    *stream_p = heap_streams_find(&heap->streams, handle);
-    if (*stream_p != NULL) {
-        return UCXPOOL_OK;
-    }
-    if (handle == STREAM_PER_THREAD) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "CU_STREAM_PER_THREAD names another stream in each "
-                          "thread: pass a stream made by cuStreamCreate()");
-    }
-    pthread_mutex_lock(&heap->lock);
-    status = heap_streams_get(&heap->streams, handle, stream_p);
-    pthread_mutex_unlock(&heap->lock);
-    return status;
-}
-
-bool heap_offset_of(const heap_t *heap, const void *address, uint64_t *offset_p)
-{
-    uintptr_t begin = (uintptr_t)heap->address;
-
-    *offset_p = (uintptr_t)address - begin;
-    return ((uintptr_t)address >= begin) && (*offset_p < heap->size);
-}
 
 /*
  * Twice the limit: an allocation that is to begin with a chunk may leave a gap
@@ -71,7 +39,7 @@ static unsigned max_mediums(const heap_options_t *options)
 
 static ucxpool_status_t init_tables(heap_t *heap, uint64_t home)
 {
-    ucxpool_status_t status = heap_starts_init(&heap->starts, heap->size);
+    ucxpool_status_t status = heap_page_map_init(&heap->page_map, heap->size);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -79,7 +47,7 @@ static ucxpool_status_t init_tables(heap_t *heap, uint64_t home)
     status = heap_space_init(&heap->space, heap->vmm, heap->address, home,
                              heap->options.chunk_size);
     if (status != UCXPOOL_OK) {
-        heap_starts_cleanup(&heap->starts);
+        heap_page_map_cleanup(&heap->page_map);
     }
     return status;
 }
@@ -92,7 +60,7 @@ static ucxpool_status_t init(heap_t *heap)
     ucxpool_status_t       status;
     int                    error;
 
-    heap->size = home + base_align_up(heap->options.stitch_size, 2 * MIB);
+    heap->size = home + base_align_up(heap->options.stitch_size, HEAP_PAGE);
     status     = calls->reserve(heap->vmm, heap->size, heap->options.chunk_size,
                                 &address);
     if (status != UCXPOOL_OK) {
@@ -114,7 +82,7 @@ static ucxpool_status_t init(heap_t *heap)
 
 err_cleanup_tables:
     heap_space_cleanup(&heap->space);
-    heap_starts_cleanup(&heap->starts);
+    heap_page_map_cleanup(&heap->page_map);
 err_release:
     calls->release(heap->vmm, heap->address, heap->size);
     return status;
@@ -162,7 +130,7 @@ void heap_destroy(heap_t *heap)
     (void)heap_settle(heap, NULL);
     heap_stitcher_cleanup(&heap->stitcher);
     heap_space_cleanup(&heap->space);
-    heap_starts_cleanup(&heap->starts);
+    heap_page_map_cleanup(&heap->page_map);
     heap_streams_cleanup(&heap->streams);
     heap->vmm->calls->release(heap->vmm, heap->address, heap->size);
     heap->vmm->calls->destroy(heap->vmm);
@@ -177,10 +145,51 @@ void heap_destroy(heap_t *heap)
     free(heap);
 }
 
+/* --- streams -------------------------------------------------------------- */
+
+/* CU_STREAM_LEGACY, which is another name of NULL, and CU_STREAM_PER_THREAD, as
+ * cuda.h has them. */
+#define STREAM_LEGACY     ((void *)0x1)
+#define STREAM_PER_THREAD ((void *)0x2)
+
+/* A stream by its handle, known from now on; refuses what is none. */
+static ucxpool_status_t stream_of(heap_t *heap, void *handle,
+                                  heap_stream_t **stream_p)
+{
+    ucxpool_status_t status;
+
+    if (handle == STREAM_LEGACY) {
+        handle = NULL;
+    }
+    *stream_p = heap_streams_find(&heap->streams, handle);
+    if (*stream_p != NULL) {
+        return UCXPOOL_OK;
+    }
+    if (handle == STREAM_PER_THREAD) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "CU_STREAM_PER_THREAD names another stream in each "
+                          "thread: pass a stream made by cuStreamCreate()");
+    }
+    pthread_mutex_lock(&heap->lock);
+    status = heap_streams_get(&heap->streams, handle, stream_p);
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* The offset of an address; false: not in the heap. */
+static bool offset_of(const heap_t *heap, const void *address,
+                      uint64_t *offset_p)
+{
+    uintptr_t begin = (uintptr_t)heap->address;
+
+    *offset_p = (uintptr_t)address - begin;
+    return ((uintptr_t)address >= begin) && (*offset_p < heap->size);
+}
+
 ucxpool_status_t heap_stream_end(heap_t *heap, void *handle)
 {
     heap_stream_t   *stream;
-    ucxpool_status_t status = heap_stream_of(heap, handle, &stream);
+    ucxpool_status_t status = stream_of(heap, handle, &stream);
 
     if (status != UCXPOOL_OK) {
         return status;
@@ -192,6 +201,190 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *handle)
     return status;
 }
 
+/* --- statistics -------------------------------------------------------------
+ * Counted by a walk over all ranges, so that allocation and free need not
+ * count.
+ */
+
+#define MIB ((double)(1 << 20))
+
+static ucxpool_heap_class_stats_t *class_of(ucxpool_heap_stats_t *stats,
+                                            uint64_t              size)
+{
+    unsigned number =
+        (size > 1) ? 64u - (unsigned)__builtin_clzll(size - 1) : 0;
+
+    return &stats->classes[base_min(number, UCXPOOL_HEAP_CLASSES - 1u)];
+}
+
+static void count_live(ucxpool_heap_stats_t *stats, const heap_range_t *range)
+{
+    uint64_t asked                    = heap_range_asked(range);
+    ucxpool_heap_class_stats_t *class = class_of(stats, asked);
+
+    class->live++;
+    class->live_bytes += range->size;
+    stats->live += range->size;
+    stats->asked += asked;
+    stats->num_live++;
+}
+
+static void count_free(ucxpool_heap_stats_t *stats, const heap_range_t *range)
+{
+    ucxpool_heap_class_stats_t *class = class_of(stats, range->size);
+
+    class->free++;
+    class->free_bytes += range->size;
+    stats->largest_contiguous =
+        base_max(stats->largest_contiguous, range->size);
+}
+
+static void count(ucxpool_heap_stats_t *stats, const heap_range_t *range)
+{
+    switch (heap_range_state(range)) {
+    case HEAP_LIVE:
+        count_live(stats, range);
+        break;
+    case HEAP_FREE:
+    case HEAP_CACHED:
+    case HEAP_LATE:
+        count_free(stats, range);
+        break;
+    default:
+        break;
+    }
+}
+
+static void count_pages(const heap_small_t *small, ucxpool_heap_stats_t *stats)
+{
+    const heap_page_t *page;
+
+    base_list_for_each(page, &small->pages, heap_page_t, link) {
+        for (const heap_range_t *range = page->first; range != NULL;
+             range                     = range->after) {
+            count(stats, range);
+        }
+    }
+}
+
+static void count_streams(heap_t *heap, ucxpool_heap_stats_t *stats)
+{
+    for (heap_stream_t *stream = heap->streams.all; stream != NULL;
+         stream                = stream->next) {
+        base_lock_take(&stream->lock);
+        count_pages(&stream->small, stats);
+        stats->allocations += stream->num_allocs;
+        base_lock_give(&stream->lock);
+        stats->largest_stitchable += heap_stitchable(&heap->space, stream);
+    }
+}
+
+/* In use, they are no ranges of the home. */
+static void count_stitched(const heap_t *heap, ucxpool_heap_stats_t *stats)
+{
+    const heap_stitched_t *stitched;
+
+    base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link) {
+        if (stitched->range != NULL) {
+            count(stats, stitched->range);
+        }
+    }
+}
+
+static void copy_counters(const heap_t *heap, ucxpool_heap_stats_t *stats)
+{
+    const heap_home_t *home = &heap->space.home;
+
+    stats->limit         = heap->options.limit;
+    stats->reserved      = home->reserved;
+    stats->peak_reserved = heap->peak_reserved;
+    stats->chunks        = home->num_chunks;
+    stats->pages         = home->num_pages;
+    stats->stitched_live = heap->stitcher.num_live;
+    stats->stitched_kept = heap->stitcher.num_kept;
+    stats->mapped        = home->reserved + heap->stitcher.mapped;
+    stats->mappings =
+        home->num_chunks + home->num_pages + heap->stitcher.num_mappings;
+    stats->allocations  = heap->num_found;
+    stats->failures     = heap->num_failures;
+    stats->grows        = heap->num_grows;
+    stats->stitches     = heap->stitcher.num_stitches;
+    stats->restitches   = heap->stitcher.num_restitches;
+    stats->recuts       = heap->num_splits;
+    stats->stream_waits = heap->streams.num_waits;
+    stats->syncs        = heap->streams.num_syncs;
+    stats->trimmed      = heap->trimmed;
+}
+
+/* Under the heap's lock. */
+static void take_stats(heap_t *heap, ucxpool_heap_stats_t *stats)
+{
+    memset(stats, 0, sizeof(*stats));
+    copy_counters(heap, stats);
+    for (const heap_range_t *range = heap->space.first; range != NULL;
+         range                     = range->after) {
+        count(stats, range);
+    }
+    count_streams(heap, stats);
+    count_stitched(heap, stats);
+    stats->free = stats->reserved - stats->live;
+    stats->largest_stitchable =
+        base_max(stats->largest_stitchable, stats->largest_contiguous);
+    if (stats->free > 0) {
+        double bytes = (double)stats->free;
+
+        stats->fragmentation = 1 - (double)stats->largest_contiguous / bytes;
+        stats->fragmentation_stitched =
+            1 - (double)stats->largest_stitchable / bytes;
+    }
+}
+
+void heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p)
+{
+    pthread_mutex_lock(&heap->lock);
+    heap_collect_all(heap);
+    take_stats(heap, stats_p);
+    pthread_mutex_unlock(&heap->lock);
+}
+
+/* What to change: the limit, if it is that. */
+static const char *advice(const ucxpool_heap_stats_t *stats, uint64_t size)
+{
+    return (size <= stats->limit - stats->reserved)
+               ? "and no more memory can be had: free some, here or elsewhere"
+               : "raise MEMORY_LIMIT, or free memory";
+}
+
+/* Record why an allocation for a stream fails: what is live and free, and in
+ * what pieces. */
+static ucxpool_status_t fail(heap_t *heap, uint64_t size, const void *handle,
+                             ucxpool_status_t status)
+{
+    ucxpool_heap_stats_t stats;
+    char                 cause[160] = "";
+
+    if (status != UCXPOOL_ERR_NO_MEMORY) {
+        snprintf(cause, sizeof(cause), "%s; ", ucxpool_error_detail());
+    }
+    pthread_mutex_lock(&heap->lock);
+    heap->num_failures++;
+    take_stats(heap, &stats);
+    pthread_mutex_unlock(&heap->lock);
+    heap_log_write(heap->log, HEAP_LOG_FAILURE, NULL, size, handle);
+    return base_error(
+        status,
+        "%sthe heap has no %.1f MiB: of at most %.1f MiB it "
+        "holds %.1f, live %.1f (%" PRIu64 " allocations), free "
+        "%.1f, of which %.1f in one piece and %.1f in whole "
+        "chunks; %s",
+        cause, (double)size / MIB, (double)stats.limit / MIB,
+        (double)stats.reserved / MIB, (double)stats.live / MIB, stats.num_live,
+        (double)stats.free / MIB, (double)stats.largest_contiguous / MIB,
+        (double)stats.largest_stitchable / MIB, advice(&stats, size));
+}
+
+/* --- allocation ----------------------------------------------------------- */
+
 void heap_on_failure(heap_t *heap, ucxpool_t *pool,
                      ucxpool_heap_failure_t callback, void *arg)
 {
@@ -199,5 +392,713 @@ void heap_on_failure(heap_t *heap, ucxpool_t *pool,
     heap->pool         = pool;
     heap->callback     = callback;
     heap->callback_arg = arg;
+    pthread_mutex_unlock(&heap->lock);
+}
+
+/* A descriptor of a page. */
+static heap_page_t *page_get(heap_t *heap)
+{
+    heap_page_t *page = heap->spare_pages;
+
+    if (page != NULL) {
+        heap->spare_pages = page->next;
+        return page;
+    }
+    page = calloc(1, sizeof(*page));
+    if (page != NULL) {
+        page->older     = heap->all_pages;
+        heap->all_pages = page;
+    }
+    return page;
+}
+
+/* Let a stream have a page, as it was found. Under the heap's lock. */
+static ucxpool_status_t add_found(heap_t *heap, heap_stream_t *stream,
+                                  heap_range_t *place)
+{
+    heap_page_t     *page;
+    ucxpool_status_t status;
+
+    page = page_get(heap);
+    if (page == NULL) {
+        heap_space_give(&heap->space, place, stream,
+                        heap_stream_ticket(stream));
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no host memory (%zu bytes) to describe a page",
+                          sizeof(*page));
+    }
+    heap_range_become(place, HEAP_SMALL);
+    page->place = place;
+    base_lock_take(&stream->lock);
+    status = heap_small_add(&stream->small, stream, page);
+    if (status == UCXPOOL_OK) {
+        heap_page_map_set_page(&heap->page_map, place->offset, page);
+    }
+    base_lock_give(&stream->lock);
+    if (status != UCXPOOL_OK) {
+        heap_release_page(heap, page, stream);
+    }
+    return status;
+}
+
+/* One more page for a stream. Under the heap's lock. */
+static ucxpool_status_t add_page(heap_t *heap, heap_stream_t *stream)
+{
+    heap_range_t    *place;
+    ucxpool_status_t status = heap_find(heap, stream, HEAP_PAGE, true, &place);
+
+    return (status == UCXPOOL_OK) ? add_found(heap, stream, place) : status;
+}
+
+static ucxpool_status_t take_small(heap_stream_t *stream, uint64_t size,
+                                   uint64_t asked, heap_range_t **range_p)
+{
+    ucxpool_status_t status;
+
+    base_lock_take(&stream->lock);
+    status = heap_small_take(&stream->small, size, asked, range_p);
+    stream->num_allocs += (*range_p != NULL);
+    base_lock_give(&stream->lock);
+    return status;
+}
+
+/* Make what other streams have freed in this one's pages its own again. False:
+ * there is nothing more. Under the heap's lock. */
+static bool settle_late(heap_t *heap, heap_stream_t *stream)
+{
+    heap_stream_t *other;
+    uint64_t       ticket;
+
+    base_lock_take(&stream->lock);
+    other = heap_small_settle(&stream->small, NULL, 0);
+    base_lock_give(&stream->lock);
+    if (other == NULL) {
+        return false;
+    }
+    ticket = __atomic_load_n(&other->frees, __ATOMIC_ACQUIRE);
+    if (heap_stream_wait(&heap->streams, other, stream) != UCXPOOL_OK) {
+        return false;
+    }
+    base_lock_take(&stream->lock);
+    heap_small_settle(&stream->small, other, ticket);
+    base_lock_give(&stream->lock);
+    return true;
+}
+
+static ucxpool_status_t alloc_small(heap_t *heap, heap_stream_t *stream,
+                                    uint64_t size, uint64_t asked,
+                                    heap_range_t **range_p)
+{
+    bool             is_settled = false;
+    ucxpool_status_t status     = take_small(stream, size, asked, range_p);
+
+    if ((status != UCXPOOL_OK) || (*range_p != NULL)) {
+        return status;
+    }
+    pthread_mutex_lock(&heap->lock);
+    while ((status == UCXPOOL_OK) && (*range_p == NULL)) {
+        is_settled = is_settled || !settle_late(heap, stream);
+        status     = take_small(stream, size, asked, range_p);
+        if ((status == UCXPOOL_OK) && (*range_p == NULL) && is_settled) {
+            status = add_page(heap, stream);
+        }
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* As take_small(), unless there are enough of them: false. */
+static bool take_medium(const heap_t *heap, heap_stream_t *stream,
+                        uint64_t size, uint64_t asked, heap_range_t **range_p)
+{
+    heap_small_t    *small = &stream->small;
+    ucxpool_status_t status;
+    bool             is_few;
+
+    base_lock_take(&stream->lock);
+    is_few = small->num_mediums < heap->max_mediums;
+    if (is_few) {
+        status = heap_small_take(small, size, asked, range_p);
+        if ((status == UCXPOOL_OK) && (*range_p == NULL) &&
+            (small->num_pages >= heap->max_mediums / 4)) {
+            /* Enough pages: what is in the cache has to do. */
+            heap_small_join(small);
+            status = heap_small_take(small, size, asked, range_p);
+        }
+        is_few = status == UCXPOOL_OK;
+        stream->num_allocs += (*range_p != NULL);
+    }
+    base_lock_give(&stream->lock);
+    return is_few;
+}
+
+/* Make room for one more in the stream's pages; not at any price, since there
+ * are other places. Under the heap's lock. */
+static void find_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
+                        uint64_t asked, heap_range_t **range_p)
+{
+    heap_range_t *place;
+    bool          is_settled;
+
+    do {
+        is_settled = !settle_late(heap, stream);
+        if (!take_medium(heap, stream, size, asked, range_p) ||
+            (*range_p != NULL)) {
+            return;
+        }
+    } while (!is_settled);
+    if ((heap_find_page_soon(heap, stream, &place) == UCXPOOL_OK) &&
+        (add_found(heap, stream, place) == UCXPOOL_OK)) {
+        (void)take_medium(heap, stream, size, asked, range_p);
+    }
+}
+
+/* In a page, if there is to be one more. */
+static void alloc_medium(heap_t *heap, heap_stream_t *stream, uint64_t size,
+                         uint64_t asked, heap_range_t **range_p)
+{
+    base_log_level_t level;
+
+    if (__atomic_load_n(&heap->is_tight, __ATOMIC_RELAXED) ||
+        !take_medium(heap, stream, size, asked, range_p) ||
+        (*range_p != NULL)) {
+        return;
+    }
+    pthread_mutex_lock(&heap->lock);
+    level = base_error_log_at(BASE_LOG_DEBUG);
+    find_medium(heap, stream, size, asked, range_p);
+    base_error_log_at(level);
+    pthread_mutex_unlock(&heap->lock);
+}
+
+static heap_range_t *take_cached(heap_stream_t *stream, uint64_t size,
+                                 uint64_t asked)
+{
+    heap_range_t *range;
+
+    base_lock_take(&stream->lock);
+    range = heap_free_cache_take(&stream->cache, size, asked);
+    if (range != NULL) {
+        stream->num_allocs++;
+    }
+    base_lock_give(&stream->lock);
+    return range;
+}
+
+static ucxpool_status_t alloc_large(heap_t *heap, heap_stream_t *stream,
+                                    uint64_t size, uint64_t asked,
+                                    heap_range_t **range_p)
+{
+    heap_range_t    *range = take_cached(stream, size, asked);
+    ucxpool_status_t status;
+
+    if (range != NULL) {
+        *range_p = range;
+        return UCXPOOL_OK;
+    }
+    pthread_mutex_lock(&heap->lock);
+    status = heap_find(heap, stream, size, false, &range);
+    if (status == UCXPOOL_OK) {
+        range->stream = stream;
+        heap_range_set_asked(range, asked);
+        heap_range_become(range, HEAP_LIVE);
+        heap_page_map_add(&heap->page_map, range);
+        heap->num_found++;
+        *range_p = range;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+static ucxpool_status_t alloc_any(heap_t *heap, heap_stream_t *stream,
+                                  uint64_t size, uint64_t asked,
+                                  heap_range_t **range_p)
+{
+    *range_p = NULL;
+    if (size <= HEAP_SMALL_MAX) {
+        return alloc_small(heap, stream, size, asked, range_p);
+    }
+    if (size <= HEAP_MEDIUM_MAX) {
+        alloc_medium(heap, stream, size, asked, range_p);
+    }
+    if (*range_p != NULL) {
+        return UCXPOOL_OK;
+    }
+    return alloc_large(heap, stream, size, asked, range_p);
+}
+
+/* Does the application make room? */
+static bool is_helped(heap_t *heap, uint64_t asked, void *stream)
+{
+    ucxpool_heap_failure_t callback;
+    ucxpool_t             *pool;
+    void                  *arg;
+
+    pthread_mutex_lock(&heap->lock);
+    callback = heap->callback;
+    pool     = heap->pool;
+    arg      = heap->callback_arg;
+    pthread_mutex_unlock(&heap->lock);
+    return (callback != NULL) && callback(arg, pool, asked, stream);
+}
+
+/* What has to be found for so many bytes; false: more than there can be. */
+static bool round_up(const heap_t *heap, size_t asked, uint64_t *size_p)
+{
+    uint64_t padding = heap->options.alignment - 1;
+
+    return base_add(asked, padding, size_p) &&
+           ((*size_p &= ~padding) <= heap->options.limit);
+}
+
+ucxpool_status_t heap_alloc(heap_t *heap, size_t asked, void *handle,
+                            void **address_p)
+{
+    heap_stream_t   *stream;
+    heap_range_t    *range  = NULL;
+    uint64_t         size   = 0;
+    ucxpool_status_t status = stream_of(heap, handle, &stream);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (asked == 0) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "an allocation of 0 bytes: ask for 1 or more");
+    }
+    if (!round_up(heap, asked, &size)) {
+        return fail(heap, asked, handle, UCXPOOL_ERR_NO_MEMORY);
+    }
+    do {
+        status = alloc_any(heap, stream, size, asked, &range);
+    } while ((status != UCXPOOL_OK) && is_helped(heap, asked, handle));
+    if (status != UCXPOOL_OK) {
+        return fail(heap, asked, handle, status);
+    }
+    *address_p = heap->address + range->offset;
+    heap_log_write(heap->log, HEAP_LOG_ALLOC, *address_p, asked, handle);
+    return UCXPOOL_OK;
+}
+
+/* --- free ----------------------------------------------------------------- */
+
+static ucxpool_status_t refuse(const void *address, const char *why)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "%p is not a live allocation of this heap: %s", address,
+                      why);
+}
+
+static ucxpool_status_t refuse_dead(const void *address)
+{
+    return refuse(address, "it has been freed before, or does not begin there");
+}
+
+/* Under the lock of the page's stream. */
+static bool give_small(heap_t *heap, heap_stream_t *owner,
+                       heap_stream_t *stream, heap_range_t *range,
+                       void *address)
+{
+    bool is_late = (owner != stream) && !heap->vmm->is_host;
+
+    if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
+        return false;
+    }
+    heap_range_become(range, is_late ? HEAP_LATE : HEAP_CACHED);
+    heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
+                   stream->handle);
+    heap_small_end(&owner->small, range);
+    if (is_late) {
+        range->stream = stream;
+        range->ticket = heap_stream_ticket(stream);
+        heap_small_give_late(&owner->small, range);
+    } else {
+        heap_small_give(&owner->small, range);
+    }
+    return true;
+}
+
+static ucxpool_status_t free_small(heap_t *heap, heap_page_t *page,
+                                   uint64_t offset, heap_stream_t *stream,
+                                   void *address)
+{
+    heap_stream_t *owner = __atomic_load_n(&page->stream, __ATOMIC_ACQUIRE);
+    bool           is_given;
+
+    base_lock_take(&owner->lock);
+    /* Only a page in which nothing is live can have gone meanwhile. */
+    is_given =
+        (heap_page_map_page(&heap->page_map, offset) == page) &&
+        (page->stream == owner) &&
+        give_small(heap, owner, stream, heap_small_at(page, offset), address);
+    base_lock_give(&owner->lock);
+    return is_given ? UCXPOOL_OK : refuse_dead(address);
+}
+
+static ucxpool_status_t free_large(heap_t *heap, heap_range_t *range,
+                                   heap_stream_t *stream, void *address)
+{
+    heap_range_t *gone[HEAP_FREE_CACHE_DEPTH];
+    unsigned      num_gone;
+
+    if ((range == NULL) || !heap_range_turn(range, HEAP_LIVE, HEAP_CACHED)) {
+        return refuse_dead(address);
+    }
+    heap_log_write(heap->log, HEAP_LOG_FREE, address, heap_range_asked(range),
+                   stream->handle);
+    base_lock_take(&stream->lock);
+    num_gone = heap_free_cache_put(&stream->cache, range, gone);
+    base_lock_give(&stream->lock);
+    if (num_gone > 0) {
+        pthread_mutex_lock(&heap->lock);
+        for (unsigned i = 0; i < num_gone; i++) {
+            heap_release_range(heap, gone[i], stream);
+        }
+        pthread_mutex_unlock(&heap->lock);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t heap_free(heap_t *heap, void *address, void *handle)
+{
+    heap_stream_t   *stream;
+    heap_page_t     *page;
+    uint64_t         offset;
+    ucxpool_status_t status = stream_of(heap, handle, &stream);
+
+    if ((status != UCXPOOL_OK) || (address == NULL)) {
+        return status;
+    }
+    if (!offset_of(heap, address, &offset)) {
+        return refuse(address, "the address is somebody else's");
+    }
+    page = heap_page_map_page(&heap->page_map, offset);
+    if (page != NULL) {
+        return free_small(heap, page, offset, stream, address);
+    }
+    return free_large(heap, heap_page_map_find(&heap->page_map, offset), stream,
+                      address);
+}
+
+/* --- what an address is --------------------------------------------------- */
+
+/* Something of a live allocation. */
+typedef struct place {
+    uint64_t               offset; /* that was asked about */
+    uint64_t               end;    /* of the allocation, as was asked for */
+    uint64_t               begin;
+    uint64_t               size;     /* rounded up */
+    const heap_stitched_t *stitched; /* NULL: it lies in the home */
+} place_t;
+
+static void fill(const heap_range_t *range, place_t *place)
+{
+    place->begin    = range->offset;
+    place->size     = range->size;
+    place->end      = range->offset + heap_range_asked(range);
+    place->stitched = range->stitched;
+}
+
+static bool find_small(heap_page_t *page, place_t *place)
+{
+    heap_stream_t      *owner = page->stream;
+    const heap_range_t *range;
+
+    base_lock_take(&owner->lock);
+    range = heap_small_around(page, place->offset);
+    if (range != NULL) {
+        fill(range, place);
+    }
+    base_lock_give(&owner->lock);
+    return range != NULL;
+}
+
+static bool find_large(const heap_t *heap, place_t *place)
+{
+    const heap_stitched_t *stitched;
+    const heap_range_t    *range = NULL;
+
+    if (place->offset < heap->space.home.size) {
+        range = heap_space_cover(&heap->space, place->offset);
+    } else {
+        stitched = heap_stitched_around(&heap->stitcher, place->offset);
+        range    = (stitched != NULL) ? stitched->range : NULL;
+    }
+    if ((range == NULL) || (heap_range_state(range) != HEAP_LIVE)) {
+        return false;
+    }
+    fill(range, place);
+    return true;
+}
+
+/* Under the heap's lock. */
+static ucxpool_status_t find_live(heap_t *heap, const void *address,
+                                  place_t *place)
+{
+    heap_page_t *page     = NULL;
+    bool         is_found = false;
+
+    if (offset_of(heap, address, &place->offset)) {
+        page = heap_page_map_page(&heap->page_map, place->offset);
+        is_found =
+            (page != NULL) ? find_small(page, place) : find_large(heap, place);
+    }
+    if (!is_found || (place->offset >= place->begin + place->size)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%p lies in no live allocation of this heap",
+                          address);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t heap_usable_size(heap_t *heap, const void *address,
+                                  size_t *size_p)
+{
+    place_t          place;
+    ucxpool_status_t status;
+
+    pthread_mutex_lock(&heap->lock);
+    status = find_live(heap, address, &place);
+    pthread_mutex_unlock(&heap->lock);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (place.offset != place.begin) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%p lies in an allocation, which begins %zu bytes "
+                          "before",
+                          address, (size_t)(place.offset - place.begin));
+    }
+    *size_p = place.size;
+    return UCXPOOL_OK;
+}
+
+/* Where a byte of an allocation lies in the home, and how many bytes lie behind
+ * it in a row. */
+static uint64_t home_of(const place_t *place, uint64_t offset,
+                        uint64_t *length_p)
+{
+    const heap_stitched_t *stitched = place->stitched;
+    uint64_t               inside;
+
+    if (stitched == NULL) {
+        *length_p = place->begin + place->size - offset;
+        return offset;
+    }
+    inside = offset - stitched->offset;
+    for (size_t i = 0;; i++) {
+        const heap_run_t *run = &stitched->runs[i];
+
+        if (inside < run->size) {
+            *length_p = run->size - inside;
+            return run->home + inside;
+        }
+        inside -= run->size;
+    }
+}
+
+/* The segment at an offset, `length` bytes at most. */
+static void segment_at(const heap_t *heap, const place_t *place,
+                       uint64_t offset, uint64_t length,
+                       ucxpool_heap_segment_t *segment)
+{
+    uint64_t in_a_row;
+    uint64_t home  = home_of(place, offset, &in_a_row);
+    uint64_t grain = heap_home_grain(&heap->space.home, home);
+    uint64_t chunk = home & ~(grain - 1);
+
+    segment->address    = heap->address + home;
+    segment->chunk      = heap->address + chunk;
+    segment->chunk_size = grain;
+    segment->length =
+        base_min(base_min(in_a_row, chunk + grain - home), length);
+}
+
+ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
+                               ucxpool_heap_segment_t *segments,
+                               size_t max_segments, size_t *num_segments_p)
+{
+    place_t                place;
+    ucxpool_heap_segment_t segment;
+    size_t                 num = 0;
+    ucxpool_status_t       status;
+
+    pthread_mutex_lock(&heap->lock);
+    status = find_live(heap, address, &place);
+    if ((status == UCXPOOL_OK) &&
+        ((length == 0) || (length > place.begin + place.size - place.offset))) {
+        status = base_error(UCXPOOL_ERR_INVALID_PARAM,
+                            "%zu bytes from %p on: the allocation has %zu "
+                            "there",
+                            length, address,
+                            (size_t)(place.begin + place.size - place.offset));
+    }
+    for (size_t done = 0; (status == UCXPOOL_OK) && (done < length);
+         done += segment.length) {
+        segment_at(heap, &place, place.offset + done, length - done, &segment);
+        if (num < max_segments) {
+            segments[num] = segment;
+        }
+        num++;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    if (status == UCXPOOL_OK) {
+        *num_segments_p = num;
+    }
+    return status;
+}
+
+/* --- the invariants ------------------------------------------------------- */
+
+static ucxpool_status_t fault(const char *what, uint64_t offset)
+{
+    return base_error(UCXPOOL_ERR_PROTOCOL, "heap, offset %" PRIu64 ": %s",
+                      offset, what);
+}
+
+static bool is_backed(const heap_home_t *home, uint64_t offset)
+{
+    const heap_slot_t *slot = heap_home_slot(home, offset);
+
+    return (slot->backed >> (offset % home->slot_size / HEAP_PAGE)) & 1;
+}
+
+/* Holes have no memory, and all else has. */
+static ucxpool_status_t check_backing(const heap_home_t  *home,
+                                      const heap_range_t *range)
+{
+    bool     is_hole = heap_range_state(range) == HEAP_UNBACKED;
+    uint64_t page    = range->offset & ~(HEAP_PAGE - 1);
+
+    for (; page < heap_range_end(range); page += HEAP_PAGE) {
+        if (is_backed(home, page) == is_hole) {
+            return fault(is_hole ? "a hole with memory" : "no memory", page);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t
+check_range(const heap_t *heap, const heap_range_t *range, uint64_t *indexed)
+{
+    const heap_range_t *after = range->after;
+
+    if ((range->size == 0) || (range->size % HEAP_UNIT != 0)) {
+        return fault("a range of odd size", range->offset);
+    }
+    if ((after != NULL) && ((after->before != range) ||
+                            (after->offset != heap_range_end(range)))) {
+        return fault("neighbours do not meet", range->offset);
+    }
+    if (heap_space_cover(&heap->space, range->offset) != range) {
+        return fault("not found by its offset", range->offset);
+    }
+    if (heap_range_state(range) == HEAP_FREE) {
+        *indexed += range->size;
+        if ((after != NULL) && (heap_range_state(after) == HEAP_FREE) &&
+            (after->stream == range->stream)) {
+            return fault("two free ranges of one stream meet", range->offset);
+        }
+    }
+    return check_backing(&heap->space.home, range);
+}
+
+static ucxpool_status_t check_home(const heap_t *heap)
+{
+    const heap_home_t *home    = &heap->space.home;
+    uint64_t           end     = 0;
+    uint64_t           indexed = 0;
+    uint64_t           sum     = 0;
+    ucxpool_status_t   status;
+
+    for (const heap_range_t *range = heap->space.first; range != NULL;
+         range                     = range->after) {
+        status = check_range(heap, range, &indexed);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        end = heap_range_end(range);
+    }
+    for (const heap_stream_t *stream = heap->streams.all; stream != NULL;
+         stream                      = stream->next) {
+        sum += stream->index.size;
+    }
+    if (end != home->size) {
+        return fault("the last range ends before the home does", end);
+    }
+    return (sum == indexed) ? UCXPOOL_OK
+                            : fault("not all that is free is in an index", sum);
+}
+
+static ucxpool_status_t check_counts(const heap_t *heap)
+{
+    const heap_home_t *home = &heap->space.home;
+    uint64_t           sum =
+        home->num_chunks * home->slot_size + home->num_pages * HEAP_PAGE;
+
+    if ((home->reserved != sum) || (sum > heap->options.limit)) {
+        return fault("chunks and pages are not what is reserved", sum);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t check_stitched(const heap_t *heap)
+{
+    const heap_stitched_t *stitched;
+    uint64_t               end = heap->stitcher.begin;
+
+    base_list_for_each(stitched, &heap->stitcher.all, heap_stitched_t, link) {
+        uint64_t left = (stitched->range != NULL) ? stitched->range->size : 0;
+
+        if (stitched->offset < end) {
+            return fault("stitched ranges overlap", stitched->offset);
+        }
+        end = stitched->offset + stitched->size;
+        for (size_t i = 0; left > 0; i++) {
+            const heap_range_t *range =
+                heap_space_cover(&heap->space, stitched->runs[i].home);
+
+            if ((heap_range_state(range) != HEAP_STITCHED) ||
+                (range->offset != stitched->runs[i].home) ||
+                (range->size > left)) {
+                return fault("a run in use is not stitched", range->offset);
+            }
+            left -= range->size;
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t heap_check(heap_t *heap)
+{
+    ucxpool_status_t status;
+
+    pthread_mutex_lock(&heap->lock);
+    status = check_home(heap);
+    if (status == UCXPOOL_OK) {
+        status = check_counts(heap);
+    }
+    if (status == UCXPOOL_OK) {
+        status = check_stitched(heap);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+static const char *const state_words[] = {
+    [HEAP_UNBACKED] = "hole",     [HEAP_FREE] = "free",
+    [HEAP_LIVE] = "live",         [HEAP_CACHED] = "free",
+    [HEAP_STITCHED] = "stitched", [HEAP_SMALL] = "small",
+    [HEAP_LATE] = "free",         [HEAP_SPARE] = "spare"};
+
+void heap_print_ranges(heap_t *heap, FILE *stream)
+{
+    pthread_mutex_lock(&heap->lock);
+    for (const heap_range_t *range = heap->space.first; range != NULL;
+         range                     = range->after) {
+        fprintf(stream, "%p %14" PRIu64 " %s\n",
+                (void *)(heap->address + range->offset), range->size,
+                state_words[heap_range_state(range)]);
+    }
     pthread_mutex_unlock(&heap->lock);
 }

@@ -1,15 +1,19 @@
 /*
- * The heap: src/heap's other files put together. What its functions do is told
- * in ucxpool/heap.h, where they have the same names.
+ * The heap. What its functions do is told in ucxpool/heap.h, where they have
+ * the same names.
  */
 #ifndef HEAP_HEAP_H
 #define HEAP_HEAP_H
 
+#include "heap/range.h"
+#include "heap/space.h"
+#include "heap/stitch.h"
+#include "heap/stream.h"
 #include "mem/vmm.h"
 
 #include <ucxpool/heap.h>
 
-typedef struct heap heap_t;
+#include <pthread.h>
 
 typedef struct heap_options {
     uint64_t    limit;       /* bytes that it may hold; 2 MiB or more */
@@ -18,6 +22,47 @@ typedef struct heap_options {
     uint64_t    stitch_size; /* of the addresses for stitched ranges */
     const char *log_path;    /* NULL: no log */
 } heap_options_t;
+
+/*
+ * Locks: the heap's lock comes before a stream's. Allocation and free go
+ * without the former as long as a stream can serve itself.
+ */
+typedef struct heap {
+    mem_vmm_t       *vmm;
+    char            *address; /* of offset 0 */
+    uint64_t         size;    /* of all addresses */
+    heap_options_t   options;
+    struct heap_log *log; /* NULL: none */
+    /* Medium allocations that a stream may have in its pages. */
+    unsigned max_mediums;
+    /* Memory has been asked for over the limit: from now on chunks are cut
+     * where an allocation ends, and pages have small allocations alone. Atomic;
+     * set under the lock. */
+    bool is_tight;
+
+    char            apart[HEAP_APART];
+    pthread_mutex_t lock;
+
+    heap_space_t    space;
+    heap_streams_t  streams;
+    heap_page_map_t page_map;
+    heap_stitcher_t stitcher;
+    heap_page_t    *spare_pages; /* descriptors */
+    heap_page_t    *all_pages;
+
+    ucxpool_t             *pool;
+    ucxpool_heap_failure_t callback;
+    void                  *callback_arg;
+
+    uint64_t peak_reserved;
+    uint64_t peak_used; /* of what no stream has freed, when one was short */
+    uint64_t num_failures;
+    uint64_t num_found;     /* allocations that no cache served */
+    int      stitches_owed; /* in allocations: place.c */
+    uint64_t num_grows;
+    uint64_t num_splits;
+    uint64_t trimmed;
+} heap_t;
 
 /*
  * vmm  Belongs to the heap afterwards; after an error to the caller.
@@ -38,8 +83,6 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
-ucxpool_status_t heap_reserve(heap_t *heap, size_t size);
-ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p);
 void             heap_on_failure(heap_t *heap, ucxpool_t *pool,
                                  ucxpool_heap_failure_t callback, void *arg);
 void             heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p);
@@ -49,7 +92,7 @@ void heap_print_ranges(heap_t *heap, FILE *stream);
 /*
  * Its invariants: ranges lie side by side without a gap; what is backed is in a
  * range that is not a hole, and the reverse; an index has what is free, and all
- * of it; runs of what is stitched and in use are pieces.
+ * of it; runs of what is stitched and in use are HEAP_STITCHED.
  *
  * UCXPOOL_ERR_PROTOCOL  one does not hold; the detail tells which
  */

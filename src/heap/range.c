@@ -3,9 +3,11 @@
 #include "heap/range.h"
 
 #include "base/error.h"
+#include "base/math.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LOT 256
 
@@ -88,9 +90,10 @@ void heap_ranges_put(heap_ranges_t *ranges, heap_range_t *range)
     ranges->num_spare++;
 }
 
-/* A new one, like another in all but where it lies. */
-static heap_range_t *like(heap_ranges_t *ranges, const heap_range_t *range,
-                          uint64_t offset, uint64_t end)
+/* A new one, copy_of_part another in all but where it lies. */
+static heap_range_t *copy_of_part(heap_ranges_t      *ranges,
+                                  const heap_range_t *range, uint64_t offset,
+                                  uint64_t end)
 {
     heap_range_t *part = heap_ranges_get(ranges);
 
@@ -118,7 +121,8 @@ static void set_neighbors(heap_range_t *before, heap_range_t *after)
 heap_range_t *heap_range_cut(heap_ranges_t *ranges, heap_range_t *range,
                              uint64_t offset)
 {
-    heap_range_t *rest = like(ranges, range, offset, heap_range_end(range));
+    heap_range_t *rest =
+        copy_of_part(ranges, range, offset, heap_range_end(range));
 
     set_neighbors(rest, range->after);
     set_neighbors(range, rest);
@@ -129,7 +133,7 @@ heap_range_t *heap_range_cut(heap_ranges_t *ranges, heap_range_t *range,
 heap_range_t *heap_range_cut_front(heap_ranges_t *ranges, heap_range_t *range,
                                    uint64_t offset)
 {
-    heap_range_t *front = like(ranges, range, range->offset, offset);
+    heap_range_t *front = copy_of_part(ranges, range, range->offset, offset);
 
     set_neighbors(range->before, front);
     set_neighbors(front, range);
@@ -157,4 +161,334 @@ void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range)
     range->size += front->size;
     set_neighbors(front->before, range);
     heap_ranges_put(ranges, front);
+}
+
+/* --- free ranges by size -------------------------------------------------- */
+
+#define COLUMN_BITS 5
+
+/* So many ranges of a bin are looked at for one that fits well. */
+#define MAX_LOOKS 8
+
+static_assert(HEAP_INDEX_COLUMNS == 1 << COLUMN_BITS, "a column each");
+static_assert(HEAP_INDEX_ROWS <= 64, "a bit each");
+
+typedef struct bin {
+    unsigned row, column;
+} bin_t;
+
+static bin_t bin_of(uint64_t size)
+{
+    uint64_t units = size / HEAP_UNIT;
+    bin_t    bin   = {0, (unsigned)units};
+
+    if (units >= HEAP_INDEX_COLUMNS) {
+        unsigned top = 63u - (unsigned)__builtin_clzll(units);
+
+        bin.row = top - COLUMN_BITS + 1;
+        bin.column =
+            (unsigned)(units >> (top - COLUMN_BITS)) & (HEAP_INDEX_COLUMNS - 1);
+        if (bin.row >= HEAP_INDEX_ROWS) {
+            bin.row    = HEAP_INDEX_ROWS - 1;
+            bin.column = HEAP_INDEX_COLUMNS - 1;
+        }
+    }
+    return bin;
+}
+
+void heap_index_init(heap_index_t *index)
+{
+    index->rows  = 0;
+    index->size  = 0;
+    index->count = 0;
+    for (unsigned row = 0; row < HEAP_INDEX_ROWS; row++) {
+        index->columns[row] = 0;
+        for (unsigned column = 0; column < HEAP_INDEX_COLUMNS; column++) {
+            base_list_init(&index->bins[row][column]);
+        }
+    }
+}
+
+void heap_index_add(heap_index_t *index, heap_range_t *range)
+{
+    bin_t bin = bin_of(range->size);
+
+    base_list_add_head(&index->bins[bin.row][bin.column], &range->link);
+    index->rows |= UINT64_C(1) << bin.row;
+    index->columns[bin.row] |= 1u << bin.column;
+    index->size += range->size;
+    index->count++;
+}
+
+void heap_index_remove(heap_index_t *index, heap_range_t *range)
+{
+    bin_t bin = bin_of(range->size);
+
+    base_list_del(&range->link);
+    if (base_list_is_empty(&index->bins[bin.row][bin.column])) {
+        index->columns[bin.row] &= ~(1u << bin.column);
+        if (index->columns[bin.row] == 0) {
+            index->rows &= ~(UINT64_C(1) << bin.row);
+        }
+    }
+    index->size -= range->size;
+    index->count--;
+}
+
+/* The shortest of the first few in a bin that are long enough. */
+static heap_range_t *best_of(const base_list_t *bin, uint64_t size)
+{
+    heap_range_t *best = NULL;
+    heap_range_t *range;
+    unsigned      looks = 0;
+
+    base_list_for_each(range, bin, heap_range_t, link) {
+        if ((range->size >= size) &&
+            ((best == NULL) || (range->size < best->size))) {
+            best = range;
+        }
+        if (++looks == MAX_LOOKS) {
+            break;
+        }
+    }
+    return best;
+}
+
+/* The next bin that is not empty, behind one; false: there is none. */
+static bool bin_above(const heap_index_t *index, bin_t *bin)
+{
+    uint32_t columns = 0;
+    uint64_t rows    = 0;
+
+    if (bin->column + 1 < HEAP_INDEX_COLUMNS) {
+        columns = index->columns[bin->row] >> (bin->column + 1);
+    }
+    if (columns != 0) {
+        bin->column += 1 + (unsigned)__builtin_ctz(columns);
+        return true;
+    }
+    if (bin->row + 1 < HEAP_INDEX_ROWS) {
+        rows = index->rows >> (bin->row + 1);
+    }
+    if (rows == 0) {
+        return false;
+    }
+    bin->row += 1 + (unsigned)__builtin_ctzll(rows);
+    bin->column = (unsigned)__builtin_ctz(index->columns[bin->row]);
+    return true;
+}
+
+heap_range_t *heap_index_find(const heap_index_t *index, uint64_t size)
+{
+    bin_t         bin   = bin_of(size);
+    heap_range_t *range = best_of(&index->bins[bin.row][bin.column], size);
+
+    /* All that is in the bins above is long enough. */
+    while ((range == NULL) && bin_above(index, &bin)) {
+        range = best_of(&index->bins[bin.row][bin.column], size);
+    }
+    return range;
+}
+
+static heap_range_t *head_of(const heap_index_t *index, bin_t bin)
+{
+    return base_list_head(&index->bins[bin.row][bin.column], heap_range_t,
+                          link);
+}
+
+/* The last bin that is not empty, before one; false: there is none. */
+static bool bin_below(const heap_index_t *index, bin_t *bin)
+{
+    uint32_t columns =
+        index->columns[bin->row] & ((UINT32_C(1) << bin->column) - 1);
+    uint64_t rows = index->rows & ((UINT64_C(1) << bin->row) - 1);
+
+    if (columns != 0) {
+        bin->column = 31u - (unsigned)__builtin_clz(columns);
+        return true;
+    }
+    if (rows == 0) {
+        return false;
+    }
+    bin->row    = 63u - (unsigned)__builtin_clzll(rows);
+    bin->column = 31u - (unsigned)__builtin_clz(index->columns[bin->row]);
+    return true;
+}
+
+static heap_range_t *at_least(heap_range_t *range, uint64_t size)
+{
+    return (range->size >= size) ? range : NULL;
+}
+
+heap_range_t *heap_index_first(const heap_index_t *index, uint64_t size)
+{
+    bin_t bin;
+
+    if (index->rows == 0) {
+        return NULL;
+    }
+    bin.row    = 63u - (unsigned)__builtin_clzll(index->rows);
+    bin.column = 31u - (unsigned)__builtin_clz(index->columns[bin.row]);
+    return at_least(head_of(index, bin), size);
+}
+
+heap_range_t *heap_index_next(const heap_index_t *index,
+                              const heap_range_t *range, uint64_t size)
+{
+    bin_t              bin  = bin_of(range->size);
+    const base_list_t *head = &index->bins[bin.row][bin.column];
+
+    if (range->link.next != head) {
+        return at_least(base_container_of(range->link.next, heap_range_t, link),
+                        size);
+    }
+    return bin_below(index, &bin) ? at_least(head_of(index, bin), size) : NULL;
+}
+
+/* --- the free-list cache -------------------------------------------------- */
+
+static_assert(HEAP_FREE_CACHE_SIZES == 64, "a bit each");
+
+static unsigned cache_bin_of(uint64_t size)
+{
+    /* Powers of two, and sizes that lie close together, in bins of their own.
+     * The multiplier is 2^64 divided by the golden ratio. */
+    return (unsigned)((size / HEAP_UNIT * UINT64_C(0x9E3779B97F4A7C15)) >> 58);
+}
+
+heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
+                                   uint64_t asked)
+{
+    unsigned               number = cache_bin_of(size);
+    heap_free_cache_bin_t *bin    = &cache->bins[number];
+    heap_range_t          *range;
+
+    if ((bin->count == 0) || (bin->size != size)) {
+        return NULL;
+    }
+    range = bin->ranges[--bin->count];
+    if (bin->count == 0) {
+        cache->used &= ~(UINT64_C(1) << number);
+    }
+    heap_range_set_asked(range, asked);
+    heap_range_become(range, HEAP_LIVE);
+    return range;
+}
+
+static unsigned empty_bin(heap_free_cache_t *cache, unsigned number,
+                          heap_range_t **gone)
+{
+    heap_free_cache_bin_t *bin   = &cache->bins[number];
+    unsigned               count = bin->count;
+
+    memcpy(gone, bin->ranges, count * sizeof(gone[0]));
+    bin->count = 0;
+    cache->used &= ~(UINT64_C(1) << number);
+    return count;
+}
+
+unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
+                             heap_range_t **gone)
+{
+    unsigned               number   = cache_bin_of(range->size);
+    heap_free_cache_bin_t *bin      = &cache->bins[number];
+    unsigned               num_gone = 0;
+
+    if ((bin->count == HEAP_FREE_CACHE_DEPTH) ||
+        ((bin->count > 0) && (bin->size != range->size))) {
+        num_gone = empty_bin(cache, number, gone);
+    }
+    bin->size                 = range->size;
+    bin->ranges[bin->count++] = range;
+    cache->used |= UINT64_C(1) << number;
+    return num_gone;
+}
+
+unsigned heap_free_cache_empty(heap_free_cache_t *cache, heap_range_t **gone)
+{
+    if (cache->used == 0) {
+        return 0;
+    }
+    return empty_bin(cache, (unsigned)__builtin_ctzll(cache->used), gone);
+}
+
+/* --- the page map --------------------------------------------------------- */
+
+ucxpool_status_t heap_page_map_init(heap_page_map_t *map, uint64_t size)
+{
+    map->num_entries = size / HEAP_PAGE;
+    map->entries     = calloc(map->num_entries, sizeof(map->entries[0]));
+    if (map->entries == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no host memory (%zu bytes) for the heap's page map",
+                          map->num_entries * sizeof(map->entries[0]));
+    }
+    return UCXPOOL_OK;
+}
+
+void heap_page_map_cleanup(heap_page_map_t *map)
+{
+    free(map->entries);
+    map->entries = NULL;
+}
+
+heap_range_t *heap_page_map_find(const heap_page_map_t *map, uint64_t offset)
+{
+    heap_page_map_start_t *entries = map->entries[offset / HEAP_PAGE].starts;
+
+    for (size_t i = 0; i < HEAP_PAGE_MAX_STARTS; i++) {
+        if (__atomic_load_n(&entries[i].key, __ATOMIC_ACQUIRE) == offset + 1) {
+            return __atomic_load_n(&entries[i].range, __ATOMIC_RELAXED);
+        }
+    }
+    return NULL;
+}
+
+heap_page_t *heap_page_map_page(const heap_page_map_t *map, uint64_t offset)
+{
+    return __atomic_load_n(&map->entries[offset / HEAP_PAGE].small,
+                           __ATOMIC_ACQUIRE);
+}
+
+void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size)
+{
+    for (uint64_t done = 0; done < size; done += HEAP_PAGE) {
+        heap_page_map_set_page(map, offset + done, NULL);
+    }
+}
+
+/* The entry with that key. */
+static heap_page_map_start_t *entry(const heap_page_map_t *map, uint64_t offset,
+                                    uint64_t key)
+{
+    heap_page_map_start_t *entries = map->entries[offset / HEAP_PAGE].starts;
+    size_t                 i       = 0;
+
+    while (entries[i].key != key) {
+        i++;
+        assert(i < HEAP_PAGE_MAX_STARTS);
+    }
+    return &entries[i];
+}
+
+void heap_page_map_add(heap_page_map_t *map, heap_range_t *range)
+{
+    heap_page_map_start_t *start = entry(map, range->offset, 0);
+
+    __atomic_store_n(&start->range, range, __ATOMIC_RELAXED);
+    __atomic_store_n(&start->key, range->offset + 1, __ATOMIC_RELEASE);
+}
+
+void heap_page_map_remove(heap_page_map_t *map, const heap_range_t *range)
+{
+    heap_page_map_start_t *start = entry(map, range->offset, range->offset + 1);
+
+    __atomic_store_n(&start->key, 0, __ATOMIC_RELEASE);
+}
+
+void heap_page_map_set_page(heap_page_map_t *map, uint64_t offset,
+                            heap_page_t *page)
+{
+    __atomic_store_n(&map->entries[offset / HEAP_PAGE].small, page,
+                     __ATOMIC_RELEASE);
 }

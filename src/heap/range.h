@@ -1,5 +1,6 @@
 /*
- * Ranges: what each piece of the heap's addresses is.
+ * Ranges: what each part of the heap's addresses is, and how one is found: by
+ * its size, as it was freed, and by its address.
  *
  * The addresses of a heap are counted from 0 (offsets): first the home, then
  * those for stitched ranges. The ranges of the home lie side by side, from its
@@ -15,6 +16,7 @@
 #define HEAP_RANGE_H
 
 #include "base/list.h"
+#include "mem/vmm.h"
 
 #include <ucxpool/status.h>
 
@@ -22,12 +24,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* All sizes are multiples of it. */
+#define HEAP_UNIT ((uint64_t)256)
+
+/* What the home is backed by, at the least. */
+#define HEAP_PAGE ((uint64_t)MEM_VMM_PAGE_SIZE)
+
+/* The longest allocation that shares a page with others: see heap/stream.h. */
+#define HEAP_SMALL_MAX ((uint64_t)256 << 10)
+
 typedef enum heap_state {
     HEAP_UNBACKED, /* addresses without memory */
     HEAP_FREE,     /* in the index of a stream */
     HEAP_LIVE,     /* the caller's */
-    HEAP_QUICK,    /* freed, and kept as it is for the stream that freed it */
-    HEAP_PIECE,    /* part of a stitched range that is live or quick */
+    HEAP_CACHED,   /* freed, and kept as it is for the stream that freed it */
+    HEAP_STITCHED, /* part of a stitched range that is live or cached */
     HEAP_SMALL,    /* a page of small allocations */
     HEAP_LATE,     /* small, freed in a stream that is not its page's */
     HEAP_SPARE     /* describes nothing */
@@ -39,13 +50,14 @@ typedef struct heap_range {
     struct heap_range *before; /* neighbours by address; NULL at an end */
     struct heap_range *after;
     base_list_t link; /* of ranges of its state, and of like size if free */
-    struct heap_stream *stream;     /* that it was freed in, or allocated for */
-    uint64_t            ticket;     /* free: see heap_stream_t */
-    uint64_t            asked;      /* live: bytes that the caller asked for;
-                                       atomic, set before it becomes live */
-    struct heap_stitched *stitched; /* live, quick: it is this one; else NULL */
-    struct heap_page     *page;     /* of small allocations, that it lies in */
-    uint8_t               state;    /* a heap_state_t; atomic */
+    struct heap_stream *stream; /* that it was freed in, or allocated for */
+    uint64_t            ticket; /* free: see heap_stream_t */
+    uint64_t            asked;  /* live: bytes that the caller asked for;
+                                   atomic, set before it becomes live */
+    struct heap_stitched
+                     *stitched; /* live, cached: it is this one; else NULL */
+    struct heap_page *page;     /* of small allocations, that it lies in */
+    uint8_t           state;    /* a heap_state_t; atomic */
 } heap_range_t;
 
 static inline uint64_t heap_range_end(const heap_range_t *range)
@@ -126,5 +138,137 @@ heap_range_t *heap_range_cut_front(heap_ranges_t *ranges, heap_range_t *range,
 void heap_range_join(heap_ranges_t *ranges, heap_range_t *range);
 /* The same, with the range before it. */
 void heap_range_join_front(heap_ranges_t *ranges, heap_range_t *range);
+
+/* --- free ranges by size ----------------------------------------------------
+ * Free ranges by size, so that one that fits is found at once however many
+ * there are.
+ *
+ * Sizes are sorted into rows, one for each power of two, and columns, which cut
+ * a row into equal parts:
+ *
+ *     row 1   | 32 | 33 | 34 | ...                   | 63 |    units
+ *     row 2   | 64, 65 | 66, 67 | ...          | 126, 127 |
+ *     row 3   | 128 to 131 | ...             | 252 to 255 |
+ *
+ * Row 0 has the sizes below, a column for each. A bit for each row and each
+ * column tells where there are any.
+ */
+
+#define HEAP_INDEX_ROWS    44
+#define HEAP_INDEX_COLUMNS 32
+
+typedef struct heap_index {
+    uint64_t    rows; /* a bit for each that is not empty */
+    uint32_t    columns[HEAP_INDEX_ROWS];
+    base_list_t bins[HEAP_INDEX_ROWS][HEAP_INDEX_COLUMNS];
+    uint64_t    size; /* of all ranges together */
+    size_t      count;
+} heap_index_t;
+
+void heap_index_init(heap_index_t *index);
+void heap_index_add(heap_index_t *index, heap_range_t *range);
+void heap_index_remove(heap_index_t *index, heap_range_t *range);
+
+/* A range of at least `size` bytes, and of those a short one; NULL: none. */
+heap_range_t *heap_index_find(const heap_index_t *index, uint64_t size);
+
+/*
+ * The ranges from the longest bin down: the first one, and the one behind a
+ * range, as long as they have `size` bytes or more, which is a power of two;
+ * NULL: no more.
+ */
+heap_range_t *heap_index_first(const heap_index_t *index, uint64_t size);
+heap_range_t *heap_index_next(const heap_index_t *index,
+                              const heap_range_t *range, uint64_t size);
+
+/* --- the free-list cache ----------------------------------------------------
+ * What was freed last in a stream, kept as it is: the next allocation of the
+ * same size takes it, with no search and no cutting.
+ *
+ * A few sizes at a time, and a few ranges of each.
+ */
+
+#define HEAP_FREE_CACHE_SIZES 64
+#define HEAP_FREE_CACHE_DEPTH 8
+
+typedef struct heap_free_cache_bin {
+    uint64_t      size;
+    unsigned      count;
+    heap_range_t *ranges[HEAP_FREE_CACHE_DEPTH];
+} heap_free_cache_bin_t;
+
+typedef struct heap_free_cache {
+    heap_free_cache_bin_t bins[HEAP_FREE_CACHE_SIZES];
+    uint64_t              used; /* a bit for each bin that is not empty */
+} heap_free_cache_t;
+
+/* One of exactly that size, which is HEAP_LIVE now, for a caller who asked for
+ * so many bytes; NULL: none. */
+heap_range_t *heap_free_cache_take(heap_free_cache_t *cache, uint64_t size,
+                                   uint64_t asked);
+
+/*
+ * Keep one that is HEAP_CACHED. Where its place is taken, others must go: they
+ * are written to `gone`, an array of HEAP_FREE_CACHE_DEPTH. Returns how many.
+ */
+unsigned heap_free_cache_put(heap_free_cache_t *cache, heap_range_t *range,
+                             heap_range_t **gone);
+
+/* Take out all of one bin that is not empty, in the same way; 0: all are. */
+unsigned heap_free_cache_empty(heap_free_cache_t *cache, heap_range_t **gone);
+
+/* --- the page map -----------------------------------------------------------
+ * From an address to the range that begins there, without a lock.
+ *
+ * For each 2 MiB of addresses: the few ranges that begin in them (large ones
+ * are long enough for that), or the page of small allocations that they are.
+ * The owner of a live allocation may look for it; nobody changes its entry
+ * meanwhile.
+ */
+
+/* Of ranges longer than HEAP_SMALL_MAX, so many begin in a page at most. */
+#define HEAP_PAGE_MAX_STARTS (HEAP_PAGE / HEAP_SMALL_MAX)
+
+/* Of small allocations: heap/stream.h. */
+typedef struct heap_page heap_page_t;
+
+typedef struct heap_page_map_start {
+    uint64_t      key;   /* offset + 1; 0: none; atomic */
+    heap_range_t *range; /* atomic */
+} heap_page_map_start_t;
+
+typedef struct heap_page_map_entry {
+    heap_page_t          *small; /* atomic */
+    heap_page_map_start_t starts[HEAP_PAGE_MAX_STARTS];
+} heap_page_map_entry_t;
+
+typedef struct heap_page_map {
+    heap_page_map_entry_t *entries;
+    size_t                 num_entries;
+} heap_page_map_t;
+
+/*
+ * size  Of the addresses; whole pages.
+ *
+ * UCXPOOL_ERR_NO_MEMORY
+ */
+ucxpool_status_t heap_page_map_init(heap_page_map_t *map, uint64_t size);
+void             heap_page_map_cleanup(heap_page_map_t *map);
+
+/* A large range, or NULL. */
+heap_range_t *heap_page_map_find(const heap_page_map_t *map, uint64_t offset);
+/* The page of small allocations that an offset lies in, or NULL. */
+heap_page_t *heap_page_map_page(const heap_page_map_t *map, uint64_t offset);
+
+/* Under the heap's lock. */
+
+/* Nothing begins in these whole pages, whose memory is new. Their entries are
+ * written, so that the system gives memory for them now, when it takes long
+ * anyway, and not when something is allocated there. */
+void heap_page_map_open(heap_page_map_t *map, uint64_t offset, uint64_t size);
+void heap_page_map_add(heap_page_map_t *map, heap_range_t *range);
+void heap_page_map_remove(heap_page_map_t *map, const heap_range_t *range);
+void heap_page_map_set_page(heap_page_map_t *map, uint64_t offset,
+                            heap_page_t *page);
 
 #endif

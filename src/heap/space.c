@@ -2,9 +2,237 @@
 
 #include "heap/space.h"
 
+#include "base/error.h"
 #include "base/math.h"
 
 #include <assert.h>
+#include <stdlib.h>
+
+/* --- the home ------------------------------------------------------------- */
+
+static ucxpool_status_t home_init(heap_home_t *home, mem_vmm_t *vmm,
+                                  void *address, uint64_t size,
+                                  uint64_t slot_size)
+{
+    assert((size % slot_size == 0) && (slot_size >= HEAP_PAGE));
+    assert(slot_size / HEAP_PAGE <= HEAP_SLOT_PAGES);
+    *home       = (heap_home_t){.vmm       = vmm,
+                                .address   = address,
+                                .size      = size,
+                                .slot_size = slot_size,
+                                .num_slots = size / slot_size};
+    home->slots = calloc(home->num_slots, sizeof(home->slots[0]));
+    if (home->slots == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no host memory (%zu bytes) for the heap's table of "
+                          "chunks",
+                          home->num_slots * sizeof(home->slots[0]));
+    }
+    return UCXPOOL_OK;
+}
+
+static size_t page_of(const heap_home_t *home, uint64_t offset)
+{
+    return (offset % home->slot_size) / HEAP_PAGE;
+}
+
+mem_chunk_t heap_home_chunk(const heap_home_t *home, uint64_t offset)
+{
+    const heap_slot_t *slot = heap_home_slot(home, offset);
+
+    return (slot->chunk != 0) ? slot->chunk
+                              : slot->pages[page_of(home, offset)];
+}
+
+static uint64_t all_pages(const heap_home_t *home)
+{
+    uint64_t num = home->slot_size / HEAP_PAGE;
+
+    return (num == 64) ? UINT64_MAX : (UINT64_C(1) << num) - 1;
+}
+
+/* A range that is a whole slot becomes one chunk. */
+static bool is_chunk(const heap_home_t *home, uint64_t offset, uint64_t size)
+{
+    return (home->slot_size > HEAP_PAGE) && (offset % home->slot_size == 0) &&
+           (size >= home->slot_size);
+}
+
+/* Note that `size` bytes from there on are one physical allocation. */
+static void home_note(heap_home_t *home, uint64_t offset, uint64_t size,
+                      mem_chunk_t chunk)
+{
+    heap_slot_t *slot = heap_home_slot(home, offset);
+    size_t       page = page_of(home, offset);
+
+    if (size > HEAP_PAGE) {
+        slot->chunk  = chunk;
+        slot->backed = all_pages(home);
+        home->num_chunks++;
+    } else {
+        slot->pages[page] = chunk;
+        slot->backed |= UINT64_C(1) << page;
+        home->num_pages++;
+    }
+    home->reserved += size;
+}
+
+static void home_forget(heap_home_t *home, uint64_t offset, uint64_t size)
+{
+    heap_slot_t *slot = heap_home_slot(home, offset);
+    size_t       page = page_of(home, offset);
+
+    if (slot->chunk != 0) {
+        slot->chunk  = 0;
+        slot->backed = 0;
+        home->num_chunks--;
+    } else {
+        slot->pages[page] = 0;
+        slot->backed &= ~(UINT64_C(1) << page);
+        home->num_pages--;
+    }
+    home->reserved -= size;
+}
+
+/* A chunk or a page, created and mapped, not yet allowed. */
+static ucxpool_status_t home_add(heap_home_t *home, uint64_t offset,
+                                 uint64_t size)
+{
+    const mem_vmm_calls_t *calls = home->vmm->calls;
+    heap_slot_t           *slot  = heap_home_slot(home, offset);
+    mem_chunk_t            chunk;
+    ucxpool_status_t       status;
+
+    if ((size == HEAP_PAGE) && (slot->pages == NULL)) {
+        slot->pages =
+            calloc(home->slot_size / HEAP_PAGE, sizeof(slot->pages[0]));
+        if (slot->pages == NULL) {
+            return base_error(UCXPOOL_ERR_NO_MEMORY,
+                              "no host memory for the heap's table of pages");
+        }
+    }
+    status = calls->chunk_create(home->vmm, size, &chunk);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = calls->map(home->vmm, home->address + offset, chunk, size);
+    if (status != UCXPOOL_OK) {
+        calls->chunk_destroy(home->vmm, chunk, size);
+        return status;
+    }
+    home_note(home, offset, size, chunk);
+    return UCXPOOL_OK;
+}
+
+/* The reverse. A chunk that cannot be unmapped stays as it is. */
+static ucxpool_status_t home_drop(heap_home_t *home, uint64_t offset,
+                                  uint64_t size)
+{
+    mem_chunk_t      chunk = heap_home_chunk(home, offset);
+    ucxpool_status_t status;
+
+    status = home->vmm->calls->unmap(home->vmm, home->address + offset, size);
+    if (status == UCXPOOL_OK) {
+        home_forget(home, offset, size);
+        home->vmm->calls->chunk_destroy(home->vmm, chunk, size);
+    }
+    return status;
+}
+
+/*
+ * Give memory back: whole slots where they are one chunk. Nothing of it may be
+ * mapped elsewhere, and no work be running in it. *done_p bytes from the start
+ * of the range have been given back, after an error too.
+ */
+static ucxpool_status_t home_release(heap_home_t *home, uint64_t offset,
+                                     uint64_t size, uint64_t *done_p)
+{
+    uint64_t done, length;
+
+    for (done = 0; done < size; done += length) {
+        ucxpool_status_t status;
+
+        length = heap_home_grain(home, offset + done);
+        assert((offset + done) % length == 0);
+        status = home_drop(home, offset + done, length);
+        if (status != UCXPOOL_OK) {
+            *done_p = done;
+            return status;
+        }
+    }
+    *done_p = done;
+    return UCXPOOL_OK;
+}
+
+/* Take memory for whole pages of the home that have none. After an error there
+ * is none. */
+static ucxpool_status_t home_back(heap_home_t *home, uint64_t offset,
+                                  uint64_t size, bool as_pages)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    uint64_t         done, length, undone;
+
+    for (done = 0; (done < size) && (status == UCXPOOL_OK); done += length) {
+        length = (!as_pages && is_chunk(home, offset + done, size - done))
+                     ? home->slot_size
+                     : HEAP_PAGE;
+        status = home_add(home, offset + done, length);
+        if (status != UCXPOOL_OK) {
+            break;
+        }
+    }
+    if (status == UCXPOOL_OK) {
+        status =
+            home->vmm->calls->allow(home->vmm, home->address + offset, size);
+    }
+    if (status != UCXPOOL_OK) {
+        home_release(home, offset, done, &undone);
+    }
+    return status;
+}
+
+/* Back a slot that is one chunk by pages instead. After an error there is no
+ * memory in it, or (*is_kept_p) it is as it was. */
+static ucxpool_status_t home_split(heap_home_t *home, size_t slot,
+                                   bool *is_kept_p)
+{
+    uint64_t         offset = slot * home->slot_size;
+    ucxpool_status_t status;
+
+    assert(home->slots[slot].chunk != 0);
+    status     = home_drop(home, offset, home->slot_size);
+    *is_kept_p = status != UCXPOOL_OK;
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    return home_back(home, offset, home->slot_size, true);
+}
+
+/* Destroys what there is; no work may be running in it. */
+static void home_cleanup(heap_home_t *home)
+{
+    for (size_t i = 0; i < home->num_slots; i++) {
+        heap_slot_t *slot   = &home->slots[i];
+        uint64_t     offset = i * home->slot_size;
+
+        if (slot->chunk != 0) {
+            (void)home_drop(home, offset, home->slot_size);
+        }
+        for (size_t page = 0; slot->backed >> page != 0; page++) {
+            if ((slot->backed >> page) & 1) {
+                (void)home_drop(home, offset + page * HEAP_PAGE, HEAP_PAGE);
+            }
+            if (page == 63) {
+                break;
+            }
+        }
+        free(slot->pages);
+    }
+    free(home->slots);
+    home->slots = NULL;
+}
+
+/* --- its ranges ----------------------------------------------------------- */
 
 /* Slots that begin in a part of a range are found by the range. */
 static void note_slots(const heap_space_t *space, heap_range_t *range,
@@ -30,7 +258,7 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = heap_home_init(&space->home, vmm, address, size, slot_size);
+    status = home_init(&space->home, vmm, address, size, slot_size);
     if (status != UCXPOOL_OK) {
         heap_ranges_cleanup(&space->ranges);
         return status;
@@ -46,7 +274,7 @@ ucxpool_status_t heap_space_init(heap_space_t *space, mem_vmm_t *vmm,
 
 void heap_space_cleanup(heap_space_t *space)
 {
-    heap_home_cleanup(&space->home);
+    home_cleanup(&space->home);
     heap_ranges_cleanup(&space->ranges);
 }
 
@@ -169,7 +397,7 @@ static bool can_join(const heap_range_t *a, const heap_range_t *b)
 }
 
 /* Join two neighbours that are in no list. What they are together belongs to
- * whom is not over with it yet; if that is nobody, to `stream`. */
+ * the stream that is not over with it yet; if there is none, to `stream`. */
 static heap_range_t *join_free(heap_space_t *space, heap_range_t *left,
                                heap_range_t *right, heap_stream_t *stream)
 {
@@ -266,7 +494,8 @@ ucxpool_status_t heap_space_back(heap_space_t *space, heap_range_t *hole,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = heap_home_back(&space->home, offset, size);
+    assert((offset % HEAP_PAGE == 0) && (size % HEAP_PAGE == 0));
+    status = home_back(&space->home, offset, size, false);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -293,14 +522,14 @@ ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = heap_home_release(&space->home, offset, size, done_p);
+    status = home_release(&space->home, offset, size, done_p);
     if (*done_p > 0) {
         become_hole(space, heap_space_take(space, range, offset, *done_p));
     }
     return status;
 }
 
-ucxpool_status_t heap_space_recut(heap_space_t *space, heap_range_t *range,
+ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
                                   size_t slot)
 {
     uint64_t         size = space->home.slot_size;
@@ -311,7 +540,7 @@ ucxpool_status_t heap_space_recut(heap_space_t *space, heap_range_t *range,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = heap_home_recut(&space->home, slot, &is_kept);
+    status = home_split(&space->home, slot, &is_kept);
     if ((status != UCXPOOL_OK) && !is_kept) {
         become_hole(space, heap_space_take(space, range, slot * size, size));
     }

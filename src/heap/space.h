@@ -1,14 +1,67 @@
 /*
- * The ranges of the home, kept in the order of their addresses: cut where an
- * allocation begins and ends, and joined again where both sides are free.
+ * The address space: the home, whose addresses every physical chunk has for as
+ * long as it exists, and the ranges in it.
+ *
+ *     slot 0            slot 1            slot 2            slot 3
+ *     | one chunk      || 2M | 2M | - |...|| -              || one chunk      |
+ *
+ * A slot is as long as a large chunk (HEAP_CHUNK), and is backed by one of
+ * these, or by pages: small chunks of 2 MiB, any of which may be missing.
+ *
+ * Which of the two? The driver takes as long to map 2 MiB as to map 2 GiB, so
+ * that long ranges are made of large chunks; but a chunk is mapped elsewhere
+ * only as a whole, so that one live byte keeps all of it from being stitched.
+ * So a slot that an allocation covers wholly becomes one chunk, and one in
+ * which an allocation ends becomes pages; see also heap_space_split().
+ *
+ * The ranges are kept in the order of their addresses: cut where an allocation
+ * begins and ends, and joined again where both sides are free.
  *
  * All functions are called under the heap's lock.
  */
 #ifndef HEAP_SPACE_H
 #define HEAP_SPACE_H
 
-#include "heap/home.h"
 #include "heap/stream.h"
+#include "mem/vmm.h"
+
+/* Pages of a slot, at most: a bit each. */
+#define HEAP_SLOT_PAGES 64
+
+typedef struct heap_slot {
+    mem_chunk_t   chunk;  /* 0: pages */
+    mem_chunk_t  *pages;  /* of each page; NULL: none yet */
+    uint64_t      backed; /* a bit for each page that there is memory for */
+    heap_range_t *first;  /* the range that the slot's first byte lies in */
+} heap_slot_t;
+
+typedef struct heap_home {
+    mem_vmm_t   *vmm;
+    char        *address;   /* of offset 0 */
+    uint64_t     size;      /* of the home alone */
+    uint64_t     slot_size; /* a power of two, HEAP_PAGE or more */
+    heap_slot_t *slots;
+    size_t       num_slots;
+    uint64_t     reserved; /* bytes that there is memory for */
+    uint64_t     num_chunks;
+    uint64_t     num_pages;
+} heap_home_t;
+
+static inline heap_slot_t *heap_home_slot(const heap_home_t *home,
+                                          uint64_t           offset)
+{
+    return &home->slots[offset / home->slot_size];
+}
+
+/* How much of a slot is one physical allocation, from that page on? */
+static inline uint64_t heap_home_grain(const heap_home_t *home, uint64_t offset)
+{
+    return (heap_home_slot(home, offset)->chunk != 0) ? home->slot_size
+                                                      : HEAP_PAGE;
+}
+
+/* What is mapped at a page (or, of a slot with one chunk, at its start). */
+mem_chunk_t heap_home_chunk(const heap_home_t *home, uint64_t offset);
 
 typedef struct heap_space {
     heap_home_t   home;
@@ -18,7 +71,10 @@ typedef struct heap_space {
 } heap_space_t;
 
 /*
- * As heap_home_init(); all is one hole.
+ * address    The home's, which is reserved: `size` bytes, whole slots.
+ * slot_size  A power of two, HEAP_PAGE to HEAP_SLOT_PAGES times that.
+ *
+ * All is one hole.
  *
  * UCXPOOL_ERR_NO_MEMORY
  */
@@ -76,10 +132,11 @@ ucxpool_status_t heap_space_release(heap_space_t *space, heap_range_t *range,
                                     uint64_t *done_p);
 
 /*
- * As heap_home_recut() for a slot that lies in a free range. If it has no
- * memory afterwards, it is a hole.
+ * Back a slot that is one chunk, and lies in a free range, by pages instead.
+ * Nothing of it may be mapped elsewhere, and no work be running in it. If it
+ * has no memory afterwards, it is a hole.
  */
-ucxpool_status_t heap_space_recut(heap_space_t *space, heap_range_t *range,
+ucxpool_status_t heap_space_split(heap_space_t *space, heap_range_t *range,
                                   size_t slot);
 
 #endif

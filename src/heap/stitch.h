@@ -5,9 +5,9 @@
  *     home      | a |///| b |///| c |///        ///: somebody else's
  *     stitched  | a | b | c |
  *
- * While one is in use, its runs in the home are HEAP_PIECE, so that nothing is
- * used by two addresses. Afterwards they are free like any other range, and the
- * mapping is kept: if they are all free once more when such a size is asked
+ * While one is in use, its runs in the home are HEAP_STITCHED, so that nothing
+ * is used by two addresses. Afterwards they are free like any other range, and
+ * the mapping is kept: if they are all free once more when such a size is asked
  * for, the mapping is used again, which costs the driver nothing. What has not
  * been used for the longest time goes when there is no room for another.
  *
@@ -31,7 +31,7 @@ typedef struct heap_stitched {
     base_list_t    link;   /* by offset */
     uint64_t       offset; /* behind the home */
     uint64_t       size;   /* mapped */
-    heap_range_t  *range;  /* live or quick; NULL: kept, and in no use */
+    heap_range_t  *range;  /* live or cached; NULL: kept, and in no use */
     heap_stream_t *stream; /* not in use: who used it last */
     uint64_t       ticket;
     uint64_t       turn; /* not in use: since when */
@@ -57,6 +57,10 @@ typedef struct heap_stitcher {
 void heap_stitcher_init(heap_stitcher_t *stitcher, heap_space_t *space,
                         uint64_t begin, uint64_t end);
 void heap_stitcher_cleanup(heap_stitcher_t *stitcher);
+
+/* Bytes that could be stitched of what a stream has free. */
+uint64_t heap_stitchable(const heap_space_t  *space,
+                         const heap_stream_t *stream);
 
 /*
  * Stitch what the stream has free.

@@ -5,6 +5,7 @@
 #include "copy/crc32c.h"
 #include "copy/engine.h"
 #include "core/channel.h"
+#include "copy/list.h"
 #include "core/wire.h"
 #include "xfer/send.h"
 

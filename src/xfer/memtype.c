@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "copy/memtype.h"
-#include "copy/pairs.h"
+#include "copy/plan.h"
 #include "xfer/stream_marker.h"
 
 #include <assert.h>

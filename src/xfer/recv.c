@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "copy/crc32c.h"
+#include "copy/list.h"
 #include "core/control.h"
 #include "core/wire.h"
 #include "xfer/delivery.h"

@@ -8,6 +8,7 @@
  */
 #include "base/log.h"
 #include "base/math.h"
+#include "copy/list.h"
 #include "copy/plan.h"
 
 #include <stdio.h>

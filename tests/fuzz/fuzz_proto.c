@@ -9,6 +9,7 @@
  */
 #include "base/log.h"
 #include "base/math.h"
+#include "copy/list.h"
 #include "copy/plan.h"
 #include "core/proto.h"
 

@@ -1,0 +1,337 @@
+/*
+ * The functions of PyTorch, CuPy and RMM. C++ exceptions pass through those
+ * that may throw: this file is compiled with -fexceptions.
+ */
+#include <config.h>
+
+#include "base/error.h"
+#include "framework/drain.h"
+#include "framework/pools.h"
+#include "mem/cuda_api.h"
+
+#include <ucxpool/framework.h>
+#include <ucxpool/heap.h>
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- exceptions -------------------------------------------------------------
+ * Thrown from C by functions that throw them, in libraries that a C++ program
+ * has loaded. Nothing here links with C++.
+ */
+
+/* c10::detail::torchCheckFail(function, file, line, message), with which
+ * TORCH_CHECK ends; and std::__throw_bad_alloc(). */
+#define TORCH_LIBRARY  "libc10.so"
+#define TORCH_FUNCTION "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+#define CXX_LIBRARY    "libstdc++.so.6"
+#define CXX_FUNCTION   "_ZSt17__throw_bad_allocv"
+
+typedef void (*torch_function_t)(const char *function, const char *file,
+                                 uint32_t line, const char *message);
+typedef void (*cxx_function_t)(void);
+
+/* A function of a library that the process has loaded by now; NULL if it has
+ * not. The library is never unloaded: an exception is on its way through it. */
+static void *find_function(const char *library, const char *function)
+{
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+
+    return handle == NULL ? NULL : dlsym(handle, function);
+}
+
+/* std::bad_alloc. Returns where there is no C++ library. */
+static void throw_bad_alloc(void)
+{
+    void          *found = find_function(CXX_LIBRARY, CXX_FUNCTION);
+    cxx_function_t function;
+
+    if (found != NULL) {
+        memcpy(&function, &found, sizeof(function));
+        function();
+    }
+}
+
+/* PyTorch's own error, with the calling thread's detail in it, so that Python
+ * sees a RuntimeError; where there is no PyTorch, std::bad_alloc. */
+static void throw_torch_error(ucxpool_status_t status)
+{
+    void            *found = find_function(TORCH_LIBRARY, TORCH_FUNCTION);
+    char             message[BASE_ERROR_SIZE + 32];
+    torch_function_t fail;
+
+    if (found == NULL) {
+        throw_bad_alloc();
+        return;
+    }
+    /* Programs look for the first words to tell this error from others. */
+    snprintf(message, sizeof(message), "%s%s",
+             status == UCXPOOL_ERR_NO_MEMORY ? "CUDA out of memory. " : "",
+             ucxpool_error_detail());
+    memcpy(&fail, &found, sizeof(fail));
+    fail("ucxpool_torch_alloc_or_throw", __FILE__, __LINE__, message);
+}
+
+/* --- allocation and free ----------------------------------------------------
+ * What all frameworks' functions do, with an error told in the log once.
+ */
+
+/* An allocation of this process has failed, and the log has been told. */
+static atomic_bool is_told;
+
+/* The one name of the legacy default stream, which has two. */
+static void *stream_of(void *stream)
+{
+    return stream == (void *)CU_STREAM_LEGACY ? NULL : stream;
+}
+
+/* Allocate from a pool, or from that of a device where it is NULL. */
+static ucxpool_status_t allocate_from(ucxpool_t *pool, int device, size_t size,
+                                      void *stream, void **address_p)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (pool == NULL) {
+        status = ucxpool_framework_pool(device, &pool);
+    }
+    if (status == UCXPOOL_OK) {
+        status = ucxpool_heap_alloc(pool, size, stream_of(stream), address_p);
+    }
+    return status;
+}
+
+/* A framework that has run out of memory once will do so again: it asks to find
+ * out what it must free. */
+static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
+                                          size_t size, void *stream,
+                                          void **address_p)
+{
+    base_log_level_t level;
+    ucxpool_status_t status;
+
+    *address_p = NULL;
+    if (size == 0) {
+        return UCXPOOL_OK;
+    }
+    level = base_error_log_at(
+        atomic_load_explicit(&is_told, memory_order_relaxed) ? BASE_LOG_DEBUG
+                                                             : BASE_LOG_WARN);
+    status = allocate_from(pool, device, size, stream, address_p);
+    (void)base_error_log_at(level);
+    if (status != UCXPOOL_OK) {
+        atomic_store_explicit(&is_told, true, memory_order_relaxed);
+    }
+    return status;
+}
+
+/* Of a device's pool, made where there is none. *address_p is NULL after an
+ * error, and for size 0. */
+static ucxpool_status_t alloc_on(int device, size_t size, void *stream,
+                                 void **address_p)
+{
+    return allocate_and_tell(framework_pools_find(device), device, size, stream,
+                             address_p);
+}
+
+static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
+                                   void **address_p)
+{
+    return allocate_and_tell(pool, 0, size, stream, address_p);
+}
+
+/* To a pool. Nobody is returned an error, so the log is told. */
+static void free_to(ucxpool_t *pool, void *address, void *stream)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+
+    (void)ucxpool_heap_free(pool, address, stream_of(stream));
+    (void)base_error_log_at(level);
+}
+
+/* NULL is allowed, and memory of a device without a pool: a child frees what
+ * its parent has allocated. */
+static void free_on(int device, void *address, void *stream)
+{
+    ucxpool_t *pool = framework_pools_find(device);
+
+    if ((address != NULL) && (pool != NULL)) {
+        free_to(pool, address, stream);
+    }
+}
+
+/* --- PyTorch -------------------------------------------------------------- */
+
+static ucxpool_status_t torch_allocate(ssize_t size, int device, void *stream,
+                                       void **address_p)
+{
+    base_log_level_t level;
+    ucxpool_status_t status;
+
+    if (size < 0) {
+        *address_p = NULL;
+        level      = base_error_log_at(BASE_LOG_WARN);
+        status =
+            base_error(UCXPOOL_ERR_INVALID_PARAM,
+                       "%zd bytes were asked for on device %d", size, device);
+        (void)base_error_log_at(level);
+        return status;
+    }
+    return alloc_on(device, (size_t)size, stream, address_p);
+}
+
+void *ucxpool_torch_alloc(ssize_t size, int device, void *stream)
+{
+    void *address;
+
+    (void)torch_allocate(size, device, stream, &address);
+    return address;
+}
+
+void *ucxpool_torch_alloc_or_throw(ssize_t size, int device, void *stream)
+{
+    void            *address;
+    ucxpool_status_t status = torch_allocate(size, device, stream, &address);
+
+    if (status != UCXPOOL_OK) {
+        throw_torch_error(status);
+    }
+    return address;
+}
+
+/* The stream to free in: where others use the memory, too, one that waits for
+ * all of them. */
+static void *stream_to_free_in(int device, const void *address, void *stream)
+{
+    framework_use_t *use;
+    bool             is_known = framework_uses_take(address, &use);
+    ucxpool_status_t status   = UCXPOOL_OK;
+
+    if (device == UCXPOOL_FRAMEWORK_HOST) {
+        free(use);
+        return stream;
+    }
+    if (use != NULL) {
+        status = framework_drain_wait(device, stream, use->streams,
+                                      use->num_streams, &stream);
+        free(use);
+    }
+    if (!is_known || (status != UCXPOOL_OK)) {
+        framework_drain_synchronize(device);
+    }
+    return stream;
+}
+
+void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream)
+{
+    base_log_level_t level;
+
+    (void)size;
+    if ((address != NULL) && (framework_pools_find(device) != NULL)) {
+        level  = base_error_log_at(BASE_LOG_WARN);
+        stream = stream_of(stream);
+        free_on(device, address, stream_to_free_in(device, address, stream));
+        (void)base_error_log_at(level);
+    }
+}
+
+typedef struct search {
+    const void *address;
+    bool        is_found;
+} search_t;
+
+static void search_pool(ucxpool_t *pool, void *arg)
+{
+    search_t *search = arg;
+    size_t    size;
+
+    if (!search->is_found) {
+        search->is_found = ucxpool_heap_usable_size(pool, search->address,
+                                                    &size) == UCXPOOL_OK;
+    }
+}
+
+void ucxpool_torch_record_stream(void *address, void *stream)
+{
+    search_t         search = {.address = address};
+    base_log_level_t level;
+
+    if (address == NULL) {
+        return;
+    }
+    level = base_error_log_at(BASE_LOG_DEBUG);
+    framework_pools_each(search_pool, &search);
+    (void)base_error_log_at(level);
+    if (search.is_found) {
+        framework_uses_add(address, stream_of(stream));
+    }
+}
+
+static void trim_pool(ucxpool_t *pool, void *arg)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+
+    (void)arg;
+    (void)ucxpool_heap_trim(pool, 0, NULL);
+    (void)base_error_log_at(level);
+}
+
+void ucxpool_torch_empty_cache(void)
+{
+    framework_pools_each(trim_pool, NULL);
+}
+
+void ucxpool_torch_refuse_graph(void)
+{
+    throw_torch_error(
+        base_error(UCXPOOL_ERR_UNSUPPORTED,
+                   "CUDA graphs are not captured while libucxpool is "
+                   "PyTorch's allocator: give it to a MemPool instead, and "
+                   "leave what the graph allocates to PyTorch's own"));
+}
+
+/* --- CuPy ----------------------------------------------------------------- */
+
+static void *cupy_stream_of(void *const *stream_p)
+{
+    return stream_p == NULL ? NULL : *stream_p;
+}
+
+void *ucxpool_cupy_malloc(void *stream_p, size_t size, int device)
+{
+    void *address;
+
+    (void)alloc_on(device, size, cupy_stream_of(stream_p), &address);
+    return address;
+}
+
+void ucxpool_cupy_free(void *stream_p, void *address, int device)
+{
+    free_on(device, address, cupy_stream_of(stream_p));
+}
+
+/* --- RMM ------------------------------------------------------------------ */
+
+void *ucxpool_rmm_alloc(size_t size, void *stream, void *pool)
+{
+    void *address;
+
+    if (alloc_from(pool, size, stream, &address) != UCXPOOL_OK) {
+        throw_bad_alloc();
+    }
+    return address;
+}
+
+void ucxpool_rmm_free(void *address, size_t size, void *stream, void *pool)
+{
+    (void)size;
+    if (pool == NULL) {
+        free_on(0, address, stream);
+    } else {
+        free_to(pool, address, stream);
+    }
+}

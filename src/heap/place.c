@@ -1,0 +1,710 @@
+#include <config.h>
+
+#include "heap/place.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/math.h"
+
+/* --- what becomes free ------------------------------------------------------
+ * What streams keep for themselves, and what they have freed, made available to
+ * one that needs it.
+ */
+
+void heap_release_range(heap_t *heap, heap_range_t *range,
+                        heap_stream_t *stream)
+{
+    uint64_t ticket = heap_stream_ticket(stream);
+
+    heap_page_map_remove(&heap->page_map, range);
+    if (range->stitched != NULL) {
+        heap_unstitch(&heap->stitcher, range, stream, ticket);
+    } else {
+        heap_space_give(&heap->space, range, stream, ticket);
+    }
+}
+
+void heap_release_page(heap_t *heap, heap_page_t *page, heap_stream_t *stream)
+{
+    heap_page_map_set_page(&heap->page_map, page->place->offset, NULL);
+    heap_space_give(&heap->space, page->place, stream,
+                    heap_stream_ticket(stream));
+    page->place       = NULL;
+    page->next        = heap->spare_pages;
+    heap->spare_pages = page;
+}
+
+/* All that is in no allocation, with `keep` empty pages left. */
+static void collect(heap_t *heap, heap_stream_t *stream, unsigned keep)
+{
+    heap_range_t *ranges[HEAP_FREE_CACHE_DEPTH];
+    heap_page_t  *page;
+    unsigned      num;
+
+    base_lock_take(&stream->lock);
+    while ((num = heap_free_cache_empty(&stream->cache, ranges)) != 0) {
+        for (unsigned i = 0; i < num; i++) {
+            heap_release_range(heap, ranges[i], stream);
+        }
+    }
+    if (keep == 0) {
+        heap_small_settle(&stream->small, NULL, 0);
+        heap_small_join(&stream->small);
+    }
+    while ((page = heap_small_remove(&stream->small, keep)) != NULL) {
+        heap_release_page(heap, page, stream);
+    }
+    base_lock_give(&stream->lock);
+}
+
+void heap_collect(heap_t *heap, heap_stream_t *stream)
+{
+    collect(heap, stream, 1);
+}
+
+void heap_collect_all(heap_t *heap)
+{
+    for (heap_stream_t *stream = heap->streams.all; stream != NULL;
+         stream                = stream->next) {
+        heap_stream_look(&heap->streams, stream);
+        collect(heap, stream, 0);
+    }
+}
+
+/* Move what one has free to another, which may use it. */
+static void move_all(heap_t *heap, heap_stream_t *from, heap_stream_t *to)
+{
+    uint64_t      ticket = heap_stream_ticket(to);
+    heap_range_t *range;
+
+    while ((range = heap_index_first(&from->index, 0)) != NULL) {
+        bool is_over = heap_stream_is_over(from, range->ticket);
+
+        heap_index_remove(&from->index, range);
+        heap_space_give(&heap->space, range, to, is_over ? 0 : ticket);
+    }
+}
+
+/* Give a stream all that the others have free, and that is over for it. */
+static void give_all_to(heap_t *heap, heap_stream_t *stream)
+{
+    for (heap_stream_t *other = heap->streams.all; other != NULL;
+         other                = other->next) {
+        if ((other != stream) && (other->index.count > 0) &&
+            (heap_stream_wait(&heap->streams, other, stream) == UCXPOOL_OK)) {
+            move_all(heap, other, stream);
+        }
+    }
+}
+
+ucxpool_status_t heap_settle(heap_t *heap, heap_stream_t *stream)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    /* The second time what was freed late, and is over now. */
+    for (int i = 0; (i < 2) && (status == UCXPOOL_OK); i++) {
+        heap_collect_all(heap);
+        status = heap_streams_sync(&heap->streams);
+    }
+    if (stream == NULL) {
+        stream = heap->streams.all;
+    }
+    if ((status == UCXPOOL_OK) && (stream != NULL)) {
+        give_all_to(heap, stream);
+    }
+    return status;
+}
+
+/* --- growth -----------------------------------------------------------------
+ * Memory from the driver, no more of it than is missing.
+ */
+
+/* Where to take how much. */
+typedef struct site {
+    heap_range_t *hole;
+    uint64_t      offset;
+    uint64_t      size;
+} site_t;
+
+/* Bytes beside a hole that are free for a stream. */
+static uint64_t usable(const heap_range_t *range, const heap_stream_t *stream)
+{
+    return ((range != NULL) && (heap_range_state(range) == HEAP_FREE) &&
+            heap_stream_may_use(stream, range->stream, range->ticket))
+               ? range->size
+               : 0;
+}
+
+/* The least that has to be taken in this hole; false: it is too short. */
+static bool site_in(const heap_t *heap, heap_range_t *hole,
+                    const heap_stream_t *stream, uint64_t size, site_t *site)
+{
+    uint64_t slot_size = heap->space.home.slot_size;
+    uint64_t before    = usable(hole->before, stream);
+    uint64_t after     = usable(hole->after, stream);
+    uint64_t aligned   = base_align_up(hole->offset, slot_size);
+    uint64_t missing = base_align_up(size - base_min(size, before), HEAP_PAGE);
+
+    *site = (site_t){hole, hole->offset, missing};
+    if (missing == 0) {
+        return false;
+    }
+    if ((before == 0) && (size >= slot_size) &&
+        (aligned + missing <= heap_range_end(hole))) {
+        /* From the start of a slot, so that chunks are large. */
+        site->offset = aligned;
+        return true;
+    }
+    if (missing <= hole->size) {
+        return true;
+    }
+    site->size = hole->size;
+    return before + hole->size + after >= size;
+}
+
+static bool find_site(const heap_t *heap, const heap_stream_t *stream,
+                      uint64_t size, bool is_page, site_t *best)
+{
+    heap_range_t *hole;
+    site_t        site;
+
+    best->hole = NULL;
+    base_list_for_each(hole, &heap->space.holes, heap_range_t, link) {
+        if (is_page) {
+            site = (site_t){hole, hole->offset, HEAP_PAGE};
+        } else if (!site_in(heap, hole, stream, size, &site)) {
+            continue;
+        }
+        if ((best->hole == NULL) || (site.size < best->size) ||
+            ((site.size == best->size) && (site.offset < best->offset))) {
+            *best = site;
+        }
+    }
+    return best->hole != NULL;
+}
+
+/* Its memory is free afterwards, with that ticket of a stream. */
+static ucxpool_status_t back_site(heap_t *heap, const site_t *site,
+                                  heap_stream_t *stream, uint64_t ticket,
+                                  heap_range_t **range_p)
+{
+    heap_home_t     *home = &heap->space.home;
+    ucxpool_status_t status;
+
+    if (site->size > heap->options.limit - home->reserved) {
+        __atomic_store_n(&heap->is_tight, true, __ATOMIC_RELAXED);
+        return UCXPOOL_OK;
+    }
+    status = heap_space_back(&heap->space, site->hole, site->offset, site->size,
+                             stream, ticket, range_p);
+    if (status == UCXPOOL_OK) {
+        heap_page_map_open(&heap->page_map, site->offset, site->size);
+        heap->num_grows++;
+        heap->peak_reserved = base_max(heap->peak_reserved, home->reserved);
+    }
+    return status;
+}
+
+/* So that `size` bytes lie together. *range_p is a free range that is long
+ * enough; NULL: the limit does not allow it. */
+static ucxpool_status_t grow_range(heap_t *heap, heap_stream_t *stream,
+                                   uint64_t size, bool is_page,
+                                   heap_range_t **range_p)
+{
+    site_t site;
+
+    *range_p = NULL;
+    if (!find_site(heap, stream, size, is_page, &site)) {
+        return UCXPOOL_OK;
+    }
+    /* As if the stream had freed it just now: what another stream is not over
+     * with is not to become one with it. */
+    return back_site(heap, &site, stream, heap_stream_ticket(stream), range_p);
+}
+
+/* Whole pages, from hole to hole. */
+static ucxpool_status_t back_pages(heap_t *heap, heap_stream_t *stream,
+                                   uint64_t ticket, uint64_t size)
+{
+    heap_range_t *range = NULL;
+    heap_range_t *hole;
+    site_t        site;
+
+    while ((size > 0) && !base_list_is_empty(&heap->space.holes)) {
+        ucxpool_status_t status;
+
+        hole   = base_list_head(&heap->space.holes, heap_range_t, link);
+        site   = (site_t){hole, hole->offset, base_min(hole->size, size)};
+        status = back_site(heap, &site, stream, ticket, &range);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        size -= site.size;
+    }
+    return UCXPOOL_OK;
+}
+
+/* Whole pages, `size` bytes in all, wherever they are; nothing where the limit
+ * does not allow it. */
+static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
+                                   uint64_t size)
+{
+    if (size > heap->options.limit - heap->space.home.reserved) {
+        return UCXPOOL_OK;
+    }
+    return back_pages(heap, stream, heap_stream_ticket(stream), size);
+}
+
+/* --- the steps --------------------------------------------------------------
+ * From what costs nothing to what makes the caller wait.
+ */
+
+/* Before memory is taken from the driver, ranges are stitched of so many chunks
+ * at most: more take several times as long as new memory does. */
+#define FEW_MAPPINGS 128
+
+/* Who has to stitch often needs more room: the heap then takes memory instead,
+ * until it holds half as much again as was in use at most, where nearly all
+ * sizes fit somewhere. Often is more than once in so many allocations that
+ * no cache served: a program that does much the same again and again, as
+ * training does, stitches seldom, and should hold no more for it. So each
+ * stitch is owed that many allocations. A few may be owed, as when a program
+ * begins; with each from there on the heap may hold more, up to most. Few are
+ * saved up, too: what a program did long ago says nothing of what it does now.
+ */
+#define SELDOM    80
+#define FEW_OWED  (16 * SELDOM)
+#define MOST_OWED (48 * SELDOM)
+
+typedef struct wish {
+    heap_t          *heap;
+    heap_stream_t   *stream;
+    uint64_t         size;
+    bool             is_page;
+    heap_range_t    *range;  /* what was found, or NULL */
+    ucxpool_status_t status; /* of the last call that failed */
+} wish_t;
+
+static void note(wish_t *wish, ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        wish->status = status;
+    }
+}
+
+/* Where in a free range does it fit? */
+static bool fits(const wish_t *wish, const heap_range_t *range,
+                 uint64_t *offset_p)
+{
+    *offset_p =
+        wish->is_page ? base_align_up(range->offset, HEAP_PAGE) : range->offset;
+    return *offset_p + wish->size <= heap_range_end(range);
+}
+
+static heap_range_t *look_up(const wish_t *wish, const heap_index_t *index,
+                             uint64_t *offset_p)
+{
+    heap_range_t *range = heap_index_find(index, wish->size);
+
+    if ((range != NULL) && !fits(wish, range, offset_p)) {
+        /* Wherever such a range begins, a page lies in it. */
+        range = heap_index_find(index, 2 * HEAP_PAGE - HEAP_UNIT);
+    }
+    return ((range != NULL) && fits(wish, range, offset_p)) ? range : NULL;
+}
+
+/* Is a slot one chunk, all of it free and nobody at work in it? */
+static bool is_idle_chunk(const heap_t *heap, const heap_range_t *range,
+                          size_t slot)
+{
+    const heap_home_t *home  = &heap->space.home;
+    uint64_t           begin = slot * home->slot_size;
+
+    return (home->slots[slot].chunk != 0) && (range->offset <= begin) &&
+           (begin + home->slot_size <= heap_range_end(range)) &&
+           heap_stream_is_over(range->stream, range->ticket);
+}
+
+/*
+ * Make pages of the chunk in which an allocation would end, so that the rest of
+ * it can be stitched. True: the free ranges may have changed.
+ */
+static bool split_chunk(wish_t *wish, heap_range_t *range, uint64_t offset)
+{
+    heap_t      *heap = wish->heap;
+    heap_home_t *home = &heap->space.home;
+    size_t       slot = offset / home->slot_size;
+
+    if ((offset % home->slot_size == 0) || (offset >= home->size)) {
+        return false;
+    }
+    heap_stream_ask(&heap->streams, range->stream);
+    if (!is_idle_chunk(heap, range, slot) ||
+        (heap_stitcher_purge(&heap->stitcher, slot * home->slot_size,
+                             home->slot_size) != UCXPOOL_OK)) {
+        return false;
+    }
+    note(wish, heap_space_split(&heap->space, range, slot));
+    heap->num_splits++;
+    return true;
+}
+
+static void take(wish_t *wish, heap_range_t *range, uint64_t offset)
+{
+    ucxpool_status_t status =
+        heap_ranges_prepare(&wish->heap->space.ranges, HEAP_SPACE_TAKES);
+
+    note(wish, status);
+    if (status == UCXPOOL_OK) {
+        wish->range =
+            heap_space_take(&wish->heap->space, range, offset, wish->size);
+    }
+}
+
+/* What the stream itself has freed. */
+static void own(wish_t *wish)
+{
+    const heap_index_t *index = &wish->stream->index;
+    uint64_t            offset;
+    heap_range_t       *range = look_up(wish, index, &offset);
+
+    if ((range != NULL) && (wish->heap->is_tight || wish->is_page) &&
+        (split_chunk(wish, range, offset) ||
+         split_chunk(wish, range, offset + wish->size))) {
+        range = look_up(wish, index, &offset);
+    }
+    if (range != NULL) {
+        take(wish, range, offset);
+    }
+}
+
+/* And what is in its cache. */
+static void own_cached(wish_t *wish)
+{
+    heap_collect(wish->heap, wish->stream);
+    own(wish);
+}
+
+static void restitch(wish_t *wish)
+{
+    if (!wish->is_page) {
+        note(wish, heap_restitch(&wish->heap->stitcher, wish->stream,
+                                 wish->size, &wish->range));
+    }
+}
+
+static void borrow_from(wish_t *wish, heap_stream_t *other)
+{
+    heap_streams_t *streams = &wish->heap->streams;
+    heap_range_t   *range;
+    uint64_t        offset;
+
+    if (wish->size >= wish->heap->space.home.slot_size) {
+        /* Worth it, even if that one has to search the next time. */
+        heap_collect(wish->heap, other);
+    }
+    range = look_up(wish, &other->index, &offset);
+    if (range == NULL) {
+        return;
+    }
+    heap_stream_look(streams, other);
+    if (heap_stream_is_over(other, range->ticket) ||
+        (heap_stream_wait(streams, other, wish->stream) == UCXPOOL_OK)) {
+        take(wish, range, offset);
+    }
+}
+
+/* One range that another stream has freed. */
+static void borrow(wish_t *wish)
+{
+    for (heap_stream_t *other = wish->heap->streams.all;
+         (other != NULL) && (wish->range == NULL); other = other->next) {
+        if (other != wish->stream) {
+            borrow_from(wish, other);
+        }
+    }
+}
+
+/* All of it. */
+static void borrow_all(wish_t *wish)
+{
+    uint64_t size = 0;
+
+    for (heap_stream_t *stream = wish->heap->streams.all; stream != NULL;
+         stream                = stream->next) {
+        size += stream->index.size;
+    }
+    if ((size < wish->size) || (size == wish->stream->index.size)) {
+        return;
+    }
+    give_all_to(wish->heap, wish->stream);
+    own(wish);
+    if (wish->range == NULL) {
+        restitch(wish);
+    }
+}
+
+static void stitch_up_to(wish_t *wish, size_t max_mappings)
+{
+    if (!wish->is_page) {
+        note(wish, heap_stitch(&wish->heap->stitcher, wish->stream, wish->size,
+                               max_mappings, &wish->range));
+    }
+}
+
+/* May memory be taken, where what is free would have to be stitched? */
+static bool has_room(const wish_t *wish)
+{
+    heap_t  *heap     = wish->heap;
+    uint64_t owed     = base_max(heap->stitches_owed, FEW_OWED) - FEW_OWED;
+    uint64_t reserved = heap->space.home.reserved;
+    uint64_t used     = reserved + wish->size;
+
+    for (const heap_stream_t *stream = heap->streams.all; stream != NULL;
+         stream                      = stream->next) {
+        used -= stream->index.size;
+    }
+    heap->peak_used = base_max(heap->peak_used, used);
+    return reserved + wish->size <=
+           heap->peak_used +
+               heap->peak_used / 2 / (MOST_OWED - FEW_OWED) * owed;
+}
+
+/* Memory was looked for, and so many ranges were stitched for it. */
+static void count_stitches(heap_t *heap, uint64_t num)
+{
+    int owed = heap->stitches_owed - 1 + (int)num * SELDOM;
+
+    heap->stitches_owed = base_max(base_min(owed, MOST_OWED), -FEW_OWED);
+}
+
+static void stitch_few(wish_t *wish)
+{
+    if ((wish->size >= wish->heap->space.home.slot_size) && !has_room(wish)) {
+        stitch_up_to(wish, FEW_MAPPINGS);
+    }
+}
+
+static void grow(wish_t *wish)
+{
+    heap_range_t *range;
+    uint64_t      offset;
+
+    note(wish, grow_range(wish->heap, wish->stream, wish->size, wish->is_page,
+                          &range));
+    if ((range != NULL) && fits(wish, range, &offset)) {
+        take(wish, range, offset);
+    }
+}
+
+static void stitch(wish_t *wish)
+{
+    stitch_up_to(wish, SIZE_MAX);
+}
+
+/* All of what the others have freed, and what is in their caches. */
+static void reclaim(wish_t *wish)
+{
+    heap_collect_all(wish->heap);
+    borrow_all(wish);
+    if (wish->range == NULL) {
+        stitch(wish);
+    }
+}
+
+/* Stitch, with new memory for what is missing. */
+static void grow_and_stitch(wish_t *wish)
+{
+    heap_t  *heap = wish->heap;
+    uint64_t size = heap_stitchable(&heap->space, wish->stream);
+
+    if ((size > 0) && (size < wish->size) && !wish->is_page) {
+        note(wish, grow_pages(heap, wish->stream,
+                              base_align_up(wish->size - size, HEAP_PAGE)));
+        stitch(wish);
+    }
+}
+
+/* Wait until all that is free may be used. */
+static void sync(wish_t *wish)
+{
+    note(wish, heap_settle(wish->heap, wish->stream));
+    own(wish);
+    if (wish->range == NULL) {
+        restitch(wish);
+    }
+    if (wish->range == NULL) {
+        /* What others kept may have been what the limit was full of. */
+        grow(wish);
+    }
+    if (wish->range == NULL) {
+        stitch(wish);
+    }
+    if (wish->range == NULL) {
+        grow_and_stitch(wish);
+    }
+}
+
+/* One step after the other, until one finds it. */
+static ucxpool_status_t fulfil(wish_t *wish, void (*const *steps)(wish_t *),
+                               size_t num_steps, heap_range_t **range_p)
+{
+    base_log_level_t level = base_error_log_at(BASE_LOG_DEBUG);
+
+    for (size_t i = 0; (i < num_steps) && (wish->range == NULL); i++) {
+        steps[i](wish);
+    }
+    base_error_log_at(level);
+    *range_p = wish->range;
+    return (wish->range != NULL) ? UCXPOOL_OK : wish->status;
+}
+
+ucxpool_status_t heap_find(heap_t *heap, heap_stream_t *stream, uint64_t size,
+                           bool is_page, heap_range_t **range_p)
+{
+    static void (*const steps[])(wish_t *) = {
+        own,  own_cached, restitch, borrow,          borrow_all, stitch_few,
+        grow, stitch,     reclaim,  grow_and_stitch, sync};
+
+    wish_t wish = {.heap    = heap,
+                   .stream  = stream,
+                   .size    = size,
+                   .is_page = is_page,
+                   .status  = UCXPOOL_ERR_NO_MEMORY};
+
+    uint64_t         before = heap->stitcher.num_stitches;
+    ucxpool_status_t status =
+        fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+
+    count_stitches(heap, heap->stitcher.num_stitches - before);
+    return status;
+}
+
+ucxpool_status_t heap_find_page_soon(heap_t *heap, heap_stream_t *stream,
+                                     heap_range_t **range_p)
+{
+    static void (*const steps[])(wish_t *) = {own, own_cached, borrow,
+                                              borrow_all, grow};
+
+    wish_t wish = {.heap    = heap,
+                   .stream  = stream,
+                   .size    = HEAP_PAGE,
+                   .is_page = true,
+                   .status  = UCXPOOL_ERR_NO_MEMORY};
+
+    return fulfil(&wish, steps, sizeof(steps) / sizeof(steps[0]), range_p);
+}
+
+/* --- memory taken and given back at once ---------------------------------- */
+
+static ucxpool_status_t reserve(heap_t *heap, uint64_t missing)
+{
+    heap_stream_t   *stream;
+    ucxpool_status_t status = heap_streams_get(&heap->streams, NULL, &stream);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    /* Nobody has used it: anybody may. */
+    return back_pages(heap, stream, 0, missing);
+}
+
+ucxpool_status_t heap_reserve(heap_t *heap, size_t size)
+{
+    uint64_t         missing;
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (size > heap->options.limit) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu bytes are more than the %zu that the heap may "
+                          "hold: raise MEMORY_LIMIT",
+                          size, (size_t)heap->options.limit);
+    }
+    pthread_mutex_lock(&heap->lock);
+    missing = base_align_up((uint64_t)size, HEAP_PAGE);
+    missing -= base_min(missing, heap->space.home.reserved);
+    if (missing > 0) {
+        status = reserve(heap, missing);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Give back a chunk or a page. What cannot be given back is passed over. */
+static ucxpool_status_t give_back(heap_t *heap, uint64_t offset, uint64_t size)
+{
+    heap_range_t    *range = heap_space_cover(&heap->space, offset);
+    uint64_t         done  = 0;
+    ucxpool_status_t status;
+
+    status = heap_stitcher_purge(&heap->stitcher, offset, size);
+    if (status == UCXPOOL_ERR_BUSY) {
+        return UCXPOOL_OK;
+    }
+    if (status == UCXPOOL_OK) {
+        status = heap_space_release(&heap->space, range, offset, size, &done);
+    }
+    heap->trimmed += done;
+    return status;
+}
+
+/* All of one free range, from its end, so that the heap becomes shorter. */
+static ucxpool_status_t trim_range(heap_t *heap, const heap_range_t *range,
+                                   size_t keep_size)
+{
+    const heap_home_t *home   = &heap->space.home;
+    uint64_t           offset = range->offset;
+    uint64_t           end    = heap_range_end(range);
+    uint64_t           size;
+    ucxpool_status_t   status = UCXPOOL_OK;
+
+    while ((status == UCXPOOL_OK) && (offset < end) &&
+           (home->reserved > keep_size)) {
+        range = heap_space_cover(&heap->space, offset);
+        if (heap_range_state(range) != HEAP_FREE) {
+            offset = heap_range_end(range);
+        } else if (!heap_space_unit(&heap->space, range, &offset, &size)) {
+            offset = heap_range_end(range);
+        } else {
+            status = give_back(heap, offset, size);
+            offset += size;
+        }
+    }
+    return status;
+}
+
+static ucxpool_status_t trim(heap_t *heap, size_t keep_size)
+{
+    uint64_t           offset = 0;
+    const heap_home_t *home   = &heap->space.home;
+    heap_range_t      *range;
+    ucxpool_status_t   status = heap_settle(heap, NULL);
+
+    while ((status == UCXPOOL_OK) && (offset < home->size) &&
+           (home->reserved > keep_size)) {
+        range  = heap_space_cover(&heap->space, offset);
+        offset = heap_range_end(range);
+        if (heap_range_state(range) == HEAP_FREE) {
+            status = trim_range(heap, range, keep_size);
+        }
+    }
+    return status;
+}
+
+ucxpool_status_t heap_trim(heap_t *heap, size_t keep_size, size_t *released_p)
+{
+    uint64_t         before;
+    ucxpool_status_t status;
+
+    pthread_mutex_lock(&heap->lock);
+    before = heap->trimmed;
+    status = trim(heap, keep_size);
+    if (heap->trimmed > before) {
+        __atomic_store_n(&heap->is_tight, false, __ATOMIC_RELAXED);
+    }
+    if (released_p != NULL) {
+        *released_p = heap->trimmed - before;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
