@@ -1,9 +1,10 @@
 /*
- * The engine of a pool on a GPU: what copies between segments and blocks, and
- * what is under way. It knows neither pools nor requests; those that wait for
- * their callers' streams are kept here for stream_marker.h.
+ * The engine of a pool: what copies between segments and blocks, and what is
+ * under way. It knows neither pools nor requests; those that wait for their
+ * callers' streams are kept here for stream_marker.h.
  *
- * A pool of host memory has none, and copies at once.
+ * There are two. On a GPU a copy is started, and over later. The processor's is
+ * over when it has been started: nothing of its is ever under way.
  *
  * The driver wants a context: whoever holds the pool's lock has the GPU's
  * (core_lock()), and the caller's own is put back with the lock.
@@ -49,7 +50,22 @@ typedef struct copy_work {
     bool has_host_segments;
 } copy_work_t;
 
-typedef struct copy_engine {
+typedef struct copy_engine copy_engine_t;
+
+/* What an engine does: see the functions of the same names. */
+typedef struct copy_engine_calls {
+    void (*destroy)(copy_engine_t *engine);
+    void (*enter)(copy_engine_t *engine);
+    void (*leave)(copy_engine_t *engine);
+    uint64_t (*deadline)(const copy_engine_t *engine);
+    ucxpool_status_t (*start)(copy_engine_t *engine, copy_job_t *copy,
+                              const copy_work_t *work, uint64_t *covered_p);
+    unsigned (*progress)(copy_engine_t *engine);
+} copy_engine_calls_t;
+
+struct copy_engine {
+    const copy_engine_calls_t *calls;
+    /* The processor's has none of these. */
     mem_cuda_device_t  *device;
     copy_cuda_kernels_t kernels;
     copy_cuda_copier_t *copier;
@@ -59,9 +75,18 @@ typedef struct copy_engine {
     base_list_t         marked;       /* requests, by their mark_link */
     uint32_t            num_looks;    /* at marks that were not reached */
     unsigned            num_failed;   /* enters that found no context */
-} copy_engine_t;
+};
 
 /*
+ * The processor's.
+ *
+ * UCXPOOL_ERR_NO_MEMORY
+ */
+ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p);
+
+/*
+ * A GPU's.
+ *
  * device  Open; the engine closes it with itself. After an error it is the
  *         caller's.
  *
@@ -81,11 +106,13 @@ void copy_engine_leave(copy_engine_t *engine);
 uint64_t copy_engine_deadline(const copy_engine_t *engine);
 
 /*
- * Start to copy, as far as one launch goes.
+ * Copy, or start to, as far as one launch goes.
  *
  * covered_p  [out] Bytes of the stream that are copied.
  *
- * UCXPOOL_OK            copy->done will be called
+ * UCXPOOL_OK            all that is covered has been copied; copy->done is not
+ *                       called
+ * UCXPOOL_INPROGRESS    copy->done will be called
  * UCXPOOL_ERR_BUSY      no job is free for it: try again later
  * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller's has no address
  * UCXPOOL_ERR_IO, others  the GPU failed

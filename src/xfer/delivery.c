@@ -112,7 +112,7 @@ static bool launch(arrival_t *arrival)
     }
     request->recv.restarts += goes_back ? 1 : 0;
     arrival->waits = false;
-    if (status != UCXPOOL_OK) {
+    if (status != UCXPOOL_INPROGRESS) {
         finish(arrival, status);
         return true;
     }

@@ -76,22 +76,27 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
 static ucxpool_status_t gather(ucxpool_request_t *request, xfer_range_t *range,
                                core_fragment_t *fragment, void *slice)
 {
-    copy_engine_t *engine = request->pool->engine;
+    copy_engine_t   *engine = request->pool->engine;
+    copy_work_t      work;
+    ucxpool_status_t status;
 
     if (engine == NULL) {
         copy_gather(&request->plan, request->send.offset, range->length, slice);
         return UCXPOOL_OK;
     }
+    work = (copy_work_t){
+        .plan              = &request->plan,
+        .offset            = request->send.offset,
+        .length            = range->length,
+        .block             = slice,
+        .is_gather         = true,
+        .has_host_segments = request->has_host_segments,
+    };
+
     fragment->copy.done = gathered;
-    return copy_engine_start(
-        engine, &fragment->copy,
-        &(copy_work_t){.plan              = &request->plan,
-                       .offset            = request->send.offset,
-                       .length            = range->length,
-                       .block             = slice,
-                       .is_gather         = true,
-                       .has_host_segments = request->has_host_segments},
-        &range->length);
+    status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
+    /* Is it under way? The fragment's copy tells. */
+    return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }
 
 /* Gather a packed range into a slice. */
