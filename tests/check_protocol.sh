@@ -67,10 +67,8 @@ tables() {
 # What the compiler must know: the ring's entries are told in ring.c alone.
 prologue() {
     echo '#include "core/ring.c"'
-    echo '#include "copy/lengths.h"'
     echo '#include "core/remote.h"'
     echo '#include "copy/plan.h"'
-    echo '#include "core/blob.h"'
     echo '#include "bootstrap/greeting.h"'
     echo '#include "core/request.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do

@@ -2,7 +2,9 @@
  * Plans, gather and scatter, against a model that knows for each byte of the
  * stream where it lies.
  */
+#include "base/clock.h"
 #include "base/math.h"
+#include "copy/engine.h"
 #include "copy/list.h"
 #include "copy/plan.h"
 #include "rounds.h"
@@ -463,6 +465,57 @@ START_TEST(an_empty_message_has_no_extents_and_copies_nothing)
 }
 END_TEST
 
+/* Nobody is told of the end of a copy that was over at its start. */
+static void never(copy_job_t *copy, ucxpool_status_t status)
+{
+    (void)copy;
+    ck_abort_msg("told of %d", (int)status);
+}
+
+START_TEST(the_processor_s_engine_has_copied_when_start_returns)
+{
+    char              memory[] = "0123456789abcdefghij";
+    char              block[32];
+    ucxpool_segment_t segments[] = {{memory, 5}, {memory + 10, 5}};
+    const copy_run_t  run        = {5, 2};
+    copy_job_t        copy       = {.done = never};
+    uint64_t          covered    = 0;
+    copy_totals_t     totals;
+    copy_plan_t       plan;
+    copy_engine_t    *engine;
+
+    ck_assert_int_eq(copy_lengths_check(&run, 1, &totals), UCXPOOL_OK);
+    stream_model_plan(&plan, &run, 1, &totals, segments, 2);
+    ck_assert_int_eq(copy_engine_create_host(&engine), UCXPOOL_OK);
+    copy_engine_enter(engine);
+    ck_assert_int_eq(copy_engine_start(engine, &copy,
+                                       &(copy_work_t){.plan      = &plan,
+                                                      .length    = 1000,
+                                                      .block     = block,
+                                                      .is_gather = true},
+                                       &covered),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(covered, 21); /* the second segment begins at 16 */
+    ck_assert_ptr_null(copy.job);
+    ck_assert_mem_eq(block, "01234\0\0\0\0\0\0\0\0\0\0\0abcde", 21);
+
+    memset(block, 'x', sizeof(block));
+    ck_assert_int_eq(copy_engine_start(engine, &copy,
+                                       &(copy_work_t){.plan   = &plan,
+                                                      .offset = 16,
+                                                      .block  = block,
+                                                      .length = 3},
+                                       &covered),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(covered, 3);
+    ck_assert_str_eq(memory, "0123456789xxxdefghij");
+    ck_assert_uint_eq(copy_engine_progress(engine), 0);
+    ck_assert_uint_eq(copy_engine_deadline(engine), BASE_CLOCK_FOREVER);
+    copy_engine_leave(engine);
+    copy_engine_destroy(engine);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("plan");
@@ -486,6 +539,7 @@ int main(void)
     tcase_add_test(tcase, pieces_without_bytes_are_not_looked_at);
     tcase_add_test(tcase, neighbours_in_memory_and_stream_are_one_extent);
     tcase_add_test(tcase, an_empty_message_has_no_extents_and_copies_nothing);
+    tcase_add_test(tcase, the_processor_s_engine_has_copied_when_start_returns);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -19,7 +19,8 @@ static uint64_t longest_segment(const ucxpool_request_t *request)
  * others to be packed, short ones go with them. */
 static uint64_t inplace_min(const ucxpool_request_t *request)
 {
-    if ((request->pool->engine != NULL) && (request->data.memory.num == 1)) {
+    if (copy_engine_is_launched(request->pool->engine) &&
+        (request->data.memory.num == 1)) {
         return 1;
     }
     return request->pool->config.inplace_min;

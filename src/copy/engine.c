@@ -43,6 +43,14 @@
 #define BOUNCE_SHARE 3u
 #define BOUNCE_LIST  ((size_t)320 << 10)
 
+static_assert((sizeof(ucxpool_segment_t) == sizeof(copy_segment_t)) &&
+                  (offsetof(ucxpool_segment_t, length) ==
+                   offsetof(copy_segment_t, length)),
+              "a caller's segments are a list as the copy kernel reads it");
+
+/* Pieces from which on it is asked where their array lies. */
+#define PINNED_LIST_MIN 4096u
+
 static_assert(sizeof(copy_entry_t) * 2 <= sizeof(copy_segment_t) * BOUNCE_SHARE,
               "each entry of the list has room for a copy that is left");
 
@@ -133,56 +141,10 @@ static uint64_t bounce_block(copy_cuda_job_t *job, const void *block,
     return (uintptr_t)place;
 }
 
-/* --- the engine ----------------------------------------------------------- */
+/* --- a GPU's engine ------------------------------------------------------- */
 
-ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
-                                    copy_engine_t    **engine_p)
+static void gpu_destroy(copy_engine_t *engine)
 {
-    const copy_cuda_copier_params_t params = {
-        .num_jobs     = NUM_JOBS,
-        .entries_size = LIST_SIZE,
-        .max_tiles    = MAX_TILES,
-        .bounce_size  = 2 * BOUNCE_HALF,
-    };
-    copy_engine_t   *engine = calloc(1, sizeof(*engine));
-    ucxpool_status_t status;
-
-    if (engine == NULL) {
-        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an engine");
-    }
-    base_list_init(&engine->copies);
-    base_list_init(&engine->marked);
-    engine->device = device;
-    status         = copy_cuda_kernels_init(device, &engine->kernels);
-    if (status != UCXPOOL_OK) {
-        goto err_free_engine;
-    }
-    status =
-        copy_cuda_copier_create(&engine->kernels, &params, &engine->copier);
-    if (status != UCXPOOL_OK) {
-        goto err_cleanup_kernels;
-    }
-    status = mem_cuda_marks_create(device, NUM_MARKS, &engine->marks);
-    if (status != UCXPOOL_OK) {
-        goto err_destroy_copier;
-    }
-    *engine_p = engine;
-    return UCXPOOL_OK;
-
-err_destroy_copier:
-    copy_cuda_copier_destroy(engine->copier);
-err_cleanup_kernels:
-    copy_cuda_kernels_cleanup(&engine->kernels);
-err_free_engine:
-    free(engine);
-    return status;
-}
-
-void copy_engine_destroy(copy_engine_t *engine)
-{
-    if (engine == NULL) {
-        return;
-    }
     mem_cuda_marks_destroy(engine->marks);
     copy_cuda_copier_destroy(engine->copier);
     copy_cuda_kernels_cleanup(&engine->kernels);
@@ -190,19 +152,15 @@ void copy_engine_destroy(copy_engine_t *engine)
     free(engine);
 }
 
-void copy_engine_enter(copy_engine_t *engine)
+static void gpu_enter(copy_engine_t *engine)
 {
-    if ((engine != NULL) &&
-        (mem_cuda_device_enter(engine->device) != UCXPOOL_OK)) {
+    if (mem_cuda_device_enter(engine->device) != UCXPOOL_OK) {
         engine->num_failed++;
     }
 }
 
-void copy_engine_leave(copy_engine_t *engine)
+static void gpu_leave(copy_engine_t *engine)
 {
-    if (engine == NULL) {
-        return;
-    }
     /* A context that is gone does not come back: the last enters failed. */
     if (engine->num_failed != 0) {
         engine->num_failed--;
@@ -211,10 +169,10 @@ void copy_engine_leave(copy_engine_t *engine)
     }
 }
 
-uint64_t copy_engine_deadline(const copy_engine_t *engine)
+static uint64_t gpu_deadline(const copy_engine_t *engine)
 {
-    if ((engine == NULL) || (base_list_is_empty(&engine->copies) &&
-                             base_list_is_empty(&engine->marked))) {
+    if (base_list_is_empty(&engine->copies) &&
+        base_list_is_empty(&engine->marked)) {
         return BASE_CLOCK_FOREVER;
     }
     return base_clock_deadline(LOOK_NS);
@@ -318,8 +276,8 @@ static copy_cuda_job_t *job_get(copy_engine_t *engine, bool is_gather)
     return copy_cuda_job_get(engine->copier);
 }
 
-ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
-                                   const copy_work_t *work, uint64_t *covered_p)
+static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
+                                  const copy_work_t *work, uint64_t *covered_p)
 {
     copy_cuda_job_t *job = job_get(engine, work->is_gather);
     copy_launch_t    launch;
@@ -341,7 +299,7 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
     *covered_p       = launch.covered;
     engine->num_scatters += copy->is_scatter ? 1 : 0;
     base_list_add_tail(&engine->copies, &copy->link);
-    return UCXPOOL_OK;
+    return UCXPOOL_INPROGRESS;
 }
 
 /* How is it with a copy? */
@@ -373,7 +331,7 @@ static copy_job_t *find_finished(copy_engine_t    *engine,
     return NULL;
 }
 
-static unsigned progress_copies(copy_engine_t *engine)
+static unsigned gpu_progress(copy_engine_t *engine)
 {
     unsigned         count = 0;
     copy_job_t      *copy;
@@ -392,7 +350,279 @@ static unsigned progress_copies(copy_engine_t *engine)
     return count;
 }
 
+/* Memory that only some GPU reaches: is it ours? */
+static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
+{
+    if ((other == -1) || (other == device->ordinal)) {
+        return UCXPOOL_OK;
+    }
+    if (other == -2) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the segments lie on several GPUs: send those of "
+                          "each GPU through a pool on it (this one is on GPU "
+                          "%d)",
+                          device->ordinal);
+    }
+    return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                      "the segments lie on GPU %d, and the pool is on GPU %d: "
+                      "send them through a pool on their GPU",
+                      other, device->ordinal);
+}
+
+static ucxpool_status_t query_memtypes(const mem_cuda_driver_t *driver,
+                                       const copy_memory_t     *memory,
+                                       copy_memtypes_t         *memtypes_p)
+{
+    if (copy_memory_is_pieces(memory)) {
+        return copy_memtypes_of_pieces(driver, memory->addresses, memory->num,
+                                       memory->length, memtypes_p);
+    }
+    return copy_memtypes_query(driver, (const copy_segment_t *)memory->segments,
+                               memory->num, memtypes_p);
+}
+
+static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
+                                     const copy_memory_t *memory,
+                                     unsigned            *memtypes_p)
+{
+    copy_memtypes_t  memtypes;
+    ucxpool_status_t status;
+
+    status = query_memtypes(engine->device->driver, memory, &memtypes);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    *memtypes_p = memtypes.places;
+    return check_device(engine->device, memtypes.device);
+}
+
+static bool gpu_reaches_list(const copy_engine_t *engine,
+                             const copy_memory_t *memory)
+{
+    uint64_t       start = (uintptr_t)memory->addresses;
+    uint64_t       size  = memory->num * sizeof(void *);
+    copy_pointer_t pointer;
+
+    return copy_memory_is_pieces(memory) && (memory->num >= PINNED_LIST_MIN) &&
+           (copy_pointer_query(engine->device->driver, start, &pointer) ==
+            UCXPOOL_OK) &&
+           (pointer.place == COPY_MEMTYPE_PINNED) &&
+           (start - pointer.start < pointer.size) &&
+           (size <= pointer.size - (start - pointer.start));
+}
+
+static bool gpu_shares_device(const copy_engine_t *engine, const void *uuid)
+{
+    return memcmp(uuid, &engine->device->uuid, sizeof(engine->device->uuid)) ==
+           0;
+}
+
+static const copy_engine_calls_t gpu_calls = {
+    .memory_kind   = UCXPOOL_MEMORY_CUDA,
+    .is_launched   = true,
+    .memtypes      = gpu_memtypes,
+    .reaches_list  = gpu_reaches_list,
+    .shares_device = gpu_shares_device,
+    .destroy       = gpu_destroy,
+    .enter         = gpu_enter,
+    .leave         = gpu_leave,
+    .deadline      = gpu_deadline,
+    .start         = gpu_start,
+    .progress      = gpu_progress,
+};
+
+ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
+                                    copy_engine_t    **engine_p)
+{
+    const copy_cuda_copier_params_t params = {
+        .num_jobs     = NUM_JOBS,
+        .entries_size = LIST_SIZE,
+        .max_tiles    = MAX_TILES,
+        .bounce_size  = 2 * BOUNCE_HALF,
+    };
+    copy_engine_t   *engine = calloc(1, sizeof(*engine));
+    ucxpool_status_t status;
+
+    if (engine == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an engine");
+    }
+    base_list_init(&engine->copies);
+    base_list_init(&engine->marked);
+    engine->calls  = &gpu_calls;
+    engine->device = device;
+    status         = copy_cuda_kernels_init(device, &engine->kernels);
+    if (status != UCXPOOL_OK) {
+        goto err_free_engine;
+    }
+    status =
+        copy_cuda_copier_create(&engine->kernels, &params, &engine->copier);
+    if (status != UCXPOOL_OK) {
+        goto err_cleanup_kernels;
+    }
+    status = mem_cuda_marks_create(device, NUM_MARKS, &engine->marks);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_copier;
+    }
+    *engine_p = engine;
+    return UCXPOOL_OK;
+
+err_destroy_copier:
+    copy_cuda_copier_destroy(engine->copier);
+err_cleanup_kernels:
+    copy_cuda_kernels_cleanup(&engine->kernels);
+err_free_engine:
+    free(engine);
+    return status;
+}
+
+/* --- the processor's ------------------------------------------------------ */
+
+static void host_destroy(copy_engine_t *engine)
+{
+    free(engine);
+}
+
+static void host_nothing(copy_engine_t *engine)
+{
+    (void)engine;
+}
+
+static uint64_t host_deadline(const copy_engine_t *engine)
+{
+    (void)engine;
+    return BASE_CLOCK_FOREVER;
+}
+
+static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
+                                   const copy_work_t *work, uint64_t *covered_p)
+{
+    uint64_t length = copy_walk_clip(work->plan, work->offset, work->length);
+
+    (void)engine;
+    if (work->is_gather) {
+        copy_gather(work->plan, work->offset, length,
+                    (void *)(uintptr_t)work->block);
+    } else {
+        copy_scatter(work->plan, work->offset, length, work->block);
+    }
+    copy->job  = NULL;
+    *covered_p = length;
+    return UCXPOOL_OK;
+}
+
+static unsigned host_progress(copy_engine_t *engine)
+{
+    (void)engine;
+    return 0;
+}
+
+/* The processor reaches all that the process has mapped. */
+static ucxpool_status_t host_memtypes(const copy_engine_t *engine,
+                                      const copy_memory_t *memory,
+                                      unsigned            *memtypes_p)
+{
+    (void)engine;
+    (void)memory;
+    *memtypes_p = 0;
+    return UCXPOOL_OK;
+}
+
+static bool host_reaches_list(const copy_engine_t *engine,
+                              const copy_memory_t *memory)
+{
+    (void)engine;
+    (void)memory;
+    return false; /* there is no kernel */
+}
+
+static bool host_shares_device(const copy_engine_t *engine, const void *uuid)
+{
+    (void)engine;
+    (void)uuid;
+    return true;
+}
+
+static const copy_engine_calls_t host_calls = {
+    .memory_kind   = UCXPOOL_MEMORY_HOST,
+    .is_launched   = false,
+    .memtypes      = host_memtypes,
+    .reaches_list  = host_reaches_list,
+    .shares_device = host_shares_device,
+    .destroy       = host_destroy,
+    .enter         = host_nothing,
+    .leave         = host_nothing,
+    .deadline      = host_deadline,
+    .start         = host_start,
+    .progress      = host_progress,
+};
+
+ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p)
+{
+    copy_engine_t *engine = calloc(1, sizeof(*engine));
+
+    if (engine == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an engine");
+    }
+    base_list_init(&engine->copies);
+    base_list_init(&engine->marked);
+    engine->calls = &host_calls;
+    *engine_p     = engine;
+    return UCXPOOL_OK;
+}
+
+/* --- either --------------------------------------------------------------- */
+
+void copy_engine_destroy(copy_engine_t *engine)
+{
+    if (engine != NULL) {
+        engine->calls->destroy(engine);
+    }
+}
+
+void copy_engine_enter(copy_engine_t *engine)
+{
+    if (engine != NULL) {
+        engine->calls->enter(engine);
+    }
+}
+
+void copy_engine_leave(copy_engine_t *engine)
+{
+    if (engine != NULL) {
+        engine->calls->leave(engine);
+    }
+}
+
+uint64_t copy_engine_deadline(const copy_engine_t *engine)
+{
+    return engine->calls->deadline(engine);
+}
+
+ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
+                                   const copy_work_t *work, uint64_t *covered_p)
+{
+    return engine->calls->start(engine, copy, work, covered_p);
+}
+
 unsigned copy_engine_progress(copy_engine_t *engine)
 {
-    return (engine == NULL) ? 0 : progress_copies(engine);
+    return engine->calls->progress(engine);
+}
+
+ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
+                                      const copy_memory_t *memory,
+                                      unsigned            *memtypes_p)
+{
+    return engine->calls->memtypes(engine, memory, memtypes_p);
+}
+
+bool copy_engine_reaches_list(const copy_engine_t *engine,
+                              const copy_memory_t *memory)
+{
+    return engine->calls->reaches_list(engine, memory);
+}
+
+bool copy_engine_shares_device(const copy_engine_t *engine, const void *uuid)
+{
+    return engine->calls->shares_device(engine, uuid);
 }

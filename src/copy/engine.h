@@ -1,9 +1,10 @@
 /*
- * The engine of a pool on a GPU: what copies between segments and blocks, and
- * what is under way. It knows neither pools nor requests; those that wait for
- * their callers' streams are kept here for stream_marker.h.
+ * The engine of a pool: what copies between segments and blocks, and what is
+ * under way. It knows neither pools nor requests; those that wait for their
+ * callers' streams are kept here for xfer/memtype.h.
  *
- * A pool of host memory has none, and copies at once.
+ * There are two. On a GPU a copy is started, and over later. The processor's is
+ * over when it has been started: nothing of its is ever under way.
  *
  * The driver wants a context: whoever holds the pool's lock has the GPU's
  * (core_lock()), and the caller's own is put back with the lock.
@@ -14,9 +15,11 @@
 #include "base/list.h"
 #include "copy/cuda_copier.h"
 #include "copy/list.h"
+#include "copy/memtype.h"
 #include "copy/plan.h"
 #include "mem/cuda_marks.h"
 
+#include <ucxpool/pool.h>
 #include <ucxpool/transfer.h>
 
 struct copy_job;
@@ -49,7 +52,32 @@ typedef struct copy_work {
     bool has_host_segments;
 } copy_work_t;
 
-typedef struct copy_engine {
+typedef struct copy_engine copy_engine_t;
+
+/* What an engine is, and does: see the functions of the same names. */
+typedef struct copy_engine_calls {
+    ucxpool_memory_kind_t memory_kind; /* of the blocks that it copies */
+    /* A copy is launched, and over later. A launch costs more than a short copy
+     * takes: few long ones are better, and several at a time. */
+    bool is_launched;
+    void (*destroy)(copy_engine_t *engine);
+    void (*enter)(copy_engine_t *engine);
+    void (*leave)(copy_engine_t *engine);
+    uint64_t (*deadline)(const copy_engine_t *engine);
+    ucxpool_status_t (*start)(copy_engine_t *engine, copy_job_t *copy,
+                              const copy_work_t *work, uint64_t *covered_p);
+    unsigned (*progress)(copy_engine_t *engine);
+    ucxpool_status_t (*memtypes)(const copy_engine_t *engine,
+                                 const copy_memory_t *memory,
+                                 unsigned            *memtypes_p);
+    bool (*reaches_list)(const copy_engine_t *engine,
+                         const copy_memory_t *memory);
+    bool (*shares_device)(const copy_engine_t *engine, const void *uuid);
+} copy_engine_calls_t;
+
+struct copy_engine {
+    const copy_engine_calls_t *calls;
+    /* The processor's has none of these. */
     mem_cuda_device_t  *device;
     copy_cuda_kernels_t kernels;
     copy_cuda_copier_t *copier;
@@ -59,9 +87,18 @@ typedef struct copy_engine {
     base_list_t         marked;       /* requests, by their mark_link */
     uint32_t            num_looks;    /* at marks that were not reached */
     unsigned            num_failed;   /* enters that found no context */
-} copy_engine_t;
+};
 
 /*
+ * The processor's.
+ *
+ * UCXPOOL_ERR_NO_MEMORY
+ */
+ucxpool_status_t copy_engine_create_host(copy_engine_t **engine_p);
+
+/*
+ * A GPU's.
+ *
  * device  Open; the engine closes it with itself. After an error it is the
  *         caller's.
  *
@@ -69,10 +106,11 @@ typedef struct copy_engine {
  */
 ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
                                     copy_engine_t    **engine_p);
+
 /* Waits for what is under way. NULL is allowed. */
 void copy_engine_destroy(copy_engine_t *engine);
 
-/* With the pool's lock; NULL is allowed. */
+/* With the pool's lock; NULL, of a pool that is being made, is allowed. */
 void copy_engine_enter(copy_engine_t *engine);
 void copy_engine_leave(copy_engine_t *engine);
 
@@ -81,11 +119,13 @@ void copy_engine_leave(copy_engine_t *engine);
 uint64_t copy_engine_deadline(const copy_engine_t *engine);
 
 /*
- * Start to copy, as far as one launch goes.
+ * Copy, or start to, as far as one launch goes.
  *
  * covered_p  [out] Bytes of the stream that are copied.
  *
- * UCXPOOL_OK            copy->done will be called
+ * UCXPOOL_OK            all that is covered has been copied; copy->done is not
+ *                       called
+ * UCXPOOL_INPROGRESS    copy->done will be called
  * UCXPOOL_ERR_BUSY      no job is free for it: try again later
  * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller's has no address
  * UCXPOOL_ERR_IO, others  the GPU failed
@@ -94,7 +134,39 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
                                    const copy_work_t *work,
                                    uint64_t          *covered_p);
 
-/* What has been done since; NULL is allowed. */
+/* What has been done since. */
 unsigned copy_engine_progress(copy_engine_t *engine);
+
+static inline bool copy_engine_is_launched(const copy_engine_t *engine)
+{
+    return engine->calls->is_launched;
+}
+
+static inline ucxpool_memory_kind_t
+copy_engine_memory_kind(const copy_engine_t *engine)
+{
+    return engine->calls->memory_kind;
+}
+
+/*
+ * What the caller's memory is, together: copy_memtype_t, any of them ored; 0
+ * where the engine need not know.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED    a part of it is on a GPU that this one does not
+ *                            reach
+ * UCXPOOL_ERR_INVALID_PARAM  there is no memory; the detail tells where
+ * UCXPOOL_ERR_IO             the driver failed
+ */
+ucxpool_status_t copy_engine_memtypes(const copy_engine_t *engine,
+                                      const copy_memory_t *memory,
+                                      unsigned            *memtypes_p);
+
+/* May a kernel read the array of the pieces' addresses itself? A short one is
+ * not worth the question. */
+bool copy_engine_reaches_list(const copy_engine_t *engine,
+                              const copy_memory_t *memory);
+
+/* Does a peer copy with the same device? uuid: the peer's GPU, 16 bytes. */
+bool copy_engine_shares_device(const copy_engine_t *engine, const void *uuid);
 
 #endif

@@ -591,7 +591,7 @@ static ucxpool_status_t open_device(const ucxpool_params_t *params,
     return mem_cuda_device_open(ordinal, device_p);
 }
 
-/* The whole of it for a pool on a GPU; as core_memory_init(). */
+/* The whole of it for a pool on a GPU. */
 static ucxpool_status_t create_gpu(ucxpool_t              *pool,
                                    const ucxpool_params_t *params)
 {
@@ -609,7 +609,10 @@ static ucxpool_status_t create_gpu(ucxpool_t              *pool,
         return status;
     }
     if (pool->config.comm_size == 0) {
-        status = create_none(pool, device->ordinal);
+        status = copy_engine_create_host(&pool->engine);
+        if (status == UCXPOOL_OK) {
+            status = create_none(pool, device->ordinal);
+        }
         mem_cuda_device_close(device);
         return status;
     }
@@ -650,8 +653,14 @@ ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params)
 
 static ucxpool_status_t create(ucxpool_t *pool, const ucxpool_params_t *params)
 {
+    ucxpool_status_t status;
+
     switch (core_memory_kind(params)) {
     case UCXPOOL_MEMORY_HOST:
+        status = copy_engine_create_host(&pool->engine);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
         return (pool->config.comm_size == 0) ? create_none(pool, -1)
                                              : create_host(pool);
     case UCXPOOL_MEMORY_CUDA:
@@ -667,6 +676,10 @@ ucxpool_status_t core_memory_init(ucxpool_t              *pool,
 {
     ucxpool_status_t status = create(pool, params);
 
+    if (status != UCXPOOL_OK) {
+        copy_engine_destroy(pool->engine);
+        return status;
+    }
     pool->memory.num_maps_at_start = (uint64_t)pool->memory.regions.num_maps +
                                      pool->memory.pinned_regions.num_maps;
     return status;

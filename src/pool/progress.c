@@ -19,7 +19,7 @@
 #include "xfer/recv.h"
 #include "xfer/rndv.h"
 #include "xfer/send.h"
-#include "xfer/stream_marker.h"
+#include "xfer/memtype.h"
 
 /* While rings are busy, UCX (which may make a system call) is asked once in so
  * many rounds; so are the descriptors, in any case. */

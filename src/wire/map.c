@@ -36,16 +36,10 @@ static block_pool_t *map_blocks(const ucxpool_t *pool)
     return pool->memory.blocks;
 }
 
-static bool shares_gpu(const ucxpool_channel_t *channel)
+static bool shares_device(const ucxpool_channel_t *channel)
 {
-    return memcmp(channel->peer.gpu.uuid, &channel->pool->engine->device->uuid,
-                  sizeof(channel->peer.gpu.uuid)) == 0;
-}
-
-/* Does it lie in another GPU's memory? */
-static bool is_far(const ucxpool_channel_t *channel)
-{
-    return (channel->pool->engine != NULL) && !shares_gpu(channel);
+    return copy_engine_shares_device(channel->pool->engine,
+                                     channel->peer.gpu.uuid);
 }
 
 static uint64_t gpu_frag_size(const ucxpool_request_t *request)
@@ -59,7 +53,7 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
     /* Two processes that share a GPU have it by turns, and a turn takes longer
      * to come than a fragment to copy: let it be worth it. */
     if ((request->send.longest >= GPU_LONG_MIN) ||
-        shares_gpu(request->channel)) {
+        shares_device(request->channel)) {
         return base_max(GPU_FRAG_MIN, base_min(GPU_LONG_SIZE, size / 2));
     }
     size /= (size < GPU_SHORT_SHARE) ? GPU_SHORT_FRAGS : GPU_FRAGS;
@@ -69,7 +63,9 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
 
 static uint64_t map_frag_size(const ucxpool_request_t *request)
 {
-    return (request->pool->engine != NULL) ? gpu_frag_size(request) : FRAG_SIZE;
+    return copy_engine_is_launched(request->pool->engine)
+               ? gpu_frag_size(request)
+               : FRAG_SIZE;
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
@@ -164,10 +160,11 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
     if (!xfer_recv_check(request, data)) {
         return;
     }
-    xfer_deliver(request, &(xfer_delivery_params_t){.data    = data,
-                                                    .bytes   = bytes,
-                                                    .are_far = is_far(channel),
-                                                    .done    = delivered});
+    xfer_deliver(request,
+                 &(xfer_delivery_params_t){.data    = data,
+                                           .bytes   = bytes,
+                                           .are_far = !shares_device(channel),
+                                           .done    = delivered});
 }
 
 const core_wire_t wire_map = {

@@ -158,7 +158,10 @@ static bool choose_wire(ucxpool_channel_t *channel)
         channel->wire = &wire_map;
         snprintf(channel->wire_reason, sizeof(channel->wire_reason),
                  "same host and user, each side%s reads the other's blocks",
-                 (channel->pool->engine != NULL) ? "'s GPU" : "");
+                 (copy_engine_memory_kind(channel->pool->engine) ==
+                  UCXPOOL_MEMORY_CUDA)
+                     ? "'s GPU"
+                     : "");
         return true;
     }
     explain_ucx(channel);

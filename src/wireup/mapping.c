@@ -156,16 +156,17 @@ void wireup_mapping_fill(ucxpool_channel_t *channel, void *files)
 
 bool wireup_mapping_fits(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
-    core_peer_t *peer   = &channel->peer;
-    bool         is_gpu = hello->memory_kind == UCXPOOL_MEMORY_CUDA;
-    bool         we_are = channel->pool->engine != NULL;
+    core_peer_t          *peer = &channel->peer;
+    ucxpool_memory_kind_t ours = copy_engine_memory_kind(channel->pool->engine);
 
-    if (is_gpu == we_are) {
+    if ((hello->memory_kind == UCXPOOL_MEMORY_CUDA) ==
+        (ours == UCXPOOL_MEMORY_CUDA)) {
         return true;
     }
     snprintf(peer->we_reason, sizeof(peer->we_reason), "%s",
-             is_gpu ? "it is on a GPU, and we are in host memory"
-                    : "it is in host memory, and we are on a GPU");
+             (ours == UCXPOOL_MEMORY_HOST)
+                 ? "it is on a GPU, and we are in host memory"
+                 : "it is in host memory, and we are on a GPU");
     return false;
 }
 

@@ -112,7 +112,7 @@ static bool launch(arrival_t *arrival)
     }
     request->recv.restarts += goes_back ? 1 : 0;
     arrival->waits = false;
-    if (status != UCXPOOL_OK) {
+    if (status != UCXPOOL_INPROGRESS) {
         finish(arrival, status);
         return true;
     }
@@ -211,7 +211,7 @@ static bool is_for_gpu(const ucxpool_request_t      *request,
                        const xfer_delivery_params_t *params)
 {
     return params->must_copy ? request->stream.has_gpu_segments
-                             : (request->pool->engine != NULL);
+                             : copy_engine_is_launched(request->pool->engine);
 }
 
 void xfer_deliver(ucxpool_request_t            *request,

@@ -213,7 +213,8 @@ static void extend_over_regions(const ucxpool_request_t *request,
     block_comm_buffer_t *buffer;
     mem_piece_t          next;
 
-    if ((pool->engine == NULL) || !request->channel->wire->is_read) {
+    if (!copy_engine_is_launched(pool->engine) ||
+        !request->channel->wire->is_read) {
         return;
     }
     while ((where->length < length) &&
@@ -327,7 +328,8 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
     size               = base_min(size, base_min(frag_size, block_size));
     send->frag_size    = size & ~(uint64_t)(COPY_ALIGNMENT - 1);
     send->inplace_size = send->frag_size;
-    if ((pool->engine != NULL) && (pool->config.frag_size == BASE_SIZE_AUTO)) {
+    if (copy_engine_is_launched(pool->engine) &&
+        (pool->config.frag_size == BASE_SIZE_AUTO)) {
         /* Nothing is cut out of a block, and a GPU's link wants long ones. */
         send->inplace_size = frag_size & ~(uint64_t)(COPY_ALIGNMENT - 1);
     }
@@ -375,23 +377,23 @@ static void gathered(copy_job_t *copy, ucxpool_status_t status)
 static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
                                core_fragment_t *fragment, void *slice)
 {
-    copy_engine_t *engine = request->pool->engine;
+    copy_engine_t   *engine = request->pool->engine;
+    copy_work_t      work;
+    ucxpool_status_t status;
 
-    if (engine == NULL) {
-        copy_gather(&request->data.plan, request->send.offset, range->length,
-                    slice);
-        return UCXPOOL_OK;
-    }
+    work = (copy_work_t){
+        .plan              = &request->data.plan,
+        .offset            = request->send.offset,
+        .length            = range->length,
+        .block             = slice,
+        .is_gather         = true,
+        .has_host_segments = request->stream.has_host_segments,
+    };
+
     fragment->copy.done = gathered;
-    return copy_engine_start(
-        engine, &fragment->copy,
-        &(copy_work_t){.plan              = &request->data.plan,
-                       .offset            = request->send.offset,
-                       .length            = range->length,
-                       .block             = slice,
-                       .is_gather         = true,
-                       .has_host_segments = request->stream.has_host_segments},
-        &range->length);
+    status = copy_engine_start(engine, &fragment->copy, &work, &range->length);
+    /* Is it under way? The fragment's copy tells. */
+    return (status == UCXPOOL_INPROGRESS) ? UCXPOOL_OK : status;
 }
 
 /* Gather a packed range into a slice. */

@@ -165,7 +165,8 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 
 unsigned xfer_inbox_progress(ucxpool_t *pool)
 {
-    unsigned           max = (pool->engine != NULL) ? GPU_ROUND_MAX : ROUND_MAX;
+    unsigned max =
+        copy_engine_is_launched(pool->engine) ? GPU_ROUND_MAX : ROUND_MAX;
     unsigned           count = 0;
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;

@@ -1,71 +1,23 @@
 #include "xfer/memtype.h"
 
 #include "base/error.h"
-#include "copy/memtype.h"
 #include "copy/plan.h"
-#include "xfer/stream_marker.h"
 
-#include <assert.h>
-#include <stddef.h>
+#include <stdio.h>
 
-static_assert((sizeof(ucxpool_segment_t) == sizeof(copy_segment_t)) &&
-                  (offsetof(ucxpool_segment_t, length) ==
-                   offsetof(copy_segment_t, length)),
-              "a caller's segments are a list as the copy kernel reads it");
+/* Looks at marks that are not reached, for one question to the driver. */
+#define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 
-/* Pieces from which on it is asked where their array lies. */
-#define PINNED_LIST_MIN 4096u
-
-/* Memory that only some GPU reaches: is it ours? */
-static ucxpool_status_t check_device(const mem_cuda_device_t *device, int other)
-{
-    if ((other == -1) || (other == device->ordinal)) {
-        return UCXPOOL_OK;
-    }
-    if (other == -2) {
-        return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                          "the segments lie on several GPUs: send those of "
-                          "each GPU through a pool on it (this one is on GPU "
-                          "%d)",
-                          device->ordinal);
-    }
-    return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "the segments lie on GPU %d, and the pool is on GPU %d: "
-                      "send them through a pool on their GPU",
-                      other, device->ordinal);
-}
-
-static ucxpool_status_t query(const mem_cuda_driver_t *driver,
-                              const copy_memory_t     *memory,
-                              copy_memtypes_t         *places_p)
-{
-    if (copy_memory_is_pieces(memory)) {
-        return copy_memtypes_of_pieces(driver, memory->addresses, memory->num,
-                                       memory->length, places_p);
-    }
-    return copy_memtypes_query(driver, (const copy_segment_t *)memory->segments,
-                               memory->num, places_p);
-}
-
-static ucxpool_status_t look(ucxpool_request_t *request, unsigned *places_p)
-{
-    const copy_engine_t *engine = request->pool->engine;
-    copy_memtypes_t      places;
-    ucxpool_status_t     status;
-
-    status = query(engine->device->driver, &request->data.memory, &places);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    *places_p = places.places;
-    return check_device(engine->device, places.device);
-}
+/* --- the caller's memory -----------------------------------------------------
+ */
 
 /* Does the caller answer for the segments? */
 static bool is_told(const ucxpool_request_t        *request,
                     const ucxpool_request_params_t *params)
 {
-    return (request->pool->engine != NULL) && (params != NULL) &&
+    return (copy_engine_memory_kind(request->pool->engine) ==
+            UCXPOOL_MEMORY_CUDA) &&
+           (params != NULL) &&
            (params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS) &&
            (params->segments_kind == UCXPOOL_SEGMENTS_CUDA);
 }
@@ -87,57 +39,116 @@ static ucxpool_status_t check_pieces(const ucxpool_request_t *request)
                       "piece %zu has no address; give it memory", num);
 }
 
-/* May the GPU read the array of the pieces itself? A short one is not worth the
- * question; and addresses of host memory are changed in the list. */
-static bool is_list_pinned(const ucxpool_request_t *request)
+static ucxpool_status_t set_marker(ucxpool_request_t *request, void *stream)
 {
-    const copy_memory_t     *memory = &request->data.memory;
-    const mem_cuda_driver_t *driver = request->pool->engine->device->driver;
-    uint64_t                 start  = (uintptr_t)memory->addresses;
-    uint64_t                 size   = memory->num * sizeof(void *);
-    copy_pointer_t           pointer;
+    copy_engine_t   *engine = request->pool->engine;
+    ucxpool_status_t status;
 
-    return copy_memory_is_pieces(memory) &&
-           !request->stream.has_host_segments &&
-           (memory->num >= PINNED_LIST_MIN) &&
-           (copy_pointer_query(driver, start, &pointer) == UCXPOOL_OK) &&
-           (pointer.place == COPY_MEMTYPE_PINNED) &&
-           (start - pointer.start < pointer.size) &&
-           (size <= pointer.size - (start - pointer.start));
+    if (stream == UCXPOOL_STREAM_READY) {
+        return UCXPOOL_OK;
+    }
+    status = mem_cuda_mark_set(engine->marks, stream, &request->stream.mark);
+    if (status == UCXPOOL_OK) {
+        base_list_add_tail(&engine->marked, &request->stream.link);
+    }
+    return status;
 }
 
 ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
                                    const ucxpool_request_params_t *params)
 {
-    uint64_t         fields = (params == NULL) ? 0 : params->field_mask;
-    unsigned         places = COPY_MEMTYPE_DEVICE;
-    void            *stream = NULL;
-    ucxpool_status_t status;
+    const copy_engine_t *engine   = request->pool->engine;
+    uint64_t             fields   = (params == NULL) ? 0 : params->field_mask;
+    unsigned             memtypes = COPY_MEMTYPE_DEVICE;
+    void                *stream   = NULL;
+    ucxpool_status_t     status;
 
     if (!is_told(request, params)) {
         status = check_pieces(request);
         if (status != UCXPOOL_OK) {
             return status;
         }
-    }
-    if (request->pool->engine == NULL) {
-        return UCXPOOL_OK;
-    }
-    if (!is_told(request, params)) {
-        status = look(request, &places);
+        status = copy_engine_memtypes(engine, &request->data.memory, &memtypes);
         if (status != UCXPOOL_OK) {
             return status;
         }
     }
-    request->stream.has_host_segments = (places & COPY_MEMTYPE_PAGEABLE) != 0;
-    request->data.memory.is_pinned    = is_list_pinned(request);
+    request->stream.has_host_segments = (memtypes & COPY_MEMTYPE_PAGEABLE) != 0;
+    request->stream.has_gpu_segments =
+        (memtypes & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
+    /* Addresses of host memory are changed in the list. */
+    request->data.memory.is_pinned =
+        !request->stream.has_host_segments &&
+        copy_engine_reaches_list(engine, &request->data.memory);
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_STREAM) {
         stream = params->stream;
     }
-    request->stream.has_gpu_segments =
-        (places & ~(unsigned)COPY_MEMTYPE_PAGEABLE) != 0;
     if (!request->stream.has_gpu_segments) {
         return UCXPOOL_OK; /* nothing that a stream could be busy with */
     }
-    return xfer_stream_marker_set(request, stream);
+    return set_marker(request, stream);
+}
+
+/* --- the caller's stream -----------------------------------------------------
+ */
+
+static void reached(ucxpool_request_t *request)
+{
+    mem_cuda_mark_put(request->pool->engine->marks, request->stream.mark);
+    request->stream.mark = NULL;
+    base_list_del(&request->stream.link);
+    if (!core_request_has_ended(request) && (request->kind->resume != NULL)) {
+        request->kind->resume(request);
+    }
+    core_request_reuse(request);
+}
+
+/* No stream of a GPU that has failed ever comes to its mark. */
+static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
+{
+    unsigned           count = 0;
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+    char               detail[BASE_ERROR_SIZE];
+
+    snprintf(detail, sizeof(detail), "%s", ucxpool_error_detail());
+    base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
+                            stream.link) {
+        if (core_request_has_ended(request)) {
+            continue;
+        }
+        core_request_stop(request, status, detail);
+        count++;
+    }
+    return count;
+}
+
+/* Seldom is the driver asked why a stream does not come to its mark. */
+static unsigned check_gpu(copy_engine_t *engine)
+{
+    ucxpool_status_t status;
+
+    if (base_list_is_empty(&engine->marked) ||
+        (++engine->num_looks % LOOKS_PER_CHECK != 0)) {
+        return 0;
+    }
+    status = copy_cuda_copier_check(engine->copier);
+    return (status == UCXPOOL_OK) ? 0 : fail_marked(engine, status);
+}
+
+unsigned xfer_stream_marker_progress(ucxpool_t *pool)
+{
+    copy_engine_t     *engine = pool->engine;
+    unsigned           count  = 0;
+    ucxpool_request_t *request;
+    ucxpool_request_t *next;
+
+    base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
+                            stream.link) {
+        if (mem_cuda_mark_is_reached(request->stream.mark)) {
+            reached(request);
+            count++;
+        }
+    }
+    return count + check_gpu(engine);
 }

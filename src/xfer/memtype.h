@@ -20,4 +20,7 @@
 ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
                                    const ucxpool_request_params_t *params);
 
+/* Requests whose callers' streams have come to their marks go on. */
+unsigned xfer_stream_marker_progress(ucxpool_t *pool);
+
 #endif

@@ -27,7 +27,8 @@ static uint64_t frag_size_of(const ucxpool_request_t *request)
     uint64_t block_size =
         block_pool_block_size(core_channel_blocks(request->channel));
 
-    if ((request->pool->engine != NULL) && request->channel->wire->is_read) {
+    if (copy_engine_is_launched(request->pool->engine) &&
+        request->channel->wire->is_read) {
         return base_max(block_size, MAP_FRAG_SIZE);
     }
     return block_size;
@@ -189,7 +190,8 @@ static uint32_t window(const ucxpool_request_t *request)
 {
     const ucxpool_t *pool = request->pool;
 
-    return (pool->engine != NULL) ? 2 * pool->config.depth : pool->config.depth;
+    return copy_engine_is_launched(pool->engine) ? 2 * pool->config.depth
+                                                 : pool->config.depth;
 }
 
 static void send_accept(ucxpool_request_t *request)

@@ -188,7 +188,7 @@ static bool find_in_place(landing_t *landing, void **target_p,
     mem_piece_t          where;
 
     if ((landing->data.flags & PROTO_DATA_CHECKSUM) ||
-        ((pool->engine != NULL) &&
+        (copy_engine_is_launched(pool->engine) &&
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }

@@ -257,7 +257,7 @@ static step_result_t step_fragments(ucxpool_request_t *request)
             xfer_send_stop(request, status, ucxpool_error_detail());
             return STEP_END;
         }
-        if (request->pool->engine != NULL) {
+        if (copy_engine_is_launched(request->pool->engine)) {
             /* One copy at a time: to fill its list and launch it takes so long
              * that others have ended meanwhile, and can go to the wire. */
             return STEP_STALL;
