@@ -7,7 +7,7 @@
 #include "base/quote.h"
 #include "core/domains.h"
 #include "core/memory.h"
-#include "ucx/reg_verify.h"
+#include "ucx/reg.h"
 
 #include <inttypes.h>
 #include <stddef.h>
