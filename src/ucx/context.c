@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "ucx/child.h"
 #include "ucx/features.h"
+#include "ucx/peer_timeout.h"
 #include "ucx/signals.h"
 #include "ucx/status.h"
 #include "ucx/tune.h"
-#include "ucx/tune_peer.h"
 #include "ucx/worker.h"
 
 static ucxpool_status_t create_context(ucx_context_t              *ucx,
@@ -32,7 +32,7 @@ static ucxpool_status_t create_context(ucx_context_t              *ucx,
                           ucs_status_string(status));
     }
     ucx_tune(config, wish->for_gpu);
-    ucx_tune_peer(config, wish->peer_timeout_ns, wish->has_rdma);
+    ucx_peer_timeout_tune(config, wish->peer_timeout_ns, wish->has_rdma);
     status = ucp_init(&params, config, &ucx->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
