@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
-#include "base/parse.h"
+#include "base/text.h"
 #include "core/pool.h"
 
 #include <string.h>

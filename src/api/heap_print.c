@@ -2,7 +2,7 @@
  * The heap's counters, printed in three ways.
  */
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text.h"
 #include "core/pool.h"
 #include "heap/heap.h"
 

@@ -4,7 +4,7 @@
 #include <ucxpool/stats.h>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text.h"
 #include "core/domains.h"
 #include "core/memory.h"
 #include "ucx/reg.h"

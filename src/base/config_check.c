@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "base/parse.h"
+#include "base/text.h"
 
 static ucxpool_status_t check_shares(const base_config_t *config)
 {

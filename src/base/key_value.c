@@ -2,7 +2,7 @@
 #include "base/keys.h"
 
 #include "base/math.h"
-#include "base/parse.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 #include <config.h>
 
-#include "block/budget.h"
 #include "base/math.h"
-#include "base/parse.h"
+#include "base/text.h"
+#include "block/budget.h"
 
 #include <stdio.h>
 #include <string.h>

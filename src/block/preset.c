@@ -1,10 +1,9 @@
 #include <config.h>
 
-#include "block/preset.h"
 #include "base/config.h"
 #include "base/error.h"
-#include "base/parse.h"
 #include "base/text.h"
+#include "block/preset.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/parse.h"
+#include "base/text.h"
 #include "block/budget.h"
 #include "copy/engine.h"
 #include "core/memory_inside.h"
