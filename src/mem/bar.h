@@ -11,7 +11,7 @@
 #ifndef MEM_BAR_H
 #define MEM_BAR_H
 
-#include "base/variables.h"
+#include "base/config.h"
 #include "mem/nvml.h"
 
 #include <stdbool.h>

@@ -10,7 +10,7 @@
 
 #include <ucxpool/status.h>
 
-#include "base/variables.h"
+#include "base/config.h"
 #include "mem/cuda_api.h"
 
 #include <stdbool.h>

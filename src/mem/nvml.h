@@ -9,7 +9,7 @@
 #ifndef MEM_NVML_H
 #define MEM_NVML_H
 
-#include "base/variables.h"
+#include "base/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
