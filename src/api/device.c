@@ -10,7 +10,7 @@
 #include "block/backing.h"
 #include "mem/bar.h"
 #include "mem/cuda_device.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 #include "ucx/reg.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "copy/cuda_copier.h"
 
 #include "copy/cuda_copier_inside.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <assert.h>
 #include <stdint.h>

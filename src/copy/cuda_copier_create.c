@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "copy/cuda_copier_inside.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "copy/cuda_kernels.h"
 
 #include "copy/kernel.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <string.h>
 

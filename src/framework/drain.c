@@ -2,7 +2,7 @@
 
 #include "framework/drain.h"
 #include "mem/cuda_device.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <ucxpool/framework.h>
 

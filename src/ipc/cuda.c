@@ -3,7 +3,7 @@
 #include "ipc/cuda.h"
 
 #include "base/error.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 #include "mem/cuda_vmm.h"
 
 #include <errno.h>

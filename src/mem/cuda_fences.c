@@ -1,8 +1,8 @@
 #include <config.h>
 
-#include "mem/cuda_fences.h"
 #include "base/error.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
+#include "mem/cuda_fences.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,10 +5,10 @@
  */
 #include <config.h>
 
-#include "mem/cuda_device.h"
-#include "mem/cuda_status.h"
-#include "mem/region.h"
 #include "base/error.h"
+#include "mem/cuda_device.h"
+#include "mem/cuda_driver.h"
+#include "mem/region.h"
 
 #include <stdint.h>
 

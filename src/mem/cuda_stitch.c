@@ -4,8 +4,8 @@
  */
 #include <config.h>
 
+#include "mem/cuda_driver.h"
 #include "mem/cuda_vmm.h"
-#include "mem/cuda_status.h"
 
 #include <assert.h>
 #include <stdint.h>

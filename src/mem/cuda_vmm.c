@@ -7,10 +7,10 @@
  */
 #include <config.h>
 
-#include "mem/cuda_vmm.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
+#include "mem/cuda_vmm.h"
 
 #include <stdint.h>
 #include <unistd.h>

@@ -5,13 +5,13 @@
  */
 #include <config.h>
 
-#include "mem/vmm.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "mem/cuda_device.h"
+#include "mem/cuda_driver.h"
 #include "mem/cuda_fences.h"
-#include "mem/cuda_status.h"
 #include "mem/cuda_vmm.h"
+#include "mem/vmm.h"
 
 #include <assert.h>
 #include <stdlib.h>
