@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "mem/memfd.h"
-#include "mem/range.h"
 
 #include <errno.h>
 #include <fcntl.h>

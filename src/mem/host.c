@@ -7,13 +7,12 @@
  */
 #include <config.h>
 
-#include "mem/host.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
+#include "mem/host.h"
 #include "mem/memfd.h"
-#include "mem/range.h"
 #include "mem/system.h"
 
 #include <errno.h>

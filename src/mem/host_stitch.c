@@ -5,10 +5,9 @@
  */
 #include <config.h>
 
-#include "mem/host.h"
 #include "base/error.h"
+#include "mem/host.h"
 #include "mem/memfd.h"
-#include "mem/range.h"
 
 #include <assert.h>
 #include <errno.h>
