@@ -12,7 +12,7 @@
 #include "block/sizes.h"
 #include "block/split.h"
 #include "mem/cuda_device.h"
-#include "mem/rdma.h"
+#include "mem/system.h"
 #include "ucx/reg.h"
 
 #include <stdio.h>
