@@ -8,9 +8,9 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "block/backing.h"
-#include "mem/bar.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
+#include "mem/nvml.h"
 #include "ucx/reg.h"
 
 #include <stdio.h>

@@ -16,7 +16,7 @@
 
 #include "base/config.h"
 #include "block/preset.h"
-#include "mem/bar.h"
+#include "mem/nvml.h"
 
 /* There is no limit, or none is known. */
 #define BLOCK_BUDGET_NONE UINT64_MAX
