@@ -1,7 +1,7 @@
 /* Where the size of BAR1 comes from. */
 #include <config.h>
 
-#include "mem/bar.h"
+#include "mem/nvml.h"
 
 #include <check.h>
 #include <stdio.h>

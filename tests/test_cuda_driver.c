@@ -2,7 +2,7 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <ucxpool/ucxpool.h>
 

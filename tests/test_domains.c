@@ -8,7 +8,6 @@
 #include "base/config.h"
 #include "ucx/domains.h"
 #include "ucx/reg.h"
-#include "ucx/reg_verify.h"
 
 #include <ucxpool/ucxpool.h>
 

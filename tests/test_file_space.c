@@ -1,7 +1,7 @@
 /* Which parts of a file are taken. */
 #include <config.h>
 
-#include "mem/file_space.h"
+#include "mem/memfd.h"
 
 #include <check.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Values of settings: from text, and back. */
 #include "base/config.h"
-#include "base/parse.h"
+#include "base/text.h"
 
 #include <check.h>
 #include <limits.h>

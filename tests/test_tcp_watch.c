@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "core/channel.h"
-#include "ucx/epoll_visit.h"
+#include "ucx/child.h"
 #include "ucx/tcp_watch.h"
 
 #include <check.h>

@@ -1,8 +1,8 @@
 /* Settings of UCX that the pool changes. UCX's components are played. */
 #include <config.h>
 
+#include "ucx/peer_timeout.h"
 #include "ucx/tune.h"
-#include "ucx/tune_peer.h"
 
 #include <uct/api/uct.h>
 
@@ -255,7 +255,7 @@ static void tune_peer(uint64_t time_ns, bool has_rdma)
               "#      resource 1  :  md 0  dev 0  flags -- ud_verbs/rxe0:1\n"
               "#      resource 2  :  md 1  dev 1  flags -- tcp/lo\n";
     ck_assert_int_eq(ucp_config_read(NULL, NULL, &config), UCS_OK);
-    ucx_tune_peer(config, time_ns, has_rdma);
+    ucx_peer_timeout_tune(config, time_ns, has_rdma);
     ucp_config_release(config);
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         unsetenv(variables[i]);

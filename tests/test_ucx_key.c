@@ -1,5 +1,5 @@
 /* Packed remote keys: read as UCX packs them, and nothing else. */
-#include "ucx/key.h"
+#include "ucx/reg.h"
 
 #include <check.h>
 #include <stdlib.h>

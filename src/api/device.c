@@ -10,10 +10,10 @@
 #include "block/backing.h"
 #include "block/budget.h"
 #include "block/sizes.h"
-#include "mem/bar.h"
 #include "mem/cuda_device.h"
-#include "mem/cuda_status.h"
-#include "mem/rdma.h"
+#include "mem/cuda_driver.h"
+#include "mem/nvml.h"
+#include "mem/system.h"
 #include "ucx/reg.h"
 
 #include <ucxpool/device.h>

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "core/pool.h"
 #include "heap/heap.h"
-#include "mem/rdma.h"
+#include "mem/system.h"
 #include "pool/lifetime.h"
 #include "ucx/context.h"
 

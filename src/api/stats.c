@@ -4,10 +4,10 @@
 #include <ucxpool/stats.h>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text.h"
 #include "core/domains.h"
 #include "core/memory.h"
-#include "ucx/reg_verify.h"
+#include "ucx/reg.h"
 
 #include <inttypes.h>
 #include <stddef.h>

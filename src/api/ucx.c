@@ -7,8 +7,8 @@
 #include "base/math.h"
 #include "core/memory.h"
 #include "ucx/domains.h"
+#include "ucx/peer_timeout.h"
 #include "ucx/tcp_watch.h"
-#include "ucx/tune_peer.h"
 
 #include <ucxpool/ucx.h>
 
@@ -38,7 +38,7 @@ static ucxpool_status_t read_time(const ucxpool_config_t *config,
     return UCXPOOL_OK;
 }
 
-static void fill(const ucx_tune_peer_facts_t *facts, uint64_t tcp_ns,
+static void fill(const ucx_peer_timeout_facts_t *facts, uint64_t tcp_ns,
                  ucxpool_peer_timeout_t *timeout)
 {
     ucx_peer_timeout_kind_t kind = facts->transport->kind;
@@ -64,11 +64,11 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
                                              ucxpool_peer_timeout_t *timeouts,
                                              size_t max_timeouts, size_t *num_p)
 {
-    ucx_tune_peer_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
-    unsigned              num;
-    uint64_t              time_ns;
-    uint64_t              tcp_ns;
-    ucxpool_status_t      status;
+    ucx_peer_timeout_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS];
+    unsigned                 num;
+    uint64_t                 time_ns;
+    uint64_t                 tcp_ns;
+    ucxpool_status_t         status;
 
     if (base_missing(num_p) ||
         ((max_timeouts != 0) && base_missing(timeouts))) {
@@ -78,13 +78,13 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = ucx_tune_peer_query(time_ns, facts, &num);
+    status = ucx_peer_timeout_query(time_ns, facts, &num);
     if (status != UCXPOOL_OK) {
         return status;
     }
     tcp_ns = base_min(ucx_tcp_watch_notice(time_ns),
-                      ucx_peer_timeout_kernel(
-                          ucx_tune_peer_kernel("tcp_retries2", TCP_RETRIES2)));
+                      ucx_peer_timeout_kernel(ucx_peer_timeout_sysctl(
+                          "tcp_retries2", TCP_RETRIES2)));
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {
         fill(&facts[i], tcp_ns, &timeouts[i]);
     }

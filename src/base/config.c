@@ -5,13 +5,15 @@
 #include "base/error.h"
 #include "base/keys.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "base/text.h"
-#include "base/variables.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- the settings of a pool ----------------------------------------------- */
 
 #define PREFIX        "UCXPOOL_"
 #define PREFIX_LENGTH (sizeof(PREFIX) - 1)
@@ -340,4 +342,116 @@ void ucxpool_config_release(ucxpool_config_t *config)
 const base_config_t *base_config_values(const ucxpool_config_t *config)
 {
     return &config->values;
+}
+
+/* --- what they must hold between each other ------------------------------- */
+
+/* What a single one must hold is in the table of keys. */
+static ucxpool_status_t check_shares(const base_config_t *config)
+{
+    if ((config->send_share < 1) || (config->recv_share < 1) ||
+        (config->send_share + config->recv_share > 100)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "SEND_SHARE=%u and RECV_SHARE=%u: each must be 1 or "
+                          "more, and both together 100 or less",
+                          config->send_share, config->recv_share);
+    }
+    return UCXPOOL_OK;
+}
+
+/* Both shares that transfers live on need a block. */
+static ucxpool_status_t check_comm_size(const base_config_t *config)
+{
+    char comm[BASE_FORMAT_SIZE], other[BASE_FORMAT_SIZE];
+
+    if ((config->comm_size == BASE_SIZE_AUTO) || (config->comm_size == 0)) {
+        return UCXPOOL_OK;
+    }
+    base_format_size(config->comm_size, comm);
+    if ((config->block_size != BASE_SIZE_AUTO) &&
+        (config->comm_size / 2 < config->block_size)) {
+        base_format_size(config->block_size, other);
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "COMM_SIZE=%s is less than two blocks of "
+                          "BLOCK_SIZE=%s: raise COMM_SIZE or lower BLOCK_SIZE",
+                          comm, other);
+    }
+    if ((config->region_size != BASE_SIZE_AUTO) &&
+        (config->region_size > config->comm_size)) {
+        base_format_size(config->region_size, other);
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "REGION_SIZE=%s is more than COMM_SIZE=%s: lower "
+                          "REGION_SIZE, or set it to auto",
+                          other, comm);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t check_region_size(const base_config_t *config)
+{
+    char region[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
+
+    if ((config->region_size == BASE_SIZE_AUTO) ||
+        (config->block_size == BASE_SIZE_AUTO) ||
+        ((config->region_size != 0) &&
+         (config->region_size % config->block_size == 0))) {
+        return UCXPOOL_OK;
+    }
+    base_format_size(config->region_size, region);
+    base_format_size(config->block_size, block);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "REGION_SIZE=%s is not a multiple of BLOCK_SIZE=%s: set "
+                      "it to a multiple, or to auto",
+                      region, block);
+}
+
+static ucxpool_status_t check_frag_size(const base_config_t *config)
+{
+    char frag[BASE_FORMAT_SIZE], block[BASE_FORMAT_SIZE];
+
+    if ((config->frag_size == BASE_SIZE_AUTO) ||
+        (config->block_size == BASE_SIZE_AUTO) ||
+        (config->frag_size <= config->block_size)) {
+        return UCXPOOL_OK;
+    }
+    base_format_size(config->frag_size, frag);
+    base_format_size(config->block_size, block);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "FRAG_SIZE=%s is more than BLOCK_SIZE=%s: a fragment "
+                      "lies in one block; lower FRAG_SIZE, or set it to auto",
+                      frag, block);
+}
+
+static ucxpool_status_t check_memory_limit(const base_config_t *config)
+{
+    char limit[BASE_FORMAT_SIZE], comm[BASE_FORMAT_SIZE];
+
+    if ((config->memory_limit == BASE_SIZE_AUTO) ||
+        (config->comm_size == BASE_SIZE_AUTO) ||
+        (config->comm_size <= config->memory_limit)) {
+        return UCXPOOL_OK;
+    }
+    base_format_size(config->memory_limit, limit);
+    base_format_size(config->comm_size, comm);
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "COMM_SIZE=%s is more than MEMORY_LIMIT=%s, which is for "
+                      "blocks and heap together: lower COMM_SIZE, or raise "
+                      "MEMORY_LIMIT",
+                      comm, limit);
+}
+
+ucxpool_status_t base_config_check(const base_config_t *config)
+{
+    static ucxpool_status_t (*const checks[])(const base_config_t *) = {
+        check_shares, check_region_size, check_comm_size, check_frag_size,
+        check_memory_limit};
+
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+        ucxpool_status_t status = checks[i](config);
+
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return UCXPOOL_OK;
 }

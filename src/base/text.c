@@ -1,10 +1,17 @@
 #include "base/text.h"
 
+#include "base/config.h"
 #include "base/math.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+/* --- what may be printed, and what it resembles --------------------------- */
 
 void base_text_clean(char *text)
 {
@@ -59,4 +66,260 @@ size_t base_text_distance(const char *a, const char *b)
         distance_row(rows, a, b, i);
     }
     return rows[2][b_length];
+}
+
+/* --- between quotes ------------------------------------------------------- */
+
+/* Bytes of the UTF-8 letter at `text`; 0: there is none. A name that was too
+ * long may have been cut inside of one. */
+static unsigned letter_size(const char *text)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    unsigned             size;
+
+    if (bytes[0] < 0x80) {
+        return 1;
+    }
+    if ((bytes[0] < 0xc2) || (bytes[0] > 0xf4)) {
+        return 0;
+    }
+    size = (bytes[0] < 0xe0) ? 2 : (bytes[0] < 0xf0) ? 3 : 4;
+    for (unsigned i = 1; i < size; i++) {
+        if ((bytes[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    /* Longer than needed, a half of a pair, or beyond the last letter. */
+    if (((bytes[0] == 0xe0) && (bytes[1] < 0xa0)) ||
+        ((bytes[0] == 0xed) && (bytes[1] > 0x9f)) ||
+        ((bytes[0] == 0xf0) && (bytes[1] < 0x90)) ||
+        ((bytes[0] == 0xf4) && (bytes[1] > 0x8f))) {
+        return 0;
+    }
+    return size;
+}
+
+void base_quote_print(FILE *stream, const char *text)
+{
+    fputc('"', stream);
+    while (*text != '\0') {
+        unsigned size = letter_size(text);
+
+        if ((size == 0) || ((unsigned char)*text < ' ')) {
+            fputc('?', stream);
+            text++;
+            continue;
+        }
+        if ((*text == '"') || (*text == '\\')) {
+            fputc('\\', stream);
+        }
+        fwrite(text, 1, size, stream);
+        text += size;
+    }
+    fputc('"', stream);
+}
+
+/* --- values of settings --------------------------------------------------- */
+
+typedef struct unit {
+    const char *name;
+    uint64_t    factor;
+} unit_t;
+
+/* Smallest first: formatting takes the last one that divides the value. */
+static const unit_t size_units[] = {
+    {"", 1},
+    {"k", UINT64_C(1) << 10},
+    {"m", UINT64_C(1) << 20},
+    {"g", UINT64_C(1) << 30},
+    {"t", UINT64_C(1) << 40},
+};
+
+static const unit_t time_units[] = {
+    {"ns", 1},
+    {"us", UINT64_C(1000)},
+    {"ms", UINT64_C(1000000)},
+    {"s", UINT64_C(1000000000)},
+    {"m", UINT64_C(60000000000)},
+    {"h", UINT64_C(3600000000000)},
+};
+
+#define NUM_SIZE_UNITS (sizeof(size_units) / sizeof(size_units[0]))
+#define NUM_TIME_UNITS (sizeof(time_units) / sizeof(time_units[0]))
+
+/* Read digits (one at least); *rest_p is what follows them. */
+static bool parse_digits(const char *text, uint64_t *number_p,
+                         const char **rest_p)
+{
+    uint64_t number = 0;
+
+    if (!isdigit((unsigned char)*text)) {
+        return false;
+    }
+    for (; isdigit((unsigned char)*text); text++) {
+        if (!base_mul(number, 10u, &number) ||
+            !base_add(number, (unsigned)(*text - '0'), &number)) {
+            return false;
+        }
+    }
+    *number_p = number;
+    *rest_p   = text;
+    return true;
+}
+
+static bool apply_unit(const unit_t *units, size_t num_units, const char *name,
+                       uint64_t number, uint64_t *value_p)
+{
+    for (size_t i = 0; i < num_units; i++) {
+        if (strcasecmp(units[i].name, name) == 0) {
+            return base_mul(number, units[i].factor, value_p);
+        }
+    }
+    return false;
+}
+
+bool base_parse_size(const char *text, size_t *size_p)
+{
+    uint64_t    number, size;
+    const char *rest;
+    char        unit[2] = "";
+
+    if (strcasecmp(text, "auto") == 0) {
+        *size_p = BASE_SIZE_AUTO;
+        return true;
+    }
+    if (strcasecmp(text, "inf") == 0) {
+        *size_p = BASE_SIZE_INF;
+        return true;
+    }
+    if (!parse_digits(text, &number, &rest)) {
+        return false;
+    }
+    /* The b for "bytes" may stand alone or behind the other letter. */
+    if ((*rest != '\0') && (strcasecmp(rest, "b") != 0)) {
+        unit[0] = *rest++;
+    }
+    if ((*rest != '\0') && (strcasecmp(rest, "b") != 0)) {
+        return false;
+    }
+    if (!apply_unit(size_units, NUM_SIZE_UNITS, unit, number, &size) ||
+        (size >= BASE_SIZE_INF)) {
+        return false;
+    }
+    *size_p = (size_t)size;
+    return true;
+}
+
+bool base_parse_time(const char *text, uint64_t *ns_p)
+{
+    uint64_t    number, ns;
+    const char *rest;
+
+    if (strcasecmp(text, "inf") == 0) {
+        *ns_p = UINT64_MAX;
+        return true;
+    }
+    if (!parse_digits(text, &number, &rest)) {
+        return false;
+    }
+    /* Zero is the same in every unit. */
+    if ((number == 0) && (*rest == '\0')) {
+        *ns_p = 0;
+        return true;
+    }
+    if (!apply_unit(time_units, NUM_TIME_UNITS, rest, number, &ns) ||
+        (ns == UINT64_MAX)) {
+        return false;
+    }
+    *ns_p = ns;
+    return true;
+}
+
+bool base_parse_unsigned(const char *text, unsigned *number_p)
+{
+    uint64_t    number;
+    const char *rest;
+
+    if (!parse_digits(text, &number, &rest) || (*rest != '\0') ||
+        (number > UINT_MAX)) {
+        return false;
+    }
+    *number_p = (unsigned)number;
+    return true;
+}
+
+bool base_parse_percent(const char *text, unsigned *percent_p)
+{
+    uint64_t    number;
+    const char *rest;
+
+    if (!parse_digits(text, &number, &rest) ||
+        ((*rest != '\0') && (strcmp(rest, "%") != 0)) || (number > 100)) {
+        return false;
+    }
+    *percent_p = (unsigned)number;
+    return true;
+}
+
+bool base_parse_word(const char *text, const char *const *words,
+                     unsigned *index_p)
+{
+    for (unsigned i = 0; words[i] != NULL; i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *index_p = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool base_parse_bool(const char *text, bool *value_p)
+{
+    static const char *const words[] = {
+        "n", "y", "no", "yes", "off", "on", "false", "true", "0", "1", NULL};
+    unsigned index;
+
+    if (!base_parse_word(text, words, &index)) {
+        return false;
+    }
+    *value_p = (index % 2) == 1;
+    return true;
+}
+
+static void format_units(const unit_t *units, size_t num_units, uint64_t value,
+                         char text[BASE_FORMAT_SIZE])
+{
+    const unit_t *unit = &units[0];
+
+    for (size_t i = 1; i < num_units; i++) {
+        if ((value % units[i].factor) == 0) {
+            unit = &units[i];
+        }
+    }
+    snprintf(text, BASE_FORMAT_SIZE, "%" PRIu64 "%s", value / unit->factor,
+             unit->name);
+}
+
+void base_format_size(uint64_t size, char text[BASE_FORMAT_SIZE])
+{
+    if (size == BASE_SIZE_AUTO) {
+        strcpy(text, "auto");
+    } else if (size == BASE_SIZE_INF) {
+        strcpy(text, "inf");
+    } else if (size == 0) {
+        strcpy(text, "0");
+    } else {
+        format_units(size_units, NUM_SIZE_UNITS, size, text);
+    }
+}
+
+void base_format_time(uint64_t ns, char text[BASE_FORMAT_SIZE])
+{
+    if (ns == UINT64_MAX) {
+        strcpy(text, "inf");
+    } else if (ns == 0) {
+        strcpy(text, "0");
+    } else {
+        format_units(time_units, NUM_TIME_UNITS, ns, text);
+    }
 }

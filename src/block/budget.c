@@ -1,9 +1,9 @@
 #include <config.h>
 
 #include "block/budget.h"
+
 #include "base/error.h"
 #include "base/math.h"
-#include "base/parse.h"
 #include "base/text.h"
 
 #include <ctype.h>

@@ -13,7 +13,7 @@
 #define BLOCK_BUDGET_H
 
 #include "base/config.h"
-#include "mem/bar.h"
+#include "mem/nvml.h"
 
 #include <ucxpool/status.h>
 

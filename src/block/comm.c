@@ -1,4 +1,5 @@
 #include "block/comm.h"
+
 #include "base/error.h"
 #include "base/list.h"
 #include "base/math.h"

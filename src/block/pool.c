@@ -1,4 +1,5 @@
 #include "block/pool.h"
+
 #include "base/error.h"
 #include "base/math.h"
 #include "base/memcheck.h"

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "copy/kernel.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <assert.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "copy/memtype.h"
 
 #include "base/error.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <errno.h>
 #include <string.h>

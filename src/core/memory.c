@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
-#include "base/parse.h"
+#include "base/text.h"
 #include "block/backing.h"
 #include "block/budget.h"
 #include "block/sizes.h"

@@ -1,8 +1,9 @@
 #include <config.h>
 
 #include "framework/drain.h"
+
 #include "mem/cuda_device.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <ucxpool/framework.h>
 

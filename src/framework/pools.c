@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "framework/pools.h"
+
 #include "base/error.h"
 
 #include <ucxpool/config.h>

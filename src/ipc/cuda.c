@@ -1,16 +1,18 @@
-/* Sharing of GPU memory: the owner's side, and the way of a descriptor. */
 #include <config.h>
 
 #include "ipc/cuda.h"
 
 #include "base/error.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
+#include "mem/cuda_vmm.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* --- the owner's side, and the way of a descriptor ------------------------ */
 
 /* From kernel 5.6, by the same number on every machine. */
 #ifndef SYS_pidfd_getfd
@@ -146,4 +148,244 @@ ucxpool_status_t ipc_cuda_fetch(const ipc_host_t *host, const ipc_cuda_t *share,
     }
     *fd_p = fd;
     return UCXPOOL_OK;
+}
+
+/* --- a peer's region, mapped here ----------------------------------------- */
+
+/* Regions that are being mapped. Between enter and leave. */
+typedef struct attempt {
+    const mem_cuda_device_t *device;
+    const ipc_cuda_t        *share;
+    const int               *fds;
+    unsigned                 num_regions;
+} attempt_t;
+
+static size_t range_size(const attempt_t *attempt)
+{
+    return attempt->num_regions * (size_t)attempt->share->size;
+}
+
+static ucxpool_status_t map_error(const attempt_t *attempt, CUresult result,
+                                  const char *call)
+{
+    return mem_cuda_error(attempt->device->driver, result,
+                          "%s of a peer's %" PRIu64 " bytes on GPU %d (%s)",
+                          call, attempt->share->size, attempt->device->ordinal,
+                          attempt->device->name);
+}
+
+static void ipc_close(const mem_cuda_device_t *device, CUdeviceptr address)
+{
+    mem_cuda_ignore(device->driver,
+                    device->driver->cuIpcCloseMemHandle(address),
+                    "cuIpcCloseMemHandle");
+}
+
+/* Is what was opened as large as announced, from its first byte on? */
+static ucxpool_status_t ipc_check(const attempt_t *attempt, CUdeviceptr address)
+{
+    CUdeviceptr base = 0;
+    size_t      size = 0;
+    CUresult    result;
+
+    result =
+        attempt->device->driver->cuMemGetAddressRange(&base, &size, address);
+    if (result != CUDA_SUCCESS) {
+        return map_error(attempt, result, "cuMemGetAddressRange");
+    }
+    if ((address < base) || (address - base > size) ||
+        (size - (address - base) < attempt->share->size)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer's region of GPU memory has %zu bytes, "
+                          "announced were %" PRIu64,
+                          size, attempt->share->size);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t map_handle(const attempt_t *attempt,
+                                   CUdeviceptr     *address_p)
+{
+    CUipcMemHandle   handle;
+    CUdeviceptr      address = 0;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    memcpy(&handle, attempt->share->handle, sizeof(handle));
+    result = attempt->device->driver->cuIpcOpenMemHandle(
+        &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS) {
+        return map_error(attempt, result, "cuIpcOpenMemHandle");
+    }
+    status = ipc_check(attempt, address);
+    if (status != UCXPOOL_OK) {
+        ipc_close(attempt->device, address);
+        return status;
+    }
+    *address_p = address;
+    return UCXPOOL_OK;
+}
+
+/* Let the device read the range, and nothing more. The driver takes some time
+ * for each call. */
+static CUresult rights_set(const attempt_t *attempt, CUdeviceptr address)
+{
+    CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id   = attempt->device->device;
+    return attempt->device->driver->cuMemSetAccess(address, range_size(attempt),
+                                                   &desc, 1);
+}
+
+/* The driver maps an allocation only as a whole: another size than announced is
+ * refused by it. */
+static CUresult region_map(const attempt_t *attempt, unsigned index,
+                           CUdeviceptr address, const char **call_p)
+{
+    const mem_cuda_driver_t     *driver = attempt->device->driver;
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult                     result;
+
+    *call_p = "cuMemImportFromShareableHandle";
+    result  = driver->cuMemImportFromShareableHandle(
+         &handle, (void *)(intptr_t)attempt->fds[index],
+         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *call_p = "cuMemMap";
+    result =
+        driver->cuMemMap(address, (size_t)attempt->share->size, 0, handle, 0);
+    /* The mapping keeps the memory. */
+    mem_cuda_ignore(driver, driver->cuMemRelease(handle), "cuMemRelease");
+    return result;
+}
+
+/* Each mapping of its own is unmapped by itself. */
+static void regions_unmap(const attempt_t *attempt, unsigned num_regions,
+                          CUdeviceptr address)
+{
+    const mem_cuda_driver_t *driver = attempt->device->driver;
+    size_t                   size   = (size_t)attempt->share->size;
+
+    for (unsigned i = 0; i < num_regions; i++) {
+        mem_cuda_ignore(driver, driver->cuMemUnmap(address + i * size, size),
+                        "cuMemUnmap");
+    }
+}
+
+/* Where the peer's memory is to be seen, side by side. */
+static ucxpool_status_t files_map(const attempt_t *attempt,
+                                  CUdeviceptr     *address_p)
+{
+    const mem_cuda_driver_t *driver = attempt->device->driver;
+    size_t                   size   = (size_t)attempt->share->size;
+    const char              *call   = "cuMemAddressReserve";
+    unsigned                 num    = 0;
+    CUresult                 result;
+
+    result =
+        driver->cuMemAddressReserve(address_p, range_size(attempt), 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        return map_error(attempt, result, call);
+    }
+    while ((num < attempt->num_regions) && (result == CUDA_SUCCESS)) {
+        result = region_map(attempt, num, *address_p + num * size, &call);
+        num += (result == CUDA_SUCCESS) ? 1 : 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        call   = "cuMemSetAccess";
+        result = rights_set(attempt, *address_p);
+    }
+    if (result != CUDA_SUCCESS) {
+        goto err_unmap;
+    }
+    return UCXPOOL_OK;
+
+err_unmap:
+    regions_unmap(attempt, num, *address_p);
+    mem_cuda_range_free(driver, *address_p, range_size(attempt));
+    return map_error(attempt, result, call);
+}
+
+static ucxpool_status_t share_check(const attempt_t *attempt)
+{
+    const ipc_cuda_t *share = attempt->share;
+
+    if ((share->size == 0) || (attempt->num_regions == 0) ||
+        (share->size > PTRDIFF_MAX / attempt->num_regions)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer announced %u regions of %" PRIu64 " bytes",
+                          attempt->num_regions, share->size);
+    }
+    if ((share->way != IPC_CUDA_IPC) && (share->way != IPC_CUDA_FILE)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer announced GPU memory shared in way %" PRIu32,
+                          share->way);
+    }
+    if (share->way == IPC_CUDA_IPC) {
+        return attempt->num_regions == 1
+                   ? UCXPOOL_OK
+                   : base_error(UCXPOOL_ERR_PROTOCOL,
+                                "a peer announced %u regions by one handle",
+                                attempt->num_regions);
+    }
+    for (unsigned i = 0; i < attempt->num_regions; i++) {
+        if (attempt->fds[i] < 0) {
+            return base_error(UCXPOOL_ERR_PROTOCOL,
+                              "a peer's region of GPU memory without "
+                              "descriptor");
+        }
+    }
+    if (!attempt->device->has_vmm) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "GPU %d (%s) or its driver has no virtual memory "
+                          "functions, and a peer's memory needs them",
+                          attempt->device->ordinal, attempt->device->name);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_cuda_map(const mem_cuda_device_t *device,
+                              const ipc_cuda_t *share, const int *fds,
+                              unsigned num_regions, const void **address_p)
+{
+    const attempt_t  attempt = {device, share, fds, num_regions};
+    CUdeviceptr      address = 0;
+    ucxpool_status_t status;
+
+    status = share_check(&attempt);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = share->way == IPC_CUDA_IPC ? map_handle(&attempt, &address)
+                                        : files_map(&attempt, &address);
+    mem_cuda_device_leave(device);
+    if (status == UCXPOOL_OK) {
+        *address_p = (const void *)(uintptr_t)address;
+    }
+    return status;
+}
+
+void ipc_cuda_unmap(const mem_cuda_device_t *device, const ipc_cuda_t *share,
+                    unsigned num_regions, const void *address)
+{
+    const attempt_t attempt = {device, share, NULL, num_regions};
+    CUdeviceptr     there   = (CUdeviceptr)(uintptr_t)address;
+
+    if (mem_cuda_device_enter(device) != UCXPOOL_OK) {
+        return;
+    }
+    if (share->way == IPC_CUDA_IPC) {
+        ipc_close(device, there);
+    } else {
+        regions_unmap(&attempt, num_regions, there);
+        mem_cuda_range_free(device->driver, there, range_size(&attempt));
+    }
+    mem_cuda_device_leave(device);
 }

@@ -1,21 +1,288 @@
-/*
- * Sharing: this process's files, announced and made.
- */
 #include <config.h>
 
 #include "ipc/share.h"
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "mem/memfd.h"
-#include "mem/range.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+/* --- which process, and whether its memory can be mapped from here -------- */
+
+/* From kernel 5.3, by the same number on every machine. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+_Static_assert(sizeof(ipc_host_t) == 40, "goes over the wire as is");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "goes over the wire as is: other machines convert here");
+
+/*
+ * What has been read once, since it stays and the process may have no
+ * descriptor left when it is asked for again. What could not be read is tried
+ * again. No lock: a child may be forked at any moment.
+ */
+enum { NOT_KNOWN, BEING_KEPT, KNOWN };
+
+static struct {
+    int      state; /* of boot_id; atomic */
+    uint8_t  boot_id[16];
+    uint32_t pid;        /* whose start_time it is; atomic */
+    uint64_t start_time; /* atomic */
+} kept;
+
+/* Two hexadecimal digits for each byte, with dashes between some. */
+static bool boot_id_read(uint8_t *boot_id)
+{
+    FILE    *file  = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t   count = 0;
+    unsigned byte;
+
+    if (file == NULL) {
+        return false;
+    }
+    while ((count < 16) && (fscanf(file, "%*[-]") != EOF) &&
+           (fscanf(file, "%2x", &byte) == 1)) {
+        boot_id[count++] = (uint8_t)byte;
+    }
+    fclose(file);
+    return count == 16;
+}
+
+/* What /proc/PID/stat says. */
+typedef struct proc_stat {
+    uint64_t start_time;
+    bool     is_exiting; /* its descriptors may be closed already */
+} proc_stat_t;
+
+/* PF_EXITING in the kernel's linux/sched.h. */
+#define FLAG_EXITING UINT64_C(4)
+
+/* The name of the program, field 2, stands in parentheses and may hold blanks
+ * and parentheses. 0: there is no such field. */
+static uint64_t stat_field(const char *line, int wanted)
+{
+    const char *field = strrchr(line, ')');
+
+    for (int number = 2; (number < wanted) && (field != NULL); number++) {
+        field = strchr(field + 1, ' ');
+    }
+    return (field == NULL) ? 0 : strtoull(field, NULL, 10);
+}
+
+static bool stat_read(uint32_t pid, proc_stat_t *stat_p)
+{
+    char  path[32], line[1024];
+    FILE *file;
+    bool  is_read;
+
+    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    is_read = fgets(line, sizeof(line), file) != NULL;
+    fclose(file);
+    if (!is_read) {
+        return false;
+    }
+    stat_p->is_exiting = (stat_field(line, 9) & FLAG_EXITING) != 0;
+    stat_p->start_time = stat_field(line, 22);
+    return stat_p->start_time != 0;
+}
+
+/* /proc may have been mounted in another PID name space than ours; then its
+ * numbers are not those that we know. */
+static bool proc_is_ours(void)
+{
+    char    text[16];
+    ssize_t length = readlink("/proc/self", text, sizeof(text) - 1);
+
+    if (length <= 0) {
+        return false;
+    }
+    text[length] = '\0';
+    return strtol(text, NULL, 10) == getpid();
+}
+
+static void boot_id_fill(uint8_t *boot_id)
+{
+    int state = NOT_KNOWN;
+
+    if (__atomic_load_n(&kept.state, __ATOMIC_ACQUIRE) == KNOWN) {
+        memcpy(boot_id, kept.boot_id, sizeof(kept.boot_id));
+        return;
+    }
+    if (!boot_id_read(boot_id)) {
+        memset(boot_id, 0, sizeof(kept.boot_id));
+        return;
+    }
+    if (__atomic_compare_exchange_n(&kept.state, &state, BEING_KEPT, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        memcpy(kept.boot_id, boot_id, sizeof(kept.boot_id));
+        __atomic_store_n(&kept.state, KNOWN, __ATOMIC_RELEASE);
+    }
+}
+
+/* Of this process. 0: not known. */
+static uint64_t own_start_time(uint32_t pid)
+{
+    proc_stat_t own;
+
+    if (__atomic_load_n(&kept.pid, __ATOMIC_ACQUIRE) == pid) {
+        return __atomic_load_n(&kept.start_time, __ATOMIC_RELAXED);
+    }
+    if (!stat_read(pid, &own)) {
+        return 0;
+    }
+    __atomic_store_n(&kept.start_time, own.start_time, __ATOMIC_RELAXED);
+    __atomic_store_n(&kept.pid, pid, __ATOMIC_RELEASE);
+    return own.start_time;
+}
+
+void ipc_host_fill(ipc_host_t *host)
+{
+    struct stat name_space;
+
+    memset(host, 0, sizeof(*host));
+    host->pid = (uint32_t)getpid();
+    host->uid = (uint32_t)geteuid();
+    boot_id_fill(host->boot_id);
+    if (stat("/proc/self/ns/pid", &name_space) == 0) {
+        host->pid_namespace = (uint64_t)name_space.st_ino;
+    }
+    host->start_time = proc_is_ours() ? own_start_time(host->pid) : 0;
+}
+
+uint64_t ipc_net_namespace(void)
+{
+    struct stat name_space;
+
+    return (stat("/proc/self/ns/net", &name_space) == 0)
+               ? (uint64_t)name_space.st_ino
+               : 0;
+}
+
+/* False: the number is no process's, or another one's by now. */
+static bool process_read(const ipc_host_t *peer, proc_stat_t *process_p)
+{
+    return (peer->pid != 0) && (peer->pid <= INT_MAX) &&
+           (peer->start_time != 0) && stat_read(peer->pid, process_p) &&
+           (process_p->start_time == peer->start_time);
+}
+
+bool ipc_host_is_alive(const ipc_host_t *peer)
+{
+    proc_stat_t process;
+
+    return process_read(peer, &process);
+}
+
+/* Would this process see that one, if it is there, and may it map its files? */
+static bool is_within_reach(const ipc_host_t *peer, char *reason,
+                            size_t reason_size)
+{
+    static const uint8_t unknown[sizeof(peer->boot_id)];
+    ipc_host_t           own;
+
+    ipc_host_fill(&own);
+    if ((memcmp(own.boot_id, unknown, sizeof(unknown)) == 0) ||
+        (own.pid_namespace == 0)) {
+        snprintf(reason, reason_size, "/proc cannot be read here");
+        return false;
+    }
+    if ((memcmp(peer->boot_id, unknown, sizeof(unknown)) == 0) ||
+        (peer->pid_namespace == 0)) {
+        snprintf(reason, reason_size, "/proc cannot be read there");
+        return false;
+    }
+    if (memcmp(own.boot_id, peer->boot_id, sizeof(own.boot_id)) != 0) {
+        snprintf(reason, reason_size, "other host");
+        return false;
+    }
+    if (own.pid_namespace != peer->pid_namespace) {
+        snprintf(reason, reason_size, "other PID name space");
+        return false;
+    }
+    if (own.uid != peer->uid) {
+        snprintf(reason, reason_size,
+                 "other user: %" PRIu32 " there, %" PRIu32 " here", peer->uid,
+                 own.uid);
+        return false;
+    }
+    if (own.start_time == 0) {
+        snprintf(reason, reason_size,
+                 "/proc here is another PID name space's, or cannot be read");
+        return false;
+    }
+    return true;
+}
+
+bool ipc_host_fits(const ipc_host_t *peer, char *reason, size_t reason_size)
+{
+    if (!is_within_reach(peer, reason, reason_size)) {
+        return false;
+    }
+    if (!ipc_host_is_alive(peer)) {
+        snprintf(reason, reason_size,
+                 "process %" PRIu32 " has ended, or its /proc cannot be read",
+                 peer->pid);
+        return false;
+    }
+    snprintf(reason, reason_size, "same host and user");
+    return true;
+}
+
+bool ipc_host_has_ended(const ipc_host_t *peer)
+{
+    char        reason[128];
+    proc_stat_t process;
+
+    return is_within_reach(peer, reason, sizeof(reason)) &&
+           (peer->start_time != 0) &&
+           (!process_read(peer, &process) || process.is_exiting);
+}
+
+int ipc_watch(const ipc_host_t *host)
+{
+    int fd;
+
+    if ((host->pid == 0) || (host->pid > INT_MAX)) {
+        return -1;
+    }
+    /* Always closed on exec. */
+    fd = (int)syscall(SYS_pidfd_open, (pid_t)host->pid, 0);
+    if (fd < 0) {
+        base_debug("process %" PRIu32 " cannot be watched: %s", host->pid,
+                   strerror(errno));
+        return -1;
+    }
+    /* From here on the number cannot be given to another process unnoticed; but
+     * it may have been before. */
+    if (!ipc_host_is_alive(host)) {
+        base_debug("process %" PRIu32 " is another one by now", host->pid);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* --- this process's files, announced and made ----------------------------- */
 
 _Static_assert(sizeof(ipc_file_t) == 32, "goes over the wire as is");
 
@@ -86,4 +353,249 @@ err_none:
     return base_error_errno(error == ENOSPC ? ENOMEM : error,
                             "making a memory file of %zu bytes for %s", size,
                             name);
+}
+
+/* --- a peer's file, mapped here ------------------------------------------- */
+
+#define MEMFD_PREFIX "/memfd:"
+
+/* Unit of st_blocks, whatever the file system's own. */
+#define STAT_BLOCK_SIZE 512u
+
+/* Pages have 2^12 to 2^40 bytes, on every machine there is. */
+#define PAGE_SHIFT_MIN 12u
+#define PAGE_SHIFT_MAX 40u
+
+/* One attempt to map a peer's file. */
+typedef struct attempt {
+    const ipc_host_t *host;
+    const ipc_file_t *file;
+    int               given; /* in this process; -1: to be opened */
+    char             *reason;
+    size_t            reason_size;
+} attempt_t;
+
+static ucxpool_status_t refuse(const attempt_t *attempt,
+                               ucxpool_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static ucxpool_status_t refuse(const attempt_t *attempt,
+                               ucxpool_status_t status, const char *format, ...)
+{
+    char    text[BASE_ERROR_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    /* Names of files are a peer's choice. */
+    base_text_clean(text);
+    snprintf(attempt->reason, attempt->reason_size, "%s", text);
+    return base_error(status,
+                      "descriptor %" PRId32 " of process %" PRIu32
+                      " is not mapped: %s",
+                      attempt->file->fd, attempt->host->pid, text);
+}
+
+/* A file could not be found or opened: is there nobody any more? */
+static ucxpool_status_t refuse_open(const attempt_t *attempt, int error)
+{
+    if (!ipc_host_is_alive(attempt->host)) {
+        return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
+    }
+    return refuse(attempt, UCXPOOL_ERR_PERMISSION,
+                  "it cannot be opened: %s (other user or name space, or the "
+                  "process forbids it)",
+                  strerror(error));
+}
+
+/* The numbers of a peer make sense. */
+static ucxpool_status_t numbers_check(const attempt_t *attempt)
+{
+    const ipc_file_t *file  = attempt->file;
+    uint32_t          shift = file->huge_page_shift;
+
+    if ((attempt->host->pid == 0) || (attempt->host->pid > INT_MAX)) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL, "no process has this PID");
+    }
+    if (file->fd < 0) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "a descriptor is never negative");
+    }
+    if ((file->size == 0) || (file->size > PTRDIFF_MAX)) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "no file has %" PRIu64 " bytes to be mapped", file->size);
+    }
+    if (shift == 0) {
+        return UCXPOOL_OK;
+    }
+    if ((shift < PAGE_SHIFT_MIN) || (shift > PAGE_SHIFT_MAX) ||
+        (file->size % ((uint64_t)1 << shift) != 0)) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "%" PRIu64 " bytes are not made of pages of 2^%" PRIu32,
+                      file->size, shift);
+    }
+    return UCXPOOL_OK;
+}
+
+/*
+ * Name the file without opening it: a descriptor opened with O_PATH does not
+ * reach the driver behind a FIFO or a device. Its link is read first, since
+ * even that much can wait for ever on a network file system.
+ */
+static ucxpool_status_t file_find(const attempt_t *attempt, int *fd_p)
+{
+    char    path[64], name[64];
+    ssize_t length;
+    int     fd;
+
+    if (attempt->given >= 0) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", attempt->given);
+    } else {
+        snprintf(path, sizeof(path), "/proc/%" PRIu32 "/fd/%" PRId32,
+                 attempt->host->pid, attempt->file->fd);
+    }
+    length = readlink(path, name, sizeof(name) - 1);
+    if (length < 0) {
+        return refuse_open(attempt, errno);
+    }
+    name[length] = '\0';
+    if (strncmp(name, MEMFD_PREFIX, strlen(MEMFD_PREFIX)) != 0) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "it is not a memory file, but %s", name);
+    }
+    fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) {
+        return refuse_open(attempt, errno);
+    }
+    *fd_p = fd;
+    return UCXPOOL_OK;
+}
+
+/* What is behind the name is the file that was announced. */
+static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
+{
+    const ipc_file_t *file  = attempt->file;
+    uint32_t          shift = file->huge_page_shift;
+    struct statfs     system;
+    struct stat       is;
+    uint64_t          backed;
+
+    if ((fstat(fd, &is) != 0) || (fstatfs(fd, &system) != 0)) {
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION, "it cannot be asked: %s",
+                      strerror(errno));
+    }
+    if (!S_ISREG(is.st_mode) || ((uint64_t)is.st_dev != file->device) ||
+        ((uint64_t)is.st_ino != file->inode)) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "it is another file than was announced");
+    }
+    if (is.st_uid != geteuid()) {
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION,
+                      "it belongs to another user, %u", (unsigned)is.st_uid);
+    }
+    if ((shift == 0) != (system.f_type == TMPFS_MAGIC) ||
+        (shift != 0) != (system.f_type == HUGETLBFS_MAGIC) ||
+        ((shift != 0) && ((uint64_t)system.f_bsize != (uint64_t)1 << shift))) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "its pages are not those that were announced");
+    }
+    if ((uint64_t)is.st_size < file->size) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "it has %" PRIu64 " bytes, announced were %" PRIu64,
+                      (uint64_t)is.st_size, file->size);
+    }
+    backed = (uint64_t)is.st_blocks * STAT_BLOCK_SIZE;
+    if (backed < file->size) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "only %" PRIu64 " of its %" PRIu64
+                      " bytes have memory behind them",
+                      backed, file->size);
+    }
+    return UCXPOOL_OK;
+}
+
+/* Open for reading what has been checked, and nothing else. */
+static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
+                                    int *fd_p)
+{
+    char path[64];
+    int  fd, seals;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        return refuse_open(attempt, errno);
+    }
+    seals = fcntl(fd, F_GET_SEALS);
+    if ((seals < 0) || !(seals & F_SEAL_SHRINK)) {
+        close(fd);
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION,
+                      "it is not sealed against shrinking");
+    }
+    *fd_p = fd;
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t file_open(const attempt_t *attempt, int *fd_p)
+{
+    ucxpool_status_t status;
+    int              path_fd = -1;
+    int              fd      = -1;
+
+    status = file_find(attempt, &path_fd);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = file_check(attempt, path_fd);
+    if (status != UCXPOOL_OK) {
+        goto err_close_path;
+    }
+    status = file_reopen(attempt, path_fd, &fd);
+    if (status != UCXPOOL_OK) {
+        goto err_close_path;
+    }
+    close(path_fd);
+    /* The number may have changed hands while we looked. */
+    if (!ipc_host_is_alive(attempt->host)) {
+        close(fd);
+        return refuse(attempt, UCXPOOL_ERR_PEER_LOST, "the process has ended");
+    }
+    *fd_p = fd;
+    return UCXPOOL_OK;
+
+err_close_path:
+    close(path_fd);
+    return status;
+}
+
+ucxpool_status_t ipc_map(const ipc_host_t *host, const ipc_file_t *file,
+                         int given, const void **address_p, char *reason,
+                         size_t reason_size)
+{
+    const attempt_t  attempt = {host, file, given, reason, reason_size};
+    void            *address;
+    ucxpool_status_t status;
+    int              fd = -1;
+    int              error;
+
+    status = numbers_check(&attempt);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = file_open(&attempt, &fd);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    error =
+        mem_memfd_map(fd, file->size, file->huge_page_shift, false, &address);
+    close(fd);
+    if (error != 0) {
+        return refuse(
+            &attempt,
+            error == ENOMEM ? UCXPOOL_ERR_NO_MEMORY : UCXPOOL_ERR_PERMISSION,
+            "mapping %" PRIu64 " bytes: %s", file->size, strerror(error));
+    }
+    *address_p = address;
+    return UCXPOOL_OK;
 }

@@ -1,16 +1,22 @@
 /*
- * GPU memory by cuMemAlloc, which every UCX that knows CUDA can share. The
- * driver chooses addresses, so that only one allocation lies side by side with
- * itself: it is one region, however many were asked for.
+ * Memory that the CUDA driver allocates or pins as a whole.
  */
 #include <config.h>
 
-#include "mem/cuda_device.h"
-#include "mem/cuda_status.h"
-#include "mem/region.h"
 #include "base/error.h"
+#include "mem/cuda_device.h"
+#include "mem/cuda_driver.h"
+#include "mem/region.h"
 
 #include <stdint.h>
+
+/* --- memory by cuMemAlloc ------------------------------------------------- */
+
+/*
+ * Every UCX that knows CUDA can share it. The driver chooses addresses, so that
+ * only one allocation lies side by side with itself: it is one region, however
+ * many were asked for.
+ */
 
 /* Take the memory. Between enter and leave. */
 static ucxpool_status_t memory_take(const mem_cuda_device_t *device,
@@ -102,4 +108,173 @@ const mem_kind_t mem_kind_cuda_alloc = {
     .destroy  = alloc_destroy,
     .stitch   = alloc_stitch,
     .unstitch = alloc_unstitch,
+};
+
+/* --- pinned host memory --------------------------------------------------- */
+
+/*
+ * Pinned host memory: what the host kind makes, registered with a GPU's driver,
+ * so that its kernels and copy engines reach it. It stays memory files, which a
+ * peer on this host can map.
+ */
+
+#define REGISTER_FLAGS \
+    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+
+static void unpin(const mem_cuda_device_t *device, void *address)
+{
+    mem_cuda_ignore(device->driver,
+                    device->driver->cuMemHostUnregister(address),
+                    "cuMemHostUnregister");
+}
+
+static ucxpool_status_t pin_error(const mem_cuda_device_t *device,
+                                  CUresult result, size_t size)
+{
+    return mem_cuda_error(device->driver, result,
+                          "pinning %zu bytes of host memory for GPU %d (%s) "
+                          "by cuMemHostRegister; lower UCXPOOL_COMM_SIZE or "
+                          "raise the limit of locked memory (ulimit -l)",
+                          size, device->ordinal, device->name);
+}
+
+/* Pin, and see that the device uses the same address: a list of copies holds
+ * one address for both. */
+static ucxpool_status_t pin(const mem_cuda_device_t *device, void *address,
+                            size_t size)
+{
+    CUdeviceptr      there = 0;
+    ucxpool_status_t status;
+    CUresult         result;
+
+    result = device->driver->cuMemHostRegister(address, size, REGISTER_FLAGS);
+    if (result != CUDA_SUCCESS) {
+        return pin_error(device, result, size);
+    }
+    result = device->driver->cuMemHostGetDevicePointer(&there, address, 0);
+    if (result != CUDA_SUCCESS) {
+        status = pin_error(device, result, size);
+        goto err_unpin;
+    }
+    if (there != (CUdeviceptr)(uintptr_t)address) {
+        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
+                            "GPU %d (%s) does not reach host memory by the "
+                            "host's own addresses: use memory of the GPU",
+                            device->ordinal, device->name);
+        goto err_unpin;
+    }
+    return UCXPOOL_OK;
+
+err_unpin:
+    unpin(device, address);
+    return status;
+}
+
+static size_t regions_size(const mem_regions_t *regions)
+{
+    return regions->num_regions * regions->region_size;
+}
+
+static ucxpool_status_t host_create(mem_regions_t *regions, int huge_pages)
+{
+    mem_cuda_device_t *device;
+    ucxpool_status_t   status;
+
+    status = mem_cuda_device_open(regions->device, &device);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_kind_host.create(regions, huge_pages);
+    if (status != UCXPOOL_OK) {
+        goto err_close;
+    }
+    status = mem_cuda_device_enter(device);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy;
+    }
+    /* All at once: the driver copies nothing across the end of what was pinned
+     * by one call. */
+    status = pin(device, regions->address, regions_size(regions));
+    mem_cuda_device_leave(device);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy;
+    }
+    regions->cuda = device;
+    return UCXPOOL_OK;
+
+err_destroy:
+    mem_kind_host.destroy(regions);
+err_close:
+    mem_cuda_device_close(device);
+    return status;
+}
+
+static void host_destroy(mem_regions_t *regions)
+{
+    mem_cuda_device_t *device = regions->cuda;
+
+    if (mem_cuda_device_enter(device) == UCXPOOL_OK) {
+        unpin(device, regions->address);
+        mem_cuda_device_leave(device);
+    }
+    mem_kind_host.destroy(regions);
+    mem_cuda_device_close(device);
+}
+
+static size_t pieces_size(const mem_piece_t *pieces, size_t num_pieces)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < num_pieces; i++) {
+        size += pieces[i].length;
+    }
+    return size;
+}
+
+/* The driver pins addresses, not pages: the second mapping is pinned too. */
+static ucxpool_status_t host_stitch(const mem_regions_t *regions,
+                                    const mem_piece_t   *pieces,
+                                    size_t num_pieces, void **address_p)
+{
+    size_t           size = pieces_size(pieces, num_pieces);
+    void            *address;
+    ucxpool_status_t status;
+
+    status = mem_kind_host.stitch(regions, pieces, num_pieces, &address);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = mem_cuda_device_enter(regions->cuda);
+    if (status != UCXPOOL_OK) {
+        goto err_unstitch;
+    }
+    status = pin(regions->cuda, address, size);
+    mem_cuda_device_leave(regions->cuda);
+    if (status != UCXPOOL_OK) {
+        goto err_unstitch;
+    }
+    *address_p = address;
+    return UCXPOOL_OK;
+
+err_unstitch:
+    mem_kind_host.unstitch(regions, address, size);
+    return status;
+}
+
+static void host_unstitch(const mem_regions_t *regions, void *address,
+                          size_t size)
+{
+    if (mem_cuda_device_enter(regions->cuda) == UCXPOOL_OK) {
+        unpin(regions->cuda, address);
+        mem_cuda_device_leave(regions->cuda);
+    }
+    mem_kind_host.unstitch(regions, address, size);
+}
+
+const mem_kind_t mem_kind_cuda_host = {
+    .name     = "cuda-host",
+    .create   = host_create,
+    .destroy  = host_destroy,
+    .stitch   = host_stitch,
+    .unstitch = host_unstitch,
 };

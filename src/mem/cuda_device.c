@@ -1,9 +1,10 @@
 #include <config.h>
 
 #include "mem/cuda_device.h"
+
 #include "base/error.h"
 #include "base/log.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <stdlib.h>
 #include <string.h>

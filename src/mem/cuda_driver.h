@@ -8,10 +8,10 @@
 #ifndef MEM_CUDA_DRIVER_H
 #define MEM_CUDA_DRIVER_H
 
-#include <ucxpool/status.h>
-
-#include "base/variables.h"
+#include "base/config.h"
 #include "mem/cuda_api.h"
+
+#include <ucxpool/status.h>
 
 #include <stdbool.h>
 
@@ -183,5 +183,23 @@ typedef struct mem_cuda_driver {
  * UCXPOOL_ERR_IO           the driver failed otherwise
  */
 ucxpool_status_t mem_cuda_driver_get(const mem_cuda_driver_t **driver_p);
+
+/* --- results as ours ------------------------------------------------------ */
+
+/* A result that is not known becomes UCXPOOL_ERR_IO. */
+ucxpool_status_t mem_cuda_status(CUresult result);
+
+/*
+ * As base_error(): the sentence says which call failed on what; the driver's
+ * name of the result, its own words, and what to change where that follows from
+ * the result alone, are added.
+ */
+ucxpool_status_t mem_cuda_error(const mem_cuda_driver_t *driver,
+                                CUresult result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* For what cannot be reported, such as a release that fails: to the log. */
+void mem_cuda_ignore(const mem_cuda_driver_t *driver, CUresult result,
+                     const char *what);
 
 #endif

@@ -1,8 +1,9 @@
 #include <config.h>
 
 #include "mem/cuda_marks.h"
+
 #include "base/error.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 
 #include <assert.h>
 #include <stdlib.h>

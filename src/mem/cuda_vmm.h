@@ -1,5 +1,5 @@
 /*
- * Virtual memory of a GPU: parts that have a file of their own.
+ * Virtual memory of a GPU: what all that map it do in the same way.
  */
 #ifndef MEM_CUDA_VMM_H
 #define MEM_CUDA_VMM_H
@@ -19,12 +19,5 @@ CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
 /* Give back a range in which nothing is mapped. */
 void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
                          size_t size);
-
-/* As mem_kind_t's; each piece is a whole region. */
-ucxpool_status_t mem_cuda_stitch(const mem_regions_t *regions,
-                                 const mem_piece_t *pieces, size_t num_pieces,
-                                 void **address_p);
-void             mem_cuda_unstitch(const mem_regions_t *regions, void *address,
-                                   size_t size);
 
 #endif

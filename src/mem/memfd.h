@@ -1,6 +1,7 @@
 /*
  * Anonymous files that other processes may map: memory behind every page, and
- * sealed so that no page can go away again.
+ * sealed so that no page can go away again; the ranges of addresses that they
+ * are mapped at; and which parts of one are taken.
  *
  * These are thin: each returns 0 or an errno, and its caller knows the words.
  */
@@ -9,6 +10,20 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* --- ranges of addresses -------------------------------------------------- */
+
+/*
+ * Reserve `size` bytes of addresses (a multiple of the page) that start at a
+ * multiple of `alignment` (a power of two), so that nobody else gets them, to
+ * be filled with mappings. Returns 0 or an errno.
+ */
+int mem_range_reserve(size_t size, size_t alignment, void **address_p);
+
+/* Give back a range with all that is mapped in it. */
+void mem_range_release(void *address, size_t size);
+
+/* --- files ---------------------------------------------------------------- */
 
 /*
  * A file of `size` bytes, with no memory behind it yet.
@@ -67,5 +82,39 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
  */
 int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p);
+
+/* --- parts of a file ------------------------------------------------------ */
+
+/*
+ * A part is taken where the first free one is
+ * that is long enough, so that the file stays short.
+ *
+ *     | taken | free  | taken | free | taken |
+ *     0                                      end
+ */
+
+typedef struct mem_file_part {
+    size_t offset;
+    size_t size;
+} mem_file_part_t;
+
+/* All zero: nothing is taken. */
+typedef struct mem_file_space {
+    mem_file_part_t *free_parts; /* by offset; none touches another, or end */
+    size_t           num_free;
+    size_t           max_free; /* that there is room for, > num_taken */
+    size_t           num_taken;
+    size_t           end; /* all behind it is free */
+} mem_file_space_t;
+
+/* With what was taken. */
+void mem_file_space_cleanup(mem_file_space_t *space);
+
+/* False: no memory for the books, or no number for the offset. */
+bool mem_file_space_take(mem_file_space_t *space, size_t size,
+                         size_t *offset_p);
+
+/* Give back a part that was taken as a whole. */
+void mem_file_space_give(mem_file_space_t *space, size_t offset, size_t size);
 
 #endif

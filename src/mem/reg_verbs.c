@@ -1,21 +1,175 @@
 #include <config.h>
 
 #include "mem/reg_verbs.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "mem/cuda_device.h"
-#include "mem/verbs_refusal.h"
+#include "mem/nvml.h"
 
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <infiniband/verbs.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include <infiniband/verbs.h>
+/* --- a device that does not take a region --------------------------------- */
+
+#define ADVICE_SIZE 224
+
+/* What it said, to be told as ours, with what to change. */
+typedef struct refusal {
+    const mem_regions_t *regions;
+    unsigned             index;  /* of the region; those before it were taken */
+    mem_verbs_way_t      way;    /* that was tried last */
+    const char          *device; /* its name */
+    int                  access;
+    int                  error; /* errno */
+    /* The driver said no, not the device: errno is not set. NULL: it did. */
+    const char *driver_words;
+    /* MEM_VERBS_PEER: why the memory does not go by a file. */
+    const char *why_no_file;
+} refusal_t;
+
+static bool is_of_gpu(const refusal_t *refusal)
+{
+    return refusal->way != MEM_VERBS_HOST;
+}
+
+/* Addresses of a GPU mean nothing to a kernel without a module that knows
+ * them. */
+static bool is_unknown_address(const refusal_t *refusal)
+{
+    return (refusal->way == MEM_VERBS_PEER) &&
+           ((refusal->error == EFAULT) || (refusal->error == EINVAL));
+}
+
+static ucxpool_status_t status_of(const refusal_t *refusal)
+{
+    if (is_unknown_address(refusal)) {
+        return UCXPOOL_ERR_UNSUPPORTED;
+    }
+    switch (refusal->error) {
+    case EINVAL:
+        return UCXPOOL_ERR_INVALID_PARAM;
+    case ENOMEM:
+    case ENOSPC:
+        return UCXPOOL_ERR_NO_MEMORY;
+    case EAGAIN:
+        return UCXPOOL_ERR_LIMIT;
+    case EPERM:
+    case EACCES:
+        return UCXPOOL_ERR_PERMISSION;
+    case EOPNOTSUPP:
+    case EPROTONOSUPPORT:
+    case ENOSYS:
+        return UCXPOOL_ERR_UNSUPPORTED;
+    default:
+        return UCXPOOL_ERR_IO;
+    }
+}
+
+static void advise_memory(char *text)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    if (limit.rlim_cur == RLIM_INFINITY) {
+        snprintf(text, ADVICE_SIZE,
+                 "locked memory is without limit here, so the device or the "
+                 "system has no room: lower UCXPOOL_COMM_SIZE");
+        return;
+    }
+    snprintf(text, ADVICE_SIZE,
+             "the limit of locked memory is %" PRIu64 " bytes for all that "
+             "this process registers: raise it (ulimit -l), or lower "
+             "UCXPOOL_COMM_SIZE",
+             (uint64_t)limit.rlim_cur);
+}
+
+static void advise_gpu(const refusal_t *refusal, char *text)
+{
+    mem_nvml_facts_t facts;
+    char             window[80] = "";
+
+    mem_nvml_query(refusal->regions->cuda->bus_id, &facts);
+    if (facts.bar1_size != 0) {
+        snprintf(window, sizeof(window),
+                 " (%" PRIu64 " of %" PRIu64 " bytes are free)",
+                 facts.bar1_free, facts.bar1_size);
+    }
+    snprintf(text, ADVICE_SIZE,
+             "what is registered has to fit in the GPU's BAR1%s: lower "
+             "UCXPOOL_COMM_SIZE, or set UCXPOOL_CUDA_BACKING=host",
+             window);
+}
+
+static void advise(const refusal_t *refusal, char *text)
+{
+    if (refusal->error == EAGAIN) {
+        snprintf(text, ADVICE_SIZE,
+                 "the device, or the control group (rdma.max), allows no more "
+                 "regions: raise that, or make fewer and larger ones "
+                 "(UCXPOOL_REGION_SIZE)");
+    } else if (is_unknown_address(refusal)) {
+        snprintf(text, ADVICE_SIZE,
+                 "have the module nvidia-peermem loaded, or a driver, kernel "
+                 "and card that know dmabuf, or set "
+                 "UCXPOOL_CUDA_BACKING=host");
+    } else if ((refusal->driver_words == NULL) &&
+               ((refusal->error == EINVAL) || (refusal->error == EOPNOTSUPP))) {
+        snprintf(text, ADVICE_SIZE,
+                 "does it take this memory with the access 0x%x? Leave flags "
+                 "out%s",
+                 (unsigned)refusal->access,
+                 is_of_gpu(refusal) ? ", or set UCXPOOL_CUDA_BACKING=host"
+                                    : "");
+    } else if (is_of_gpu(refusal)) {
+        advise_gpu(refusal, text);
+    } else if (refusal->error == ENOMEM) {
+        advise_memory(text);
+    } else {
+        snprintf(text, ADVICE_SIZE,
+                 "look at the device (rdma link, the kernel's log)");
+    }
+}
+
+/* Record it as the thread's error. The status is that of mem_verbs_create(). */
+static ucxpool_status_t refused(const refusal_t *refusal)
+{
+    static const char *const calls[MEM_VERBS_WAYS] = {
+        [MEM_VERBS_HOST]   = "ibv_reg_mr",
+        [MEM_VERBS_DMABUF] = "ibv_reg_dmabuf_mr",
+        [MEM_VERBS_PEER]   = "ibv_reg_mr",
+    };
+    const mem_regions_t *regions = refusal->regions;
+    char                 reason[96];
+    char                 advice[ADVICE_SIZE];
+    const char          *words       = refusal->driver_words;
+    bool                 has_no_file = refusal->way == MEM_VERBS_PEER;
+
+    if (words == NULL) {
+        words = strerror_r(refusal->error, reason, sizeof(reason));
+    }
+    advise(refusal, advice);
+    return base_error(
+        status_of(refusal),
+        "registering region %u of %u (%zu bytes each) with %s by %s: %s%s%s%s; "
+        "%u regions (%zu bytes) had been registered, and are not any more; %s",
+        refusal->index, regions->num_regions, regions->region_size,
+        refusal->device, calls[refusal->way], words,
+        has_no_file ? " (not by dmabuf: " : "",
+        has_no_file ? refusal->why_no_file : "", has_no_file ? ")" : "",
+        refusal->index, refusal->index * regions->region_size, advice);
+}
+
+/* --- registration --------------------------------------------------------- */
 
 #define LIBRARY_NAME "libibverbs.so.1"
 #define WORDS_SIZE   96
@@ -237,14 +391,14 @@ static ucxpool_status_t region_register(mem_verbs_t *verbs, unsigned index)
     const mem_region_t *region = &verbs->regions->regions[index];
     uint64_t            start  = base_clock_now();
     struct ibv_mr      *mr     = register_in_its_way(verbs, region);
-    mem_verbs_refusal_t refusal;
+    refusal_t           refusal;
 
     if ((mr == NULL) && (verbs->way == MEM_VERBS_DMABUF) && (index == 0)) {
         fall_to_peer(verbs);
         mr = register_in_its_way(verbs, region);
     }
     if (mr == NULL) {
-        refusal = (mem_verbs_refusal_t){
+        refusal = (refusal_t){
             .regions = verbs->regions,
             .index   = index,
             .way     = verbs->way,
@@ -255,7 +409,7 @@ static ucxpool_status_t region_register(mem_verbs_t *verbs, unsigned index)
                 (verbs->driver_words[0] != '\0') ? verbs->driver_words : NULL,
             .why_no_file = verbs->why_no_file,
         };
-        return mem_verbs_refused(&refusal);
+        return refused(&refusal);
     }
     verbs->mrs[index] = mr;
     count(&verbs->counts->num_regions[verbs->way], 1);

@@ -18,7 +18,7 @@
 #ifndef MEM_REG_VERBS_H
 #define MEM_REG_VERBS_H
 
-#include "base/variables.h"
+#include "base/config.h"
 #include "mem/region.h"
 
 struct ibv_pd;

@@ -1,6 +1,7 @@
 #include <config.h>
 
 #include "mem/region.h"
+
 #include "base/error.h"
 #include "base/math.h"
 #include "mem/cuda_device.h"

@@ -1,13 +1,18 @@
 #include <config.h>
 
 #include "mem/system.h"
+
 #include "base/math.h"
 
+#include <dirent.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* --- memory --------------------------------------------------------------- */
 
 #define TRANSPARENT_SIZE_FILE \
     "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
@@ -168,4 +173,22 @@ void mem_system_query(mem_system_t *system)
         file_field(meminfo, "HugePages_Rsvd:", &reserved)) {
         system->huge_pages_free = number - base_min(number, reserved);
     }
+}
+
+/* --- RDMA devices --------------------------------------------------------- */
+
+bool mem_has_rdma_device(void)
+{
+    DIR           *folder = opendir("/sys/class/infiniband");
+    struct dirent *entry;
+    bool           found = false;
+
+    if (folder == NULL) {
+        return false;
+    }
+    while (!found && ((entry = readdir(folder)) != NULL)) {
+        found = entry->d_name[0] != '.';
+    }
+    closedir(folder);
+    return found;
 }

@@ -1,9 +1,11 @@
 /*
- * What this machine has: memory that can still be had, and its page sizes.
+ * What this machine has: memory that can still be had, its page sizes, and RDMA
+ * devices.
  */
 #ifndef MEM_SYSTEM_H
 #define MEM_SYSTEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct mem_system {
@@ -26,5 +28,8 @@ void mem_system_query(mem_system_t *system);
 
 /* The last of these alone. */
 size_t mem_system_transparent_size(void);
+
+/* Is there one: a device that memory is registered with before it sends? */
+bool mem_has_rdma_device(void);
 
 #endif

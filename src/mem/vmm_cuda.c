@@ -5,28 +5,204 @@
  */
 #include <config.h>
 
-#include "mem/vmm.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "mem/cuda_device.h"
-#include "mem/cuda_fences.h"
-#include "mem/cuda_status.h"
+#include "mem/cuda_driver.h"
 #include "mem/cuda_vmm.h"
+#include "mem/vmm.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 typedef struct cuda_vmm {
     mem_vmm_t                vmm;
     const mem_cuda_device_t *device;
     CUmemAllocationProp      prop;
-    mem_cuda_fences_t        fences;
+    pthread_mutex_t          lock; /* of the rest */
+    mem_fence_t             *free_fences;
+    size_t                   num_fences; /* that are set */
 } cuda_vmm_t;
 
 static cuda_vmm_t *cuda_of(mem_vmm_t *vmm)
 {
     return base_container_of(vmm, cuda_vmm_t, vmm);
 }
+
+/* --- fences --------------------------------------------------------------- */
+
+/* An event of the driver, which is kept and used again. */
+struct mem_fence {
+    CUevent      event;
+    mem_fence_t *next; /* among those that are free */
+};
+
+static ucxpool_status_t fence_error(const cuda_vmm_t *cuda, CUresult result,
+                                    const char *what)
+{
+    return mem_cuda_error(cuda->device->driver, result,
+                          "%s for the heap of GPU %d (%s)", what,
+                          cuda->device->ordinal, cuda->device->name);
+}
+
+/* Where the context is gone its events are. */
+static void fences_destroy(cuda_vmm_t *cuda)
+{
+    const mem_cuda_device_t *device = cuda->device;
+    bool         is_entered = mem_cuda_device_enter(device) == UCXPOOL_OK;
+    mem_fence_t *fence;
+
+    assert(cuda->num_fences == 0);
+    while (cuda->free_fences != NULL) {
+        fence             = cuda->free_fences;
+        cuda->free_fences = fence->next;
+        if (is_entered) {
+            mem_cuda_ignore(device->driver,
+                            device->driver->cuEventDestroy(fence->event),
+                            "cuEventDestroy");
+        }
+        free(fence);
+    }
+    if (is_entered) {
+        mem_cuda_device_leave(device);
+    }
+}
+
+/* NULL: none is free. */
+static mem_fence_t *fence_take(cuda_vmm_t *cuda)
+{
+    mem_fence_t *fence;
+
+    pthread_mutex_lock(&cuda->lock);
+    fence = cuda->free_fences;
+    if (fence != NULL) {
+        cuda->free_fences = fence->next;
+        cuda->num_fences++;
+    }
+    pthread_mutex_unlock(&cuda->lock);
+    return fence;
+}
+
+static void cuda_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
+{
+    cuda_vmm_t *cuda = cuda_of(vmm);
+
+    pthread_mutex_lock(&cuda->lock);
+    fence->next       = cuda->free_fences;
+    cuda->free_fences = fence;
+    assert(cuda->num_fences > 0);
+    cuda->num_fences--;
+    pthread_mutex_unlock(&cuda->lock);
+}
+
+/* Between enter and leave, as the next. */
+static ucxpool_status_t fence_create(cuda_vmm_t *cuda, mem_fence_t **fence_p)
+{
+    mem_fence_t *fence = malloc(sizeof(*fence));
+    CUresult     result;
+
+    if (fence == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a fence");
+    }
+    result = cuda->device->driver->cuEventCreate(&fence->event,
+                                                 CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        free(fence);
+        return fence_error(cuda, result, "cuEventCreate");
+    }
+    pthread_mutex_lock(&cuda->lock);
+    cuda->num_fences++;
+    pthread_mutex_unlock(&cuda->lock);
+    *fence_p = fence;
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t fence_record(cuda_vmm_t *cuda, void *stream,
+                                     mem_fence_t **fence_p)
+{
+    mem_fence_t     *fence = fence_take(cuda);
+    ucxpool_status_t status;
+    CUresult         result;
+
+    if (fence == NULL) {
+        status = fence_create(cuda, &fence);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    result = cuda->device->driver->cuEventRecord(fence->event, stream);
+    if (result != CUDA_SUCCESS) {
+        cuda_fence_put(&cuda->vmm, fence);
+        return fence_error(cuda, result, "cuEventRecord in a stream");
+    }
+    *fence_p = fence;
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t cuda_fence_set(mem_vmm_t *vmm, void *stream,
+                                       mem_fence_t **fence_p)
+{
+    cuda_vmm_t      *cuda   = cuda_of(vmm);
+    ucxpool_status_t status = mem_cuda_device_enter(cuda->device);
+
+    if (status == UCXPOOL_OK) {
+        status = fence_record(cuda, stream, fence_p);
+        mem_cuda_device_leave(cuda->device);
+    }
+    return status;
+}
+
+static bool cuda_fence_is_reached(mem_vmm_t *vmm, mem_fence_t *fence)
+{
+    const cuda_vmm_t *cuda = cuda_of(vmm);
+    bool              is_reached;
+
+    if (mem_cuda_device_enter(cuda->device) != UCXPOOL_OK) {
+        return false;
+    }
+    is_reached =
+        cuda->device->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    mem_cuda_device_leave(cuda->device);
+    return is_reached;
+}
+
+static ucxpool_status_t cuda_fence_wait(mem_vmm_t *vmm, mem_fence_t *fence,
+                                        void *stream)
+{
+    const cuda_vmm_t *cuda   = cuda_of(vmm);
+    ucxpool_status_t  status = mem_cuda_device_enter(cuda->device);
+    CUresult          result;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = cuda->device->driver->cuStreamWaitEvent(stream, fence->event, 0);
+    mem_cuda_device_leave(cuda->device);
+    return result == CUDA_SUCCESS
+               ? UCXPOOL_OK
+               : fence_error(cuda, result, "cuStreamWaitEvent of a stream");
+}
+
+static ucxpool_status_t cuda_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
+{
+    const cuda_vmm_t *cuda   = cuda_of(vmm);
+    ucxpool_status_t  status = mem_cuda_device_enter(cuda->device);
+    CUresult          result;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    result = cuda->device->driver->cuEventSynchronize(fence->event);
+    mem_cuda_device_leave(cuda->device);
+    return result == CUDA_SUCCESS
+               ? UCXPOOL_OK
+               : fence_error(cuda, result, "cuEventSynchronize");
+}
+
+/* --- virtual memory ------------------------------------------------------- */
 
 static CUdeviceptr number_of(const void *address)
 {
@@ -51,7 +227,8 @@ static void cuda_destroy(mem_vmm_t *vmm)
 {
     cuda_vmm_t *cuda = cuda_of(vmm);
 
-    mem_cuda_fences_cleanup(&cuda->fences);
+    fences_destroy(cuda);
+    pthread_mutex_destroy(&cuda->lock);
     free(cuda);
 }
 
@@ -160,33 +337,6 @@ static ucxpool_status_t cuda_unmap(mem_vmm_t *vmm, void *address, size_t size)
     return call_end(cuda, result, "cuMemUnmap", size);
 }
 
-static ucxpool_status_t cuda_fence_set(mem_vmm_t *vmm, void *stream,
-                                       mem_fence_t **fence_p)
-{
-    return mem_cuda_fence_set(&cuda_of(vmm)->fences, stream, fence_p);
-}
-
-static bool cuda_fence_is_reached(mem_vmm_t *vmm, mem_fence_t *fence)
-{
-    return mem_cuda_fence_is_reached(&cuda_of(vmm)->fences, fence);
-}
-
-static ucxpool_status_t cuda_fence_wait(mem_vmm_t *vmm, mem_fence_t *fence,
-                                        void *stream)
-{
-    return mem_cuda_fence_wait(&cuda_of(vmm)->fences, fence, stream);
-}
-
-static ucxpool_status_t cuda_fence_sync(mem_vmm_t *vmm, mem_fence_t *fence)
-{
-    return mem_cuda_fence_sync(&cuda_of(vmm)->fences, fence);
-}
-
-static void cuda_fence_put(mem_vmm_t *vmm, mem_fence_t *fence)
-{
-    mem_cuda_fence_put(&cuda_of(vmm)->fences, fence);
-}
-
 static ucxpool_status_t cuda_sizes(mem_vmm_t *vmm, uint64_t *total_p,
                                    uint64_t *free_p)
 {
@@ -261,6 +411,7 @@ ucxpool_status_t mem_vmm_create_cuda(const mem_cuda_device_t *device,
 {
     cuda_vmm_t      *cuda = calloc(1, sizeof(*cuda));
     ucxpool_status_t status;
+    int              error;
 
     if (cuda == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a heap");
@@ -271,8 +422,11 @@ ucxpool_status_t mem_vmm_create_cuda(const mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         goto err_free;
     }
-    status = mem_cuda_fences_init(&cuda->fences, device);
-    if (status != UCXPOOL_OK) {
+    error = pthread_mutex_init(&cuda->lock, NULL);
+    if (error != 0) {
+        base_error_errno(error, "making a lock for the fences of GPU %d (%s)",
+                         device->ordinal, device->name);
+        status = UCXPOOL_ERR_IO;
         goto err_free;
     }
     cuda->vmm.calls   = &cuda_calls;

@@ -8,14 +8,12 @@
  */
 #include <config.h>
 
-#include "mem/vmm.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
-#include "mem/file_space.h"
 #include "mem/memfd.h"
-#include "mem/range.h"
 #include "mem/system.h"
+#include "mem/vmm.h"
 
 #include <assert.h>
 #include <errno.h>

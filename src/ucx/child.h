@@ -44,4 +44,12 @@ typedef struct ucx_child_before {
 void ucx_child_look_before(ucx_child_before_t *before);
 void ucx_child_look_after(const ucx_child_before_t *before);
 
+/* What is done to a descriptor. */
+typedef void ucx_epoll_visit_t(int fd, void *arg);
+
+/* Each descriptor in an epoll, those in epolls within first. Of another
+ * descriptor than an epoll there are none. As safe in a signal handler, and so
+ * in a forked child, as `visit` is. */
+void ucx_epoll_visit(int epoll_fd, ucx_epoll_visit_t *visit, void *arg);
+
 #endif

@@ -1,15 +1,430 @@
+#include <config.h>
+
 #include "ucx/context.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "ucx/child.h"
-#include "ucx/features.h"
-#include "ucx/signals.h"
+#include "ucx/peer_timeout.h"
 #include "ucx/status.h"
 #include "ucx/tune.h"
-#include "ucx/tune_peer.h"
-#include "ucx/worker.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- signals -------------------------------------------------------------- */
+
+/*
+ * Signals that UCX takes for itself when it is loaded: SIGILL, SIGSEGV, SIGBUS
+ * and SIGFPE to print a backtrace and end the process, and SIGHUP to print a
+ * profile. Programs use these, too: a Java virtual machine's SIGSEGV is
+ * everyday work.
+ */
+
+/* Of libucs, where it has it: take UCX's handler of one signal away. */
+typedef void give_back_t(int signal);
+
+static give_back_t *find_give_back(void)
+{
+    give_back_t *function;
+
+    *(void **)&function = dlsym(RTLD_DEFAULT, "ucs_debug_disable_signal");
+    return function;
+}
+
+/* Is the signal's handler a function of the same library? */
+static bool is_of_ucx(int signal, give_back_t *give_back)
+{
+    struct sigaction action;
+    Dl_info          handler;
+    Dl_info          ucx;
+
+    if ((sigaction(signal, NULL, &action) != 0) ||
+        (action.sa_handler == SIG_DFL) || (action.sa_handler == SIG_IGN)) {
+        return false;
+    }
+    return (dladdr(*(void **)&action.sa_handler, &handler) != 0) &&
+           (dladdr(*(void **)&give_back, &ucx) != 0) &&
+           (handler.dli_fbase == ucx.dli_fbase);
+}
+
+static void give_signal_back(int signal, give_back_t *give_back)
+{
+    if (is_of_ucx(signal, give_back)) {
+        give_back(signal);
+    }
+}
+
+/*
+ * Put back what stood there before UCX, where UCX's handler still stands and
+ * the environment does not ask for it (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS;
+ * UCX_DEBUG_SIGNO). Called when the library is loaded and when a pool is
+ * created.
+ */
+static void signals_give_back(void)
+{
+    static const int errors[]  = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
+    give_back_t     *give_back = find_give_back();
+
+    if (give_back == NULL) {
+        return;
+    }
+    if ((getenv("UCX_HANDLE_ERRORS") == NULL) &&
+        (getenv("UCX_ERROR_SIGNALS") == NULL)) {
+        for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+            give_signal_back(errors[i], give_back);
+        }
+    }
+    if (getenv("UCX_DEBUG_SIGNO") == NULL) {
+        give_signal_back(SIGHUP, give_back);
+    }
+}
+
+/* UCX has taken them by now, since its libraries are loaded before this one,
+ * and a program may get such a signal before it makes a pool. */
+__attribute__((constructor)) static void loaded(void)
+{
+    signals_give_back();
+}
+
+/* --- the end of a worker -------------------------------------------------- */
+
+#define SETTLE_NS UINT64_C(50000000)
+
+/* Does this UCX assert that all answers to handshakes have left? */
+static bool needs_settling(void)
+{
+    unsigned major, minor, patch;
+
+    ucp_get_version(&major, &minor, &patch);
+    return (major == 1) && (minor < 14);
+}
+
+/*
+ * Let UCX say what it has to say before the worker is destroyed.
+ *
+ * UCX before 1.14 ends the process, by an assertion, when a worker is destroyed
+ * whose answer to a peer's handshake has not left yet; and the answer waits for
+ * the peer to make progress, which may be busy, stopped or gone.
+ *
+ * Blocks for a moment at most. False: such an answer may be left, and the
+ * worker must stay.
+ */
+static bool worker_settle(ucp_worker_h worker)
+{
+    ucp_request_param_t param    = {.op_attr_mask = 0};
+    uint64_t            deadline = base_clock_deadline(SETTLE_NS);
+    ucs_status_ptr_t    flush;
+    ucs_status_t        status;
+
+    if (!needs_settling()) {
+        return true;
+    }
+    flush = ucp_worker_flush_nbx(worker, &param);
+    if (!UCS_PTR_IS_PTR(flush)) {
+        return UCS_PTR_STATUS(flush) == UCS_OK;
+    }
+    do {
+        ucp_worker_progress(worker);
+        status = ucp_request_check_status(flush);
+    } while ((status == UCS_INPROGRESS) && (base_clock_now() < deadline));
+    ucp_request_free(flush);
+    return status != UCS_INPROGRESS;
+}
+
+/* --- the features of a borrowed context ----------------------------------- */
+
+/*
+ * What a borrowed context of UCX was made for. UCX does not tell, and takes
+ * registrations and handlers of a context that lacks the features for them;
+ * then a card of RDMA refuses a peer in mid-transfer.
+ */
+
+#define PROBE_SIZE 4096u
+
+/* A worker of the context with an endpoint to itself, and some memory. */
+typedef struct probe {
+    ucp_context_h context;
+    ucp_worker_h  worker;
+    ucp_ep_h      ep;
+    ucp_mem_h     memory;
+    ucp_rkey_h    rkey;
+    void         *address;
+} probe_t;
+
+static bool connect_to_itself(probe_t *probe)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    ucp_address_t  *address;
+    size_t          length;
+    ucs_status_t    status;
+
+    if (ucp_worker_get_address(probe->worker, &address, &length) != UCS_OK) {
+        return false;
+    }
+    params.address = address;
+    status         = ucp_ep_create(probe->worker, &params, &probe->ep);
+    ucp_worker_release_address(probe->worker, address);
+    return status == UCS_OK;
+}
+
+static bool map_memory(probe_t *probe)
+{
+    ucp_mem_map_params_t params = {
+        .field_mask =
+            UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+        .length = PROBE_SIZE,
+        .flags  = UCP_MEM_MAP_ALLOCATE,
+    };
+    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+
+    if (ucp_mem_map(probe->context, &params, &probe->memory) != UCS_OK) {
+        return false;
+    }
+    if (ucp_mem_query(probe->memory, &attr) != UCS_OK) {
+        return false;
+    }
+    probe->address = attr.address;
+    return true;
+}
+
+static bool unpack_key(probe_t *probe)
+{
+    void        *key;
+    size_t       size;
+    ucs_status_t status;
+
+    if (ucp_rkey_pack(probe->context, probe->memory, &key, &size) != UCS_OK) {
+        return false;
+    }
+    status = ucp_ep_rkey_unpack(probe->ep, key, &probe->rkey);
+    ucp_rkey_buffer_release(key);
+    return status == UCS_OK;
+}
+
+static void probe_cleanup(probe_t *probe)
+{
+    if (probe->rkey != NULL) {
+        ucp_rkey_destroy(probe->rkey);
+    }
+    if (probe->memory != NULL) {
+        (void)ucp_mem_unmap(probe->context, probe->memory);
+    }
+    if (worker_settle(probe->worker)) {
+        ucp_worker_destroy(probe->worker);
+    }
+}
+
+/* False: it cannot be asked. */
+static bool probe_init(probe_t *probe, ucp_context_h context)
+{
+    ucp_worker_params_t params = {.field_mask = 0};
+
+    *probe = (probe_t){.context = context};
+    if (ucp_worker_create(context, &params, &probe->worker) != UCS_OK) {
+        return false;
+    }
+    if (connect_to_itself(probe) && map_memory(probe) && unpack_key(probe)) {
+        return true;
+    }
+    probe_cleanup(probe);
+    return false;
+}
+
+static bool lacks_am(const probe_t *probe)
+{
+    ucp_worker_attr_t attr = {
+        .field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER,
+    };
+
+    return (ucp_worker_query(probe->worker, &attr) == UCS_OK) &&
+           (attr.max_am_header == 0);
+}
+
+/* Does UCX say so itself? */
+static bool is_refused(const probe_t *probe)
+{
+    ucp_request_param_t param = {.op_attr_mask = 0};
+    char                byte;
+    ucs_status_ptr_t    request;
+
+    request = ucp_get_nbx(probe->ep, &byte, 0, (uintptr_t)probe->address,
+                          probe->rkey, &param);
+    if (UCS_PTR_IS_PTR(request)) {
+        ucp_request_free(request);
+    }
+    return UCS_PTR_RAW_STATUS(request) == UCS_ERR_INVALID_PARAM;
+}
+
+typedef struct shown {
+    bool goes_over_self;
+    bool puts;
+} shown_t;
+
+/* What UCX prints of the endpoint and the worker. */
+static shown_t look_at_text(const probe_t *probe)
+{
+    shown_t shown = {false, false};
+    char   *text  = NULL;
+    size_t  size;
+    FILE   *stream = open_memstream(&text, &size);
+
+    if (stream == NULL) {
+        return shown;
+    }
+    ucp_ep_print_info(probe->ep, stream);
+    ucp_worker_print_info(probe->worker, stream);
+    if (fclose(stream) == 0) {
+        shown.goes_over_self = strstr(text, ":self/") != NULL;
+        shown.puts           = (strstr(text, "put_short:") != NULL) ||
+                     (strstr(text, "put[") != NULL);
+    }
+    free(text);
+    return shown;
+}
+
+static ucs_status_t create_reference(ucp_context_h *context_p)
+{
+    ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features   = UCP_FEATURE_AM | UCP_FEATURE_RMA,
+    };
+    ucp_config_t *config;
+    ucs_status_t  status = ucp_config_read(NULL, NULL, &config);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    (void)ucp_config_modify(config, "TLS", "self");
+    status = ucp_init(&params, config, context_p);
+    ucp_config_release(config);
+    return status;
+}
+
+/* Does this UCX show the feature of a context that has it? */
+static bool is_shown(void)
+{
+    shown_t       shown = {false, false};
+    ucp_context_h context;
+    probe_t       probe;
+
+    if (create_reference(&context) != UCS_OK) {
+        return false;
+    }
+    if (probe_init(&probe, context)) {
+        shown = look_at_text(&probe);
+        probe_cleanup(&probe);
+    }
+    ucp_cleanup(context);
+    return shown.goes_over_self && shown.puts;
+}
+
+static bool lacks_rma(const probe_t *probe)
+{
+    shown_t shown;
+
+    if (is_refused(probe)) {
+        return true;
+    }
+    shown = look_at_text(probe);
+    return shown.goes_over_self && !shown.puts && is_shown();
+}
+
+/*
+ * Refuse a context that is seen to lack UCP_FEATURE_AM or UCP_FEATURE_RMA. A
+ * worker is made of it for a moment, with an endpoint to itself:
+ *
+ * AM   Its longest header is 0 bytes (UCX 1.22; others refuse handlers).
+ * RMA  A get of no bytes is refused, where UCX is built to check parameters,
+ *      as distributions do. A build for release prints of an endpoint how it
+ *      puts short data, and does not without that feature; this is relied on
+ *      where it goes over the transport `self`, and where the same is printed
+ *      of a context that has the feature.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  it does
+ */
+static ucxpool_status_t features_check(ucp_context_h context)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    probe_t          probe;
+
+    if (!probe_init(&probe, context)) {
+        return UCXPOOL_OK;
+    }
+    if (lacks_am(&probe)) {
+        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
+                            "the borrowed UCX context was made without "
+                            "UCP_FEATURE_AM");
+    } else if (lacks_rma(&probe)) {
+        status = base_error(UCXPOOL_ERR_UNSUPPORTED,
+                            "the borrowed UCX context was made without "
+                            "UCP_FEATURE_RMA");
+    }
+    probe_cleanup(&probe);
+    return status;
+}
+
+/* --- ids of a borrowed worker --------------------------------------------- */
+
+/* The claims of all pools: the worker of two pools is one of the process. */
+static base_lock_t lock;
+static base_list_t claims = {&claims, &claims};
+
+static bool overlap(const ucx_claim_t *a, const ucx_claim_t *b)
+{
+    return (a->worker == b->worker) && (a->first < b->first + b->count) &&
+           (b->first < a->first + a->count);
+}
+
+static const ucx_claim_t *find_other(const ucx_claim_t *claim)
+{
+    const ucx_claim_t *other;
+
+    base_list_for_each(other, &claims, ucx_claim_t, link) {
+        if (overlap(claim, other)) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+ucxpool_status_t ucx_claim_take(ucx_claim_t *claim)
+{
+    ucxpool_status_t   status = UCXPOOL_OK;
+    const ucx_claim_t *other;
+
+    base_lock_take(&lock);
+    other = find_other(claim);
+    if (other == NULL) {
+        base_list_add_tail(&claims, &claim->link);
+    } else {
+        status = base_error(UCXPOOL_ERR_INVALID_PARAM,
+                            "the pool '%s' has the active-message ids %u to %u "
+                            "of this worker; choose others for '%s' by "
+                            "UCXPOOL_AM_ID, or give it another worker",
+                            other->name, other->first,
+                            other->first + other->count - 1, claim->name);
+    }
+    base_lock_give(&lock);
+    return status;
+}
+
+void ucx_claim_release(ucx_claim_t *claim)
+{
+    base_lock_take(&lock);
+    base_list_del(&claim->link);
+    base_lock_give(&lock);
+}
+
+/* --- context and worker --------------------------------------------------- */
 
 static ucxpool_status_t create_context(ucx_context_t              *ucx,
                                        const ucx_context_params_t *wish)
@@ -32,7 +447,7 @@ static ucxpool_status_t create_context(ucx_context_t              *ucx,
                           ucs_status_string(status));
     }
     ucx_tune(config, wish->for_gpu);
-    ucx_tune_peer(config, wish->peer_timeout_ns, wish->has_rdma);
+    ucx_peer_timeout_tune(config, wish->peer_timeout_ns, wish->has_rdma);
     status = ucp_init(&params, config, &ucx->context);
     ucp_config_release(config);
     if (status != UCS_OK) {
@@ -74,7 +489,7 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
         .worker  = params->worker,
     };
     base_list_init(&ucx->claim.link);
-    ucx_signals_give_back();
+    signals_give_back();
     ucx_child_look_before(&before);
     if (params->context == NULL) {
         status = base_limits_check_ucx();
@@ -83,7 +498,7 @@ ucxpool_status_t ucx_context_init(ucx_context_t              *ucx,
         }
         status = create_context(ucx, params);
     } else {
-        status = ucx_features_check(params->context);
+        status = features_check(params->context);
     }
     if (status != UCXPOOL_OK) {
         return status;
@@ -107,7 +522,7 @@ err_cleanup_context:
 void ucx_context_settle_worker(ucx_context_t *ucx)
 {
     if (ucx->own_worker) {
-        ucx->worker_stays = !ucx_worker_settle(ucx->worker);
+        ucx->worker_stays = !worker_settle(ucx->worker);
     }
 }
 

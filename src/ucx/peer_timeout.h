@@ -1,6 +1,6 @@
 /*
- * How soon UCX notices that a peer is gone: which of its settings say so, and
- * what they promise. Pure arithmetic; nothing of UCX is called.
+ * How soon UCX notices that a peer is gone: which of its settings say so, what
+ * they promise, and what they are set to.
  *
  * A process that ends closes its TCP connections, which its peers see at once.
  * What follows is for what ends without a word: a host, a link, and any process
@@ -23,9 +23,14 @@
 #ifndef UCX_PEER_TIMEOUT_H
 #define UCX_PEER_TIMEOUT_H
 
+#include <ucxpool/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <ucp/api/ucp.h>
+
+/* --- the arithmetic, which calls nothing of UCX --------------------------- */
 
 typedef enum ucx_peer_timeout_kind {
     UCX_PEER_TIMEOUT_RC,
@@ -97,5 +102,42 @@ void ucx_peer_timeout_format(uint64_t value, bool is_time,
 /* And as it writes it; false when it is neither that nor "inf", which is
  * UCX_PEER_TIMEOUT_NEVER. */
 bool ucx_peer_timeout_parse(const char *text, bool is_time, uint64_t *value_p);
+
+/* --- in the contexts that the pool makes, and in those of others ---------- */
+
+/*
+ * Make UCX notice within time_ns (UCX_PEER_TIMEOUT_NEVER: leave it as it is).
+ * What the environment sets is left as it is, and KEEPALIVE_INTERVAL also where
+ * a ucx.conf does.
+ *
+ * has_rdma  There may be transports that need it. A context is made for a
+ *           moment then: UCX up to 1.13 warns of settings of transports that it
+ *           does not use, and tells which it uses only in print.
+ */
+void ucx_peer_timeout_tune(ucp_config_t *config, uint64_t time_ns,
+                           bool has_rdma);
+
+/* What UCX would do on this machine. */
+typedef struct ucx_peer_timeout_facts {
+    const ucx_peer_timeout_transport_t *transport;
+    bool               is_known; /* UCX has told what `now` is */
+    ucx_peer_timeout_t now; /* from defaults, the environment and a ucx.conf */
+    ucx_peer_timeout_t own; /* in a context that the pool makes */
+    /* What makes the difference: "UCX_A=1 UCX_B=2". */
+    char settings[192];
+} ucx_peer_timeout_facts_t;
+
+/*
+ * For each transport that a context of the pool has and that is known here.
+ *
+ * UCXPOOL_ERR_*  UCX does not start: as ucx_status() translates
+ */
+ucxpool_status_t ucx_peer_timeout_query(
+    uint64_t                 time_ns,
+    ucx_peer_timeout_facts_t facts[UCX_PEER_TIMEOUT_NUM_TRANSPORTS],
+    unsigned                *num_p);
+
+/* Of this machine's kernel (net.ipv4.NAME); fallback where it does not tell. */
+unsigned ucx_peer_timeout_sysctl(const char *name, unsigned fallback);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ucx/epoll_visit.h"
+#include "ucx/child.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>

@@ -6,15 +6,11 @@
 #ifndef UCX_TUNE_H
 #define UCX_TUNE_H
 
-#include <ucp/api/ucp.h>
-
 #include <stdbool.h>
+#include <ucp/api/ucp.h>
 
 /* for_gpu: the pool's blocks are memory of a GPU. */
 void ucx_tune(ucp_config_t *config, bool for_gpu);
-
-/* The part for such pools. transports: UCX's setting TLS. */
-void ucx_tune_gpu(ucp_config_t *config, const char *transports);
 
 /* What a setting is by now ("UCX_TLS"), from the environment or a ucx.conf;
  * NULL if there is none of that name, or no memory. The caller frees it. */
