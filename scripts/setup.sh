@@ -16,7 +16,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
     libssl-dev libtool libucx-dev make pkg-config'
 # What the tests take on top of that.
-packages_tests='binutils check clang clang-format doxygen g++ gnuplot-nox iproute2 libc6-dbg
+packages_tests='binutils ccache check clang clang-format doxygen g++ gnuplot-nox iproute2 libc6-dbg
     libclang-rt-dev llvm openmpi-bin procps python3 python3-pip util-linux
     valgrind xz-utils'
 # What the tests on Soft-RoCE take on top of that; their kernel is fetched.
@@ -41,21 +41,27 @@ die() {
 
 # step NAME LIMIT COMMAND... - run a command with its output in a log file, for
 # at most LIMIT seconds. Says what, how it ended and how long it took; when it
-# failed, which command it was and the end of its output.
+# failed, which command it was and the end of its output. With $step_whole set,
+# nothing is said before the end.
 step() {
     local name=$1 limit=$2 log start status
     shift 2
     mkdir -p "$logs"
     log=$logs/$(printf '%s' "$name" | tr -c 'A-Za-z0-9.\n-' '_').log
     start=$SECONDS
-    printf '  %-42s ' "$name"
+    [ -n "${step_whole-}" ] || printf '  %-42s ' "$name"
     timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null
     status=$?
+    if [ -n "${step_whole-}" ]; then
+        name=$(printf '  %-42s ' "$name")
+    else
+        name=''
+    fi
     if [ $status -eq 0 ]; then
-        printf 'ok %5d s\n' $((SECONDS - start))
+        printf '%sok %5d s\n' "$name" $((SECONDS - start))
         return 0
     fi
-    printf 'FAILED %d s\n' $((SECONDS - start))
+    printf '%sFAILED %d s\n' "$name" $((SECONDS - start))
     if [ $status -eq 124 ] || [ $status -eq 137 ]; then
         say "    it ran longer than $limit s and was ended:"
     else

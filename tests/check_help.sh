@@ -13,8 +13,9 @@ names() {
 
 # of_source FILE - what getopt_long() is given: long names, and short ones.
 of_source() {
-    sed -n "s/^ *{\"\([a-z-]*\)\", [a-z]*_argument, NULL, \(.*\)}.*/\1 \2/p" \
-        "$1" | while read -r long short; do
+    tr '}' '\n' <"$1" |
+        sed -n "s/^[, ]*{\"\([a-z-]*\)\", [a-z]*_argument, NULL, \(.*\)/\1 \2/p" |
+        while read -r long short; do
         echo "--$long"
         case $short in
         "'"?"'") echo "-$short" | tr -d "'" ;;

@@ -1,0 +1,17 @@
+# UCXPOOL_TEST_PATHS
+# ------------------
+# Where tests find what was built for them, and UCX, as strings in config.h: in
+# their CPPFLAGS they would have each shared source compiled once a program.
+AC_DEFUN([UCXPOOL_TEST_PATHS], [
+  ucxpool_tests=`pwd -P`/tests
+  AC_DEFINE_UNQUOTED([STAND_IN_DIR], ["$ucxpool_tests/cuda_stand_in/.libs"],
+    [Folder of the libraries that stand in for the CUDA driver])
+  AC_DEFINE_UNQUOTED([NVML_STAND_IN_PATH],
+    ["$ucxpool_tests/nvml_stand_in/.libs/libnvml.so"],
+    [The library that stands in for NVML])
+  AC_DEFINE_UNQUOTED([VERBS_STAND_IN_DIR],
+    ["$ucxpool_tests/verbs_stand_in/.libs"],
+    [Folder of the libraries that stand in for libibverbs])
+  AC_DEFINE_UNQUOTED([UCX_DIR], ["$UCX_DIR"],
+    [Folder of UCX where configure was told one, or /])
+])
