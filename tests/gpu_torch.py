@@ -49,7 +49,9 @@ class ChannelAttr(ctypes.Structure):
     _fields_ = [("state", ctypes.c_int), ("status", ctypes.c_int),
                 ("reason", ctypes.c_char_p), ("wire", ctypes.c_int),
                 ("wire_reason", ctypes.c_char_p), ("name", ctypes.c_char_p),
-                ("user_ptr", ctypes.c_void_p), ("pool", ctypes.c_void_p)]
+                ("user_ptr", ctypes.c_void_p), ("pool", ctypes.c_void_p),
+                ("local_address", ctypes.c_char_p),
+                ("remote_address", ctypes.c_char_p)]
 
 
 class RequestParams(ctypes.Structure):
