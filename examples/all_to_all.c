@@ -134,15 +134,17 @@ static void exchange(ucxpool_t *pool, int rank, ucxpool_channel_t **channels)
     ucxpool_request_t *sends[NUM_RANKS], *receives[NUM_RANKS];
     void             **to_send = make_pieces('A' + rank);
     void             **received[NUM_RANKS];
+    ucxpool_data_t     source = ucxpool_data_pieces(to_send, NUM_PIECES, PIECE);
+    ucxpool_data_t     target;
 
     for (int peer = 0; peer < NUM_RANKS; peer++) {
         if (peer != rank) {
             received[peer] = make_pieces(0);
-            must(ucxpool_recv_pieces(pool, channels[peer], received[peer],
-                                     NUM_PIECES, PIECE, TAG, UINT64_MAX, NULL,
-                                     &receives[peer]));
-            must(ucxpool_send_pieces(channels[peer], to_send, NUM_PIECES, PIECE,
-                                     TAG, NULL, &sends[peer]));
+            target = ucxpool_data_pieces(received[peer], NUM_PIECES, PIECE);
+            must(ucxpool_recv(pool, channels[peer], &target, TAG, UINT64_MAX,
+                              NULL, &receives[peer]));
+            must(
+                ucxpool_send(channels[peer], &source, TAG, NULL, &sends[peer]));
         }
     }
     for (int peer = 0; peer < NUM_RANKS; peer++) {

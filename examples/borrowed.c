@@ -59,16 +59,18 @@ static ucp_worker_h make_worker(ucp_context_h context)
 static void send_words(ucxpool_t *pool, const char *where, char **words,
                        int num_words)
 {
-    ucxpool_segment_t  segments[64];
-    size_t             num = 0;
-    ucxpool_channel_t *channel;
-    ucxpool_request_t *request;
+    ucxpool_const_segment_t segments[64];
+    ucxpool_data_t          data;
+    size_t                  num = 0;
+    ucxpool_channel_t      *channel;
+    ucxpool_request_t      *request;
 
     for (int i = 0; i < num_words && num < 64; i++) {
-        segments[num++] = (ucxpool_segment_t){words[i], strlen(words[i])};
+        segments[num++] = (ucxpool_const_segment_t){words[i], strlen(words[i])};
     }
     must(ucxpool_channel_connect(pool, where, &channel));
-    must(ucxpool_send_buffers(channel, segments, num, 1, NULL, &request));
+    data = ucxpool_source_segments(segments, num);
+    must(ucxpool_send(channel, &data, 1, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     ucxpool_request_free(request);
 }

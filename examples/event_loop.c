@@ -63,15 +63,14 @@ static int run_client(int port_fd)
 static bool give_back(ucxpool_t *pool, ucxpool_channel_t *channel)
 {
     int                number;
+    ucxpool_data_t     data = ucxpool_data_buffer(&number, sizeof(number));
     ucxpool_message_t *message;
     ucxpool_request_t *request;
 
     if (ucxpool_probe(pool, channel, 0, 0, &message) != UCXPOOL_OK) {
         return false;
     }
-    must(ucxpool_message_recv(message,
-                              &(ucxpool_segment_t){&number, sizeof(number)}, 1,
-                              NULL, &request));
+    must(ucxpool_message_recv(message, &data, NULL, &request));
     finish(request); /* four bytes have come with their message */
     must(ucxpool_send_buffer(channel, &number, sizeof(number), TAG, NULL,
                              &request));

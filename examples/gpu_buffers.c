@@ -131,6 +131,7 @@ static int run_sender(int port_fd, char *letters)
 {
     char               where[32] = "";
     ucxpool_segment_t  buffers[NUM_BUFFERS];
+    ucxpool_data_t     data;
     ucxpool_channel_t *channel;
     ucxpool_request_t *request;
     ucxpool_t         *pool;
@@ -142,8 +143,8 @@ static int run_sender(int port_fd, char *letters)
     pool = create_pool();
     make_buffers(buffers, letters, 'a');
     must(ucxpool_channel_connect(pool, where, &channel));
-    must(ucxpool_send_buffers(channel, buffers, NUM_BUFFERS, TAG, NULL,
-                              &request));
+    data = ucxpool_data_segments(buffers, NUM_BUFFERS);
+    must(ucxpool_send(channel, &data, TAG, NULL, &request));
     finish(request);
     release_buffers(buffers);
     ucxpool_destroy(pool);
@@ -183,14 +184,16 @@ static void run_receiver(int port_fd, char *letters)
 {
     ucxpool_t          *pool = create_pool();
     ucxpool_segment_t   buffers[NUM_BUFFERS];
+    ucxpool_data_t      data;
     ucxpool_listener_t *listener;
     ucxpool_request_t  *request;
 
     make_buffers(buffers, letters, '\0');
     must(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     dprintf(port_fd, "127.0.0.1:%u", (unsigned)ucxpool_listener_port(listener));
-    must(ucxpool_recv_buffers(pool, accept_peer(pool, listener), buffers,
-                              NUM_BUFFERS, TAG, UINT64_MAX, NULL, &request));
+    data = ucxpool_data_segments(buffers, NUM_BUFFERS);
+    must(ucxpool_recv(pool, accept_peer(pool, listener), &data, TAG, UINT64_MAX,
+                      NULL, &request));
     finish(request);
     check_buffers(buffers, letters);
     release_buffers(buffers);

@@ -57,6 +57,7 @@ static void print_message(ucxpool_message_t *message)
 {
     ucxpool_message_attr_t attr;
     ucxpool_request_t     *request;
+    ucxpool_data_t         data;
     size_t                 length, offset = 0;
     size_t                *lengths;
     char                  *text;
@@ -68,8 +69,8 @@ static void print_message(ucxpool_message_t *message)
         must(UCXPOOL_ERR_NO_MEMORY);
     }
     ucxpool_message_lengths(message, 0, attr.num_segments, lengths);
-    must(ucxpool_message_recv(message, &(ucxpool_segment_t){text, attr.length},
-                              1, NULL, &request));
+    data = ucxpool_data_buffer(text, attr.length);
+    must(ucxpool_message_recv(message, &data, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     for (size_t i = 0; i < attr.num_segments; i++) {
         length = lengths[i];

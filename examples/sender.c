@@ -16,18 +16,21 @@ static void must(ucxpool_status_t status)
 
 int main(int argc, char **argv)
 {
-    ucxpool_segment_t  words[64];
-    size_t             num_words = 0;
-    ucxpool_t         *pool;
-    ucxpool_channel_t *channel;
-    ucxpool_request_t *request;
+    ucxpool_const_segment_t words[64];
+    ucxpool_data_t          data;
+    size_t                  num_words = 0;
+    ucxpool_t              *pool;
+    ucxpool_channel_t      *channel;
+    ucxpool_request_t      *request;
 
     for (int i = 2; i < argc && num_words < 64; i++) {
-        words[num_words++] = (ucxpool_segment_t){argv[i], strlen(argv[i])};
+        words[num_words++] =
+            (ucxpool_const_segment_t){argv[i], strlen(argv[i])};
     }
     must(ucxpool_create(NULL, &pool));
     must(ucxpool_channel_connect(pool, argc > 1 ? argv[1] : "", &channel));
-    must(ucxpool_send_buffers(channel, words, num_words, 1, NULL, &request));
+    data = ucxpool_source_segments(words, num_words);
+    must(ucxpool_send(channel, &data, 1, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
     ucxpool_request_free(request);
     ucxpool_destroy(pool);

@@ -10,6 +10,7 @@
  * usage: bench_memory [NUM_PEERS...]
  */
 #include "common/clock.h"
+#include "segments.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -170,11 +171,10 @@ static void exchange(rank_t *rank, void *const *to_send, void *const *received)
 
     for (unsigned i = 0; i < rank->num_ranks; i++) {
         if (i != rank->index) {
-            must(ucxpool_recv_pieces(rank->pool, rank->channels[i], received,
-                                     NUM_PIECES, PIECE, 0, 0, NULL,
-                                     &receives[i]));
-            must(ucxpool_send_pieces(rank->channels[i], to_send, NUM_PIECES,
-                                     PIECE, 0, NULL, &sends[i]));
+            must(recv_pieces(rank->pool, rank->channels[i], received,
+                             NUM_PIECES, PIECE, 0, 0, NULL, &receives[i]));
+            must(send_pieces(rank->channels[i], to_send, NUM_PIECES, PIECE, 0,
+                             NULL, &sends[i]));
         }
     }
     for (unsigned i = 0; i < rank->num_ranks; i++) {
@@ -280,8 +280,7 @@ static void receive_words(board_t *board)
     board->port = ucxpool_listener_port(listener);
     atomic_store(&board->num_arrived, 1);
     for (unsigned i = 0; i < NUM_STARTS; i++) {
-        must(ucxpool_recv_buffers(pool, NULL, &segment, 1, 0, 0, NULL,
-                                  &request));
+        must(recv_segments(pool, NULL, &segment, 1, 0, 0, NULL, &request));
         while (ucxpool_listener_accept(listener, &channel) ==
                UCXPOOL_INPROGRESS) {
             must(ucxpool_wait(pool, UCXPOOL_FOREVER));
@@ -303,7 +302,7 @@ static void send_words(const board_t *board)
 
     snprintf(address, sizeof(address), "127.0.0.1:%u", board->port);
     must(ucxpool_channel_connect(pool, address, &channel));
-    must(ucxpool_send_buffers(channel, words, 4, 1, NULL, &request));
+    must(send_segments(channel, words, 4, 1, NULL, &request));
     finish(request);
     ucxpool_destroy(pool);
 }

@@ -16,7 +16,12 @@ names_in() {
     sed -n 's/^[ \t]*\([a-z_0-9]*\);$/\1/p' "$1" | sort -u
 }
 declared_in() {
-    tr '\n' ' ' | grep -oE '\bucxpool_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u
+    tr '\n' ' ' >"$dir/headers"
+    # Those that are defined in the header are not the library's.
+    grep -oE 'static inline [^(]*\(' "$dir/headers" |
+        grep -oE 'ucxpool_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$dir/inline"
+    grep -oE '\bucxpool_[a-z0-9_]+ *\(' "$dir/headers" | tr -d ' (' | sort -u |
+        comm -23 - "$dir/inline"
 }
 
 # compare A B WHAT - print the names of A that are not in B.

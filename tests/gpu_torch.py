@@ -68,6 +68,13 @@ class Segment(ctypes.Structure):
     _fields_ = [("address", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
 
+class Data(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("is_source", ctypes.c_int),
+                ("at", ctypes.c_void_p), ("count", ctypes.c_size_t),
+                ("length", ctypes.c_size_t), ("reserved", ctypes.c_uint64 * 4)]
+    SEGMENTS = 1
+
+
 class Pool:
     """A pool on a GPU with one channel, to the process behind the pipe."""
 
@@ -121,13 +128,14 @@ class Pool:
         params = RequestParams(stream=stream.cuda_stream, timeout_ns=TIMEOUT)
         params.field_mask = RequestParams.TIMEOUT | RequestParams.STREAM
         tag = ctypes.c_uint64(42)
-        count = ctypes.c_size_t(len(segments))
+        data = Data(kind=Data.SEGMENTS, count=len(segments),
+                    at=ctypes.cast(segments, ctypes.c_void_p))
         if is_send:
-            self.call("send_buffers", self.channel, segments, count, tag,
+            self.call("send", self.channel, ctypes.byref(data), tag,
                       ctypes.byref(params), ctypes.byref(request))
         else:
-            self.call("recv_buffers", self.handle, self.channel, segments,
-                      count, tag, ctypes.c_uint64(2**64 - 1),
+            self.call("recv", self.handle, self.channel, ctypes.byref(data),
+                      tag, ctypes.c_uint64(2**64 - 1),
                       ctypes.byref(params), ctypes.byref(request))
         return request
 

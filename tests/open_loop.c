@@ -15,6 +15,8 @@
  */
 #include <ucxpool/ucxpool.h>
 
+#include "segments.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +190,7 @@ static void take_messages(ucxpool_channel_t *channel)
     ucxpool_request_t *request;
 
     while (ucxpool_probe(pool, channel, 0, 0, &message) == UCXPOOL_OK) {
-        if (ucxpool_message_recv(message, &segment, 1, NULL, &request) !=
+        if (message_recv_segments(message, &segment, 1, NULL, &request) !=
             UCXPOOL_OK) {
             failed(channel, "its message cannot be had");
             continue;

@@ -2,6 +2,7 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "rounds.h"
+#include "segments.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -203,7 +204,7 @@ START_TEST(a_list_of_lengths_half_told_does_not_block_the_next_message)
     }
     pair_init(&pair, wires[_i], wires[_i]);
     ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL, &send),
+        send_segments(pair.to_b, segments, count, TAG, NULL, &send),
         UCXPOOL_OK);
     /* Nobody reads: the lists fill whatever lies between the two. */
     ucxpool_progress(pair.a);
@@ -241,7 +242,7 @@ START_TEST(a_probed_message_that_was_canceled_can_be_received_or_refused)
             ucxpool_message_refuse(message, "not wanted");
             continue;
         }
-        ck_assert_int_eq(ucxpool_message_recv(message, &whole, 1, NULL, &recv),
+        ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
                          UCXPOOL_OK);
         pair_until(&pair, pair_ended(recv));
         ucxpool_request_query(recv, &attr);
@@ -299,8 +300,8 @@ static void start(pair_t *pair, const plan_t *plan, transfer_t *transfer)
         pieces[0] = (ucxpool_segment_t){transfer->target, LENGTH};
         count     = 1;
     }
-    ck_assert_int_eq(ucxpool_recv_buffers(pair->b, pair->to_a, pieces, count,
-                                          TAG, ALL_BITS, NULL, &transfer->recv),
+    ck_assert_int_eq(recv_segments(pair->b, pair->to_a, pieces, count, TAG,
+                                   ALL_BITS, NULL, &transfer->recv),
                      UCXPOOL_OK);
     transfer->send       = post_send(pair, transfer->source, LENGTH, TAG);
     transfer->send_ended = false;

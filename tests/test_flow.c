@@ -2,6 +2,7 @@
 #include "pair.h"
 
 #include "xfer/fragment.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -124,9 +125,9 @@ static void post_recv(crowd_t *crowd, int i, int j)
         pieces[i][j][k] =
             (ucxpool_segment_t){crowd->targets[i][j] + k * 1000, 1000};
     }
-    ck_assert_int_eq(ucxpool_recv_buffers(crowd->pools[i], crowd->to[i][j],
-                                          pieces[i][j], LARGE / 1000, TAG,
-                                          ALL_BITS, NULL, &crowd->recvs[i][j]),
+    ck_assert_int_eq(recv_segments(crowd->pools[i], crowd->to[i][j],
+                                   pieces[i][j], LARGE / 1000, TAG, ALL_BITS,
+                                   NULL, &crowd->recvs[i][j]),
                      UCXPOOL_OK);
 }
 
@@ -417,11 +418,10 @@ START_TEST(a_message_without_segments_arrives)
 
     pair_init(&pair, wires[_i], wires[_i]);
     ck_assert_int_eq(
-        ucxpool_recv_buffers(pair.b, NULL, NULL, 0, TAG, ALL_BITS, NULL, &recv),
+        recv_segments(pair.b, NULL, NULL, 0, TAG, ALL_BITS, NULL, &recv),
         UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, NULL, 0, TAG, &params, &send),
-        UCXPOOL_OK);
+    ck_assert_int_eq(send_segments(pair.to_b, NULL, 0, TAG, &params, &send),
+                     UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     pair_until(&pair, pair_ended(recv));
     ucxpool_request_query(recv, &attr);
@@ -463,7 +463,7 @@ START_TEST(a_list_of_65536_differing_lengths_arrives)
     pair_fill(bytes, sizeof(bytes));
     pair_init(&pair, wires[_i], wires[_i]);
     ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, count, TAG, NULL, &send),
+        send_segments(pair.to_b, segments, count, TAG, NULL, &send),
         UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
                                          ALL_BITS, NULL, &recv),
@@ -500,9 +500,8 @@ START_TEST(more_than_our_limits_is_refused_at_once)
     memset(metadata, 'm', sizeof(metadata));
     pair_init(&pair, with(wires[_i], "MAX_SEGMENTS=19 MAX_METADATA=100"),
               wires[_i]);
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL, &send),
-        UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
+                     UCXPOOL_ERR_LIMIT);
     ck_assert_int_eq(
         ucxpool_send_buffer(pair.to_b, "x", 1, TAG, &params, &send),
         UCXPOOL_ERR_LIMIT);
@@ -532,9 +531,8 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
     ck_assert_int_eq(ucxpool_channel_create(pair.a, &to, &pair.to_b),
                      UCXPOOL_OK);
     ucxpool_address_release(address);
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL, &send),
-        UCXPOOL_OK);
+    ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
+                     UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_address_get(pair.a, &address, &to.address_length),
                      UCXPOOL_OK);
     to.address = address;
@@ -542,9 +540,8 @@ START_TEST(more_than_the_peers_limits_is_refused_even_before_it_has_told_them)
                      UCXPOOL_OK);
     ucxpool_address_release(address);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_LIMIT);
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, 20, TAG, NULL, &send),
-        UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(send_segments(pair.to_b, segments, 20, TAG, NULL, &send),
+                     UCXPOOL_ERR_LIMIT);
     exchange(&pair, 100000);
     pair_cleanup(&pair);
     free(segments);
@@ -577,12 +574,11 @@ START_TEST(a_message_of_5_gib_arrives)
               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m "
                               "REGION_SIZE=16m"),
               with(wires[_i], "COMM_SIZE=32m BLOCK_SIZE=1m REGION_SIZE=16m"));
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, sources, count, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, targets, count, TAG,
-                                          ALL_BITS, NULL, &recv),
+    ck_assert_int_eq(send_segments(pair.to_b, sources, count, TAG, NULL, &send),
                      UCXPOOL_OK);
+    ck_assert_int_eq(
+        recv_segments(pair.b, NULL, targets, count, TAG, ALL_BITS, NULL, &recv),
+        UCXPOOL_OK);
     while (!pair_ended(recv)) {
         pair_progress(&pair);
     }

@@ -8,6 +8,7 @@
 #include "cuda_fixture.h"
 #include "gpu.h"
 #include "pair.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdint.h>
@@ -75,9 +76,8 @@ static void message_post(message_t *message, size_t num, size_t length)
         message->pieces[i] = (ucxpool_segment_t){
             message->target + (num - 1 - i) * length, length};
     }
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, message->pieces,
-                                          num, TAG, ALL_BITS, &ready,
-                                          &message->recv),
+    ck_assert_int_eq(recv_segments(pair.b, pair.to_a, message->pieces, num, TAG,
+                                   ALL_BITS, &ready, &message->recv),
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, message->source, size, TAG,
                                          &ready, &message->send),
@@ -167,9 +167,8 @@ static unsigned launches_to_send_back(void)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.a, pair.to_b, memory + 80000,
                                          60016, TAG, ALL_BITS, &ready, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_a, pieces, 2, TAG, &ready, &send),
-        UCXPOOL_OK);
+    ck_assert_int_eq(send_segments(pair.to_a, pieces, 2, TAG, &ready, &send),
+                     UCXPOOL_OK);
     progress_often();
     after = stand_in.count("cuLaunchKernel");
     ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "base/clock.h"
+#include "segments.h"
 #include "slow.h"
 #include "two_gpu.h"
 
@@ -108,9 +109,9 @@ static void run_step(bool sends, bool receives)
                                       NULL, &lane->send);
         }
         if (receives && (lane->recv == NULL)) {
-            (void)ucxpool_recv_buffers(two.pool, two.channel, lane->pieces,
-                                       LENGTH / PIECE, TAG, ALL_BITS, NULL,
-                                       &lane->recv);
+            (void)recv_segments(two.pool, two.channel, lane->pieces,
+                                LENGTH / PIECE, TAG, ALL_BITS, NULL,
+                                &lane->recv);
         }
     }
     ucxpool_progress(two.pool);

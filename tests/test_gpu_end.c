@@ -7,6 +7,7 @@
 
 #include "gpu.h"
 #include "rounds.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -124,9 +125,8 @@ static void post(const plan_t *plan)
     pair_fill(in_source, LENGTH);
     memcpy(copy, in_source, LENGTH);
     pair_poison(in_target, LENGTH);
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, pieces,
-                                          LENGTH / PIECE, TAG, ALL_BITS, params,
-                                          &receiving),
+    ck_assert_int_eq(recv_segments(pair.b, pair.to_a, pieces, LENGTH / PIECE,
+                                   TAG, ALL_BITS, params, &receiving),
                      UCXPOOL_OK);
     ck_assert_int_eq(
         ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, params, &sending),
@@ -445,8 +445,8 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
     pair_fill(in_source, LENGTH);
     memcpy(copy, in_source, LENGTH);
     stand_in.fail_call(name, n, CUDA_ERROR_LAUNCH_FAILED);
-    status = ucxpool_recv_buffers(pair.b, pair.to_a, &whole, 1, TAG, ALL_BITS,
-                                  NULL, &receiving);
+    status = recv_segments(pair.b, pair.to_a, &whole, 1, TAG, ALL_BITS, NULL,
+                           &receiving);
     if (status == UCXPOOL_OK) {
         status =
             ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, &sending);
@@ -522,8 +522,8 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
     for (size_t i = 0; i < LENGTH / PIECE; i++) {
         bad_pieces[i] = (ucxpool_segment_t){freed + i * PIECE, PIECE - 1};
     }
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, bad_pieces, LENGTH / PIECE,
-                                          TAG + 1, &reckless, &bad),
+    ck_assert_int_eq(send_segments(pair.to_b, bad_pieces, LENGTH / PIECE,
+                                   TAG + 1, &reckless, &bad),
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, LENGTH,
                                          TAG + 1, ALL_BITS, &reckless, NULL),

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "gpu.h"
+#include "segments.h"
 #include "slow.h"
 
 #include <check.h>
@@ -77,11 +78,11 @@ static void pass(size_t length, size_t room, unsigned from_places,
 
     gpu_fill(&source, from, num_from, message);
     gpu_poison(&target);
-    ck_assert_msg(ucxpool_recv_buffers(pair.b, pair.to_a, to, num_to, TAG,
-                                       ALL_BITS, params, &recv) == UCXPOOL_OK,
+    ck_assert_msg(recv_segments(pair.b, pair.to_a, to, num_to, TAG, ALL_BITS,
+                                params, &recv) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
-    ck_assert_msg(ucxpool_send_buffers(pair.to_b, from, num_from, TAG, params,
-                                       &send) == UCXPOOL_OK,
+    ck_assert_msg(send_segments(pair.to_b, from, num_from, TAG, params,
+                                &send) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
     ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
@@ -249,12 +250,11 @@ static void require_refusal(const ucxpool_segment_t *segments, size_t num,
     ucxpool_request_t *request = NULL;
 
     ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL, &request),
-        status);
+        send_segments(pair.to_b, segments, num, TAG, NULL, &request), status);
     ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
                   ucxpool_error_detail());
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.a, pair.to_b, segments, num, TAG,
-                                          ALL_BITS, NULL, &request),
+    ck_assert_int_eq(recv_segments(pair.a, pair.to_b, segments, num, TAG,
+                                   ALL_BITS, NULL, &request),
                      status);
     ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
                   ucxpool_error_detail());
@@ -275,11 +275,11 @@ static void require_refusal_of_probed(const ucxpool_segment_t *segments,
                      UCXPOOL_OK);
     gpu_until(&pair, ucxpool_probe(pair.a, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_message_recv(message, segments, num, NULL, &recv),
+    ck_assert_int_eq(message_recv_segments(message, segments, num, NULL, &recv),
                      status);
-    ck_assert_int_eq(ucxpool_message_recv(message,
-                                          &(ucxpool_segment_t){&byte, 1}, 1,
-                                          NULL, &recv),
+    ck_assert_int_eq(message_recv_segments(message,
+                                           &(ucxpool_segment_t){&byte, 1}, 1,
+                                           NULL, &recv),
                      UCXPOOL_OK);
     ck_assert_int_eq(gpu_finish(&pair, recv), UCXPOOL_OK);
     ck_assert_int_eq(gpu_finish(&pair, send), UCXPOOL_OK);
@@ -354,11 +354,11 @@ static void pass_twenty(size_t num_from, size_t num_to)
     ucxpool_request_t *send, *recv;
 
     for (int i = 0; i < 20; i++) {
-        ck_assert_int_eq(ucxpool_recv_buffers(pair.b, pair.to_a, to, num_to,
-                                              TAG, ALL_BITS, NULL, &recv),
+        ck_assert_int_eq(recv_segments(pair.b, pair.to_a, to, num_to, TAG,
+                                       ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
         ck_assert_int_eq(
-            ucxpool_send_buffers(pair.to_b, from, num_from, TAG, NULL, &send),
+            send_segments(pair.to_b, from, num_from, TAG, NULL, &send),
             UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);

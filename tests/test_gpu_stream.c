@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "gpu.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -194,9 +195,9 @@ START_TEST(a_receive_of_what_has_arrived_waits_for_its_stream_too)
     memset(staged, 1, size);
     gpu_gate_wait(&gate, stream);
     gpu_copy(stream, staged, target, size);
-    ck_assert_int_eq(ucxpool_message_recv(message,
-                                          &(ucxpool_segment_t){target, size}, 1,
-                                          &params, &recv),
+    ck_assert_int_eq(message_recv_segments(message,
+                                           &(ucxpool_segment_t){target, size},
+                                           1, &params, &recv),
                      UCXPOOL_OK);
     go_round();
     ck_assert(!pair_ended(recv));

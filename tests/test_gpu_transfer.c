@@ -7,6 +7,7 @@
 #include "cuda_fixture.h"
 #include "gpu.h"
 #include "pair.h"
+#include "segments.h"
 #include "slow.h"
 
 #include <check.h>
@@ -46,12 +47,11 @@ static void exchange(const ucxpool_segment_t *source, size_t num_sources,
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
 
-    ck_assert_msg(ucxpool_recv_buffers(pair.b, pair.to_a, target, num_targets,
-                                       TAG, ALL_BITS, NULL,
-                                       &recv) == UCXPOOL_OK,
+    ck_assert_msg(recv_segments(pair.b, pair.to_a, target, num_targets, TAG,
+                                ALL_BITS, NULL, &recv) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
-    ck_assert_msg(ucxpool_send_buffers(pair.to_b, source, num_sources, TAG,
-                                       NULL, &send) == UCXPOOL_OK,
+    ck_assert_msg(send_segments(pair.to_b, source, num_sources, TAG, NULL,
+                                &send) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
@@ -177,13 +177,13 @@ static void start_pieces(void *const *from, size_t num_from, size_t from_length,
                          void *const *to, size_t num_to, size_t to_length,
                          int kind, ucxpool_request_t *requests[2])
 {
-    ck_assert_msg(ucxpool_recv_pieces(pair.b, pair.to_a, to, num_to, to_length,
-                                      TAG, ALL_BITS, &params_of_pieces[kind],
-                                      &requests[0]) == UCXPOOL_OK,
+    ck_assert_msg(recv_pieces(pair.b, pair.to_a, to, num_to, to_length, TAG,
+                              ALL_BITS, &params_of_pieces[kind],
+                              &requests[0]) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
-    ck_assert_msg(ucxpool_send_pieces(pair.to_b, from, num_from, from_length,
-                                      TAG, &params_of_pieces[kind],
-                                      &requests[1]) == UCXPOOL_OK,
+    ck_assert_msg(send_pieces(pair.to_b, from, num_from, from_length, TAG,
+                              &params_of_pieces[kind],
+                              &requests[1]) == UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
 }
 
@@ -305,11 +305,11 @@ START_TEST(a_null_piece_that_is_looked_for_is_refused_at_once)
     from_pieces[0] = &pair;
     from_pieces[1] = NULL;
     ck_assert_int_eq(
-        ucxpool_send_pieces(pair.to_b, from_pieces, 2, 16, TAG, NULL, &request),
+        send_pieces(pair.to_b, from_pieces, 2, 16, TAG, NULL, &request),
         UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "piece 1 "));
-    ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG,
-                                         ALL_BITS, NULL, &request),
+    ck_assert_int_eq(recv_pieces(pair.b, NULL, from_pieces, 2, 16, TAG,
+                                 ALL_BITS, NULL, &request),
                      UCXPOOL_ERR_INVALID_PARAM);
     arrays_cleanup();
     end_pair();

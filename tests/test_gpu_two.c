@@ -6,6 +6,7 @@
 
 #include "core/pool.h"
 #include "forbid.h"
+#include "segments.h"
 #include "two_gpu.h"
 
 #include <check.h>
@@ -87,9 +88,8 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
     if (two.is_child) {
         memset(bytes, 0xfe, room);
         gpu_write(memory, bytes, room);
-        two_check(ucxpool_recv_buffers(two.pool, two.channel, segments, count,
-                                       TAG, ALL_BITS, NULL,
-                                       &request) == UCXPOOL_OK);
+        two_check(recv_segments(two.pool, two.channel, segments, count, TAG,
+                                ALL_BITS, NULL, &request) == UCXPOOL_OK);
         finish(request);
         gpu_read(bytes, memory, room);
         for (size_t i = 0; i < count; i++) {
@@ -103,8 +103,8 @@ static void transfer(size_t size, size_t length, size_t gap, unsigned seed,
         }
     } else {
         gpu_write(memory, expected, room);
-        two_check(ucxpool_send_buffers(two.channel, segments, count, TAG, NULL,
-                                       &request) == UCXPOOL_OK);
+        two_check(send_segments(two.channel, segments, count, TAG, NULL,
+                                &request) == UCXPOOL_OK);
         finish(request);
     }
     free(segments);

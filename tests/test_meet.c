@@ -5,6 +5,7 @@
 #include "core/channel.h"
 #include "core/remote.h"
 #include "pair.h"
+#include "segments.h"
 
 #include <check.h>
 
@@ -41,7 +42,7 @@ static void check_way(pair_t *pair, ucxpool_t *target_pool,
         UCXPOOL_OK);
     pair_until(pair, ucxpool_probe(target_pool, to, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_message_recv(message, &segment, 1, NULL, &recv),
+    ck_assert_int_eq(message_recv_segments(message, &segment, 1, NULL, &recv),
                      UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, recv), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(pair, send), UCXPOOL_OK);

@@ -3,6 +3,7 @@
 
 #include "pair.h"
 #include "resident.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -69,9 +70,9 @@ START_TEST(a_peers_pool_is_resident_where_it_was_read)
         ucxpool_request_t *send, *receive;
 
         ck_assert_int_eq(
-            ucxpool_recv_buffers(pair.b, pair.to_a,
-                                 &(ucxpool_segment_t){target, sizeof(target)},
-                                 1, 0, 0, NULL, &receive),
+            recv_segments(pair.b, pair.to_a,
+                          &(ucxpool_segment_t){target, sizeof(target)}, 1, 0, 0,
+                          NULL, &receive),
             UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, source, sizeof(source),
                                              1, NULL, &send),

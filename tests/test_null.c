@@ -42,6 +42,7 @@ static void check_refused(ucxpool_status_t status, const char *call)
 
 static ucxpool_segment_t segment;
 static void             *address = &segment;
+static ucxpool_data_t    data    = {.count = 1};
 static size_t            size;
 static int               number;
 
@@ -171,14 +172,10 @@ START_TEST(sends_and_receives)
     ucxpool_request_t *request;
 
     refused(ucxpool_send_buffer(NULL, address, 1, TAG, NULL, &request));
-    refused(ucxpool_send_buffers(NULL, &segment, 1, TAG, NULL, &request));
-    refused(ucxpool_send_pieces(NULL, &address, 1, 1, TAG, NULL, &request));
+    refused(ucxpool_send(NULL, &data, TAG, NULL, &request));
     refused(ucxpool_recv_buffer(NULL, NULL, address, 1, TAG, ALL_BITS, NULL,
                                 &request));
-    refused(ucxpool_recv_buffers(NULL, NULL, &segment, 1, TAG, ALL_BITS, NULL,
-                                 &request));
-    refused(ucxpool_recv_pieces(NULL, NULL, &address, 1, 1, TAG, ALL_BITS, NULL,
-                                &request));
+    refused(ucxpool_recv(NULL, NULL, &data, TAG, ALL_BITS, NULL, &request));
 }
 END_TEST
 
@@ -213,8 +210,7 @@ START_TEST(messages)
     ck_assert_ptr_null(attr.channel);
     ignored(ucxpool_message_query(NULL, NULL));
     ignored(ck_assert_uint_eq(ucxpool_message_lengths(NULL, 0, 1, &size), 0));
-    refused(ucxpool_message_recv(NULL, &segment, 1, NULL, &request));
-    refused(ucxpool_message_recv_pieces(NULL, &address, 1, 1, NULL, &request));
+    refused(ucxpool_message_recv(NULL, &data, NULL, &request));
     ignored(ucxpool_message_refuse(NULL, "no"));
     ucxpool_destroy(pool);
 }

@@ -2,6 +2,7 @@
 #include "core/pool.h"
 #include "pair.h"
 #include "xfer/message.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -106,9 +107,9 @@ START_TEST(blocks_tell_nothing_of_earlier_messages)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, length, TAG,
                                          ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, segments, NUM_SEGMENTS,
-                                          TAG, NULL, &send),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        send_segments(pair.to_b, segments, NUM_SEGMENTS, TAG, NULL, &send),
+        UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
     if (_i == MAP) {
@@ -128,7 +129,7 @@ send_eager(pair_t *pair, const ucxpool_segment_t *segments, size_t count)
     ucxpool_message_t *message;
 
     ck_assert_int_eq(
-        ucxpool_send_buffers(pair->to_b, segments, count, TAG, NULL, &send),
+        send_segments(pair->to_b, segments, count, TAG, NULL, &send),
         UCXPOOL_OK);
     pair_until(pair, ucxpool_probe(pair->b, NULL, TAG, ALL_BITS, &message) ==
                          UCXPOOL_OK);

@@ -1,5 +1,6 @@
 /* Messages from and to pieces of one length, on both wires. */
 #include "pair.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -78,23 +79,22 @@ static void side_check_gaps(const side_t *side)
     }
 }
 
-static ucxpool_request_t *send_pieces(void)
+static ucxpool_request_t *send_all(void)
 {
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, from.pieces, from.num,
-                                         from.length, TAG, NULL, &request),
+    ck_assert_int_eq(send_pieces(pair.to_b, from.pieces, from.num, from.length,
+                                 TAG, NULL, &request),
                      UCXPOOL_OK);
     return request;
 }
 
-static ucxpool_request_t *recv_pieces(void)
+static ucxpool_request_t *recv_all(void)
 {
     ucxpool_request_t *request;
 
-    ck_assert_int_eq(ucxpool_recv_pieces(pair.b, pair.to_a, to.pieces, to.num,
-                                         to.length, TAG, ALL_BITS, NULL,
-                                         &request),
+    ck_assert_int_eq(recv_pieces(pair.b, pair.to_a, to.pieces, to.num,
+                                 to.length, TAG, ALL_BITS, NULL, &request),
                      UCXPOOL_OK);
     return request;
 }
@@ -137,8 +137,8 @@ static void exchange(size_t num_from, size_t from_length, size_t num_to,
     side_init(&from, num_from, from_length);
     side_init(&to, num_to, to_length);
     side_fill(&from);
-    recv = recv_pieces();
-    finish_both(send_pieces(), recv, num_from * from_length);
+    recv = recv_all();
+    finish_both(send_all(), recv, num_from * from_length);
     check_same(num_from * from_length);
     sides_cleanup();
 }
@@ -216,15 +216,14 @@ START_TEST(segments_and_pieces_receive_each_other)
     side_fill(&from);
     num = cut(other, LENGTH, segments);
     pair_poison(other, sizeof(other));
-    send = send_pieces();
-    ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, segments, num, TAG,
-                                          ALL_BITS, NULL, &recv),
-                     UCXPOOL_OK);
-    finish_both(send, recv, LENGTH);
-    recv = recv_pieces();
+    send = send_all();
     ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, num, TAG, NULL, &send),
+        recv_segments(pair.b, NULL, segments, num, TAG, ALL_BITS, NULL, &recv),
         UCXPOOL_OK);
+    finish_both(send, recv, LENGTH);
+    recv = recv_all();
+    ck_assert_int_eq(send_segments(pair.to_b, segments, num, TAG, NULL, &send),
+                     UCXPOOL_OK);
     finish_both(send, recv, LENGTH);
     check_same(LENGTH);
     sides_cleanup();
@@ -243,7 +242,7 @@ START_TEST(a_message_of_pieces_is_one_of_equal_segments)
     connect_pair(_i);
     side_init(&from, 3, 50);
     side_init(&to, 3, 50);
-    send = send_pieces();
+    send = send_all();
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_query(message, &attr);
@@ -252,7 +251,7 @@ START_TEST(a_message_of_pieces_is_one_of_equal_segments)
     ck_assert_uint_eq(ucxpool_message_lengths(message, 0, 4, lengths), 3);
     ck_assert_uint_eq(lengths[2], 50);
     segment = (ucxpool_segment_t){to.arena, 150};
-    ck_assert_int_eq(ucxpool_message_recv(message, &segment, 1, NULL, &recv),
+    ck_assert_int_eq(message_recv_segments(message, &segment, 1, NULL, &recv),
                      UCXPOOL_OK);
     finish_both(send, recv, 150);
     sides_cleanup();
@@ -270,16 +269,16 @@ START_TEST(a_probed_message_is_received_into_pieces)
     side_init(&from, 6, 50);
     side_init(&to, 3, 100);
     side_fill(&from);
-    send = send_pieces();
+    send = send_all();
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ck_assert_int_eq(
-        ucxpool_message_recv_pieces(message, to.pieces, 2, 100, NULL, &recv),
+        message_recv_pieces(message, to.pieces, 2, 100, NULL, &recv),
         UCXPOOL_ERR_TRUNCATED);
     ck_assert_ptr_nonnull(
         strstr(ucxpool_error_detail(), "the pieces hold 200"));
     ck_assert_int_eq(
-        ucxpool_message_recv_pieces(message, to.pieces, 3, 100, NULL, &recv),
+        message_recv_pieces(message, to.pieces, 3, 100, NULL, &recv),
         UCXPOOL_OK);
     finish_both(send, recv, 300);
     sent     = side_message(&from);
@@ -300,22 +299,20 @@ START_TEST(no_pieces_and_pieces_of_nothing_are_messages)
 
     connect_pair(_i);
     for (size_t num = 0; num < 4; num++) {
-        ck_assert_int_eq(ucxpool_send_pieces(pair.to_b, num == 0 ? NULL : null,
-                                             num, 0, TAG, NULL, &send),
+        ck_assert_int_eq(send_pieces(pair.to_b, num == 0 ? NULL : null, num, 0,
+                                     TAG, NULL, &send),
                          UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL,
-                                             num == 0 ? NULL : null, num, 0,
-                                             TAG, ALL_BITS, NULL, &recv),
+        ck_assert_int_eq(recv_pieces(pair.b, NULL, num == 0 ? NULL : null, num,
+                                     0, TAG, ALL_BITS, NULL, &recv),
                          UCXPOOL_OK);
         finish_both(send, recv, 0);
     }
     /* None of these, too, of some length. */
-    ck_assert_int_eq(
-        ucxpool_send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL, &send),
-        UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_recv_pieces(pair.b, NULL, null, 0, 77, TAG,
-                                         ALL_BITS, NULL, &recv),
+    ck_assert_int_eq(send_pieces(pair.to_b, NULL, 0, 77, TAG, NULL, &send),
                      UCXPOOL_OK);
+    ck_assert_int_eq(
+        recv_pieces(pair.b, NULL, null, 0, 77, TAG, ALL_BITS, NULL, &recv),
+        UCXPOOL_OK);
     finish_both(send, recv, 0);
     end_pair();
 }
@@ -327,10 +324,10 @@ static ucxpool_status_t post(bool is_send, void *const *addresses, size_t num,
     ucxpool_request_t *request = NULL;
     ucxpool_status_t   status;
 
-    status = is_send ? ucxpool_send_pieces(pair.to_b, addresses, num, length,
-                                           TAG, NULL, &request)
-                     : ucxpool_recv_pieces(pair.b, NULL, addresses, num, length,
-                                           TAG, ALL_BITS, NULL, &request);
+    status = is_send ? send_pieces(pair.to_b, addresses, num, length, TAG, NULL,
+                                   &request)
+                     : recv_pieces(pair.b, NULL, addresses, num, length, TAG,
+                                   ALL_BITS, NULL, &request);
     ck_assert_ptr_null(request);
     return status;
 }
@@ -374,8 +371,8 @@ START_TEST(too_few_pieces_truncate)
     for (size_t i = 0; i < 2; i++) {
         side_init(&from, nums[i], 100);
         side_init(&to, nums[i] - 1, 100);
-        recv = recv_pieces();
-        send = send_pieces();
+        recv = recv_all();
+        send = send_all();
         ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
         ck_assert_int_eq(pair_finish(&pair, send),
                          i == 0 ? UCXPOOL_OK : UCXPOOL_ERR_REFUSED);
@@ -397,8 +394,8 @@ START_TEST(an_array_of_one_piece_is_copied)
     side_fill(&from);
     source         = from.pieces[0];
     target         = to.pieces[0];
-    recv           = recv_pieces();
-    send           = send_pieces();
+    recv           = recv_all();
+    send           = send_all();
     from.pieces[0] = NULL;
     to.pieces[0]   = NULL;
     finish_both(send, recv, 100000);
@@ -431,14 +428,69 @@ START_TEST(pieces_in_comm_memory_go_in_place)
     }
     side_fill(&from);
     ucxpool_stats_get(pair.a, &before);
-    recv = recv_pieces();
-    finish_both(send_pieces(), recv, NUM * LENGTH);
+    recv = recv_all();
+    finish_both(send_all(), recv, NUM * LENGTH);
     ucxpool_stats_get(pair.a, &after);
     check_same(NUM * LENGTH);
     ck_assert_uint_eq(after.sent[mode].bytes - before.sent[mode].bytes,
                       NUM * LENGTH);
     ucxpool_comm_free(pair.a, memory);
     free(to.arena);
+    end_pair();
+}
+END_TEST
+
+/* The sender's arrays and memory are const from the caller to the wire. */
+START_TEST(sources_are_const)
+{
+    static const char             words[]    = "to be sent only";
+    const ucxpool_const_segment_t segments[] = {{words, 6}, {words + 6, 10}};
+    const void *const             pieces[]   = {words, words + 8};
+    const ucxpool_data_t          sources[]  = {
+                  ucxpool_source_buffer(words, sizeof(words)),
+                  ucxpool_source_segments(segments, 2),
+                  ucxpool_source_pieces(pieces, 2, 8),
+    };
+    char               received[sizeof(words)];
+    ucxpool_request_t *send, *recv;
+
+    connect_pair(_i);
+    for (size_t i = 0; i < 3; i++) {
+        memset(received, 0, sizeof(received));
+        ck_assert_int_eq(ucxpool_send(pair.to_b, &sources[i], TAG, NULL, &send),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, received,
+                                             sizeof(received), TAG, ALL_BITS,
+                                             NULL, &recv),
+                         UCXPOOL_OK);
+        finish_both(send, recv, sizeof(words));
+        ck_assert_str_eq(received, words);
+        ck_assert_int_eq(
+            ucxpool_recv(pair.b, NULL, &sources[i], TAG, ALL_BITS, NULL, &recv),
+            UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_ptr_nonnull(
+            strstr(ucxpool_error_detail(), "use ucxpool_data_...()"));
+    }
+    end_pair();
+}
+END_TEST
+
+/* A program built against a newer library, or one that never set its data. */
+START_TEST(data_of_an_unknown_kind_is_refused)
+{
+    ucxpool_data_t     data = ucxpool_data_buffer(NULL, 0);
+    ucxpool_request_t *request;
+
+    connect_pair(_i);
+    data.kind = (ucxpool_data_kind_t)77;
+    ck_assert_int_eq(ucxpool_send(pair.to_b, &data, TAG, NULL, &request),
+                     UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "kind 77"));
+    data             = ucxpool_data_buffer(NULL, 0);
+    data.reserved[3] = 1;
+    ck_assert_int_eq(
+        ucxpool_recv(pair.b, NULL, &data, TAG, ALL_BITS, NULL, &request),
+        UCXPOOL_ERR_UNSUPPORTED);
     end_pair();
 }
 END_TEST
@@ -466,6 +518,9 @@ int main(void)
     tcase_add_loop_test(tcase, too_few_pieces_truncate, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, an_array_of_one_piece_is_copied, 0, NUM_WIRES);
     tcase_add_loop_test(tcase, pieces_in_comm_memory_go_in_place, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, sources_are_const, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, data_of_an_unknown_kind_is_refused, 0,
+                        NUM_WIRES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -1,6 +1,7 @@
 /* Messages between two pools, on both wires. */
 #include "core/pool.h"
 #include "pair.h"
+#include "segments.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -96,11 +97,11 @@ START_TEST(segments_cut_differently_on_both_sides_arrive)
         pair_fill(source, LENGTH);
         pair_poison(target, LENGTH);
         ck_assert_int_eq(
-            ucxpool_send_buffers(pair.to_b, from, num_from, TAG, NULL, &send),
+            send_segments(pair.to_b, from, num_from, TAG, NULL, &send),
             UCXPOOL_OK);
-        ck_assert_int_eq(ucxpool_recv_buffers(pair.b, NULL, to, num_to, TAG,
-                                              ALL_BITS, NULL, &recv),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(
+            recv_segments(pair.b, NULL, to, num_to, TAG, ALL_BITS, NULL, &recv),
+            UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
         ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
         ck_assert_mem_eq(source, target, LENGTH);
@@ -167,7 +168,7 @@ START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
     ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, target, sizeof(target),
                                          TAG, ALL_BITS, NULL, &recv),
                      UCXPOOL_OK);
-    ck_assert_int_eq(ucxpool_send_buffers(pair.to_b, from, 3, TAG, NULL, &send),
+    ck_assert_int_eq(send_segments(pair.to_b, from, 3, TAG, NULL, &send),
                      UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
@@ -319,9 +320,8 @@ START_TEST(probe_shows_lengths_and_metadata_first)
     pair_fill(bytes, sizeof(bytes));
     ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
                      UCXPOOL_ERR_NO_MESSAGE);
-    ck_assert_int_eq(
-        ucxpool_send_buffers(pair.to_b, segments, 3, TAG, &params, &send),
-        UCXPOOL_OK);
+    ck_assert_int_eq(send_segments(pair.to_b, segments, 3, TAG, &params, &send),
+                     UCXPOOL_OK);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
     ucxpool_message_query(message, &attr);
@@ -337,10 +337,10 @@ START_TEST(probe_shows_lengths_and_metadata_first)
     ck_assert_uint_eq(lengths[2], 2999);
 
     whole.length = 10;
-    ck_assert_int_eq(ucxpool_message_recv(message, &whole, 1, NULL, &recv),
+    ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
                      UCXPOOL_ERR_TRUNCATED);
     whole.length = 5999;
-    ck_assert_int_eq(ucxpool_message_recv(message, &whole, 1, NULL, &recv),
+    ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
                      UCXPOOL_OK);
     pair_until(&pair, pair_ended(recv));
     ucxpool_request_query(recv, &done);

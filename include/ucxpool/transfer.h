@@ -1,11 +1,13 @@
 /*
  * Sending and receiving.
  *
- * A message is a list of segments, a 64-bit tag, and up to MAX_METADATA bytes
- * of the caller's own metadata. It arrives whole or not at all. The receiver's
- * segments need not be cut like the sender's: the bytes of the message are the
- * sender's segments one after the other, and they fill the receiver's segments
- * one after the other.
+ * A message is data, a 64-bit tag, and up to MAX_METADATA bytes of the caller's
+ * own metadata. It arrives whole or not at all. ucxpool_send_buffer() and
+ * ucxpool_recv_buffer() are for data in one buffer; ucxpool_send(),
+ * ucxpool_recv() and ucxpool_message_recv() for data of any form, which a
+ * ucxpool_data_t describes. The receiver's data need not be cut like the
+ * sender's: the bytes of the message are the sender's segments one after the
+ * other, and they fill the receiver's segments one after the other.
  *
  *     sender's segments     [ 100 ][    4096    ][ 0 ][  7 ]
  *     message               4203 bytes, 4 lengths, tag, metadata
@@ -31,11 +33,115 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* A piece of memory: length bytes from address (NULL is fine for length 0). */
+/* --- data -------------------------------------------------------------------
+ * Where the bytes of a message are, or where they go. A description is made by
+ * one of six functions:
+ *
+ *             to send or receive into   to send only (const)
+ *     one buffer  ucxpool_data_buffer()     ucxpool_source_buffer()
+ *     segments    ucxpool_data_segments()   ucxpool_source_segments()
+ *     pieces      ucxpool_data_pieces()     ucxpool_source_pieces()
+ *
+ * The description may go as soon as the call that it was made for has returned.
+ * What it points to, arrays and memory, must stay unchanged until the request
+ * ends; an array of one is copied.
+ *
+ * Pieces are segments that all have one length. For many short ones they are
+ * quicker, for the array is half as long and nobody need add it up. In a pool
+ * on a GPU, where the params say UCXPOOL_SEGMENTS_CUDA, the array is read as
+ * its pieces are moved: by the GPU itself if it lies in pinned memory
+ * (cuMemHostAlloc(), cudaMallocHost()) and has 4,096 addresses or more.
+ */
+
+/* Length bytes from address (NULL is fine for length 0). */
 typedef struct ucxpool_segment {
     void  *address;
     size_t length;
 } ucxpool_segment_t;
+
+/* The same of memory that is only read. */
+typedef struct ucxpool_const_segment {
+    const void *address;
+    size_t      length;
+} ucxpool_const_segment_t;
+
+typedef enum ucxpool_data_kind {
+    UCXPOOL_DATA_BUFFER   = 0,
+    UCXPOOL_DATA_SEGMENTS = 1,
+    UCXPOOL_DATA_PIECES   = 2
+} ucxpool_data_kind_t;
+
+typedef struct ucxpool_data {
+    ucxpool_data_kind_t kind;
+    int                 is_source; /* 0, or 1: to send only */
+    union {
+        const void                    *buffer;
+        const ucxpool_const_segment_t *segments;
+        const void *const             *pieces;
+    } at;
+    size_t   count;       /* of segments or pieces; 1 buffer */
+    size_t   length;      /* bytes of the buffer, or of each piece */
+    uint64_t reserved[4]; /* 0 */
+} ucxpool_data_t;
+
+static inline ucxpool_data_t ucxpool_source_buffer(const void *address,
+                                                   size_t      length)
+{
+    ucxpool_data_t data = {UCXPOOL_DATA_BUFFER, 1, {NULL}, 1, length, {0}};
+
+    data.at.buffer = address;
+    return data;
+}
+
+static inline ucxpool_data_t
+ucxpool_source_segments(const ucxpool_const_segment_t *segments, size_t count)
+{
+    ucxpool_data_t data = {UCXPOOL_DATA_SEGMENTS, 1, {NULL}, count, 0, {0}};
+
+    data.at.segments = segments;
+    return data;
+}
+
+/* With length 0 the addresses do not matter. */
+static inline ucxpool_data_t ucxpool_source_pieces(const void *const *addresses,
+                                                   size_t count, size_t length)
+{
+    ucxpool_data_t data = {UCXPOOL_DATA_PIECES, 1, {NULL}, count, length, {0}};
+
+    data.at.pieces = addresses;
+    return data;
+}
+
+static inline ucxpool_data_t ucxpool_data_buffer(void *address, size_t length)
+{
+    ucxpool_data_t data = ucxpool_source_buffer(address, length);
+
+    data.is_source = 0;
+    return data;
+}
+
+static inline ucxpool_data_t
+ucxpool_data_segments(const ucxpool_segment_t *segments, size_t count)
+{
+    ucxpool_data_t data = ucxpool_source_segments(
+        (const ucxpool_const_segment_t *)segments, count);
+
+    data.is_source = 0;
+    return data;
+}
+
+static inline ucxpool_data_t ucxpool_data_pieces(void *const *addresses,
+                                                 size_t count, size_t length)
+{
+    ucxpool_data_t data =
+        ucxpool_source_pieces((const void *const *)addresses, count, length);
+
+    data.is_source = 0;
+    return data;
+}
+
+/* --- requests ---------------------------------------------------------------
+ */
 
 /* One send or receive in progress. */
 typedef struct ucxpool_request ucxpool_request_t;
@@ -102,13 +208,12 @@ typedef struct ucxpool_request_params {
 } ucxpool_request_params_t;
 
 /*
- * Send a list of segments as one message.
+ * Send data as one message.
  *
- * segments     Array of num_segments. The array and what it points to must stay
- *              unchanged until the request ends (an array of one is copied).
+ * data         See above.
  * params       NULL for none.
- * request_p    [out] The request, to be freed by ucxpool_request_free().
- *              NULL: the library frees it when it ends.
+ * request_p    [out] The request, to be released by ucxpool_request_release().
+ *              NULL: the library releases it when it ends.
  *
  * The request ends with
  * UCXPOOL_OK                 a message of up to EAGER_SIZE bytes of host
@@ -118,23 +223,25 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_CANCELED       canceled here, or the receive there was
  * UCXPOOL_ERR_TIMED_OUT      the deadline passed
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
+ * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL that was looked at late (a pool on
+ *                            a GPU, UCXPOOL_SEGMENTS_CUDA); the detail names it
  *
  * After any end the caller's memory is the caller's again.
  *
  * Returned at once, with no request made:
  * UCXPOOL_ERR_INVALID_PARAM  lengths overflow, a NULL address with a length; in
  *                            a pool on a GPU: memory that is not there
- * UCXPOOL_ERR_UNSUPPORTED    a segment lies on another GPU than the pool
+ * UCXPOOL_ERR_UNSUPPORTED    a segment lies on another GPU than the pool; or
+ *                            this library is older than the kind of data
  * UCXPOOL_ERR_LIMIT          more metadata or more differing segment lengths
  *                            than MAX_METADATA, MAX_SEGMENTS
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended
  * UCXPOOL_ERR_NO_MEMORY
  */
-ucxpool_status_t ucxpool_send_buffers(ucxpool_channel_t       *channel,
-                                      const ucxpool_segment_t *segments,
-                                      size_t num_segments, uint64_t tag,
-                                      const ucxpool_request_params_t *params,
-                                      ucxpool_request_t **request_p);
+ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
+                              const ucxpool_data_t *data, uint64_t tag,
+                              const ucxpool_request_params_t *params,
+                              ucxpool_request_t             **request_p);
 
 /* The same for one buffer. */
 ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
@@ -144,75 +251,33 @@ ucxpool_status_t ucxpool_send_buffer(ucxpool_channel_t *channel,
                                      ucxpool_request_t             **request_p);
 
 /*
- * Send pieces of one length as one message: what ucxpool_send_buffers() would
- * send of segments that all have this length. For many short pieces this is
- * quicker, for the list is half as long and nobody need add it up.
- *
- * addresses    Array of num_pieces. The array and what it points to must stay
- *              unchanged until the request ends (an array of one is copied).
- * length       Of each piece, in bytes. 0: the addresses do not matter.
- *
- * As ucxpool_send_buffers(), but: in a pool on a GPU, where params say
- * UCXPOOL_SEGMENTS_CUDA, the array is read as its pieces are sent; by the GPU
- * itself if it lies in pinned memory (cuMemHostAlloc(), cudaMallocHost()) and
- * has 4,096 addresses or more. A NULL in it then ends the request
- *
- * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL; the detail names it
- */
-ucxpool_status_t ucxpool_send_pieces(ucxpool_channel_t *channel,
-                                     void *const *addresses, size_t num_pieces,
-                                     size_t length, uint64_t tag,
-                                     const ucxpool_request_params_t *params,
-                                     ucxpool_request_t             **request_p);
-
-/*
- * Receive a message into a list of segments.
+ * Receive a message.
  *
  * channel      From this peer only; NULL: from any channel of the pool.
+ * data         Where to. It must hold the message, which may be shorter, and
+ *              must not be a source.
  * tag, mask    Messages match whose tag equals `tag` in the bits of `mask`;
  *              mask 0 takes every message.
- * segments     Array of num_segments, which must stay unchanged until the
- *              request ends (an array of one is copied). Together they must
- *              hold the message; it may be shorter.
  *
  * The request ends with
  * UCXPOOL_OK             all bytes are there; ucxpool_request_query() tells
  *                        how many
- * UCXPOOL_ERR_TRUNCATED  the message is longer than the segments; it is gone,
- *                        and its sender was told (probe first to avoid this)
+ * UCXPOOL_ERR_TRUNCATED  the message is longer than the data; it is gone, and
+ *                        its sender was told (probe first to avoid this)
+ * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL that was looked at late, as for
+ *                        sends. The sender's request ends with
+ *                        UCXPOOL_ERR_REFUSED
  * UCXPOOL_ERR_CANCELED, UCXPOOL_ERR_TIMED_OUT, UCXPOOL_ERR_PEER_LOST,
  * UCXPOOL_ERR_CHECKSUM, UCXPOOL_ERR_PROTOCOL
  *
- * After an error the segments may hold a part of the message; nothing writes
- * to them any more.
+ * After an error the memory may hold a part of the message; nothing writes to
+ * it any more.
  */
-ucxpool_status_t ucxpool_recv_buffers(ucxpool_t               *pool,
-                                      ucxpool_channel_t       *channel,
-                                      const ucxpool_segment_t *segments,
-                                      size_t num_segments, uint64_t tag,
-                                      uint64_t                        mask,
-                                      const ucxpool_request_params_t *params,
-                                      ucxpool_request_t **request_p);
-
-/*
- * Receive a message, of whatever segments, into pieces of one length.
- *
- * addresses    Array of num_pieces, as in ucxpool_send_pieces().
- * length       Of each piece, in bytes.
- *
- * As ucxpool_recv_buffers(), but: in a pool on a GPU, where params say
- * UCXPOOL_SEGMENTS_CUDA, a NULL in the array ends the request when its turn
- * comes
- *
- * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL; the detail names it. The sender's
- *                            request ends with UCXPOOL_ERR_REFUSED
- */
-ucxpool_status_t ucxpool_recv_pieces(ucxpool_t         *pool,
-                                     ucxpool_channel_t *channel,
-                                     void *const *addresses, size_t num_pieces,
-                                     size_t length, uint64_t tag, uint64_t mask,
-                                     const ucxpool_request_params_t *params,
-                                     ucxpool_request_t             **request_p);
+ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                              const ucxpool_data_t *data, uint64_t tag,
+                              uint64_t                        mask,
+                              const ucxpool_request_params_t *params,
+                              ucxpool_request_t             **request_p);
 
 /* The same into one buffer. */
 ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
@@ -224,8 +289,7 @@ ucxpool_status_t ucxpool_recv_buffer(ucxpool_t         *pool,
 /*
  * Take the oldest message that matches and that no receive has taken, to look
  * at it first. The caller then owns it and must end it by
- * ucxpool_message_recv(), ucxpool_message_recv_pieces() or
- * ucxpool_message_refuse(). Does not progress.
+ * ucxpool_message_recv() or ucxpool_message_refuse(). Does not progress.
  *
  * UCXPOOL_ERR_NO_MESSAGE  there is none now
  */
@@ -258,24 +322,16 @@ size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,
                                size_t num_lengths, size_t *lengths);
 
 /*
- * Receive a message that was probed. As ucxpool_recv_buffers(); the message
- * handle is invalid after success, and still the caller's after an error.
+ * Receive a message that was probed. As ucxpool_recv(); the message handle is
+ * invalid after success, and still the caller's after an error.
  *
- * UCXPOOL_ERR_TRUNCATED  returned at once, with nothing lost: the segments are
- *                        too small
+ * UCXPOOL_ERR_TRUNCATED  returned at once, with nothing lost: the data is too
+ *                        small
  */
-ucxpool_status_t ucxpool_message_recv(ucxpool_message_t       *message,
-                                      const ucxpool_segment_t *segments,
-                                      size_t                   num_segments,
+ucxpool_status_t ucxpool_message_recv(ucxpool_message_t              *message,
+                                      const ucxpool_data_t           *data,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t **request_p);
-
-/* The same into pieces of one length, as ucxpool_recv_pieces(). */
-ucxpool_status_t
-ucxpool_message_recv_pieces(ucxpool_message_t *message, void *const *addresses,
-                            size_t num_pieces, size_t length,
-                            const ucxpool_request_params_t *params,
-                            ucxpool_request_t             **request_p);
 
 /*
  * Refuse a message that was probed. Its sender's request ends with

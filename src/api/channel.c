@@ -1,10 +1,12 @@
 /*
  * The public functions of channels.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "core/wire.h"
+#include "pool/progress.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
 
@@ -217,4 +219,33 @@ void ucxpool_channel_abort(ucxpool_channel_t *channel)
     core_lock(pool);
     wireup_channel_abort(channel);
     core_unlock_posted(pool);
+}
+
+static bool is_settled(const void *channel)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr);
+    return attr.state != UCXPOOL_CHANNEL_CONNECTING;
+}
+
+ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
+                                      uint64_t           timeout_ns)
+{
+    pool_goal_t            goal = {is_settled, channel};
+    ucxpool_channel_attr_t attr;
+
+    if (!is_settled(channel)) {
+        pool_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
+    }
+    ucxpool_channel_query(channel, &attr);
+    switch (attr.state) {
+    case UCXPOOL_CHANNEL_OPEN:
+        return UCXPOOL_OK;
+    case UCXPOOL_CHANNEL_CONNECTING:
+        return base_error(UCXPOOL_ERR_TIMED_OUT,
+                          "%s: no answer from the peer yet", attr.name);
+    default:
+        return base_error(attr.status, "%s: %s", attr.name, attr.reason);
+    }
 }

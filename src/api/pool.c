@@ -3,6 +3,7 @@
  */
 #include <ucxpool/ucxpool.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "core/domains.h"
@@ -11,6 +12,7 @@
 #include "heap/heap.h"
 #include "mem/system.h"
 #include "pool/lifetime.h"
+#include "pool/progress.h"
 #include "ucx/context.h"
 
 #include <stdio.h>
@@ -361,6 +363,16 @@ ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
     }
     *fd_p = pool->wakeup.epoll_fd;
     return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns)
+{
+    static const pool_goal_t any = {.is_reached = NULL};
+
+    if (base_missing(pool)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return pool_wait(pool, &any, base_clock_deadline(timeout_ns));
 }
 
 ucxpool_status_t ucxpool_check(ucxpool_t *pool)

@@ -101,36 +101,33 @@ static int posted(end_slot_t *slot, ucxpool_status_t status)
     return fail(slot->end, "a request was not taken", ucxpool_error_detail());
 }
 
-static ucxpool_status_t send_data(pool_lane_t *lane, end_t *end, unsigned index,
-                                  const ucxpool_request_params_t *params)
+static ucxpool_data_t describe(const end_t *end, unsigned index)
 {
     const buffers_t *buffers = &end->buffers;
 
     if (side_is_pieces(end->side)) {
-        return ucxpool_send_pieces(lane->channel,
-                                   buffers_addresses(buffers, index),
-                                   buffers->num_segments, end->work.size,
-                                   TAG_DATA | index, params, NULL);
+        return ucxpool_data_pieces(buffers_addresses(buffers, index),
+                                   buffers->num_segments, end->work.size);
     }
-    return ucxpool_send_buffers(lane->channel, buffers_segments(buffers, index),
-                                buffers->num_segments, TAG_DATA | index, params,
-                                NULL);
+    return ucxpool_data_segments(buffers_segments(buffers, index),
+                                 buffers->num_segments);
+}
+
+static ucxpool_status_t send_data(pool_lane_t *lane, end_t *end, unsigned index,
+                                  const ucxpool_request_params_t *params)
+{
+    ucxpool_data_t data = describe(end, index);
+
+    return ucxpool_send(lane->channel, &data, TAG_DATA | index, params, NULL);
 }
 
 static ucxpool_status_t recv_data(pool_lane_t *lane, end_t *end, unsigned index,
                                   const ucxpool_request_params_t *params)
 {
-    const buffers_t *buffers = &end->buffers;
+    ucxpool_data_t data = describe(end, index);
 
-    if (side_is_pieces(end->side)) {
-        return ucxpool_recv_pieces(lane->pool, lane->channel,
-                                   buffers_addresses(buffers, index),
-                                   buffers->num_segments, end->work.size,
-                                   TAG_DATA | index, UINT64_MAX, params, NULL);
-    }
-    return ucxpool_recv_buffers(
-        lane->pool, lane->channel, buffers_segments(buffers, index),
-        buffers->num_segments, TAG_DATA | index, UINT64_MAX, params, NULL);
+    return ucxpool_recv(lane->pool, lane->channel, &data, TAG_DATA | index,
+                        UINT64_MAX, params, NULL);
 }
 
 /* The receive of the answer first, so that it is there in time. */

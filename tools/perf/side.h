@@ -28,7 +28,7 @@ typedef enum way {
     WAY_COPY,      /* once, contiguous memory: the link's limit */
     /* the pool */
     WAY_POOL,           /* any memory on both sides */
-    WAY_POOL_PIECES,    /* the same by ucxpool_send_pieces() and _recv_pieces():
+    WAY_POOL_PIECES,    /* the same as ucxpool_data_pieces():
                            buffers of one length */
     WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides */
     WAY_POOL_COMM_SEND, /* at the sender only */

@@ -60,7 +60,7 @@ static void exchange_take_batch(exchange_t                   *exchange,
 {
     arrival_t               *arrival = shelf_look(exchange->shelf);
     ucxpool_request_params_t params  = {0};
-    ucxpool_segment_t        segment;
+    ucxpool_data_t           data;
     ucxpool_status_t         status;
     char                    *memory;
 
@@ -74,15 +74,14 @@ static void exchange_take_batch(exchange_t                   *exchange,
     }
     shelf_take(exchange->shelf);
     arrival->context = exchange;
-    segment.address  = memory;
-    segment.length   = attr->length;
+    data             = ucxpool_data_buffer(memory, attr->length);
     exchange_params_on_device(exchange, UCXPOOL_STREAM_READY,
                               arrival_is_large(arrival), &params);
     params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params.callback     = exchange_batch_received;
     params.callback_arg = arrival;
     exchange->num_receiving++;
-    status = ucxpool_message_recv(message, &segment, 1, &params, NULL);
+    status = ucxpool_message_recv(message, &data, &params, NULL);
     if (status != UCXPOOL_OK) {
         exchange->num_receiving--;
         exchange_fail(exchange, status, header->source, "cannot receive from",
@@ -115,7 +114,8 @@ static void exchange_take_small(exchange_t                   *exchange,
                                 const ucxpool_message_attr_t *attr,
                                 const exchange_header_t      *header)
 {
-    exchange_peer_t *peer = &exchange->peers[header->source];
+    exchange_peer_t *peer    = &exchange->peers[header->source];
+    ucxpool_data_t   nothing = ucxpool_data_buffer(NULL, 0);
 
     if (header->kind == EXCHANGE_END) {
         peer->has_ended        = true;
@@ -125,7 +125,7 @@ static void exchange_take_small(exchange_t                   *exchange,
                            (const char *)attr->metadata + sizeof(*header),
                            attr->metadata_length - sizeof(*header));
     }
-    if (ucxpool_message_recv(message, NULL, 0, NULL, NULL) != UCXPOOL_OK) {
+    if (ucxpool_message_recv(message, &nothing, NULL, NULL) != UCXPOOL_OK) {
         exchange_fail(exchange, UCXPOOL_ERR_IO, header->source,
                       "cannot receive from", ucxpool_error_detail());
         ucxpool_message_refuse(message, "the receiver failed");

@@ -98,6 +98,7 @@ static ucxpool_status_t exchange_send_batch(exchange_t *exchange,
     const ucxpool_segment_t *segments;
     ucxpool_request_params_t params;
     void                    *stream = UCXPOOL_STREAM_READY;
+    ucxpool_data_t           data;
     size_t                   num;
 
     num = exchange_segments(exchange, batch, &segments);
@@ -110,8 +111,9 @@ static ucxpool_status_t exchange_send_batch(exchange_t *exchange,
     exchange_send_params(&header, sizeof(header), exchange_batch_sent, batch,
                          &params);
     exchange_params_on_device(exchange, stream, batch_is_large(batch), &params);
-    return ucxpool_send_buffers(exchange->peers[batch->target].channel,
-                                segments, num, EXCHANGE_BATCH, &params, NULL);
+    data = ucxpool_data_segments(segments, num);
+    return ucxpool_send(exchange->peers[batch->target].channel, &data,
+                        EXCHANGE_BATCH, &params, NULL);
 }
 
 int exchange_post(exchange_t *exchange, batch_t *batch)
@@ -156,8 +158,8 @@ static int exchange_send_small(exchange_t *exchange, unsigned target,
     exchange_send_params(header, size, exchange_note_sent,
                          &exchange->peers[target], &params);
     exchange->notes_pending++;
-    status = ucxpool_send_buffers(exchange->peers[target].channel, NULL, 0,
-                                  header->kind, &params, NULL);
+    status = ucxpool_send_buffer(exchange->peers[target].channel, NULL, 0,
+                                 header->kind, &params, NULL);
     if (status != UCXPOOL_OK) {
         exchange->notes_pending--;
         exchange_fail(exchange, status, target, "cannot send to",
