@@ -125,7 +125,7 @@ static void check_pieces(void **pieces, int number)
 static void finish(ucxpool_request_t *request)
 {
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 /* All is posted before anything is waited for; any wait moves all of it. */

@@ -72,7 +72,7 @@ static void send_words(ucxpool_t *pool, const char *where, char **words,
     data = ucxpool_source_segments(segments, num);
     must(ucxpool_send(channel, &data, 1, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 int main(int argc, char **argv)

@@ -38,7 +38,7 @@ static void must(ucxpool_status_t status)
 static void finish(ucxpool_request_t *request)
 {
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 static void *get_memory(size_t length)
@@ -135,15 +135,15 @@ static void conclude(peer_t *peer)
     ucxpool_request_attr_t request;
     ucxpool_channel_attr_t channel;
 
-    ucxpool_request_query(peer->request, &request);
-    ucxpool_channel_query(peer->channel, &channel);
+    ucxpool_request_query(peer->request, &request, sizeof(request));
+    ucxpool_channel_query(peer->channel, &channel, sizeof(channel));
     if (status == UCXPOOL_OK) {
         printf("%s: %zu bytes\n", peer->name, request.length);
     } else {
         printf("%s: %s (channel %s, %s)\n", peer->name,
                ucxpool_status_string(status), channel.name, channel.reason);
     }
-    ucxpool_request_free(peer->request);
+    ucxpool_request_release(peer->request);
     ucxpool_channel_close(peer->channel);
     free(peer->data);
 }

@@ -28,7 +28,7 @@ static void must(ucxpool_status_t status)
 static void finish(ucxpool_request_t *request)
 {
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 static int run_client(int port_fd)
@@ -82,7 +82,7 @@ static void release_if_ended(ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     if (attr.state > UCXPOOL_CHANNEL_OPEN) {
         ucxpool_channel_close(channel);
     }

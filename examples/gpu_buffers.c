@@ -122,7 +122,7 @@ static void release_buffers(const ucxpool_segment_t *buffers)
 static void finish(ucxpool_request_t *request)
 {
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 /* The pool reads the buffers after what is in the default stream now; where a

@@ -41,7 +41,7 @@ static ucxpool_message_t *next_message(ucxpool_t         *pool,
 
     while (ucxpool_probe(pool, channel, 0, 0, &message) ==
            UCXPOOL_ERR_NO_MESSAGE) {
-        ucxpool_channel_query(channel, &peer);
+        ucxpool_channel_query(channel, &peer, sizeof(peer));
         if (peer.state == UCXPOOL_CHANNEL_FAILED ||
             peer.state == UCXPOOL_CHANNEL_CLOSED) {
             fprintf(stderr, "receiver: the peer is gone: %s\n", peer.reason);
@@ -62,7 +62,7 @@ static void print_message(ucxpool_message_t *message)
     size_t                *lengths;
     char                  *text;
 
-    ucxpool_message_query(message, &attr);
+    ucxpool_message_query(message, &attr, sizeof(attr));
     text    = malloc(attr.length + 1);
     lengths = malloc((attr.num_segments + 1) * sizeof(*lengths));
     if (text == NULL || lengths == NULL) {
@@ -77,7 +77,7 @@ static void print_message(ucxpool_message_t *message)
         printf("%.*s\n", (int)length, text + offset);
         offset += length;
     }
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     free(lengths);
     free(text);
 }

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     data = ucxpool_source_segments(words, num_words);
     must(ucxpool_send(channel, &data, 1, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     ucxpool_destroy(pool);
     return 0;
 }

@@ -161,7 +161,7 @@ static void connect_all(rank_t *rank)
 static void finish(ucxpool_request_t *request)
 {
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 /* A message to each of the others, and one from each. */

@@ -53,7 +53,7 @@ static void look(const ucxpool_channel_t *channel, unsigned count)
     ucxpool_channel_attr_t attr;
     int                    code;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     if (attr.state <= UCXPOOL_CHANNEL_OPEN) {
         return;
     }
@@ -70,7 +70,7 @@ static void finish(ucxpool_channel_t *channel, ucxpool_request_t *request,
 {
     ucxpool_status_t status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
 
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     if (status != UCXPOOL_OK) {
         look(channel, count);
         must(status);

@@ -119,7 +119,8 @@ class Pool:
 
     def wire(self):
         attr = ChannelAttr()
-        self.lib.ucxpool_channel_query(self.channel, ctypes.byref(attr))
+        self.lib.ucxpool_channel_query(self.channel, ctypes.byref(attr),
+                                       ctypes.c_size_t(ctypes.sizeof(attr)))
         return f"{('none', 'map', 'ucx')[attr.wire]}: " \
             f"{attr.wire_reason.decode()}"
 
@@ -141,7 +142,7 @@ class Pool:
 
     def wait(self, request):
         self.call("request_wait", request, ctypes.c_uint64(TIMEOUT))
-        self.lib.ucxpool_request_free(request)
+        self.lib.ucxpool_request_release(request)
 
 
 # --- memory of all origins --------------------------------------------------

@@ -106,14 +106,14 @@ bool hostile_is_over(hostile_t *hostile)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(hostile->victim, &attr);
+    ucxpool_channel_query(hostile->victim, &attr, sizeof(attr));
     return attr.state > UCXPOOL_CHANNEL_OPEN;
 }
 
 static void finish(ucxpool_request_t **request)
 {
     require((*request == NULL) || pair_ended(*request));
-    ucxpool_request_free(*request);
+    ucxpool_request_release(*request);
     *request = NULL;
 }
 

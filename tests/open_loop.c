@@ -99,7 +99,7 @@ static void failed(const ucxpool_channel_t *channel, const char *what)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     if ((num_kills != 0) && is_of_kill(attr.status)) {
         return;
     }
@@ -112,7 +112,7 @@ static void failed(const ucxpool_channel_t *channel, const char *what)
 static void release(slot_t *slot)
 {
     if (slot->request != NULL) {
-        ucxpool_request_free(slot->request);
+        ucxpool_request_release(slot->request);
     }
     ucxpool_channel_close(slot->channel);
     *slot = (slot_t){0};
@@ -134,7 +134,7 @@ static bool is_open(const slot_t *slot)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(slot->channel, &attr);
+    ucxpool_channel_query(slot->channel, &attr, sizeof(attr));
     return attr.state == UCXPOOL_CHANNEL_OPEN;
 }
 
@@ -143,7 +143,7 @@ static bool is_lost(const slot_t *slot)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(slot->channel, &attr);
+    ucxpool_channel_query(slot->channel, &attr, sizeof(attr));
     if (attr.state > UCXPOOL_CHANNEL_OPEN) {
         failed(slot->channel, "it has ended");
         return true;
@@ -198,7 +198,7 @@ static void take_messages(ucxpool_channel_t *channel)
         if (ucxpool_request_wait(request, PATIENCE_NS) != UCXPOOL_OK) {
             failed(channel, "its message did not come");
         }
-        ucxpool_request_free(request);
+        ucxpool_request_release(request);
     }
 }
 
@@ -226,7 +226,7 @@ static void see_to(const ucxpool_event_t *event)
     if (event->kinds & UCXPOOL_EVENT_MESSAGE) {
         take_messages(event->channel);
     }
-    ucxpool_channel_query(event->channel, &attr);
+    ucxpool_channel_query(event->channel, &attr, sizeof(attr));
     if ((attr.state > UCXPOOL_CHANNEL_OPEN) && !is_own(event->channel)) {
         if (attr.state == UCXPOOL_CHANNEL_FAILED) {
             failed(event->channel, "one that was taken has failed");

@@ -138,7 +138,7 @@ ucxpool_channel_state_t pair_state(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -198,7 +198,7 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
 
     pair_until(pair, pair_ended(request));
     status = ucxpool_request_test(request);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     return status;
 }
 

@@ -72,7 +72,7 @@ static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -231,7 +231,7 @@ START_TEST(without_wakeup_waiting_polls)
     ck_assert_int_eq(fd, -7);
     ck_assert_int_eq(ucxpool_arm(pair.a), UCXPOOL_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "UCP_FEATURE_WAKEUP"));
-    ck_assert_int_eq(ucxpool_wait(pair.a, 1000000), UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_int_eq(ucxpool_wait(pair.a, 1000000), UCXPOOL_INPROGRESS);
     connect_by_address(&pair);
     exchange_all(&pair);
     ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, target, sizeof(target),
@@ -589,8 +589,8 @@ START_TEST(a_failed_endpoint_ends_the_channel_and_its_requests)
     pair_until(&pair, pair_ended(recv));
     ck_assert(sides[0].ep_failed);
     ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_ERR_PEER_LOST);
-    ucxpool_request_free(recv);
-    ucxpool_channel_query(pair.to_b, &attr);
+    ucxpool_request_release(recv);
+    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_ne(attr.reason, "");

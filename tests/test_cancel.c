@@ -57,7 +57,7 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -158,7 +158,7 @@ START_TEST(a_message_that_nobody_has_received_is_taken_back)
     pass_marker(&pair);
     ucxpool_request_cancel(send);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     pass_marker(&pair);
     ck_assert_int_eq(ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message),
                      UCXPOOL_ERR_NO_MESSAGE);
@@ -179,7 +179,7 @@ START_TEST(a_receive_without_a_message_ends_at_once)
     first = post_recv(&pair, &target[0], 1);
     ucxpool_request_cancel(first);
     ck_assert_int_eq(ucxpool_request_test(first), UCXPOOL_ERR_CANCELED);
-    ucxpool_request_free(first);
+    ucxpool_request_release(first);
     second = post_recv(&pair, &target[1], 1);
     ck_assert_int_eq(pair_finish(&pair, post_send(&pair, "x", 1, TAG)),
                      UCXPOOL_OK);
@@ -210,7 +210,7 @@ START_TEST(a_list_of_lengths_half_told_does_not_block_the_next_message)
     ucxpool_progress(pair.a);
     ucxpool_request_cancel(send);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     pass_marker(&pair);
     check_channel(&pair);
     pair_cleanup(&pair);
@@ -245,10 +245,10 @@ START_TEST(a_probed_message_that_was_canceled_can_be_received_or_refused)
         ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
                          UCXPOOL_OK);
         pair_until(&pair, pair_ended(recv));
-        ucxpool_request_query(recv, &attr);
+        ucxpool_request_query(recv, &attr, sizeof(attr));
         ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
         ck_assert_str_eq(attr.detail, "the sender canceled the message");
-        ucxpool_request_free(recv);
+        ucxpool_request_release(recv);
     }
     check_channel(&pair);
     pair_cleanup(&pair);
@@ -359,13 +359,13 @@ static bool cut_short(pair_t *pair, const plan_t *plan, transfer_t *transfer,
     pair_until(pair, look(transfer));
     sent     = ucxpool_request_test(transfer->send);
     received = ucxpool_request_test(transfer->recv);
-    ucxpool_request_free(transfer->send);
+    ucxpool_request_release(transfer->send);
     if (received != UCXPOOL_OK) {
         ck_assert_int_ne(sent, UCXPOOL_OK);
     }
     /* A message that was canceled is not a damaged one. */
     ck_assert_int_ne(received, UCXPOOL_ERR_CHECKSUM);
-    ucxpool_request_free(transfer->recv);
+    ucxpool_request_release(transfer->recv);
     settle(pair);
     check_is_afterwards(transfer->target);
     return sent != UCXPOOL_OK;
@@ -452,7 +452,7 @@ START_TEST(blocks_that_a_peer_may_read_wait_in_quarantine)
     ck_assert_uint_eq(sent_blocks(pair.a).held, 0);
     ck_assert_uint_ge(sent_blocks(pair.a).quarantined, 1);
     ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     pair_check_blocks(&pair);
     check_channel(&pair);
@@ -479,7 +479,7 @@ START_TEST(a_channel_closed_while_it_is_read_gets_its_blocks_back)
     }
     ucxpool_channel_abort(pair.to_b);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_ERR_CANCELED);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
     pair_until(&pair, state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_check_blocks(&pair);
@@ -539,7 +539,7 @@ static void read_one(reader_t *reader, uint8_t *target)
         }
         ucxpool_wait(reader->pool, 1000000);
     }
-    ucxpool_request_query(recv, &attr);
+    ucxpool_request_query(recv, &attr, sizeof(attr));
     if (attr.status == UCXPOOL_OK) {
         uint8_t value = *(const uint8_t *)attr.metadata;
 
@@ -548,7 +548,7 @@ static void read_one(reader_t *reader, uint8_t *target)
             reader->num_mixed += (target[i] != value);
         }
     }
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
 }
 
 static void *read_all(void *arg)
@@ -585,7 +585,7 @@ static void send_and_regret(pair_t *pair, uint8_t *source, uint8_t value)
         ucxpool_progress(pair->a);
     }
     memset(source, 0xff, LENGTH);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
 }
 
 START_TEST(a_sender_that_regrets_while_it_is_read_never_mixes_messages)

@@ -421,8 +421,7 @@ START_TEST(nobody_sleeps_while_there_is_an_event)
     }
     receive(&pair, pair.to_a, 1);
     until_asleep(&pair);
-    pair_until(&pair,
-               ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_ERR_TIMED_OUT);
+    pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -435,8 +434,7 @@ START_TEST(who_asks_for_no_events_sleeps_beside_a_message)
     send_bytes(pair.to_b, 1);
     until_waiting(&pair, pair.to_a, 1);
     until_asleep(&pair);
-    pair_until(&pair,
-               ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_ERR_TIMED_OUT);
+    pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -471,7 +469,7 @@ static void take_message(two_t *two)
     two_check(ucxpool_recv_buffer(two->pool, two->channel, bytes, 1, TAG,
                                   ALL_BITS, NULL, &recv) == UCXPOOL_OK);
     two_check(ucxpool_request_wait(recv, UCXPOOL_FOREVER) == UCXPOOL_OK);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
 }
 
 START_TEST(no_message_is_slept_on)

@@ -86,8 +86,8 @@ START_TEST(blocks_wait_in_quarantine_until_the_peer_has_answered)
     pair_until(&pair, quarantined(pair.a) == 0);
     ck_assert(pair_ended(recv));
     ck_assert_int_ne(ucxpool_request_test(recv), UCXPOOL_OK);
-    ucxpool_request_free(send);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(send);
+    ucxpool_request_release(recv);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);
     free(source);
@@ -111,7 +111,7 @@ START_TEST(a_pool_goes_without_waiting_for_a_peer_that_stands_still)
     (void)send; /* freed with its pool */
     pair_until(&pair, pair_ended(recv));
     ck_assert_int_ne(ucxpool_request_test(recv), UCXPOOL_OK);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     ucxpool_destroy(pair.b);
     free(source);
     free(target);
@@ -240,7 +240,7 @@ START_TEST(a_flush_ends_after_the_sends_before_it)
     ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_request_test(flush), UCXPOOL_OK);
-    ucxpool_request_free(flush);
+    ucxpool_request_release(flush);
     sends[0] = post_send(&pair);
     sends[1] = post_send(&pair);
     ck_assert_int_eq(ucxpool_channel_flush(pair.to_b, NULL, &flush),

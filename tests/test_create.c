@@ -353,7 +353,7 @@ static void post_again(ucxpool_request_t *request, ucxpool_status_t status,
 
     ck_assert_int_eq(status, UCXPOOL_ERR_CANCELED);
     num_called++;
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     ck_assert_int_ne(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, 1, ALL_BITS,
                                          &params, &request),
                      UCXPOOL_OK);

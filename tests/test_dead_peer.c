@@ -44,7 +44,7 @@ static void live(two_t *two)
             if ((requests[i] != NULL) && !pair_ended(requests[i])) {
                 continue;
             }
-            ucxpool_request_free(requests[i]);
+            ucxpool_request_release(requests[i]);
             requests[i] = NULL;
         }
         if (requests[0] == NULL) {
@@ -142,8 +142,8 @@ START_TEST(a_peer_killed_in_a_transfer_ends_the_requests_in_time)
     printf("the receive after %.3f s\n", (double)await(&two, recv, died) / 1e9);
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
-    ucxpool_request_free(send);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(send);
+    ucxpool_request_release(recv);
     /* What is posted now ends at once. */
     two_check(ucxpool_send_buffer(two.channel, bytes, 1, TAG, NULL, NULL) !=
               UCXPOOL_OK);
@@ -170,7 +170,7 @@ START_TEST(a_peer_killed_in_silence_ends_a_receive_in_time)
     printf("the receive ended after %.3f s\n",
            (double)await(&two, recv, base_clock_now()) / 1e9);
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     leave(&two);
 }
 END_TEST
@@ -183,7 +183,7 @@ static void check_ended(ucxpool_request_t *request)
         two_check(timed_out);
     }
     two_check(ucxpool_request_test(request) != UCXPOOL_OK);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 START_TEST(a_deadline_ends_requests_of_a_dead_peer_that_nobody_has_noticed)

@@ -35,10 +35,10 @@ static void check_expires(pair_t *pair, ucxpool_request_t *request)
     ucxpool_request_attr_t attr;
 
     pair_until(pair, pair_ended(request));
-    ucxpool_request_query(request, &attr);
+    ucxpool_request_query(request, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_TIMED_OUT);
     ck_assert_str_eq(attr.detail, "the deadline passed");
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 static void check_channel(pair_t *pair)
@@ -175,7 +175,7 @@ START_TEST(a_deadline_wakes_a_sleeper)
                      UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_request_wait(recv, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_TIMED_OUT);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     ucxpool_destroy(pool);
 }
 END_TEST
@@ -229,7 +229,7 @@ static void run_receiver(two_t *two)
     two_check(ucxpool_request_test(recv) != UCXPOOL_OK);
     /* What has ended is not written any more. */
     memset(target, 9, LONG);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     await_blocks(two);
     for (size_t i = 0; i < LONG; i++) {
         two_check(target[i] == 9);
@@ -268,7 +268,7 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -301,7 +301,7 @@ static void run_sender(two_t *two, bool in_place)
     stop_peer(two);
     await(two, send);
     two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     memset(source, 1, LONG);
     check_left(two, in_place);
     two_check(kill(two->child, SIGCONT) == 0);
@@ -370,7 +370,7 @@ static void run_expiring_sender(two_t *two, bool by_map)
     stop_peer(two);
     await(two, send);
     two_check(ucxpool_request_test(send) == UCXPOOL_ERR_TIMED_OUT);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     free(source);
     leave_stopped_peer(two, by_map);
     ucxpool_destroy(two->pool);
@@ -415,7 +415,7 @@ static void run_stopped_sender(two_t *two)
                                   &send) == UCXPOOL_OK);
     await(two, send);
     two_check(ucxpool_request_test(send) != UCXPOOL_OK);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     await_blocks(two);
     say_go(two);
     hear_go(two);
@@ -439,7 +439,7 @@ static void run_expiring_receiver(two_t *two)
     two_check(waitpid(two->child, &status, WUNTRACED) == two->child);
     await(two, recv);
     two_check(ucxpool_request_test(recv) == UCXPOOL_ERR_TIMED_OUT);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     memset(target, 9, LONG);
     two_check(kill(two->child, SIGCONT) == 0);
     await_blocks(two);

@@ -175,8 +175,8 @@ static void check_all(crowd_t *crowd)
                              UCXPOOL_OK);
             ck_assert_int_eq(
                 memcmp(crowd->targets[i][j], crowd->sources[j], LARGE), 0);
-            ucxpool_request_free(crowd->sends[i][j]);
-            ucxpool_request_free(crowd->recvs[i][j]);
+            ucxpool_request_release(crowd->sends[i][j]);
+            ucxpool_request_release(crowd->recvs[i][j]);
             free(crowd->targets[i][j]);
         }
         ck_assert_int_eq(ucxpool_check(crowd->pools[i]), UCXPOOL_OK);
@@ -364,11 +364,11 @@ START_TEST(a_receive_that_is_too_small_refuses_with_a_reason)
         UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_TRUNCATED);
     pair_until(&pair, pair_ended(send));
-    ucxpool_request_query(send, &attr);
+    ucxpool_request_query(send, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
     ck_assert_str_eq(attr.detail, "the message has 100000 bytes, the receive "
                                   "has room for 99999");
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     ck_assert_int_eq(target[0], 0xfe);
     exchange(&pair, 100000);
     pair_check_blocks(&pair);
@@ -394,10 +394,10 @@ START_TEST(a_message_is_refused_with_the_reason_that_is_given)
                           UCXPOOL_OK);
     ucxpool_message_refuse(message, "the disk is full");
     pair_until(&pair, pair_ended(send));
-    ucxpool_request_query(send, &attr);
+    ucxpool_request_query(send, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_REFUSED);
     ck_assert_str_eq(attr.detail, "the disk is full");
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     exchange(&pair, 100000);
     pair_cleanup(&pair);
     free(source);
@@ -424,12 +424,12 @@ START_TEST(a_message_without_segments_arrives)
                      UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     pair_until(&pair, pair_ended(recv));
-    ucxpool_request_query(recv, &attr);
+    ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_OK);
     ck_assert_uint_eq(attr.length, 0);
     ck_assert_uint_eq(attr.metadata_length, 4);
     ck_assert_mem_eq(attr.metadata, "head", 4);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -582,10 +582,10 @@ START_TEST(a_message_of_5_gib_arrives)
     while (!pair_ended(recv)) {
         pair_progress(&pair);
     }
-    ucxpool_request_query(recv, &attr);
+    ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_OK);
     ck_assert_uint_eq(attr.length, piece * count);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(memcmp(source, target, piece), 0);
     pair_check_blocks(&pair);

@@ -78,8 +78,8 @@ static void init_lanes(void)
 static void free_lanes(void)
 {
     for (int i = 0; i < LANES; i++) {
-        ucxpool_request_free(lanes[i].send);
-        ucxpool_request_free(lanes[i].recv);
+        ucxpool_request_release(lanes[i].send);
+        ucxpool_request_release(lanes[i].recv);
         if (lanes[i].is_comm) {
             ucxpool_comm_free(two.pool, lanes[i].source);
         } else {
@@ -92,7 +92,7 @@ static void free_lanes(void)
 static void clear(ucxpool_request_t **request)
 {
     if ((*request != NULL) && pair_ended(*request)) {
-        ucxpool_request_free(*request);
+        ucxpool_request_release(*request);
         *request = NULL;
     }
 }
@@ -151,7 +151,7 @@ static void require_lost(const ucxpool_request_t *request)
     if (request == NULL) {
         return;
     }
-    ucxpool_request_query(request, &attr);
+    ucxpool_request_query(request, &attr, sizeof(attr));
     two_check((attr.status == UCXPOOL_OK) ||
               (attr.status == UCXPOOL_ERR_PEER_LOST));
     two_check((attr.status == UCXPOOL_OK) || (attr.detail[0] != '\0'));

@@ -199,7 +199,7 @@ static bool is_open(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state == UCXPOOL_CHANNEL_OPEN;
 }
 
@@ -227,8 +227,8 @@ static void check_channel(const plan_t *plan)
     gpu_until(&pair, look());
     ck_assert_int_eq(ucxpool_request_test(sending), UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_request_test(receiving), UCXPOOL_OK);
-    ucxpool_request_free(sending);
-    ucxpool_request_free(receiving);
+    ucxpool_request_release(sending);
+    ucxpool_request_release(receiving);
 }
 
 /* Returns whether the transfer was still under way when it was cut short. */
@@ -249,8 +249,8 @@ static bool cancel_after(const plan_t *plan, unsigned num_steps)
     gpu_until(&pair, look());
     sent     = ucxpool_request_test(sending);
     received = ucxpool_request_test(receiving);
-    ucxpool_request_free(sending);
-    ucxpool_request_free(receiving);
+    ucxpool_request_release(sending);
+    ucxpool_request_release(receiving);
     if (received != UCXPOOL_OK) {
         ck_assert_int_ne(sent, UCXPOOL_OK);
     }
@@ -315,10 +315,10 @@ static bool is_whole(ucxpool_t *pool)
 static void free_requests(void)
 {
     if (pair.a != NULL) {
-        ucxpool_request_free(sending);
+        ucxpool_request_release(sending);
     }
     if (pair.b != NULL) {
-        ucxpool_request_free(receiving);
+        ucxpool_request_release(receiving);
     }
 }
 
@@ -404,8 +404,8 @@ START_TEST(a_deadline_passes_while_a_stream_is_waited_for)
                      UCXPOOL_ERR_TIMED_OUT);
     ck_assert_int_ne(ucxpool_request_test(is_by_sender ? receiving : sending),
                      UCXPOOL_OK);
-    ucxpool_request_free(sending);
-    ucxpool_request_free(receiving);
+    ucxpool_request_release(sending);
+    ucxpool_request_release(receiving);
     memset(in_target, AFTERWARDS, LENGTH);
     while (gpu_step()) {
         pair_progress(&pair);
@@ -428,7 +428,7 @@ static bool has_detail(const ucxpool_request_t *request)
 {
     ucxpool_request_attr_t attr;
 
-    ucxpool_request_query(request, &attr);
+    ucxpool_request_query(request, &attr, sizeof(attr));
     return (attr.status == UCXPOOL_ERR_IO) && (attr.detail[0] != '\0');
 }
 
@@ -452,7 +452,7 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
             ucxpool_send_buffer(pair.to_b, source, LENGTH, TAG, NULL, &sending);
         if (status != UCXPOOL_OK) {
             ucxpool_request_cancel(receiving);
-            ucxpool_request_free(receiving);
+            ucxpool_request_release(receiving);
         }
     }
     if (status != UCXPOOL_OK) {
@@ -472,8 +472,8 @@ static bool pass_with_failure(const char *name, unsigned n, bool *failed_p)
         ck_assert(has_detail(sending) || has_detail(receiving));
         ck_assert_int_ne(ucxpool_request_test(sending), UCXPOOL_OK);
     }
-    ucxpool_request_free(sending);
-    ucxpool_request_free(receiving);
+    ucxpool_request_release(sending);
+    ucxpool_request_release(receiving);
     return true;
 }
 
@@ -531,9 +531,9 @@ START_TEST(a_gpu_that_has_failed_ends_all_requests)
     gpu_until(&pair, pair_ended(bad));
     ck_assert(has_detail(bad));
     gpu_until(&pair, pair_ended(sending) && pair_ended(receiving));
-    ucxpool_request_free(sending);
-    ucxpool_request_free(receiving);
-    ucxpool_request_free(bad);
+    ucxpool_request_release(sending);
+    ucxpool_request_release(receiving);
+    ucxpool_request_release(bad);
     pair_cleanup(&pair);
     stand_in.configure("");
     free(copy);
@@ -574,8 +574,8 @@ START_TEST(a_gpu_that_has_failed_comes_to_no_mark)
     ck_assert(has_detail(sending) || has_detail(receiving));
     ck_assert_int_ne(ucxpool_request_test(sending), UCXPOOL_OK);
     ck_assert_int_ne(ucxpool_request_test(receiving), UCXPOOL_OK);
-    ucxpool_request_free(sending);
-    ucxpool_request_free(receiving);
+    ucxpool_request_release(sending);
+    ucxpool_request_release(receiving);
     gpu_gate_open(&gate);
     pair_cleanup(&pair);
     stand_in.configure("");

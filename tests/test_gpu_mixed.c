@@ -227,11 +227,11 @@ START_TEST(a_pool_of_host_memory_and_one_on_a_gpu_go_over_ucx)
     pair.a = pair_pool_on(0, backings[_i % 3]);
     pair.b = pair_pool("COMM_SIZE=4m");
     pair_connect(&pair);
-    ucxpool_channel_query(pair.to_b, &attr);
+    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
     ck_assert_msg(strstr(attr.wire_reason, "host memory") != NULL, "%s",
                   attr.wire_reason);
-    ucxpool_channel_query(pair.to_a, &attr);
+    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
     ck_assert_int_eq(attr.wire, UCXPOOL_WIRE_UCX);
     device = gpu_alloc(3000001);
     for (size_t i = 0; i < NUM_CROSSINGS; i++) {

@@ -328,7 +328,7 @@ START_TEST(no_more_requests_wait_for_streams_than_there_are_marks)
     for (unsigned i = 0; i < NUM_MARKS; i++) {
         ucxpool_request_cancel(recvs[i]);
         ck_assert_int_eq(ucxpool_request_test(recvs[i]), UCXPOOL_ERR_CANCELED);
-        ucxpool_request_free(recvs[i]);
+        ucxpool_request_release(recvs[i]);
     }
     gpu_gate_open(&gate);
     gpu_stream_wait(stream);

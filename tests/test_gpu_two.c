@@ -65,7 +65,7 @@ static void finish(ucxpool_request_t *request)
 {
     two_check(ucxpool_request_wait(request, UINT64_C(20000000000)) ==
               UCXPOOL_OK);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 /* One message of segments of `length` bytes, with a gap of `gap` between. */

@@ -47,7 +47,7 @@ static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr;
 }
 
@@ -904,7 +904,7 @@ START_TEST(two_processes_that_may_not_debug_each_other_read_each_other)
     }
     two_check(ucxpool_request_wait(request, UINT64_C(20000000000)) ==
               UCXPOOL_OK);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     for (size_t i = 0; i < LENGTH; i++) {
         two_check(bytes[i] == 0x5a);
     }

@@ -170,7 +170,7 @@ static bool is_open(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state == UCXPOOL_CHANNEL_OPEN;
 }
 

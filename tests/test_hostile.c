@@ -365,7 +365,7 @@ static void answers_that_are_not_read(hostile_t *hostile)
         if (ucxpool_recv_buffer(hostile->pair.a, hostile->victim,
                                 hostile->target, 1, 3, UINT64_MAX, NULL,
                                 &request) == UCXPOOL_OK) {
-            ucxpool_request_free(request);
+            ucxpool_request_release(request);
         }
         desc.tag          = 3;
         desc.payload_size = UINT64_C(1) << 30;
@@ -502,7 +502,7 @@ static void accept_of_a_canceled_send(hostile_t *hostile)
     uint64_t send = hostile_send(hostile);
 
     ucxpool_request_cancel(hostile->send);
-    ucxpool_request_free(hostile->send);
+    ucxpool_request_release(hostile->send);
     hostile->send = NULL;
     say_accept(hostile, send, 65536, 4);
     say_done(hostile, send, UCXPOOL_ERR_CANCELED);
@@ -629,7 +629,7 @@ START_TEST(the_channel_fails_and_nothing_else)
     hostile_let_read(&hostile);
     crimes[_i].act(&hostile);
     hostile_let_read(&hostile);
-    ucxpool_channel_query(hostile.victim, &attr);
+    ucxpool_channel_query(hostile.victim, &attr, sizeof(attr));
     ck_assert_msg(attr.state == UCXPOOL_CHANNEL_FAILED, "%s", crimes[_i].name);
     ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
     ck_assert_int_lt(ucxpool_request_test(hostile.recv), 0);

@@ -138,7 +138,7 @@ static ucxpool_channel_state_t state_of(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -247,7 +247,7 @@ static void check_unharmed(void)
 
 static void scene_cleanup(void)
 {
-    ucxpool_request_free(scene.recv);
+    ucxpool_request_release(scene.recv);
     pair_until(&scene.pair, is_all_sent());
     ucxpool_destroy(scene.honest.b);
     pair_cleanup(&scene.pair);

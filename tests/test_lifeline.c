@@ -97,7 +97,7 @@ START_TEST(one_that_hangs_up_is_lost)
                      (int)strlen(cases[_i].word));
     ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
-    ucxpool_channel_query(pair.to_a, &attr);
+    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason, cases[_i].reason);
     /* And that is told on. */
@@ -130,7 +130,7 @@ START_TEST(a_listener_that_goes_lets_its_callers_know)
     pair_until(&pair, core_lifeline_is_up(pair.to_a));
     ucxpool_listener_destroy(listener);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_FAILED);
-    ucxpool_channel_query(pair.to_a, &attr);
+    ucxpool_channel_query(pair.to_a, &attr, sizeof(attr));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     end(&pair);
 }
@@ -161,7 +161,7 @@ START_TEST(a_host_that_goes_while_the_channel_opens_is_noticed)
 
     meet(&pair, "WIRE=ucx PEER_TIMEOUT=1h");
     go_silent(pair.to_b);
-    ucxpool_channel_query(pair.to_b, &attr);
+    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_PEER_LOST);
     ck_assert_str_eq(attr.reason,

@@ -65,8 +65,9 @@ END_TEST
 
 START_TEST(pools)
 {
-    ucxpool_event_t event;
-    ucxpool_t      *pool = pair_pool(NULL);
+    ucxpool_completion_t completion;
+    ucxpool_event_t      event;
+    ucxpool_t           *pool = pair_pool(NULL);
 
     refused(ucxpool_create(NULL, NULL));
     ignored(ck_assert_uint_eq(ucxpool_progress(NULL), 0));
@@ -74,6 +75,9 @@ START_TEST(pools)
     refused(ucxpool_arm(NULL));
     refused(ucxpool_event_fd(NULL, &number));
     refused(ucxpool_event_fd(pool, NULL));
+    refused(ucxpool_completion_get(NULL, &completion, 1, &size));
+    refused(ucxpool_completion_get(pool, NULL, 1, &size));
+    refused(ucxpool_completion_get(pool, &completion, 1, NULL));
     refused(ucxpool_event_get(NULL, &event, 1, &size));
     refused(ucxpool_event_get(pool, NULL, 1, &size));
     refused(ucxpool_event_get(pool, &event, 1, NULL));
@@ -128,13 +132,13 @@ START_TEST(channels)
     refused(ucxpool_channel_connect(pool, "127.0.0.1:1", NULL));
     ck_assert_int_eq(ucxpool_channel_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "is NULL"));
-    ignored(ucxpool_channel_query(NULL, &attr));
+    ignored(ucxpool_channel_query(NULL, &attr, sizeof(attr)));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_str_eq(attr.reason, "the channel is NULL");
     ck_assert_str_eq(attr.local_address, "");
     ck_assert_str_eq(attr.remote_address, "");
-    ignored(ucxpool_channel_query(NULL, NULL));
+    ignored(ucxpool_channel_query(NULL, NULL, 0));
     ignored(ucxpool_channel_set_name(NULL, "name"));
     ignored(ucxpool_channel_set_user_ptr(NULL, address));
     ignored(ucxpool_channel_fail(NULL));
@@ -186,12 +190,12 @@ START_TEST(requests)
     refused(ucxpool_request_test(NULL));
     ck_assert_int_eq(ucxpool_request_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "is NULL"));
-    ignored(ucxpool_request_query(NULL, &attr));
+    ignored(ucxpool_request_query(NULL, &attr, sizeof(attr)));
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_str_eq(attr.detail, "the request is NULL");
-    ignored(ucxpool_request_query(NULL, NULL));
+    ignored(ucxpool_request_query(NULL, NULL, 0));
     ignored(ucxpool_request_cancel(NULL));
-    ucxpool_request_free(NULL);
+    ucxpool_request_release(NULL);
 }
 END_TEST
 
@@ -205,14 +209,41 @@ START_TEST(messages)
     refused(ucxpool_probe(NULL, NULL, TAG, ALL_BITS, &message));
     refused(ucxpool_probe(pool, NULL, TAG, ALL_BITS, NULL));
     memset(&attr, 0xff, sizeof(attr));
-    ignored(ucxpool_message_query(NULL, &attr));
+    ignored(ucxpool_message_query(NULL, &attr, sizeof(attr)));
     ck_assert_uint_eq(attr.length, 0);
     ck_assert_ptr_null(attr.channel);
-    ignored(ucxpool_message_query(NULL, NULL));
+    ignored(ucxpool_message_query(NULL, NULL, 0));
     ignored(ck_assert_uint_eq(ucxpool_message_lengths(NULL, 0, 1, &size), 0));
     refused(ucxpool_message_recv(NULL, &data, NULL, &request));
     ignored(ucxpool_message_refuse(NULL, "no"));
     ucxpool_destroy(pool);
+}
+END_TEST
+
+/* Its structs end before ours, or after. */
+START_TEST(callers_of_other_versions_get_what_both_know)
+{
+    struct {
+        ucxpool_channel_attr_t attr;
+        uint64_t               newer;
+    } large;
+    ucxpool_channel_attr_t attr, small;
+    size_t                 known = offsetof(ucxpool_channel_attr_t, name);
+    pair_t                 pair;
+
+    pair_init(&pair, "", "");
+    memset(&large, 0xff, sizeof(large));
+    memset(&small, 0xff, sizeof(small));
+    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
+    ucxpool_channel_query(pair.to_b, &small, known);
+    ck_assert_int_eq(memcmp(&small, &attr, known), 0);
+    for (size_t i = known; i < sizeof(small); i++) {
+        ck_assert_uint_eq(((unsigned char *)&small)[i], 0xff);
+    }
+    ucxpool_channel_query(pair.to_b, &large.attr, sizeof(large));
+    ck_assert_int_eq(memcmp(&large.attr, &attr, sizeof(attr)), 0);
+    ck_assert_uint_eq(large.newer, 0);
+    pair_cleanup(&pair);
 }
 END_TEST
 
@@ -343,6 +374,7 @@ int main(void)
     tcase_add_test(tcase, sends_and_receives);
     tcase_add_test(tcase, requests);
     tcase_add_test(tcase, messages);
+    tcase_add_test(tcase, callers_of_other_versions_get_what_both_know);
     tcase_add_test(tcase, statistics);
     tcase_add_test(tcase, heaps);
     tcase_add_test(tcase, frameworks);

@@ -76,11 +76,11 @@ static bool renew(two_t *two, lane_t *lane)
     bool posted = true;
 
     if ((lane->send != NULL) && pair_ended(lane->send)) {
-        ucxpool_request_free(lane->send);
+        ucxpool_request_release(lane->send);
         lane->send = NULL;
     }
     if ((lane->recv != NULL) && pair_ended(lane->recv)) {
-        ucxpool_request_free(lane->recv);
+        ucxpool_request_release(lane->recv);
         lane->recv = NULL;
     }
     if (lane->send == NULL) {
@@ -182,8 +182,8 @@ static void await_end(two_t *two, const lane_t *lanes)
 static void free_requests(lane_t *lanes)
 {
     for (int i = 0; i < LANES; i++) {
-        ucxpool_request_free(lanes[i].send);
-        ucxpool_request_free(lanes[i].recv);
+        ucxpool_request_release(lanes[i].send);
+        ucxpool_request_release(lanes[i].recv);
     }
 }
 
@@ -285,7 +285,7 @@ START_TEST(a_pool_may_go_while_a_peer_reads_its_memory)
             memset(source, num_steps, LENGTH);
             ck_assert_mem_eq(source, target, LENGTH);
         }
-        ucxpool_request_free(recv);
+        ucxpool_request_release(recv);
         pair_until(&pair, pair_is_whole(pair.b));
         ck_assert_int_eq(ucxpool_check(pair.b), UCXPOOL_OK);
         ucxpool_destroy(pair.b);

@@ -105,7 +105,7 @@ static void finish_both(ucxpool_request_t *send, ucxpool_request_t *recv,
     ucxpool_request_attr_t attr;
 
     pair_until(&pair, pair_ended(send) && pair_ended(recv));
-    ucxpool_request_query(recv, &attr);
+    ucxpool_request_query(recv, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.length, length);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
@@ -245,7 +245,7 @@ START_TEST(a_message_of_pieces_is_one_of_equal_segments)
     send = send_all();
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
-    ucxpool_message_query(message, &attr);
+    ucxpool_message_query(message, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.num_segments, 3);
     ck_assert_uint_eq(attr.length, 150);
     ck_assert_uint_eq(ucxpool_message_lengths(message, 0, 4, lengths), 3);

@@ -100,7 +100,7 @@ START_TEST(channels_that_are_open_stay_open)
 
     pair_init(&pair, "", "");
     ck_assert_int_eq(ucxpool_self_test(pair.a), UCXPOOL_OK);
-    ucxpool_channel_query(pair.to_b, &attr);
+    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_OPEN);
     pair_check_blocks(&pair);
     pair_cleanup(&pair);

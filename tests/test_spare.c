@@ -230,7 +230,7 @@ START_TEST(a_channel_without_descriptors_fails_and_says_what_lacks)
     limit_files(0);
     channel = pair_meet(second, first);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_LIMIT);
     ck_assert_msg(strstr(attr.reason, "descriptors") != NULL, "%s",

@@ -193,7 +193,7 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -243,8 +243,8 @@ static void stuck_cleanup(stuck_t *stuck)
     holds_receives = false;
     pair_until(&stuck->pair,
                pair_ended(stuck->send) && pair_ended(stuck->recv));
-    ucxpool_request_free(stuck->send);
-    ucxpool_request_free(stuck->recv);
+    ucxpool_request_release(stuck->send);
+    ucxpool_request_release(stuck->recv);
     pair_until(&stuck->pair,
                pair_is_whole(stuck->pair.a) && pair_is_whole(stuck->pair.b));
     settle(&stuck->pair);

@@ -89,7 +89,7 @@ static void move_one(const lane_t *lane, unsigned number)
         ck_abort_msg("message %u of tag %d has other bytes", number,
                      (int)lane->tag);
     }
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     put_buffer(lane, bytes);
     free(wanted);
 }
@@ -279,7 +279,7 @@ static void free_sent(ucxpool_request_t *request, ucxpool_status_t status,
 {
     (void)arg;
     ck_assert_int_eq(status, UCXPOOL_OK);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
 }
 
 static void note_canceled(ucxpool_request_t *request, ucxpool_status_t status,
@@ -288,7 +288,7 @@ static void note_canceled(ucxpool_request_t *request, ucxpool_status_t status,
     player_t *player = arg;
 
     ck_assert_int_eq(status, UCXPOOL_ERR_CANCELED);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     __atomic_add_fetch(&player->canceled, 1, __ATOMIC_RELAXED);
 }
 
@@ -332,8 +332,8 @@ static void received(ucxpool_request_t *request, ucxpool_status_t status,
     unsigned number = __atomic_load_n(&player->hits, __ATOMIC_ACQUIRE);
 
     ck_assert_int_eq(status, UCXPOOL_OK);
-    ucxpool_request_query(request, &attr);
-    ucxpool_request_free(request);
+    ucxpool_request_query(request, &attr, sizeof(attr));
+    ucxpool_request_release(request);
     fill(wanted, attr.length, 1, number);
     ck_assert(memcmp(wanted, player->ball, attr.length) == 0);
     post_and_cancel(player);
@@ -396,14 +396,14 @@ START_TEST(callbacks_post_cancel_and_free)
             ucxpool_send_buffer(pair.to_b, service, length, 1, NULL, &send),
             UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_request_wait(send, MINUTE), UCXPOOL_OK);
-        ucxpool_request_free(send);
+        ucxpool_request_release(send);
         memset(service, 0xfe, sizeof(service));
         ck_assert_int_eq(ucxpool_recv_buffer(pair.a, NULL, service,
                                              sizeof(service), 1, ALL_BITS, NULL,
                                              &recv),
                          UCXPOOL_OK);
         ck_assert_int_eq(ucxpool_request_wait(recv, MINUTE), UCXPOOL_OK);
-        ucxpool_request_free(recv);
+        ucxpool_request_release(recv);
     }
     __atomic_store_n(&player.is_over, true, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < 4; i++) {
@@ -460,7 +460,7 @@ static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
 {
     ck_assert_int_eq(pthread_join(waiter->thread, NULL), 0);
     ck_assert_int_eq(waiter->status, status);
-    ucxpool_request_free(waiter->request);
+    ucxpool_request_release(waiter->request);
 }
 
 START_TEST(a_sleeper_sees_what_another_thread_progressed)

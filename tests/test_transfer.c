@@ -216,7 +216,7 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state;
 }
 
@@ -286,7 +286,7 @@ START_TEST(a_peer_that_does_not_let_go_loses_the_channel)
     }
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
     put_source(&pair, source, _i != 0);
-    ucxpool_channel_query(pair.to_b, &attr);
+    ucxpool_channel_query(pair.to_b, &attr, sizeof(attr));
     ck_assert_int_eq(attr.state, UCXPOOL_CHANNEL_FAILED);
     ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
     ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
@@ -324,7 +324,7 @@ START_TEST(probe_shows_lengths_and_metadata_first)
                      UCXPOOL_OK);
     pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
                           UCXPOOL_OK);
-    ucxpool_message_query(message, &attr);
+    ucxpool_message_query(message, &attr, sizeof(attr));
     ck_assert_uint_eq(attr.tag, TAG);
     ck_assert_uint_eq(attr.length, 5999);
     ck_assert_uint_eq(attr.num_segments, 3);
@@ -343,12 +343,12 @@ START_TEST(probe_shows_lengths_and_metadata_first)
     ck_assert_int_eq(message_recv_segments(message, &whole, 1, NULL, &recv),
                      UCXPOOL_OK);
     pair_until(&pair, pair_ended(recv));
-    ucxpool_request_query(recv, &done);
+    ucxpool_request_query(recv, &done, sizeof(done));
     ck_assert_uint_eq(done.length, 5999);
     ck_assert_mem_eq(done.metadata, meta, sizeof(meta));
     ck_assert_mem_eq(target, bytes[0], 3000);
     ck_assert_mem_eq(target + 3000, bytes[2], 2999);
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
     pair_cleanup(&pair);
 }

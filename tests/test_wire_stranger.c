@@ -66,7 +66,7 @@ static ucxpool_channel_attr_t query(const ucxpool_channel_t *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr;
 }
 
@@ -129,7 +129,7 @@ static void be_served(ucxpool_t *pool, ucxpool_channel_t *channel)
             _exit(8);
         }
     }
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     free(target);
 }
 
@@ -247,7 +247,7 @@ static void send_to_stranger(ucxpool_t *pool, ucxpool_channel_t *channel)
         ucxpool_send_buffer(channel, source, LENGTH, TAG, NULL, &send),
         UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_request_wait(send, TEN_SECONDS), UCXPOOL_OK);
-    ucxpool_request_free(send);
+    ucxpool_request_release(send);
     free(source);
 }
 

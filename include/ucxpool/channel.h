@@ -159,8 +159,6 @@ typedef enum ucxpool_wire {
     UCXPOOL_WIRE_UCX  = 2
 } ucxpool_wire_t;
 
-/* The strings are valid until the channel is released, the name until another
- * is set. */
 typedef struct ucxpool_channel_attr {
     ucxpool_channel_state_t state;
     ucxpool_status_t        status; /* why it failed; OK otherwise */
@@ -180,16 +178,17 @@ typedef struct ucxpool_channel_attr {
     const char *remote_address;
 } ucxpool_channel_attr_t;
 
-/* The state of a channel, its wire, the reasons of both, and whose it is. */
+/* The state of a channel, its wire, the reasons of both, and whose it is.
+ * attr_size is sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_channel_query(const ucxpool_channel_t *channel,
-                           ucxpool_channel_attr_t  *attr_p);
+                           ucxpool_channel_attr_t *attr_p, size_t attr_size);
 
 /*
  * Progress until the channel is open or has ended, or the time is over.
  *
- * UCXPOOL_OK             open
- * UCXPOOL_ERR_TIMED_OUT  not yet
- * others                 why it ended
+ * UCXPOOL_OK          open
+ * UCXPOOL_INPROGRESS  not yet
+ * others              why it ended
  */
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns);

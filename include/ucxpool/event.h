@@ -56,6 +56,7 @@ typedef struct ucxpool_event {
     ucxpool_channel_t  *channel;  /* NULL: it is a listener's */
     ucxpool_listener_t *listener; /* NULL: it is a channel's */
     void               *user_ptr; /* the channel's; NULL for a listener */
+    uint64_t            reserved[2];
 } ucxpool_event_t;
 
 /*

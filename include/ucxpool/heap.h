@@ -114,6 +114,7 @@ typedef struct ucxpool_heap_segment {
     size_t length;  /* bytes */
     void  *chunk;   /* first byte of the physical allocation, in the home */
     size_t chunk_size;
+    uint64_t reserved[2];
 } ucxpool_heap_segment_t;
 
 /*

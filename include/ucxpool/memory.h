@@ -39,6 +39,7 @@ typedef struct ucxpool_block {
     uint32_t region;        /* index of that region */
     uint32_t index;         /* index of the block in the pool */
     size_t   region_offset; /* offset of address in the region */
+    uint64_t reserved[2];
 } ucxpool_block_t;
 
 /*

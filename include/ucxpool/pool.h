@@ -141,8 +141,8 @@ unsigned ucxpool_progress(ucxpool_t *pool);
  *
  * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
  *
- * UCXPOOL_OK             something moved, or there is an event
- * UCXPOOL_ERR_TIMED_OUT  nothing did
+ * UCXPOOL_OK          something moved, or there is an event
+ * UCXPOOL_INPROGRESS  nothing did
  */
 ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
 

@@ -37,7 +37,7 @@ extern "C" {
  * Where the bytes of a message are, or where they go. A description is made by
  * one of six functions:
  *
- *             to send or receive into   to send only (const)
+ *                 to send or receive into   to send only (const)
  *     one buffer  ucxpool_data_buffer()     ucxpool_source_buffer()
  *     segments    ucxpool_data_segments()   ucxpool_source_segments()
  *     pieces      ucxpool_data_pieces()     ucxpool_source_pieces()
@@ -159,11 +159,12 @@ typedef void (*ucxpool_request_cb_t)(ucxpool_request_t *request,
                                      ucxpool_status_t status, void *arg);
 
 typedef enum ucxpool_request_params_field {
-    UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK = 1u << 0,
-    UCXPOOL_REQUEST_PARAM_FIELD_METADATA = 1u << 1,
-    UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT  = 1u << 2,
-    UCXPOOL_REQUEST_PARAM_FIELD_STREAM   = 1u << 3,
-    UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS = 1u << 4
+    UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK   = 1u << 0,
+    UCXPOOL_REQUEST_PARAM_FIELD_METADATA   = 1u << 1,
+    UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT    = 1u << 2,
+    UCXPOOL_REQUEST_PARAM_FIELD_STREAM     = 1u << 3,
+    UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS   = 1u << 4,
+    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION = 1u << 5
 } ucxpool_request_params_field_t;
 
 /* What the segments of a request are, for pools of UCXPOOL_MEMORY_CUDA. */
@@ -205,6 +206,11 @@ typedef struct ucxpool_request_params {
      */
     void                   *stream;
     ucxpool_segments_kind_t segments_kind;
+    /*
+     * Tell of the request's end by ucxpool_completion_get(), with this pointer
+     * (NULL will do). A callback may be given, too.
+     */
+    void *completion_ptr;
 } ucxpool_request_params_t;
 
 /*
@@ -297,7 +303,6 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
                                uint64_t tag, uint64_t mask,
                                ucxpool_message_t **message_p);
 
-/* The pointers are valid until the message is received or refused. */
 typedef struct ucxpool_message_attr {
     uint64_t           tag;
     size_t             length;       /* bytes in all */
@@ -307,9 +312,10 @@ typedef struct ucxpool_message_attr {
     ucxpool_channel_t *channel; /* NULL when it has been closed since */
 } ucxpool_message_attr_t;
 
-/* What is known of a message before it is received. */
+/* What is known of a message before it is received. attr_size is
+ * sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_message_query(const ucxpool_message_t *message,
-                           ucxpool_message_attr_t  *attr_p);
+                           ucxpool_message_attr_t *attr_p, size_t attr_size);
 
 /*
  * The lengths of the sender's segments, from number `first` on.
@@ -363,12 +369,12 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request);
 /*
  * Progress until the request has ended, or the time is over.
  *
- * Returns how it ended, or UCXPOOL_INPROGRESS.
+ * UCXPOOL_INPROGRESS  it has not ended yet
+ * others              how it ended
  */
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
                                       uint64_t           timeout_ns);
 
-/* The pointers are valid until the request is freed. */
 typedef struct ucxpool_request_attr {
     ucxpool_status_t   status;
     const char        *detail;   /* why it failed, in words; or "" */
@@ -379,9 +385,10 @@ typedef struct ucxpool_request_attr {
     ucxpool_channel_t *channel; /* NULL when not known or closed */
 } ucxpool_request_attr_t;
 
-/* How a request stands, and the message it moves. */
+/* How a request stands, and the message it moves. attr_size is
+ * sizeof(*attr_p), see ucxpool.h. */
 void ucxpool_request_query(const ucxpool_request_t *request,
-                           ucxpool_request_attr_t  *attr_p);
+                           ucxpool_request_attr_t *attr_p, size_t attr_size);
 
 /*
  * End a request early. It ends with UCXPOOL_ERR_CANCELED, or with what it had
@@ -395,11 +402,42 @@ void ucxpool_request_query(const ucxpool_request_t *request,
  */
 void ucxpool_request_cancel(ucxpool_request_t *request);
 
+/* How a request ended. */
+typedef struct ucxpool_completion {
+    ucxpool_request_t *request; /* to be released; NULL: nobody wanted it */
+    void              *completion_ptr;
+    ucxpool_status_t   status;
+    uint64_t           tag;    /* of the message */
+    uint64_t           length; /* bytes of it */
+    uint64_t           reserved[3];
+} ucxpool_completion_t;
+
+/*
+ * The requests that have ended since, of those that were posted with
+ * UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION: the first to end is the first told,
+ * each is told once, and those that were released before are left out. So a
+ * program, or a binding of a language, collects in one call what a thousand
+ * requests have come to, without a callback. Does not progress, and does not
+ * wait.
+ *
+ * completions [out]  Array of max.
+ * num_p       [out]  How many were written: fewer than max when there are no
+ *                    more now.
+ *
+ * While one waits to be told, ucxpool_wait() does not sleep and the event
+ * descriptor, when armed, is readable.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  an argument is NULL
+ */
+ucxpool_status_t ucxpool_completion_get(ucxpool_t            *pool,
+                                        ucxpool_completion_t *completions,
+                                        size_t max, size_t *num_p);
+
 /*
  * Release a request. One that has not ended goes on, and is released when it
  * ends; its callback is still called. NULL is allowed.
  */
-void ucxpool_request_free(ucxpool_request_t *request);
+void ucxpool_request_release(ucxpool_request_t *request);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

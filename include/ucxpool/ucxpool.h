@@ -24,8 +24,30 @@
  *   ucxpool_channel_connect(pool, "127.0.0.1:7000", &channel);
  *   ucxpool_send_buffer(channel, data, length, 1, NULL, &request);
  *   status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
- *   ucxpool_request_free(request);
+ *   ucxpool_request_release(request);
  *   ucxpool_destroy(pool);
+ *
+ * Handles. What was created is destroyed (_destroy: pools, listeners), a
+ * channel is closed or aborted (_close, _abort), and what the caller was given
+ * to keep is released (_release: requests, settings, addresses). Memory is
+ * freed
+ * (_free), blocks are put back (_put), and a registration is undone
+ * (_deregister). What ends a handle takes NULL, too, and does nothing then.
+ *
+ * Waiting. Every function that waits takes a time in nanoseconds, and returns
+ * UCXPOOL_INPROGRESS when it is over and what it waits for has not come.
+ * UCXPOOL_ERR_TIMED_OUT is something else: how a request ends whose deadline
+ * has passed.
+ *
+ * Structs. Those that the library fills are given with their size, as the
+ * program was compiled: fields that the program does not know are left out,
+ * and those that an older library does not know are 0. Those that the program
+ * fills have a mask of the fields that are set, or `reserved` ones, which are
+ * 0.
+ *
+ * docs/api.md tells which calls may wait, which are allowed in callbacks, and
+ * how long what they return is valid; and the few calls that most programs
+ * need.
  *
  * Headers: status.h errors, config.h settings, pool.h create and progress,
  * memory.h blocks and registered buffers, channel.h peers, event.h what they

@@ -120,6 +120,7 @@ typedef struct ucxpool_verbs_piece {
     size_t   length;  /* bytes from there on that belong to the same region */
     uint32_t lkey;
     uint32_t rkey;
+    uint64_t reserved[2];
 } ucxpool_verbs_piece_t;
 
 /*

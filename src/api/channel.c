@@ -153,37 +153,45 @@ void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr)
     core_unlock(channel->pool);
 }
 
-void ucxpool_channel_query(const ucxpool_channel_t *channel,
-                           ucxpool_channel_attr_t  *attr_p)
+static ucxpool_channel_attr_t describe(const ucxpool_channel_t *channel)
 {
+    return (ucxpool_channel_attr_t){
+        .state          = channel->state,
+        .status         = channel->status,
+        .reason         = channel->reason,
+        .wire           = channel->wire->id,
+        .wire_reason    = channel->wire_reason,
+        .name           = channel->name,
+        .user_ptr       = channel->user_ptr,
+        .pool           = channel->pool,
+        .local_address  = channel->ends.local,
+        .remote_address = channel->ends.remote,
+    };
+}
+
+void ucxpool_channel_query(const ucxpool_channel_t *channel,
+                           ucxpool_channel_attr_t *attr_p, size_t attr_size)
+{
+    ucxpool_channel_attr_t attr = {
+        .state          = UCXPOOL_CHANNEL_FAILED,
+        .status         = UCXPOOL_ERR_INVALID_PARAM,
+        .reason         = "the channel is NULL",
+        .wire           = UCXPOOL_WIRE_NONE,
+        .wire_reason    = "",
+        .name           = "",
+        .local_address  = "",
+        .remote_address = "",
+    };
+
     if (base_missing(attr_p)) {
         return;
     }
-    if (base_missing(channel)) {
-        *attr_p = (ucxpool_channel_attr_t){
-            .state          = UCXPOOL_CHANNEL_FAILED,
-            .status         = UCXPOOL_ERR_INVALID_PARAM,
-            .reason         = "the channel is NULL",
-            .wire           = UCXPOOL_WIRE_NONE,
-            .wire_reason    = "",
-            .name           = "",
-            .local_address  = "",
-            .remote_address = "",
-        };
-        return;
+    if (!base_missing(channel)) {
+        core_lock(channel->pool);
+        attr = describe(channel);
+        core_unlock(channel->pool);
     }
-    core_lock(channel->pool);
-    attr_p->state          = channel->state;
-    attr_p->status         = channel->status;
-    attr_p->reason         = channel->reason;
-    attr_p->wire           = channel->wire->id;
-    attr_p->wire_reason    = channel->wire_reason;
-    attr_p->name           = channel->name;
-    attr_p->user_ptr       = channel->user_ptr;
-    attr_p->pool           = channel->pool;
-    attr_p->local_address  = channel->ends.local;
-    attr_p->remote_address = channel->ends.remote;
-    core_unlock(channel->pool);
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
 }
 
 void ucxpool_channel_fail(ucxpool_channel_t *channel)
@@ -225,7 +233,7 @@ static bool is_settled(const void *channel)
 {
     ucxpool_channel_attr_t attr;
 
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     return attr.state != UCXPOOL_CHANNEL_CONNECTING;
 }
 
@@ -238,13 +246,12 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
     if (!is_settled(channel)) {
         pool_wait(channel->pool, &goal, base_clock_deadline(timeout_ns));
     }
-    ucxpool_channel_query(channel, &attr);
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
     switch (attr.state) {
     case UCXPOOL_CHANNEL_OPEN:
         return UCXPOOL_OK;
     case UCXPOOL_CHANNEL_CONNECTING:
-        return base_error(UCXPOOL_ERR_TIMED_OUT,
-                          "%s: no answer from the peer yet", attr.name);
+        return UCXPOOL_INPROGRESS;
     default:
         return base_error(attr.status, "%s: %s", attr.name, attr.reason);
     }

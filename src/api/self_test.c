@@ -125,9 +125,9 @@ static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
                                  NULL, &send);
     if (status == UCXPOOL_OK) {
         status = finish(loop, send, recv);
-        ucxpool_request_free(send);
+        ucxpool_request_release(send);
     }
-    ucxpool_request_free(recv);
+    ucxpool_request_release(recv);
     if ((status == UCXPOOL_OK) &&
         (memcmp(loop->source, loop->target, loop->length) != 0)) {
         status = base_error(UCXPOOL_ERR_CHECKSUM,

@@ -458,31 +458,39 @@ ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
     return core_request_status(request);
 }
 
-void ucxpool_request_query(const ucxpool_request_t *request,
-                           ucxpool_request_attr_t  *attr_p)
+static ucxpool_request_attr_t describe_request(const ucxpool_request_t *request)
 {
+    ucxpool_channel_t *channel = request->channel;
+    size_t             length  = request->metadata.length;
+
+    return (ucxpool_request_attr_t){
+        .status          = core_request_status(request),
+        .detail          = request->detail,
+        .tag             = request->tag,
+        .length          = request->data.totals.payload_size,
+        .metadata        = (length != 0) ? request->metadata.bytes : NULL,
+        .metadata_length = length,
+        .channel = ((channel != NULL) && channel->user_ref) ? channel : NULL,
+    };
+}
+
+void ucxpool_request_query(const ucxpool_request_t *request,
+                           ucxpool_request_attr_t *attr_p, size_t attr_size)
+{
+    ucxpool_request_attr_t attr = {
+        .status = UCXPOOL_ERR_INVALID_PARAM,
+        .detail = "the request is NULL",
+    };
+
     if (base_missing(attr_p)) {
         return;
     }
-    if (base_missing(request)) {
-        *attr_p = (ucxpool_request_attr_t){
-            .status = UCXPOOL_ERR_INVALID_PARAM,
-            .detail = "the request is NULL",
-        };
-        return;
+    if (!base_missing(request)) {
+        core_lock(request->pool);
+        attr = describe_request(request);
+        core_unlock(request->pool);
     }
-    core_lock(request->pool);
-    attr_p->status = core_request_status(request);
-    attr_p->detail = request->detail;
-    attr_p->tag    = request->tag;
-    attr_p->length = request->data.totals.payload_size;
-    attr_p->metadata =
-        (request->metadata.length != 0) ? request->metadata.bytes : NULL;
-    attr_p->metadata_length = request->metadata.length;
-    attr_p->channel = ((request->channel != NULL) && request->channel->user_ref)
-                          ? request->channel
-                          : NULL;
-    core_unlock(request->pool);
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
 }
 
 void ucxpool_request_cancel(ucxpool_request_t *request)
@@ -495,7 +503,7 @@ void ucxpool_request_cancel(ucxpool_request_t *request)
     core_unlock_posted(request->pool);
 }
 
-void ucxpool_request_free(ucxpool_request_t *request)
+void ucxpool_request_release(ucxpool_request_t *request)
 {
     ucxpool_t *pool;
 
@@ -504,9 +512,22 @@ void ucxpool_request_free(ucxpool_request_t *request)
     }
     pool = request->pool;
     core_lock(pool);
-    request->user_ref = false;
-    core_request_reuse(request);
+    core_request_release(request);
     core_unlock(pool);
+}
+
+ucxpool_status_t ucxpool_completion_get(ucxpool_t            *pool,
+                                        ucxpool_completion_t *completions,
+                                        size_t max, size_t *num_p)
+{
+    if (base_missing(pool) || base_missing(completions) ||
+        base_missing(num_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(pool);
+    *num_p = core_request_tell(pool, completions, max);
+    core_unlock(pool);
+    return UCXPOOL_OK;
 }
 
 ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
@@ -529,25 +550,35 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
     return (message == NULL) ? UCXPOOL_ERR_NO_MESSAGE : UCXPOOL_OK;
 }
 
-void ucxpool_message_query(const ucxpool_message_t *message,
-                           ucxpool_message_attr_t  *attr_p)
+static ucxpool_message_attr_t describe_message(const ucxpool_message_t *message)
 {
+    ucxpool_channel_t *channel = message->channel;
+    size_t             length  = message->desc.metadata_size;
+
+    return (ucxpool_message_attr_t){
+        .tag             = message->desc.tag,
+        .length          = message->totals.payload_size,
+        .num_segments    = message->totals.num_segments,
+        .metadata        = (length != 0) ? message->metadata : NULL,
+        .metadata_length = length,
+        .channel         = channel->user_ref ? channel : NULL,
+    };
+}
+
+void ucxpool_message_query(const ucxpool_message_t *message,
+                           ucxpool_message_attr_t *attr_p, size_t attr_size)
+{
+    ucxpool_message_attr_t attr = {.tag = 0};
+
     if (base_missing(attr_p)) {
         return;
     }
-    if (base_missing(message)) {
-        *attr_p = (ucxpool_message_attr_t){.tag = 0};
-        return;
+    if (!base_missing(message)) {
+        core_lock(message->pool);
+        attr = describe_message(message);
+        core_unlock(message->pool);
     }
-    core_lock(message->pool);
-    attr_p->tag             = message->desc.tag;
-    attr_p->length          = message->totals.payload_size;
-    attr_p->num_segments    = message->totals.num_segments;
-    attr_p->metadata_length = message->desc.metadata_size;
-    attr_p->metadata =
-        (message->desc.metadata_size != 0) ? message->metadata : NULL;
-    attr_p->channel = message->channel->user_ref ? message->channel : NULL;
-    core_unlock(message->pool);
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
 }
 
 size_t ucxpool_message_lengths(const ucxpool_message_t *message, size_t first,

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Bytes of the longest sentence that is kept, its final 0 included. */
 #define BASE_ERROR_SIZE 512
@@ -45,6 +46,18 @@ static inline bool base_error_is_missing(const void *pointer,
     }
     base_error_missing(function, name);
     return true;
+}
+
+/* Fill a struct of the caller, who may have been built with another version of
+ * the header: what the struct has no room for is left out, what we do not know
+ * is 0. */
+static inline void base_output(void *output, size_t output_size,
+                               const void *value, size_t value_size)
+{
+    size_t size = (output_size < value_size) ? output_size : value_size;
+
+    memcpy(output, value, size);
+    memset((char *)output + size, 0, output_size - size);
 }
 
 /*

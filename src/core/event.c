@@ -46,13 +46,17 @@ void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind)
 
 bool core_event_is_pending(ucxpool_t *pool)
 {
+    bool with_events =
+        __atomic_load_n(&pool->wakeup.tells_events, __ATOMIC_RELAXED);
     bool is_pending;
 
-    if (!__atomic_load_n(&pool->wakeup.tells_events, __ATOMIC_RELAXED)) {
+    if (!with_events &&
+        !__atomic_load_n(&pool->wakeup.tells_ends, __ATOMIC_RELAXED)) {
         return false;
     }
     core_lock(pool);
-    is_pending = !base_list_is_empty(&pool->channels.events);
+    is_pending = !base_list_is_empty(&pool->requests.to_tell) ||
+                 (with_events && !base_list_is_empty(&pool->channels.events));
     core_unlock(pool);
     return is_pending;
 }

@@ -31,7 +31,8 @@ void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 /* The program was given the channel, or has released it. */
 void core_event_update(core_event_t *event);
 
-/* Is there something to tell a program that asks for events? Takes the lock. */
+/* Is there something to tell: an end of a request, or an event to a program
+ * that asks for them? Takes the lock. */
 bool core_event_is_pending(ucxpool_t *pool);
 
 #endif

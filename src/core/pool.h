@@ -18,6 +18,7 @@
  *       requests.waiters    --> sends that wait for a block
  *       requests.stalled    --> sends whose wire has no room
  *       requests.completed  --> ended requests whose callback is to be called
+ *       requests.to_tell    --> ended requests whose completion is to be told
  */
 #ifndef CORE_POOL_H
 #define CORE_POOL_H
@@ -78,6 +79,7 @@ typedef struct core_wakeup {
     uint64_t            num_events; /* that a caller may look for */
     uint64_t            num_seen; /* of them, when the event loop looked last */
     bool                tells_events; /* it was asked to tell some; atomic */
+    bool                tells_ends;   /* of requests, by completions; atomic */
     pthread_cond_t      leader_woke;
     bool has_leader;    /* a thread sleeps on the descriptors; others
                            that wait sleep on leader_woke */
@@ -119,6 +121,7 @@ typedef struct core_requests {
     base_list_t waiters;
     base_list_t stalled; /* no room in their wire; tried again */
     base_list_t completed;
+    base_list_t to_tell; /* ended, with a completion that was not told yet */
     base_list_t deadlines;
     uint64_t    next_deadline;
     base_list_t fragments;    /* of all sends */

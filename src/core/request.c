@@ -13,6 +13,7 @@ static void init_links(ucxpool_request_t *request)
     base_list_init(&request->run_link);
     base_list_init(&request->done_link);
     base_list_init(&request->deadline_link);
+    base_list_init(&request->told_link);
     base_list_init(&request->stream.link);
 }
 
@@ -95,17 +96,19 @@ ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel       = NULL;
-    request->any_channel   = false;
-    request->kind          = kind;
-    request->user_ref      = true; /* the creator's, until it is handed out */
-    request->called_back   = false;
-    request->callback      = NULL;
-    request->callback_arg  = NULL;
-    request->deadline      = BASE_CLOCK_FOREVER;
-    request->tag           = 0;
-    request->mask          = 0;
-    request->data.capacity = 0;
+    request->channel        = NULL;
+    request->any_channel    = false;
+    request->kind           = kind;
+    request->user_ref       = true; /* the creator's, until it is handed out */
+    request->called_back    = false;
+    request->callback       = NULL;
+    request->callback_arg   = NULL;
+    request->has_completion = false;
+    request->completion_ptr = NULL;
+    request->deadline       = BASE_CLOCK_FOREVER;
+    request->tag            = 0;
+    request->mask           = 0;
+    request->data.capacity  = 0;
     request->stream.has_host_segments = false;
     request->stream.has_gpu_segments  = false;
     request->data.num_runs            = 0;
@@ -127,6 +130,12 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK) {
         request->callback     = params->callback;
         request->callback_arg = params->callback_arg;
+    }
+    if (fields & UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION) {
+        __atomic_store_n(&request->pool->wakeup.tells_ends, true,
+                         __ATOMIC_RELAXED);
+        request->has_completion = true;
+        request->completion_ptr = params->completion_ptr;
     }
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT) {
         timeout = params->timeout_ns;
@@ -309,6 +318,10 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
         request->kind->ended(request, status);
     }
     request->pool->wakeup.num_events++;
+    if (request->has_completion) {
+        base_list_add_tail(&request->pool->requests.to_tell,
+                           &request->told_link);
+    }
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);
     if (request->callback != NULL) {
@@ -324,6 +337,7 @@ static bool lingers(const ucxpool_request_t *request)
     const core_request_kind_t *kind = request->kind;
 
     return (request->stream.mark != NULL) ||
+           !base_list_is_empty(&request->told_link) ||
            ((kind->lingers != NULL) && kind->lingers(request));
 }
 
@@ -342,6 +356,36 @@ void core_request_reuse(ucxpool_request_t *request)
     if (channel != NULL) {
         core_channel_put(channel);
     }
+}
+
+void core_request_release(ucxpool_request_t *request)
+{
+    request->user_ref       = false;
+    request->has_completion = false;
+    base_list_del(&request->told_link);
+    core_request_reuse(request);
+}
+
+size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
+                         size_t max)
+{
+    base_list_t       *to_tell = &pool->requests.to_tell;
+    ucxpool_request_t *request;
+    size_t             num = 0;
+
+    while ((num < max) && !base_list_is_empty(to_tell)) {
+        request = base_list_head(to_tell, ucxpool_request_t, told_link);
+        base_list_del(&request->told_link);
+        completions[num++] = (ucxpool_completion_t){
+            .request        = request->user_ref ? request : NULL,
+            .completion_ptr = request->completion_ptr,
+            .status         = core_request_status(request),
+            .tag            = request->tag,
+            .length         = request->data.totals.payload_size,
+        };
+        core_request_reuse(request);
+    }
+    return num;
 }
 
 void core_request_destroy_all(ucxpool_t *pool)

@@ -5,7 +5,8 @@
  * of it may still be read by a peer, or written by UCX. Its memory is used
  * again when
  *
- *     ended, no fragment busy, no number held, called back, freed by its owner.
+ *     ended, no fragment busy, no number held, called back, told of, released
+ *     by its owner.
  */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
@@ -154,6 +155,7 @@ struct ucxpool_request {
     base_list_t                done_link; /* completed */
     base_list_t                all_link;
     base_list_t                deadline_link;
+    base_list_t                told_link; /* pool->requests.to_tell */
     ucxpool_t                 *pool;
     ucxpool_channel_t         *channel;     /* a reference, or NULL */
     bool                       any_channel; /* posted without one */
@@ -163,6 +165,8 @@ struct ucxpool_request {
     bool                       called_back;
     ucxpool_request_cb_t       callback;
     void                      *callback_arg;
+    bool                       has_completion; /* to be told of at its end */
+    void                      *completion_ptr;
     uint64_t                   deadline;
     uint64_t                   order; /* of a send and a flush in its channel */
     uint64_t                   tag;
@@ -185,6 +189,13 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
                                      const copy_memory_t            *memory,
                                      const ucxpool_request_params_t *params,
                                      ucxpool_request_t             **request_p);
+
+/* The caller does not want the request any more, nor be told of its end. */
+void core_request_release(ucxpool_request_t *request);
+
+/* How requests ended that are to be told of; returns how many. */
+size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
+                         size_t max);
 
 /* Give a request to its caller, or to itself where the caller wants none. */
 void core_request_hand_out(ucxpool_request_t  *request,

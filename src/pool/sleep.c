@@ -353,7 +353,7 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *goal,
             return UCXPOOL_OK;
         }
         if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
-            return UCXPOOL_ERR_TIMED_OUT;
+            return UCXPOOL_INPROGRESS;
         }
         if (count != 0) {
             idle_since = 0;

@@ -116,7 +116,7 @@ static void post_small(uint8_t argument)
                                      NULL, &request);
     }
     if (status == UCXPOOL_OK) {
-        ucxpool_request_free(request);
+        ucxpool_request_release(request);
     }
 }
 

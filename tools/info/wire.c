@@ -78,7 +78,8 @@ static void progress(pair_t *pair, ucxpool_channel_attr_t attrs[2])
     do {
         for (int i = 0; i < 2; i++) {
             ucxpool_progress(pair->pools[i]);
-            ucxpool_channel_query(pair->channels[i], &attrs[i]);
+            ucxpool_channel_query(pair->channels[i], &attrs[i],
+                                  sizeof(attrs[i]));
         }
     } while (((attrs[0].state == UCXPOOL_CHANNEL_CONNECTING) ||
               (attrs[1].state == UCXPOOL_CHANNEL_CONNECTING)) &&

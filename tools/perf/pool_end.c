@@ -37,7 +37,7 @@ static bool ended_well(end_slot_t *slot, ucxpool_request_t *request,
     if (status == UCXPOOL_OK) {
         return true;
     }
-    ucxpool_request_query(request, &attr);
+    ucxpool_request_query(request, &attr, sizeof(attr));
     fail(slot->end, ucxpool_status_string(status), attr.detail);
     return false;
 }
@@ -62,7 +62,7 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
     ucxpool_request_attr_t attr;
 
     if (ended_well(slot, request, status)) {
-        ucxpool_request_query(request, &attr);
+        ucxpool_request_query(request, &attr, sizeof(attr));
         slot->arrived = attr.length == slot->end->buffers.size;
         if (!slot->arrived) {
             fail(slot->end, "a message", "of a wrong size");

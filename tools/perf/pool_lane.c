@@ -114,10 +114,11 @@ static int wait_both(pool_lane_t *lane, control_t *control)
     int                    result;
 
     if (ucxpool_channel_wait(lane->channel, CONNECT_NS) != UCXPOOL_OK) {
-        ucxpool_channel_query(lane->channel, &attr);
+        ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
         return perf_error(
             "%s: the two pools do not connect: %s", side_mode_title(lane->mode),
-            attr.reason[0] != '\0' ? attr.reason : ucxpool_error_detail());
+            attr.reason[0] != '\0' ? attr.reason
+                                   : "no answer from the peer yet");
     }
     control->idle     = idle;
     control->idle_arg = lane->pool;
@@ -132,7 +133,7 @@ static int check_wire(const pool_lane_t *lane, char *missing)
     ucxpool_channel_attr_t attr;
     const char            *used;
 
-    ucxpool_channel_query(lane->channel, &attr);
+    ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
     used = attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx";
     if ((lane->mode != MODE_AUTO) &&
         (strcmp(used, side_mode_name(lane->mode)) != 0)) {
@@ -210,7 +211,7 @@ void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
     ucxpool_stats_t        now;
     uint64_t               num_messages;
 
-    ucxpool_channel_query(lane->channel, &attr);
+    ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
     ucxpool_stats_get(lane->pool, &now);
     num_messages = now.messages_sent - lane->before.messages_sent;
     snprintf(side->wire, sizeof(side->wire), "%s",

@@ -38,7 +38,7 @@ static int remote_send(control_t *control, const void *data, size_t length)
         return fail("the other host cannot be told");
     }
     status = ucxpool_request_wait(request, SEND_NS);
-    ucxpool_request_free(request);
+    ucxpool_request_release(request);
     if (status != UCXPOOL_OK) {
         return perf_error("the other host is not told: %s",
                           ucxpool_status_string(status));
@@ -77,7 +77,7 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
     }
-    ucxpool_request_query(remote->receive, &attr);
+    ucxpool_request_query(remote->receive, &attr, sizeof(attr));
     if ((status == UCXPOOL_OK) && (attr.length <= size)) {
         memcpy(data, remote->buffer, attr.length);
     }
@@ -86,7 +86,7 @@ static int remote_poll(control_t *control, int timeout_ms, void *data,
         perf_error("the other host ended early (%s): its own message says why",
                    ucxpool_status_string(status));
     }
-    ucxpool_request_free(remote->receive);
+    ucxpool_request_release(remote->receive);
     remote->receive = NULL;
     return (status == UCXPOOL_OK) && (*length_p <= size) ? 1 : -1;
 }
@@ -125,7 +125,7 @@ static int remote_create(remote_t **remote_p)
 /* Closing the channel says good-bye after what was posted before. */
 static void remote_release(remote_t *remote)
 {
-    ucxpool_request_free(remote->receive);
+    ucxpool_request_release(remote->receive);
     ucxpool_destroy(remote->pool);
     free(remote);
 }
@@ -225,7 +225,7 @@ int remote_connect(const char *where, remote_t **remote_p)
         goto err_release_remote;
     }
     if (ucxpool_channel_wait(remote->channel, CONNECT_NS) != UCXPOOL_OK) {
-        ucxpool_channel_query(remote->channel, &attr);
+        ucxpool_channel_query(remote->channel, &attr, sizeof(attr));
         perf_error("%s: %s; is ucxpool_perf -l running there?", where,
                    attr.reason[0] != '\0' ? attr.reason : "no answer");
         goto err_release_remote;

@@ -192,7 +192,7 @@ void exchange_fail_request(exchange_t *exchange, ucxpool_request_t *request,
 {
     ucxpool_request_attr_t attr;
 
-    ucxpool_request_query(request, &attr);
+    ucxpool_request_query(request, &attr, sizeof(attr));
     exchange_fail(exchange, attr.status, peer, what, attr.detail);
 }
 
@@ -205,7 +205,7 @@ static void exchange_watch(exchange_t *exchange)
         if (exchange->peers[i].channel == NULL) {
             continue;
         }
-        ucxpool_channel_query(exchange->peers[i].channel, &attr);
+        ucxpool_channel_query(exchange->peers[i].channel, &attr, sizeof(attr));
         if (attr.state == UCXPOOL_CHANNEL_FAILED) {
             exchange_fail(exchange, attr.status, i, "lost", attr.reason);
         } else if ((attr.state == UCXPOOL_CHANNEL_CLOSED) &&
@@ -297,7 +297,8 @@ unsigned exchange_count_wire(const exchange_t *exchange, ucxpool_wire_t wire)
 
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         if (exchange->peers[i].channel != NULL) {
-            ucxpool_channel_query(exchange->peers[i].channel, &attr);
+            ucxpool_channel_query(exchange->peers[i].channel, &attr,
+                                  sizeof(attr));
             count += attr.wire == wire;
         }
     }

@@ -160,7 +160,7 @@ void exchange_take(exchange_t *exchange)
     while (
         (shelf_look(exchange->shelf) != NULL) && !exchange->failed &&
         (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) == UCXPOOL_OK)) {
-        ucxpool_message_query(message, &attr);
+        ucxpool_message_query(message, &attr, sizeof(attr));
         if (!exchange_header_is_sound(exchange, &attr, &header)) {
             exchange_fail(exchange, UCXPOOL_ERR_PROTOCOL, exchange->params.self,
                           "nonsense was sent to",

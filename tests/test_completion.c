@@ -1,0 +1,249 @@
+/* Completions: how requests ended, collected many at a time. */
+#include "pair.h"
+
+#include <check.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG         UINT64_C(5)
+#define ALL_BITS    UINT64_MAX
+#define MILLISECOND UINT64_C(1000000)
+
+static const char *const wires[] = {"WIRE=map", "WIRE=ucx"};
+#define NUM_WIRES 2
+
+enum { NUM = 6 };
+
+static int  places[NUM]; /* their addresses name the requests */
+static char received[NUM][8];
+
+static const ucxpool_request_params_t *with_completion(int index)
+{
+    static ucxpool_request_params_t params;
+
+    params.field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
+    params.completion_ptr = &places[index];
+    return &params;
+}
+
+static void post_recv(pair_t *pair, int index, ucxpool_request_t **request_p)
+{
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, NULL, received[index],
+                                         sizeof(received[index]),
+                                         TAG + (uint64_t)index, ALL_BITS,
+                                         with_completion(index), request_p),
+                     UCXPOOL_OK);
+}
+
+static void send_word(pair_t *pair, int index)
+{
+    ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, "word", 5,
+                                         TAG + (uint64_t)index, NULL, NULL),
+                     UCXPOOL_OK);
+}
+
+static size_t collect(ucxpool_t *pool, ucxpool_completion_t *completions,
+                      size_t max)
+{
+    size_t num = 77;
+
+    ck_assert_int_eq(ucxpool_completion_get(pool, completions, max, &num),
+                     UCXPOOL_OK);
+    ck_assert_uint_le(num, max);
+    return num;
+}
+
+static void check_word(const ucxpool_completion_t *completion, int index)
+{
+    ck_assert_ptr_eq(completion->completion_ptr, &places[index]);
+    ck_assert_int_eq(completion->status, UCXPOOL_OK);
+    ck_assert_uint_eq(completion->tag, TAG + (uint64_t)index);
+    ck_assert_uint_eq(completion->length, 5);
+    ck_assert_str_eq(received[index], "word");
+}
+
+START_TEST(ends_are_told_once_in_their_order)
+{
+    static const int     order[NUM] = {3, 1, 5, 0, 4, 2};
+    ucxpool_completion_t completions[NUM];
+    ucxpool_request_t   *requests[NUM];
+    size_t               num;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_uint_eq(collect(pair.b, completions, NUM), 0);
+    for (int i = 0; i < NUM; i++) {
+        post_recv(&pair, i, &requests[i]);
+    }
+    ck_assert_uint_eq(collect(pair.b, completions, NUM), 0);
+    for (int i = 0; i < NUM; i++) {
+        send_word(&pair, order[i]);
+        pair_until(&pair, pair_ended(requests[order[i]]));
+    }
+    num = collect(pair.b, completions, 4);
+    ck_assert_uint_eq(num, 4);
+    ck_assert_uint_eq(collect(pair.b, completions + num, NUM), NUM - num);
+    ck_assert_uint_eq(collect(pair.b, completions, 0), 0);
+    for (int i = 0; i < NUM; i++) {
+        check_word(&completions[i], order[i]);
+        ck_assert_ptr_eq(completions[i].request, requests[order[i]]);
+        ucxpool_request_release(completions[i].request);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* Its completion is all that there is of it, and it is used again. */
+START_TEST(a_request_that_nobody_holds_is_told_of)
+{
+    ucxpool_completion_t completion;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (int i = 0; i < 20; i++) {
+        memset(received[0], 0, sizeof(received[0]));
+        post_recv(&pair, 0, NULL);
+        send_word(&pair, 0);
+        pair_until(&pair, collect(pair.b, &completion, 1) == 1);
+        check_word(&completion, 0);
+        ck_assert_ptr_null(completion.request);
+        ck_assert_uint_eq(collect(pair.b, &completion, 1), 0);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_request_that_was_released_is_not_told_of)
+{
+    ucxpool_completion_t completion;
+    ucxpool_request_t   *before, *after;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    post_recv(&pair, 0, &before);
+    post_recv(&pair, 1, &after);
+    ucxpool_request_release(before);
+    send_word(&pair, 1);
+    pair_until(&pair, pair_ended(after));
+    ucxpool_request_release(after);
+    send_word(&pair, 0);
+    pair_until(&pair, strcmp(received[0], "word") == 0);
+    ck_assert_uint_eq(collect(pair.b, &completion, 1), 0);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(failures_are_told_with_their_status)
+{
+    ucxpool_completion_t completion;
+    ucxpool_request_t   *request;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    post_recv(&pair, 2, &request);
+    ucxpool_request_cancel(request);
+    ck_assert_uint_eq(collect(pair.b, &completion, 1), 1);
+    ck_assert_int_eq(completion.status, UCXPOOL_ERR_CANCELED);
+    ck_assert_ptr_eq(completion.completion_ptr, &places[2]);
+    ck_assert_ptr_eq(completion.request, request);
+    ucxpool_request_release(request);
+    /* One that was never posted is none. */
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, NULL, 1, TAG, ALL_BITS,
+                                         with_completion(0), &request),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_uint_eq(collect(pair.b, &completion, 1), 0);
+    /* And what nobody has collected goes with the pool. */
+    post_recv(&pair, 3, NULL);
+    post_recv(&pair, 4, &request);
+    ucxpool_request_cancel(request);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* Until it is told, as level-triggered epoll does. */
+START_TEST(nobody_sleeps_while_one_is_to_be_told)
+{
+    struct pollfd        event = {.events = POLLIN};
+    ucxpool_completion_t completion;
+    ucxpool_request_t   *request;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    post_recv(&pair, 0, &request);
+    send_word(&pair, 0);
+    pair_until(&pair, pair_ended(request));
+    ck_assert_int_eq(ucxpool_event_fd(pair.b, &event.fd), UCXPOOL_OK);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(ucxpool_wait(pair.b, UCXPOOL_FOREVER), UCXPOOL_OK);
+        while (ucxpool_arm(pair.b) == UCXPOOL_ERR_BUSY) {
+            pair_progress(&pair);
+        }
+        ck_assert_int_eq(poll(&event, 1, 0), 1);
+    }
+    ck_assert_uint_eq(collect(pair.b, &completion, 1), 1);
+    pair_until(&pair, ucxpool_wait(pair.b, MILLISECOND) == UCXPOOL_INPROGRESS);
+    ucxpool_request_release(request);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static int num_called;
+
+static void count_call(ucxpool_request_t *request, ucxpool_status_t status,
+                       void *arg)
+{
+    ucxpool_completion_t completion;
+
+    (void)request;
+    (void)status;
+    num_called++;
+    /* It is there by then. */
+    ck_assert_uint_eq(collect(arg, &completion, 1), 1);
+}
+
+START_TEST(a_callback_may_collect)
+{
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION |
+                      UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK,
+        .callback = count_call,
+    };
+    pair_t pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    num_called          = 0;
+    params.callback_arg = pair.b;
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, received[0],
+                                         sizeof(received[0]), TAG, ALL_BITS,
+                                         &params, NULL),
+                     UCXPOOL_OK);
+    send_word(&pair, 0);
+    pair_until(&pair, num_called == 1);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("completion");
+    TCase   *tcase  = tcase_create("wires");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_add_loop_test(tcase, ends_are_told_once_in_their_order, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, a_request_that_nobody_holds_is_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_request_that_was_released_is_not_told_of, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, failures_are_told_with_their_status, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, nobody_sleeps_while_one_is_to_be_told, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_callback_may_collect, 0, NUM_WIRES);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
