@@ -32,7 +32,7 @@ compare() {
 library=$top_builddir/.libs/libucxpool.so
 exports_of "$library" >"$dir/exported"
 names_in "$top_srcdir/src/libucxpool.map" >"$dir/listed"
-echo '#include <ucxpool/ucxpool.h>' |
+printf '#include <ucxpool/%s.h>\n' ucxpool info |
     $CC -E -P -I"$top_srcdir/include" -I"$top_builddir/include" -x c - |
     declared_in >"$dir/declared"
 

@@ -9,6 +9,7 @@
 #include "ucx/domains.h"
 #include "ucx/reg.h"
 
+#include <ucxpool/info.h>
 #include <ucxpool/ucxpool.h>
 
 #include <ucp/api/ucp.h>

@@ -6,6 +6,8 @@
 
 #include "gpu.h"
 
+#include <ucxpool/info.h>
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

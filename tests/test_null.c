@@ -7,6 +7,8 @@
  */
 #include "pair.h"
 
+#include <ucxpool/info.h>
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

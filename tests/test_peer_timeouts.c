@@ -4,6 +4,8 @@
 
 #include "ucx/tune.h"
 
+#include <ucxpool/info.h>
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

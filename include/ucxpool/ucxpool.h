@@ -53,7 +53,7 @@
  * memory.h blocks and registered buffers, channel.h peers, event.h what they
  * have to tell, transfer.h send and receive, heap.h memory of any size,
  * framework.h allocators of PyTorch, CuPy and RMM, stats.h counters, device.h
- * GPUs, verbs.h RDMA by one's own, ucx.h the UCX below.
+ * GPUs and verbs.h RDMA by one's own.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -69,7 +69,6 @@
 #include <ucxpool/stats.h>
 #include <ucxpool/status.h>
 #include <ucxpool/transfer.h>
-#include <ucxpool/ucx.h>
 #include <ucxpool/verbs.h>
 #include <ucxpool/version.h>
 

@@ -17,6 +17,7 @@
 #include "ucx/reg.h"
 
 #include <ucxpool/device.h>
+#include <ucxpool/info.h>
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "info/options.h"
 #include "info/parts.h"
 
+#include <ucxpool/info.h>
 #include <ucxpool/ucxpool.h>
 
 static void report_window(report_t                      *report,

@@ -6,6 +6,7 @@
 #include "info/parts.h"
 #include "info/words.h"
 
+#include <ucxpool/info.h>
 #include <ucxpool/ucxpool.h>
 
 #include <inttypes.h>

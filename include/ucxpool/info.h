@@ -1,10 +1,12 @@
 /*
- * What the pool knows of the UCX below it. A pool can be created without any of
- * this.
+ * What ucxpool_info asks the library: not installed, and exported under the
+ * version UCXPOOL_PRIVATE, so that it may change with every release. The tool
+ * is always that of the library's own build.
  */
-#ifndef UCXPOOL_UCX_H
-#define UCXPOOL_UCX_H
+#ifndef UCXPOOL_INFO_H
+#define UCXPOOL_INFO_H
 
+#include <ucxpool/device.h>
 #include <ucxpool/pool.h>
 
 #include <stddef.h>
@@ -14,6 +16,9 @@
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
+
+/* --- memory domains ---------------------------------------------------------
+ */
 
 /* What a memory domain of UCX is. */
 typedef enum ucxpool_domain_flags {
@@ -57,6 +62,9 @@ typedef struct ucxpool_domain {
  */
 size_t ucxpool_domains_query(ucxpool_t *pool, ucxpool_domain_t *domains,
                              size_t max_domains);
+
+/* --- peer timeouts ----------------------------------------------------------
+ */
 
 /*
  * How soon UCX notices that a peer is gone, with one transport. A process that
@@ -103,6 +111,87 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
                                              ucxpool_peer_timeout_t *timeouts,
                                              size_t  max_timeouts,
                                              size_t *num_p);
+
+/* --- the budget of a GPU ----------------------------------------------------
+ */
+
+/* Where the size of BAR1 comes from. */
+typedef enum ucxpool_bar1_source {
+    UCXPOOL_BAR1_UNKNOWN = 0,
+    UCXPOOL_BAR1_NVML    = 1, /* NVIDIA's management library */
+    UCXPOOL_BAR1_KERNEL  = 2, /* the PCI resources; how much is used is not
+                                 known */
+    UCXPOOL_BAR1_NONE = 3     /* this GPU has none: it shares its memory with
+                                 the processor */
+} ucxpool_bar1_source_t;
+
+/* No limit, or none that is known. */
+#define UCXPOOL_BUDGET_NONE UINT64_MAX
+
+/*
+ * How the memory for the blocks of a pool on a GPU is reckoned:
+ *
+ *     limit = min(usable - others, bar1_free) - reserve
+ *
+ * and with COMM_SIZE=auto that is the most that comm_size can be.
+ */
+typedef struct ucxpool_device_budget {
+    ucxpool_bar1_source_t bar1_source;
+    uint64_t              bar1_size; /* bytes; 0: not known, or none */
+    uint64_t              bar1_used; /* by the driver and all processes */
+    uint64_t              bar1_free;
+    char                  bar1_reason[224]; /* why NVML did not tell; else "" */
+    int                   num_nvlinks;      /* active; -1: not known */
+
+    /* What registrations can have of it: the preset, or a rule. */
+    uint64_t usable;           /* UCXPOOL_BUDGET_NONE: not bounded */
+    char     usable_from[192]; /* which, in words */
+    /* What is held now, above the few MiB that a driver holds on a GPU that
+     * nobody uses. By whom is not known. */
+    uint64_t others;
+    uint64_t reserve;         /* COMM_RESERVE */
+    int      reserve_is_auto; /* 0 or 1 */
+    uint64_t limit;           /* UCXPOOL_BUDGET_NONE: not bounded */
+
+    /* What a pool takes with these settings, if it gets it. */
+    ucxpool_cuda_backing_t backing;
+    int                    uses_bar1; /* its blocks are in the GPU's memory */
+    int                    is_registered; /* UCX is given them */
+    int                    is_comm_size_auto;
+    uint64_t               comm_size;
+    uint64_t               block_size;
+    uint64_t               region_size;
+    uint64_t               num_regions;
+    uint64_t               blocks_to_send;
+    uint64_t               blocks_to_receive;
+    uint64_t               blocks_for_the_caller;
+
+    /* What others may take of BAR1 beside it. */
+    uint64_t ucx_staging_step; /* UCX's own buffers in GPU memory grow by so
+                                  much; 0: this UCX takes none */
+    int has_gdr_copy;          /* the kernel module that UCX's gdr_copy needs
+                                  is loaded */
+    int has_rdma_device;       /* a device that memory is registered with */
+} ucxpool_device_budget_t;
+
+/*
+ * The arithmetic of one GPU's budget. Nothing is allocated or registered, but
+ * NVIDIA's management library is loaded and UCX started, for a moment.
+ *
+ * device        From 0.
+ * config        Settings; NULL: as ucxpool_config_read() has them.
+ * budget_p      Undefined after an error.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU, budget_p is NULL, sizes that do not
+ *                            fit each other, or BUDGET_FILE is wrong; without
+ *                            config: as for ucxpool_config_read()
+ * UCXPOOL_ERR_UNSUPPORTED    there is no GPU, as for ucxpool_device_count(), or
+ *                            it has not what CUDA_BACKING asks for
+ * others                     UCX does not start
+ */
+ucxpool_status_t ucxpool_device_budget(int                      device,
+                                       const ucxpool_config_t  *config,
+                                       ucxpool_device_budget_t *budget_p);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus
