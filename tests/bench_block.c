@@ -49,7 +49,7 @@ static void destroy(void)
 
 static void take(size_t num_blocks, uint32_t *indices)
 {
-    if (block_pool_get_n(pool, UCXPOOL_SHARE_USER, num_blocks, indices) !=
+    if (block_pool_get_n(pool, BLOCK_SHARE_USER, num_blocks, indices) !=
         UCXPOOL_OK) {
         fprintf(stderr, "bench_block: %zu blocks are not free\n", num_blocks);
         exit(EXIT_FAILURE);
@@ -83,7 +83,7 @@ static void measure(const char *name, size_t num)
         for (int j = 0; j < BATCH; j++) {
             take(num, indices);
             for (size_t k = 0; k < num; k++) {
-                block_pool_put(pool, UCXPOOL_SHARE_USER, indices[k]);
+                block_pool_put(pool, BLOCK_SHARE_USER, indices[k]);
             }
         }
         times[i] = (double)(base_clock_now() - start) / (BATCH * (double)num);
@@ -102,7 +102,7 @@ static void measure_large(void)
     measure("10000 blocks, the first 9700 taken: one", 1);
     measure("10000 blocks, the first 9700 taken: a run of 16", 16);
     for (uint32_t i = 0; i < 9600; i += 2) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+        block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
     measure("10000 blocks, every second free: one", 1);
     measure("10000 blocks, every second free: a run of 16", 16);
@@ -127,7 +127,7 @@ static void create_buffers(void)
 
     take(num, indices);
     for (uint32_t i = 0; i < num; i += 2) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, indices[i]);
+        block_pool_put(pool, BLOCK_SHARE_USER, indices[i]);
     }
     for (int i = 0; i < NUM_BUFFERS; i++) {
         if (block_comm_alloc(comm, 2 * BLOCK_SIZE, &address) != UCXPOOL_OK) {

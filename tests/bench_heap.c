@@ -154,8 +154,7 @@ static bool play(const trace_t *trace, heap_t *heap, void **addresses)
 
 /* The same on a new heap; how long it took, and its counters. */
 static bool try_out(const trace_t *trace, double capacity, uint64_t chunk_size,
-                    void **addresses, uint64_t *time_p,
-                    ucxpool_heap_stats_t *stats)
+                    void **addresses, uint64_t *time_p, heap_stats_t *stats)
 {
     mem_vmm_t vmm   = {.calls = &nothing_calls, .is_host = true};
     uint64_t  limit = (uint64_t)(capacity * (double)trace->peak_live);
@@ -174,7 +173,7 @@ static bool try_out(const trace_t *trace, double capacity, uint64_t chunk_size,
 
 static void report(const char *name, const trace_t *trace, double capacity,
                    uint64_t time, const counts_t *calls,
-                   const ucxpool_heap_stats_t *stats)
+                   const heap_stats_t *stats)
 {
     printf("%-16s %9.2f %8.3f %8.3f %8.0f %8lu %8lu %8lu %8lu %8lu\n", name,
            (double)trace->peak_live / (double)(1024 * MIB), capacity,
@@ -187,12 +186,12 @@ static void report(const char *name, const trace_t *trace, double capacity,
 
 static void run(const char *name, uint64_t chunk_size)
 {
-    bool                 is_wrong;
-    trace_t             *trace = workload_make(name, &is_wrong);
-    void               **addresses;
-    double               low = 1, high = 1.5;
-    uint64_t             time;
-    ucxpool_heap_stats_t stats;
+    bool         is_wrong;
+    trace_t     *trace = workload_make(name, &is_wrong);
+    void       **addresses;
+    double       low = 1, high = 1.5;
+    uint64_t     time;
+    heap_stats_t stats;
 
     if (trace == NULL) {
         exit(EXIT_FAILURE);
@@ -231,10 +230,10 @@ static void report_rounds(const char *name, const trace_t *trace,
                           uint64_t reserved, uint64_t chunk_size,
                           void **addresses)
 {
-    mem_vmm_t            vmm  = {.calls = &nothing_calls, .is_host = true};
-    heap_t              *heap = create(&vmm, 4 * trace->peak_live, chunk_size);
-    ucxpool_heap_stats_t stats;
-    bool                 is_passed = heap_reserve(heap, reserved) == UCXPOOL_OK;
+    mem_vmm_t    vmm  = {.calls = &nothing_calls, .is_host = true};
+    heap_t      *heap = create(&vmm, 4 * trace->peak_live, chunk_size);
+    heap_stats_t stats;
+    bool         is_passed = heap_reserve(heap, reserved) == UCXPOOL_OK;
 
     printf("%-16s %9.2f %8.2f", name,
            (double)trace->peak_live / (double)(1024 * MIB),

@@ -206,9 +206,9 @@ static int scatter(memory_t *memory)
 
 static int memory_init(memory_t *memory, unsigned which)
 {
-    static const char *const names[] = {"cuMemAlloc", "heap, in one range",
-                                        "heap, stitched"};
-    ucxpool_heap_stats_t     stats;
+    static const char *const names[]      = {"cuMemAlloc", "heap, in one range",
+                                             "heap, stitched"};
+    uint64_t                 num_stitched = 0;
 
     memory->name = names[which];
     if ((which != CONTIGUOUS) &&
@@ -224,8 +224,9 @@ static int memory_init(memory_t *memory, unsigned which)
         }
     }
     if (memory->pool != NULL) {
-        ucxpool_heap_stats_get(memory->pool, &stats);
-        if (stats.stitched_live != (which == STITCHED ? NUM_RANGES : 0)) {
+        (void)ucxpool_stats_get(memory->pool, "heap_stitched_live",
+                                &num_stitched);
+        if (num_stitched != (which == STITCHED ? NUM_RANGES : 0)) {
             return fail("ranges are stitched where they should not be, or not "
                         "where they should");
         }

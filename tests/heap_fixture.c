@@ -1,5 +1,7 @@
 #include "heap_fixture.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/status.h>
 
 #include <check.h>
@@ -38,9 +40,9 @@ void put(void *address, void *stream)
     ck_assert_int_eq(heap_free(heap, address, stream), UCXPOOL_OK);
 }
 
-ucxpool_heap_stats_t stats(void)
+heap_stats_t stats(void)
 {
-    ucxpool_heap_stats_t now;
+    heap_stats_t now;
 
     heap_stats(heap, &now);
     return now;

@@ -9,6 +9,8 @@
 #include "heap/place.h"
 #include "vmm_double.h"
 
+#include "core/stats.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -27,8 +29,8 @@ extern heap_t    *heap;
 void start_with(bool has_streams, size_t limit, size_t stitch_size);
 void stop(void);
 
-char                *get(size_t size, void *stream);
-void                 put(void *address, void *stream);
-ucxpool_heap_stats_t stats(void);
+char        *get(size_t size, void *stream);
+void         put(void *address, void *stream);
+heap_stats_t stats(void);
 
 #endif

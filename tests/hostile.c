@@ -1,5 +1,7 @@
 #include "hostile.h"
 
+#include "core/stats.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,12 +121,12 @@ static void finish(ucxpool_request_t **request)
 
 void hostile_check(hostile_t *hostile)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
     finish(&hostile->recv);
     finish(&hostile->send);
-    ucxpool_stats_get(hostile->pair.a, &stats);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    core_stats_get(hostile->pair.a, &stats);
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         require(stats.blocks[i].free == stats.blocks[i].total);
     }
     require(ucxpool_check(hostile->pair.a) == UCXPOOL_OK);

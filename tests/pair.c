@@ -1,5 +1,7 @@
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <poll.h>
 #include <stdio.h>
@@ -248,10 +250,10 @@ void pair_exchange(pair_t *pair, size_t length)
 
 bool pair_is_whole(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    core_stats_get(pool, &stats);
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         if (stats.blocks[i].free != stats.blocks[i].total) {
             return false;
         }

@@ -4,6 +4,8 @@
  */
 #include "../src/block/pool.c"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <string.h>
 
@@ -49,7 +51,7 @@ START_TEST(a_block_that_is_free_and_held_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
                      UCXPOOL_OK);
     bitmap_give(pool->free_blocks, index);
     require_found("block 0");
@@ -60,9 +62,9 @@ START_TEST(a_block_that_is_free_twice_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
                      UCXPOOL_OK);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, index);
+    block_pool_put(pool, BLOCK_SHARE_USER, index);
     ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
     bitmap_give(pool->free_blocks, index);
     require_found("2 times");
@@ -73,9 +75,9 @@ START_TEST(a_block_at_hand_that_is_held_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
                      UCXPOOL_OK);
-    ck_assert(give_at_hand(&pool->shares[UCXPOOL_SHARE_SEND], index, 0));
+    ck_assert(give_at_hand(&pool->shares[BLOCK_SHARE_SEND], index, 0));
     require_found("block 0");
 }
 END_TEST
@@ -96,8 +98,8 @@ END_TEST
 
 START_TEST(a_wrong_count_is_found)
 {
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        block_share_t *share = &pool->shares[i];
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        share_counts_t *share = &pool->shares[i];
 
         atomic_fetch_sub(&share->word, ONE_FREE);
         require_found(share_names[i]);
@@ -116,22 +118,22 @@ START_TEST(a_block_on_the_wrong_share_is_found)
 {
     uint32_t index;
 
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &index),
                      UCXPOOL_OK);
-    atomic_store(&pool->states[index], BLOCK_HELD + UCXPOOL_SHARE_RECV);
+    atomic_store(&pool->states[index], BLOCK_HELD + BLOCK_SHARE_RECV);
     require_found("send");
-    atomic_store(&pool->states[index], BLOCK_QUARANTINED + UCXPOOL_SHARE_SEND);
+    atomic_store(&pool->states[index], BLOCK_QUARANTINED + BLOCK_SHARE_SEND);
     require_found("send");
 }
 END_TEST
 
 START_TEST(high_water_counts_a_get_that_is_under_way)
 {
-    block_share_t        *share = &pool->shares[UCXPOOL_SHARE_USER];
-    ucxpool_share_stats_t stats;
+    share_counts_t *share = &pool->shares[BLOCK_SHARE_USER];
+    block_stats_t   stats;
 
     atomic_fetch_sub(&share->word, 2 * ONE_FREE);
-    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
     ck_assert_uint_eq(stats.held, 2);
     ck_assert_uint_eq(stats.high_water, 2);
 }

@@ -4,6 +4,8 @@
 #include "block/pool.h"
 #include "rounds.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/status.h>
 
 #include <check.h>
@@ -89,18 +91,18 @@ static void destroy(void)
     unmap();
 }
 
-static ucxpool_share_stats_t stats_of(ucxpool_share_t share)
+static block_stats_t stats_of(block_share_t share)
 {
-    ucxpool_share_stats_t stats;
+    block_stats_t stats;
 
     block_pool_stats(pool, share, &stats);
     return stats;
 }
 
-static void require_counts(ucxpool_share_t share, uint64_t num_free,
+static void require_counts(block_share_t share, uint64_t num_free,
                            uint64_t num_held, uint64_t num_quarantined)
 {
-    ucxpool_share_stats_t stats = stats_of(share);
+    block_stats_t stats = stats_of(share);
 
     ck_assert_uint_eq(stats.free, num_free);
     ck_assert_uint_eq(stats.held, num_held);
@@ -113,13 +115,13 @@ static void require_split(size_t num_blocks, unsigned send_percent,
                           uint64_t user)
 {
     create(1, num_blocks, send_percent, recv_percent);
-    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_SEND).total, send);
-    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_RECV).total, recv);
-    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).total, user);
+    ck_assert_uint_eq(stats_of(BLOCK_SHARE_SEND).total, send);
+    ck_assert_uint_eq(stats_of(BLOCK_SHARE_RECV).total, recv);
+    ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).total, user);
     destroy();
 }
 
-static uint32_t get(ucxpool_share_t share)
+static uint32_t get(block_share_t share)
 {
     uint32_t index;
 
@@ -185,15 +187,15 @@ START_TEST(every_split_adds_up_with_one_block_each)
 {
     for (unsigned send = 0; send <= 100; send++) {
         for (unsigned recv = 0; recv <= 100 - send; recv += 3) {
-            uint64_t total[UCXPOOL_SHARE_LAST];
+            uint64_t total[BLOCK_SHARE_LAST];
 
             create(1, 5, send, recv);
-            for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-                total[i] = stats_of((ucxpool_share_t)i).total;
+            for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+                total[i] = stats_of((block_share_t)i).total;
             }
-            ck_assert_uint_ge(total[UCXPOOL_SHARE_SEND], 1);
-            ck_assert_uint_ge(total[UCXPOOL_SHARE_RECV], 1);
-            ck_assert_int_eq(total[UCXPOOL_SHARE_USER] >= 1, send + recv < 100);
+            ck_assert_uint_ge(total[BLOCK_SHARE_SEND], 1);
+            ck_assert_uint_ge(total[BLOCK_SHARE_RECV], 1);
+            ck_assert_int_eq(total[BLOCK_SHARE_USER] >= 1, send + recv < 100);
             ck_assert_uint_eq(total[0] + total[1] + total[2], 5);
             destroy();
         }
@@ -207,9 +209,9 @@ START_TEST(without_regions_there_are_no_blocks)
 
     create(0, 2, 25, 25);
     ck_assert_uint_eq(block_pool_num_blocks(pool), 0);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        require_counts((ucxpool_share_t)i, 0, 0, 0);
-        ck_assert_int_eq(block_pool_get(pool, (ucxpool_share_t)i, &index),
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        require_counts((block_share_t)i, 0, 0, 0);
+        ck_assert_int_eq(block_pool_get(pool, (block_share_t)i, &index),
                          UCXPOOL_ERR_NO_BLOCKS);
     }
     destroy();
@@ -297,18 +299,18 @@ START_TEST(a_get_takes_the_block_at_hand_then_the_lowest_free_one)
 {
     create(2, 100, 25, 25);
     for (uint32_t i = 0; i < 100; i++) {
-        ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), i);
+        ck_assert_uint_eq(get(BLOCK_SHARE_USER), i);
     }
-    block_pool_put(pool, UCXPOOL_SHARE_USER, 70);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, 99);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, 3);
-    require_counts(UCXPOOL_SHARE_USER, 3, 97, 0);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 70);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 3);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, 3);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 3);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 99);
-    require_counts(UCXPOOL_SHARE_USER, 0, 100, 0);
+    block_pool_put(pool, BLOCK_SHARE_USER, 70);
+    block_pool_put(pool, BLOCK_SHARE_USER, 99);
+    block_pool_put(pool, BLOCK_SHARE_USER, 3);
+    require_counts(BLOCK_SHARE_USER, 3, 97, 0);
+    ck_assert_uint_eq(get(BLOCK_SHARE_USER), 70);
+    ck_assert_uint_eq(get(BLOCK_SHARE_USER), 3);
+    block_pool_put(pool, BLOCK_SHARE_USER, 3);
+    ck_assert_uint_eq(get(BLOCK_SHARE_USER), 3);
+    ck_assert_uint_eq(get(BLOCK_SHARE_USER), 99);
+    require_counts(BLOCK_SHARE_USER, 0, 100, 0);
     destroy();
 }
 END_TEST
@@ -318,17 +320,17 @@ START_TEST(a_block_at_hand_is_that_shares_alone)
     uint32_t index;
 
     create(1, 8, 25, 25);
-    index = get(UCXPOOL_SHARE_SEND);
-    block_pool_put(pool, UCXPOOL_SHARE_SEND, index);
+    index = get(BLOCK_SHARE_SEND);
+    block_pool_put(pool, BLOCK_SHARE_SEND, index);
     for (int i = 0; i < 4; i++) {
-        ck_assert_uint_ne(get(UCXPOOL_SHARE_USER), index);
+        ck_assert_uint_ne(get(BLOCK_SHARE_USER), index);
     }
     for (int i = 0; i < 2; i++) {
-        ck_assert_uint_ne(get(UCXPOOL_SHARE_RECV), index);
+        ck_assert_uint_ne(get(BLOCK_SHARE_RECV), index);
     }
-    require_counts(UCXPOOL_SHARE_SEND, 2, 0, 0);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), index);
-    get(UCXPOOL_SHARE_SEND);
+    require_counts(BLOCK_SHARE_SEND, 2, 0, 0);
+    ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
+    get(BLOCK_SHARE_SEND);
     destroy();
 }
 END_TEST
@@ -337,18 +339,18 @@ START_TEST(without_blocks_at_hand_every_share_takes_the_lowest)
 {
     create(1, 100, 25, 25);
     for (uint32_t i = 0; i < 10; i++) {
-        ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), i);
+        ck_assert_uint_eq(get(BLOCK_SHARE_SEND), i);
     }
-    block_pool_put(pool, UCXPOOL_SHARE_SEND, 7);
-    block_pool_put(pool, UCXPOOL_SHARE_SEND, 3);
+    block_pool_put(pool, BLOCK_SHARE_SEND, 7);
+    block_pool_put(pool, BLOCK_SHARE_SEND, 3);
     block_pool_clear_hands(pool);
-    require_counts(UCXPOOL_SHARE_SEND, 17, 8, 0);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_RECV), 3);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), 7);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, 7);
+    require_counts(BLOCK_SHARE_SEND, 17, 8, 0);
+    ck_assert_uint_eq(get(BLOCK_SHARE_RECV), 3);
+    ck_assert_uint_eq(get(BLOCK_SHARE_USER), 7);
+    block_pool_put(pool, BLOCK_SHARE_USER, 7);
     block_pool_clear_hands(pool);
     block_pool_clear_hands(pool);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), 7);
+    ck_assert_uint_eq(get(BLOCK_SHARE_SEND), 7);
     destroy();
 }
 END_TEST
@@ -358,18 +360,18 @@ START_TEST(get_n_takes_the_block_at_hand_into_its_run)
     uint32_t indices[6];
 
     create(1, 8, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 6, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 6, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 2; i < 6; i++) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+        block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
-    require_counts(UCXPOOL_SHARE_USER, 4, 2, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
+    require_counts(BLOCK_SHARE_USER, 4, 2, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i < 4; i++) {
         ck_assert_uint_eq(indices[i], 2 + i);
     }
-    require_counts(UCXPOOL_SHARE_USER, 0, 6, 0);
+    require_counts(BLOCK_SHARE_USER, 0, 6, 0);
     destroy();
 }
 END_TEST
@@ -381,15 +383,15 @@ START_TEST(every_block_of_a_large_pool_can_be_taken)
 
     create(10, NUM_BLOCKS / 10, 1, 1);
     for (uint32_t i = 0; i < 9800; i++) {
-        indices[i] = get(UCXPOOL_SHARE_USER);
+        indices[i] = get(BLOCK_SHARE_USER);
         ck_assert_uint_eq(indices[i], i);
     }
-    require_counts(UCXPOOL_SHARE_USER, 0, 9800, 0);
+    require_counts(BLOCK_SHARE_USER, 0, 9800, 0);
     for (uint32_t i = 9800; i > 0; i--) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, indices[i - 1]);
+        block_pool_put(pool, BLOCK_SHARE_USER, indices[i - 1]);
     }
-    require_counts(UCXPOOL_SHARE_USER, 9800, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 9800, indices),
+    require_counts(BLOCK_SHARE_USER, 9800, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 9800, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i < 9800; i++) {
         ck_assert_uint_eq(indices[i], i);
@@ -403,15 +405,15 @@ START_TEST(an_empty_share_gets_nothing_though_others_have_blocks)
     uint32_t index = 77;
 
     create(1, 8, 25, 25);
-    get(UCXPOOL_SHARE_SEND);
-    get(UCXPOOL_SHARE_SEND);
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
+    get(BLOCK_SHARE_SEND);
+    get(BLOCK_SHARE_SEND);
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &index),
                      UCXPOOL_ERR_NO_BLOCKS);
     ck_assert_uint_eq(index, 77);
-    require_counts(UCXPOOL_SHARE_SEND, 0, 2, 0);
-    require_counts(UCXPOOL_SHARE_RECV, 2, 0, 0);
-    get(UCXPOOL_SHARE_RECV);
-    get(UCXPOOL_SHARE_USER);
+    require_counts(BLOCK_SHARE_SEND, 0, 2, 0);
+    require_counts(BLOCK_SHARE_RECV, 2, 0, 0);
+    get(BLOCK_SHARE_RECV);
+    get(BLOCK_SHARE_USER);
     destroy();
 }
 END_TEST
@@ -421,15 +423,15 @@ START_TEST(get_n_takes_all_or_nothing)
     uint32_t indices[5] = {77, 77, 77, 77, 77};
 
     create(1, 8, 25, 25);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 5, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 5, indices),
                      UCXPOOL_ERR_NO_BLOCKS);
     ck_assert_uint_eq(indices[0], 77);
-    require_counts(UCXPOOL_SHARE_USER, 4, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
+    require_counts(BLOCK_SHARE_USER, 4, 0, 0);
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices),
                      UCXPOOL_OK);
-    require_counts(UCXPOOL_SHARE_USER, 0, 4, 0);
+    require_counts(BLOCK_SHARE_USER, 0, 4, 0);
     ck_assert_int_eq(
-        block_pool_get_n(pool, UCXPOOL_SHARE_USER, SIZE_MAX, indices),
+        block_pool_get_n(pool, BLOCK_SHARE_USER, SIZE_MAX, indices),
         UCXPOOL_ERR_NO_BLOCKS);
     destroy();
 }
@@ -442,15 +444,15 @@ static void require_run(uint32_t start, uint32_t num)
     uint32_t indices[200];
 
     create(2, 100, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 198, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 198, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i + 1 < start; i += 2) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+        block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
     for (uint32_t i = start; i < start + num; i++) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+        block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, num, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, num, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i < num; i++) {
         ck_assert_uint_eq(indices[i], start + i);
@@ -486,13 +488,13 @@ START_TEST(get_n_scatters_where_there_is_no_run)
     uint32_t indices[198];
 
     create(2, 100, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 198, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 198, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i < 198; i += 2) {
-        block_pool_put(pool, UCXPOOL_SHARE_USER, i);
+        block_pool_put(pool, BLOCK_SHARE_USER, i);
     }
     /* 198 and 199 are free as well: the other shares' two blocks. */
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 99, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 99, indices),
                      UCXPOOL_OK);
     for (uint32_t i = 0; i < 99; i++) {
         ck_assert_uint_eq(indices[i], 2 * i);
@@ -507,15 +509,15 @@ START_TEST(high_water_is_the_most_that_was_not_free)
     uint32_t b;
 
     create(1, 8, 25, 25);
-    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).high_water, 0);
-    a = get(UCXPOOL_SHARE_USER);
-    b = get(UCXPOOL_SHARE_USER);
-    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, a);
-    get(UCXPOOL_SHARE_USER);
-    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).high_water, 3);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, b);
-    block_pool_release(pool, UCXPOOL_SHARE_USER, a);
-    ck_assert_uint_eq(stats_of(UCXPOOL_SHARE_USER).high_water, 3);
+    ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).high_water, 0);
+    a = get(BLOCK_SHARE_USER);
+    b = get(BLOCK_SHARE_USER);
+    block_pool_quarantine(pool, BLOCK_SHARE_USER, a);
+    get(BLOCK_SHARE_USER);
+    ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).high_water, 3);
+    block_pool_put(pool, BLOCK_SHARE_USER, b);
+    block_pool_release(pool, BLOCK_SHARE_USER, a);
+    ck_assert_uint_eq(stats_of(BLOCK_SHARE_USER).high_water, 3);
     destroy();
 }
 END_TEST
@@ -525,16 +527,16 @@ START_TEST(a_quarantined_block_is_neither_held_nor_free)
     uint32_t index;
 
     create(1, 8, 25, 25);
-    index = get(UCXPOOL_SHARE_SEND);
-    get(UCXPOOL_SHARE_SEND);
-    block_pool_quarantine(pool, UCXPOOL_SHARE_SEND, index);
-    require_counts(UCXPOOL_SHARE_SEND, 0, 1, 1);
-    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_SEND, index));
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &index),
+    index = get(BLOCK_SHARE_SEND);
+    get(BLOCK_SHARE_SEND);
+    block_pool_quarantine(pool, BLOCK_SHARE_SEND, index);
+    require_counts(BLOCK_SHARE_SEND, 0, 1, 1);
+    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_SEND, index));
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &index),
                      UCXPOOL_ERR_NO_BLOCKS);
-    block_pool_release(pool, UCXPOOL_SHARE_SEND, index);
-    require_counts(UCXPOOL_SHARE_SEND, 1, 1, 0);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_SEND), index);
+    block_pool_release(pool, BLOCK_SHARE_SEND, index);
+    require_counts(BLOCK_SHARE_SEND, 1, 1, 0);
+    ck_assert_uint_eq(get(BLOCK_SHARE_SEND), index);
     destroy();
 }
 END_TEST
@@ -544,12 +546,12 @@ START_TEST(is_held_knows_share_and_range)
     uint32_t index;
 
     create(1, 8, 25, 25);
-    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_USER, 0));
-    index = get(UCXPOOL_SHARE_USER);
-    ck_assert(block_pool_is_held(pool, UCXPOOL_SHARE_USER, index));
-    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_SEND, index));
-    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_USER, 8));
-    ck_assert(!block_pool_is_held(pool, UCXPOOL_SHARE_USER, UINT32_MAX));
+    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, 0));
+    index = get(BLOCK_SHARE_USER);
+    ck_assert(block_pool_is_held(pool, BLOCK_SHARE_USER, index));
+    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_SEND, index));
+    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, 8));
+    ck_assert(!block_pool_is_held(pool, BLOCK_SHARE_USER, UINT32_MAX));
     destroy();
 }
 END_TEST
@@ -560,18 +562,18 @@ START_TEST(try_put_refuses_what_the_share_does_not_hold)
     uint32_t quarantined;
 
     create(1, 8, 25, 25);
-    index       = get(UCXPOOL_SHARE_USER);
-    quarantined = get(UCXPOOL_SHARE_USER);
-    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, quarantined);
-    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, UINT32_MAX));
-    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, 8));
-    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, 7));
-    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_RECV, index));
-    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, quarantined));
-    require_counts(UCXPOOL_SHARE_USER, 2, 1, 1);
-    ck_assert(block_pool_try_put(pool, UCXPOOL_SHARE_USER, index));
-    ck_assert(!block_pool_try_put(pool, UCXPOOL_SHARE_USER, index));
-    require_counts(UCXPOOL_SHARE_USER, 3, 0, 1);
+    index       = get(BLOCK_SHARE_USER);
+    quarantined = get(BLOCK_SHARE_USER);
+    block_pool_quarantine(pool, BLOCK_SHARE_USER, quarantined);
+    ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, UINT32_MAX));
+    ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, 8));
+    ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, 7));
+    ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_RECV, index));
+    ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, quarantined));
+    require_counts(BLOCK_SHARE_USER, 2, 1, 1);
+    ck_assert(block_pool_try_put(pool, BLOCK_SHARE_USER, index));
+    ck_assert(!block_pool_try_put(pool, BLOCK_SHARE_USER, index));
+    require_counts(BLOCK_SHARE_USER, 3, 0, 1);
     destroy();
 }
 END_TEST
@@ -600,17 +602,17 @@ START_TEST(a_held_block_can_be_written_whole)
     uint32_t indices[4];
 
     create(1, 8, 25, 25);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 4, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 4, indices),
                      UCXPOOL_OK);
     for (int i = 0; i < 4; i++) {
         memset(block_pool_address(pool, indices[i]), i, BLOCK_SIZE);
     }
     /* What is quarantined may still be written, unless it was poisoned. */
-    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, indices[0]);
+    block_pool_quarantine(pool, BLOCK_SHARE_USER, indices[0]);
     memset(block_pool_address(pool, indices[0]), 9, BLOCK_SIZE);
     block_pool_poison(pool, indices[0]);
-    block_pool_release(pool, UCXPOOL_SHARE_USER, indices[0]);
-    memset(block_pool_address(pool, get(UCXPOOL_SHARE_RECV)), 5, BLOCK_SIZE);
+    block_pool_release(pool, BLOCK_SHARE_USER, indices[0]);
+    memset(block_pool_address(pool, get(BLOCK_SHARE_RECV)), 5, BLOCK_SIZE);
     destroy();
 }
 END_TEST
@@ -668,10 +670,10 @@ START_TEST(memory_checkers_watch_what_is_free)
     create(1, 8, 25, 25);
     require_poison(0, true);
     require_poison(7, true);
-    index = get(UCXPOOL_SHARE_USER);
+    index = get(BLOCK_SHARE_USER);
     require_poison(index, false);
     require_poison(index + 1, true);
-    block_pool_put(pool, UCXPOOL_SHARE_USER, index);
+    block_pool_put(pool, BLOCK_SHARE_USER, index);
     require_poison(index, true);
     destroy();
 }
@@ -682,14 +684,14 @@ START_TEST(memory_checkers_watch_what_is_quarantined_only_if_told)
     uint32_t index;
 
     create(1, 8, 25, 25);
-    index = get(UCXPOOL_SHARE_USER);
-    block_pool_quarantine(pool, UCXPOOL_SHARE_USER, index);
+    index = get(BLOCK_SHARE_USER);
+    block_pool_quarantine(pool, BLOCK_SHARE_USER, index);
     require_poison(index, false);
     block_pool_poison(pool, index);
     require_poison(index, true);
-    block_pool_release(pool, UCXPOOL_SHARE_USER, index);
+    block_pool_release(pool, BLOCK_SHARE_USER, index);
     require_poison(index, true);
-    ck_assert_uint_eq(get(UCXPOOL_SHARE_USER), index);
+    ck_assert_uint_eq(get(BLOCK_SHARE_USER), index);
     require_poison(index, false);
     destroy();
 }
@@ -708,11 +710,11 @@ static uint32_t next_random(uint32_t *state)
 }
 
 typedef struct worker {
-    pthread_t       thread;
-    int             id;
-    ucxpool_share_t share;
-    uint32_t        num_held;
-    uint32_t        held[64];
+    pthread_t     thread;
+    int           id;
+    block_share_t share;
+    uint32_t      num_held;
+    uint32_t      held[64];
 } worker_t;
 
 static void own(worker_t *worker, uint32_t index)
@@ -774,8 +776,8 @@ static void *hammer(void *arg)
 static void *watch(void *arg)
 {
     do {
-        for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-            ucxpool_share_stats_t stats = stats_of((ucxpool_share_t)i);
+        for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+            block_stats_t stats = stats_of((block_share_t)i);
 
             ck_assert_uint_eq(stats.free + stats.held + stats.quarantined,
                               stats.total);
@@ -798,7 +800,7 @@ static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
     ck_assert_int_eq(pthread_create(&watcher, NULL, watch, NULL), 0);
     for (int i = 0; i < NUM_THREADS; i++) {
         workers[i].id    = i + 1;
-        workers[i].share = (ucxpool_share_t)(i % UCXPOOL_SHARE_LAST);
+        workers[i].share = (block_share_t)(i % BLOCK_SHARE_LAST);
         ck_assert_int_eq(
             pthread_create(&workers[i].thread, NULL, hammer, &workers[i]), 0);
     }
@@ -807,10 +809,10 @@ static void hammer_pool(unsigned num_regions, size_t blocks_per_region)
     }
     atomic_store(&stop, true);
     pthread_join(watcher, NULL);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        uint64_t total = stats_of((ucxpool_share_t)i).total;
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        uint64_t total = stats_of((block_share_t)i).total;
 
-        require_counts((ucxpool_share_t)i, total, 0, 0);
+        require_counts((block_share_t)i, total, 0, 0);
     }
     destroy();
 }
@@ -829,8 +831,8 @@ END_TEST
 
 static void *get_and_put_one(void *arg)
 {
-    ucxpool_share_t share = *(ucxpool_share_t *)arg;
-    uint32_t        index;
+    block_share_t share = *(block_share_t *)arg;
+    uint32_t      index;
 
     for (unsigned i = 0; i < rounds(NUM_ROUNDS) * NUM_STEPS; i++) {
         /* As many threads as blocks in the share: there is always one. */
@@ -842,10 +844,9 @@ static void *get_and_put_one(void *arg)
 
 START_TEST(a_share_with_a_free_block_never_refuses)
 {
-    ucxpool_share_t shares[NUM_THREADS] = {
-        UCXPOOL_SHARE_SEND, UCXPOOL_SHARE_RECV, UCXPOOL_SHARE_USER,
-        UCXPOOL_SHARE_USER};
-    pthread_t threads[NUM_THREADS];
+    block_share_t shares[NUM_THREADS] = {BLOCK_SHARE_SEND, BLOCK_SHARE_RECV,
+                                         BLOCK_SHARE_USER, BLOCK_SHARE_USER};
+    pthread_t     threads[NUM_THREADS];
 
     create(1, NUM_THREADS, 25, 25);
     for (int i = 0; i < NUM_THREADS; i++) {
@@ -869,7 +870,7 @@ static void *put_all(void *arg)
     putter_t *putter = arg;
 
     for (uint32_t i = 0; i < 1000; i++) {
-        putter->num_done += block_pool_try_put(pool, UCXPOOL_SHARE_USER, i);
+        putter->num_done += block_pool_try_put(pool, BLOCK_SHARE_USER, i);
     }
     return NULL;
 }
@@ -880,7 +881,7 @@ START_TEST(of_two_threads_that_put_one_block_one_is_refused)
     uint32_t indices[1000];
 
     create(1, 1002, 0, 0);
-    ck_assert_int_eq(block_pool_get_n(pool, UCXPOOL_SHARE_USER, 1000, indices),
+    ck_assert_int_eq(block_pool_get_n(pool, BLOCK_SHARE_USER, 1000, indices),
                      UCXPOOL_OK);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(
@@ -890,7 +891,7 @@ START_TEST(of_two_threads_that_put_one_block_one_is_refused)
         pthread_join(putters[i].thread, NULL);
     }
     ck_assert_uint_eq(putters[0].num_done + putters[1].num_done, 1000);
-    require_counts(UCXPOOL_SHARE_USER, 1000, 0, 0);
+    require_counts(BLOCK_SHARE_USER, 1000, 0, 0);
     destroy();
 }
 END_TEST

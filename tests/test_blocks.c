@@ -3,6 +3,8 @@
 #include "core/pool.h"
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +29,11 @@ static void teardown(void)
 
 static void require_free(uint64_t num)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
-    ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_USER].total, NUM_BLOCKS);
-    ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_USER].free, num);
+    core_stats_get(pool, &stats);
+    ck_assert_uint_eq(stats.blocks[BLOCK_SHARE_USER].total, NUM_BLOCKS);
+    ck_assert_uint_eq(stats.blocks[BLOCK_SHARE_USER].free, num);
 }
 
 static void put_n(size_t num)

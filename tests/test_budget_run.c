@@ -14,6 +14,8 @@
 #include "pair.h"
 #include "reg_stand_in/reg.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/ucxpool.h>
 
 #include <check.h>
@@ -94,11 +96,11 @@ static void sampler_stop(sampler_t *sampler)
     sem_destroy(&sampler->begun);
 }
 
-static ucxpool_stats_t stats_of(ucxpool_t *pool)
+static core_stats_t stats_of(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     return stats;
 }
 

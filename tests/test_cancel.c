@@ -4,6 +4,8 @@
 #include "rounds.h"
 #include "segments.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -69,15 +71,13 @@ static bool is_open(const pair_t *pair)
 
 static bool is_settled(ucxpool_t *pool)
 {
-    ucxpool_stats_t        stats;
-    ucxpool_share_stats_t *share = stats.blocks;
+    core_stats_t   stats;
+    block_stats_t *share = stats.blocks;
 
-    ucxpool_stats_get(pool, &stats);
-    return (share[UCXPOOL_SHARE_SEND].free ==
-            share[UCXPOOL_SHARE_SEND].total) &&
-           (share[UCXPOOL_SHARE_RECV].free ==
-            share[UCXPOOL_SHARE_RECV].total) &&
-           (share[UCXPOOL_SHARE_USER].quarantined == 0);
+    core_stats_get(pool, &stats);
+    return (share[BLOCK_SHARE_SEND].free == share[BLOCK_SHARE_SEND].total) &&
+           (share[BLOCK_SHARE_RECV].free == share[BLOCK_SHARE_RECV].total) &&
+           (share[BLOCK_SHARE_USER].quarantined == 0);
 }
 
 /* Nothing is in flight any more; comm memory may be allocated. */
@@ -424,12 +424,12 @@ START_TEST(a_cancel_at_any_step_leaves_memory_and_blocks_alone)
 }
 END_TEST
 
-static ucxpool_share_stats_t sent_blocks(ucxpool_t *pool)
+static block_stats_t sent_blocks(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
-    return stats.blocks[UCXPOOL_SHARE_SEND];
+    core_stats_get(pool, &stats);
+    return stats.blocks[BLOCK_SHARE_SEND];
 }
 
 START_TEST(blocks_that_a_peer_may_read_wait_in_quarantine)
@@ -619,15 +619,15 @@ END_TEST
 
 START_TEST(requests_that_nobody_keeps_are_used_again)
 {
-    pair_t          pair;
-    ucxpool_stats_t before = {0};
-    ucxpool_stats_t after;
-    char            target = 0;
+    pair_t       pair;
+    core_stats_t before = {0};
+    core_stats_t after;
+    char         target = 0;
 
     pair_init(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 100; i++) {
         if (i == 50) {
-            ucxpool_stats_get(pair.b, &before);
+            core_stats_get(pair.b, &before);
         }
         ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &target, 1, TAG,
                                              ALL_BITS, NULL, NULL),
@@ -638,7 +638,7 @@ START_TEST(requests_that_nobody_keeps_are_used_again)
         pair_until(&pair, target == 'y');
         target = 0;
     }
-    ucxpool_stats_get(pair.b, &after);
+    core_stats_get(pair.b, &after);
     ck_assert_uint_eq(before.allocations, after.allocations);
     pair_cleanup(&pair);
 }

@@ -4,6 +4,8 @@
 #include "core/local.h"
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +14,18 @@
 
 static uint64_t quarantined(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
-    return stats.blocks[UCXPOOL_SHARE_SEND].quarantined;
+    core_stats_get(pool, &stats);
+    return stats.blocks[BLOCK_SHARE_SEND].quarantined;
 }
 
 static bool holds_send_blocks(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
-    return stats.blocks[UCXPOOL_SHARE_SEND].held != 0;
+    core_stats_get(pool, &stats);
+    return stats.blocks[BLOCK_SHARE_SEND].held != 0;
 }
 
 /* A send whose fragments b has not read, because it stands still. */

@@ -6,6 +6,8 @@
 #include "calls.h"
 #include "rounds.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -41,9 +43,9 @@ static void create(unsigned num_regions, size_t blocks_per_region,
                      UCXPOOL_OK);
     ck_assert_int_eq(block_pool_create(&params, &pool), UCXPOOL_OK);
     ck_assert_int_eq(block_comm_create(pool, &comm), UCXPOOL_OK);
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_SEND, &send_block),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_SEND, &send_block),
                      UCXPOOL_OK);
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_RECV, &recv_block),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_RECV, &recv_block),
                      UCXPOOL_OK);
     ck_assert_uint_eq(recv_block, 1);
 }
@@ -57,8 +59,8 @@ static void teardown(void)
 {
     calls_reset();
     block_comm_destroy(comm);
-    block_pool_put(pool, UCXPOOL_SHARE_SEND, send_block);
-    block_pool_put(pool, UCXPOOL_SHARE_RECV, recv_block);
+    block_pool_put(pool, BLOCK_SHARE_SEND, send_block);
+    block_pool_put(pool, BLOCK_SHARE_RECV, recv_block);
     ck_assert_int_eq(block_pool_check(pool), UCXPOOL_OK);
     block_pool_destroy(pool);
     mem_regions_cleanup(&regions);
@@ -67,9 +69,9 @@ static void teardown(void)
 static void require_counts(uint64_t num_free, uint64_t num_held,
                            uint64_t num_quarantined)
 {
-    ucxpool_share_stats_t stats;
+    block_stats_t stats;
 
-    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
     ck_assert_uint_eq(stats.free, num_free);
     ck_assert_uint_eq(stats.held, num_held);
     ck_assert_uint_eq(stats.quarantined, num_quarantined);
@@ -100,10 +102,10 @@ static bool is_home(const char *address)
 /* Of the blocks that are free (side by side) leave every second one. */
 static void scatter(void)
 {
-    ucxpool_share_stats_t stats;
-    char                 *singles[NUM_USER];
+    block_stats_t stats;
+    char         *singles[NUM_USER];
 
-    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
     for (unsigned i = 0; i < stats.free; i++) {
         singles[i] = alloc_blocks(1);
     }
@@ -353,7 +355,7 @@ START_TEST(what_is_in_no_buffer_is_not_found)
     char     local;
     char    *buffer = alloc_blocks(2);
 
-    ck_assert_int_eq(block_pool_get(pool, UCXPOOL_SHARE_USER, &index),
+    ck_assert_int_eq(block_pool_get(pool, BLOCK_SHARE_USER, &index),
                      UCXPOOL_OK);
     ck_assert(!is_found(NULL));
     ck_assert(!is_found(&local));
@@ -363,7 +365,7 @@ START_TEST(what_is_in_no_buffer_is_not_found)
     ck_assert(!is_found((void *)UINTPTR_MAX));
     ck_assert(is_found(buffer + 2 * block_size - 1));
     ck_assert(!is_found(buffer + 2 * block_size));
-    block_pool_put(pool, UCXPOOL_SHARE_USER, index);
+    block_pool_put(pool, BLOCK_SHARE_USER, index);
 }
 END_TEST
 
@@ -492,10 +494,10 @@ END_TEST
 
 static void require_quarantine(char *buffer, size_t num_blocks)
 {
-    block_comm_buffer_t  *held = find_buffer(buffer);
-    ucxpool_share_stats_t before;
+    block_comm_buffer_t *held = find_buffer(buffer);
+    block_stats_t        before;
 
-    block_pool_stats(pool, UCXPOOL_SHARE_USER, &before);
+    block_pool_stats(pool, BLOCK_SHARE_USER, &before);
     block_comm_hold(held);
     block_comm_hold(held);
     free_buffer(buffer);
@@ -592,14 +594,14 @@ END_TEST
 static void require_clean_failures(calls_name_t name, int error,
                                    unsigned min_failures)
 {
-    size_t                mapped = calls_mapped_size();
-    void                 *address;
-    ucxpool_share_stats_t before;
-    ucxpool_share_stats_t after;
-    ucxpool_status_t      status;
-    unsigned              n = 0;
+    size_t           mapped = calls_mapped_size();
+    void            *address;
+    block_stats_t    before;
+    block_stats_t    after;
+    ucxpool_status_t status;
+    unsigned         n = 0;
 
-    block_pool_stats(pool, UCXPOOL_SHARE_USER, &before);
+    block_pool_stats(pool, BLOCK_SHARE_USER, &before);
     for (;;) {
         address = NULL;
         calls_fail(name, ++n, error);
@@ -614,7 +616,7 @@ static void require_clean_failures(calls_name_t name, int error,
             ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
             ck_assert_ptr_null(address);
         }
-        block_pool_stats(pool, UCXPOOL_SHARE_USER, &after);
+        block_pool_stats(pool, BLOCK_SHARE_USER, &after);
         ck_assert_uint_eq(after.free, before.free);
         ck_assert_uint_eq(after.held, before.held);
         ck_assert_uint_eq(calls_mapped_size(), mapped);

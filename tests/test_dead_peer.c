@@ -10,6 +10,8 @@
 #include "pair.h"
 #include "two.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
@@ -63,11 +65,11 @@ static void live(two_t *two)
 
 static uint64_t moved_bytes(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
-    uint64_t        bytes = 0;
+    core_stats_t stats;
+    uint64_t     bytes = 0;
 
-    ucxpool_stats_get(pool, &stats);
-    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+    core_stats_get(pool, &stats);
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
         bytes += stats.sent[i].bytes;
     }
     return bytes;

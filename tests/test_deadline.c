@@ -3,6 +3,8 @@
 #include "pair.h"
 #include "two.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -241,11 +243,11 @@ static void run_receiver(two_t *two)
 
 static uint64_t sent_bytes(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
-    uint64_t        bytes = 0;
+    core_stats_t stats;
+    uint64_t     bytes = 0;
 
-    ucxpool_stats_get(pool, &stats);
-    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+    core_stats_get(pool, &stats);
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
         bytes += stats.sent[i].bytes;
     }
     return bytes;
@@ -275,14 +277,14 @@ static ucxpool_channel_state_t state(const ucxpool_channel_t *channel)
 /* What was packed waits for the peer; what was not costs the channel. */
 static void check_left(two_t *two, bool in_place)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(two->pool, &stats);
-    two_check(stats.blocks[UCXPOOL_SHARE_SEND].held == 0);
+    core_stats_get(two->pool, &stats);
+    two_check(stats.blocks[BLOCK_SHARE_SEND].held == 0);
     if (in_place) {
         two_check(state(two->channel) == UCXPOOL_CHANNEL_FAILED);
     } else {
-        two_check(stats.blocks[UCXPOOL_SHARE_SEND].quarantined >= 1);
+        two_check(stats.blocks[BLOCK_SHARE_SEND].quarantined >= 1);
         two_check(state(two->channel) == UCXPOOL_CHANNEL_OPEN);
     }
     two_check(ucxpool_check(two->pool) == UCXPOOL_OK);
@@ -329,10 +331,10 @@ END_TEST
 
 static uint64_t quarantined(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
-    return stats.blocks[UCXPOOL_SHARE_SEND].quarantined;
+    core_stats_get(pool, &stats);
+    return stats.blocks[BLOCK_SHARE_SEND].quarantined;
 }
 
 /* The peer is stopped until it is killed. Over `ucx` the forced close of the
@@ -394,11 +396,11 @@ END_TEST
 
 static uint64_t received_bytes(ucxpool_t *pool)
 {
-    ucxpool_stats_t stats;
-    uint64_t        bytes = 0;
+    core_stats_t stats;
+    uint64_t     bytes = 0;
 
-    ucxpool_stats_get(pool, &stats);
-    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+    core_stats_get(pool, &stats);
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
         bytes += stats.received[i].bytes;
     }
     return bytes;

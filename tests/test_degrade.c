@@ -7,6 +7,8 @@
 #include "pair.h"
 #include "reg_stand_in/reg.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/ucxpool.h>
 
 #include <check.h>
@@ -17,8 +19,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-static ucxpool_t      *pool;
-static ucxpool_stats_t stats;
+static ucxpool_t   *pool;
+static core_stats_t stats;
 
 /* "KEY=value KEY=value" */
 static ucxpool_status_t create_on(int device, const char *settings)
@@ -51,7 +53,7 @@ static ucxpool_status_t create_on(int device, const char *settings)
     status = ucxpool_create(&params, &pool);
     ucxpool_config_release(config);
     if (status == UCXPOOL_OK) {
-        ucxpool_stats_get(pool, &stats);
+        core_stats_get(pool, &stats);
         ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
     } else {
         ck_assert_ptr_null(pool);
@@ -93,9 +95,9 @@ static void require_passes(void)
 
 static uint64_t num_blocks(void)
 {
-    return stats.blocks[UCXPOOL_SHARE_SEND].total +
-           stats.blocks[UCXPOOL_SHARE_RECV].total +
-           stats.blocks[UCXPOOL_SHARE_USER].total;
+    return stats.blocks[BLOCK_SHARE_SEND].total +
+           stats.blocks[BLOCK_SHARE_RECV].total +
+           stats.blocks[BLOCK_SHARE_USER].total;
 }
 
 static void require_whole(void)
@@ -111,8 +113,8 @@ static void require_less(ucxpool_degraded_t to)
     ck_assert_int_eq(stats.degraded_to, to);
     ck_assert_uint_gt(stats.degradations, 0);
     ck_assert_str_ne(stats.degraded_why, "");
-    ck_assert_uint_ge(stats.blocks[UCXPOOL_SHARE_SEND].total, 1);
-    ck_assert_uint_ge(stats.blocks[UCXPOOL_SHARE_RECV].total, 1);
+    ck_assert_uint_ge(stats.blocks[BLOCK_SHARE_SEND].total, 1);
+    ck_assert_uint_ge(stats.blocks[BLOCK_SHARE_RECV].total, 1);
 }
 
 static void setup(void)
@@ -188,7 +190,7 @@ START_TEST(the_minimum_is_a_block_for_each_share)
     create(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m");
     require_less(UCXPOOL_DEGRADED_FEWER);
     ck_assert_uint_eq(num_blocks(), 3);
-    ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_USER].total, 1);
+    ck_assert_uint_eq(stats.blocks[BLOCK_SHARE_USER].total, 1);
     destroy();
     reg_configure("bytes=2m");
     ck_assert_int_eq(create_on(-1, "COMM_SIZE=8m BLOCK_SIZE=1m REGION_SIZE=1m"),

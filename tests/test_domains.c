@@ -9,6 +9,8 @@
 #include "ucx/domains.h"
 #include "ucx/reg.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/info.h>
 #include <ucxpool/ucxpool.h>
 
@@ -349,7 +351,7 @@ static const char settings[] = "COMM_SIZE=2m BLOCK_SIZE=64k REGION_SIZE=512k";
 START_TEST(a_pool_tells_what_it_is_registered_with)
 {
     ucxpool_domain_t found[NUM_DOMAINS + 1];
-    ucxpool_stats_t  stats;
+    core_stats_t     stats;
     ucxpool_t       *pool;
 
     memset(found, 0xab, sizeof(found));
@@ -371,7 +373,7 @@ START_TEST(a_pool_tells_what_it_is_registered_with)
     ck_assert_uint_eq(found[TCP].num_regions, 0);
     ck_assert_uint_eq(found[IPC].num_regions, 2);
     ck_assert_uint_eq((unsigned char)found[NUM_DOMAINS].name[0], 0xab);
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.domains_needed, 2);
     ck_assert_uint_eq(stats.regions_verified, 4);
     ucxpool_destroy(pool);

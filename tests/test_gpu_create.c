@@ -5,6 +5,8 @@
 #include "gpu.h"
 #include "rounds.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -104,12 +106,12 @@ static const char *backing_setting(int i)
 
 START_TEST(a_pool_of_each_backing_comes_and_goes)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
     cuda_start("");
     for (int i = 0; i < 3; i++) {
         create(backing_setting(_i));
-        ucxpool_stats_get(pool, &stats);
+        core_stats_get(pool, &stats);
         ck_assert_uint_eq(stats.block_size, 2 * MIB);
         ck_assert_int_eq(ucxpool_check(pool), UCXPOOL_OK);
         ck_assert_msg(ucxpool_self_test(pool) == UCXPOOL_OK, "%s",
@@ -121,15 +123,15 @@ END_TEST
 
 START_TEST(a_small_pool_has_blocks_that_a_gpu_can_map)
 {
-    ucxpool_stats_t stats;
-    char            settings[120];
+    core_stats_t stats;
+    char         settings[120];
 
     cuda_start("");
     snprintf(settings, sizeof(settings),
              "%s COMM_SIZE=8m BLOCK_SIZE=auto REGION_SIZE=auto",
              backing_setting(_i));
     create(settings);
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.block_size, 2 * MIB);
     destroy();
 }

@@ -9,6 +9,8 @@
 #include "rounds.h"
 #include "segments.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,15 +179,13 @@ static void take_steps(unsigned num)
 
 static bool is_settled(ucxpool_t *pool)
 {
-    ucxpool_stats_t        stats;
-    ucxpool_share_stats_t *share = stats.blocks;
+    core_stats_t   stats;
+    block_stats_t *share = stats.blocks;
 
-    ucxpool_stats_get(pool, &stats);
-    return (share[UCXPOOL_SHARE_SEND].free ==
-            share[UCXPOOL_SHARE_SEND].total) &&
-           (share[UCXPOOL_SHARE_RECV].free ==
-            share[UCXPOOL_SHARE_RECV].total) &&
-           (share[UCXPOOL_SHARE_USER].quarantined == 0);
+    core_stats_get(pool, &stats);
+    return (share[BLOCK_SHARE_SEND].free == share[BLOCK_SHARE_SEND].total) &&
+           (share[BLOCK_SHARE_RECV].free == share[BLOCK_SHARE_RECV].total) &&
+           (share[BLOCK_SHARE_USER].quarantined == 0);
 }
 
 static void settle(void)

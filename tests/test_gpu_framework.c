@@ -5,6 +5,8 @@
 #include "framework/drain.h"
 #include "gpu.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/heap.h>
 #include <ucxpool/ucxpool.h>
 
@@ -39,11 +41,11 @@ static ucxpool_t *pool_of(int device)
     return pool;
 }
 
-static ucxpool_heap_stats_t stats_of(int device)
+static heap_stats_t stats_of(int device)
 {
-    ucxpool_heap_stats_t stats;
+    heap_stats_t stats;
 
-    ucxpool_heap_stats_get(pool_of(device), &stats);
+    core_heap_stats_get(pool_of(device), &stats);
     return stats;
 }
 
@@ -117,15 +119,15 @@ END_TEST
 
 START_TEST(blocks_are_as_the_environment_says)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
     setenv("UCXPOOL_COMM_SIZE", "16m", 1);
     setenv("UCXPOOL_BLOCK_SIZE", "4m", 1);
-    ucxpool_stats_get(pool_of(0), &stats);
+    core_stats_get(pool_of(0), &stats);
     ck_assert_uint_eq(stats.block_size, 4 * MIB);
     unsetenv("UCXPOOL_COMM_SIZE");
     unsetenv("UCXPOOL_BLOCK_SIZE");
-    ucxpool_stats_get(pool_of(UCXPOOL_FRAMEWORK_HOST), &stats);
+    core_stats_get(pool_of(UCXPOOL_FRAMEWORK_HOST), &stats);
     ck_assert_uint_lt(stats.registered_bytes, 16 * MIB);
 }
 END_TEST

@@ -8,6 +8,8 @@
 #include "segments.h"
 #include "slow.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -367,9 +369,9 @@ static void pass_twenty(size_t num_from, size_t num_to)
 
 static uint64_t num_allocations(void)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pair.b, &stats);
+    core_stats_get(pair.b, &stats);
     return stats.allocations;
 }
 
@@ -395,15 +397,15 @@ START_TEST(twenty_more_messages_take_nothing_new_from_the_driver)
         "cuEventQuery", "cuEventCreate",     "cuStreamCreate",
         "cuMemFree",    "cuStreamQuery",     "cuStreamSynchronize",
         "cuMemMap",     "cuMemHostRegister", "cuModuleLoadData"};
-    ucxpool_stats_t before, after;
-    size_t          num_from, num_to;
+    core_stats_t before, after;
+    size_t       num_from, num_to;
 
     start("", kinds[_i]);
     num_from = gpu_cut(&source, GPU_REACHES, 3000000, from, MAX_SEGMENTS);
     num_to   = gpu_cut(&target, GPU_REACHES, 3000000, to, MAX_SEGMENTS);
     pass_twenty(num_from, num_to);
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
-    ucxpool_stats_get(pair.b, &before);
+    core_stats_get(pair.b, &before);
     if (strstr(kinds[_i], "=host") == NULL) {
         pass_until_nothing_is_taken(num_from, num_to);
     } else {
@@ -415,7 +417,7 @@ START_TEST(twenty_more_messages_take_nothing_new_from_the_driver)
 
         ck_assert_msg(count == 0, "%s: %u calls", calls[i], count);
     }
-    ucxpool_stats_get(pair.b, &after);
+    core_stats_get(pair.b, &after);
     ck_assert_uint_eq(after.registrations, before.registrations);
     ck_assert_uint_eq(after.registrations_after_start, 0);
     stop();

@@ -9,6 +9,8 @@
 #include "segments.h"
 #include "two_gpu.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <errno.h>
 #include <stdint.h>
@@ -141,19 +143,19 @@ END_TEST
 
 START_TEST(comm_memory_goes_in_place_where_it_can)
 {
-    const size_t    size = (size_t)12 << 20;
-    ucxpool_stats_t stats;
-    void           *memory;
+    const size_t size = (size_t)12 << 20;
+    core_stats_t stats;
+    void        *memory;
 
     start(_i);
     two_check(ucxpool_comm_alloc(two.pool, size, &memory) == UCXPOOL_OK);
     transfer(size, size, 0, 5, memory);
-    ucxpool_stats_get(two.pool, &stats);
+    core_stats_get(two.pool, &stats);
     if (strstr(kinds[_i].settings, "map") != NULL) {
-        const ucxpool_traffic_t *traffic =
+        const core_traffic_t *traffic =
             two.is_child ? stats.received : stats.sent;
 
-        two_check(traffic[UCXPOOL_MODE_MAP_INPLACE].bytes == size);
+        two_check(traffic[CORE_MODE_MAP_INPLACE].bytes == size);
     }
     ucxpool_comm_free(two.pool, memory);
     stop();

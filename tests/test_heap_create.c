@@ -7,6 +7,8 @@
 #include "calls.h"
 #include "heap/heap.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -90,10 +92,10 @@ START_TEST(an_allocation_that_fails_changes_nothing)
 {
     static const size_t sizes[] = {1000, 300000, 20 * MIB};
 
-    ucxpool_heap_stats_t stats;
-    heap_t              *heap;
-    void                *address;
-    unsigned             n = 0;
+    heap_stats_t stats;
+    heap_t      *heap;
+    void        *address;
+    unsigned     n = 0;
 
     ck_assert_int_eq(heap_create(vmm, &options, &heap), UCXPOOL_OK);
     for (;;) {

@@ -6,6 +6,8 @@
 
 #include "gpu.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/info.h>
 
 #include <check.h>
@@ -54,20 +56,20 @@ static void put(void *address)
 
 START_TEST(a_heap_alone_has_no_blocks)
 {
-    ucxpool_heap_stats_t heap;
-    ucxpool_stats_t      stats;
-    ucxpool_block_t      block;
-    void                *address;
+    heap_stats_t    heap;
+    core_stats_t    stats;
+    ucxpool_block_t block;
+    void           *address;
 
     create(_i, "COMM_SIZE=0 MEMORY_LIMIT=16m");
     put(get(16 * MIB));
-    ucxpool_heap_stats_get(pool, &heap);
+    core_heap_stats_get(pool, &heap);
     ck_assert_uint_eq(heap.limit, 16 * MIB);
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.num_regions, 0);
     ck_assert_uint_eq(stats.registered_bytes, 0);
     ck_assert_uint_eq(stats.registrations, 0);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         ck_assert_uint_eq(stats.blocks[i].total, 0);
     }
     ck_assert_uint_eq(ucxpool_domains_query(pool, NULL, 0), 0);
@@ -112,11 +114,11 @@ END_TEST
 
 START_TEST(a_pool_without_a_heap_has_an_empty_one)
 {
-    ucxpool_heap_stats_t stats;
-    size_t               size = 1;
+    heap_stats_t stats;
+    size_t       size = 1;
 
     create(_i, "");
-    ucxpool_heap_stats_get(pool, &stats);
+    core_heap_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.reserved, 0);
     ck_assert_int_eq(ucxpool_heap_trim(pool, 0, &size), UCXPOOL_OK);
     ck_assert_uint_eq(size, 0);
@@ -132,12 +134,12 @@ END_TEST
 
 START_TEST(blocks_and_heap_share_one_limit)
 {
-    ucxpool_heap_stats_t stats;
-    void                *address;
+    heap_stats_t stats;
+    void        *address;
 
     create(_i, "COMM_SIZE=16m BLOCK_SIZE=2m REGION_SIZE=2m MEMORY_LIMIT=64m");
     (void)get(48 * MIB);
-    ucxpool_heap_stats_get(pool, &stats);
+    core_heap_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.limit, 48 * MIB);
     ck_assert_int_eq(ucxpool_heap_alloc(pool, 300000, NULL, &address),
                      UCXPOOL_ERR_NO_MEMORY);
@@ -159,11 +161,11 @@ END_TEST
 
 START_TEST(settings_beyond_all_memory_are_cut_down_to_it)
 {
-    ucxpool_heap_stats_t stats;
+    heap_stats_t stats;
 
     create(_i, "COMM_SIZE=16m MEMORY_LIMIT=4096t HEAP_STITCH=4096t");
     (void)get(MIB);
-    ucxpool_heap_stats_get(pool, &stats);
+    core_heap_stats_get(pool, &stats);
     ck_assert_uint_gt(stats.limit, 64 * MIB);
     ck_assert_uint_lt(stats.limit, UINT64_C(1) << 50);
     destroy();

@@ -10,6 +10,8 @@
 #include "rounds.h"
 #include "vmm_double.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +145,7 @@ static void drop(world_t *world)
 
 static void check(world_t *world)
 {
-    ucxpool_heap_stats_t stats;
+    heap_stats_t stats;
 
     ck_assert_int_eq(heap_check(world->heap), UCXPOOL_OK);
     heap_stats(world->heap, &stats);

@@ -8,6 +8,8 @@
 #include "heap_fixture.h"
 #include "rounds.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -316,7 +318,7 @@ static void run_threads(bool shares, bool strays)
  * own and shared; freed where it was allocated and anywhere. */
 START_TEST(threads_keep_what_is_theirs)
 {
-    ucxpool_heap_stats_t now;
+    heap_stats_t now;
 
     start((_i & 1) != 0, (_i & 2) != 0 ? 128 * MIB : PLENTY);
     run_threads((_i & 4) != 0, (_i & 8) != 0);
@@ -367,7 +369,7 @@ START_TEST(statistics_are_taken_while_others_allocate)
             pthread_create(&workers[i].thread, NULL, reuse, &workers[i]), 0);
     }
     for (unsigned i = 0; i < rounds(200); i++) {
-        ucxpool_heap_stats_t now = stats();
+        heap_stats_t now = stats();
 
         ck_assert_uint_ge(now.num_live, MANY);
         ck_assert_uint_le(now.num_live, MANY + 2);

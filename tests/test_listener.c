@@ -2,6 +2,8 @@
 #include "core/channel.h"
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -226,7 +228,7 @@ START_TEST(a_client_without_the_right_secret_is_turned_away)
     ucxpool_listener_t    *listener;
     ucxpool_channel_t     *none;
     ucxpool_channel_attr_t attr;
-    ucxpool_stats_t        stats;
+    core_stats_t           stats;
     pair_t                 pair;
 
     pair.a    = pool_with(strangers[_i].server, "LOG_LEVEL=none");
@@ -239,8 +241,8 @@ START_TEST(a_client_without_the_right_secret_is_turned_away)
     ck_assert_int_ne(attr.status, UCXPOOL_OK);
     ck_assert_str_ne(attr.reason, "");
     ck_assert_int_eq(strncmp(attr.remote_address, "127.0.0.1:", 10), 0);
-    pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
-                       stats.handshakes_refused == 1));
+    pair_until(&pair,
+               (core_stats_get(pair.a, &stats), stats.handshakes_refused == 1));
     ck_assert_int_eq(ucxpool_listener_accept(listener, &none),
                      UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
@@ -553,7 +555,7 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
     ucxpool_channel_t     *accepted[PLACES + 1];
     ucxpool_channel_attr_t attr;
     ucxpool_listener_t    *listener;
-    ucxpool_stats_t        stats;
+    core_stats_t           stats;
     pair_t                 pair;
     uint16_t               port;
 
@@ -572,8 +574,8 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
     ck_assert_msg(strstr(attr.reason, "too many peers wait") != NULL, "%s",
                   attr.reason);
     ucxpool_channel_close(callers[PLACES]);
-    pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
-                       stats.handshakes_refused == 1));
+    pair_until(&pair,
+               (core_stats_get(pair.a, &stats), stats.handshakes_refused == 1));
     for (int i = 0; i <= PLACES; i++) {
         if (i == PLACES) {
             callers[i] = pair_call(pair.b, "127.0.0.1", port);
@@ -619,15 +621,15 @@ static ucxpool_channel_t *connect_to(ucxpool_t *from, ucxpool_t *to,
 
 START_TEST(a_hello_with_a_wrong_key_is_refused)
 {
-    ucxpool_stats_t stats;
-    pair_t          pair;
+    core_stats_t stats;
+    pair_t       pair;
 
     pair.a    = pool_with(NULL, "LOG_LEVEL=none");
     pair.b    = pool_with(NULL, "LOG_LEVEL=none");
     pair.to_a = connect_to(pair.b, pair.a, 8 + 16 + 3); /* in the key */
     pair.to_b = connect_to(pair.a, pair.b, 0);
-    pair_until(&pair, (ucxpool_stats_get(pair.a, &stats),
-                       stats.handshakes_refused == 1));
+    pair_until(&pair,
+               (core_stats_get(pair.a, &stats), stats.handshakes_refused == 1));
     for (int i = 0; i < 1000; i++) {
         pair_progress(&pair);
     }

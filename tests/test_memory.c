@@ -5,6 +5,8 @@
 #include "resident.h"
 #include "segments.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +25,14 @@ static void setup(void)
 
 START_TEST(a_fresh_pool_may_use_64_mib_and_has_none_of_it_resident)
 {
-    size_t          before = resident_size();
-    uint64_t        size   = 0;
-    ucxpool_stats_t stats;
-    ucxpool_t      *pool;
+    size_t       before = resident_size();
+    uint64_t     size   = 0;
+    core_stats_t stats;
+    ucxpool_t   *pool;
 
     ck_assert_int_eq(ucxpool_create(NULL, &pool), UCXPOOL_OK);
-    ucxpool_stats_get(pool, &stats);
-    for (unsigned i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    core_stats_get(pool, &stats);
+    for (unsigned i = 0; i < BLOCK_SHARE_LAST; i++) {
         size += stats.blocks[i].total * stats.block_size;
     }
     ck_assert_uint_eq(size, 64 * MIB);

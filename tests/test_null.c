@@ -251,18 +251,26 @@ END_TEST
 
 START_TEST(statistics)
 {
-    ucxpool_stats_t      stats = {.block_size = 7};
-    ucxpool_heap_stats_t heap  = {.limit = 7};
-    ucxpool_t           *pool  = pair_pool(NULL);
+    ucxpool_attr_t      attr;
+    ucxpool_stat_attr_t stat;
+    uint64_t            value;
+    ucxpool_t          *pool = pair_pool(NULL);
 
-    ignored(ucxpool_stats_get(NULL, &stats));
-    ck_assert_uint_eq(stats.block_size, 0);
-    ignored(ucxpool_stats_get(pool, NULL));
+    ignored(ucxpool_query(NULL, &attr, sizeof(attr)));
+    ck_assert_str_eq(attr.name, "");
+    ignored(ucxpool_query(pool, NULL, 0));
+    refused(ucxpool_stats_query(0, NULL, sizeof(stat)));
+    ck_assert_int_eq(
+        ucxpool_stats_query(ucxpool_stats_count(), &stat, sizeof(stat)),
+        UCXPOOL_ERR_INVALID_PARAM);
+    refused(ucxpool_stats_read(NULL, &value, 1, &size));
+    refused(ucxpool_stats_read(pool, NULL, 1, &size));
+    refused(ucxpool_stats_read(pool, &value, 1, NULL));
+    refused(ucxpool_stats_get(NULL, "block_size", &value));
+    refused(ucxpool_stats_get(pool, NULL, &value));
+    refused(ucxpool_stats_get(pool, "block_size", NULL));
     ignored(ucxpool_stats_print(NULL, stdout, UCXPOOL_STATS_TEXT));
     ignored(ucxpool_stats_print(pool, NULL, UCXPOOL_STATS_TEXT));
-    ignored(ucxpool_heap_stats_get(NULL, &heap));
-    ck_assert_uint_eq(heap.limit, 0);
-    ignored(ucxpool_heap_stats_get(pool, NULL));
     ignored(ucxpool_heap_print(NULL, stdout, UCXPOOL_STATS_TEXT));
     ignored(ucxpool_heap_print(pool, NULL, UCXPOOL_STATS_TEXT));
     ucxpool_destroy(pool);

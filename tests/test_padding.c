@@ -4,6 +4,8 @@
 #include "xfer/message.h"
 #include "segments.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,15 +36,14 @@ static void hide_secrets(ucxpool_t *pool)
     uint32_t blocks[64];
     uint32_t count = 0;
 
-    while (block_pool_get(pool->memory.blocks, UCXPOOL_SHARE_SEND,
+    while (block_pool_get(pool->memory.blocks, BLOCK_SHARE_SEND,
                           &blocks[count]) == UCXPOOL_OK) {
         memset(block_pool_address(pool->memory.blocks, blocks[count]), SECRET,
                size);
         count++;
     }
     while (count > 0) {
-        block_pool_put(pool->memory.blocks, UCXPOOL_SHARE_SEND,
-                       blocks[--count]);
+        block_pool_put(pool->memory.blocks, BLOCK_SHARE_SEND, blocks[--count]);
     }
 }
 

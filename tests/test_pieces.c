@@ -2,6 +2,8 @@
 #include "pair.h"
 #include "segments.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -411,11 +413,11 @@ END_TEST
 START_TEST(pieces_in_comm_memory_go_in_place)
 {
     enum { NUM = 6, LENGTH = 40000 };
-    ucxpool_mode_t     mode = (strstr(wires[_i], "map") != NULL)
-                                  ? UCXPOOL_MODE_MAP_INPLACE
-                                  : UCXPOOL_MODE_UCX_INPLACE;
+    core_mode_t        mode = (strstr(wires[_i], "map") != NULL)
+                                  ? CORE_MODE_MAP_INPLACE
+                                  : CORE_MODE_UCX_INPLACE;
     void              *memory;
-    ucxpool_stats_t    before, after;
+    core_stats_t       before, after;
     ucxpool_request_t *recv;
 
     connect_pair(_i);
@@ -427,10 +429,10 @@ START_TEST(pieces_in_comm_memory_go_in_place)
         from.pieces[i] = (uint8_t *)memory + (i ^ 1) * LENGTH;
     }
     side_fill(&from);
-    ucxpool_stats_get(pair.a, &before);
+    core_stats_get(pair.a, &before);
     recv = recv_all();
     finish_both(send_all(), recv, NUM * LENGTH);
-    ucxpool_stats_get(pair.a, &after);
+    core_stats_get(pair.a, &after);
     check_same(NUM * LENGTH);
     ck_assert_uint_eq(after.sent[mode].bytes - before.sent[mode].bytes,
                       NUM * LENGTH);

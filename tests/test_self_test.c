@@ -2,6 +2,8 @@
 #include "core/pool.h"
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,11 +32,11 @@ static bool has_been_used(const ucxpool_t *pool, unsigned region)
 
 static void check_whole(ucxpool_t *pool, uint64_t num_held)
 {
-    ucxpool_stats_t stats;
-    uint64_t        count = 0;
+    core_stats_t stats;
+    uint64_t     count = 0;
 
-    ucxpool_stats_get(pool, &stats);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    core_stats_get(pool, &stats);
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         count += stats.blocks[i].total - stats.blocks[i].free;
     }
     ck_assert_uint_eq(count, num_held);

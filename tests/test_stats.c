@@ -1,6 +1,8 @@
 /* Statistics: right counts, and three formats that others can read. */
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -33,10 +35,10 @@ static void pass(pair_t *pair, const void *from, void *to, size_t length)
 }
 
 /* What one mode, and no other, has moved. */
-static void check_traffic(const ucxpool_traffic_t *traffic, ucxpool_mode_t mode,
+static void check_traffic(const core_traffic_t *traffic, core_mode_t mode,
                           uint64_t bytes, uint64_t fragments)
 {
-    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
         bool is_it = i == (int)mode;
 
         ck_assert_uint_eq(traffic[i].bytes, is_it ? bytes : 0);
@@ -46,20 +48,20 @@ static void check_traffic(const ucxpool_traffic_t *traffic, ucxpool_mode_t mode,
 
 START_TEST(short_messages_count_as_eager)
 {
-    ucxpool_stats_t a;
-    ucxpool_stats_t b;
-    pair_t          pair;
+    core_stats_t a;
+    core_stats_t b;
+    pair_t       pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     for (int i = 0; i < 3; i++) {
         pass(&pair, source, target, 100);
     }
-    ucxpool_stats_get(pair.a, &a);
-    ucxpool_stats_get(pair.b, &b);
-    check_traffic(a.sent, UCXPOOL_MODE_EAGER, 300, 3);
-    check_traffic(b.received, UCXPOOL_MODE_EAGER, 300, 3);
-    check_traffic(a.received, UCXPOOL_MODE_EAGER, 0, 0);
-    check_traffic(b.sent, UCXPOOL_MODE_EAGER, 0, 0);
+    core_stats_get(pair.a, &a);
+    core_stats_get(pair.b, &b);
+    check_traffic(a.sent, CORE_MODE_EAGER, 300, 3);
+    check_traffic(b.received, CORE_MODE_EAGER, 300, 3);
+    check_traffic(a.received, CORE_MODE_EAGER, 0, 0);
+    check_traffic(b.sent, CORE_MODE_EAGER, 0, 0);
     ck_assert_uint_eq(a.messages_sent, 3);
     ck_assert_uint_eq(a.messages_received, 0);
     ck_assert_uint_eq(b.messages_received, 3);
@@ -72,14 +74,13 @@ END_TEST
 
 START_TEST(long_messages_count_as_packed)
 {
-    const ucxpool_mode_t modes[] = {UCXPOOL_MODE_MAP_PACKED,
-                                    UCXPOOL_MODE_UCX_PACKED};
-    ucxpool_stats_t      a;
-    pair_t               pair;
+    const core_mode_t modes[] = {CORE_MODE_MAP_PACKED, CORE_MODE_UCX_PACKED};
+    core_stats_t      a;
+    pair_t            pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     pass(&pair, source, target, 200000);
-    ucxpool_stats_get(pair.a, &a);
+    core_stats_get(pair.a, &a);
     check_traffic(a.sent, modes[_i], 200000, 4); /* blocks of 64k */
     ck_assert_uint_eq(a.copies_avoided_bytes, 0);
     pair_cleanup(&pair);
@@ -88,19 +89,18 @@ END_TEST
 
 START_TEST(registered_memory_counts_as_in_place)
 {
-    const ucxpool_mode_t modes[] = {UCXPOOL_MODE_MAP_INPLACE,
-                                    UCXPOOL_MODE_UCX_INPLACE};
-    ucxpool_stats_t      a;
-    ucxpool_stats_t      b;
-    void                *from;
-    pair_t               pair;
+    const core_mode_t modes[] = {CORE_MODE_MAP_INPLACE, CORE_MODE_UCX_INPLACE};
+    core_stats_t      a;
+    core_stats_t      b;
+    void             *from;
+    pair_t            pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 60000, &from), UCXPOOL_OK);
     memset(from, 1, 60000);
     pass(&pair, from, target, 60000);
-    ucxpool_stats_get(pair.a, &a);
-    ucxpool_stats_get(pair.b, &b);
+    core_stats_get(pair.a, &a);
+    core_stats_get(pair.b, &b);
     check_traffic(a.sent, modes[_i], 60000, 1);
     ck_assert_uint_eq(b.received[modes[_i]].bytes, 60000);
     ck_assert_uint_eq(a.copies_avoided_bytes, 60000);
@@ -111,9 +111,9 @@ END_TEST
 
 START_TEST(nothing_is_registered_after_the_start)
 {
-    ucxpool_stats_t stats;
-    void           *from;
-    pair_t          pair;
+    core_stats_t stats;
+    void        *from;
+    pair_t       pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 200000, &from), UCXPOOL_OK);
@@ -121,7 +121,7 @@ START_TEST(nothing_is_registered_after_the_start)
         pass(&pair, from, target, 200000);
         pass(&pair, source, target, 200000);
     }
-    ucxpool_stats_get(pair.a, &stats);
+    core_stats_get(pair.a, &stats);
     ck_assert_uint_eq(stats.registrations_after_start, 0);
     ck_assert_uint_eq(stats.registrations, stats.num_regions);
     ck_assert_uint_eq(stats.num_regions, 4);
@@ -135,22 +135,22 @@ END_TEST
 START_TEST(messages_allocate_nothing_in_steady_state)
 {
     static const size_t lengths[] = {0, 100, 4096, 5000, 60000, 200000};
-    ucxpool_stats_t     before[2];
-    ucxpool_stats_t     after[2];
+    core_stats_t        before[2];
+    core_stats_t        after[2];
     pair_t              pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
     for (int round = 0; round < 50; round++) {
         if (round == 10) {
-            ucxpool_stats_get(pair.a, &before[0]);
-            ucxpool_stats_get(pair.b, &before[1]);
+            core_stats_get(pair.a, &before[0]);
+            core_stats_get(pair.b, &before[1]);
         }
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
             pass(&pair, source, target, lengths[i]);
         }
     }
-    ucxpool_stats_get(pair.a, &after[0]);
-    ucxpool_stats_get(pair.b, &after[1]);
+    core_stats_get(pair.a, &after[0]);
+    core_stats_get(pair.b, &after[1]);
     ck_assert_uint_eq(after[0].allocations, before[0].allocations);
     ck_assert_uint_eq(after[1].allocations, before[1].allocations);
     pair_cleanup(&pair);
@@ -162,8 +162,8 @@ START_TEST(failures_and_refusals_are_counted)
     ucxpool_message_t *message;
     ucxpool_request_t *send;
     ucxpool_request_t *recv;
-    ucxpool_stats_t    a;
-    ucxpool_stats_t    b;
+    core_stats_t       a;
+    core_stats_t       b;
     pair_t             pair;
 
     pair_init(&pair, wires[_i], wires[_i]);
@@ -179,13 +179,13 @@ START_TEST(failures_and_refusals_are_counted)
                      UCXPOOL_OK);
     ucxpool_request_cancel(recv);
     ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
-    ucxpool_stats_get(pair.a, &a);
-    ucxpool_stats_get(pair.b, &b);
+    core_stats_get(pair.a, &a);
+    core_stats_get(pair.b, &b);
     ck_assert_uint_eq(a.messages_failed, 1);
     ck_assert_uint_eq(b.messages_refused, 1);
     ck_assert_uint_eq(b.messages_failed, 1);
     ucxpool_channel_fail(pair.to_b);
-    pair_until(&pair, (ucxpool_stats_get(pair.a, &a), a.channels_failed == 1));
+    pair_until(&pair, (core_stats_get(pair.a, &a), a.channels_failed == 1));
     ck_assert_uint_eq(a.channels_open, 0);
     pair_cleanup(&pair);
 }
@@ -335,6 +335,93 @@ START_TEST(text_names_everything)
 }
 END_TEST
 
+static uint64_t value_of(ucxpool_t *pool, const char *name)
+{
+    uint64_t value = UINT64_MAX;
+
+    ck_assert_msg(ucxpool_stats_get(pool, name, &value) == UCXPOOL_OK, "%s",
+                  ucxpool_error_detail());
+    return value;
+}
+
+/* All have a name of their own, and are found by it. */
+START_TEST(each_is_found_by_its_name)
+{
+    uint64_t            values[200];
+    size_t              num;
+    ucxpool_stat_attr_t attr, other;
+    pair_t              pair;
+
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    pass(&pair, source, target, 100);
+    ck_assert_uint_le(ucxpool_stats_count(), 200);
+    ck_assert_int_eq(ucxpool_stats_read(pair.a, values, 200, &num), UCXPOOL_OK);
+    ck_assert_uint_eq(num, ucxpool_stats_count());
+    for (size_t i = 0; i < num; i++) {
+        ck_assert_int_eq(ucxpool_stats_query(i, &attr, sizeof(attr)),
+                         UCXPOOL_OK);
+        ck_assert_uint_eq(value_of(pair.a, attr.name), values[i]);
+        ck_assert_uint_eq(
+            strspn(attr.name, "abcdefghijklmnopqrstuvwxyz0123456789_"),
+            strlen(attr.name));
+        ck_assert_msg(attr.help[strlen(attr.help) - 1] == '.', "%s", attr.help);
+        ck_assert_msg((strcmp(attr.unit, "") == 0) ||
+                          (strcmp(attr.unit, "ns") == 0) ||
+                          (strcmp(attr.unit, "bytes") == 0),
+                      "%s", attr.unit);
+        for (size_t j = 0; j < i; j++) {
+            ck_assert_int_eq(ucxpool_stats_query(j, &other, sizeof(other)),
+                             UCXPOOL_OK);
+            ck_assert_str_ne(attr.name, other.name);
+        }
+    }
+    ck_assert_int_eq(ucxpool_stats_get(pair.a, "no_such", values),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "\"no_such\""));
+    ck_assert_int_eq(ucxpool_stats_read(pair.a, values, 3, &num), UCXPOOL_OK);
+    ck_assert_uint_eq(num, 3);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(values_are_those_of_the_pool)
+{
+    core_stats_t   stats;
+    ucxpool_attr_t attr;
+    void          *memory;
+    pair_t         pair;
+
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    pass(&pair, source, target, sizeof(source));
+    ck_assert_int_eq(ucxpool_heap_alloc(pair.a, 5000, NULL, &memory),
+                     UCXPOOL_OK);
+    core_stats_get(pair.a, &stats);
+    ck_assert_uint_eq(value_of(pair.a, "messages_sent"), 1);
+    ck_assert_uint_eq(value_of(pair.a, "sent_map_packed_bytes"),
+                      sizeof(source));
+    ck_assert_uint_eq(value_of(pair.b, "received_map_packed_bytes"),
+                      sizeof(source));
+    ck_assert_uint_eq(value_of(pair.a, "blocks_recv_total"),
+                      stats.blocks[BLOCK_SHARE_RECV].total);
+    ck_assert_uint_eq(value_of(pair.a, "registration_ns"),
+                      stats.registration_ns);
+    ck_assert_uint_eq(value_of(pair.a, "heap_asked"), 5000);
+    ck_assert_uint_eq(value_of(pair.a, "heap_reserved"),
+                      value_of(pair.a, "heap_live") +
+                          value_of(pair.a, "heap_free"));
+    ck_assert_uint_eq(value_of(pair.b, "heap_asked"), 0);
+    ucxpool_query(pair.a, &attr, sizeof(attr));
+    ck_assert_uint_eq(attr.block_size, stats.block_size);
+    ck_assert_uint_eq(attr.num_regions, stats.num_regions);
+    ck_assert_int_eq(attr.memory_kind, UCXPOOL_MEMORY_HOST);
+    ck_assert_int_eq(attr.device, -1);
+    ck_assert_int_eq(attr.degraded_to, UCXPOOL_DEGRADED_NONE);
+    ck_assert_str_eq(attr.degraded_why, "");
+    ck_assert_int_eq(ucxpool_heap_free(pair.a, memory, NULL), UCXPOOL_OK);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("stats");
@@ -355,6 +442,8 @@ int main(void)
     tcase_add_loop_test(tcase, json_is_json, 0, NUM_NAMES);
     tcase_add_loop_test(tcase, open_metrics_are_open_metrics, 0, NUM_NAMES);
     tcase_add_test(tcase, text_names_everything);
+    tcase_add_test(tcase, each_is_found_by_its_name);
+    tcase_add_test(tcase, values_are_those_of_the_pool);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -6,6 +6,8 @@
 #include "core/pool.h"
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,11 +183,11 @@ static void settle(pair_t *pair)
     }
 }
 
-static ucxpool_share_stats_t share(ucxpool_t *pool, ucxpool_share_t which)
+static block_stats_t share(ucxpool_t *pool, block_share_t which)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     return stats.blocks[which];
 }
 
@@ -273,7 +275,7 @@ static void pass_deadline(stuck_t *stuck, ucxpool_t *pool,
 /* Blocks that wait for UCX come back when the forced close has ended, and not
  * before. */
 static void check_quarantine(stuck_t *stuck, ucxpool_t *pool,
-                             ucxpool_channel_t *channel, ucxpool_share_t which)
+                             ucxpool_channel_t *channel, block_share_t which)
 {
     uint64_t num = share(pool, which).quarantined;
 
@@ -299,7 +301,7 @@ START_TEST(a_packed_send_that_ucx_holds_ends_at_its_deadline)
     stuck_init(&stuck, "WIRE=ucx FRAG_SIZE=64k INPLACE_MIN=inf", false, false);
     pass_deadline(&stuck, stuck.pair.a, stuck.send);
     ck_assert_int_eq(ucxpool_request_test(stuck.send), UCXPOOL_ERR_TIMED_OUT);
-    check_quarantine(&stuck, stuck.pair.a, stuck.pair.to_b, UCXPOOL_SHARE_SEND);
+    check_quarantine(&stuck, stuck.pair.a, stuck.pair.to_b, BLOCK_SHARE_SEND);
     stuck_cleanup(&stuck);
 }
 END_TEST
@@ -313,7 +315,7 @@ START_TEST(a_receive_in_blocks_that_ucx_holds_ends_at_its_deadline)
     ck_assert_int_eq(ucxpool_request_test(stuck.recv), UCXPOOL_ERR_TIMED_OUT);
     /* The target is the caller's again. */
     memset(stuck.target, 9, LENGTH);
-    check_quarantine(&stuck, stuck.pair.b, stuck.pair.to_a, UCXPOOL_SHARE_RECV);
+    check_quarantine(&stuck, stuck.pair.b, stuck.pair.to_a, BLOCK_SHARE_RECV);
     for (unsigned i = 0; i < LENGTH; i++) {
         ck_assert_int_eq(stuck.target[i], 9);
     }

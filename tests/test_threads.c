@@ -3,6 +3,8 @@
 #include "pair.h"
 #include "rounds.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -214,7 +216,7 @@ static void *take_blocks(void *arg)
 {
     taker_t        *taker = arg;
     ucxpool_block_t blocks[3];
-    ucxpool_stats_t stats;
+    core_stats_t    stats;
 
     while (!__atomic_load_n(&taker->stop, __ATOMIC_ACQUIRE)) {
         if (ucxpool_block_get_n(taker->pool, 3, blocks) == UCXPOOL_OK) {
@@ -224,11 +226,11 @@ static void *take_blocks(void *arg)
                 ucxpool_block_put(taker->pool, &blocks[i]);
             }
         }
-        ucxpool_stats_get(taker->pool, &stats);
-        ck_assert_uint_eq(stats.blocks[UCXPOOL_SHARE_SEND].total,
-                          stats.blocks[UCXPOOL_SHARE_SEND].free +
-                              stats.blocks[UCXPOOL_SHARE_SEND].held +
-                              stats.blocks[UCXPOOL_SHARE_SEND].quarantined);
+        core_stats_get(taker->pool, &stats);
+        ck_assert_uint_eq(stats.blocks[BLOCK_SHARE_SEND].total,
+                          stats.blocks[BLOCK_SHARE_SEND].free +
+                              stats.blocks[BLOCK_SHARE_SEND].held +
+                              stats.blocks[BLOCK_SHARE_SEND].quarantined);
         sched_yield();
     }
     return NULL;

@@ -3,6 +3,8 @@
 #include "pair.h"
 #include "segments.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,23 +116,23 @@ END_TEST
 START_TEST(comm_memory_goes_in_place)
 {
     enum { LENGTH = 300000 };
-    pair_t          pair;
-    void           *source;
-    void           *target;
-    ucxpool_stats_t before;
-    ucxpool_stats_t after;
-    ucxpool_mode_t  mode = (strstr(wires[_i], "map") != NULL)
-                               ? UCXPOOL_MODE_MAP_INPLACE
-                               : UCXPOOL_MODE_UCX_INPLACE;
+    pair_t       pair;
+    void        *source;
+    void        *target;
+    core_stats_t before;
+    core_stats_t after;
+    core_mode_t  mode = (strstr(wires[_i], "map") != NULL)
+                            ? CORE_MODE_MAP_INPLACE
+                            : CORE_MODE_UCX_INPLACE;
 
     pair_init(&pair, wires[_i], wires[_i]);
     ck_assert_int_eq(ucxpool_comm_alloc(pair.a, LENGTH, &source), UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_comm_alloc(pair.b, LENGTH, &target), UCXPOOL_OK);
     pair_fill(source, LENGTH);
     pair_poison(target, LENGTH);
-    ucxpool_stats_get(pair.a, &before);
+    core_stats_get(pair.a, &before);
     exchange(&pair, source, target, LENGTH);
-    ucxpool_stats_get(pair.a, &after);
+    core_stats_get(pair.a, &after);
     ck_assert_mem_eq(source, target, LENGTH);
     ck_assert_uint_eq(after.sent[mode].bytes - before.sent[mode].bytes, LENGTH);
     ucxpool_comm_free(pair.a, source);
@@ -143,11 +145,11 @@ END_TEST
 /* What went in place and what was packed, over the `ucx` wire. */
 static void check_sent(const pair_t *pair, uint64_t in_place, uint64_t packed)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pair->a, &stats);
-    ck_assert_uint_eq(stats.sent[UCXPOOL_MODE_UCX_INPLACE].bytes, in_place);
-    ck_assert_uint_eq(stats.sent[UCXPOOL_MODE_UCX_PACKED].bytes, packed);
+    core_stats_get(pair->a, &stats);
+    ck_assert_uint_eq(stats.sent[CORE_MODE_UCX_INPLACE].bytes, in_place);
+    ck_assert_uint_eq(stats.sent[CORE_MODE_UCX_PACKED].bytes, packed);
 }
 
 START_TEST(memory_that_needs_no_registration_goes_in_place_over_ucx)
@@ -193,7 +195,7 @@ static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
                                            ucxpool_request_t **recv_p)
 {
     ucxpool_request_t *send;
-    ucxpool_stats_t    stats;
+    core_stats_t       stats;
 
     pair->a->needs_registration = false;
     ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, target, length,
@@ -205,8 +207,8 @@ static ucxpool_request_t *begin_and_cancel(pair_t *pair, void *source,
     do {
         ucxpool_progress(pair->b);
         ucxpool_progress(pair->a);
-        ucxpool_stats_get(pair->a, &stats);
-    } while (stats.sent[UCXPOOL_MODE_UCX_INPLACE].bytes == 0);
+        core_stats_get(pair->a, &stats);
+    } while (stats.sent[CORE_MODE_UCX_INPLACE].bytes == 0);
     ucxpool_request_cancel(send);
     ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_INPROGRESS);
     return send;

@@ -7,6 +7,8 @@
 #include "pair.h"
 #include "verbs_stand_in/stand_in.h"
 
+#include "core/stats.h"
+
 #include <check.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -92,17 +94,17 @@ static void check_detail(const char *words)
                   "'%s' is not in: %s", words, ucxpool_error_detail());
 }
 
-static ucxpool_stats_t stats_now(void)
+static core_stats_t stats_now(void)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     return stats;
 }
 
 static void check_nothing_is_registered(void)
 {
-    ucxpool_stats_t stats = stats_now();
+    core_stats_t stats = stats_now();
 
     ck_assert_uint_eq(verbs_library->live(NULL), 0);
     ck_assert_uint_eq(stats.verbs_domains, 0);
@@ -150,7 +152,7 @@ static unsigned check_pieces(const char *buffer, size_t length)
 
 START_TEST(every_region_is_registered_once)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
     must_register();
     ck_assert_str_eq(verbs_library->journal(), "reg0 reg1 reg2 reg3");
@@ -586,7 +588,7 @@ static void *take_turns(void *argument)
     struct ibv_pd        *pd = argument;
     ucxpool_verbs_t      *mine;
     ucxpool_verbs_piece_t piece;
-    ucxpool_stats_t       stats;
+    core_stats_t          stats;
     ucxpool_block_t       block;
     void                 *failed = NULL;
 
@@ -598,7 +600,7 @@ static void *take_turns(void *argument)
             (piece.length != block.size)) {
             failed = pd;
         }
-        ucxpool_stats_get(pool, &stats);
+        core_stats_get(pool, &stats);
         if ((stats.verbs_domains == 0) || (stats.verbs_domains > 2) ||
             (stats.verbs_host_regions < NUM_REGIONS)) {
             failed = pd;
@@ -685,9 +687,9 @@ static const struct {
 
 START_TEST(memory_of_a_gpu_goes_by_dmabuf_and_pinned_memory_by_its_address)
 {
-    bool            is_host = strcmp(gpu_kinds[_i].backing, "host") == 0;
-    ucxpool_stats_t stats;
-    unsigned        files;
+    bool         is_host = strcmp(gpu_kinds[_i].backing, "host") == 0;
+    core_stats_t stats;
+    unsigned     files;
 
     gpu_pool(gpu_kinds[_i].backing);
     files = num_files();

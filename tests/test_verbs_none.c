@@ -1,6 +1,8 @@
 /* A library that was built without verbs: it says so, and does all else. */
 #include "pair.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/verbs.h>
 
 #include <check.h>
@@ -11,7 +13,7 @@ START_TEST(registering_is_answered_with_what_to_change)
 {
     ucxpool_t       *pool  = pair_pool("LOG_LEVEL=none");
     ucxpool_verbs_t *verbs = NULL;
-    ucxpool_stats_t  stats;
+    core_stats_t     stats;
     int              domain; /* nobody looks at it */
 
     ck_assert_int_eq(
@@ -20,7 +22,7 @@ START_TEST(registering_is_answered_with_what_to_change)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "libibverbs-dev"));
     ck_assert_ptr_null(verbs);
     ck_assert_int_eq(ucxpool_verbs_deregister(verbs), UCXPOOL_OK);
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_domains + stats.verbs_registrations, 0);
     ucxpool_destroy(pool);
 }

@@ -9,6 +9,8 @@
 #include "rdma_end.h"
 #include "two.h"
 
+#include "core/stats.h"
+
 #include <ucxpool/verbs.h>
 
 #include <infiniband/verbs.h>
@@ -271,7 +273,7 @@ START_TEST(two_domains_of_a_device_have_a_registration_each)
     ucxpool_verbs_t      *verbs[2];
     ucxpool_verbs_piece_t pieces[2];
     ucxpool_block_t       block;
-    ucxpool_stats_t       stats;
+    core_stats_t          stats;
     ucxpool_t            *pool = pair_pool("");
 
     ck_assert_int_eq(ucxpool_block_get(pool, &block), UCXPOOL_OK);
@@ -285,13 +287,13 @@ START_TEST(two_domains_of_a_device_have_a_registration_each)
             UCXPOOL_OK);
     }
     ck_assert_uint_ne(pieces[0].rkey, pieces[1].rkey);
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_host_regions, 8);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(ucxpool_verbs_deregister(verbs[i]), UCXPOOL_OK);
         rdma_close(&ends[i]);
     }
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_host_bytes, 0);
     ucxpool_block_put(pool, &block);
     ucxpool_destroy(pool);
@@ -304,7 +306,7 @@ START_TEST(the_limit_of_locked_memory_is_met_and_told)
     struct rlimit    limit = {2 * REGION + REGION / 2, RLIM_INFINITY};
     rdma_end_t       end;
     ucxpool_verbs_t *verbs = NULL;
-    ucxpool_stats_t  stats;
+    core_stats_t     stats;
     ucxpool_t       *pool = pair_pool("LOG_LEVEL=none");
 
     if (geteuid() != 0) {
@@ -323,7 +325,7 @@ START_TEST(the_limit_of_locked_memory_is_met_and_told)
     ck_assert_msg(
         strstr(ucxpool_error_detail(), "locked memory is 655360 bytes") != NULL,
         "%s", ucxpool_error_detail());
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     ck_assert_uint_eq(stats.verbs_host_bytes, 0);
     if (geteuid() == 65534) {
         ck_assert_int_eq(seteuid(0), 0);

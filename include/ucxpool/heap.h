@@ -179,64 +179,8 @@ ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
                                          ucxpool_heap_failure_t callback,
                                          void                  *arg);
 
-/* Classes of sizes in the statistics: class i holds allocations of more than
- * 2^(i-1) and at most 2^i bytes. */
-#define UCXPOOL_HEAP_CLASSES 48
-
-typedef struct ucxpool_heap_class_stats {
-    uint64_t live;       /* allocations */
-    uint64_t live_bytes; /* that they use, after rounding up */
-    uint64_t free;       /* free ranges of such a length */
-    uint64_t free_bytes;
-} ucxpool_heap_class_stats_t;
-
-/*
- * A snapshot. reserved == live + free, at any moment: free counts also what
- * waits for a stream.
- */
-typedef struct ucxpool_heap_stats {
-    uint64_t limit;    /* bytes that the heap may hold */
-    uint64_t reserved; /* bytes of physical memory that it holds */
-    uint64_t live;     /* bytes of it in allocations, after rounding */
-    uint64_t free;     /* bytes of it in none */
-    uint64_t asked;    /* bytes in live allocations, as asked for */
-    uint64_t peak_reserved;
-    uint64_t num_live; /* allocations */
-
-    /* The longest allocation that could be made without taking memory from
-     * the driver: of one free range, and of all free pages together. */
-    uint64_t largest_contiguous;
-    uint64_t largest_stitchable;
-    /* 1 - largest_contiguous / free, and the same of stitchable; 0 where
-     * nothing is free. */
-    double fragmentation;
-    double fragmentation_stitched;
-
-    uint64_t chunks;        /* physical allocations held: large ones */
-    uint64_t pages;         /* and small ones, of 2 MiB */
-    uint64_t stitched_live; /* allocations that are stitched now */
-    uint64_t stitched_kept; /* stitched ranges that wait to be used again */
-    uint64_t mapped;        /* bytes of addresses mapped, home included */
-    uint64_t mappings;      /* chunks and pages, each as often as mapped */
-
-    /* Since the start. */
-    uint64_t allocations;
-    uint64_t failures;
-    uint64_t grows;        /* times that memory was taken */
-    uint64_t stitches;     /* ranges stitched */
-    uint64_t restitches;   /* allocations out of a range stitched before */
-    uint64_t recuts;       /* chunks made into pages */
-    uint64_t stream_waits; /* times one stream was made to wait */
-    uint64_t syncs;        /* times the caller had to wait for streams */
-    uint64_t trimmed;      /* bytes given back */
-
-    ucxpool_heap_class_stats_t classes[UCXPOOL_HEAP_CLASSES];
-} ucxpool_heap_stats_t;
-
-/* Take a snapshot. All is 0 before the first allocation. */
-void ucxpool_heap_stats_get(ucxpool_t *pool, ucxpool_heap_stats_t *stats_p);
-
-/* Print a snapshot, and in text what each range of the home is. */
+/* Print the heap's statistics (stats.h), its allocations and free ranges by
+ * size, and in text what each range of the home is. */
 void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
                         ucxpool_stats_format_t format);
 

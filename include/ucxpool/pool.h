@@ -113,6 +113,29 @@ typedef struct ucxpool_params {
 ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
                                 ucxpool_t             **pool_p);
 
+/* What a pool became that could not have what it asked for. */
+typedef enum ucxpool_degraded {
+    UCXPOOL_DEGRADED_NONE   = 0,
+    UCXPOOL_DEGRADED_FEWER  = 1, /* fewer blocks */
+    UCXPOOL_DEGRADED_PINNED = 2  /* on a GPU: pinned host memory, in place of
+                                    the GPU's */
+} ucxpool_degraded_t;
+
+typedef struct ucxpool_attr {
+    const char           *name;
+    ucxpool_memory_kind_t memory_kind;
+    int                   device;     /* the GPU; -1 on the host */
+    size_t                block_size; /* bytes of a block, and of a region */
+    size_t                region_size;
+    size_t                num_regions;
+    ucxpool_degraded_t    degraded_to;
+    const char           *degraded_why; /* the first failure; else "" */
+} ucxpool_attr_t;
+
+/* What a pool is. attr_size is sizeof(*attr_p), see ucxpool.h. */
+void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
+                   size_t attr_size);
+
 /*
  * Destroy a pool with all its channels and listeners. Peers are told; requests
  * still in progress end with UCXPOOL_ERR_CANCELED (their callbacks are called

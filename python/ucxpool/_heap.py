@@ -201,15 +201,19 @@ class Heap:
         self._failure = failure  # as long as the heap may call it
 
     def stats(self):
-        """A snapshot as a dict; its keys are the fields of
-        ucxpool_heap_stats_t in <ucxpool/heap.h>."""
-        raw = _library.Stats()
-        self._lib.heap_stats_get(self.pool, ctypes.byref(raw))
-        stats = {name: getattr(raw, name)
-                 for name, _ in raw._fields_ if name != "classes"}
-        stats["classes"] = [
-            {name: getattr(one, name) for name, _ in one._fields_}
-            for one in raw.classes]
+        """A snapshot as a dict; its keys are the names of the statistics that
+        begin with heap_, without that (<ucxpool/stats.h>)."""
+        count = self._lib.stats_count()
+        values = (ctypes.c_uint64 * count)()
+        self._lib.check(self._lib.stats_read(
+            self.pool, values, count, ctypes.byref(ctypes.c_size_t())))
+        stats, attr = {}, _library.StatAttr()
+        for index, value in enumerate(values):
+            self._lib.check(self._lib.stats_query(
+                index, ctypes.byref(attr), ctypes.sizeof(attr)))
+            name = attr.name.decode()
+            if name.startswith("heap_"):
+                stats[name[len("heap_"):]] = value
         return stats
 
     def report(self, form="text"):

@@ -38,30 +38,14 @@ class Params(ctypes.Structure):
 class Segment(ctypes.Structure):
     """ucxpool_heap_segment_t"""
     _fields_ = [("address", ctypes.c_void_p), ("length", ctypes.c_size_t),
-                ("chunk", ctypes.c_void_p), ("chunk_size", ctypes.c_size_t)]
+                ("chunk", ctypes.c_void_p), ("chunk_size", ctypes.c_size_t),
+                ("reserved", ctypes.c_uint64 * 2)]
 
 
-class ClassStats(ctypes.Structure):
-    """ucxpool_heap_class_stats_t"""
-    _fields_ = [(name, ctypes.c_uint64)
-                for name in ("live", "live_bytes", "free", "free_bytes")]
-
-
-class Stats(ctypes.Structure):
-    """ucxpool_heap_stats_t"""
-    _fields_ = (
-        [(name, ctypes.c_uint64)
-         for name in ("limit", "reserved", "live", "free", "asked",
-                      "peak_reserved", "num_live",
-                      "largest_contiguous", "largest_stitchable")] +
-        [(name, ctypes.c_double)
-         for name in ("fragmentation", "fragmentation_stitched")] +
-        [(name, ctypes.c_uint64)
-         for name in ("chunks", "pages", "stitched_live", "stitched_kept",
-                      "mapped", "mappings", "allocations", "failures",
-                      "grows", "stitches", "restitches", "recuts",
-                      "stream_waits", "syncs", "trimmed")] +
-        [("classes", ClassStats * 48)])
+class StatAttr(ctypes.Structure):
+    """ucxpool_stat_attr_t"""
+    _fields_ = [("name", ctypes.c_char_p), ("unit", ctypes.c_char_p),
+                ("help", ctypes.c_char_p), ("kind", ctypes.c_int)]
 
 
 FAILURE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p,
@@ -96,7 +80,10 @@ _FUNCTIONS = (
      (_pointer, _pointer, _size, ctypes.POINTER(Segment), _size, _out_size)),
     ("heap_trim", ctypes.c_int, (_pointer, _size, _out_size)),
     ("heap_on_failure", ctypes.c_int, (_pointer, FAILURE, _pointer)),
-    ("heap_stats_get", None, (_pointer, ctypes.POINTER(Stats))),
+    ("stats_count", _size, ()),
+    ("stats_query", ctypes.c_int, (_size, ctypes.POINTER(StatAttr), _size)),
+    ("stats_read", ctypes.c_int,
+     (_pointer, ctypes.POINTER(ctypes.c_uint64), _size, _out_size)),
     ("heap_print", None, (_pointer, _pointer, ctypes.c_int)),
 )
 

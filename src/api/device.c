@@ -99,7 +99,7 @@ static ucxpool_status_t fill_blocks(const base_config_t     *config,
          .send_share = config->send_share,
          .recv_share = config->recv_share,
     };
-    uint32_t         totals[UCXPOOL_SHARE_LAST];
+    uint32_t         totals[BLOCK_SHARE_LAST];
     ucxpool_status_t status = block_split(&params, totals);
 
     if (status != UCXPOOL_OK) {
@@ -109,9 +109,9 @@ static ucxpool_status_t fill_blocks(const base_config_t     *config,
     budget->block_size            = config->block_size;
     budget->region_size           = config->region_size;
     budget->num_regions           = num_regions;
-    budget->blocks_to_send        = totals[UCXPOOL_SHARE_SEND];
-    budget->blocks_to_receive     = totals[UCXPOOL_SHARE_RECV];
-    budget->blocks_for_the_caller = totals[UCXPOOL_SHARE_USER];
+    budget->blocks_to_send        = totals[BLOCK_SHARE_SEND];
+    budget->blocks_to_receive     = totals[BLOCK_SHARE_RECV];
+    budget->blocks_for_the_caller = totals[BLOCK_SHARE_USER];
     return UCXPOOL_OK;
 }
 

@@ -27,8 +27,7 @@ typedef struct field {
 
 #define FIELD(_member, _is_gauge, _is_ratio, _help) \
     { \
-#_member, offsetof(ucxpool_heap_stats_t, _member), _is_gauge, \
-            _is_ratio, _help \
+#_member, offsetof(heap_stats_t, _member), _is_gauge, _is_ratio, _help \
     }
 #define GAUGE(_member, _help)   FIELD(_member, true, false, _help)
 #define COUNTER(_member, _help) FIELD(_member, false, false, _help)
@@ -65,7 +64,7 @@ static const field_t fields[] = {
 
 #define NUM_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-static void print_value(FILE *stream, const ucxpool_heap_stats_t *stats,
+static void print_value(FILE *stream, const heap_stats_t *stats,
                         const field_t *field)
 {
     const char *at = (const char *)stats + field->offset;
@@ -81,12 +80,12 @@ static void print_value(FILE *stream, const ucxpool_heap_stats_t *stats,
     }
 }
 
-static bool is_empty(const ucxpool_heap_class_stats_t *class)
+static bool is_empty(const heap_class_stats_t *class)
 {
     return (class->live == 0) && (class->free == 0);
 }
 
-static void print_text(const char *name, const ucxpool_heap_stats_t *stats,
+static void print_text(const char *name, const heap_stats_t *stats,
                        FILE *stream)
 {
     fprintf(stream, "heap of pool %s\n", name);
@@ -97,8 +96,8 @@ static void print_text(const char *name, const ucxpool_heap_stats_t *stats,
     }
     fprintf(stream, "  %-18s %12s %16s %12s %16s\n", "sizes up to", "live",
             "bytes", "free", "bytes");
-    for (unsigned i = 0; i < UCXPOOL_HEAP_CLASSES; i++) {
-        const ucxpool_heap_class_stats_t *class = &stats->classes[i];
+    for (unsigned i = 0; i < HEAP_CLASSES; i++) {
+        const heap_class_stats_t *class = &stats->classes[i];
 
         if (!is_empty(class)) {
             fprintf(stream,
@@ -110,7 +109,7 @@ static void print_text(const char *name, const ucxpool_heap_stats_t *stats,
     }
 }
 
-static void print_json(const char *name, const ucxpool_heap_stats_t *stats,
+static void print_json(const char *name, const heap_stats_t *stats,
                        FILE *stream)
 {
     const char *comma = "";
@@ -122,8 +121,8 @@ static void print_json(const char *name, const ucxpool_heap_stats_t *stats,
         print_value(stream, stats, &fields[i]);
     }
     fputs(",\"classes\":[", stream);
-    for (unsigned i = 0; i < UCXPOOL_HEAP_CLASSES; i++) {
-        const ucxpool_heap_class_stats_t *class = &stats->classes[i];
+    for (unsigned i = 0; i < HEAP_CLASSES; i++) {
+        const heap_class_stats_t *class = &stats->classes[i];
 
         if (!is_empty(class)) {
             fprintf(stream,
@@ -138,8 +137,8 @@ static void print_json(const char *name, const ucxpool_heap_stats_t *stats,
     fputs("]}\n", stream);
 }
 
-static void print_openmetrics(const char                 *name,
-                              const ucxpool_heap_stats_t *stats, FILE *stream)
+static void print_openmetrics(const char *name, const heap_stats_t *stats,
+                              FILE *stream)
 {
     for (size_t i = 0; i < NUM_FIELDS; i++) {
         const field_t *field = &fields[i];
@@ -161,14 +160,14 @@ static void print_openmetrics(const char                 *name,
 void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
                         ucxpool_stats_format_t format)
 {
-    heap_t              *heap;
-    ucxpool_heap_stats_t stats;
+    heap_t      *heap;
+    heap_stats_t stats;
 
     if (base_missing(pool) || base_missing(stream)) {
         return;
     }
     heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
-    ucxpool_heap_stats_get(pool, &stats);
+    core_heap_stats_get(pool, &stats);
     switch (format) {
     case UCXPOOL_STATS_JSON:
         print_json(pool->name, &stats, stream);
@@ -435,21 +434,4 @@ ucxpool_status_t ucxpool_heap_on_failure(ucxpool_t             *pool,
         heap_on_failure(heap, pool, callback, arg);
     }
     return status;
-}
-
-void ucxpool_heap_stats_get(ucxpool_t *pool, ucxpool_heap_stats_t *stats_p)
-{
-    heap_t *heap;
-
-    if (base_missing(stats_p)) {
-        return;
-    }
-    memset(stats_p, 0, sizeof(*stats_p));
-    if (base_missing(pool)) {
-        return;
-    }
-    heap = heap_of(pool);
-    if (heap != NULL) {
-        heap_stats(heap, stats_p);
-    }
 }

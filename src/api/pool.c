@@ -238,6 +238,37 @@ static void destroy(ucxpool_t *pool)
     finish_destroy(pool);
 }
 
+static ucxpool_attr_t describe(const ucxpool_t *pool)
+{
+    const mem_regions_t *regions = &pool->memory.regions;
+    bool                 is_cuda = regions->cuda != NULL;
+
+    return (ucxpool_attr_t){
+        .name         = pool->name,
+        .memory_kind  = is_cuda ? UCXPOOL_MEMORY_CUDA : UCXPOOL_MEMORY_HOST,
+        .device       = is_cuda ? regions->cuda->ordinal : -1,
+        .block_size   = block_pool_block_size(pool->memory.blocks),
+        .region_size  = regions->region_size,
+        .num_regions  = regions->num_regions,
+        .degraded_to  = pool->stats.degraded_to,
+        .degraded_why = pool->stats.degraded_why,
+    };
+}
+
+void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
+                   size_t attr_size)
+{
+    ucxpool_attr_t attr = {.name = "", .device = -1, .degraded_why = ""};
+
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (!base_missing(pool)) {
+        attr = describe(pool);
+    }
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
+}
+
 void ucxpool_destroy(ucxpool_t *pool)
 {
     base_log_level_t level;
@@ -271,7 +302,7 @@ ucxpool_status_t ucxpool_block_get(ucxpool_t *pool, ucxpool_block_t *block_p)
     if (base_missing(pool) || base_missing(block_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = block_pool_get(pool->memory.blocks, UCXPOOL_SHARE_USER, &index);
+    status = block_pool_get(pool->memory.blocks, BLOCK_SHARE_USER, &index);
     if (status == UCXPOOL_OK) {
         fill_block(pool, index, block_p);
     }
@@ -292,14 +323,13 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
         return base_error(UCXPOOL_ERR_INVALID_PARAM, "0 blocks were asked for");
     }
     status =
-        block_pool_reserve(pool->memory.blocks, UCXPOOL_SHARE_USER, num_blocks);
+        block_pool_reserve(pool->memory.blocks, BLOCK_SHARE_USER, num_blocks);
     if (status != UCXPOOL_OK) {
         return status;
     }
     for (size_t first = 0; first < num_blocks; first += count) {
         count = base_min(num_blocks - first, (size_t)64);
-        block_pool_take(pool->memory.blocks, UCXPOOL_SHARE_USER, count,
-                        indices);
+        block_pool_take(pool->memory.blocks, BLOCK_SHARE_USER, count, indices);
         for (size_t i = 0; i < count; i++) {
             fill_block(pool, indices[i], &blocks[first + i]);
         }
@@ -310,7 +340,7 @@ ucxpool_status_t ucxpool_block_get_n(ucxpool_t *pool, size_t num_blocks,
 static ucxpool_status_t put_block(ucxpool_t *pool, const ucxpool_block_t *block)
 {
     if (block_comm_has_block(pool->memory.comm, block->index) ||
-        !block_pool_try_put(pool->memory.blocks, UCXPOOL_SHARE_USER,
+        !block_pool_try_put(pool->memory.blocks, BLOCK_SHARE_USER,
                             block->index)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "block %u was put back, but is not one that "

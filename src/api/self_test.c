@@ -138,17 +138,17 @@ static ucxpool_status_t pass_message(loop_t *loop, uint32_t region)
 
 /* Blocks held so that the next one to be given lies where it should. */
 typedef struct held {
-    uint32_t        *blocks;
-    ucxpool_share_t *shares;
-    uint32_t         count;
+    uint32_t      *blocks;
+    block_share_t *shares;
+    uint32_t       count;
 } held_t;
 
 /* The lowest free block, of whichever share has one; those that packing needs
  * come last. */
 static bool hold_next(block_pool_t *blocks, held_t *held)
 {
-    static const ucxpool_share_t order[] = {
-        UCXPOOL_SHARE_USER, UCXPOOL_SHARE_RECV, UCXPOOL_SHARE_SEND};
+    static const block_share_t order[] = {BLOCK_SHARE_USER, BLOCK_SHARE_RECV,
+                                          BLOCK_SHARE_SEND};
 
     block_pool_clear_hands(blocks);
     for (unsigned i = 0; i < 3; i++) {

@@ -1,77 +1,30 @@
 /*
- * Statistics: a snapshot of the counters, and three ways to print it.
+ * The public functions of statistics: what there is, by name, and three ways to
+ * print it.
  */
 #include <ucxpool/stats.h>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "base/text.h"
-#include "core/domains.h"
-#include "core/memory.h"
-#include "ucx/reg.h"
+#include "core/pool.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
-static const char *const share_names[UCXPOOL_SHARE_LAST] = {
-    [UCXPOOL_SHARE_SEND] = "send",
-    [UCXPOOL_SHARE_RECV] = "recv",
-    [UCXPOOL_SHARE_USER] = "user",
+static const char *const share_names[BLOCK_SHARE_LAST] = {
+    [BLOCK_SHARE_SEND] = "send",
+    [BLOCK_SHARE_RECV] = "recv",
+    [BLOCK_SHARE_USER] = "user",
 };
 
-static const char *const mode_names[UCXPOOL_MODE_LAST] = {
-    [UCXPOOL_MODE_EAGER]       = "eager",
-    [UCXPOOL_MODE_MAP_PACKED]  = "map_packed",
-    [UCXPOOL_MODE_MAP_INPLACE] = "map_inplace",
-    [UCXPOOL_MODE_UCX_PACKED]  = "ucx_packed",
-    [UCXPOOL_MODE_UCX_INPLACE] = "ucx_inplace",
-};
-
-/* A number that stands by itself in the snapshot. */
-typedef struct field {
-    const char *name;
-    size_t      offset;
-    bool        is_gauge; /* may go down; a counter otherwise */
-    const char *help;
-} field_t;
-
-#define FIELD(_member, _is_gauge, _help) \
-    { \
-#_member, offsetof(ucxpool_stats_t, _member), _is_gauge, _help \
-    }
-
-static const field_t fields[] = {
-    FIELD(block_size, true, "Bytes of one block."),
-    FIELD(num_regions, true, "Physical allocations."),
-    FIELD(registered_bytes, true, "Bytes registered with UCX."),
-    FIELD(registrations, false, "Calls that registered memory."),
-    FIELD(registrations_after_start, false, "The same, after create."),
-    FIELD(domains_needed, true, "Memory domains that must register all."),
-    FIELD(regions_verified, true, "Regions that they have registered."),
-    FIELD(messages_sent, false, "Messages sent."),
-    FIELD(messages_received, false, "Messages received."),
-    FIELD(messages_failed, false, "Requests that ended in an error."),
-    FIELD(messages_refused, false, "Negative replies sent."),
-    FIELD(copies_avoided_bytes, false, "Bytes sent or received in place."),
-    FIELD(blocked_ns, false, "Nanoseconds that sends waited for a block."),
-    FIELD(channels_open, true, "Channels that are open."),
-    FIELD(channels_failed, false, "Channels that failed."),
-    FIELD(handshakes_refused, false, "Peers turned away."),
-    FIELD(allocations, false, "Heap allocations made by transfers."),
-    FIELD(registration_ns, false, "Nanoseconds that registrations took."),
-    FIELD(budget_bytes, true, "Bytes that BAR1 gives to blocks; 0: no limit."),
-    FIELD(bytes_asked, true, "Bytes of blocks that were asked for."),
-    FIELD(blocks_asked, true, "Blocks that were asked for."),
-    FIELD(degradations, false, "Attempts to create that failed."),
-    FIELD(verbs_domains, true, "Protection domains registered in."),
-    FIELD(verbs_registrations, false, "Registrations with verbs."),
-    FIELD(verbs_register_ns, false, "Nanoseconds that these took."),
-    FIELD(verbs_host_regions, true, "Host memory's, with verbs now."),
-    FIELD(verbs_host_bytes, true, "Bytes of these."),
-    FIELD(verbs_dmabuf_regions, true, "A GPU's, with verbs by dmabuf now."),
-    FIELD(verbs_dmabuf_bytes, true, "Bytes of these."),
-    FIELD(verbs_peer_regions, true, "A GPU's, with verbs by address now."),
-    FIELD(verbs_peer_bytes, true, "Bytes of these."),
+static const char *const mode_names[CORE_MODE_LAST] = {
+    [CORE_MODE_EAGER]       = "eager",
+    [CORE_MODE_MAP_PACKED]  = "map_packed",
+    [CORE_MODE_MAP_INPLACE] = "map_inplace",
+    [CORE_MODE_UCX_PACKED]  = "ucx_packed",
+    [CORE_MODE_UCX_INPLACE] = "ucx_inplace",
 };
 
 static const char *const degraded_names[] = {
@@ -80,65 +33,206 @@ static const char *const degraded_names[] = {
     [UCXPOOL_DEGRADED_PINNED] = "pinned",
 };
 
-#define NUM_FIELDS (sizeof(fields) / sizeof(fields[0]))
+/* --- what there is ----------------------------------------------------------
+ */
 
-static uint64_t value(const ucxpool_stats_t *stats, const field_t *field)
+typedef struct snapshot {
+    core_stats_t pool;
+    heap_stats_t heap;
+} snapshot_t;
+
+typedef struct stat_entry {
+    ucxpool_stat_attr_t attr;
+    size_t              offset; /* in a snapshot */
+} stat_entry_t;
+
+#define ENTRY(_name, _member, _kind, _unit, _help) \
+    { \
+        {_name, _unit, _help, UCXPOOL_STAT_##_kind}, \
+            offsetof(snapshot_t, _member) \
+    }
+#define POOL(_member, _kind, _unit, _help) \
+    ENTRY(#_member, pool._member, _kind, _unit, _help)
+#define HEAP(_member, _kind, _unit, _help) \
+    ENTRY("heap_" #_member, heap._member, _kind, _unit, _help)
+#define SHARE(_name, _share) \
+    ENTRY("blocks_" _name "_total", pool.blocks[_share].total, GAUGE, "", \
+          "Blocks of the share."), \
+        ENTRY("blocks_" _name "_free", pool.blocks[_share].free, GAUGE, "", \
+              "Of these, blocks that are free."), \
+        ENTRY("blocks_" _name "_held", pool.blocks[_share].held, GAUGE, "", \
+              "Of these, blocks in use."), \
+        ENTRY("blocks_" _name "_quarantined", pool.blocks[_share].quarantined, \
+              GAUGE, "", "Of these, blocks that a peer may still read."), \
+        ENTRY("blocks_" _name "_high_water", pool.blocks[_share].high_water, \
+              GAUGE, "", "Most of these not free at one time.")
+#define MODE(_name, _mode) \
+    ENTRY("sent_" _name "_bytes", pool.sent[_mode].bytes, COUNTER, "bytes", \
+          "Bytes of messages sent so."), \
+        ENTRY("sent_" _name "_fragments", pool.sent[_mode].fragments, COUNTER, \
+              "", "Operations of a wire that this took."), \
+        ENTRY("received_" _name "_bytes", pool.received[_mode].bytes, COUNTER, \
+              "bytes", "Bytes of messages received so."), \
+        ENTRY("received_" _name "_fragments", pool.received[_mode].fragments, \
+              COUNTER, "", "Operations of a wire that this took.")
+
+/* Those that print as they are come first. */
+static const stat_entry_t entries[] = {
+    POOL(block_size, GAUGE, "bytes", "Bytes of one block."),
+    POOL(num_regions, GAUGE, "", "Physical allocations."),
+    POOL(registered_bytes, GAUGE, "bytes", "Bytes registered with UCX."),
+    POOL(registrations, COUNTER, "", "Calls that registered memory."),
+    POOL(registrations_after_start, COUNTER, "", "The same, after create."),
+    POOL(domains_needed, GAUGE, "", "Memory domains that must register all."),
+    POOL(regions_verified, GAUGE, "", "Regions that they have registered."),
+    POOL(messages_sent, COUNTER, "", "Messages sent."),
+    POOL(messages_received, COUNTER, "", "Messages received."),
+    POOL(messages_failed, COUNTER, "", "Requests that ended in an error."),
+    POOL(messages_refused, COUNTER, "", "Negative replies sent."),
+    POOL(copies_avoided_bytes, COUNTER, "bytes",
+         "Bytes sent or received in place."),
+    POOL(blocked_ns, COUNTER, "ns",
+         "Nanoseconds that sends waited for a block."),
+    POOL(channels_open, GAUGE, "", "Channels that are open."),
+    POOL(channels_failed, COUNTER, "", "Channels that failed."),
+    POOL(handshakes_refused, COUNTER, "", "Peers turned away."),
+    POOL(allocations, COUNTER, "", "Heap allocations made by transfers."),
+    POOL(registration_ns, COUNTER, "ns",
+         "Nanoseconds that registrations took."),
+    POOL(budget_bytes, GAUGE, "bytes",
+         "Bytes that BAR1 gives to blocks; 0: no limit."),
+    POOL(bytes_asked, GAUGE, "bytes", "Bytes of blocks that were asked for."),
+    POOL(blocks_asked, GAUGE, "", "Blocks that were asked for."),
+    POOL(degradations, COUNTER, "", "Attempts to create that failed."),
+    POOL(verbs_domains, GAUGE, "", "Protection domains registered in."),
+    POOL(verbs_registrations, COUNTER, "", "Registrations with verbs."),
+    POOL(verbs_register_ns, COUNTER, "ns", "Nanoseconds that these took."),
+    POOL(verbs_host_regions, GAUGE, "", "Host memory's, with verbs now."),
+    POOL(verbs_host_bytes, GAUGE, "bytes", "Bytes of these."),
+    POOL(verbs_dmabuf_regions, GAUGE, "", "A GPU's, with verbs by dmabuf now."),
+    POOL(verbs_dmabuf_bytes, GAUGE, "bytes", "Bytes of these."),
+    POOL(verbs_peer_regions, GAUGE, "", "A GPU's, with verbs by address now."),
+    POOL(verbs_peer_bytes, GAUGE, "bytes", "Bytes of these."),
+#define NUM_PLAIN 31
+    SHARE("send", BLOCK_SHARE_SEND),
+    SHARE("recv", BLOCK_SHARE_RECV),
+    SHARE("user", BLOCK_SHARE_USER),
+    MODE("eager", CORE_MODE_EAGER),
+    MODE("map_packed", CORE_MODE_MAP_PACKED),
+    MODE("map_inplace", CORE_MODE_MAP_INPLACE),
+    MODE("ucx_packed", CORE_MODE_UCX_PACKED),
+    MODE("ucx_inplace", CORE_MODE_UCX_INPLACE),
+    HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
+    HEAP(reserved, GAUGE, "bytes", "Bytes of physical memory that it holds."),
+    HEAP(live, GAUGE, "bytes", "Bytes in allocations, after rounding."),
+    HEAP(free, GAUGE, "bytes", "Bytes in none."),
+    HEAP(asked, GAUGE, "bytes", "Bytes in allocations, as asked for."),
+    HEAP(peak_reserved, GAUGE, "bytes", "Most bytes held at one time."),
+    HEAP(num_live, GAUGE, "", "Allocations that are live."),
+    HEAP(largest_contiguous, GAUGE, "bytes",
+         "Bytes of the longest free range."),
+    HEAP(largest_stitchable, GAUGE, "bytes",
+         "Bytes of all free pages together."),
+    HEAP(chunks, GAUGE, "", "Large physical allocations."),
+    HEAP(pages, GAUGE, "", "Physical allocations of 2 MiB."),
+    HEAP(stitched_live, GAUGE, "", "Allocations that are stitched."),
+    HEAP(stitched_kept, GAUGE, "", "Stitched ranges kept to be used again."),
+    HEAP(mapped, GAUGE, "bytes", "Bytes of addresses that are mapped."),
+    HEAP(mappings, GAUGE, "", "Mappings of chunks and pages."),
+    HEAP(allocations, COUNTER, "", "Allocations made."),
+    HEAP(failures, COUNTER, "", "Allocations that failed."),
+    HEAP(grows, COUNTER, "", "Times that memory was taken."),
+    HEAP(stitches, COUNTER, "", "Ranges stitched."),
+    HEAP(restitches, COUNTER, "",
+         "Allocations out of a range stitched before."),
+    HEAP(recuts, COUNTER, "", "Chunks made into pages."),
+    HEAP(stream_waits, COUNTER, "",
+         "Times that a stream was made to wait for another."),
+    HEAP(syncs, COUNTER, "", "Times that a caller had to wait for a stream."),
+    HEAP(trimmed, COUNTER, "bytes", "Bytes given back."),
+};
+
+#define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
+
+static uint64_t value_of(const void *snapshot, const stat_entry_t *entry)
 {
     uint64_t number;
 
-    memcpy(&number, (const char *)stats + field->offset, sizeof(number));
+    memcpy(&number, (const char *)snapshot + entry->offset, sizeof(number));
     return number;
 }
 
-static uint64_t registered_bytes(const mem_regions_t *regions)
+static void take_snapshot(ucxpool_t *pool, snapshot_t *snapshot)
 {
-    uint64_t num = 0;
-
-    for (unsigned i = 0; i < regions->num_regions; i++) {
-        num += regions->regions[i].memh != NULL;
-    }
-    return num * regions->region_size;
+    core_stats_get(pool, &snapshot->pool);
+    core_heap_stats_get(pool, &snapshot->heap);
 }
 
-void ucxpool_stats_get(ucxpool_t *pool, ucxpool_stats_t *stats_p)
+size_t ucxpool_stats_count(void)
 {
-    uint64_t num_maps;
-
-    if (base_missing(stats_p)) {
-        return;
-    }
-    if (base_missing(pool)) {
-        memset(stats_p, 0, sizeof(*stats_p));
-        return;
-    }
-    num_maps = (uint64_t)pool->memory.regions.num_maps +
-               pool->memory.pinned_regions.num_maps;
-    core_lock(pool);
-    *stats_p = pool->stats;
-    core_unlock(pool);
-    stats_p->block_size       = block_pool_block_size(pool->memory.blocks);
-    stats_p->num_regions      = pool->memory.regions.num_regions;
-    stats_p->registered_bytes = registered_bytes(&pool->memory.regions) +
-                                registered_bytes(&pool->memory.pinned_regions);
-    stats_p->registrations_after_start =
-        num_maps - pool->memory.num_maps_at_start;
-    stats_p->registrations += stats_p->registrations_after_start;
-    core_domains_stats(&pool->domains, stats_p);
-    ucx_reg_verified(core_memory_registered(pool), &stats_p->domains_needed,
-                     &stats_p->regions_verified);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        block_pool_stats(pool->memory.blocks, (ucxpool_share_t)i,
-                         &stats_p->blocks[i]);
-    }
+    return NUM_ENTRIES;
 }
 
-static void print_text(const char *name, const ucxpool_stats_t *stats,
+ucxpool_status_t ucxpool_stats_query(size_t index, ucxpool_stat_attr_t *attr_p,
+                                     size_t attr_size)
+{
+    if (base_missing(attr_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (index >= NUM_ENTRIES) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "there are %zu statistics, and none of index %zu",
+                          NUM_ENTRIES, index);
+    }
+    base_output(attr_p, attr_size, &entries[index].attr, sizeof(*attr_p));
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
+                                    size_t max_values, size_t *num_p)
+{
+    snapshot_t snapshot;
+
+    if (base_missing(pool) || base_missing(values) || base_missing(num_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    take_snapshot(pool, &snapshot);
+    *num_p = base_min(max_values, NUM_ENTRIES);
+    for (size_t i = 0; i < *num_p; i++) {
+        values[i] = value_of(&snapshot, &entries[i]);
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
+                                   uint64_t *value_p)
+{
+    snapshot_t snapshot;
+
+    if (base_missing(pool) || base_missing(name) || base_missing(value_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    for (size_t i = 0; i < NUM_ENTRIES; i++) {
+        if (strcmp(entries[i].attr.name, name) == 0) {
+            take_snapshot(pool, &snapshot);
+            *value_p = value_of(&snapshot, &entries[i]);
+            return UCXPOOL_OK;
+        }
+    }
+    return base_error(UCXPOOL_ERR_INVALID_PARAM, "there is no statistic \"%s\"",
+                      name);
+}
+
+/* --- as text ----------------------------------------------------------------
+ */
+
+static void print_text(const char *name, const core_stats_t *stats,
                        FILE *stream)
 {
     fprintf(stream, "pool %s\n", name);
-    for (size_t i = 0; i < NUM_FIELDS; i++) {
-        fprintf(stream, "  %-26s %" PRIu64 "\n", fields[i].name,
-                value(stats, &fields[i]));
+    for (size_t i = 0; i < NUM_PLAIN; i++) {
+        fprintf(stream, "  %-26s %" PRIu64 "\n", entries[i].attr.name,
+                value_of(stats, &entries[i]));
     }
     fprintf(stream, "  %-26s %s\n", "degraded_to",
             degraded_names[stats->degraded_to]);
@@ -147,8 +241,8 @@ static void print_text(const char *name, const ucxpool_stats_t *stats,
     }
     fprintf(stream, "  %-12s %10s %10s %10s %12s %10s\n", "blocks", "total",
             "free", "held", "quarantined", "high water");
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        const ucxpool_share_stats_t *share = &stats->blocks[i];
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        const block_stats_t *share = &stats->blocks[i];
 
         fprintf(stream,
                 "  %-12s %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12" PRIu64
@@ -158,7 +252,7 @@ static void print_text(const char *name, const ucxpool_stats_t *stats,
     }
     fprintf(stream, "  %-12s %16s %12s %16s %12s\n", "mode", "bytes sent",
             "fragments", "bytes received", "fragments");
-    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
         fprintf(stream,
                 "  %-12s %16" PRIu64 " %12" PRIu64 " %16" PRIu64 " %12" PRIu64
                 "\n",
@@ -167,11 +261,11 @@ static void print_text(const char *name, const ucxpool_stats_t *stats,
     }
 }
 
-static void print_json_traffic(const char              *key,
-                               const ucxpool_traffic_t *traffic, FILE *stream)
+static void print_json_traffic(const char *key, const core_traffic_t *traffic,
+                               FILE *stream)
 {
     fprintf(stream, ",\"%s\":{", key);
-    for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+    for (int i = 0; i < CORE_MODE_LAST; i++) {
         fprintf(stream,
                 "%s\"%s\":{\"bytes\":%" PRIu64 ",\"fragments\":%" PRIu64 "}",
                 (i == 0) ? "" : ",", mode_names[i], traffic[i].bytes,
@@ -180,21 +274,21 @@ static void print_json_traffic(const char              *key,
     fputc('}', stream);
 }
 
-static void print_json(const char *name, const ucxpool_stats_t *stats,
+static void print_json(const char *name, const core_stats_t *stats,
                        FILE *stream)
 {
     fputs("{\"pool\":", stream);
     base_quote_print(stream, name);
-    for (size_t i = 0; i < NUM_FIELDS; i++) {
-        fprintf(stream, ",\"%s\":%" PRIu64, fields[i].name,
-                value(stats, &fields[i]));
+    for (size_t i = 0; i < NUM_PLAIN; i++) {
+        fprintf(stream, ",\"%s\":%" PRIu64, entries[i].attr.name,
+                value_of(stats, &entries[i]));
     }
     fprintf(stream, ",\"degraded_to\":\"%s\",\"degraded_why\":",
             degraded_names[stats->degraded_to]);
     base_quote_print(stream, stats->degraded_why);
     fputs(",\"blocks\":{", stream);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        const ucxpool_share_stats_t *share = &stats->blocks[i];
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        const block_stats_t *share = &stats->blocks[i];
 
         fprintf(stream,
                 "%s\"%s\":{\"total\":%" PRIu64 ",\"free\":%" PRIu64
@@ -225,22 +319,22 @@ static void print_sample(FILE *stream, const char *name, bool is_gauge,
     fprintf(stream, "%s} %" PRIu64 "\n", labels, number);
 }
 
-static void print_metrics_blocks(const char *name, const ucxpool_stats_t *stats,
+static void print_metrics_blocks(const char *name, const core_stats_t *stats,
                                  FILE *stream)
 {
     static const struct {
         const char *state;
         size_t      offset;
     } states[] = {
-        {"free", offsetof(ucxpool_share_stats_t, free)},
-        {"held", offsetof(ucxpool_share_stats_t, held)},
-        {"quarantined", offsetof(ucxpool_share_stats_t, quarantined)},
+        {"free", offsetof(block_stats_t, free)},
+        {"held", offsetof(block_stats_t, held)},
+        {"quarantined", offsetof(block_stats_t, quarantined)},
     };
     char     labels[64];
     uint64_t number;
 
     print_family(stream, "blocks", true, "Blocks by share and state.");
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         for (size_t j = 0; j < sizeof(states) / sizeof(states[0]); j++) {
             memcpy(&number, (const char *)&stats->blocks[i] + states[j].offset,
                    sizeof(number));
@@ -251,7 +345,7 @@ static void print_metrics_blocks(const char *name, const ucxpool_stats_t *stats,
     }
     print_family(stream, "blocks_high_water", true,
                  "Most blocks not free at one time.");
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         snprintf(labels, sizeof(labels), ",share=\"%s\"", share_names[i]);
         print_sample(stream, "blocks_high_water", true, name, labels,
                      stats->blocks[i].high_water);
@@ -259,8 +353,8 @@ static void print_metrics_blocks(const char *name, const ucxpool_stats_t *stats,
 }
 
 /* One sample for each thing that it can be; the one that it is has 1. */
-static void print_metrics_degraded(const char            *name,
-                                   const ucxpool_stats_t *stats, FILE *stream)
+static void print_metrics_degraded(const char *name, const core_stats_t *stats,
+                                   FILE *stream)
 {
     char labels[64];
 
@@ -274,16 +368,16 @@ static void print_metrics_degraded(const char            *name,
 
 static void print_metrics_traffic(const char *pool, const char *name,
                                   const char *help, size_t offset,
-                                  const ucxpool_stats_t *stats, FILE *stream)
+                                  const core_stats_t *stats, FILE *stream)
 {
-    const ucxpool_traffic_t *ways[]  = {stats->sent, stats->received};
+    const core_traffic_t    *ways[]  = {stats->sent, stats->received};
     static const char *const words[] = {"sent", "received"};
     char                     labels[64];
     uint64_t                 number;
 
     print_family(stream, name, false, help);
     for (int way = 0; way < 2; way++) {
-        for (int i = 0; i < UCXPOOL_MODE_LAST; i++) {
+        for (int i = 0; i < CORE_MODE_LAST; i++) {
             memcpy(&number, (const char *)&ways[way][i] + offset,
                    sizeof(number));
             snprintf(labels, sizeof(labels), ",direction=\"%s\",mode=\"%s\"",
@@ -293,34 +387,35 @@ static void print_metrics_traffic(const char *pool, const char *name,
     }
 }
 
-static void print_metrics(const char *name, const ucxpool_stats_t *stats,
+static void print_metrics(const char *name, const core_stats_t *stats,
                           FILE *stream)
 {
-    for (size_t i = 0; i < NUM_FIELDS; i++) {
-        print_family(stream, fields[i].name, fields[i].is_gauge,
-                     fields[i].help);
-        print_sample(stream, fields[i].name, fields[i].is_gauge, name, "",
-                     value(stats, &fields[i]));
+    for (size_t i = 0; i < NUM_PLAIN; i++) {
+        const ucxpool_stat_attr_t *attr     = &entries[i].attr;
+        bool                       is_gauge = attr->kind == UCXPOOL_STAT_GAUGE;
+
+        print_family(stream, attr->name, is_gauge, attr->help);
+        print_sample(stream, attr->name, is_gauge, name, "",
+                     value_of(stats, &entries[i]));
     }
     print_metrics_degraded(name, stats, stream);
     print_metrics_blocks(name, stats, stream);
     print_metrics_traffic(name, "bytes", "Bytes of messages, by mode.",
-                          offsetof(ucxpool_traffic_t, bytes), stats, stream);
+                          offsetof(core_traffic_t, bytes), stats, stream);
     print_metrics_traffic(name, "fragments", "Wire operations, by mode.",
-                          offsetof(ucxpool_traffic_t, fragments), stats,
-                          stream);
+                          offsetof(core_traffic_t, fragments), stats, stream);
     fputs("# EOF\n", stream);
 }
 
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format)
 {
-    ucxpool_stats_t stats;
+    core_stats_t stats;
 
     if (base_missing(pool) || base_missing(stream)) {
         return;
     }
-    ucxpool_stats_get(pool, &stats);
+    core_stats_get(pool, &stats);
     switch (format) {
     case UCXPOOL_STATS_JSON:
         print_json(pool->name, &stats, stream);

@@ -301,17 +301,17 @@ struct block_comm {
 
 ucxpool_status_t block_comm_create(block_pool_t *pool, block_comm_t **comm_p)
 {
-    uint32_t              num_blocks = block_pool_num_blocks(pool);
-    ucxpool_share_stats_t stats;
-    block_comm_t         *comm;
-    ucxpool_status_t      status;
+    uint32_t         num_blocks = block_pool_num_blocks(pool);
+    block_stats_t    stats;
+    block_comm_t    *comm;
+    ucxpool_status_t status;
 
     comm = calloc(1, sizeof(*comm) + num_blocks * sizeof(comm->owners[0]));
     if (comm == NULL) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
                           "no memory for the owners of %u blocks", num_blocks);
     }
-    block_pool_stats(pool, UCXPOOL_SHARE_USER, &stats);
+    block_pool_stats(pool, BLOCK_SHARE_USER, &stats);
     /* One block is always a run; so a stitched buffer has two at least. */
     status = ranges_create(stats.total / 2, &comm->stitched);
     if (status != UCXPOOL_OK) {
@@ -341,16 +341,16 @@ static bool is_freed(const block_comm_buffer_t *buffer)
 
 /* The mapping goes first: its blocks are somebody else's next. */
 static void release_buffer(block_comm_t *comm, block_comm_buffer_t *buffer,
-                           void (*give_back)(block_pool_t   *pool,
-                                             ucxpool_share_t share,
-                                             uint32_t        index))
+                           void (*give_back)(block_pool_t *pool,
+                                             block_share_t share,
+                                             uint32_t      index))
 {
     if (buffer->is_stitched) {
         comm->regions->kind->unstitch(comm->regions, buffer->address,
                                       buffer->size);
     }
     for (uint32_t i = 0; i < buffer->num_blocks; i++) {
-        give_back(comm->pool, UCXPOOL_SHARE_USER, buffer->indices[i]);
+        give_back(comm->pool, BLOCK_SHARE_USER, buffer->indices[i]);
     }
     free(buffer);
 }
@@ -415,9 +415,9 @@ static ucxpool_status_t stitch(block_comm_t *comm, block_comm_buffer_t *buffer)
 static ucxpool_status_t too_few_blocks(const block_comm_t *comm, size_t length,
                                        size_t num_blocks)
 {
-    ucxpool_share_stats_t stats;
+    block_stats_t stats;
 
-    block_pool_stats(comm->pool, UCXPOOL_SHARE_USER, &stats);
+    block_pool_stats(comm->pool, BLOCK_SHARE_USER, &stats);
     return base_error(UCXPOOL_ERR_NO_BLOCKS,
                       "a buffer of %zu bytes needs %zu blocks of %zu bytes; "
                       "%llu of the user's %llu are free: raise COMM_SIZE, or "
@@ -484,7 +484,7 @@ ucxpool_status_t block_comm_alloc(block_comm_t *comm, size_t length,
     if (buffer == NULL) {
         return UCXPOOL_ERR_NO_MEMORY;
     }
-    if (block_pool_get_n(comm->pool, UCXPOOL_SHARE_USER, num_blocks,
+    if (block_pool_get_n(comm->pool, BLOCK_SHARE_USER, num_blocks,
                          buffer->indices) != UCXPOOL_OK) {
         status = too_few_blocks(comm, length, num_blocks);
         goto err_free_buffer;
@@ -503,7 +503,7 @@ ucxpool_status_t block_comm_alloc(block_comm_t *comm, size_t length,
 
 err_put_blocks:
     for (size_t i = 0; i < num_blocks; i++) {
-        block_pool_put(comm->pool, UCXPOOL_SHARE_USER, buffer->indices[i]);
+        block_pool_put(comm->pool, BLOCK_SHARE_USER, buffer->indices[i]);
     }
 err_free_buffer:
     free(buffer);
@@ -564,7 +564,7 @@ ucxpool_status_t block_comm_free(block_comm_t *comm, void *address)
     is_busy = atomic_fetch_or(&buffer->state, FREED) != 0;
     if (is_busy) {
         for (uint32_t i = 0; i < buffer->num_blocks; i++) {
-            block_pool_quarantine(comm->pool, UCXPOOL_SHARE_USER,
+            block_pool_quarantine(comm->pool, BLOCK_SHARE_USER,
                                   buffer->indices[i]);
         }
     } else {

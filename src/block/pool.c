@@ -357,8 +357,8 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 /* State of a block: free, or one of these plus its share. */
 #define BLOCK_FREE        0u
 #define BLOCK_HELD        1u
-#define BLOCK_QUARANTINED (BLOCK_HELD + UCXPOOL_SHARE_LAST)
-#define BLOCK_LAST        (BLOCK_QUARANTINED + UCXPOOL_SHARE_LAST)
+#define BLOCK_QUARANTINED (BLOCK_HELD + BLOCK_SHARE_LAST)
+#define BLOCK_LAST        (BLOCK_QUARANTINED + BLOCK_SHARE_LAST)
 
 #define CACHE_LINE 64
 
@@ -384,11 +384,11 @@ static uint64_t bitmap_count(const bitmap_t *bitmap)
 
 static_assert(BLOCK_MAX_BLOCKS <= COUNT_MASK, "a count fits its bits");
 
-typedef struct block_share {
+typedef struct share_counts {
     alignas(CACHE_LINE) _Atomic uint64_t word;
     _Atomic uint32_t high_water;
     uint32_t         total;
-} block_share_t;
+} share_counts_t;
 
 #define NO_BLOCK UINT32_MAX
 
@@ -399,7 +399,7 @@ struct block_pool {
     uint32_t             num_blocks;
     uint32_t             blocks_per_region;
     bool                 is_watched; /* by a memory checker */
-    block_share_t        shares[UCXPOOL_SHARE_LAST];
+    share_counts_t       shares[BLOCK_SHARE_LAST];
     _Atomic uint8_t      states[];
 };
 
@@ -427,7 +427,7 @@ static uint32_t index_at_hand(uint64_t word)
 ucxpool_status_t block_pool_create(const block_pool_params_t *params,
                                    block_pool_t             **pool_p)
 {
-    uint32_t         totals[UCXPOOL_SHARE_LAST];
+    uint32_t         totals[BLOCK_SHARE_LAST];
     uint32_t         num_blocks;
     block_pool_t    *pool;
     ucxpool_status_t status;
@@ -436,8 +436,8 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    num_blocks = totals[UCXPOOL_SHARE_SEND] + totals[UCXPOOL_SHARE_RECV] +
-                 totals[UCXPOOL_SHARE_USER];
+    num_blocks = totals[BLOCK_SHARE_SEND] + totals[BLOCK_SHARE_RECV] +
+                 totals[BLOCK_SHARE_USER];
 
     pool = aligned_alloc(CACHE_LINE, base_align_up(sizeof(*pool) + num_blocks,
                                                    (size_t)CACHE_LINE));
@@ -456,7 +456,7 @@ ucxpool_status_t block_pool_create(const block_pool_params_t *params,
     pool->is_watched = base_memcheck_is_on();
     pool->blocks_per_region =
         num_blocks / base_max(params->regions->num_regions, 1u);
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         pool->shares[i].total = totals[i];
         atomic_init(&pool->shares[i].word, totals[i] * ONE_FREE);
         atomic_init(&pool->shares[i].high_water, 0);
@@ -486,7 +486,7 @@ void block_pool_destroy(block_pool_t *pool)
 }
 
 /* high_water >= total - free, for every value that free has had. */
-static void raise_high_water(block_share_t *share, uint32_t used)
+static void raise_high_water(share_counts_t *share, uint32_t used)
 {
     uint32_t seen =
         atomic_load_explicit(&share->high_water, memory_order_relaxed);
@@ -501,7 +501,7 @@ static void raise_high_water(block_share_t *share, uint32_t used)
  * Take num from the share's free blocks, all or none, and with them the block
  * at hand, NO_BLOCK where there is none.
  */
-static bool reserve(block_share_t *share, size_t num, uint32_t *at_hand_p)
+static bool reserve(share_counts_t *share, size_t num, uint32_t *at_hand_p)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
     uint64_t rest;
@@ -520,7 +520,7 @@ static bool reserve(block_share_t *share, size_t num, uint32_t *at_hand_p)
 }
 
 /* The block is free, and the caller's alone. */
-static void hold(block_pool_t *pool, ucxpool_share_t share, uint32_t index)
+static void hold(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     assert(state_of(pool, index) == BLOCK_FREE);
     atomic_store_explicit(&pool->states[index], (uint8_t)(BLOCK_HELD + share),
@@ -531,7 +531,7 @@ static void hold(block_pool_t *pool, ucxpool_share_t share, uint32_t index)
     }
 }
 
-ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
+ucxpool_status_t block_pool_get(block_pool_t *pool, block_share_t share,
                                 uint32_t *index_p)
 {
     uint32_t index;
@@ -547,7 +547,7 @@ ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
+ucxpool_status_t block_pool_reserve(block_pool_t *pool, block_share_t share,
                                     size_t num_blocks)
 {
     uint32_t at_hand;
@@ -562,8 +562,8 @@ ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
     return UCXPOOL_OK;
 }
 
-void block_pool_take(block_pool_t *pool, ucxpool_share_t share,
-                     size_t num_blocks, uint32_t *indices)
+void block_pool_take(block_pool_t *pool, block_share_t share, size_t num_blocks,
+                     uint32_t *indices)
 {
     assert(num_blocks > 0);
     bitmap_take(pool->free_blocks, num_blocks, indices);
@@ -572,7 +572,7 @@ void block_pool_take(block_pool_t *pool, ucxpool_share_t share,
     }
 }
 
-ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
+ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
                                   size_t num_blocks, uint32_t *indices)
 {
     ucxpool_status_t status = block_pool_reserve(pool, share, num_blocks);
@@ -584,7 +584,7 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
 }
 
 /* Put a block at hand and change the counts, if none is there. */
-static bool give_at_hand(block_share_t *share, uint32_t index, uint64_t counts)
+static bool give_at_hand(share_counts_t *share, uint32_t index, uint64_t counts)
 {
     uint64_t word = atomic_load_explicit(&share->word, memory_order_relaxed);
     uint64_t hand = (uint64_t)(index + 1) << HAND_SHIFT;
@@ -604,7 +604,7 @@ static bool give_at_hand(block_share_t *share, uint32_t index, uint64_t counts)
 
 /* The state is free already: whoever takes the block must find it so. The
  * count comes last: it promises a bit. */
-static void give_back(block_pool_t *pool, ucxpool_share_t share, uint32_t index,
+static void give_back(block_pool_t *pool, block_share_t share, uint32_t index,
                       uint64_t counts)
 {
     block_pool_poison(pool, index);
@@ -627,14 +627,13 @@ static void change_state(block_pool_t *pool, uint32_t index, unsigned from,
                           memory_order_relaxed);
 }
 
-void block_pool_put(block_pool_t *pool, ucxpool_share_t share, uint32_t index)
+void block_pool_put(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     change_state(pool, index, BLOCK_HELD + share, BLOCK_FREE);
     give_back(pool, share, index, ONE_FREE);
 }
 
-bool block_pool_try_put(block_pool_t *pool, ucxpool_share_t share,
-                        uint32_t index)
+bool block_pool_try_put(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     uint8_t held = (uint8_t)(BLOCK_HELD + share);
 
@@ -648,7 +647,7 @@ bool block_pool_try_put(block_pool_t *pool, ucxpool_share_t share,
     return true;
 }
 
-bool block_pool_is_held(const block_pool_t *pool, ucxpool_share_t share,
+bool block_pool_is_held(const block_pool_t *pool, block_share_t share,
                         uint32_t index)
 {
     return (index < pool->num_blocks) &&
@@ -656,7 +655,7 @@ bool block_pool_is_held(const block_pool_t *pool, ucxpool_share_t share,
             BLOCK_HELD + share);
 }
 
-void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
+void block_pool_quarantine(block_pool_t *pool, block_share_t share,
                            uint32_t index)
 {
     change_state(pool, index, BLOCK_HELD + share, BLOCK_QUARANTINED + share);
@@ -664,8 +663,7 @@ void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
                               memory_order_relaxed);
 }
 
-void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
-                        uint32_t index)
+void block_pool_release(block_pool_t *pool, block_share_t share, uint32_t index)
 {
     change_state(pool, index, BLOCK_QUARANTINED + share, BLOCK_FREE);
     give_back(pool, share, index, ONE_FREE - ONE_QUARANTINED);
@@ -674,8 +672,8 @@ void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
 /* Like a get, and a put that goes to the bitmap. */
 void block_pool_clear_hands(block_pool_t *pool)
 {
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        if (block_pool_reserve(pool, (ucxpool_share_t)i, 1) == UCXPOOL_OK) {
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        if (block_pool_reserve(pool, (block_share_t)i, 1) == UCXPOOL_OK) {
             atomic_fetch_add_explicit(&pool->shares[i].word, ONE_FREE,
                                       memory_order_release);
         }
@@ -717,12 +715,12 @@ void block_pool_locate(const block_pool_t *pool, uint32_t index,
     piece_p->length = pool->block_size;
 }
 
-void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
-                      ucxpool_share_stats_t *stats_p)
+void block_pool_stats(const block_pool_t *pool, block_share_t share,
+                      block_stats_t *stats_p)
 {
-    const block_share_t *from = &pool->shares[share];
-    uint64_t             word = atomic_load(&from->word);
-    uint32_t             used = from->total - num_free(word);
+    const share_counts_t *from = &pool->shares[share];
+    uint64_t              word = atomic_load(&from->word);
+    uint32_t              used = from->total - num_free(word);
 
     stats_p->total       = from->total;
     stats_p->free        = num_free(word);
@@ -737,12 +735,12 @@ void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
 static const char *const share_names[] = {"send", "receive", "user"};
 
 static ucxpool_status_t check_share(const block_pool_t *pool,
-                                    ucxpool_share_t     share,
+                                    block_share_t       share,
                                     const uint32_t     *num_in_state)
 {
-    ucxpool_share_stats_t stats;
-    uint32_t              held        = num_in_state[BLOCK_HELD + share];
-    uint32_t              quarantined = num_in_state[BLOCK_QUARANTINED + share];
+    block_stats_t stats;
+    uint32_t      held        = num_in_state[BLOCK_HELD + share];
+    uint32_t      quarantined = num_in_state[BLOCK_QUARANTINED + share];
 
     block_pool_stats(pool, share, &stats);
     if ((stats.held != held) || (stats.quarantined != quarantined) ||
@@ -765,7 +763,7 @@ static unsigned num_ways(const block_pool_t *pool, uint32_t index)
 {
     unsigned num = bitmap_test(pool->free_blocks, index);
 
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
         num += index_at_hand(atomic_load(&pool->shares[i].word)) == index;
     }
     return num;
@@ -812,8 +810,8 @@ ucxpool_status_t block_pool_check(const block_pool_t *pool)
                           "there are free bits past the last of %u blocks",
                           pool->num_blocks);
     }
-    for (int i = 0; (i < UCXPOOL_SHARE_LAST) && (status == UCXPOOL_OK); i++) {
-        status = check_share(pool, (ucxpool_share_t)i, num_in_state);
+    for (int i = 0; (i < BLOCK_SHARE_LAST) && (status == UCXPOOL_OK); i++) {
+        status = check_share(pool, (block_share_t)i, num_in_state);
     }
     return status;
 }

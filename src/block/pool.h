@@ -22,9 +22,26 @@
 
 #include "mem/region.h"
 
-#include <ucxpool/stats.h>
+#include <ucxpool/pool.h>
 
 typedef struct block_pool block_pool_t;
+
+/* Who blocks are for: the three shares of the pool. */
+typedef enum block_share {
+    BLOCK_SHARE_SEND = 0,
+    BLOCK_SHARE_RECV = 1,
+    BLOCK_SHARE_USER = 2,
+    BLOCK_SHARE_LAST
+} block_share_t;
+
+/* total == free + held + quarantined, at any moment. */
+typedef struct block_stats {
+    uint64_t total;
+    uint64_t free;
+    uint64_t held;
+    uint64_t quarantined;
+    uint64_t high_water; /* most blocks not free at one time */
+} block_stats_t;
 
 typedef struct block_pool_params {
     const mem_regions_t *regions; /* lives longer than the pool */
@@ -58,9 +75,9 @@ void block_pool_destroy(block_pool_t *pool);
  * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free now. Not logged: callers try
  *                        again all the time
  */
-ucxpool_status_t block_pool_get(block_pool_t *pool, ucxpool_share_t share,
+ucxpool_status_t block_pool_get(block_pool_t *pool, block_share_t share,
                                 uint32_t *index_p);
-ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
+ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
                                   size_t num_blocks, uint32_t *indices);
 
 /*
@@ -71,31 +88,31 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, ucxpool_share_t share,
  *
  * UCXPOOL_ERR_NO_BLOCKS  the share has fewer free now
  */
-ucxpool_status_t block_pool_reserve(block_pool_t *pool, ucxpool_share_t share,
+ucxpool_status_t block_pool_reserve(block_pool_t *pool, block_share_t share,
                                     size_t num_blocks);
-void             block_pool_take(block_pool_t *pool, ucxpool_share_t share,
-                                 size_t num_blocks, uint32_t *indices);
+void block_pool_take(block_pool_t *pool, block_share_t share, size_t num_blocks,
+                     uint32_t *indices);
 
 /* Give back a block that the share holds. */
-void block_pool_put(block_pool_t *pool, ucxpool_share_t share, uint32_t index);
+void block_pool_put(block_pool_t *pool, block_share_t share, uint32_t index);
 
 /*
  * The same for an index that a caller of the library gave us. Does nothing and
  * returns false when there is no such block or the share does not hold it; of
  * two threads that give back one block, one gets false.
  */
-bool block_pool_try_put(block_pool_t *pool, ucxpool_share_t share,
+bool block_pool_try_put(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
 /* Is there such a block, and does the share hold it (not quarantined)? */
-bool block_pool_is_held(const block_pool_t *pool, ucxpool_share_t share,
+bool block_pool_is_held(const block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
 /* held -> quarantined: somebody may still touch the block. */
-void block_pool_quarantine(block_pool_t *pool, ucxpool_share_t share,
+void block_pool_quarantine(block_pool_t *pool, block_share_t share,
                            uint32_t index);
 /* quarantined -> free. */
-void block_pool_release(block_pool_t *pool, ucxpool_share_t share,
+void block_pool_release(block_pool_t *pool, block_share_t share,
                         uint32_t index);
 
 /* Put the blocks at hand among the others, so that the next one to be taken is
@@ -124,8 +141,8 @@ void block_pool_locate(const block_pool_t *pool, uint32_t index,
  * quarantined, and high_water >= held + quarantined. Blocks that a get has been
  * promised count as held.
  */
-void block_pool_stats(const block_pool_t *pool, ucxpool_share_t share,
-                      ucxpool_share_stats_t *stats_p);
+void block_pool_stats(const block_pool_t *pool, block_share_t share,
+                      block_stats_t *stats_p);
 
 /*
  * free + held + quarantined == total for each share, and the bitmap and the

@@ -200,9 +200,9 @@ static void split(const block_pool_params_t *params, uint32_t num_blocks,
     if (!has_user) {
         send = num_blocks - recv;
     }
-    totals[UCXPOOL_SHARE_SEND] = send;
-    totals[UCXPOOL_SHARE_RECV] = recv;
-    totals[UCXPOOL_SHARE_USER] = num_blocks - send - recv;
+    totals[BLOCK_SHARE_SEND] = send;
+    totals[BLOCK_SHARE_RECV] = recv;
+    totals[BLOCK_SHARE_USER] = num_blocks - send - recv;
 }
 
 ucxpool_status_t block_split(const block_pool_params_t *params,
@@ -212,7 +212,7 @@ ucxpool_status_t block_split(const block_pool_params_t *params,
     ucxpool_status_t status     = UCXPOOL_OK;
 
     if (params->regions->num_regions == 0) {
-        memset(totals, 0, UCXPOOL_SHARE_LAST * sizeof(totals[0]));
+        memset(totals, 0, BLOCK_SHARE_LAST * sizeof(totals[0]));
         return UCXPOOL_OK;
     }
     status = count_blocks(params, &num_blocks);

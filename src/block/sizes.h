@@ -45,7 +45,7 @@ size_t block_sizes_floor(const base_config_t *asked,
 #define BLOCK_MAX_BLOCKS (((uint32_t)1 << 26) - 1)
 
 /*
- * totals [out]  Array of UCXPOOL_SHARE_LAST, by ucxpool_share_t.
+ * totals [out]  Array of BLOCK_SHARE_LAST, by block_share_t.
  *
  * Errors as for block_pool_create().
  */

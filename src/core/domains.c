@@ -142,7 +142,7 @@ static uint64_t load(const uint64_t *number)
     return __atomic_load_n(number, __ATOMIC_RELAXED);
 }
 
-void core_domains_stats(const core_domains_t *domains, ucxpool_stats_t *stats_p)
+void core_domains_stats(const core_domains_t *domains, core_stats_t *stats_p)
 {
     const uint64_t *regions = domains->counts.num_regions;
     const uint64_t *bytes   = domains->counts.bytes;

@@ -30,8 +30,7 @@ void core_domains_close(core_domains_t *domains);
 void core_domains_cleanup(core_domains_t *domains);
 
 /* What is registered now, and has been, into the fields for it. */
-void core_domains_stats(const core_domains_t *domains,
-                        ucxpool_stats_t      *stats_p);
+void core_domains_stats(const core_domains_t *domains, core_stats_t *stats_p);
 
 /*
  * The domain, registered now if it is not yet.

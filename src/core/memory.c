@@ -279,8 +279,8 @@ static void warn_of_less(const ucxpool_t *pool, size_t size,
 static void report(ucxpool_t *pool, const mem_regions_t *regions,
                    const outcome_t *outcome)
 {
-    size_t           size  = regions->num_regions * regions->region_size;
-    ucxpool_stats_t *stats = &pool->stats;
+    size_t        size  = regions->num_regions * regions->region_size;
+    core_stats_t *stats = &pool->stats;
 
     stats->degradations += outcome->num_failed;
     if (stats->degraded_to == UCXPOOL_DEGRADED_NONE) {
@@ -398,7 +398,7 @@ static ucxpool_status_t allocate_host_instead(ucxpool_t *pool, wish_t *wish,
                                               const outcome_t *before,
                                               block_backing_t *backing)
 {
-    ucxpool_stats_t *stats = &pool->stats;
+    core_stats_t    *stats = &pool->stats;
     outcome_t        outcome;
     ucxpool_status_t status;
 

@@ -27,6 +27,7 @@
 #include "base/list.h"
 #include "block/comm.h"
 #include "block/pool.h"
+#include "core/stats.h"
 #include "mem/reg_verbs.h"
 #include "ucx/child.h"
 #include "ucx/context.h"
@@ -165,8 +166,8 @@ struct ucxpool {
     /* The pool is destroyed, but UCX still has operations of it, because its
      * worker is the caller's: the last one calls this. */
     void (*finish)(ucxpool_t *pool);
-    unsigned        progress_count;
-    ucxpool_stats_t stats;
+    unsigned     progress_count;
+    core_stats_t stats;
 };
 
 void core_lock(ucxpool_t *pool);

@@ -9,8 +9,8 @@
 typedef struct core_wire {
     ucxpool_wire_t id;
     const char    *name;
-    ucxpool_mode_t packed; /* for the statistics */
-    ucxpool_mode_t in_place;
+    core_mode_t    packed; /* for the statistics */
+    core_mode_t    in_place;
     /* Takes bytes from any memory, where none needs registration. */
     bool any_memory;
     /* Control messages go through the channel's ring, as does the place of a

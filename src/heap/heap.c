@@ -208,19 +208,18 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *handle)
 
 #define MIB ((double)(1 << 20))
 
-static ucxpool_heap_class_stats_t *class_of(ucxpool_heap_stats_t *stats,
-                                            uint64_t              size)
+static heap_class_stats_t *class_of(heap_stats_t *stats, uint64_t size)
 {
     unsigned number =
         (size > 1) ? 64u - (unsigned)__builtin_clzll(size - 1) : 0;
 
-    return &stats->classes[base_min(number, UCXPOOL_HEAP_CLASSES - 1u)];
+    return &stats->classes[base_min(number, HEAP_CLASSES - 1u)];
 }
 
-static void count_live(ucxpool_heap_stats_t *stats, const heap_range_t *range)
+static void count_live(heap_stats_t *stats, const heap_range_t *range)
 {
-    uint64_t asked                    = heap_range_asked(range);
-    ucxpool_heap_class_stats_t *class = class_of(stats, asked);
+    uint64_t asked            = heap_range_asked(range);
+    heap_class_stats_t *class = class_of(stats, asked);
 
     class->live++;
     class->live_bytes += range->size;
@@ -229,9 +228,9 @@ static void count_live(ucxpool_heap_stats_t *stats, const heap_range_t *range)
     stats->num_live++;
 }
 
-static void count_free(ucxpool_heap_stats_t *stats, const heap_range_t *range)
+static void count_free(heap_stats_t *stats, const heap_range_t *range)
 {
-    ucxpool_heap_class_stats_t *class = class_of(stats, range->size);
+    heap_class_stats_t *class = class_of(stats, range->size);
 
     class->free++;
     class->free_bytes += range->size;
@@ -239,7 +238,7 @@ static void count_free(ucxpool_heap_stats_t *stats, const heap_range_t *range)
         base_max(stats->largest_contiguous, range->size);
 }
 
-static void count(ucxpool_heap_stats_t *stats, const heap_range_t *range)
+static void count(heap_stats_t *stats, const heap_range_t *range)
 {
     switch (heap_range_state(range)) {
     case HEAP_LIVE:
@@ -255,7 +254,7 @@ static void count(ucxpool_heap_stats_t *stats, const heap_range_t *range)
     }
 }
 
-static void count_pages(const heap_small_t *small, ucxpool_heap_stats_t *stats)
+static void count_pages(const heap_small_t *small, heap_stats_t *stats)
 {
     const heap_page_t *page;
 
@@ -267,7 +266,7 @@ static void count_pages(const heap_small_t *small, ucxpool_heap_stats_t *stats)
     }
 }
 
-static void count_streams(heap_t *heap, ucxpool_heap_stats_t *stats)
+static void count_streams(heap_t *heap, heap_stats_t *stats)
 {
     for (heap_stream_t *stream = heap->streams.all; stream != NULL;
          stream                = stream->next) {
@@ -280,7 +279,7 @@ static void count_streams(heap_t *heap, ucxpool_heap_stats_t *stats)
 }
 
 /* In use, they are no ranges of the home. */
-static void count_stitched(const heap_t *heap, ucxpool_heap_stats_t *stats)
+static void count_stitched(const heap_t *heap, heap_stats_t *stats)
 {
     const heap_stitched_t *stitched;
 
@@ -291,7 +290,7 @@ static void count_stitched(const heap_t *heap, ucxpool_heap_stats_t *stats)
     }
 }
 
-static void copy_counters(const heap_t *heap, ucxpool_heap_stats_t *stats)
+static void copy_counters(const heap_t *heap, heap_stats_t *stats)
 {
     const heap_home_t *home = &heap->space.home;
 
@@ -317,7 +316,7 @@ static void copy_counters(const heap_t *heap, ucxpool_heap_stats_t *stats)
 }
 
 /* Under the heap's lock. */
-static void take_stats(heap_t *heap, ucxpool_heap_stats_t *stats)
+static void take_stats(heap_t *heap, heap_stats_t *stats)
 {
     memset(stats, 0, sizeof(*stats));
     copy_counters(heap, stats);
@@ -339,7 +338,7 @@ static void take_stats(heap_t *heap, ucxpool_heap_stats_t *stats)
     }
 }
 
-void heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p)
+void heap_stats(heap_t *heap, heap_stats_t *stats_p)
 {
     pthread_mutex_lock(&heap->lock);
     heap_collect_all(heap);
@@ -348,7 +347,7 @@ void heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p)
 }
 
 /* What to change: the limit, if it is that. */
-static const char *advice(const ucxpool_heap_stats_t *stats, uint64_t size)
+static const char *advice(const heap_stats_t *stats, uint64_t size)
 {
     return (size <= stats->limit - stats->reserved)
                ? "and no more memory can be had: free some, here or elsewhere"
@@ -360,8 +359,8 @@ static const char *advice(const ucxpool_heap_stats_t *stats, uint64_t size)
 static ucxpool_status_t fail(heap_t *heap, uint64_t size, const void *handle,
                              ucxpool_status_t status)
 {
-    ucxpool_heap_stats_t stats;
-    char                 cause[160] = "";
+    heap_stats_t stats;
+    char         cause[160] = "";
 
     if (status != UCXPOOL_ERR_NO_MEMORY) {
         snprintf(cause, sizeof(cause), "%s; ", ucxpool_error_detail());

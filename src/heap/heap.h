@@ -14,6 +14,61 @@
 #include <ucxpool/heap.h>
 
 #include <pthread.h>
+#include <stdio.h>
+
+/* Classes of sizes in the statistics: class i holds allocations of more than
+ * 2^(i-1) and at most 2^i bytes. */
+#define HEAP_CLASSES 48
+
+typedef struct heap_class_stats {
+    uint64_t live;       /* allocations */
+    uint64_t live_bytes; /* that they use, after rounding up */
+    uint64_t free;       /* free ranges of such a length */
+    uint64_t free_bytes;
+} heap_class_stats_t;
+
+/*
+ * A snapshot. reserved == live + free, at any moment: free counts also what
+ * waits for a stream.
+ */
+typedef struct heap_stats {
+    uint64_t limit;    /* bytes that the heap may hold */
+    uint64_t reserved; /* bytes of physical memory that it holds */
+    uint64_t live;     /* bytes of it in allocations, after rounding */
+    uint64_t free;     /* bytes of it in none */
+    uint64_t asked;    /* bytes in live allocations, as asked for */
+    uint64_t peak_reserved;
+    uint64_t num_live; /* allocations */
+
+    /* The longest allocation that could be made without taking memory from
+     * the driver: of one free range, and of all free pages together. */
+    uint64_t largest_contiguous;
+    uint64_t largest_stitchable;
+    /* 1 - largest_contiguous / free, and the same of stitchable; 0 where
+     * nothing is free. */
+    double fragmentation;
+    double fragmentation_stitched;
+
+    uint64_t chunks;        /* physical allocations held: large ones */
+    uint64_t pages;         /* and small ones, of 2 MiB */
+    uint64_t stitched_live; /* allocations that are stitched now */
+    uint64_t stitched_kept; /* stitched ranges that wait to be used again */
+    uint64_t mapped;        /* bytes of addresses mapped, home included */
+    uint64_t mappings;      /* chunks and pages, each as often as mapped */
+
+    /* Since the start. */
+    uint64_t allocations;
+    uint64_t failures;
+    uint64_t grows;        /* times that memory was taken */
+    uint64_t stitches;     /* ranges stitched */
+    uint64_t restitches;   /* allocations out of a range stitched before */
+    uint64_t recuts;       /* chunks made into pages */
+    uint64_t stream_waits; /* times one stream was made to wait */
+    uint64_t syncs;        /* times the caller had to wait for streams */
+    uint64_t trimmed;      /* bytes given back */
+
+    heap_class_stats_t classes[HEAP_CLASSES];
+} heap_stats_t;
 
 typedef struct heap_options {
     uint64_t    limit;       /* bytes that it may hold; 2 MiB or more */
@@ -85,7 +140,7 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                size_t max_segments, size_t *num_segments_p);
 void             heap_on_failure(heap_t *heap, ucxpool_t *pool,
                                  ucxpool_heap_failure_t callback, void *arg);
-void             heap_stats(heap_t *heap, ucxpool_heap_stats_t *stats_p);
+void             heap_stats(heap_t *heap, heap_stats_t *stats_p);
 /* The ranges of the home, a line each. */
 void heap_print_ranges(heap_t *heap, FILE *stream);
 

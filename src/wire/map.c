@@ -44,11 +44,11 @@ static bool shares_device(const ucxpool_channel_t *channel)
 
 static uint64_t gpu_frag_size(const ucxpool_request_t *request)
 {
-    const ucxpool_t      *pool = request->pool;
-    ucxpool_share_stats_t share;
-    uint64_t              size;
+    const ucxpool_t *pool = request->pool;
+    block_stats_t    share;
+    uint64_t         size;
 
-    block_pool_stats(pool->memory.blocks, UCXPOOL_SHARE_SEND, &share);
+    block_pool_stats(pool->memory.blocks, BLOCK_SHARE_SEND, &share);
     size = share.total * block_pool_block_size(pool->memory.blocks);
     /* Two processes that share a GPU have it by turns, and a turn takes longer
      * to come than a fragment to copy: let it be worth it. */
@@ -139,8 +139,8 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     }
     xfer_recv_delivered(request, data, status,
                         (data->flags & PROTO_DATA_INPLACE)
-                            ? UCXPOOL_MODE_MAP_INPLACE
-                            : UCXPOOL_MODE_MAP_PACKED);
+                            ? CORE_MODE_MAP_INPLACE
+                            : CORE_MODE_MAP_PACKED);
 }
 
 static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
@@ -170,8 +170,8 @@ static void map_arrived(ucxpool_channel_t *channel, const proto_data_t *data)
 const core_wire_t wire_map = {
     .id        = UCXPOOL_WIRE_MAP,
     .name      = "map",
-    .packed    = UCXPOOL_MODE_MAP_PACKED,
-    .in_place  = UCXPOOL_MODE_MAP_INPLACE,
+    .packed    = CORE_MODE_MAP_PACKED,
+    .in_place  = CORE_MODE_MAP_INPLACE,
     .has_ring  = true,
     .is_read   = true,
     .in_order  = true,

@@ -26,13 +26,13 @@ static block_pool_t *ucx_blocks(const ucxpool_t *pool)
 
 static uint64_t ucx_frag_size(const ucxpool_request_t *request)
 {
-    const block_pool_t   *blocks = ucx_blocks(request->pool);
-    ucxpool_share_stats_t share;
+    const block_pool_t *blocks = ucx_blocks(request->pool);
+    block_stats_t       share;
 
     if (core_ucx_memory_type(blocks) == UCS_MEMORY_TYPE_HOST) {
         return FRAG_SIZE;
     }
-    block_pool_stats(blocks, UCXPOOL_SHARE_SEND, &share);
+    block_pool_stats(blocks, BLOCK_SHARE_SEND, &share);
     return base_max((uint64_t)FRAG_SIZE,
                     base_min(GPU_FRAG_SIZE,
                              share.total * block_pool_block_size(blocks) / 4));
@@ -104,7 +104,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
     (void)arg;
-    xfer_recv_delivered(request, data, status, UCXPOOL_MODE_UCX_PACKED);
+    xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
 }
 
 static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
@@ -144,8 +144,8 @@ static ucs_status_t ucx_arrived(ucxpool_channel_t  *channel,
 const core_wire_t wire_ucx = {
     .id           = UCXPOOL_WIRE_UCX,
     .name         = "ucx",
-    .packed       = UCXPOOL_MODE_UCX_PACKED,
-    .in_place     = UCXPOOL_MODE_UCX_INPLACE,
+    .packed       = CORE_MODE_UCX_PACKED,
+    .in_place     = CORE_MODE_UCX_INPLACE,
     .any_memory   = true,
     .has_endpoint = true,
     .blocks       = ucx_blocks,

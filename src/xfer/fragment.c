@@ -98,8 +98,8 @@ static bool slice_get(ucxpool_request_t *request, unsigned *block_p,
     }
     block = new_block(request);
     if ((block == NULL) ||
-        (block_pool_get(core_channel_blocks(request->channel),
-                        UCXPOOL_SHARE_SEND, &block->index) != UCXPOOL_OK)) {
+        (block_pool_get(core_channel_blocks(request->channel), BLOCK_SHARE_SEND,
+                        &block->index) != UCXPOOL_OK)) {
         return false;
     }
     block->free_slices = all_free(request);
@@ -118,7 +118,7 @@ static void wake_first(ucxpool_channel_t *channel)
 
 static void put_block(ucxpool_request_t *request, core_send_block_t *block)
 {
-    block_pool_put(core_channel_blocks(request->channel), UCXPOOL_SHARE_SEND,
+    block_pool_put(core_channel_blocks(request->channel), BLOCK_SHARE_SEND,
                    block->index);
     block->index = CORE_NO_BLOCK;
 }
@@ -135,7 +135,7 @@ static void slice_put(ucxpool_request_t *request, unsigned block,
         return;
     }
     if (core_request_has_ended(request)) {
-        block_pool_release(blocks, UCXPOOL_SHARE_SEND, held->index);
+        block_pool_release(blocks, BLOCK_SHARE_SEND, held->index);
         held->index = CORE_NO_BLOCK;
     } else if (request->send.all_posted) {
         put_block(request, held);
@@ -168,7 +168,7 @@ static void slices_release(ucxpool_request_t *request)
         if (block->free_slices == all_free(request)) {
             put_block(request, block);
         } else {
-            block_pool_quarantine(blocks, UCXPOOL_SHARE_SEND, block->index);
+            block_pool_quarantine(blocks, BLOCK_SHARE_SEND, block->index);
         }
     }
 }
@@ -472,8 +472,8 @@ static void count_sent(ucxpool_request_t *request, uint64_t length,
                        bool in_place)
 {
     const core_wire_t *wire  = request->channel->wire;
-    ucxpool_stats_t   *stats = &request->pool->stats;
-    ucxpool_traffic_t *sent =
+    core_stats_t      *stats = &request->pool->stats;
+    core_traffic_t    *sent =
         &stats->sent[in_place ? wire->in_place : wire->packed];
 
     sent->bytes += length;
@@ -628,18 +628,18 @@ void xfer_send_release(ucxpool_request_t *request)
 
 unsigned xfer_send_wake_waiters(ucxpool_t *pool)
 {
-    block_pool_t *pools[]   = {pool->memory.blocks, pool->memory.ucx_blocks};
-    unsigned      num_pools = (pools[0] == pools[1]) ? 1 : 2;
-    ucxpool_share_stats_t share;
-    ucxpool_request_t    *request;
-    uint64_t              num_free = 0;
-    unsigned              count    = 0;
+    block_pool_t      *pools[] = {pool->memory.blocks, pool->memory.ucx_blocks};
+    unsigned           num_pools = (pools[0] == pools[1]) ? 1 : 2;
+    block_stats_t      share;
+    ucxpool_request_t *request;
+    uint64_t           num_free = 0;
+    unsigned           count    = 0;
 
     if (base_list_is_empty(&pool->requests.waiters)) {
         return 0;
     }
     for (unsigned i = 0; i < num_pools; i++) {
-        block_pool_stats(pools[i], UCXPOOL_SHARE_SEND, &share);
+        block_pool_stats(pools[i], BLOCK_SHARE_SEND, &share);
         num_free += share.free;
     }
     while ((count < num_free) && !base_list_is_empty(&pool->requests.waiters)) {

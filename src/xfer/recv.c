@@ -242,8 +242,7 @@ static void refuse_no_memory(ucxpool_request_t *request,
 
 static void end_eager(ucxpool_request_t *request)
 {
-    ucxpool_traffic_t *received =
-        &request->pool->stats.received[UCXPOOL_MODE_EAGER];
+    core_traffic_t *received = &request->pool->stats.received[CORE_MODE_EAGER];
 
     received->bytes += request->data.totals.payload_size;
     received->fragments++;
@@ -378,9 +377,9 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
 }
 
 void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
-                     ucxpool_mode_t mode)
+                     core_mode_t mode)
 {
-    ucxpool_traffic_t *received = &request->pool->stats.received[mode];
+    core_traffic_t *received = &request->pool->stats.received[mode];
 
     received->bytes += data->length;
     received->fragments++;
@@ -395,7 +394,7 @@ void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
 }
 
 void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
-                         ucxpool_status_t status, ucxpool_mode_t mode)
+                         ucxpool_status_t status, core_mode_t mode)
 {
     if (status == UCXPOOL_OK) {
         xfer_recv_count(request, data, mode);
@@ -465,7 +464,7 @@ static void init(ucxpool_request_t *request)
 
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
-    ucxpool_stats_t *stats = &request->pool->stats;
+    core_stats_t *stats = &request->pool->stats;
 
     if (status == UCXPOOL_OK) {
         stats->messages_received++;

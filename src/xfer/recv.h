@@ -25,12 +25,12 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
 
 /* A fragment is in its place. */
 void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
-                     ucxpool_mode_t mode);
+                     core_mode_t mode);
 
 /* The delivery of a fragment is over: count it, or end because of a wrong
  * checksum. */
 void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
-                         ucxpool_status_t status, ucxpool_mode_t mode);
+                         ucxpool_status_t status, core_mode_t mode);
 
 /* Something that wrote to the caller's memory has stopped: an end that waited
  * for it may come. */

@@ -59,9 +59,9 @@ static void give_block_back(landing_t *landing)
         return;
     }
     if (landing->in_quarantine) {
-        block_pool_release(blocks, UCXPOOL_SHARE_RECV, landing->block);
+        block_pool_release(blocks, BLOCK_SHARE_RECV, landing->block);
     } else {
-        block_pool_put(blocks, UCXPOOL_SHARE_RECV, landing->block);
+        block_pool_put(blocks, BLOCK_SHARE_RECV, landing->block);
     }
 }
 
@@ -84,7 +84,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
     landing_t *landing = arg;
 
     base_list_del(&landing->link); /* the block is safe to use again */
-    xfer_recv_delivered(request, data, status, UCXPOOL_MODE_UCX_PACKED);
+    xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
     finish(landing);
 }
 
@@ -120,7 +120,7 @@ static void landed(landing_t *landing, ucs_status_t status)
         core_channel_set_broken(landing->channel);
     } else if (wanted && landing->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
-        xfer_recv_count(request, &data, UCXPOOL_MODE_UCX_INPLACE);
+        xfer_recv_count(request, &data, CORE_MODE_UCX_INPLACE);
     } else if (wanted) {
         deliver(landing);
         return;
@@ -230,7 +230,7 @@ static bool start_landing(landing_t *landing)
     }
     if (find_in_place(landing, &target, &memh)) {
         landing->in_place = true;
-    } else if (block_pool_get(blocks, UCXPOOL_SHARE_RECV, &landing->block) ==
+    } else if (block_pool_get(blocks, BLOCK_SHARE_RECV, &landing->block) ==
                UCXPOOL_OK) {
         block_pool_locate(blocks, landing->block, &where);
         target = block_pool_address(blocks, landing->block);
@@ -319,7 +319,7 @@ void xfer_rndv_forget(ucxpool_request_t *request)
             !landing->in_quarantine) {
             landing->in_quarantine = true;
             block_pool_quarantine(request->pool->memory.ucx_blocks,
-                                  UCXPOOL_SHARE_RECV, landing->block);
+                                  BLOCK_SHARE_RECV, landing->block);
         }
     }
 }

@@ -183,8 +183,7 @@ static step_result_t step_desc(ucxpool_request_t *request)
     fill_desc(request, &fixed->desc, flags, data);
     core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
-        ucxpool_traffic_t *sent =
-            &request->pool->stats.sent[UCXPOOL_MODE_EAGER];
+        core_traffic_t *sent = &request->pool->stats.sent[CORE_MODE_EAGER];
 
         sent->bytes += request->data.totals.payload_size;
         sent->fragments++;
@@ -538,7 +537,7 @@ static void resume(ucxpool_request_t *request)
 
 static void ended(ucxpool_request_t *request, ucxpool_status_t status)
 {
-    ucxpool_stats_t *stats = &request->pool->stats;
+    core_stats_t *stats = &request->pool->stats;
 
     if (status == UCXPOOL_OK) {
         stats->messages_sent++;

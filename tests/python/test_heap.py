@@ -245,12 +245,10 @@ class LibraryTest(unittest.TestCase):
 
     def test_structures_are_those_of_the_headers(self):
         # What the compiler must find true.
-        source = ["#include <ucxpool/heap.h>", "#include <ucxpool/pool.h>"]
+        source = ["#include <ucxpool/heap.h>", "#include <ucxpool/stats.h>"]
         for name, made in (("ucxpool_params_t", _library.Params),
                            ("ucxpool_heap_segment_t", _library.Segment),
-                           ("ucxpool_heap_class_stats_t",
-                            _library.ClassStats),
-                           ("ucxpool_heap_stats_t", _library.Stats)):
+                           ("ucxpool_stat_attr_t", _library.StatAttr)):
             source.append(f"_Static_assert(sizeof({name}) == "
                           f"{ctypes.sizeof(made)}, \"{name}\");")
             for field, kind in made._fields_:

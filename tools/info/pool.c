@@ -6,6 +6,8 @@
 #include "info/parts.h"
 #include "info/words.h"
 
+#include "common/pool_stats.h"
+
 #include <ucxpool/info.h>
 #include <ucxpool/ucxpool.h>
 
@@ -36,52 +38,57 @@ static const char *value_of(const settings_t *settings, const char *name)
 }
 
 static void report_sizes(report_t *report, const settings_t *settings,
-                         const ucxpool_stats_t *stats)
+                         const pool_stats_t *stats)
 {
     because_setting(report, settings, "COMM_SIZE");
-    report_size(report, "memory", stats->registered_bytes);
+    report_size(report, "memory", pool_stats_value(stats, "registered_bytes"));
     because_setting(report, settings, "REGION_SIZE");
-    report_number(report, "regions", stats->num_regions);
+    report_number(report, "regions", pool_stats_value(stats, "num_regions"));
     report_size(report, "region_size",
-                (stats->num_regions == 0)
+                (pool_stats_value(stats, "num_regions") == 0)
                     ? 0
-                    : stats->registered_bytes / stats->num_regions);
+                    : pool_stats_value(stats, "registered_bytes") /
+                          pool_stats_value(stats, "num_regions"));
     because_setting(report, settings, "BLOCK_SIZE");
-    report_size(report, "block_size", stats->block_size);
-    report_number(report, "registrations", stats->registrations);
+    report_size(report, "block_size", pool_stats_value(stats, "block_size"));
+    report_number(report, "registrations",
+                  pool_stats_value(stats, "registrations"));
     report_text(report, "registration_time", "%.3f ms",
-                (double)stats->registration_ns / 1e6);
+                (double)pool_stats_value(stats, "registration_ns") / 1e6);
 }
 
 /* What the pool had to become; nothing where it is what was asked for. */
-static void report_degraded(report_t *report, const ucxpool_stats_t *stats)
+static void report_degraded(report_t *report, const ucxpool_attr_t *attr,
+                            const pool_stats_t *stats)
 {
     static const char *const names[] = {
         [UCXPOOL_DEGRADED_FEWER]  = "fewer blocks",
         [UCXPOOL_DEGRADED_PINNED] = "pinned host memory",
     };
 
-    if (stats->degraded_to == UCXPOOL_DEGRADED_NONE) {
+    if (attr->degraded_to == UCXPOOL_DEGRADED_NONE) {
         return;
     }
-    report_because(report, "%s", stats->degraded_why);
-    report_text(report, "degraded_to", "%s", names[stats->degraded_to]);
-    report_size(report, "memory_asked_for", stats->bytes_asked);
-    report_number(report, "blocks_asked_for", stats->blocks_asked);
+    report_because(report, "%s", attr->degraded_why);
+    report_text(report, "degraded_to", "%s", names[attr->degraded_to]);
+    report_size(report, "memory_asked_for",
+                pool_stats_value(stats, "bytes_asked"));
+    report_number(report, "blocks_asked_for",
+                  pool_stats_value(stats, "blocks_asked"));
 }
 
 static void report_shares(report_t *report, const settings_t *settings,
-                          const ucxpool_stats_t *stats)
+                          const pool_stats_t *stats)
 {
     because_setting(report, settings, "SEND_SHARE");
     report_number(report, "blocks_to_send",
-                  stats->blocks[UCXPOOL_SHARE_SEND].total);
+                  pool_stats_value(stats, "blocks_send_total"));
     because_setting(report, settings, "RECV_SHARE");
     report_number(report, "blocks_to_receive",
-                  stats->blocks[UCXPOOL_SHARE_RECV].total);
+                  pool_stats_value(stats, "blocks_recv_total"));
     report_because(report, "what the other two leave");
     report_number(report, "blocks_for_the_caller",
-                  stats->blocks[UCXPOOL_SHARE_USER].total);
+                  pool_stats_value(stats, "blocks_user_total"));
 }
 
 /* The pages are looked up where the kernel keeps them, behind one block. */
@@ -109,7 +116,7 @@ static void report_pages(report_t *report, const settings_t *settings,
 
 /* Which parts of UCX have registered how much of it, as their keys show. */
 static void report_domains(report_t *report, ucxpool_t *pool,
-                           const ucxpool_stats_t *stats)
+                           const pool_stats_t *stats)
 {
     ucxpool_domain_t domains[64];
     size_t           num   = ucxpool_domains_query(pool, domains, 64);
@@ -133,7 +140,8 @@ static void report_domains(report_t *report, ucxpool_t *pool,
     }
     report_list(report, "registered_with", words.texts, words.num_texts);
     words_cleanup(&words);
-    report_number(report, "regions_verified", stats->regions_verified);
+    report_number(report, "regions_verified",
+                  pool_stats_value(stats, "regions_verified"));
 }
 
 static void report_transfer(report_t *report, const settings_t *settings)
@@ -197,12 +205,14 @@ static bool report_self_test(report_t *report, ucxpool_t *pool)
 static bool report_pool(report_t *report, const settings_t *settings,
                         ucxpool_t *pool, bool self_test)
 {
-    ucxpool_stats_t stats;
-    bool            is_good;
+    pool_stats_t   stats;
+    ucxpool_attr_t attr;
+    bool           is_good;
 
-    ucxpool_stats_get(pool, &stats);
+    pool_stats_read(pool, &stats);
+    ucxpool_query(pool, &attr, sizeof(attr));
     report_sizes(report, settings, &stats);
-    report_degraded(report, &stats);
+    report_degraded(report, &attr, &stats);
     report_domains(report, pool, &stats);
     report_shares(report, settings, &stats);
     report_pages(report, settings, pool);

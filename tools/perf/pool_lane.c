@@ -202,26 +202,33 @@ void pool_lane_destroy(pool_lane_t *lane)
 
 void pool_lane_mark(pool_lane_t *lane)
 {
-    ucxpool_stats_get(lane->pool, &lane->before);
+    pool_stats_read(lane->pool, &lane->before);
+}
+
+/* How much since the mark. */
+static uint64_t grown(const pool_lane_t *lane, const pool_stats_t *now,
+                      const char *name)
+{
+    return pool_stats_value(now, "%s", name) -
+           pool_stats_value(&lane->before, "%s", name);
 }
 
 void pool_lane_describe(const pool_lane_t *lane, job_side_t *side)
 {
     ucxpool_channel_attr_t attr;
-    ucxpool_stats_t        now;
+    pool_stats_t           now;
     uint64_t               num_messages;
 
     ucxpool_channel_query(lane->channel, &attr, sizeof(attr));
-    ucxpool_stats_get(lane->pool, &now);
-    num_messages = now.messages_sent - lane->before.messages_sent;
+    pool_stats_read(lane->pool, &now);
+    num_messages = grown(lane, &now, "messages_sent");
     snprintf(side->wire, sizeof(side->wire), "%s",
              attr.wire == UCXPOOL_WIRE_MAP ? "map" : "ucx");
     snprintf(side->wire_reason, sizeof(side->wire_reason), "%s",
              attr.wire_reason);
-    side->registrations = now.registrations_after_start;
+    side->registrations = pool_stats_value(&now, "registrations_after_start");
     side->allocations =
         num_messages == 0
             ? 0
-            : (double)(now.allocations - lane->before.allocations) /
-                  (double)num_messages;
+            : (double)grown(lane, &now, "allocations") / (double)num_messages;
 }

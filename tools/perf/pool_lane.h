@@ -9,13 +9,15 @@
 #include "perf/end.h"
 #include "perf/job.h"
 
+#include "common/pool_stats.h"
+
 #include <ucxpool/ucxpool.h>
 
 typedef struct pool_lane {
     uint32_t           mode; /* MODE_AUTO, MODE_MAP or MODE_UCX */
     ucxpool_t         *pool;
     ucxpool_channel_t *channel;
-    ucxpool_stats_t    before; /* at the last mark */
+    pool_stats_t       before; /* at the last mark */
 } pool_lane_t;
 
 /* What pools are made for. */

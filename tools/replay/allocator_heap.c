@@ -157,20 +157,20 @@ static allocator_answer_t give(allocator_t *allocator, void *address,
 
 static uint64_t reserved(allocator_t *allocator)
 {
-    heap_allocator_t    *self = (heap_allocator_t *)allocator;
-    ucxpool_heap_stats_t stats;
+    heap_allocator_t *self  = (heap_allocator_t *)allocator;
+    uint64_t          value = 0;
 
-    ucxpool_heap_stats_get(self->pool, &stats);
-    return stats.reserved;
+    (void)ucxpool_stats_get(self->pool, "heap_reserved", &value);
+    return value;
 }
 
 static uint64_t peak_reserved(allocator_t *allocator)
 {
-    heap_allocator_t    *self = (heap_allocator_t *)allocator;
-    ucxpool_heap_stats_t stats;
+    heap_allocator_t *self  = (heap_allocator_t *)allocator;
+    uint64_t          value = 0;
 
-    ucxpool_heap_stats_get(self->pool, &stats);
-    return stats.peak_reserved;
+    (void)ucxpool_stats_get(self->pool, "heap_peak_reserved", &value);
+    return value;
 }
 
 const allocator_kind_t allocator_heap = {

@@ -285,9 +285,14 @@ void exchange_times_get(const exchange_t *exchange, exchange_times_t *times_p)
     *times_p = exchange->times;
 }
 
-void exchange_stats_get(exchange_t *exchange, ucxpool_stats_t *stats_p)
+void exchange_stats_get(exchange_t *exchange, pool_stats_t *stats_p,
+                        ucxpool_degraded_t *degraded_to_p)
 {
-    ucxpool_stats_get(exchange->pool, stats_p);
+    ucxpool_attr_t attr;
+
+    pool_stats_read(exchange->pool, stats_p);
+    ucxpool_query(exchange->pool, &attr, sizeof(attr));
+    *degraded_to_p = attr.degraded_to;
 }
 
 unsigned exchange_count_wire(const exchange_t *exchange, ucxpool_wire_t wire)

@@ -25,12 +25,14 @@
 #include "tools/shuffle/stopwatch.h"
 #include "tools/shuffle/vault.h"
 
+#include "common/pool_stats.h"
+
 #include <ucxpool/ucxpool.h>
 
 #include <stdbool.h>
 
 /* Bytes of the longest note. */
-#define EXCHANGE_NOTE_SIZE 1024u
+#define EXCHANGE_NOTE_SIZE 1536u
 
 typedef struct exchange_params {
     unsigned             self;
@@ -110,7 +112,8 @@ int exchange_check(exchange_t *exchange);
 
 /* What was moved and how; how many peers use which wire. */
 void exchange_times_get(const exchange_t *exchange, exchange_times_t *times_p);
-void exchange_stats_get(exchange_t *exchange, ucxpool_stats_t *stats_p);
+void exchange_stats_get(exchange_t *exchange, pool_stats_t *stats_p,
+                        ucxpool_degraded_t *degraded_to_p);
 unsigned exchange_count_wire(const exchange_t *exchange, ucxpool_wire_t wire);
 
 #endif

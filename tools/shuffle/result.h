@@ -7,19 +7,22 @@
 #include "tools/shuffle/exchange.h"
 #include "tools/shuffle/tally.h"
 
+#include "common/pool_stats.h"
+
 typedef struct result {
-    tally_t          in;  /* records read */
-    tally_t          out; /* records written, counted from what was written */
-    uint64_t         num_added;    /* newlines that a last line lacked */
-    uint64_t         max_resident; /* bytes of memory at the most */
-    stopwatch_t      whole;
-    stopwatch_t      copy; /* memcpy of bytes_received, if it was asked for */
-    exchange_times_t times;
-    unsigned         num_map; /* peers by wire */
-    unsigned         num_ucx;
-    ucxpool_stats_t  stats;
-    vault_stats_t    vault; /* size 0: there was none */
-    uint64_t         early; /* see writer.h */
+    tally_t            in;  /* records read */
+    tally_t            out; /* records written, counted from what was written */
+    uint64_t           num_added;    /* newlines that a last line lacked */
+    uint64_t           max_resident; /* bytes of memory at the most */
+    stopwatch_t        whole;
+    stopwatch_t        copy; /* memcpy of bytes_received, if it was asked for */
+    exchange_times_t   times;
+    unsigned           num_map; /* peers by wire */
+    unsigned           num_ucx;
+    pool_stats_t       stats;
+    ucxpool_degraded_t degraded_to;
+    vault_stats_t      vault; /* size 0: there was none */
+    uint64_t           early; /* see writer.h */
 } result_t;
 
 #endif

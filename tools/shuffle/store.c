@@ -18,11 +18,11 @@ size_t store_round(size_t size)
 /* Asked first, because to be refused would be a warning in the log. */
 static bool store_fits(ucxpool_t *pool, size_t size)
 {
-    ucxpool_stats_t              stats;
-    const ucxpool_share_stats_t *user = &stats.blocks[UCXPOOL_SHARE_USER];
+    uint64_t block_size = 1, num_free = 0;
 
-    ucxpool_stats_get(pool, &stats);
-    return user->free >= (size + stats.block_size - 1) / stats.block_size;
+    (void)ucxpool_stats_get(pool, "block_size", &block_size);
+    (void)ucxpool_stats_get(pool, "blocks_user_free", &num_free);
+    return num_free >= (size + block_size - 1) / block_size;
 }
 
 int store_init_plain(store_t *store, size_t size)

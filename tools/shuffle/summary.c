@@ -5,9 +5,10 @@
 
 #include <inttypes.h>
 
-static const char *const summary_modes[UCXPOOL_MODE_LAST] = {
+static const char *const summary_modes[] = {
     "eager", "map_packed", "map_inplace", "ucx_packed", "ucx_inplace",
 };
+#define SUMMARY_NUM_MODES (sizeof(summary_modes) / sizeof(summary_modes[0]))
 
 static double summary_seconds(uint64_t ns)
 {
@@ -47,7 +48,7 @@ static const char *summary_degraded(const result_t *result)
         [UCXPOOL_DEGRADED_PINNED] = "pinned",
     };
 
-    return names[result->stats.degraded_to];
+    return names[result->degraded_to];
 }
 
 static void summary_text_workers(const summary_t *summary, FILE *stream)
@@ -68,31 +69,30 @@ static void summary_text_workers(const summary_t *summary, FILE *stream)
                 summary_megabytes(result->times.bytes_received),
                 summary_seconds(result->times.transfer.wall_ns),
                 summary_seconds(result->times.wait.wall_ns),
-                summary_wire(result), result->stats.registrations,
-                result->stats.registrations_after_start,
-                result->stats.degraded_to == UCXPOOL_DEGRADED_NONE
-                    ? ""
-                    : "; degraded to ",
-                result->stats.degraded_to == UCXPOOL_DEGRADED_NONE
+                summary_wire(result),
+                pool_stats_value(&result->stats, "registrations"),
+                pool_stats_value(&result->stats, "registrations_after_start"),
+                result->degraded_to == UCXPOOL_DEGRADED_NONE ? ""
+                                                             : "; degraded to ",
+                result->degraded_to == UCXPOOL_DEGRADED_NONE
                     ? ""
                     : summary_degraded(result));
     }
 }
 
 /* Where the bytes of all workers went by. */
-static void summary_text_modes(const summary_t *summary, FILE *stream)
+static void summary_text_modes(const result_t *sum, FILE *stream)
 {
-    for (int mode = 0; mode < UCXPOOL_MODE_LAST; mode++) {
-        ucxpool_traffic_t sum = {0, 0};
+    uint64_t bytes;
 
-        for (unsigned i = 0; i < summary->job->num_workers; i++) {
-            sum.bytes += summary->results[i].stats.sent[mode].bytes;
-            sum.fragments += summary->results[i].stats.sent[mode].fragments;
-        }
-        if (sum.bytes > 0) {
+    for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
+        bytes =
+            pool_stats_value(&sum->stats, "sent_%s_bytes", summary_modes[i]);
+        if (bytes > 0) {
             fprintf(stream, "  %s: %.1f MB in %" PRIu64 " operations\n",
-                    summary_modes[mode], summary_megabytes(sum.bytes),
-                    sum.fragments);
+                    summary_modes[i], summary_megabytes(bytes),
+                    pool_stats_value(&sum->stats, "sent_%s_fragments",
+                                     summary_modes[i]));
         }
     }
 }
@@ -119,7 +119,7 @@ static void summary_text_transfer(const summary_t *summary, const result_t *sum,
                 summary_seconds(sum->copy.cpu_ns),
                 (double)sum->times.transfer.cpu_ns / (double)sum->copy.cpu_ns);
     }
-    summary_text_modes(summary, stream);
+    summary_text_modes(sum, stream);
 }
 
 static void summary_text_gpu(const result_t *sum, FILE *stream)
@@ -217,16 +217,20 @@ static void summary_json_transfer(const result_t *result, FILE *stream)
     }
 }
 
-static void summary_json_traffic(const char              *name,
-                                 const ucxpool_traffic_t *traffic, FILE *stream)
+/* direction: "sent" or "received". */
+static void summary_json_traffic(const pool_stats_t *stats,
+                                 const char *direction, FILE *stream)
 {
-    fprintf(stream, "\"%s\": {", name);
-    for (int mode = 0; mode < UCXPOOL_MODE_LAST; mode++) {
+    fprintf(stream, "\"%s\": {", direction);
+    for (size_t i = 0; i < SUMMARY_NUM_MODES; i++) {
+        const char *mode = summary_modes[i];
+
         fprintf(stream,
                 "%s\"%s\": {\"bytes\": %" PRIu64 ", \"fragments\": %" PRIu64
                 "}",
-                mode > 0 ? ", " : "", summary_modes[mode], traffic[mode].bytes,
-                traffic[mode].fragments);
+                i > 0 ? ", " : "", mode,
+                pool_stats_value(stats, "%s_%s_bytes", direction, mode),
+                pool_stats_value(stats, "%s_%s_fragments", direction, mode));
     }
     fputc('}', stream);
 }
@@ -245,20 +249,17 @@ static void summary_json_gpu(const result_t *result, FILE *stream)
             result->vault.held_max, result->early);
 }
 
-static uint64_t summary_blocks(const ucxpool_stats_t *stats)
+static uint64_t summary_blocks(const pool_stats_t *stats)
 {
-    uint64_t num = 0;
-
-    for (int i = 0; i < UCXPOOL_SHARE_LAST; i++) {
-        num += stats->blocks[i].total;
-    }
-    return num;
+    return pool_stats_value(stats, "blocks_send_total") +
+           pool_stats_value(stats, "blocks_recv_total") +
+           pool_stats_value(stats, "blocks_user_total");
 }
 
 static void summary_json_worker(const result_t *result, unsigned index,
                                 FILE *stream)
 {
-    const ucxpool_stats_t *stats = &result->stats;
+    const pool_stats_t *stats = &result->stats;
 
     fprintf(stream, "{\"worker\": %u, ", index);
     summary_json_tally("input", &result->in, stream);
@@ -272,21 +273,25 @@ static void summary_json_worker(const result_t *result, unsigned index,
     summary_json_gpu(result, stream);
     summary_json_transfer(result, stream);
     fprintf(stream, ", \"wire\": \"%s\", ", summary_wire(result));
-    summary_json_traffic("sent", stats->sent, stream);
+    summary_json_traffic(stats, "sent", stream);
     fprintf(stream, ", ");
-    summary_json_traffic("received", stats->received, stream);
+    summary_json_traffic(stats, "received", stream);
     fprintf(stream,
             ", \"registered_bytes\": %" PRIu64 ", \"registrations\": %" PRIu64
             ", \"registrations_after_start\": %" PRIu64
             ", \"copies_avoided_bytes\": %" PRIu64
             ", \"blocked_seconds\": %.6f, \"allocations\": %" PRIu64,
-            stats->registered_bytes, stats->registrations,
-            stats->registrations_after_start, stats->copies_avoided_bytes,
-            summary_seconds(stats->blocked_ns), stats->allocations);
+            pool_stats_value(stats, "registered_bytes"),
+            pool_stats_value(stats, "registrations"),
+            pool_stats_value(stats, "registrations_after_start"),
+            pool_stats_value(stats, "copies_avoided_bytes"),
+            summary_seconds(pool_stats_value(stats, "blocked_ns")),
+            pool_stats_value(stats, "allocations"));
     fprintf(stream,
             ", \"bytes_asked\": %" PRIu64 ", \"blocks_asked\": %" PRIu64
             ", \"blocks\": %" PRIu64 ", \"degraded_to\": \"%s\"}",
-            stats->bytes_asked, stats->blocks_asked, summary_blocks(stats),
+            pool_stats_value(stats, "bytes_asked"),
+            pool_stats_value(stats, "blocks_asked"), summary_blocks(stats),
             summary_degraded(result));
 }
 
@@ -310,7 +315,7 @@ void summary_print_json(const summary_t *summary, FILE *stream)
     summary_json_transfer(&sum, stream);
     fprintf(stream,
             ", \"registrations_after_start\": %" PRIu64 ", \"by_worker\": [",
-            sum.stats.registrations_after_start);
+            pool_stats_value(&sum.stats, "registrations_after_start"));
     for (unsigned i = 0; i < job->num_workers; i++) {
         fprintf(stream, "%s", i > 0 ? ", " : "");
         summary_json_worker(&summary->results[i], i, stream);

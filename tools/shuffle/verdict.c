@@ -32,8 +32,7 @@ void verdict_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
         sum_p->early += results[i].early;
         sum_p->num_map += results[i].num_map;
         sum_p->num_ucx += results[i].num_ucx;
-        sum_p->stats.registrations_after_start +=
-            results[i].stats.registrations_after_start;
+        pool_stats_add(&sum_p->stats, &results[i].stats);
     }
 }
 

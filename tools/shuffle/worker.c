@@ -355,7 +355,7 @@ static void worker_report(const worker_t *worker, result_t *result)
         return;
     }
     exchange_times_get(worker->exchange, &result->times);
-    exchange_stats_get(worker->exchange, &result->stats);
+    exchange_stats_get(worker->exchange, &result->stats, &result->degraded_to);
     result->num_map = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_MAP);
     result->num_ucx = exchange_count_wire(worker->exchange, UCXPOOL_WIRE_UCX);
     if (worker->job->compare_memcpy) {

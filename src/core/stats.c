@@ -1,0 +1,52 @@
+#include "core/stats.h"
+
+#include "core/domains.h"
+#include "core/memory.h"
+#include "ucx/reg.h"
+
+#include <string.h>
+
+static uint64_t registered_bytes(const mem_regions_t *regions)
+{
+    uint64_t num = 0;
+
+    for (unsigned i = 0; i < regions->num_regions; i++) {
+        num += regions->regions[i].memh != NULL;
+    }
+    return num * regions->region_size;
+}
+
+void core_stats_get(ucxpool_t *pool, core_stats_t *stats_p)
+{
+    uint64_t num_maps;
+
+    num_maps = (uint64_t)pool->memory.regions.num_maps +
+               pool->memory.pinned_regions.num_maps;
+    core_lock(pool);
+    *stats_p = pool->stats;
+    core_unlock(pool);
+    stats_p->block_size       = block_pool_block_size(pool->memory.blocks);
+    stats_p->num_regions      = pool->memory.regions.num_regions;
+    stats_p->registered_bytes = registered_bytes(&pool->memory.regions) +
+                                registered_bytes(&pool->memory.pinned_regions);
+    stats_p->registrations_after_start =
+        num_maps - pool->memory.num_maps_at_start;
+    stats_p->registrations += stats_p->registrations_after_start;
+    core_domains_stats(&pool->domains, stats_p);
+    ucx_reg_verified(core_memory_registered(pool), &stats_p->domains_needed,
+                     &stats_p->regions_verified);
+    for (int i = 0; i < BLOCK_SHARE_LAST; i++) {
+        block_pool_stats(pool->memory.blocks, (block_share_t)i,
+                         &stats_p->blocks[i]);
+    }
+}
+
+void core_heap_stats_get(ucxpool_t *pool, heap_stats_t *stats_p)
+{
+    heap_t *heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+
+    memset(stats_p, 0, sizeof(*stats_p));
+    if (heap != NULL) {
+        heap_stats(heap, stats_p);
+    }
+}
