@@ -5,6 +5,8 @@
 #     run_tool ARG...   a run; how it ended is in $status, what it said in
 #                       stdout and stderr
 #     failed WORDS      counts a failure, in $num_failed
+#     few THAT THIS     THIS, or THAT where TEST_ROUNDS asks for less: further
+#                       numbers of workers and files are for one build
 
 LC_ALL=C
 export LC_ALL
@@ -19,6 +21,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 num_failed=0
 part=
+
+few() {
+    if [ "${TEST_ROUNDS:-100}" -lt 100 ]; then
+        echo "$1"
+    else
+        echo "$2"
+    fi
+}
 
 failed() {
     echo "FAIL: $part: $*"

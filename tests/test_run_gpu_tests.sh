@@ -8,6 +8,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # A GPU that there may be is not meant here.
 export CUDA_VISIBLE_DEVICES=
+# The programs that it runs are run in full beside it.
+export TEST_ROUNDS="${TEST_ROUNDS-20}"
 
 command -v bash >/dev/null || { echo 'bash is not installed'; exit 77; }
 

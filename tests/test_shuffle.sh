@@ -63,8 +63,8 @@ records() {
 
 part_partitions() {
     records 20000 >in.tbl
-    for w in 1 2 5 16; do
-        for p in 1 8 1000; do
+    for w in $(few '1 5' '1 2 5 16'); do
+        for p in $(few '1 8' '1 8 1000'); do
             passes -w $w -p $p in.tbl || continue
             [ "$(ls out | wc -l)" -eq $p ] || failed "-p $p: not $p files"
             same in.tbl
@@ -243,9 +243,9 @@ part_many_files() {
     (ulimit -n 300 && passes -w 2 -p 1000 in.tbl && same in.tbl
      exit $num_failed) || failed "300 open files are too few"
     [ "$(ls out | wc -l)" -eq 1000 ] || failed "not 1000 files"
-    passes -w 3 -p 20000 in.tbl && find out -type f -size +0 \
+    passes -w 3 -p $(few 2000 20000) in.tbl && find out -type f -size +0 \
         -exec cat '{}' + | sort >actual
-    sort in.tbl | cmp -s - actual || failed "-p 20000: other records"
+    sort in.tbl | cmp -s - actual || failed "so many files: other records"
 }
 
 # The most memory that a worker had, in KiB.
@@ -402,7 +402,7 @@ part_outputs() {
 # Of two runs into one folder one ends well, whichever; the other is refused.
 part_two_runs() {
     records 3000 >in.tbl
-    for trial in 1 2 3 4 5 6 7 8 9 10; do
+    for trial in $(few '1 2 3' '1 2 3 4 5 6 7 8 9 10'); do
         rm -rf out
         "$shuffle" -w 2 -p 3 -o out in.tbl >stdout.1 2>stderr.1 &
         first=$!

@@ -18,12 +18,12 @@ skip() {
 
 # on_real THAT THIS - A real driver takes seconds to begin in each process. So
 # what it cannot tell from the stand-in is not asked of it again: THAT is enough
-# there, where the stand-in does THIS.
+# there, where the stand-in does THIS (in one build).
 on_real() {
     if [ $is_real = yes ]; then
         echo "$1"
     else
-        echo "$2"
+        few "$1" "$2"
     fi
 }
 

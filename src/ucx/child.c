@@ -4,9 +4,11 @@
 
 #include "base/lock.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -248,21 +250,55 @@ void ucx_child_close_on_exec(const ucx_child_t *child)
 
 #define NUM_LOOKED_AT ((int)(8 * sizeof(((ucx_child_before_t *)0)->is_open)))
 
-void ucx_child_look_before(ucx_child_before_t *before)
+/* Each descriptor of this process. False: the system does not tell. */
+static bool visit_open(ucx_epoll_visit_t *visit, void *arg)
 {
-    memset(before, 0, sizeof(*before));
-    for (int fd = 0; fd < NUM_LOOKED_AT; fd++) {
-        if (fcntl(fd, F_GETFD) >= 0) {
-            before->is_open[fd / 8] |= (unsigned char)(1u << (fd % 8));
+    DIR           *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    int            fd;
+
+    if (dir == NULL) {
+        return false;
+    }
+    while ((entry = readdir(dir)) != NULL) {
+        fd = atoi(entry->d_name);
+        if ((entry->d_name[0] != '.') && (fd != dirfd(dir))) {
+            visit(fd, arg);
         }
+    }
+    closedir(dir);
+    return true;
+}
+
+static void mark_open(int fd, void *arg)
+{
+    ucx_child_before_t *before = arg;
+
+    if (fd < NUM_LOOKED_AT) {
+        before->is_open[fd / 8] |= (unsigned char)(1u << (fd % 8));
     }
 }
 
-void ucx_child_look_after(const ucx_child_before_t *before)
+static void close_new_on_exec(int fd, void *arg)
 {
-    for (int fd = 0; fd < NUM_LOOKED_AT; fd++) {
-        if (!(before->is_open[fd / 8] & (1u << (fd % 8))) && epoll_is_kin(fd)) {
-            close_on_exec(fd, NULL);
-        }
+    const ucx_child_before_t *before = arg;
+
+    if ((fd < NUM_LOOKED_AT) && !(before->is_open[fd / 8] & (1u << (fd % 8))) &&
+        epoll_is_kin(fd)) {
+        close_on_exec(fd, NULL);
     }
+}
+
+void ucx_child_look_before(ucx_child_before_t *before)
+{
+    memset(before, 0, sizeof(*before));
+    if (!visit_open(mark_open, before)) {
+        /* Then none counts as new. */
+        memset(before, 0xff, sizeof(*before));
+    }
+}
+
+void ucx_child_look_after(ucx_child_before_t *before)
+{
+    (void)visit_open(close_new_on_exec, before);
 }

@@ -42,7 +42,7 @@ typedef struct ucx_child_before {
 } ucx_child_before_t;
 
 void ucx_child_look_before(ucx_child_before_t *before);
-void ucx_child_look_after(const ucx_child_before_t *before);
+void ucx_child_look_after(ucx_child_before_t *before);
 
 /* What is done to a descriptor. */
 typedef void ucx_epoll_visit_t(int fd, void *arg);
