@@ -69,7 +69,7 @@ prologue() {
     echo '#include "core/ring.c"'
     echo '#include "core/remote.h"'
     echo '#include "copy/plan.h"'
-    echo '#include "bootstrap/greeting.h"'
+    echo '#include "bootstrap/auth.h"'
     echo '#include "core/request.h"'
     for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')

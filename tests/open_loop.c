@@ -380,7 +380,7 @@ int main(int argc, char **argv)
         return 1;
     }
     setpgid(0, 0);
-    /* All may call one of them before it looks at its door. */
+    /* All may call one of them before it looks at its own. */
     setenv("UCXPOOL_ACCEPT_QUEUE", "1024", 0);
     signal(SIGTERM, SIG_IGN);
     for (unsigned i = 0; i < num_processes; i++) {

@@ -322,7 +322,7 @@ START_TEST(a_channel_is_made_whole_or_not_at_all)
 }
 END_TEST
 
-START_TEST(a_call_at_a_door_is_made_whole_or_not_at_all)
+START_TEST(a_call_at_a_listener_is_made_whole_or_not_at_all)
 {
     maker_t maker = {.make = make_caller, .unmake = unmake_channel};
 
@@ -419,8 +419,8 @@ int main(void)
                         NUM_FAILURES);
     tcase_add_loop_test(tcase, a_channel_is_made_whole_or_not_at_all, 0,
                         NUM_FAILURES);
-    tcase_add_loop_test(tcase, a_call_at_a_door_is_made_whole_or_not_at_all, 0,
-                        NUM_FAILURES);
+    tcase_add_loop_test(tcase, a_call_at_a_listener_is_made_whole_or_not_at_all,
+                        0, NUM_FAILURES);
     tcase_add_loop_test(tcase, a_listener_is_made_whole_or_not_at_all, 0,
                         NUM_FAILURES);
     tcase_add_loop_test(tcase, destroy_with_everything_open_calls_back_once, 0,

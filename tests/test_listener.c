@@ -565,7 +565,7 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
     port     = ucxpool_listener_port(listener);
     for (int i = 0; i < PLACES; i++) {
         callers[i] = pair_call(pair.b, "127.0.0.1", port);
-        pair_until(&pair, callers[i]->greet == NULL);
+        pair_until(&pair, callers[i]->client == NULL);
     }
     callers[PLACES] = pair_call(pair.b, "127.0.0.1", port);
     pair_until(&pair, pair_state(callers[PLACES]) == UCXPOOL_CHANNEL_FAILED);
@@ -665,7 +665,7 @@ START_TEST(channels_may_be_closed_and_made_again)
 }
 END_TEST
 
-START_TEST(pools_are_destroyed_while_they_are_at_the_door)
+START_TEST(pools_are_destroyed_while_they_are_half_open)
 {
     pair_t              pair;
     ucxpool_listener_t *listener;
@@ -680,7 +680,7 @@ START_TEST(pools_are_destroyed_while_they_are_at_the_door)
         ck_assert_int_eq(
             ucxpool_send_buffer(pair.to_a, &byte, 1, TAG, NULL, NULL),
             UCXPOOL_OK);
-        /* One side alone: they stay at the door. */
+        /* One side alone: they stay half open. */
         for (int j = 0; j < 50; j++) {
             ucxpool_progress((i % 4 < 2) ? pair.a : pair.b);
         }
@@ -727,7 +727,7 @@ static void add_tests(TCase *tcase)
                    who_finds_too_many_waiting_is_told_and_may_come_again);
     tcase_add_test(tcase, a_hello_with_a_wrong_key_is_refused);
     tcase_add_loop_test(tcase, channels_may_be_closed_and_made_again, 0, 2);
-    tcase_add_test(tcase, pools_are_destroyed_while_they_are_at_the_door);
+    tcase_add_test(tcase, pools_are_destroyed_while_they_are_half_open);
 }
 
 int main(void)

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* More than the door leaves room for. */
+/* More than a listener leaves room for. */
 #define NUM_STRANGERS 12
 
 static void limit_files(rlim_t count)

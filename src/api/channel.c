@@ -104,7 +104,7 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
                                          ucxpool_channel_t **channel_p)
 {
-    xfer_where_t       resolved;
+    bootstrap_where_t  resolved;
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
@@ -113,7 +113,8 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     }
     status = core_memory_check(pool);
     if (status == UCXPOOL_OK) {
-        status = xfer_where_resolve(where, XFER_WHERE_CONNECT, &resolved);
+        status =
+            bootstrap_where_resolve(where, BOOTSTRAP_WHERE_CONNECT, &resolved);
     }
     if (status != UCXPOOL_OK) {
         return status;
@@ -121,7 +122,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     core_lock(pool);
     status = core_channel_create(pool, where, &channel);
     if (status == UCXPOOL_OK) {
-        status = wireup_connect_door(channel, &resolved);
+        status = wireup_connect_listener(channel, &resolved);
         if (status != UCXPOOL_OK) {
             wireup_channel_discard(channel);
         }

@@ -15,7 +15,8 @@
 /* A context and a worker on a machine with two networks, and files that UCX
  * opens only for a moment. */
 #define UCX_DESCRIPTORS 16u
-/* Epoll, timer and eventfd; a listener's epoll and socket, and a newcomer. */
+/* Epoll, timer and eventfd; a listener's epoll and socket, and one pending
+ * connection. */
 #define POOL_DESCRIPTORS 6u
 /* To connect, and to read about a network, for a moment. */
 #define ENDPOINT_DESCRIPTORS 4u

@@ -18,7 +18,7 @@
  * long. */
 #define READ_SIZE (BASE_SECRET_MAX + 3)
 
-struct xfer_secret {
+struct bootstrap_secret {
     size_t  length;
     uint8_t bytes[READ_SIZE];
 };
@@ -55,7 +55,7 @@ static ucxpool_status_t check_file(int fd, const char *path)
 }
 
 static ucxpool_status_t read_all(int fd, const char *path,
-                                 xfer_secret_t *secret)
+                                 bootstrap_secret_t *secret)
 {
     ssize_t length;
 
@@ -74,8 +74,8 @@ static ucxpool_status_t read_all(int fd, const char *path,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t check_length(const xfer_secret_t *secret,
-                                     const char          *path)
+static ucxpool_status_t check_length(const bootstrap_secret_t *secret,
+                                     const char               *path)
 {
     if (secret->length < BASE_SECRET_MIN) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
@@ -92,7 +92,8 @@ static ucxpool_status_t check_length(const xfer_secret_t *secret,
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t fill(int fd, const char *path, xfer_secret_t *secret)
+static ucxpool_status_t fill(int fd, const char *path,
+                             bootstrap_secret_t *secret)
 {
     ucxpool_status_t status = check_file(fd, path);
 
@@ -120,11 +121,12 @@ static ucxpool_status_t cannot_open(int error, const char *path)
                : UCXPOOL_ERR_PERMISSION;
 }
 
-ucxpool_status_t xfer_secret_read(const char *path, xfer_secret_t **secret_p)
+ucxpool_status_t bootstrap_secret_read(const char          *path,
+                                       bootstrap_secret_t **secret_p)
 {
-    xfer_secret_t   *secret;
-    ucxpool_status_t status;
-    int              fd;
+    bootstrap_secret_t *secret;
+    ucxpool_status_t    status;
+    int                 fd;
 
     if (path[0] == '\0') {
         *secret_p = NULL;
@@ -149,18 +151,18 @@ ucxpool_status_t xfer_secret_read(const char *path, xfer_secret_t **secret_p)
     return UCXPOOL_OK;
 
 err_release_secret:
-    xfer_secret_release(secret);
+    bootstrap_secret_release(secret);
     return status;
 }
 
-ucxpool_status_t xfer_secret_of(const base_config_t *config,
-                                xfer_secret_t      **secret_p)
+ucxpool_status_t bootstrap_secret_of(const base_config_t *config,
+                                     bootstrap_secret_t **secret_p)
 {
-    xfer_secret_t *secret;
-    const void    *bytes;
+    bootstrap_secret_t *secret;
+    const void         *bytes;
 
     if (config->secret == NULL) {
-        return xfer_secret_read(config->secret_file, secret_p);
+        return bootstrap_secret_read(config->secret_file, secret_p);
     }
     secret = calloc(1, sizeof(*secret));
     if (secret == NULL) {
@@ -172,7 +174,7 @@ ucxpool_status_t xfer_secret_of(const base_config_t *config,
     return UCXPOOL_OK;
 }
 
-void xfer_secret_release(xfer_secret_t *secret)
+void bootstrap_secret_release(bootstrap_secret_t *secret)
 {
     if (secret != NULL) {
         OPENSSL_cleanse(secret, sizeof(*secret));
@@ -180,8 +182,9 @@ void xfer_secret_release(xfer_secret_t *secret)
     }
 }
 
-ucxpool_status_t xfer_secret_sign(const xfer_secret_t *secret, const void *data,
-                                  size_t length, uint8_t mac_p[XFER_MAC_SIZE])
+ucxpool_status_t bootstrap_secret_sign(const bootstrap_secret_t *secret,
+                                       const void *data, size_t length,
+                                       uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
 {
     /* A NULL key would mean "the key of the last call". */
     const void *key        = secret != NULL ? (const void *)secret->bytes : "";

@@ -54,7 +54,7 @@ static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
 static void init_lists(ucxpool_channel_t *channel)
 {
     base_list_init(&channel->link);
-    base_list_init(&channel->greet_link);
+    base_list_init(&channel->client_link);
     base_list_init(&channel->requests.queue);
     base_list_init(&channel->requests.flushes);
     base_list_init(&channel->requests.packing);
@@ -90,7 +90,7 @@ ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
     channel->wire             = &core_wire_none;
     core_event_init(&channel->event, pool, channel, NULL);
     core_source_init(&channel->peer.watch);
-    core_source_init(&channel->greet_source);
+    core_source_init(&channel->client_source);
     core_source_init(&channel->conn.local);
     core_lifeline_init(&channel->conn.lifeline);
     channel->peer.next_look   = BASE_CLOCK_FOREVER;

@@ -11,7 +11,7 @@
 #ifndef CORE_CHANNEL_H
 #define CORE_CHANNEL_H
 
-#include "bootstrap/where.h"
+#include "bootstrap/address.h"
 #include "core/endpoint.h"
 #include "core/event.h"
 #include "core/lifeline.h"
@@ -27,7 +27,7 @@
 #define CORE_HELLO_NS UINT64_C(1000000000)
 
 struct core_wire;
-struct xfer_greet;
+struct bootstrap_client;
 struct wireup_fd_import;
 
 /* Where the handshake stands; see hello.c. */
@@ -142,13 +142,14 @@ struct ucxpool_channel {
     uint32_t    number; /* in the pool's table */
     uint64_t    key;    /* messages to us must carry it */
     uint64_t    pair;
-    bool        at_door; /* through a listener: its pair is a random number */
-    bool        begins;  /* it called there, or is the first of a pair of our
-                            own channels: see remote.h */
+    bool        via_listener; /* its pair is a random number */
+    bool        begins; /* it called there, or is the first of a pair of our
+                           own channels: see remote.h */
     char         name[CORE_NAME_SIZE];
     void        *user_ptr;
     core_event_t event;
-    xfer_ends_t  ends; /* of the greeting; "" where there was none */
+    bootstrap_ends_t
+        ends; /* of the listener's connection; "" where there is none */
 
     ucxpool_channel_state_t state;
     ucxpool_status_t        status;
@@ -157,10 +158,10 @@ struct ucxpool_channel {
     char                    wire_reason[CORE_REASON_SIZE];
 
     uint64_t                 called_at; /* a listener */
-    struct xfer_greet       *greet;     /* connecting through a door; or NULL */
-    struct xfer_secret      *secret;    /* for as long */
-    base_list_t              greet_link;
-    core_source_t            greet_source;
+    struct bootstrap_client *client;    /* connecting to a listener; or NULL */
+    struct bootstrap_secret *secret;    /* for as long */
+    base_list_t              client_link;
+    core_source_t            client_source;
     struct wireup_fd_import *fd_import;  /* NULL: none */
     unsigned                 handshake;  /* core_handshake_t */
     uint64_t                 next_hello; /* when it is said, or said again */

@@ -29,7 +29,7 @@ static void hang_up(core_lifeline_t *lifeline)
 }
 
 /* A peer from whom no HELLO has come has sent nothing else. */
-static void hear(ucxpool_channel_t *channel, xfer_last_word_t word)
+static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     core_lifeline_t *lifeline = &channel->conn.lifeline;
 
@@ -60,7 +60,7 @@ static unsigned lifeline_ready(core_source_t *source)
 {
     ucxpool_channel_t *channel =
         base_container_of(source, ucxpool_channel_t, conn.lifeline.source);
-    uint8_t word  = XFER_LAST_WORD_NONE;
+    uint8_t word  = BOOTSTRAP_CLOSE_NONE;
     ssize_t size  = recv(source->fd, &word, sizeof(word), MSG_DONTWAIT);
     int     error = (size < 0) ? errno : 0;
 
@@ -76,10 +76,10 @@ static unsigned lifeline_ready(core_source_t *source)
         network_lost(channel, error);
         return 1;
     }
-    if (word == XFER_LAST_WORD_SPARE) {
+    if (word == BOOTSTRAP_CLOSE_SPARE) {
         hang_up(&channel->conn.lifeline);
     } else {
-        hear(channel, (xfer_last_word_t)word);
+        hear(channel, (bootstrap_close_t)word);
     }
     return 1;
 }
@@ -90,9 +90,9 @@ static void set_option(int fd, int level, int name, int value)
 }
 
 /* A quarter of the time passes in silence, in the others are three probes. The
- * kernel does not probe while the greeting's last message is unacknowledged,
+ * kernel does not probe while the last proof is unacknowledged,
  * but sends it again: then TCP_USER_TIMEOUT counts. (A peer that is only slow
- * to read has room for a greeting.) */
+ * to read has room for a proof.) */
 static void keep_alive(int fd, uint64_t timeout_ns)
 {
     uint64_t seconds = base_max(timeout_ns / 4 / SECOND_NS, UINT64_C(1));
@@ -123,10 +123,10 @@ bool core_lifeline_is_up(const ucxpool_channel_t *channel)
     return channel->conn.lifeline.source.fd >= 0;
 }
 
-void core_lifeline_end(ucxpool_channel_t *channel, xfer_last_word_t word)
+void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
 {
     if (core_lifeline_is_up(channel)) {
-        xfer_last_word_say(channel->conn.lifeline.source.fd, word);
+        bootstrap_close_notify(channel->conn.lifeline.source.fd, word);
         hang_up(&channel->conn.lifeline);
     }
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;
@@ -140,11 +140,11 @@ static void end_channel(ucxpool_channel_t *channel)
         core_channel_set_broken(channel); /* no endpoint is at its end */
     }
     switch (channel->conn.lifeline.heard) {
-    case XFER_LAST_WORD_NONE:
+    case BOOTSTRAP_CLOSE_NONE:
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
         break;
-    case XFER_LAST_WORD_CLOSED:
+    case BOOTSTRAP_CLOSE_CLOSED:
         core_channel_peer_left(channel);
         break;
     default:

@@ -237,7 +237,7 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
         return;
     }
     if (remote->turn == CORE_TURN_UNKNOWN) {
-        decide(remote, channel->at_door ? turn : turn_of_smaller(remote));
+        decide(remote, channel->via_listener ? turn : turn_of_smaller(remote));
     } else if (channel->begins && (told != CORE_BLOB_NO_TURN) &&
                (remote->turn != turn)) {
         decide(remote, settle(remote, channel, turn));

@@ -32,7 +32,7 @@ typedef struct core_blob {
     uint16_t   am_id; /* of its active messages; the next is used too */
     uint8_t    id[CORE_ID_SIZE];
     uint8_t    key[CORE_ID_SIZE];
-    uint64_t   pair; /* from a door: the number of the pair; else 0 */
+    uint64_t   pair; /* through a listener: the number of the pair; else 0 */
     uint32_t   worker_length;
     uint32_t   turn;          /* core_blob_turn_t */
     uint64_t   net_namespace; /* where its socket is seen; 0: it has none */

@@ -25,8 +25,8 @@
  * many rounds; so are the descriptors, in any case. */
 #define UCX_EVERY    16u
 #define EVENTS_EVERY 256u
-/* The same while there is a door, or descriptors are handed over. */
-#define DOORS_EVERY 16u
+/* The same while there is a listener, or descriptors are handed over. */
+#define STRANGERS_EVERY 16u
 
 static unsigned progress_ucx(ucxpool_t *pool)
 {
@@ -176,7 +176,8 @@ static unsigned progress(ucxpool_t *pool)
         count += progress_ucx(pool);
     }
     if ((pool->progress_count % EVENTS_EVERY == 0) ||
-        (has_strangers(pool) && (pool->progress_count % DOORS_EVERY == 0))) {
+        (has_strangers(pool) &&
+         (pool->progress_count % STRANGERS_EVERY == 0))) {
         count += progress_sockets(pool);
     }
     count += xfer_rndv_progress(pool);

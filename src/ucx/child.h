@@ -5,7 +5,7 @@
  *
  * All descriptors of a pool hang from its epoll, UCX's among them:
  *
- *     epoll_fd -> timer, event, doors -> ..., sockets
+ *     epoll_fd -> timer, event, listeners -> ..., sockets
  *              -> UCX's worker -> its networks -> their connections
  *
  * and the system tells which an epoll has (/proc/self/fdinfo), UCX's too, which

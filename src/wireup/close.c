@@ -204,8 +204,8 @@ static unsigned progress_goodbye(ucxpool_channel_t *channel)
     }
     if (channel->closing.step == CORE_CLOSE_DONE) {
         core_lifeline_end(channel, (channel->state == UCXPOOL_CHANNEL_FAILED)
-                                       ? XFER_LAST_WORD_FAILED
-                                       : XFER_LAST_WORD_CLOSED);
+                                       ? BOOTSTRAP_CLOSE_FAILED
+                                       : BOOTSTRAP_CLOSE_CLOSED);
     }
     return (channel->closing.step != before) ? 1 : 0;
 }
@@ -456,7 +456,7 @@ static void destroy(ucxpool_channel_t *channel)
     base_list_del(&channel->link);
     xfer_message_destroy_all(channel);
     core_local_close(channel);
-    core_lifeline_end(channel, XFER_LAST_WORD_CLOSED);
+    core_lifeline_end(channel, BOOTSTRAP_CLOSE_CLOSED);
     wireup_fd_import_stop(channel);
     wireup_mapping_close(channel);
     wireup_process_watch_stop(channel);

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "bootstrap/greet.h"
+#include "bootstrap/client.h"
 #include "core/remote.h"
 #include "wireup/hello.h"
 
@@ -42,14 +42,14 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
     channel->peer.am_id  = head.am_id;
     memcpy(channel->peer.id, head.id, sizeof(channel->peer.id));
     memcpy(channel->peer.key, head.key, sizeof(channel->peer.key));
-    if (!channel->at_door) {
+    if (!channel->via_listener) {
         number_pair(channel);
     } else if (head.pair != 0) {
         channel->pair = head.pair; /* who came to a listener has drawn it */
     }
     core_remote_set_turn(remote, channel, (core_blob_turn_t)head.turn);
     status = wireup_hello_start(channel);
-    if ((status != UCXPOOL_OK) && !channel->at_door) {
+    if ((status != UCXPOOL_OK) && !channel->via_listener) {
         remote->num_pairs--; /* the peer will not count it either */
     }
     return status;
@@ -72,14 +72,14 @@ static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
         1) {
         return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
     }
-    channel->at_door = true;
-    channel->begins  = true;
+    channel->via_listener = true;
+    channel->begins       = true;
     channel->pair |= UINT64_C(1) << 63;
     return UCXPOOL_OK;
 }
 
-static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
-                                    const xfer_where_t *where)
+static ucxpool_status_t start_client(ucxpool_channel_t       *channel,
+                                     const bootstrap_where_t *where)
 {
     ucxpool_t       *pool = channel->pool;
     core_blob_t     *blob;
@@ -90,40 +90,40 @@ static ucxpool_status_t start_greet(ucxpool_channel_t  *channel,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status =
-        xfer_greet_connect(where, channel->secret, blob, length,
-                           pool->config.handshake_timeout_ns, &channel->greet);
+    status = bootstrap_client_connect(where, channel->secret, blob, length,
+                                      pool->config.handshake_timeout_ns,
+                                      &channel->client);
     free(blob);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = core_source_add(&channel->greet_source, pool,
-                             xfer_greet_fd(channel->greet), NULL);
+    status = core_source_add(&channel->client_source, pool,
+                             bootstrap_client_fd(channel->client), NULL);
     if (status != UCXPOOL_OK) {
-        xfer_greet_destroy(channel->greet);
-        channel->greet = NULL;
+        bootstrap_client_destroy(channel->client);
+        channel->client = NULL;
         return status;
     }
     channel->called_at = base_clock_now();
-    base_list_add_tail(&pool->wireup.clients, &channel->greet_link);
+    base_list_add_tail(&pool->wireup.clients, &channel->client_link);
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t wireup_connect_door(ucxpool_channel_t  *channel,
-                                     const xfer_where_t *where)
+ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
+                                         const bootstrap_where_t *where)
 {
     ucxpool_status_t status;
 
-    status = xfer_secret_of(&channel->pool->config, &channel->secret);
+    status = bootstrap_secret_of(&channel->pool->config, &channel->secret);
     if (status != UCXPOOL_OK) {
         return status;
     }
     status = draw_pair(channel);
     if (status == UCXPOOL_OK) {
-        status = start_greet(channel, where);
+        status = start_client(channel, where);
     }
     if (status != UCXPOOL_OK) {
-        xfer_secret_release(channel->secret);
+        bootstrap_secret_release(channel->secret);
         channel->secret = NULL;
     }
     return status;
@@ -131,12 +131,12 @@ ucxpool_status_t wireup_connect_door(ucxpool_channel_t  *channel,
 
 void wireup_connect_stop(ucxpool_channel_t *channel)
 {
-    if (channel->greet != NULL) {
-        base_list_del(&channel->greet_link);
-        core_source_remove(&channel->greet_source);
-        xfer_greet_destroy(channel->greet);
-        xfer_secret_release(channel->secret);
-        channel->greet  = NULL;
+    if (channel->client != NULL) {
+        base_list_del(&channel->client_link);
+        core_source_remove(&channel->client_source);
+        bootstrap_client_destroy(channel->client);
+        bootstrap_secret_release(channel->secret);
+        channel->client = NULL;
         channel->secret = NULL;
     }
 }
@@ -147,19 +147,19 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     const void *blob;
     size_t      length;
 
-    core_lifeline_start(channel, xfer_greet_take_fd(channel->greet));
-    xfer_greet_peer(channel->greet, &blob, &length);
+    core_lifeline_start(channel, bootstrap_client_detach_fd(channel->client));
+    bootstrap_client_peer(channel->client, &blob, &length);
     return wireup_connect_address(channel, blob, length);
 }
 
 /* Why it failed is the channel's to tell, once. */
-static ucxpool_status_t greet_on(ucxpool_channel_t *channel)
+static ucxpool_status_t try_client(ucxpool_channel_t *channel)
 {
     base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);
-    ucxpool_status_t status = xfer_greet_progress(channel->greet);
+    ucxpool_status_t status = bootstrap_client_progress(channel->client);
 
     if (status != UCXPOOL_INPROGRESS) {
-        channel->ends = *xfer_greet_ends(channel->greet);
+        channel->ends = *bootstrap_client_ends(channel->client);
     }
     if (status == UCXPOOL_OK) {
         status = connect_proven(channel);
@@ -168,12 +168,12 @@ static ucxpool_status_t greet_on(ucxpool_channel_t *channel)
     return status;
 }
 
-static unsigned progress_greet(ucxpool_channel_t *channel)
+static unsigned progress_client(ucxpool_channel_t *channel)
 {
     ucxpool_status_t status = UCXPOOL_INPROGRESS;
 
     if (core_channel_is_live(channel)) {
-        status = greet_on(channel);
+        status = try_client(channel);
     }
     if (status == UCXPOOL_INPROGRESS) {
         return 0;
@@ -193,8 +193,8 @@ unsigned wireup_connect_progress(ucxpool_t *pool)
     ucxpool_channel_t *next;
 
     base_list_for_each_safe(channel, next, &pool->wireup.clients,
-                            ucxpool_channel_t, greet_link) {
-        count += progress_greet(channel);
+                            ucxpool_channel_t, client_link) {
+        count += progress_client(channel);
     }
     return count;
 }
@@ -205,8 +205,9 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->wireup.clients, ucxpool_channel_t,
-                       greet_link) {
-        deadline = base_min(deadline, xfer_greet_deadline(channel->greet));
+                       client_link) {
+        deadline =
+            base_min(deadline, bootstrap_client_deadline(channel->client));
     }
     return deadline;
 }

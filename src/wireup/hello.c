@@ -182,7 +182,7 @@ static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
     if (channel->conn.by_ep) {
         return flags | PROTO_HELLO_BY_EP;
     }
-    if (channel->at_door && !channel->begins) {
+    if (channel->via_listener && !channel->begins) {
         flags |= PROTO_HELLO_CALLED;
     }
     return flags;
@@ -317,7 +317,7 @@ static void try_open(ucxpool_channel_t *channel)
     if (channel->wire->has_endpoint) {
         core_endpoint_close_on_exec(channel->conn.endpoint);
     } else {
-        core_lifeline_end(channel, XFER_LAST_WORD_SPARE);
+        core_lifeline_end(channel, BOOTSTRAP_CLOSE_SPARE);
     }
     pool->stats.channels_open++;
     pool->channels.num_mapped += channel->wire->has_ring ? 1 : 0;

@@ -1,11 +1,11 @@
 /*
- * Listeners: doors, and the channels made of those who pass them.
+ * Listeners, and the channels made for those who have proven themselves.
  */
 #include "wireup/listener.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bootstrap/door.h"
+#include "bootstrap/listener.h"
 #include "core/memory.h"
 #include "core/remote.h"
 #include "wireup/close.h"
@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 struct ucxpool_listener {
-    base_list_t    link;
-    ucxpool_t     *pool;
-    core_source_t  source;
-    core_event_t   event;
-    xfer_door_t   *door;
-    xfer_secret_t *secret;
-    uint64_t       num_refused; /* counted already */
+    base_list_t           link;
+    ucxpool_t            *pool;
+    core_source_t         source;
+    core_event_t          event;
+    bootstrap_listener_t *bootstrap;
+    bootstrap_secret_t   *secret;
+    uint64_t              num_refused; /* counted already */
 };
 
 /* A caller is told who begins. */
@@ -36,8 +36,8 @@ static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
     }
 }
 
-static ucxpool_status_t open_door(ucxpool_listener_t *listener,
-                                  const xfer_where_t *where)
+static ucxpool_status_t open_socket(ucxpool_listener_t      *listener,
+                                    const bootstrap_where_t *where)
 {
     const base_config_t *config = &listener->pool->config;
     core_blob_t         *blob;
@@ -48,7 +48,7 @@ static ucxpool_status_t open_door(ucxpool_listener_t *listener,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    xfer_door_params_t params = {
+    bootstrap_listener_params_t params = {
         .where                 = where,
         .secret                = listener->secret,
         .blob                  = blob,
@@ -60,12 +60,12 @@ static ucxpool_status_t open_door(ucxpool_listener_t *listener,
         .handshake_timeout_ns  = config->handshake_timeout_ns,
         .listen_without_secret = config->listen_without_secret,
     };
-    status = xfer_door_create(&params, &listener->door);
+    status = bootstrap_listener_create(&params, &listener->bootstrap);
     free(blob);
     return status;
 }
 
-static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
+static ucxpool_status_t create(ucxpool_t *pool, const bootstrap_where_t *where,
                                ucxpool_listener_t **listener_p)
 {
     ucxpool_listener_t *listener = calloc(1, sizeof(*listener));
@@ -76,27 +76,27 @@ static ucxpool_status_t create(ucxpool_t *pool, const xfer_where_t *where,
     }
     listener->pool = pool;
     core_event_init(&listener->event, pool, NULL, listener);
-    status = xfer_secret_of(&pool->config, &listener->secret);
+    status = bootstrap_secret_of(&pool->config, &listener->secret);
     if (status != UCXPOOL_OK) {
         goto err_free_listener;
     }
-    status = open_door(listener, where);
+    status = open_socket(listener, where);
     if (status != UCXPOOL_OK) {
         goto err_release_secret;
     }
     status = core_source_add(&listener->source, pool,
-                             xfer_door_fd(listener->door), NULL);
+                             bootstrap_listener_fd(listener->bootstrap), NULL);
     if (status != UCXPOOL_OK) {
-        goto err_destroy_door;
+        goto err_destroy_listener;
     }
     base_list_add_tail(&pool->wireup.listeners, &listener->link);
     *listener_p = listener;
     return UCXPOOL_OK;
 
-err_destroy_door:
-    xfer_door_destroy(listener->door);
+err_destroy_listener:
+    bootstrap_listener_destroy(listener->bootstrap);
 err_release_secret:
-    xfer_secret_release(listener->secret);
+    bootstrap_secret_release(listener->secret);
 err_free_listener:
     free(listener);
     return status;
@@ -105,15 +105,16 @@ err_free_listener:
 ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
                                          ucxpool_listener_t **listener_p)
 {
-    xfer_where_t     resolved;
-    ucxpool_status_t status;
+    bootstrap_where_t resolved;
+    ucxpool_status_t  status;
 
     if (base_missing(pool) || base_missing(where) || base_missing(listener_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
     status = core_memory_check(pool);
     if (status == UCXPOOL_OK) {
-        status = xfer_where_resolve(where, XFER_WHERE_LISTEN, &resolved);
+        status =
+            bootstrap_where_resolve(where, BOOTSTRAP_WHERE_LISTEN, &resolved);
     }
     if (status != UCXPOOL_OK) {
         return status;
@@ -126,12 +127,14 @@ ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
 
 uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
 {
-    return base_missing(listener) ? 0 : xfer_door_port(listener->door);
+    return base_missing(listener)
+               ? 0
+               : bootstrap_listener_port(listener->bootstrap);
 }
 
 static void look_who_waits(ucxpool_listener_t *listener)
 {
-    if (xfer_door_num_waiting(listener->door) != 0) {
+    if (bootstrap_listener_num_waiting(listener->bootstrap) != 0) {
         core_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
     } else {
         core_event_clear(&listener->event, UCXPOOL_EVENT_CALLER);
@@ -140,8 +143,8 @@ static void look_who_waits(ucxpool_listener_t *listener)
 
 static unsigned progress(ucxpool_listener_t *listener)
 {
-    unsigned count   = xfer_door_progress(listener->door);
-    uint64_t refused = xfer_door_num_refused(listener->door);
+    unsigned count   = bootstrap_listener_progress(listener->bootstrap);
+    uint64_t refused = bootstrap_listener_num_refused(listener->bootstrap);
 
     listener->pool->stats.handshakes_refused += refused - listener->num_refused;
     listener->num_refused = refused;
@@ -170,13 +173,14 @@ uint64_t wireup_listener_deadline(ucxpool_t *pool)
 
     base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
                        link) {
-        deadline = base_min(deadline, xfer_door_deadline(listener->door));
+        deadline = base_min(deadline,
+                            bootstrap_listener_deadline(listener->bootstrap));
     }
     return deadline;
 }
 
 /* Make a channel of a peer that has proven itself. */
-static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
+static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
                               ucxpool_channel_t **channel_p)
 {
     ucxpool_channel_t *channel;
@@ -187,8 +191,8 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
         close(peer->fd);
         return status;
     }
-    channel->at_door = true;
-    channel->ends    = peer->ends;
+    channel->via_listener = true;
+    channel->ends         = peer->ends;
     core_lifeline_start(channel, peer->fd);
     status = wireup_connect_address(channel, peer->blob, peer->length);
     if (status != UCXPOOL_OK) {
@@ -202,7 +206,7 @@ static ucxpool_status_t admit(ucxpool_t *pool, const xfer_door_peer_t *peer,
 ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
                                          ucxpool_channel_t **channel_p)
 {
-    xfer_door_peer_t peer;
+    bootstrap_peer_t peer;
     ucxpool_status_t status;
 
     if (base_missing(listener) || base_missing(channel_p)) {
@@ -210,7 +214,7 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
     }
     core_lock(listener->pool);
     progress(listener);
-    status = xfer_door_take(listener->door, &peer);
+    status = bootstrap_listener_accept(listener->bootstrap, &peer);
     if (status == UCXPOOL_OK) {
         status = admit(listener->pool, &peer, channel_p);
     }
@@ -224,8 +228,8 @@ static void destroy(ucxpool_listener_t *listener)
     base_list_del(&listener->link);
     base_list_del(&listener->event.link);
     core_source_remove(&listener->source);
-    xfer_door_destroy(listener->door);
-    xfer_secret_release(listener->secret);
+    bootstrap_listener_destroy(listener->bootstrap);
+    bootstrap_secret_release(listener->secret);
     free(listener);
 }
 

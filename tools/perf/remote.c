@@ -11,7 +11,7 @@
 #define TAG        UINT64_C(0)
 
 /* What a client says first. */
-static const char greeting[32] = "ucxpool_perf 3";
+static const char hello_text[32] = "ucxpool_perf 3";
 
 struct remote {
     ucxpool_t         *pool;
@@ -169,13 +169,13 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
 
 static int serve_jobs(remote_t *remote)
 {
-    char  hello[sizeof(greeting)];
+    char  hello[sizeof(hello_text)];
     job_t job;
 
     if (control_recv(&remote->control, hello, sizeof(hello)) != 0) {
         return -1;
     }
-    if (memcmp(hello, greeting, sizeof(greeting)) != 0) {
+    if (memcmp(hello, hello_text, sizeof(hello_text)) != 0) {
         return perf_error("the client is of another version: run the same "
                           "ucxpool_perf on both hosts");
     }
@@ -230,7 +230,7 @@ int remote_connect(const char *where, remote_t **remote_p)
                    attr.reason[0] != '\0' ? attr.reason : "no answer");
         goto err_release_remote;
     }
-    if (remote_send(&remote->control, greeting, sizeof(greeting)) != 0) {
+    if (remote_send(&remote->control, hello_text, sizeof(hello_text)) != 0) {
         goto err_release_remote;
     }
     *remote_p = remote;

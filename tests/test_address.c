@@ -4,7 +4,7 @@
 #include "net_calls.h"
 
 #include "base/log.h"
-#include "bootstrap/where.h"
+#include "bootstrap/address.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static xfer_where_t where;
+static bootstrap_where_t where;
 
 static void setup(void)
 {
@@ -27,23 +27,23 @@ static void teardown(void)
     net_call_reset();
 }
 
-static void assert_address(const char *text, xfer_where_use_t use,
+static void assert_address(const char *text, bootstrap_where_use_t use,
                            const char *name)
 {
-    char found[XFER_ADDRESS_NAME_SIZE];
+    char found[BOOTSTRAP_ADDRESS_NAME_SIZE];
 
-    ck_assert_msg(xfer_where_resolve(text, use, &where) == UCXPOOL_OK, "%s: %s",
-                  text, ucxpool_error_detail());
+    ck_assert_msg(bootstrap_where_resolve(text, use, &where) == UCXPOOL_OK,
+                  "%s: %s", text, ucxpool_error_detail());
     ck_assert_uint_ge(where.num_addresses, 1);
     ck_assert_str_eq(where.text, text);
-    xfer_address_format(&where.addresses[0], found);
+    bootstrap_address_format(&where.addresses[0], found);
     ck_assert_str_eq(found, name);
 }
 
-static void assert_refused(const char *text, xfer_where_use_t use,
+static void assert_refused(const char *text, bootstrap_where_use_t use,
                            const char *words)
 {
-    ck_assert_int_eq(xfer_where_resolve(text, use, &where),
+    ck_assert_int_eq(bootstrap_where_resolve(text, use, &where),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
                   "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
@@ -51,77 +51,81 @@ static void assert_refused(const char *text, xfer_where_use_t use,
 
 START_TEST(addresses_in_numbers_are_read)
 {
-    assert_address("127.0.0.1:7000", XFER_WHERE_CONNECT, "127.0.0.1:7000");
-    assert_address("[::1]:65535", XFER_WHERE_CONNECT, "[::1]:65535");
-    assert_address("127.0.0.1:0", XFER_WHERE_LISTEN, "127.0.0.1:0");
-    assert_address("[::1]:00080", XFER_WHERE_LISTEN, "[::1]:80");
-    ck_assert_uint_eq(xfer_address_port(&where.addresses[0]), 80);
+    assert_address("127.0.0.1:7000", BOOTSTRAP_WHERE_CONNECT, "127.0.0.1:7000");
+    assert_address("[::1]:65535", BOOTSTRAP_WHERE_CONNECT, "[::1]:65535");
+    assert_address("127.0.0.1:0", BOOTSTRAP_WHERE_LISTEN, "127.0.0.1:0");
+    assert_address("[::1]:00080", BOOTSTRAP_WHERE_LISTEN, "[::1]:80");
+    ck_assert_uint_eq(bootstrap_address_port(&where.addresses[0]), 80);
 }
 END_TEST
 
 START_TEST(without_a_host_all_addresses_are_listened_on)
 {
-    ck_assert_int_eq(xfer_where_resolve(":7000", XFER_WHERE_LISTEN, &where),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        bootstrap_where_resolve(":7000", BOOTSTRAP_WHERE_LISTEN, &where),
+        UCXPOOL_OK);
     for (size_t i = 0; i < where.num_addresses; i++) {
-        ck_assert(!xfer_address_is_loopback(&where.addresses[i]));
-        ck_assert_uint_eq(xfer_address_port(&where.addresses[i]), 7000);
+        ck_assert(!bootstrap_address_is_loopback(&where.addresses[i]));
+        ck_assert_uint_eq(bootstrap_address_port(&where.addresses[i]), 7000);
     }
 }
 END_TEST
 
 START_TEST(a_name_is_listened_on_by_ipv4_first)
 {
-    assert_address("localhost:7000", XFER_WHERE_LISTEN, "127.0.0.1:7000");
+    assert_address("localhost:7000", BOOTSTRAP_WHERE_LISTEN, "127.0.0.1:7000");
 }
 END_TEST
 
 START_TEST(what_is_no_host_and_port_is_refused_with_the_reason)
 {
-    char long_text[XFER_WHERE_SIZE + 1];
+    char long_text[BOOTSTRAP_WHERE_SIZE + 1];
 
     memset(long_text, 'a', sizeof(long_text) - 1);
     long_text[sizeof(long_text) - 1] = '\0';
 
-    assert_refused("", XFER_WHERE_LISTEN, "the port is missing");
-    assert_refused("localhost", XFER_WHERE_LISTEN, "the port is missing");
-    assert_refused("localhost:", XFER_WHERE_LISTEN, "must be a number");
-    assert_refused("localhost:http", XFER_WHERE_LISTEN, "must be a number");
-    assert_refused("localhost:-1", XFER_WHERE_LISTEN, "must be a number");
-    assert_refused("localhost:65536", XFER_WHERE_LISTEN, "must be a number");
-    assert_refused("localhost:99999999999999999999", XFER_WHERE_LISTEN,
+    assert_refused("", BOOTSTRAP_WHERE_LISTEN, "the port is missing");
+    assert_refused("localhost", BOOTSTRAP_WHERE_LISTEN, "the port is missing");
+    assert_refused("localhost:", BOOTSTRAP_WHERE_LISTEN, "must be a number");
+    assert_refused("localhost:http", BOOTSTRAP_WHERE_LISTEN,
                    "must be a number");
-    assert_refused("localhost: 80", XFER_WHERE_LISTEN, "must be a number");
-    assert_refused("::1:7000", XFER_WHERE_LISTEN, "in brackets");
-    assert_refused("[::1:7000", XFER_WHERE_LISTEN, "as [::1]:7000");
-    assert_refused("[]:7000", XFER_WHERE_LISTEN, "as [::1]:7000");
-    assert_refused("[::1]7000", XFER_WHERE_LISTEN, "must be a number");
-    assert_refused(long_text, XFER_WHERE_LISTEN, "too long");
+    assert_refused("localhost:-1", BOOTSTRAP_WHERE_LISTEN, "must be a number");
+    assert_refused("localhost:65536", BOOTSTRAP_WHERE_LISTEN,
+                   "must be a number");
+    assert_refused("localhost:99999999999999999999", BOOTSTRAP_WHERE_LISTEN,
+                   "must be a number");
+    assert_refused("localhost: 80", BOOTSTRAP_WHERE_LISTEN, "must be a number");
+    assert_refused("::1:7000", BOOTSTRAP_WHERE_LISTEN, "in brackets");
+    assert_refused("[::1:7000", BOOTSTRAP_WHERE_LISTEN, "as [::1]:7000");
+    assert_refused("[]:7000", BOOTSTRAP_WHERE_LISTEN, "as [::1]:7000");
+    assert_refused("[::1]7000", BOOTSTRAP_WHERE_LISTEN, "must be a number");
+    assert_refused(long_text, BOOTSTRAP_WHERE_LISTEN, "too long");
 }
 END_TEST
 
 START_TEST(to_connect_a_host_and_a_port_are_needed)
 {
-    assert_refused(":7000", XFER_WHERE_CONNECT, "a host is needed");
-    assert_refused("127.0.0.1:0", XFER_WHERE_CONNECT, "must not be 0");
+    assert_refused(":7000", BOOTSTRAP_WHERE_CONNECT, "a host is needed");
+    assert_refused("127.0.0.1:0", BOOTSTRAP_WHERE_CONNECT, "must not be 0");
 }
 END_TEST
 
 START_TEST(a_host_without_an_address_is_refused_with_the_systems_words)
 {
     net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_NONAME);
-    assert_refused("nowhere:7000", XFER_WHERE_CONNECT,
+    assert_refused("nowhere:7000", BOOTSTRAP_WHERE_CONNECT,
                    gai_strerror(EAI_NONAME));
     ck_assert(net_call_reset());
 
     net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_MEMORY);
-    ck_assert_int_eq(
-        xfer_where_resolve("nowhere:7000", XFER_WHERE_CONNECT, &where),
-        UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_int_eq(bootstrap_where_resolve("nowhere:7000",
+                                             BOOTSTRAP_WHERE_CONNECT, &where),
+                     UCXPOOL_ERR_NO_MEMORY);
 
     net_call_fail(NET_CALL_GETADDRINFO, 1, EAI_SYSTEM);
-    ck_assert_int_lt(
-        xfer_where_resolve("nowhere:7000", XFER_WHERE_CONNECT, &where), 0);
+    ck_assert_int_lt(bootstrap_where_resolve("nowhere:7000",
+                                             BOOTSTRAP_WHERE_CONNECT, &where),
+                     0);
 }
 END_TEST
 
@@ -144,10 +148,10 @@ START_TEST(loopback_is_known_in_all_its_forms)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        ck_assert_int_eq(
-            xfer_where_resolve(cases[i].text, XFER_WHERE_LISTEN, &where),
-            UCXPOOL_OK);
-        ck_assert_msg(xfer_address_is_loopback(&where.addresses[0]) ==
+        ck_assert_int_eq(bootstrap_where_resolve(
+                             cases[i].text, BOOTSTRAP_WHERE_LISTEN, &where),
+                         UCXPOOL_OK);
+        ck_assert_msg(bootstrap_address_is_loopback(&where.addresses[0]) ==
                           cases[i].is_loopback,
                       "%s", cases[i].text);
     }
@@ -156,14 +160,15 @@ END_TEST
 
 START_TEST(an_ipv4_peer_of_an_ipv6_socket_is_shown_as_ipv4)
 {
-    assert_address("[::ffff:127.0.0.1]:80", XFER_WHERE_CONNECT, "127.0.0.1:80");
+    assert_address("[::ffff:127.0.0.1]:80", BOOTSTRAP_WHERE_CONNECT,
+                   "127.0.0.1:80");
 }
 END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("where");
-    TCase   *tcase = tcase_create("where");
+    Suite   *suite = suite_create("address");
+    TCase   *tcase = tcase_create("address");
     SRunner *runner;
     int      num_failed;
 

@@ -4,7 +4,7 @@
  * which each step begins with a byte that tells what the stranger does.
  */
 #include "base/math.h"
-#include "bootstrap/handshake.h"
+#include "bootstrap/auth.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FLAG_CALLER 0x01 /* we are the caller */
+#define FLAG_CALLER 0x01 /* we are the client */
 #define FLAG_FULL   0x02 /* and have no room for one more peer */
 
 typedef enum step {
@@ -31,7 +31,7 @@ typedef struct stranger {
     size_t           size;
     int              fd;
     bool             has_proved;
-    xfer_handshake_t handshake;
+    bootstrap_auth_t auth;
 } stranger_t;
 
 /* assert() that does not depend on NDEBUG. */
@@ -78,23 +78,24 @@ static void send_bytes(stranger_t *stranger, const void *bytes, size_t length)
 static void send_header(stranger_t *stranger, uint8_t type, uint8_t flags,
                         uint32_t length)
 {
-    const xfer_greeting_header_t header = {.version = XFER_GREETING_VERSION,
-                                           .type    = type,
-                                           .flags   = flags,
-                                           .length  = length};
-    uint8_t                      bytes[XFER_GREETING_HEADER_SIZE];
+    const bootstrap_message_header_t header = {.version =
+                                                   BOOTSTRAP_AUTH_VERSION,
+                                               .type   = type,
+                                               .flags  = flags,
+                                               .length = length};
+    uint8_t                          bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE];
 
-    xfer_greeting_pack_header(&header, bytes);
+    bootstrap_message_pack_header(&header, bytes);
     send_bytes(stranger, bytes, sizeof(bytes));
 }
 
 static void send_nonce(stranger_t *stranger)
 {
-    const uint8_t nonce[XFER_NONCE_SIZE] = {1, 2, 3};
+    const uint8_t nonce[BOOTSTRAP_NONCE_SIZE] = {1, 2, 3};
 
     send_header(stranger,
-                stranger->handshake.is_caller ? XFER_GREETING_CHALLENGE
-                                              : XFER_GREETING_GREET,
+                stranger->auth.is_client ? BOOTSTRAP_MESSAGE_CHALLENGE
+                                         : BOOTSTRAP_MESSAGE_HELLO,
                 0, sizeof(nonce));
     send_bytes(stranger, nonce, sizeof(nonce));
 }
@@ -102,18 +103,18 @@ static void send_nonce(stranger_t *stranger)
 /* The stranger looks up what it has to sign. */
 static void send_proof(stranger_t *stranger)
 {
-    bool                 is_caller = stranger->handshake.is_caller;
-    xfer_greeting_type_t type =
-        is_caller ? XFER_GREETING_ANSWER_PROOF : XFER_GREETING_CALLER_PROOF;
-    xfer_greeting_side_t  caller   = stranger->handshake.caller;
-    xfer_greeting_side_t  listener = stranger->handshake.listener;
-    xfer_greeting_side_t *side     = is_caller ? &listener : &caller;
-    uint8_t               mac[XFER_MAC_SIZE];
-    size_t                length;
+    bool                     is_client = stranger->auth.is_client;
+    bootstrap_message_type_t type = is_client ? BOOTSTRAP_MESSAGE_LISTENER_PROOF
+                                              : BOOTSTRAP_MESSAGE_CLIENT_PROOF;
+    bootstrap_auth_side_t    client   = stranger->auth.client;
+    bootstrap_auth_side_t    listener = stranger->auth.listener;
+    bootstrap_auth_side_t   *side     = is_client ? &listener : &client;
+    uint8_t                  mac[BOOTSTRAP_MAC_SIZE];
+    size_t                   length;
 
     side->blob        = take_bytes(stranger, &length);
     side->blob_length = (uint32_t)length;
-    CHECK(xfer_greeting_prove(type, NULL, &caller, &listener, mac) ==
+    CHECK(bootstrap_auth_prove(type, NULL, &client, &listener, mac) ==
           UCXPOOL_OK);
     send_header(stranger, (uint8_t)type, 0, (uint32_t)(sizeof(mac) + length));
     send_bytes(stranger, mac, sizeof(mac));
@@ -127,7 +128,7 @@ static void send_refusal(stranger_t *stranger)
     size_t         length;
     const uint8_t *text = take_bytes(stranger, &length);
 
-    send_header(stranger, XFER_GREETING_REFUSE, 0,
+    send_header(stranger, BOOTSTRAP_MESSAGE_REFUSE, 0,
                 (uint32_t)(sizeof(code) + length));
     send_bytes(stranger, code, sizeof(code));
     send_bytes(stranger, text, length);
@@ -135,7 +136,7 @@ static void send_refusal(stranger_t *stranger)
 
 static void read_all(stranger_t *stranger)
 {
-    uint8_t bytes[XFER_GREETING_MAX];
+    uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
 
     while (recv(stranger->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
     }
@@ -179,7 +180,7 @@ static void take_step(stranger_t *stranger)
 /* Whatever it ends with, the words are text and nobody is let in unproven. */
 static void check_end(const stranger_t *stranger, ucxpool_status_t status)
 {
-    const xfer_handshake_t *handshake = &stranger->handshake;
+    const bootstrap_auth_t *auth = &stranger->auth;
     size_t                  length;
     const uint8_t          *blob;
     unsigned                sum = 0;
@@ -188,18 +189,18 @@ static void check_end(const stranger_t *stranger, ucxpool_status_t status)
         return;
     }
     if (status != UCXPOOL_OK) {
-        CHECK(handshake->state == XFER_HANDSHAKE_FAILED);
-        CHECK(strlen(handshake->reason) < sizeof(handshake->reason));
-        for (const char *c = handshake->reason; *c != '\0'; c++) {
+        CHECK(auth->state == BOOTSTRAP_AUTH_FAILED);
+        CHECK(strlen(auth->reason) < sizeof(auth->reason));
+        for (const char *c = auth->reason; *c != '\0'; c++) {
             CHECK((*c >= 0x20) && (*c < 0x7f));
         }
         return;
     }
     CHECK(stranger->has_proved);
-    CHECK(handshake->is_caller || !handshake->is_full);
-    CHECK(handshake->state == XFER_HANDSHAKE_DONE);
-    blob = xfer_handshake_blob(handshake, &length);
-    CHECK(length <= XFER_BLOB_MAX);
+    CHECK(auth->is_client || !auth->is_full);
+    CHECK(auth->state == BOOTSTRAP_AUTH_DONE);
+    blob = bootstrap_auth_blob(auth, &length);
+    CHECK(length <= BOOTSTRAP_BLOB_MAX);
     for (size_t i = 0; i < length; i++) {
         sum += blob[i];
     }
@@ -208,12 +209,12 @@ static void check_end(const stranger_t *stranger, ucxpool_status_t status)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint8_t blob[100] = {9, 8, 7};
-    const xfer_self_t    self = {.blob = blob, .blob_length = sizeof(blob)};
-    static stranger_t    stranger;
-    ucxpool_status_t     status;
-    uint8_t              flags;
-    int                  fds[2];
+    static const uint8_t   blob[100] = {9, 8, 7};
+    const bootstrap_self_t self = {.blob = blob, .blob_length = sizeof(blob)};
+    static stranger_t      stranger;
+    ucxpool_status_t       status;
+    uint8_t                flags;
+    int                    fds[2];
 
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
     stranger.data       = data;
@@ -221,17 +222,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     stranger.fd         = fds[1];
     stranger.has_proved = false;
     flags               = take_byte(&stranger);
-    CHECK(xfer_handshake_init(&stranger.handshake, fds[0],
+    CHECK(bootstrap_auth_init(&stranger.auth, fds[0],
                               (flags & FLAG_CALLER) != 0, &self) == UCXPOOL_OK);
-    stranger.handshake.is_full = (flags & FLAG_FULL) != 0;
+    stranger.auth.is_full = (flags & FLAG_FULL) != 0;
     do {
-        status = xfer_handshake_progress(&stranger.handshake);
+        status = bootstrap_auth_progress(&stranger.auth);
         if (stranger.size > 0) {
             take_step(&stranger);
         }
     } while ((stranger.size > 0) && (status == UCXPOOL_INPROGRESS));
-    check_end(&stranger, xfer_handshake_progress(&stranger.handshake));
-    xfer_handshake_cleanup(&stranger.handshake);
+    check_end(&stranger, bootstrap_auth_progress(&stranger.auth));
+    bootstrap_auth_cleanup(&stranger.auth);
     close(fds[0]);
     close(fds[1]);
     return 0;

@@ -1,6 +1,6 @@
 /*
- * The greeting, byte by byte. Caller and listener each have a socket; what one
- * sends lies in the test's hands before the other gets it.
+ * Authentication, byte by byte. Client and listener each have a socket; what
+ * one sends lies in the test's hands before the other gets it.
  */
 #include <config.h>
 
@@ -8,7 +8,7 @@
 #include "net_calls.h"
 
 #include "base/log.h"
-#include "bootstrap/handshake.h"
+#include "bootstrap/auth.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HEADER XFER_GREETING_HEADER_SIZE
+#define HEADER BOOTSTRAP_MESSAGE_HEADER_SIZE
 
 /* Offsets of fields in a header. */
 #define AT_VERSION 4
@@ -28,29 +28,29 @@
 #define AT_FLAGS   7
 #define AT_LENGTH  8
 
-/* Bytes of GREET and of CHALLENGE. */
-#define NONCE_MESSAGE (HEADER + XFER_NONCE_SIZE)
+/* Bytes of HELLO and of CHALLENGE. */
+#define NONCE_MESSAGE (HEADER + BOOTSTRAP_NONCE_SIZE)
 
-static const char caller_blob[]   = "blob of the caller";
+static const char client_blob[]   = "blob of the client";
 static const char listener_blob[] = "blob of the listener, a longer one";
 
-/* One side: its handshake, our end of its socket, what it has sent. */
+/* One side: its auth, our end of its socket, what it has sent. */
 typedef struct side {
-    xfer_handshake_t handshake;
-    xfer_self_t      self;
+    bootstrap_auth_t auth;
+    bootstrap_self_t self;
     ucxpool_status_t status;
     int              fd;
     int              our_fd;
     size_t           num_sent;
-    uint8_t          sent[4 * XFER_GREETING_MAX];
+    uint8_t          sent[4 * BOOTSTRAP_MESSAGE_MAX];
 } side_t;
 
-static side_t         caller;
-static side_t         listener;
-static xfer_secret_t *secret;
-static xfer_secret_t *other_secret;
+static side_t              client;
+static side_t              listener;
+static bootstrap_secret_t *secret;
+static bootstrap_secret_t *other_secret;
 
-static void begin_side(side_t *side, bool is_caller)
+static void begin_side(side_t *side, bool is_client)
 {
     int fds[2];
 
@@ -62,35 +62,37 @@ static void begin_side(side_t *side, bool is_caller)
     side->num_sent = 0;
     side->status   = UCXPOOL_INPROGRESS;
     ck_assert_int_eq(
-        xfer_handshake_init(&side->handshake, fds[0], is_caller, &side->self),
+        bootstrap_auth_init(&side->auth, fds[0], is_client, &side->self),
         UCXPOOL_OK);
 }
 
 static void begin(void)
 {
-    begin_side(&caller, true);
+    begin_side(&client, true);
     begin_side(&listener, false);
 }
 
 static void end(void)
 {
-    xfer_handshake_cleanup(&caller.handshake);
-    xfer_handshake_cleanup(&listener.handshake);
-    close(caller.fd);
+    bootstrap_auth_cleanup(&client.auth);
+    bootstrap_auth_cleanup(&listener.auth);
+    close(client.fd);
     close(listener.fd);
-    close(caller.our_fd);
+    close(client.our_fd);
     close(listener.our_fd);
 }
 
-static xfer_self_t self_of(const xfer_secret_t *key, const void *blob,
-                           size_t length)
+static bootstrap_self_t self_of(const bootstrap_secret_t *key, const void *blob,
+                                size_t length)
 {
-    return (xfer_self_t){.secret = key, .blob = blob, .blob_length = length};
+    return (bootstrap_self_t){
+        .secret = key, .blob = blob, .blob_length = length};
 }
 
-static void use(const xfer_secret_t *callers, const xfer_secret_t *listeners)
+static void use(const bootstrap_secret_t *clients,
+                const bootstrap_secret_t *listeners)
 {
-    caller.self   = self_of(callers, caller_blob, sizeof(caller_blob));
+    client.self   = self_of(clients, client_blob, sizeof(client_blob));
     listener.self = self_of(listeners, listener_blob, sizeof(listener_blob));
 }
 
@@ -106,13 +108,13 @@ static void teardown(void)
 {
     net_call_reset();
     net_call_limit(0);
-    xfer_secret_release(secret);
-    xfer_secret_release(other_secret);
+    bootstrap_secret_release(secret);
+    bootstrap_secret_release(other_secret);
 }
 
 static void progress(side_t *side)
 {
-    side->status = xfer_handshake_progress(&side->handshake);
+    side->status = bootstrap_auth_progress(&side->auth);
 }
 
 /* Collect what a side has sent since; returns how much. */
@@ -162,29 +164,29 @@ static bool relay(side_t *from, side_t *to, size_t piece)
 static void run_in_pieces(size_t piece)
 {
     do {
-        progress(&caller);
+        progress(&client);
         progress(&listener);
-    } while (relay(&caller, &listener, piece) ||
-             relay(&listener, &caller, piece));
+    } while (relay(&client, &listener, piece) ||
+             relay(&listener, &client, piece));
 }
 
 static void run(void)
 {
-    run_in_pieces(XFER_GREETING_MAX);
+    run_in_pieces(BOOTSTRAP_MESSAGE_MAX);
 }
 
 static void assert_reason(const side_t *side, ucxpool_status_t status,
                           const char *words)
 {
     ck_assert_int_eq(side->status, status);
-    ck_assert_msg(strstr(side->handshake.reason, words) != NULL,
-                  "\"%s\" is not in \"%s\"", words, side->handshake.reason);
+    ck_assert_msg(strstr(side->auth.reason, words) != NULL,
+                  "\"%s\" is not in \"%s\"", words, side->auth.reason);
 }
 
 static void assert_blob(const side_t *side, const void *expected, size_t length)
 {
     size_t      found_length;
-    const void *found = xfer_handshake_blob(&side->handshake, &found_length);
+    const void *found = bootstrap_auth_blob(&side->auth, &found_length);
 
     ck_assert_uint_eq(found_length, length);
     if (length > 0) {
@@ -194,18 +196,17 @@ static void assert_blob(const side_t *side, const void *expected, size_t length)
 
 static void assert_met(void)
 {
-    ck_assert_msg(caller.status == UCXPOOL_OK, "%s", caller.handshake.reason);
-    ck_assert_msg(listener.status == UCXPOOL_OK, "%s",
-                  listener.handshake.reason);
-    assert_blob(&caller, listener.self.blob, listener.self.blob_length);
-    assert_blob(&listener, caller.self.blob, caller.self.blob_length);
+    ck_assert_msg(client.status == UCXPOOL_OK, "%s", client.auth.reason);
+    ck_assert_msg(listener.status == UCXPOOL_OK, "%s", listener.auth.reason);
+    assert_blob(&client, listener.self.blob, listener.self.blob_length);
+    assert_blob(&listener, client.self.blob, client.self.blob_length);
 }
 
-/* The listener refused, and the caller has read why. */
+/* The listener refused, and the client has read why. */
 static void assert_refused(ucxpool_status_t status, const char *words)
 {
-    assert_reason(&caller, status, words);
-    /* The caller hangs up. */
+    assert_reason(&client, status, words);
+    /* The client hangs up. */
     shutdown(listener.our_fd, SHUT_WR);
     progress(&listener);
     assert_reason(&listener, status, words);
@@ -214,14 +215,14 @@ static void assert_refused(ucxpool_status_t status, const char *words)
 static size_t make_header(uint8_t *bytes, unsigned version, uint8_t type,
                           uint8_t flags, uint32_t length)
 {
-    const xfer_greeting_header_t header = {
+    const bootstrap_message_header_t header = {
         .version = (uint16_t)version,
         .type    = type,
         .flags   = flags,
         .length  = length,
     };
 
-    xfer_greeting_pack_header(&header, bytes);
+    bootstrap_message_pack_header(&header, bytes);
     return HEADER;
 }
 
@@ -268,13 +269,13 @@ END_TEST
 
 START_TEST(blobs_may_be_empty_or_of_the_largest_size)
 {
-    static const size_t lengths[] = {0, 1, XFER_BLOB_MAX};
-    static uint8_t      bytes[XFER_BLOB_MAX];
+    static const size_t lengths[] = {0, 1, BOOTSTRAP_BLOB_MAX};
+    static uint8_t      bytes[BOOTSTRAP_BLOB_MAX];
 
     memset(bytes, 0xa5, sizeof(bytes));
     for (size_t i = 0; i < 3; i++) {
         for (size_t j = 0; j < 3; j++) {
-            caller.self   = self_of(secret, bytes, lengths[i]);
+            client.self   = self_of(secret, bytes, lengths[i]);
             listener.self = self_of(secret, bytes, lengths[j]);
             begin();
             run();
@@ -285,16 +286,16 @@ START_TEST(blobs_may_be_empty_or_of_the_largest_size)
 }
 END_TEST
 
-START_TEST(nonces_differ_from_greeting_to_greeting)
+START_TEST(nonces_differ_from_hello_to_hello)
 {
-    uint8_t nonce[XFER_NONCE_SIZE];
+    uint8_t nonce[BOOTSTRAP_NONCE_SIZE];
 
     begin();
-    memcpy(nonce, caller.handshake.caller.nonce, sizeof(nonce));
-    ck_assert_mem_ne(nonce, listener.handshake.listener.nonce, sizeof(nonce));
+    memcpy(nonce, client.auth.client.nonce, sizeof(nonce));
+    ck_assert_mem_ne(nonce, listener.auth.listener.nonce, sizeof(nonce));
     end();
     begin();
-    ck_assert_mem_ne(nonce, caller.handshake.caller.nonce, sizeof(nonce));
+    ck_assert_mem_ne(nonce, client.auth.client.nonce, sizeof(nonce));
     end();
 }
 END_TEST
@@ -311,17 +312,17 @@ START_TEST(another_secret_is_refused_in_words)
 }
 END_TEST
 
-START_TEST(a_refused_caller_learns_nothing_but_the_refusal)
+START_TEST(a_refused_client_learns_nothing_but_the_refusal)
 {
-    xfer_greeting_header_t header;
+    bootstrap_message_header_t header;
 
     use(other_secret, secret);
     begin();
     run();
     ck_assert_uint_gt(listener.num_sent, NONCE_MESSAGE + HEADER);
-    ck_assert(
-        xfer_greeting_unpack_header(listener.sent + NONCE_MESSAGE, &header));
-    ck_assert_uint_eq(header.type, XFER_GREETING_REFUSE);
+    ck_assert(bootstrap_message_unpack_header(listener.sent + NONCE_MESSAGE,
+                                              &header));
+    ck_assert_uint_eq(header.type, BOOTSTRAP_MESSAGE_REFUSE);
     ck_assert_uint_eq(listener.num_sent,
                       NONCE_MESSAGE + HEADER + header.length);
     end();
@@ -334,58 +335,58 @@ START_TEST(a_secret_on_one_side_only_is_refused_in_words)
     begin();
     run();
     assert_refused(UCXPOOL_ERR_PERMISSION,
-                   "the listener asks for a secret and the caller has none");
+                   "the listener asks for a secret and the client has none");
     end();
 
     use(secret, NULL);
     begin();
     run();
     assert_refused(UCXPOOL_ERR_PERMISSION,
-                   "the caller asks for a secret and the listener has none");
+                   "the client asks for a secret and the listener has none");
     end();
 }
 END_TEST
 
-START_TEST(a_caller_with_a_secret_gives_no_proof_to_a_listener_without)
+START_TEST(a_client_with_a_secret_gives_no_proof_to_a_listener_without)
 {
     use(secret, secret);
     begin();
     changed_side   = &listener;
     changed_offset = AT_FLAGS;
-    changed_bits   = XFER_GREETING_FLAG_SECRET;
+    changed_bits   = BOOTSTRAP_MESSAGE_FLAG_SECRET;
     run();
     changed_side = NULL;
-    assert_reason(&caller, UCXPOOL_ERR_PERMISSION, "the listener has none");
-    ck_assert_uint_eq(caller.num_sent, NONCE_MESSAGE);
+    assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the listener has none");
+    ck_assert_uint_eq(client.num_sent, NONCE_MESSAGE);
     end();
 }
 END_TEST
 
-START_TEST(a_caller_of_another_version_is_told_both_versions)
+START_TEST(a_client_of_another_version_is_told_both_versions)
 {
     begin();
-    changed_side   = &caller;
+    changed_side   = &client;
     changed_offset = AT_VERSION;
-    changed_bits   = XFER_GREETING_VERSION ^ 2;
+    changed_bits   = BOOTSTRAP_AUTH_VERSION ^ 2;
     run();
     changed_side = NULL;
     assert_refused(UCXPOOL_ERR_PROTOCOL,
-                   "the caller speaks protocol 2, the listener speaks 1");
+                   "the client speaks protocol 2, the listener speaks 1");
     end();
 }
 END_TEST
 
-START_TEST(a_longer_greeting_of_another_version_is_still_told)
+START_TEST(a_longer_hello_of_another_version_is_still_told)
 {
     uint8_t bytes[HEADER + 500] = {0};
 
     begin();
-    make_header(bytes, 3, XFER_GREETING_GREET, 0, 500);
+    make_header(bytes, 3, BOOTSTRAP_MESSAGE_HELLO, 0, 500);
     give(&listener, bytes, sizeof(bytes));
     progress(&listener);
     ck_assert_int_eq(listener.status, UCXPOOL_INPROGRESS);
     collect(&listener);
-    ck_assert_uint_eq(listener.sent[AT_TYPE], XFER_GREETING_REFUSE);
+    ck_assert_uint_eq(listener.sent[AT_TYPE], BOOTSTRAP_MESSAGE_REFUSE);
     shutdown(listener.our_fd, SHUT_WR);
     progress(&listener);
     assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "speaks protocol 3");
@@ -398,26 +399,26 @@ START_TEST(a_listener_of_another_version_is_named)
     begin();
     changed_side   = &listener;
     changed_offset = AT_VERSION;
-    changed_bits   = XFER_GREETING_VERSION ^ 2;
+    changed_bits   = BOOTSTRAP_AUTH_VERSION ^ 2;
     run();
     changed_side = NULL;
-    assert_reason(&caller, UCXPOOL_ERR_PROTOCOL,
-                  "the listener speaks protocol 2, the caller speaks 1");
+    assert_reason(&client, UCXPOOL_ERR_PROTOCOL,
+                  "the listener speaks protocol 2, the client speaks 1");
     end();
 }
 END_TEST
 
 START_TEST(the_refusal_of_another_version_is_understood)
 {
-    uint8_t bytes[XFER_GREETING_MAX];
-    size_t  length = xfer_greeting_pack_refuse(XFER_REFUSAL_VERSION,
-                                               "we speak 7 only", bytes);
+    uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
+    size_t  length = bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_VERSION,
+                                                   "we speak 7 only", bytes);
 
     bytes[AT_VERSION] = 7;
     begin();
-    give(&caller, bytes, length);
-    progress(&caller);
-    assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "we speak 7 only");
+    give(&client, bytes, length);
+    progress(&client);
+    assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "we speak 7 only");
     end();
 }
 END_TEST
@@ -425,7 +426,7 @@ END_TEST
 START_TEST(a_full_listener_says_so)
 {
     begin();
-    listener.handshake.is_full = true;
+    listener.auth.is_full = true;
     run();
     assert_refused(UCXPOOL_ERR_LIMIT, "too many peers");
     end();
@@ -434,30 +435,32 @@ END_TEST
 
 START_TEST(each_refusal_has_its_status)
 {
-    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_OTHER),
+    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_OTHER),
                      UCXPOOL_ERR_REFUSED);
-    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_VERSION),
+    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_VERSION),
                      UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_FORMAT),
+    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FORMAT),
                      UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_SECRET),
+    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_SECRET),
                      UCXPOOL_ERR_PERMISSION);
-    ck_assert_int_eq(xfer_refusal_status(XFER_REFUSAL_FULL), UCXPOOL_ERR_LIMIT);
+    ck_assert_int_eq(bootstrap_refusal_status(BOOTSTRAP_REFUSAL_FULL),
+                     UCXPOOL_ERR_LIMIT);
 }
 END_TEST
 
 START_TEST(words_from_the_peer_are_made_printable)
 {
     static const char evil[] = "\x1b[2J\n\xff\x7fok%s%n";
-    uint8_t           bytes[XFER_GREETING_MAX];
+    uint8_t           bytes[BOOTSTRAP_MESSAGE_MAX];
     size_t            length;
 
-    length = xfer_greeting_pack_refuse((xfer_refusal_t)99, evil, bytes);
+    length =
+        bootstrap_message_pack_refuse((bootstrap_refusal_t)99, evil, bytes);
     begin();
-    give(&caller, bytes, length);
-    progress(&caller);
-    assert_reason(&caller, UCXPOOL_ERR_REFUSED, "?[2J???ok%s%n");
-    for (const char *c = caller.handshake.reason; *c != '\0'; c++) {
+    give(&client, bytes, length);
+    progress(&client);
+    assert_reason(&client, UCXPOOL_ERR_REFUSED, "?[2J???ok%s%n");
+    for (const char *c = client.auth.reason; *c != '\0'; c++) {
         ck_assert((*c >= 0x20) && (*c < 0x7f));
     }
     end();
@@ -467,38 +470,38 @@ END_TEST
 START_TEST(a_long_refusal_is_cut)
 {
     char    text[500];
-    uint8_t bytes[XFER_GREETING_MAX];
-    char    found[XFER_REFUSE_TEXT_MAX + 1];
+    uint8_t bytes[BOOTSTRAP_MESSAGE_MAX];
+    char    found[BOOTSTRAP_REFUSE_TEXT_MAX + 1];
     size_t  length;
 
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    length = xfer_greeting_pack_refuse(XFER_REFUSAL_FULL, text, bytes);
-    ck_assert_uint_eq(length, HEADER + 4 + XFER_REFUSE_TEXT_MAX);
-    ck_assert_int_eq(xfer_greeting_unpack_refuse(
+    length = bootstrap_message_pack_refuse(BOOTSTRAP_REFUSAL_FULL, text, bytes);
+    ck_assert_uint_eq(length, HEADER + 4 + BOOTSTRAP_REFUSE_TEXT_MAX);
+    ck_assert_int_eq(bootstrap_message_unpack_refuse(
                          bytes + HEADER, (uint32_t)(length - HEADER), found),
-                     XFER_REFUSAL_FULL);
-    ck_assert_uint_eq(strlen(found), XFER_REFUSE_TEXT_MAX);
+                     BOOTSTRAP_REFUSAL_FULL);
+    ck_assert_uint_eq(strlen(found), BOOTSTRAP_REFUSE_TEXT_MAX);
 }
 END_TEST
 
-START_TEST(a_refused_caller_may_send_on_but_only_so_much)
+START_TEST(a_refused_client_may_send_on_but_only_so_much)
 {
     static uint8_t bytes[8192];
     size_t         given = 0;
 
     use(NULL, secret);
     begin();
-    progress(&caller);
-    relay(&caller, &listener, XFER_GREETING_MAX);
+    progress(&client);
+    relay(&client, &listener, BOOTSTRAP_MESSAGE_MAX);
     while (listener.status == UCXPOOL_INPROGRESS) {
-        ck_assert_uint_le(given, XFER_DRAIN_MAX);
+        ck_assert_uint_le(given, BOOTSTRAP_DRAIN_MAX);
         give(&listener, bytes, sizeof(bytes));
         given += sizeof(bytes);
         progress(&listener);
     }
-    assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the caller has none");
-    ck_assert_uint_ge(given, XFER_DRAIN_MAX);
+    assert_reason(&listener, UCXPOOL_ERR_PERMISSION, "the client has none");
+    ck_assert_uint_ge(given, BOOTSTRAP_DRAIN_MAX);
     end();
 }
 END_TEST
@@ -508,19 +511,19 @@ END_TEST
 
 START_TEST(any_changed_byte_is_found)
 {
-    size_t caller_length =
-        NONCE_MESSAGE + HEADER + XFER_MAC_SIZE + sizeof(caller_blob);
+    size_t client_length =
+        NONCE_MESSAGE + HEADER + BOOTSTRAP_MAC_SIZE + sizeof(client_blob);
     size_t listener_length =
-        NONCE_MESSAGE + HEADER + XFER_MAC_SIZE + sizeof(listener_blob);
+        NONCE_MESSAGE + HEADER + BOOTSTRAP_MAC_SIZE + sizeof(listener_blob);
 
     changed_bits = (uint8_t)(1u << (_i & 7));
-    for (changed_offset = 0; changed_offset < caller_length; changed_offset++) {
-        changed_side = &caller;
+    for (changed_offset = 0; changed_offset < client_length; changed_offset++) {
+        changed_side = &client;
         begin();
         run();
-        ck_assert_uint_le(caller.num_sent, caller_length);
+        ck_assert_uint_le(client.num_sent, client_length);
         ck_assert_int_ne(listener.status, UCXPOOL_OK);
-        ck_assert_int_ne(caller.status, UCXPOOL_OK);
+        ck_assert_int_ne(client.status, UCXPOOL_OK);
         end();
     }
     for (changed_offset = 0; changed_offset < listener_length;
@@ -528,15 +531,15 @@ START_TEST(any_changed_byte_is_found)
         changed_side = &listener;
         begin();
         run();
-        ck_assert_uint_le(listener.num_sent, XFER_GREETING_MAX * 2);
-        ck_assert_int_ne(caller.status, UCXPOOL_OK);
+        ck_assert_uint_le(listener.num_sent, BOOTSTRAP_MESSAGE_MAX * 2);
+        ck_assert_int_ne(client.status, UCXPOOL_OK);
         end();
     }
     changed_side = NULL;
 }
 END_TEST
 
-START_TEST(what_is_not_a_greeting_is_called_so)
+START_TEST(what_is_no_message_of_ours_is_called_so)
 {
     static const char *const garbage[] = {
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -549,9 +552,9 @@ START_TEST(what_is_not_a_greeting_is_called_so)
         give(&listener, garbage[i], strlen(garbage[i]));
         progress(&listener);
         assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "not a pool");
-        give(&caller, garbage[i], strlen(garbage[i]));
-        progress(&caller);
-        assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "not a pool");
+        give(&client, garbage[i], strlen(garbage[i]));
+        progress(&client);
+        assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "not a pool");
         end();
     }
 }
@@ -563,18 +566,18 @@ START_TEST(a_peer_that_hangs_up_at_any_byte_is_lost)
 
     begin();
     run();
-    total = caller.num_sent;
+    total = client.num_sent;
     end();
     for (size_t cut = 0; cut < total; cut++) {
         begin();
-        progress(&caller);
-        collect(&caller);
-        give(&listener, caller.sent, cut < NONCE_MESSAGE ? cut : NONCE_MESSAGE);
+        progress(&client);
+        collect(&client);
+        give(&listener, client.sent, cut < NONCE_MESSAGE ? cut : NONCE_MESSAGE);
         progress(&listener);
         if (cut >= NONCE_MESSAGE) {
-            relay(&listener, &caller, XFER_GREETING_MAX);
-            collect(&caller);
-            give(&listener, caller.sent + NONCE_MESSAGE, cut - NONCE_MESSAGE);
+            relay(&listener, &client, BOOTSTRAP_MESSAGE_MAX);
+            collect(&client);
+            give(&listener, client.sent + NONCE_MESSAGE, cut - NONCE_MESSAGE);
         }
         shutdown(listener.our_fd, SHUT_WR);
         progress(&listener);
@@ -590,27 +593,28 @@ START_TEST(a_wrong_length_is_refused_before_a_byte_of_it_is_read)
         uint8_t  type;
         uint32_t length;
     } cases[] = {
-        {XFER_GREETING_GREET, 0},
-        {XFER_GREETING_GREET, XFER_NONCE_SIZE - 1},
-        {XFER_GREETING_GREET, XFER_NONCE_SIZE + 1},
-        {XFER_GREETING_GREET, UINT32_MAX},
-        {XFER_GREETING_CALLER_PROOF, XFER_MAC_SIZE - 1},
-        {XFER_GREETING_CALLER_PROOF, XFER_MAC_SIZE + XFER_BLOB_MAX + 1},
-        {XFER_GREETING_CALLER_PROOF, UINT32_MAX},
+        {BOOTSTRAP_MESSAGE_HELLO, 0},
+        {BOOTSTRAP_MESSAGE_HELLO, BOOTSTRAP_NONCE_SIZE - 1},
+        {BOOTSTRAP_MESSAGE_HELLO, BOOTSTRAP_NONCE_SIZE + 1},
+        {BOOTSTRAP_MESSAGE_HELLO, UINT32_MAX},
+        {BOOTSTRAP_MESSAGE_CLIENT_PROOF, BOOTSTRAP_MAC_SIZE - 1},
+        {BOOTSTRAP_MESSAGE_CLIENT_PROOF,
+         BOOTSTRAP_MAC_SIZE + BOOTSTRAP_BLOB_MAX + 1},
+        {BOOTSTRAP_MESSAGE_CLIENT_PROOF, UINT32_MAX},
     };
     uint8_t bytes[HEADER];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin();
-        if (cases[i].type == XFER_GREETING_CALLER_PROOF) {
-            progress(&caller);
-            relay(&caller, &listener, XFER_GREETING_MAX);
+        if (cases[i].type == BOOTSTRAP_MESSAGE_CLIENT_PROOF) {
+            progress(&client);
+            relay(&client, &listener, BOOTSTRAP_MESSAGE_MAX);
         }
-        make_header(bytes, XFER_GREETING_VERSION, cases[i].type,
-                    XFER_GREETING_FLAG_SECRET, cases[i].length);
+        make_header(bytes, BOOTSTRAP_AUTH_VERSION, cases[i].type,
+                    BOOTSTRAP_MESSAGE_FLAG_SECRET, cases[i].length);
         give(&listener, bytes, sizeof(bytes));
         progress(&listener);
-        ck_assert_int_eq(listener.handshake.state, XFER_HANDSHAKE_DRAIN);
+        ck_assert_int_eq(listener.auth.state, BOOTSTRAP_AUTH_DRAIN);
         shutdown(listener.our_fd, SHUT_WR);
         progress(&listener);
         assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "bytes, that is wrong");
@@ -622,34 +626,35 @@ END_TEST
 START_TEST(no_length_fits_a_type_that_does_not_exist)
 {
     for (unsigned type = 0; type < 256; type++) {
-        if ((type < XFER_GREETING_GREET) || (type > XFER_GREETING_REFUSE)) {
-            ck_assert(!xfer_greeting_length_fits((uint8_t)type, 32));
+        if ((type < BOOTSTRAP_MESSAGE_HELLO) ||
+            (type > BOOTSTRAP_MESSAGE_REFUSE)) {
+            ck_assert(!bootstrap_message_length_fits((uint8_t)type, 32));
         }
     }
 }
 END_TEST
 
-START_TEST(a_caller_refuses_wrong_lengths_too)
+START_TEST(a_client_refuses_wrong_lengths_too)
 {
     static const struct {
         uint8_t  type;
         uint32_t length;
     } cases[] = {
-        {XFER_GREETING_CHALLENGE, 0},
-        {XFER_GREETING_CHALLENGE, UINT32_MAX},
-        {XFER_GREETING_REFUSE, 3},
-        {XFER_GREETING_REFUSE, 4 + XFER_REFUSE_TEXT_MAX + 1},
-        {XFER_GREETING_REFUSE, UINT32_MAX},
+        {BOOTSTRAP_MESSAGE_CHALLENGE, 0},
+        {BOOTSTRAP_MESSAGE_CHALLENGE, UINT32_MAX},
+        {BOOTSTRAP_MESSAGE_REFUSE, 3},
+        {BOOTSTRAP_MESSAGE_REFUSE, 4 + BOOTSTRAP_REFUSE_TEXT_MAX + 1},
+        {BOOTSTRAP_MESSAGE_REFUSE, UINT32_MAX},
     };
     uint8_t bytes[HEADER];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin();
-        make_header(bytes, XFER_GREETING_VERSION, cases[i].type,
-                    XFER_GREETING_FLAG_SECRET, cases[i].length);
-        give(&caller, bytes, sizeof(bytes));
-        progress(&caller);
-        assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "bytes, that is wrong");
+        make_header(bytes, BOOTSTRAP_AUTH_VERSION, cases[i].type,
+                    BOOTSTRAP_MESSAGE_FLAG_SECRET, cases[i].length);
+        give(&client, bytes, sizeof(bytes));
+        progress(&client);
+        assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "bytes, that is wrong");
         end();
     }
 }
@@ -660,19 +665,19 @@ START_TEST(a_message_out_of_turn_is_refused)
     uint8_t bytes[HEADER];
 
     for (unsigned type = 0; type < 256; type++) {
-        make_header(bytes, XFER_GREETING_VERSION, (uint8_t)type, 0, 32);
+        make_header(bytes, BOOTSTRAP_AUTH_VERSION, (uint8_t)type, 0, 32);
         begin();
-        if (type != XFER_GREETING_GREET) {
+        if (type != BOOTSTRAP_MESSAGE_HELLO) {
             give(&listener, bytes, sizeof(bytes));
             shutdown(listener.our_fd, SHUT_WR);
             progress(&listener);
             assert_reason(&listener, UCXPOOL_ERR_PROTOCOL, "is due");
         }
-        if ((type != XFER_GREETING_CHALLENGE) &&
-            (type != XFER_GREETING_REFUSE)) {
-            give(&caller, bytes, sizeof(bytes));
-            progress(&caller);
-            assert_reason(&caller, UCXPOOL_ERR_PROTOCOL, "is due");
+        if ((type != BOOTSTRAP_MESSAGE_CHALLENGE) &&
+            (type != BOOTSTRAP_MESSAGE_REFUSE)) {
+            give(&client, bytes, sizeof(bytes));
+            progress(&client);
+            assert_reason(&client, UCXPOOL_ERR_PROTOCOL, "is due");
         }
         end();
     }
@@ -684,14 +689,14 @@ END_TEST
 
 START_TEST(a_replayed_proof_is_wrong)
 {
-    static uint8_t recorded[sizeof(caller.sent)];
+    static uint8_t recorded[sizeof(client.sent)];
     size_t         length;
 
     begin();
     run();
     assert_met();
-    length = caller.num_sent;
-    memcpy(recorded, caller.sent, length);
+    length = client.num_sent;
+    memcpy(recorded, client.sent, length);
     end();
 
     begin();
@@ -708,39 +713,39 @@ START_TEST(a_reflected_proof_is_wrong)
 {
     size_t proof_length;
 
-    /* A listener without the secret sends the caller its own messages back,
+    /* A listener without the secret sends the client its own messages back,
      * under the types that are due. */
     begin();
-    progress(&caller);
-    collect(&caller);
-    caller.sent[AT_TYPE] = XFER_GREETING_CHALLENGE;
-    give(&caller, caller.sent, NONCE_MESSAGE);
-    progress(&caller);
-    proof_length = collect(&caller);
+    progress(&client);
+    collect(&client);
+    client.sent[AT_TYPE] = BOOTSTRAP_MESSAGE_CHALLENGE;
+    give(&client, client.sent, NONCE_MESSAGE);
+    progress(&client);
+    proof_length = collect(&client);
     ck_assert_uint_eq(proof_length,
-                      HEADER + XFER_MAC_SIZE + sizeof(caller_blob));
-    caller.sent[NONCE_MESSAGE + AT_TYPE] = XFER_GREETING_ANSWER_PROOF;
-    give(&caller, caller.sent + NONCE_MESSAGE, proof_length);
-    progress(&caller);
-    assert_reason(&caller, UCXPOOL_ERR_PERMISSION, "the secrets differ");
+                      HEADER + BOOTSTRAP_MAC_SIZE + sizeof(client_blob));
+    client.sent[NONCE_MESSAGE + AT_TYPE] = BOOTSTRAP_MESSAGE_LISTENER_PROOF;
+    give(&client, client.sent + NONCE_MESSAGE, proof_length);
+    progress(&client);
+    assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
     end();
 }
 END_TEST
 
 START_TEST(a_listener_that_cannot_prove_the_secret_is_found_out)
 {
-    uint8_t bytes[HEADER + XFER_MAC_SIZE] = {0};
+    uint8_t bytes[HEADER + BOOTSTRAP_MAC_SIZE] = {0};
 
     begin();
-    progress(&caller);
-    make_header(bytes, XFER_GREETING_VERSION, XFER_GREETING_CHALLENGE,
-                XFER_GREETING_FLAG_SECRET, XFER_NONCE_SIZE);
-    give(&caller, bytes, NONCE_MESSAGE);
-    make_header(bytes, XFER_GREETING_VERSION, XFER_GREETING_ANSWER_PROOF,
-                XFER_GREETING_FLAG_SECRET, XFER_MAC_SIZE);
-    give(&caller, bytes, sizeof(bytes));
-    progress(&caller);
-    assert_reason(&caller, UCXPOOL_ERR_PERMISSION, "the secrets differ");
+    progress(&client);
+    make_header(bytes, BOOTSTRAP_AUTH_VERSION, BOOTSTRAP_MESSAGE_CHALLENGE,
+                BOOTSTRAP_MESSAGE_FLAG_SECRET, BOOTSTRAP_NONCE_SIZE);
+    give(&client, bytes, NONCE_MESSAGE);
+    make_header(bytes, BOOTSTRAP_AUTH_VERSION, BOOTSTRAP_MESSAGE_LISTENER_PROOF,
+                BOOTSTRAP_MESSAGE_FLAG_SECRET, BOOTSTRAP_MAC_SIZE);
+    give(&client, bytes, sizeof(bytes));
+    progress(&client);
+    assert_reason(&client, UCXPOOL_ERR_PERMISSION, "the secrets differ");
     end();
 }
 END_TEST
@@ -753,10 +758,10 @@ START_TEST(without_random_numbers_nothing_begins)
     begin();
     net_call_fail(NET_CALL_RAND_BYTES, 1, 0);
     ck_assert_int_eq(
-        xfer_handshake_init(&caller.handshake, caller.fd, true, &caller.self),
+        bootstrap_auth_init(&client.auth, client.fd, true, &client.self),
         UCXPOOL_ERR_IO);
     ck_assert_int_eq(
-        xfer_handshake_init(&caller.handshake, caller.fd, true, &caller.self),
+        bootstrap_auth_init(&client.auth, client.fd, true, &client.self),
         UCXPOOL_OK);
     end();
 }
@@ -778,11 +783,11 @@ START_TEST(a_failing_send_or_recv_ends_the_side_that_made_it)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin();
         net_call_fail(cases[i].call, 1, cases[i].error);
-        progress(&caller);
+        progress(&client);
         ck_assert(net_call_reset());
-        assert_reason(&caller, cases[i].status, strerror(cases[i].error));
-        progress(&caller);
-        ck_assert_int_eq(caller.status, cases[i].status);
+        assert_reason(&client, cases[i].status, strerror(cases[i].error));
+        progress(&client);
+        ck_assert_int_eq(client.status, cases[i].status);
         end();
     }
 }
@@ -797,9 +802,9 @@ START_TEST(an_interrupted_or_unready_call_is_made_again)
         for (size_t j = 0; j < 2; j++) {
             begin();
             net_call_fail(calls[i], 1, errors[j]);
-            progress(&caller);
+            progress(&client);
             ck_assert(net_call_reset());
-            ck_assert_int_eq(caller.status, UCXPOOL_INPROGRESS);
+            ck_assert_int_eq(client.status, UCXPOOL_INPROGRESS);
             run();
             assert_met();
             end();
@@ -808,7 +813,7 @@ START_TEST(an_interrupted_or_unready_call_is_made_again)
 }
 END_TEST
 
-START_TEST(each_signature_that_fails_ends_the_greeting)
+START_TEST(each_signature_that_fails_ends_the_authentication)
 {
     unsigned n;
 
@@ -821,7 +826,7 @@ START_TEST(each_signature_that_fails_ends_the_greeting)
             end();
             break;
         }
-        ck_assert((caller.status == UCXPOOL_ERR_IO) ||
+        ck_assert((client.status == UCXPOOL_ERR_IO) ||
                   (listener.status == UCXPOOL_ERR_IO));
         end();
     }
@@ -833,9 +838,9 @@ END_TEST
 START_TEST(a_peer_that_is_gone_is_lost_without_a_signal)
 {
     begin();
-    shutdown(caller.our_fd, SHUT_RDWR);
-    progress(&caller);
-    assert_reason(&caller, UCXPOOL_ERR_PEER_LOST, "Broken pipe");
+    shutdown(client.our_fd, SHUT_RDWR);
+    progress(&client);
+    assert_reason(&client, UCXPOOL_ERR_PEER_LOST, "Broken pipe");
     end();
 }
 END_TEST
@@ -843,36 +848,36 @@ END_TEST
 /* What docs/protocol.md says is signed, put together by hand. */
 START_TEST(the_proofs_are_as_documented)
 {
-    static const uint8_t middle[] = {XFER_GREETING_VERSION, 0, 1, 1};
-    xfer_greeting_side_t sides[2] = {
+    static const uint8_t  middle[] = {BOOTSTRAP_AUTH_VERSION, 0, 1, 1};
+    bootstrap_auth_side_t sides[2] = {
         {.flags = 1, .blob = "abc", .blob_length = 3},
         {.flags = 1, .blob = "de", .blob_length = 2},
     };
     uint8_t bytes[128];
-    uint8_t expected[XFER_MAC_SIZE];
-    uint8_t mac[XFER_MAC_SIZE];
-    size_t  length = 15 + sizeof(middle) + (2 * XFER_NONCE_SIZE) + 4 + 3;
+    uint8_t expected[BOOTSTRAP_MAC_SIZE];
+    uint8_t mac[BOOTSTRAP_MAC_SIZE];
+    size_t  length = 15 + sizeof(middle) + (2 * BOOTSTRAP_NONCE_SIZE) + 4 + 3;
 
-    memset(sides[0].nonce, 0x11, XFER_NONCE_SIZE);
-    memset(sides[1].nonce, 0x22, XFER_NONCE_SIZE);
+    memset(sides[0].nonce, 0x11, BOOTSTRAP_NONCE_SIZE);
+    memset(sides[1].nonce, 0x22, BOOTSTRAP_NONCE_SIZE);
     memcpy(bytes, "ucxpool caller", 15);
     memcpy(bytes + 15, middle, sizeof(middle));
-    memset(bytes + 19, 0x11, XFER_NONCE_SIZE);
-    memset(bytes + 51, 0x22, XFER_NONCE_SIZE);
+    memset(bytes + 19, 0x11, BOOTSTRAP_NONCE_SIZE);
+    memset(bytes + 51, 0x22, BOOTSTRAP_NONCE_SIZE);
     memcpy(bytes + 83, "\3\0\0\0abc\2\0\0\0de", 13);
 
-    ck_assert_int_eq(xfer_secret_sign(secret, bytes, length, expected),
+    ck_assert_int_eq(bootstrap_secret_sign(secret, bytes, length, expected),
                      UCXPOOL_OK);
-    ck_assert_int_eq(xfer_greeting_prove(XFER_GREETING_CALLER_PROOF, secret,
-                                         &sides[0], &sides[1], mac),
+    ck_assert_int_eq(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_CLIENT_PROOF,
+                                          secret, &sides[0], &sides[1], mac),
                      UCXPOOL_OK);
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 
     memcpy(bytes, "ucxpool listen", 15);
-    ck_assert_int_eq(xfer_secret_sign(secret, bytes, length + 6, expected),
+    ck_assert_int_eq(bootstrap_secret_sign(secret, bytes, length + 6, expected),
                      UCXPOOL_OK);
-    ck_assert_int_eq(xfer_greeting_prove(XFER_GREETING_ANSWER_PROOF, secret,
-                                         &sides[0], &sides[1], mac),
+    ck_assert_int_eq(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_LISTENER_PROOF,
+                                          secret, &sides[0], &sides[1], mac),
                      UCXPOOL_OK);
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 }
@@ -886,29 +891,29 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, bytes_may_arrive_one_at_a_time);
     tcase_add_test(tcase, the_system_may_take_and_give_one_byte_at_a_time);
     tcase_add_test(tcase, blobs_may_be_empty_or_of_the_largest_size);
-    tcase_add_test(tcase, nonces_differ_from_greeting_to_greeting);
+    tcase_add_test(tcase, nonces_differ_from_hello_to_hello);
     tcase_add_test(tcase, another_secret_is_refused_in_words);
-    tcase_add_test(tcase, a_refused_caller_learns_nothing_but_the_refusal);
+    tcase_add_test(tcase, a_refused_client_learns_nothing_but_the_refusal);
     tcase_add_test(tcase, a_secret_on_one_side_only_is_refused_in_words);
     tcase_add_test(tcase,
-                   a_caller_with_a_secret_gives_no_proof_to_a_listener_without);
-    tcase_add_test(tcase, a_caller_of_another_version_is_told_both_versions);
-    tcase_add_test(tcase, a_longer_greeting_of_another_version_is_still_told);
+                   a_client_with_a_secret_gives_no_proof_to_a_listener_without);
+    tcase_add_test(tcase, a_client_of_another_version_is_told_both_versions);
+    tcase_add_test(tcase, a_longer_hello_of_another_version_is_still_told);
     tcase_add_test(tcase, a_listener_of_another_version_is_named);
     tcase_add_test(tcase, the_refusal_of_another_version_is_understood);
     tcase_add_test(tcase, a_full_listener_says_so);
     tcase_add_test(tcase, each_refusal_has_its_status);
     tcase_add_test(tcase, words_from_the_peer_are_made_printable);
     tcase_add_test(tcase, a_long_refusal_is_cut);
-    tcase_add_test(tcase, a_refused_caller_may_send_on_but_only_so_much);
+    tcase_add_test(tcase, a_refused_client_may_send_on_but_only_so_much);
     /* Each bit of the byte in turn. */
     tcase_add_loop_test(tcase, any_changed_byte_is_found, 0, 8);
-    tcase_add_test(tcase, what_is_not_a_greeting_is_called_so);
+    tcase_add_test(tcase, what_is_no_message_of_ours_is_called_so);
     tcase_add_test(tcase, a_peer_that_hangs_up_at_any_byte_is_lost);
     tcase_add_test(tcase,
                    a_wrong_length_is_refused_before_a_byte_of_it_is_read);
     tcase_add_test(tcase, no_length_fits_a_type_that_does_not_exist);
-    tcase_add_test(tcase, a_caller_refuses_wrong_lengths_too);
+    tcase_add_test(tcase, a_client_refuses_wrong_lengths_too);
     tcase_add_test(tcase, a_message_out_of_turn_is_refused);
     tcase_add_test(tcase, a_replayed_proof_is_wrong);
     tcase_add_test(tcase, a_reflected_proof_is_wrong);
@@ -918,13 +923,13 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, an_interrupted_or_unready_call_is_made_again);
     tcase_add_test(tcase, a_peer_that_is_gone_is_lost_without_a_signal);
     tcase_add_test(tcase, the_proofs_are_as_documented);
-    tcase_add_test(tcase, each_signature_that_fails_ends_the_greeting);
+    tcase_add_test(tcase, each_signature_that_fails_ends_the_authentication);
 }
 
 int main(void)
 {
-    Suite   *suite = suite_create("handshake");
-    TCase   *tcase = tcase_create("handshake");
+    Suite   *suite = suite_create("auth");
+    TCase   *tcase = tcase_create("auth");
     SRunner *runner;
     int      num_failed;
 

@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "bootstrap/where.h"
+#include "bootstrap/address.h"
 
 #include "base/error.h"
 
@@ -14,7 +14,7 @@
 
 /* A text taken apart. */
 typedef struct where_parts {
-    char     host[XFER_WHERE_SIZE]; /* "" without one */
+    char     host[BOOTSTRAP_WHERE_SIZE]; /* "" without one */
     uint16_t port;
 } where_parts_t;
 
@@ -50,7 +50,7 @@ static ucxpool_status_t split(const char *text, where_parts_t *parts_p)
     const char *colon = strrchr(text, ':');
     size_t      length;
 
-    if (strlen(text) >= XFER_WHERE_SIZE) {
+    if (strlen(text) >= BOOTSTRAP_WHERE_SIZE) {
         return bad_form(text, "it is too long");
     }
     if (colon == NULL) {
@@ -76,9 +76,9 @@ static ucxpool_status_t split(const char *text, where_parts_t *parts_p)
 }
 
 static ucxpool_status_t check_use(const char *text, const where_parts_t *parts,
-                                  xfer_where_use_t use)
+                                  bootstrap_where_use_t use)
 {
-    if (use == XFER_WHERE_LISTEN) {
+    if (use == BOOTSTRAP_WHERE_LISTEN) {
         return UCXPOOL_OK;
     }
     if (parts->host[0] == '\0') {
@@ -119,13 +119,13 @@ static ucxpool_status_t look_up(const char *text, const where_parts_t *parts,
 }
 
 static void keep_family(const struct addrinfo *list, int family,
-                        xfer_where_t *where_p)
+                        bootstrap_where_t *where_p)
 {
     const struct addrinfo *info;
-    xfer_address_t        *address;
+    bootstrap_address_t   *address;
 
     for (info = list; info != NULL; info = info->ai_next) {
-        if ((where_p->num_addresses == XFER_WHERE_MAX_ADDRESSES) ||
+        if ((where_p->num_addresses == BOOTSTRAP_WHERE_MAX_ADDRESSES) ||
             ((family != AF_UNSPEC) && (info->ai_family != family)) ||
             ((info->ai_family != AF_INET) && (info->ai_family != AF_INET6))) {
             continue;
@@ -136,8 +136,9 @@ static void keep_family(const struct addrinfo *list, int family,
     }
 }
 
-ucxpool_status_t xfer_where_resolve(const char *text, xfer_where_use_t use,
-                                    xfer_where_t *where_p)
+ucxpool_status_t bootstrap_where_resolve(const char           *text,
+                                         bootstrap_where_use_t use,
+                                         bootstrap_where_t    *where_p)
 {
     struct addrinfo *list;
     where_parts_t    parts;
@@ -158,7 +159,7 @@ ucxpool_status_t xfer_where_resolve(const char *text, xfer_where_use_t use,
 
     memset(where_p, 0, sizeof(*where_p));
     memcpy(where_p->text, text, strlen(text) + 1);
-    if (use == XFER_WHERE_CONNECT) {
+    if (use == BOOTSTRAP_WHERE_CONNECT) {
         keep_family(list, AF_UNSPEC, where_p);
     } else if (parts.host[0] == '\0') {
         keep_family(list, AF_INET6, where_p);
@@ -176,7 +177,7 @@ ucxpool_status_t xfer_where_resolve(const char *text, xfer_where_use_t use,
 
 /* The IPv4 address in the host's byte order, also of one that an IPv6 socket
  * shows as ::ffff:a.b.c.d. */
-static bool as_ipv4(const xfer_address_t *address, uint32_t *ipv4_p)
+static bool as_ipv4(const bootstrap_address_t *address, uint32_t *ipv4_p)
 {
     uint32_t ipv4;
 
@@ -191,7 +192,7 @@ static bool as_ipv4(const xfer_address_t *address, uint32_t *ipv4_p)
     return true;
 }
 
-bool xfer_address_is_loopback(const xfer_address_t *address)
+bool bootstrap_address_is_loopback(const bootstrap_address_t *address)
 {
     uint32_t ipv4;
 
@@ -201,34 +202,36 @@ bool xfer_address_is_loopback(const xfer_address_t *address)
     return IN6_IS_ADDR_LOOPBACK(&address->ipv6.sin6_addr);
 }
 
-uint16_t xfer_address_port(const xfer_address_t *address)
+uint16_t bootstrap_address_port(const bootstrap_address_t *address)
 {
     return ntohs(address->any.sa_family == AF_INET ? address->ipv4.sin_port
                                                    : address->ipv6.sin6_port);
 }
 
-void xfer_address_format(const xfer_address_t *address,
-                         char                  name_p[XFER_ADDRESS_NAME_SIZE])
+void bootstrap_address_format(const bootstrap_address_t *address,
+                              char name_p[BOOTSTRAP_ADDRESS_NAME_SIZE])
 {
-    unsigned port                   = xfer_address_port(address);
+    unsigned port                   = bootstrap_address_port(address);
     char     host[INET6_ADDRSTRLEN] = "?";
     uint32_t ipv4;
 
     if (as_ipv4(address, &ipv4)) {
-        snprintf(name_p, XFER_ADDRESS_NAME_SIZE, "%u.%u.%u.%u:%u", ipv4 >> 24,
-                 (ipv4 >> 16) & 255, (ipv4 >> 8) & 255, ipv4 & 255, port);
+        snprintf(name_p, BOOTSTRAP_ADDRESS_NAME_SIZE, "%u.%u.%u.%u:%u",
+                 ipv4 >> 24, (ipv4 >> 16) & 255, (ipv4 >> 8) & 255, ipv4 & 255,
+                 port);
         return;
     }
     (void)inet_ntop(AF_INET6, &address->ipv6.sin6_addr, host, sizeof(host));
-    snprintf(name_p, XFER_ADDRESS_NAME_SIZE, "[%s]:%u", host, port);
+    snprintf(name_p, BOOTSTRAP_ADDRESS_NAME_SIZE, "[%s]:%u", host, port);
 }
 
-void xfer_address_format_own(int fd, char name_p[XFER_ADDRESS_NAME_SIZE])
+void bootstrap_address_format_own(int  fd,
+                                  char name_p[BOOTSTRAP_ADDRESS_NAME_SIZE])
 {
-    xfer_address_t own = {.length = sizeof(own.ipv6)};
+    bootstrap_address_t own = {.length = sizeof(own.ipv6)};
 
     name_p[0] = '\0';
     if (getsockname(fd, &own.any, &own.length) == 0) {
-        xfer_address_format(&own, name_p);
+        bootstrap_address_format(&own, name_p);
     }
 }

@@ -1,0 +1,695 @@
+#include <config.h>
+
+#include "bootstrap/auth.h"
+
+#include "base/math.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* --- messages ------------------------------------------------------------- */
+
+static const uint8_t magic[4] = {'U', 'C', 'X', 'P'};
+
+/* Bytes before the text of a REFUSE. */
+#define REFUSE_FIXED_SIZE 4
+
+/* Two labels, two nonces, flags, version, lengths and blobs: with room. */
+#define SIGNED_MAX (128 + (2 * BOOTSTRAP_BLOB_MAX))
+
+static uint8_t *put_le16(uint8_t *to, uint32_t value)
+{
+    to[0] = (uint8_t)value;
+    to[1] = (uint8_t)(value >> 8);
+    return to + 2;
+}
+
+static uint8_t *put_le32(uint8_t *to, uint32_t value)
+{
+    return put_le16(put_le16(to, value & 0xffffu), value >> 16);
+}
+
+static uint8_t *put_bytes(uint8_t *to, const void *bytes, size_t length)
+{
+    if (length > 0) {
+        memcpy(to, bytes, length);
+    }
+    return to + length;
+}
+
+static uint32_t get_le16(const uint8_t *from)
+{
+    return from[0] | ((uint32_t)from[1] << 8);
+}
+
+static uint32_t get_le32(const uint8_t *from)
+{
+    return get_le16(from) | (get_le16(from + 2) << 16);
+}
+
+void bootstrap_message_pack_header(
+    const bootstrap_message_header_t *header,
+    uint8_t                           bytes_p[BOOTSTRAP_MESSAGE_HEADER_SIZE])
+{
+    uint8_t *to = put_bytes(bytes_p, magic, sizeof(magic));
+
+    to    = put_le16(to, header->version);
+    *to++ = header->type;
+    *to++ = header->flags;
+    put_le32(to, header->length);
+}
+
+bool bootstrap_message_unpack_header(
+    const uint8_t               bytes[BOOTSTRAP_MESSAGE_HEADER_SIZE],
+    bootstrap_message_header_t *header_p)
+{
+    if (memcmp(bytes, magic, sizeof(magic)) != 0) {
+        return false;
+    }
+    header_p->version = (uint16_t)get_le16(bytes + 4);
+    header_p->type    = bytes[6];
+    header_p->flags   = bytes[7];
+    header_p->length  = get_le32(bytes + 8);
+    return true;
+}
+
+bool bootstrap_message_length_fits(uint8_t type, uint32_t length)
+{
+    switch (type) {
+    case BOOTSTRAP_MESSAGE_HELLO:
+    case BOOTSTRAP_MESSAGE_CHALLENGE:
+        return length == BOOTSTRAP_NONCE_SIZE;
+    case BOOTSTRAP_MESSAGE_CLIENT_PROOF:
+    case BOOTSTRAP_MESSAGE_LISTENER_PROOF:
+        return (length >= BOOTSTRAP_MAC_SIZE) &&
+               (length <= BOOTSTRAP_MAC_SIZE + BOOTSTRAP_BLOB_MAX);
+    case BOOTSTRAP_MESSAGE_REFUSE:
+        return (length >= REFUSE_FIXED_SIZE) &&
+               (length <= REFUSE_FIXED_SIZE + BOOTSTRAP_REFUSE_TEXT_MAX);
+    default:
+        return false;
+    }
+}
+
+size_t bootstrap_message_pack_refuse(bootstrap_refusal_t code, const char *text,
+                                     uint8_t bytes_p[BOOTSTRAP_MESSAGE_MAX])
+{
+    size_t length = base_min(strlen(text), (size_t)BOOTSTRAP_REFUSE_TEXT_MAX);
+    bootstrap_message_header_t header = {
+        .version = BOOTSTRAP_AUTH_VERSION,
+        .type    = BOOTSTRAP_MESSAGE_REFUSE,
+        .length  = (uint32_t)(REFUSE_FIXED_SIZE + length),
+    };
+    uint8_t *to = bytes_p + BOOTSTRAP_MESSAGE_HEADER_SIZE;
+
+    bootstrap_message_pack_header(&header, bytes_p);
+    to = put_le32(to, (uint32_t)code);
+    to = put_bytes(to, text, length);
+    return (size_t)(to - bytes_p);
+}
+
+bootstrap_refusal_t
+bootstrap_message_unpack_refuse(const uint8_t *bytes, uint32_t length,
+                                char text_p[BOOTSTRAP_REFUSE_TEXT_MAX + 1])
+{
+    uint32_t code        = get_le32(bytes);
+    size_t   text_length = length - REFUSE_FIXED_SIZE;
+
+    assert(bootstrap_message_length_fits(BOOTSTRAP_MESSAGE_REFUSE, length));
+    for (size_t i = 0; i < text_length; i++) {
+        uint8_t c = bytes[REFUSE_FIXED_SIZE + i];
+
+        text_p[i] = (c >= 0x20) && (c < 0x7f) ? (char)c : '?';
+    }
+    text_p[text_length] = '\0';
+    return code <= BOOTSTRAP_REFUSAL_FORMAT ? (bootstrap_refusal_t)code
+                                            : BOOTSTRAP_REFUSAL_OTHER;
+}
+
+ucxpool_status_t bootstrap_refusal_status(bootstrap_refusal_t code)
+{
+    switch (code) {
+    case BOOTSTRAP_REFUSAL_VERSION:
+    case BOOTSTRAP_REFUSAL_FORMAT:
+        return UCXPOOL_ERR_PROTOCOL;
+    case BOOTSTRAP_REFUSAL_SECRET:
+        return UCXPOOL_ERR_PERMISSION;
+    case BOOTSTRAP_REFUSAL_FULL:
+        return UCXPOOL_ERR_LIMIT;
+    case BOOTSTRAP_REFUSAL_OTHER:
+        break;
+    }
+    return UCXPOOL_ERR_REFUSED;
+}
+
+static uint8_t *put_blob(uint8_t *to, const bootstrap_auth_side_t *side)
+{
+    assert(side->blob_length <= BOOTSTRAP_BLOB_MAX);
+    to = put_le32(to, side->blob_length);
+    return put_bytes(to, side->blob, side->blob_length);
+}
+
+ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
+                                      const bootstrap_secret_t    *secret,
+                                      const bootstrap_auth_side_t *client,
+                                      const bootstrap_auth_side_t *listener,
+                                      uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
+{
+    static const char client_label[]   = "ucxpool caller";
+    static const char listener_label[] = "ucxpool listen";
+    bool              is_client        = type == BOOTSTRAP_MESSAGE_CLIENT_PROOF;
+    uint8_t           bytes[SIGNED_MAX];
+    uint8_t          *to;
+
+    static_assert(sizeof(client_label) == sizeof(listener_label),
+                  "the fields after the label stand at the same place");
+    to    = put_bytes(bytes, is_client ? client_label : listener_label,
+                      sizeof(client_label));
+    to    = put_le16(to, BOOTSTRAP_AUTH_VERSION);
+    *to++ = client->flags;
+    *to++ = listener->flags;
+    to    = put_bytes(to, client->nonce, BOOTSTRAP_NONCE_SIZE);
+    to    = put_bytes(to, listener->nonce, BOOTSTRAP_NONCE_SIZE);
+    to    = put_blob(to, client);
+    if (!is_client) {
+        to = put_blob(to, listener);
+    }
+    return bootstrap_secret_sign(secret, bytes, (size_t)(to - bytes), mac_p);
+}
+
+/* --- bytes in and out ----------------------------------------------------- */
+
+static void io_init(bootstrap_auth_io_t *io, int fd)
+{
+    io->fd          = fd;
+    io->error       = 0;
+    io->in_length   = 0;
+    io->out_length  = 0;
+    io->out_offset  = 0;
+    io->num_dropped = 0;
+}
+
+/* Wipe the buffers. */
+static void io_cleanup(bootstrap_auth_io_t *io)
+{
+    OPENSSL_cleanse(io->in, sizeof(io->in));
+    OPENSSL_cleanse(io->out, sizeof(io->out));
+    io_init(io, -1);
+}
+
+static bool io_wants_send(const bootstrap_auth_io_t *io)
+{
+    return io->out_offset < io->out_length;
+}
+
+/* What errno means after a call that moved nothing; OK: call again. */
+static ucxpool_status_t errno_status(bootstrap_auth_io_t *io)
+{
+    switch (errno) {
+    case EINTR:
+        return UCXPOOL_OK;
+    case EAGAIN:
+#if EAGAIN != EWOULDBLOCK
+    case EWOULDBLOCK:
+#endif
+        return UCXPOOL_INPROGRESS;
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNREFUSED:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        io->error = errno;
+        return UCXPOOL_ERR_PEER_LOST;
+    default:
+        io->error = errno;
+        return UCXPOOL_ERR_IO;
+    }
+}
+
+/*
+ * Send what is left of the message.
+ *
+ * UCXPOOL_OK             all of it is with the system
+ * UCXPOOL_INPROGRESS     wait for the socket to be writable
+ * UCXPOOL_ERR_PEER_LOST  the connection is gone
+ * UCXPOOL_ERR_IO
+ */
+static ucxpool_status_t io_flush(bootstrap_auth_io_t *io)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    ssize_t          length;
+
+    while ((status == UCXPOOL_OK) && io_wants_send(io)) {
+        length =
+            send(io->fd, io->out + io->out_offset,
+                 io->out_length - io->out_offset, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (length >= 0) {
+            io->out_offset += (size_t)length;
+        } else {
+            status = errno_status(io);
+        }
+    }
+    return status;
+}
+
+/* Read until `length` bytes have come in all. Answers as io_flush() does. */
+static ucxpool_status_t io_fill(bootstrap_auth_io_t *io, size_t length)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    ssize_t          received;
+
+    assert(length <= sizeof(io->in));
+    while ((status == UCXPOOL_OK) && (io->in_length < length)) {
+        received = recv(io->fd, io->in + io->in_length, length - io->in_length,
+                        MSG_DONTWAIT);
+        if (received > 0) {
+            io->in_length += (size_t)received;
+        } else if (received == 0) {
+            io->error = 0;
+            status    = UCXPOOL_ERR_PEER_LOST;
+        } else {
+            status = errno_status(io);
+        }
+    }
+    return status;
+}
+
+/* Read and forget until the peer hangs up, the connection fails or num_max
+ * bytes have gone this way: then UCXPOOL_OK, else UCXPOOL_INPROGRESS. */
+static ucxpool_status_t io_drop(bootstrap_auth_io_t *io, size_t num_max)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+    ssize_t          length = 1;
+
+    while ((status == UCXPOOL_OK) && (length != 0) &&
+           (io->num_dropped < num_max)) {
+        length = recv(io->fd, io->in, sizeof(io->in), MSG_DONTWAIT);
+        if (length > 0) {
+            io->num_dropped += (size_t)length;
+        } else if (length < 0) {
+            status = errno_status(io);
+        }
+    }
+    return status == UCXPOOL_INPROGRESS ? status : UCXPOOL_OK;
+}
+
+/* --- the exchange --------------------------------------------------------- */
+
+static bootstrap_auth_side_t *our_side(bootstrap_auth_t *auth)
+{
+    return auth->is_client ? &auth->client : &auth->listener;
+}
+
+static bootstrap_auth_side_t *their_side(bootstrap_auth_t *auth)
+{
+    return auth->is_client ? &auth->listener : &auth->client;
+}
+
+static const char *name_of(bool is_client)
+{
+    return is_client ? "client" : "listener";
+}
+
+/* --- how it ends ---------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static ucxpool_status_t
+fail(bootstrap_auth_t *auth, ucxpool_status_t status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(auth->reason, sizeof(auth->reason), format, args);
+    va_end(args);
+    auth->state  = BOOTSTRAP_AUTH_FAILED;
+    auth->status = status;
+    return status;
+}
+
+/* The socket could not move bytes. */
+static ucxpool_status_t fail_box(bootstrap_auth_t *auth,
+                                 ucxpool_status_t  status)
+{
+    char text[64];
+
+    if (auth->io.error == 0) {
+        return fail(auth, status, "the %s hung up before it had proven itself",
+                    name_of(!auth->is_client));
+    }
+    return fail(auth, status, "the connection to the %s failed: %s",
+                name_of(!auth->is_client),
+                strerror_r(auth->io.error, text, sizeof(text)));
+}
+
+/* A listener tells its client; a client has nobody who would wait for it. The
+ * text is read on both sides, so it calls them by their roles. */
+__attribute__((format(printf, 3, 4))) static ucxpool_status_t
+refuse(bootstrap_auth_t *auth, bootstrap_refusal_t code, const char *format,
+       ...)
+{
+    char    text[BOOTSTRAP_REFUSE_TEXT_MAX + 1];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+
+    fail(auth, bootstrap_refusal_status(code), "%s", text);
+    if (auth->is_client) {
+        return auth->status;
+    }
+    auth->state         = BOOTSTRAP_AUTH_DRAIN;
+    auth->io.out_offset = 0;
+    auth->io.out_length =
+        bootstrap_message_pack_refuse(code, text, auth->io.out);
+    return UCXPOOL_OK;
+}
+
+/* Make a message; the body has been written behind the header's place. */
+static void post(bootstrap_auth_t *auth, bootstrap_message_type_t type,
+                 size_t body_length)
+{
+    const bootstrap_message_header_t header = {
+        .version = BOOTSTRAP_AUTH_VERSION,
+        .type    = (uint8_t)type,
+        .flags   = our_side(auth)->flags,
+        .length  = (uint32_t)body_length,
+    };
+
+    assert(auth->io.out_offset == auth->io.out_length);
+    bootstrap_message_pack_header(&header, auth->io.out);
+    auth->io.out_offset = 0;
+    auth->io.out_length = BOOTSTRAP_MESSAGE_HEADER_SIZE + body_length;
+}
+
+static void post_nonce(bootstrap_auth_t *auth, bootstrap_message_type_t type)
+{
+    memcpy(auth->io.out + BOOTSTRAP_MESSAGE_HEADER_SIZE, our_side(auth)->nonce,
+           BOOTSTRAP_NONCE_SIZE);
+    post(auth, type, BOOTSTRAP_NONCE_SIZE);
+}
+
+static ucxpool_status_t post_proof(bootstrap_auth_t *auth)
+{
+    const bootstrap_auth_side_t *side = our_side(auth);
+    bootstrap_message_type_t     type = auth->is_client
+                                            ? BOOTSTRAP_MESSAGE_CLIENT_PROOF
+                                            : BOOTSTRAP_MESSAGE_LISTENER_PROOF;
+    uint8_t *body = auth->io.out + BOOTSTRAP_MESSAGE_HEADER_SIZE;
+
+    if (bootstrap_auth_prove(type, auth->secret, &auth->client, &auth->listener,
+                             body) != UCXPOOL_OK) {
+        return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot sign");
+    }
+    if (side->blob_length > 0) {
+        memcpy(body + BOOTSTRAP_MAC_SIZE, side->blob, side->blob_length);
+    }
+    post(auth, type, BOOTSTRAP_MAC_SIZE + side->blob_length);
+    return UCXPOOL_OK;
+}
+
+static uint8_t awaited_type(const bootstrap_auth_t *auth)
+{
+    switch (auth->state) {
+    case BOOTSTRAP_AUTH_HELLO:
+        return BOOTSTRAP_MESSAGE_HELLO;
+    case BOOTSTRAP_AUTH_CHALLENGE:
+        return BOOTSTRAP_MESSAGE_CHALLENGE;
+    default:
+        return auth->is_client ? BOOTSTRAP_MESSAGE_LISTENER_PROOF
+                               : BOOTSTRAP_MESSAGE_CLIENT_PROOF;
+    }
+}
+
+/* Decide from the header alone whether the body may be read. After an OK the
+ * state is DRAIN if the message was refused. */
+static ucxpool_status_t check_header(bootstrap_auth_t           *auth,
+                                     bootstrap_message_header_t *header_p)
+{
+    if (!bootstrap_message_unpack_header(auth->io.in, header_p)) {
+        return fail(auth, UCXPOOL_ERR_PROTOCOL,
+                    "the %s is not a pool: its first bytes are not those of "
+                    "one",
+                    name_of(!auth->is_client));
+    }
+    if (auth->is_client && (header_p->type == BOOTSTRAP_MESSAGE_REFUSE)) {
+        if (!bootstrap_message_length_fits(header_p->type, header_p->length)) {
+            return fail(auth, UCXPOOL_ERR_PROTOCOL,
+                        "the listener's refusal has %u bytes, that is wrong",
+                        (unsigned)header_p->length);
+        }
+        return UCXPOOL_OK;
+    }
+    if (header_p->version != BOOTSTRAP_AUTH_VERSION) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_VERSION,
+                      "the %s speaks protocol %u, the %s speaks %u",
+                      name_of(!auth->is_client), (unsigned)header_p->version,
+                      name_of(auth->is_client), BOOTSTRAP_AUTH_VERSION);
+    }
+    if (header_p->type != awaited_type(auth)) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_FORMAT,
+                      "the %s sent message %u where %u is due",
+                      name_of(!auth->is_client), (unsigned)header_p->type,
+                      (unsigned)awaited_type(auth));
+    }
+    if (!bootstrap_message_length_fits(header_p->type, header_p->length)) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_FORMAT,
+                      "the %s sent message %u with %u bytes, that is wrong",
+                      name_of(!auth->is_client), (unsigned)header_p->type,
+                      (unsigned)header_p->length);
+    }
+    return UCXPOOL_OK;
+}
+
+/* --- what the messages mean ----------------------------------------------- */
+
+/* HELLO or CHALLENGE: what the peer wants signed, and whether it can sign. */
+static ucxpool_status_t handle_nonce(bootstrap_auth_t                 *auth,
+                                     const bootstrap_message_header_t *header)
+{
+    bootstrap_auth_side_t *side    = their_side(auth);
+    bool                   we_have = auth->secret != NULL;
+    bool they_have = header->flags & BOOTSTRAP_MESSAGE_FLAG_SECRET;
+
+    side->flags = header->flags;
+    memcpy(side->nonce, auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE,
+           BOOTSTRAP_NONCE_SIZE);
+    if (we_have != they_have) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_SECRET,
+                      "the %s asks for a secret and the %s has none: set "
+                      "UCXPOOL_SECRET_FILE there",
+                      name_of(auth->is_client == we_have),
+                      name_of(auth->is_client != we_have));
+    }
+    auth->state = BOOTSTRAP_AUTH_PROOF;
+    if (auth->is_client) {
+        return post_proof(auth);
+    }
+    post_nonce(auth, BOOTSTRAP_MESSAGE_CHALLENGE);
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t handle_proof(bootstrap_auth_t                 *auth,
+                                     const bootstrap_message_header_t *header)
+{
+    const uint8_t         *body = auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE;
+    bootstrap_auth_side_t *side = their_side(auth);
+    uint8_t                mac[BOOTSTRAP_MAC_SIZE];
+    bool                   is_right;
+
+    if (header->flags != side->flags) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_FORMAT,
+                      "the %s changed its flags", name_of(!auth->is_client));
+    }
+    side->blob        = body + BOOTSTRAP_MAC_SIZE;
+    side->blob_length = header->length - BOOTSTRAP_MAC_SIZE;
+    if (bootstrap_auth_prove((bootstrap_message_type_t)header->type,
+                             auth->secret, &auth->client, &auth->listener,
+                             mac) != UCXPOOL_OK) {
+        return fail(auth, UCXPOOL_ERR_IO, "libcrypto cannot sign");
+    }
+    is_right = CRYPTO_memcmp(mac, body, sizeof(mac)) == 0;
+    OPENSSL_cleanse(mac, sizeof(mac));
+    if (!is_right) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_SECRET,
+                      "the secrets differ: client and listener need the same "
+                      "UCXPOOL_SECRET_FILE");
+    }
+    if (auth->is_client) {
+        auth->state = BOOTSTRAP_AUTH_DONE;
+        return UCXPOOL_OK;
+    }
+    if (auth->is_full) {
+        return refuse(auth, BOOTSTRAP_REFUSAL_FULL,
+                      "too many peers wait to be accepted by the listener: "
+                      "try again later");
+    }
+    auth->state = BOOTSTRAP_AUTH_ANSWER;
+    if (auth->self->fit_blob != NULL) {
+        auth->self->fit_blob(auth->self->arg, auth->client.blob,
+                             auth->client.blob_length);
+    }
+    return post_proof(auth);
+}
+
+static ucxpool_status_t handle_refuse(bootstrap_auth_t                 *auth,
+                                      const bootstrap_message_header_t *header)
+{
+    char                text[BOOTSTRAP_REFUSE_TEXT_MAX + 1];
+    bootstrap_refusal_t code;
+
+    code = bootstrap_message_unpack_refuse(
+        auth->io.in + BOOTSTRAP_MESSAGE_HEADER_SIZE, header->length, text);
+    return fail(auth, bootstrap_refusal_status(code),
+                "refused by the listener: %s", text);
+}
+
+static ucxpool_status_t await(bootstrap_auth_t *auth, size_t length)
+{
+    ucxpool_status_t status = io_fill(&auth->io, length);
+
+    if ((status == UCXPOOL_OK) || (status == UCXPOOL_INPROGRESS)) {
+        return status;
+    }
+    return fail_box(auth, status);
+}
+
+/* Read one message as far as it has come, and when it is whole, act on it. */
+static ucxpool_status_t receive(bootstrap_auth_t *auth)
+{
+    bootstrap_message_header_t header;
+    ucxpool_status_t           status;
+
+    status = await(auth, BOOTSTRAP_MESSAGE_HEADER_SIZE);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = check_header(auth, &header);
+    if ((status != UCXPOOL_OK) || (auth->state == BOOTSTRAP_AUTH_DRAIN)) {
+        return status;
+    }
+    status = await(auth, BOOTSTRAP_MESSAGE_HEADER_SIZE + header.length);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    auth->io.in_length = 0;
+
+    switch (header.type) {
+    case BOOTSTRAP_MESSAGE_HELLO:
+    case BOOTSTRAP_MESSAGE_CHALLENGE:
+        return handle_nonce(auth, &header);
+    case BOOTSTRAP_MESSAGE_REFUSE:
+        return handle_refuse(auth, &header);
+    default:
+        return handle_proof(auth, &header);
+    }
+}
+
+/* The refusal is sent: wait, within bounds, for the client to hang up. */
+static ucxpool_status_t drain(bootstrap_auth_t *auth)
+{
+    /* Repeated on each call, which does no harm. */
+    shutdown(auth->io.fd, SHUT_WR);
+    if (io_drop(&auth->io, BOOTSTRAP_DRAIN_MAX) == UCXPOOL_INPROGRESS) {
+        return UCXPOOL_INPROGRESS;
+    }
+    auth->state = BOOTSTRAP_AUTH_FAILED;
+    return auth->status;
+}
+
+ucxpool_status_t bootstrap_auth_progress(bootstrap_auth_t *auth)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    while (status == UCXPOOL_OK) {
+        if (auth->state == BOOTSTRAP_AUTH_FAILED) {
+            return auth->status;
+        }
+        status = io_flush(&auth->io);
+        if (status == UCXPOOL_INPROGRESS) {
+            break;
+        }
+        if (status != UCXPOOL_OK) {
+            return fail_box(auth, status);
+        }
+        switch (auth->state) {
+        case BOOTSTRAP_AUTH_ANSWER:
+        case BOOTSTRAP_AUTH_DONE:
+            auth->state = BOOTSTRAP_AUTH_DONE;
+            return UCXPOOL_OK;
+        case BOOTSTRAP_AUTH_DRAIN:
+            return drain(auth);
+        default:
+            status = receive(auth);
+        }
+    }
+    return status;
+}
+
+ucxpool_status_t bootstrap_auth_init(bootstrap_auth_t *auth, int fd,
+                                     bool                    is_client,
+                                     const bootstrap_self_t *self)
+{
+    bootstrap_auth_side_t *side;
+
+    assert(self->blob_length <= BOOTSTRAP_BLOB_MAX);
+    io_init(&auth->io, fd);
+    auth->is_client = is_client;
+    auth->is_full   = false;
+    auth->secret    = self->secret;
+    auth->self      = self;
+    auth->status    = UCXPOOL_INPROGRESS;
+    auth->reason[0] = '\0';
+    memset(&auth->client, 0, sizeof(auth->client));
+    memset(&auth->listener, 0, sizeof(auth->listener));
+
+    side              = our_side(auth);
+    side->blob        = self->blob;
+    side->blob_length = (uint32_t)self->blob_length;
+    side->flags = self->secret != NULL ? BOOTSTRAP_MESSAGE_FLAG_SECRET : 0;
+    if (RAND_bytes(side->nonce, BOOTSTRAP_NONCE_SIZE) != 1) {
+        return fail(auth, UCXPOOL_ERR_IO, "libcrypto has no random numbers");
+    }
+    if (is_client) {
+        auth->state = BOOTSTRAP_AUTH_CHALLENGE;
+        post_nonce(auth, BOOTSTRAP_MESSAGE_HELLO);
+    } else {
+        auth->state = BOOTSTRAP_AUTH_HELLO;
+    }
+    return UCXPOOL_OK;
+}
+
+void bootstrap_auth_cleanup(bootstrap_auth_t *auth)
+{
+    io_cleanup(&auth->io);
+}
+
+bool bootstrap_auth_wants_send(const bootstrap_auth_t *auth)
+{
+    return io_wants_send(&auth->io);
+}
+
+const void *bootstrap_auth_blob(const bootstrap_auth_t *auth, size_t *length_p)
+{
+    const bootstrap_auth_side_t *side =
+        auth->is_client ? &auth->listener : &auth->client;
+
+    *length_p = side->blob_length;
+    return side->blob;
+}
+
+/* --- after it ------------------------------------------------------------- */
+
+void bootstrap_close_notify(int fd, bootstrap_close_t reason)
+{
+    uint8_t byte = (uint8_t)reason;
+
+    (void)send(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
+}

@@ -1,0 +1,325 @@
+#include <config.h>
+
+#include "bootstrap/client.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/math.h"
+#include "bootstrap/auth.h"
+#include "bootstrap/auth.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct bootstrap_client {
+    bootstrap_where_t where;
+    bootstrap_self_t  self;
+    int               epoll_fd;
+    int               fd; /* -1 between two addresses and after the end */
+    size_t            address_index;
+    bool              is_connected;
+    bootstrap_ends_t  ends;
+    int               error; /* errno of the last address that failed */
+    uint64_t          deadline;
+    ucxpool_status_t  status;
+    char              reason[BASE_ERROR_SIZE];
+    bootstrap_auth_t  auth;
+    uint8_t           blob[BOOTSTRAP_BLOB_MAX];
+};
+
+int bootstrap_client_detach_fd(bootstrap_client_t *client)
+{
+    int fd = client->fd;
+
+    if (fd >= 0) {
+        /* A forked child may hold a copy, which would stay in the epoll. */
+        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        client->fd = -1;
+    }
+    return fd;
+}
+
+static void hang_up(bootstrap_client_t *client)
+{
+    int fd = bootstrap_client_detach_fd(client);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+/* The end; status and the thread's last error are kept. */
+static ucxpool_status_t finish(bootstrap_client_t *client,
+                               ucxpool_status_t    status)
+{
+    client->status = status;
+    if (status != UCXPOOL_OK) {
+        hang_up(client);
+        snprintf(client->reason, sizeof(client->reason), "%s",
+                 ucxpool_error_detail());
+    }
+    return status;
+}
+
+/* --- connecting ----------------------------------------------------------- */
+
+static bool watch(bootstrap_client_t *client, int operation, uint32_t events)
+{
+    struct epoll_event event = {.events = events};
+
+    return epoll_ctl(client->epoll_fd, operation, client->fd, &event) == 0;
+}
+
+/* Errors come back in errno. */
+static bool dial(bootstrap_client_t *client, const bootstrap_address_t *address)
+{
+    int one = 1;
+
+    client->fd = socket(address->any.sa_family,
+                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (client->fd < 0) {
+        return false;
+    }
+    /* Without it authentication only takes longer. */
+    (void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if ((connect(client->fd, &address->any, address->length) != 0) &&
+        (errno != EINPROGRESS)) {
+        return false;
+    }
+    return watch(client, EPOLL_CTL_ADD, EPOLLOUT);
+}
+
+/* Begin with the next address that can be begun with. */
+static ucxpool_status_t dial_next(bootstrap_client_t *client)
+{
+    while (client->address_index < client->where.num_addresses) {
+        if (dial(client, &client->where.addresses[client->address_index++])) {
+            return UCXPOOL_OK;
+        }
+        client->error = errno;
+        hang_up(client);
+    }
+    return base_error_errno(client->error,
+                            "cannot connect to %s, see that a pool listens "
+                            "there",
+                            client->where.text);
+}
+
+/* Whether the connection stands: OK, INPROGRESS, or an error. */
+static ucxpool_status_t check_connected(bootstrap_client_t *client)
+{
+    struct epoll_event event;
+    socklen_t          length = sizeof(int);
+    int                error  = 0;
+
+    if (epoll_wait(client->epoll_fd, &event, 1, 0) <= 0) {
+        return UCXPOOL_INPROGRESS;
+    }
+    if (getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
+        error = errno;
+    }
+    if (error == 0) {
+        return UCXPOOL_OK;
+    }
+    client->error = error;
+    hang_up(client);
+    return dial_next(client) == UCXPOOL_OK
+               ? UCXPOOL_INPROGRESS
+               : finish(client, UCXPOOL_ERR_PEER_LOST);
+}
+
+/* --- authentication
+ * ------------------------------------------------------------- */
+
+static ucxpool_status_t begin_handshake(bootstrap_client_t *client)
+{
+    ucxpool_status_t status;
+
+    status =
+        bootstrap_auth_init(&client->auth, client->fd, true, &client->self);
+    if (status != UCXPOOL_OK) {
+        return finish(client,
+                      base_error(status, "cannot authenticate to %s: %s",
+                                 client->where.text, client->auth.reason));
+    }
+    client->is_connected = true;
+    bootstrap_address_format_own(client->fd, client->ends.local);
+    bootstrap_address_format(
+        &client->where.addresses[client->address_index - 1],
+        client->ends.remote);
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t go_on(bootstrap_client_t *client)
+{
+    ucxpool_status_t status     = bootstrap_auth_progress(&client->auth);
+    bool             wants_send = bootstrap_auth_wants_send(&client->auth);
+
+    if (status == UCXPOOL_OK) {
+        return finish(client, UCXPOOL_OK);
+    }
+    if (status != UCXPOOL_INPROGRESS) {
+        return finish(client, base_error(status, "%s: %s", client->where.text,
+                                         client->auth.reason));
+    }
+    if (!watch(client, EPOLL_CTL_MOD, wants_send ? EPOLLOUT : EPOLLIN)) {
+        return finish(client, base_error_errno(errno,
+                                               "cannot watch the connection to "
+                                               "%s",
+                                               client->where.text));
+    }
+    return UCXPOOL_INPROGRESS;
+}
+
+static ucxpool_status_t advance(bootstrap_client_t *client)
+{
+    ucxpool_status_t status;
+
+    if (!client->is_connected) {
+        status = check_connected(client);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+        status = begin_handshake(client);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    return go_on(client);
+}
+
+ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client)
+{
+    ucxpool_status_t status = client->status;
+
+    if (status == UCXPOOL_INPROGRESS) {
+        status = advance(client);
+    }
+    if ((status == UCXPOOL_INPROGRESS) &&
+        (client->deadline != BASE_CLOCK_FOREVER) &&
+        (base_clock_now() >= client->deadline)) {
+        status =
+            finish(client, base_error(UCXPOOL_ERR_TIMED_OUT,
+                                      "%s: no answer in time (%s): see that a "
+                                      "pool listens there, or raise "
+                                      "HANDSHAKE_TIMEOUT",
+                                      client->where.text,
+                                      client->is_connected ? "it took the "
+                                                             "connection"
+                                                           : "not connected"));
+    }
+    return status;
+}
+
+/* --- begin and end -------------------------------------------------------- */
+
+static void init(bootstrap_client_t *client, const bootstrap_where_t *where,
+                 const bootstrap_secret_t *secret, const void *blob,
+                 size_t length)
+{
+    client->where            = *where;
+    client->fd               = -1;
+    client->status           = UCXPOOL_INPROGRESS;
+    client->self.secret      = secret;
+    client->self.blob        = client->blob;
+    client->self.blob_length = length;
+    if (length > 0) {
+        memcpy(client->blob, blob, length);
+    }
+}
+
+ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t  *where,
+                                          const bootstrap_secret_t *secret,
+                                          const void *blob, size_t blob_length,
+                                          uint64_t             timeout_ns,
+                                          bootstrap_client_t **client_p)
+{
+    ucxpool_status_t    status;
+    bootstrap_client_t *client;
+
+    if (blob_length > BOOTSTRAP_BLOB_MAX) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu bytes to hand to %s are more than %d",
+                          blob_length, where->text, BOOTSTRAP_BLOB_MAX);
+    }
+    client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory to connect to %s",
+                          where->text);
+    }
+    init(client, where, secret, blob, blob_length);
+    client->deadline = base_clock_deadline(timeout_ns);
+    client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (client->epoll_fd < 0) {
+        status = base_error_errno(errno, "cannot watch a connection to %s",
+                                  where->text);
+        goto err_free_client;
+    }
+    status = dial_next(client);
+    if (status != UCXPOOL_OK) {
+        goto err_close_epoll;
+    }
+    *client_p = client;
+    return UCXPOOL_OK;
+
+err_close_epoll:
+    close(client->epoll_fd);
+err_free_client:
+    free(client);
+    return status;
+}
+
+/* Has the listener all that it needs to make a channel? */
+static bool may_be_proven(const bootstrap_client_t *client)
+{
+    return (client->fd >= 0) && client->is_connected &&
+           (client->auth.state >= BOOTSTRAP_AUTH_PROOF) &&
+           !bootstrap_auth_wants_send(&client->auth);
+}
+
+void bootstrap_client_destroy(bootstrap_client_t *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    if (may_be_proven(client)) {
+        bootstrap_close_notify(client->fd, BOOTSTRAP_CLOSE_CLOSED);
+    }
+    hang_up(client);
+    close(client->epoll_fd);
+    free(client);
+}
+
+int bootstrap_client_fd(const bootstrap_client_t *client)
+{
+    return client->epoll_fd;
+}
+
+uint64_t bootstrap_client_deadline(const bootstrap_client_t *client)
+{
+    return client->status == UCXPOOL_INPROGRESS ? client->deadline
+                                                : BASE_CLOCK_FOREVER;
+}
+
+const char *bootstrap_client_reason(const bootstrap_client_t *client)
+{
+    return client->reason;
+}
+
+const bootstrap_ends_t *bootstrap_client_ends(const bootstrap_client_t *client)
+{
+    return &client->ends;
+}
+
+void bootstrap_client_peer(const bootstrap_client_t *client,
+                           const void **blob_p, size_t *length_p)
+{
+    *blob_p = bootstrap_auth_blob(&client->auth, length_p);
+}

@@ -1,0 +1,795 @@
+#include <config.h>
+
+#include "bootstrap/listener.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/math.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* --- the socket ----------------------------------------------------------- */
+
+/* Connections that the system keeps for us until we accept them. */
+#define BACKLOG 128
+
+/* Broken connections that one call passes over. */
+#define ACCEPT_TRIES 16
+
+/* Bytes that the system keeps of what a stranger sends, and that it doubles:
+ * the largest message fits. Inherited by accepted sockets. */
+#define RECV_BUFFER_SIZE 8192
+
+static void set_option(int fd, int level, int name, int value)
+{
+    /* A failure costs speed or a little memory, not correctness. */
+    (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+/* Errors come back in errno. */
+static int open_address(const bootstrap_address_t *address)
+{
+    int family = address->any.sa_family;
+    int fd     = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int saved_errno;
+
+    if (fd < 0) {
+        return -1;
+    }
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    set_option(fd, SOL_SOCKET, SO_RCVBUF, RECV_BUFFER_SIZE);
+    if (family == AF_INET6) {
+        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    }
+    if ((bind(fd, &address->any, address->length) == 0) &&
+        (listen(fd, BACKLOG) == 0)) {
+        return fd;
+    }
+    saved_errno = errno;
+    close(fd);
+    errno = saved_errno;
+    return -1;
+}
+
+static ucxpool_status_t cannot_listen(const bootstrap_where_t *where, int error)
+{
+    switch (error) {
+    case EADDRINUSE:
+        return base_error_errno(error,
+                                "cannot listen on %s, choose another port, or "
+                                "port 0 for a free one",
+                                where->text);
+    case EACCES:
+        return base_error_errno(
+            error, "cannot listen on %s, choose a port over 1023", where->text);
+    case EADDRNOTAVAIL:
+        return base_error_errno(error,
+                                "cannot listen on %s, name an address of this "
+                                "machine",
+                                where->text);
+    default:
+        return base_error_errno(error, "cannot listen on %s", where->text);
+    }
+}
+
+/* Tells the address behind a name, but not one twice. */
+static ucxpool_status_t refuse_open(const bootstrap_where_t   *where,
+                                    const bootstrap_address_t *address)
+{
+    char name[BOOTSTRAP_ADDRESS_NAME_SIZE];
+    bool is_name;
+
+    bootstrap_address_format(address, name);
+    is_name = strcmp(where->text, name) != 0;
+    return base_error(UCXPOOL_ERR_PERMISSION,
+                      "cannot listen on %s%s%s%s without a secret, since other "
+                      "machines reach it: set SECRET_FILE, or listen on "
+                      "127.0.0.1, or set LISTEN_WITHOUT_SECRET=y to let "
+                      "anybody in",
+                      where->text, is_name ? " (" : "", is_name ? name : "",
+                      is_name ? ")" : "");
+}
+
+static ucxpool_status_t check_loopback(const bootstrap_where_t *where)
+{
+    for (size_t i = 0; i < where->num_addresses; i++) {
+        if (!bootstrap_address_is_loopback(&where->addresses[i])) {
+            return refuse_open(where, &where->addresses[i]);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+/*
+ * Listen on the first address of `where` that works, without blocking.
+ *
+ * only_loopback  Refuse addresses that other machines can reach.
+ * fd_p           To be closed by the client.
+ * address_p      What the socket is bound to, the port being the real one.
+ */
+static ucxpool_status_t socket_listen(const bootstrap_where_t *where,
+                                      bool only_loopback, int *fd_p,
+                                      bootstrap_address_t *address_p)
+{
+    ucxpool_status_t    status;
+    bootstrap_address_t address;
+    int                 error = 0;
+    int                 fd    = -1;
+
+    if (only_loopback) {
+        status = check_loopback(where);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    for (size_t i = 0; (i < where->num_addresses) && (fd < 0); i++) {
+        fd = open_address(&where->addresses[i]);
+        /* What the first address says is what the user asked about. */
+        if ((fd < 0) && (error == 0)) {
+            error = errno;
+        }
+    }
+    if (fd < 0) {
+        return cannot_listen(where, error);
+    }
+    address.length = sizeof(address.ipv6);
+    if (getsockname(fd, &address.any, &address.length) != 0) {
+        status = cannot_listen(where, errno);
+        close(fd);
+        return status;
+    }
+    *fd_p      = fd;
+    *address_p = address;
+    return UCXPOOL_OK;
+}
+
+/* Whether accept() reports a connection that is gone already, and the next may
+ * be accepted. Linux passes on errors of the network in this way. */
+static bool is_passing(int error)
+{
+    switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    case EPERM: /* a firewall's no */
+    case EPROTO:
+    case ENOPROTOOPT:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/*
+ * Accept a connection: non-blocking, without delay of small messages. Returns
+ * its fd, or -1 with errno; EAGAIN: there is none. Connections that broke
+ * before they were accepted are passed over.
+ */
+static int socket_accept(int fd, bootstrap_address_t *peer_p)
+{
+    unsigned num_tries = 0;
+    int      peer_fd;
+
+    do {
+        peer_p->length = sizeof(peer_p->ipv6);
+        peer_fd        = accept4(fd, &peer_p->any, &peer_p->length,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while ((peer_fd < 0) && is_passing(errno) &&
+             (++num_tries < ACCEPT_TRIES));
+    if (peer_fd >= 0) {
+        set_option(peer_fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    }
+    return peer_fd;
+}
+
+/* --- pending connections -------------------------------------------------- */
+
+/* Connections whose client has not proven itself yet, each in a slot, and the
+ * queue of those that wait to be accepted. The index of a slot is what an epoll
+ * event carries. */
+
+/* At most one line is logged in this time, so that strangers cannot fill a
+ * disk. */
+#define LOG_INTERVAL_NS 1000000000u
+
+/* A half-open connection, in pending->half_open; or in pending->free. */
+typedef struct pending_slot {
+    base_list_t      link;
+    int              fd;
+    bool             wants_send; /* what the epoll has been told */
+    uint64_t         deadline;
+    char             name[BOOTSTRAP_ADDRESS_NAME_SIZE];
+    bootstrap_auth_t auth;
+} pending_slot_t;
+
+typedef struct pending {
+    bootstrap_self_t           self;
+    char                       name[BOOTSTRAP_WHERE_SIZE];
+    int                        epoll_fd;
+    uint64_t                   timeout_ns;
+    uint64_t                   next_log;
+    uint64_t                   num_unlogged;
+    bootstrap_listener_stats_t stats;
+    base_list_t                free;
+    base_list_t       half_open;   /* oldest first: the first to time out */
+    unsigned          num_answers; /* slots that have a place in the queue */
+    size_t            queue_size;
+    size_t            queue_head;
+    size_t            queue_length;
+    bootstrap_peer_t *queue;
+    uint8_t           blob[BOOTSTRAP_BLOB_MAX];
+    void (*fit_blob)(void *arg, void *blob, const void *client, size_t length);
+    void          *arg;
+    pending_slot_t slots[];
+} pending_t;
+
+/* Log a warning, unless there was one just before. */
+static void pending_warn(pending_t *pending, const char *who, const char *what)
+{
+    uint64_t now = base_clock_now();
+
+    if (now < pending->next_log) {
+        pending->num_unlogged++;
+        return;
+    }
+    if (pending->num_unlogged == 0) {
+        base_warn("%s: %s: %s", pending->name, who, what);
+    } else {
+        base_warn("%s: %s: %s (and %llu more warnings before it)",
+                  pending->name, who, what,
+                  (unsigned long long)pending->num_unlogged);
+    }
+    pending->next_log     = now + LOG_INTERVAL_NS;
+    pending->num_unlogged = 0;
+}
+
+/* --- slots ---------------------------------------------------------------- */
+
+static bool holds_place(const pending_slot_t *slot)
+{
+    return slot->auth.state == BOOTSTRAP_AUTH_ANSWER;
+}
+
+static bool slot_unwatch(pending_t *pending, pending_slot_t *slot)
+{
+    return epoll_ctl(pending->epoll_fd, EPOLL_CTL_DEL, slot->fd, NULL) == 0;
+}
+
+/* The slot is free again, and its connection somebody else's. */
+static void slot_free(pending_t *pending, pending_slot_t *slot)
+{
+    slot->fd = -1;
+    bootstrap_auth_cleanup(&slot->auth);
+    base_list_del(&slot->link);
+    base_list_add_tail(&pending->free, &slot->link);
+    pending->stats.num_half_open--;
+}
+
+/* Hang up. Closing alone would leave the socket in the epoll for as long as a
+ * forked child holds a copy of it. */
+static void slot_close(pending_t *pending, pending_slot_t *slot)
+{
+    (void)slot_unwatch(pending, slot);
+    close(slot->fd);
+    slot_free(pending, slot);
+}
+
+static void slot_refuse(pending_t *pending, pending_slot_t *slot,
+                        const char *reason)
+{
+    pending->stats.num_refused++;
+    pending_warn(pending, slot->name, reason);
+    slot_close(pending, slot);
+}
+
+static void slot_finish(pending_t *pending, pending_slot_t *slot)
+{
+    bootstrap_peer_t *peer;
+    const void       *blob;
+
+    assert(pending->queue_length < pending->queue_size);
+    if (!slot_unwatch(pending, slot)) {
+        slot_refuse(pending, slot,
+                    "the system does not let go of the connection");
+        return;
+    }
+    peer = &pending->queue[(pending->queue_head + pending->queue_length) %
+                           pending->queue_size];
+    blob = bootstrap_auth_blob(&slot->auth, &peer->length);
+    memcpy(peer->blob, blob, peer->length);
+    bootstrap_address_format_own(slot->fd, peer->ends.local);
+    memcpy(peer->ends.remote, slot->name, sizeof(peer->ends.remote));
+    peer->fd = slot->fd;
+    pending->queue_length++;
+    pending->stats.num_proven++;
+    base_debug("%s: %s is proven", pending->name, slot->name);
+    slot_free(pending, slot);
+}
+
+/* Tell the epoll what the handshake waits for. */
+static bool slot_watch(pending_t *pending, pending_slot_t *slot, int operation)
+{
+    bool               wants_send = bootstrap_auth_wants_send(&slot->auth);
+    struct epoll_event event      = {
+             .events   = wants_send ? EPOLLOUT : EPOLLIN,
+             .data.u32 = (uint32_t)(slot - pending->slots),
+    };
+
+    if ((operation == EPOLL_CTL_MOD) && (wants_send == slot->wants_send)) {
+        return true;
+    }
+    slot->wants_send = wants_send;
+    return epoll_ctl(pending->epoll_fd, operation, slot->fd, &event) == 0;
+}
+
+static void slot_progress(pending_t *pending, pending_slot_t *slot)
+{
+    bool             held_place = holds_place(slot);
+    ucxpool_status_t status;
+
+    slot->auth.is_full =
+        (pending->queue_length + pending->num_answers) >= pending->queue_size;
+    status = bootstrap_auth_progress(&slot->auth);
+    pending->num_answers += (unsigned)holds_place(slot);
+    pending->num_answers -= (unsigned)held_place;
+
+    if (status == UCXPOOL_OK) {
+        slot_finish(pending, slot);
+    } else if (status != UCXPOOL_INPROGRESS) {
+        slot_refuse(pending, slot, slot->auth.reason);
+    } else if (!slot_watch(pending, slot, EPOLL_CTL_MOD)) {
+        pending->num_answers -= (unsigned)holds_place(slot);
+        slot_refuse(pending, slot, "the system cannot watch the connection");
+    }
+}
+
+/* End a slot whose handshake goes on. */
+static void slot_abort(pending_t *pending, pending_slot_t *slot,
+                       const char *reason)
+{
+    pending->num_answers -= (unsigned)holds_place(slot);
+    /* A refusal that is being read by the client has its own reason. */
+    if (slot->auth.state == BOOTSTRAP_AUTH_DRAIN) {
+        reason = slot->auth.reason;
+    }
+    slot_refuse(pending, slot, reason);
+}
+
+static pending_slot_t *slot_take(pending_t *pending)
+{
+    pending_slot_t *slot;
+
+    if (base_list_is_empty(&pending->free)) {
+        slot = base_list_head(&pending->half_open, pending_slot_t, link);
+        pending->stats.num_dropped++;
+        slot_abort(pending, slot,
+                   "all MAX_HALF_OPEN connections are in use, and this was "
+                   "the oldest");
+    }
+    slot = base_list_head(&pending->free, pending_slot_t, link);
+    base_list_del(&slot->link);
+    return slot;
+}
+
+/* Strangers must not have the descriptors that UCX needs for proven peers. The
+ * oldest ones make room for the new connection. */
+static bool make_spare(pending_t *pending)
+{
+    while (!base_limits_has(BASE_LIMITS_DESCRIPTORS)) {
+        if (base_list_is_empty(&pending->half_open)) {
+            return false;
+        }
+        pending->stats.num_dropped++;
+        slot_abort(pending,
+                   base_list_head(&pending->half_open, pending_slot_t, link),
+                   "descriptors are short (raise the limit of open files), and "
+                   "this was the oldest connection");
+    }
+    return true;
+}
+
+/* A new connection, whose fd now belongs to the listener. The oldest gives up
+ * its slot if none is free. */
+static void pending_add(pending_t *pending, int fd,
+                        const bootstrap_address_t *peer)
+{
+    pending_slot_t  *slot;
+    ucxpool_status_t status;
+    char             name[BOOTSTRAP_ADDRESS_NAME_SIZE];
+
+    if (!make_spare(pending)) {
+        bootstrap_address_format(peer, name);
+        pending->stats.num_refused++;
+        pending_warn(pending, name,
+                     "no descriptors are left for a connection, raise the "
+                     "limit of open files");
+        close(fd);
+        return;
+    }
+    slot           = slot_take(pending);
+    slot->fd       = fd;
+    slot->deadline = base_clock_deadline(pending->timeout_ns);
+    bootstrap_address_format(peer, slot->name);
+    base_list_add_tail(&pending->half_open, &slot->link);
+    pending->stats.num_half_open++;
+
+    status = bootstrap_auth_init(&slot->auth, fd, false, &pending->self);
+    if (status != UCXPOOL_OK) {
+        slot_refuse(pending, slot, slot->auth.reason);
+    } else if (!slot_watch(pending, slot, EPOLL_CTL_ADD)) {
+        slot_refuse(pending, slot, "the system cannot watch the connection");
+    } else {
+        slot_progress(pending, slot);
+    }
+}
+
+/* Something happened to the connection in this slot. */
+static void pending_progress(pending_t *pending, uint32_t index)
+{
+    if (pending->slots[index].fd >= 0) {
+        slot_progress(pending, &pending->slots[index]);
+    }
+}
+
+/* When the next one times out. */
+static uint64_t pending_deadline(const pending_t *pending)
+{
+    if (base_list_is_empty(&pending->half_open)) {
+        return BASE_CLOCK_FOREVER;
+    }
+    return base_list_head(&pending->half_open, pending_slot_t, link)->deadline;
+}
+
+/* Hang up on those that have timed out; returns how many. */
+static unsigned pending_end_late(pending_t *pending)
+{
+    unsigned        num_late = 0;
+    uint64_t        now;
+    pending_slot_t *slot;
+
+    if (base_list_is_empty(&pending->half_open)) {
+        return 0;
+    }
+    now = base_clock_now();
+    while (pending_deadline(pending) <= now) {
+        slot = base_list_head(&pending->half_open, pending_slot_t, link);
+        pending->stats.num_timed_out++;
+        slot_abort(pending, slot, "it took longer than HANDSHAKE_TIMEOUT");
+        num_late++;
+    }
+    return num_late;
+}
+
+static void fit_blob(void *arg, const void *client, size_t length)
+{
+    pending_t *pending = arg;
+
+    pending->fit_blob(pending->arg, pending->blob, client, length);
+}
+
+/* NULL: no memory. The epoll outlives it. */
+static pending_t *pending_create(const bootstrap_listener_params_t *params,
+                                 int                                epoll_fd)
+{
+    size_t     num_slots = params->max_half_open;
+    pending_t *pending;
+    size_t     size;
+
+    if (!base_mul(num_slots, sizeof(pending->slots[0]), &size) ||
+        !base_add(size, sizeof(*pending), &size)) {
+        return NULL;
+    }
+    pending = calloc(1, size);
+    if (pending == NULL) {
+        return NULL;
+    }
+    pending->queue_size = params->accept_queue;
+    pending->queue = calloc(pending->queue_size, sizeof(pending->queue[0]));
+    if (pending->queue == NULL) {
+        free(pending);
+        return NULL;
+    }
+    base_list_init(&pending->free);
+    base_list_init(&pending->half_open);
+    for (size_t i = 0; i < num_slots; i++) {
+        pending->slots[i].fd = -1;
+        base_list_add_tail(&pending->free, &pending->slots[i].link);
+    }
+    if (params->blob_length > 0) {
+        memcpy(pending->blob, params->blob, params->blob_length);
+    }
+    memcpy(pending->name, params->where->text, sizeof(pending->name));
+    pending->epoll_fd         = epoll_fd;
+    pending->timeout_ns       = params->handshake_timeout_ns;
+    pending->self.secret      = params->secret;
+    pending->self.blob        = pending->blob;
+    pending->self.blob_length = params->blob_length;
+    pending->fit_blob         = params->fit_blob;
+    pending->arg              = params->arg;
+    if (params->fit_blob != NULL) {
+        pending->self.fit_blob = fit_blob;
+        pending->self.arg      = pending;
+    }
+    return pending;
+}
+
+static ucxpool_status_t pending_accept(pending_t        *pending,
+                                       bootstrap_peer_t *peer_p)
+{
+    const bootstrap_peer_t *peer = &pending->queue[pending->queue_head];
+
+    if (pending->queue_length == 0) {
+        return UCXPOOL_INPROGRESS;
+    }
+    peer_p->ends = peer->ends;
+    memcpy(peer_p->blob, peer->blob, peer->length);
+    peer_p->length      = peer->length;
+    peer_p->fd          = peer->fd;
+    pending->queue_head = (pending->queue_head + 1) % pending->queue_size;
+    pending->queue_length--;
+    return UCXPOOL_OK;
+}
+
+static void pending_destroy(pending_t *pending)
+{
+    bootstrap_peer_t peer;
+
+    while (!base_list_is_empty(&pending->half_open)) {
+        slot_close(pending,
+                   base_list_head(&pending->half_open, pending_slot_t, link));
+    }
+    while (pending_accept(pending, &peer) == UCXPOOL_OK) {
+        close(peer.fd);
+    }
+    free(pending->queue);
+    free(pending);
+}
+
+/* --- the listener --------------------------------------------------------- */
+
+/* Events and new connections that one call deals with. */
+#define EVENTS_PER_CALL  32
+#define ACCEPTS_PER_CALL 16
+
+/* When the system has no file descriptor for a connection, the listening socket
+ * stays readable; it is left alone for this long. */
+#define ACCEPT_PAUSE_NS 100000000u
+
+/* In the place of a slot's index in an epoll event. */
+#define LISTENER_INDEX UINT32_MAX
+
+struct bootstrap_listener {
+    int        listen_fd;
+    int        epoll_fd;
+    uint16_t   port;
+    bool       is_paused;
+    uint64_t   pause_end;
+    pending_t *pending;
+};
+
+static bool watch_listener(bootstrap_listener_t *listener, int operation,
+                           uint32_t events)
+{
+    struct epoll_event event = {
+        .events   = events,
+        .data.u32 = LISTENER_INDEX,
+    };
+
+    return epoll_ctl(listener->epoll_fd, operation, listener->listen_fd,
+                     &event) == 0;
+}
+
+static void pause_accept(bootstrap_listener_t *listener, int error)
+{
+    char text[64];
+
+    pending_warn(listener->pending,
+                 "cannot accept a connection, raise the limit of "
+                 "open files",
+                 strerror_r(error, text, sizeof(text)));
+    listener->is_paused = true;
+    listener->pause_end = base_clock_deadline(ACCEPT_PAUSE_NS);
+    watch_listener(listener, EPOLL_CTL_MOD, 0);
+}
+
+static unsigned end_pause(bootstrap_listener_t *listener)
+{
+    uint64_t now;
+
+    if (!listener->is_paused) {
+        return 0;
+    }
+    now = base_clock_now();
+    if (now < listener->pause_end) {
+        return 0;
+    }
+    if (watch_listener(listener, EPOLL_CTL_MOD, EPOLLIN)) {
+        listener->is_paused = false;
+    } else {
+        listener->pause_end = now + ACCEPT_PAUSE_NS;
+    }
+    return 1;
+}
+
+static unsigned accept_connections(bootstrap_listener_t *listener)
+{
+    bootstrap_address_t peer;
+    unsigned            num_events = 0;
+    int                 fd;
+
+    while (num_events < ACCEPTS_PER_CALL) {
+        fd = socket_accept(listener->listen_fd, &peer);
+        if (fd < 0) {
+            if ((errno != EAGAIN) && (errno != EWOULDBLOCK)) {
+                pause_accept(listener, errno);
+            }
+            break;
+        }
+        pending_add(listener->pending, fd, &peer);
+        num_events++;
+    }
+    return num_events;
+}
+
+unsigned bootstrap_listener_progress(bootstrap_listener_t *listener)
+{
+    struct epoll_event events[EVENTS_PER_CALL];
+    unsigned           num_events = end_pause(listener);
+    bool               can_accept = false;
+    int                num_ready;
+
+    num_events += pending_end_late(listener->pending);
+    num_ready = epoll_wait(listener->epoll_fd, events, EVENTS_PER_CALL, 0);
+    /* New connections last: they take slots, and what the events say of a slot
+     * must not be applied to its next owner. */
+    for (int i = 0; i < num_ready; i++) {
+        if (events[i].data.u32 == LISTENER_INDEX) {
+            can_accept = true;
+        } else {
+            pending_progress(listener->pending, events[i].data.u32);
+            num_events++;
+        }
+    }
+    if (can_accept) {
+        num_events += accept_connections(listener);
+    }
+    return num_events;
+}
+
+uint64_t bootstrap_listener_deadline(const bootstrap_listener_t *listener)
+{
+    uint64_t deadline = pending_deadline(listener->pending);
+
+    return listener->is_paused ? base_min(deadline, listener->pause_end)
+                               : deadline;
+}
+
+static ucxpool_status_t open_listener(bootstrap_listener_t *listener,
+                                      const bootstrap_listener_params_t *params)
+{
+    bool only_loopback =
+        (params->secret == NULL) && !params->listen_without_secret;
+    bootstrap_address_t address;
+    ucxpool_status_t    status;
+
+    status = socket_listen(params->where, only_loopback, &listener->listen_fd,
+                           &address);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    listener->port = bootstrap_address_port(&address);
+    if (watch_listener(listener, EPOLL_CTL_ADD, EPOLLIN)) {
+        return UCXPOOL_OK;
+    }
+    status = base_error_errno(errno, "cannot watch the socket of %s",
+                              params->where->text);
+    close(listener->listen_fd);
+    return status;
+}
+
+ucxpool_status_t
+bootstrap_listener_create(const bootstrap_listener_params_t *params,
+                          bootstrap_listener_t             **listener_p)
+{
+    bootstrap_listener_t *listener;
+    ucxpool_status_t      status;
+
+    if ((params->blob_length > BOOTSTRAP_BLOB_MAX) ||
+        (params->max_half_open == 0) || (params->accept_queue == 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a listener needs MAX_HALF_OPEN and ACCEPT_QUEUE of "
+                          "at least 1 and at most %d bytes to hand over",
+                          BOOTSTRAP_BLOB_MAX);
+    }
+    listener = calloc(1, sizeof(*listener));
+    if (listener == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory to listen on %s",
+                          params->where->text);
+    }
+    listener->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (listener->epoll_fd < 0) {
+        status =
+            base_error_errno(errno, "cannot listen on %s", params->where->text);
+        goto err_free_listener;
+    }
+    listener->pending = pending_create(params, listener->epoll_fd);
+    if (listener->pending == NULL) {
+        status = base_error(UCXPOOL_ERR_NO_MEMORY,
+                            "no memory to listen on %s with MAX_HALF_OPEN=%u "
+                            "and ACCEPT_QUEUE=%u",
+                            params->where->text, params->max_half_open,
+                            params->accept_queue);
+        goto err_close_epoll;
+    }
+    status = open_listener(listener, params);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_pending;
+    }
+    *listener_p = listener;
+    return UCXPOOL_OK;
+
+err_destroy_pending:
+    pending_destroy(listener->pending);
+err_close_epoll:
+    close(listener->epoll_fd);
+err_free_listener:
+    free(listener);
+    return status;
+}
+
+void bootstrap_listener_destroy(bootstrap_listener_t *listener)
+{
+    if (listener == NULL) {
+        return;
+    }
+    pending_destroy(listener->pending);
+    close(listener->listen_fd);
+    close(listener->epoll_fd);
+    free(listener);
+}
+
+size_t bootstrap_listener_num_waiting(const bootstrap_listener_t *listener)
+{
+    return listener->pending->queue_length;
+}
+
+ucxpool_status_t bootstrap_listener_accept(bootstrap_listener_t *listener,
+                                           bootstrap_peer_t     *peer_p)
+{
+    return pending_accept(listener->pending, peer_p);
+}
+
+int bootstrap_listener_fd(const bootstrap_listener_t *listener)
+{
+    return listener->epoll_fd;
+}
+
+uint16_t bootstrap_listener_port(const bootstrap_listener_t *listener)
+{
+    return listener->port;
+}
+
+uint64_t bootstrap_listener_num_refused(const bootstrap_listener_t *listener)
+{
+    return listener->pending->stats.num_refused;
+}
+
+void bootstrap_listener_get_stats(const bootstrap_listener_t *listener,
+                                  bootstrap_listener_stats_t *stats_p)
+{
+    *stats_p = listener->pending->stats;
+}

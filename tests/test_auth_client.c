@@ -1,0 +1,489 @@
+/* The client of a listener: connecting, time-outs, and what can go wrong. */
+#include <config.h>
+
+#include "loopback.h"
+#include "net_calls.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The time-out that loopback_client() asks for. */
+#define TIMEOUT_NS 5000000000u
+
+static bootstrap_secret_t *secret;
+
+static void setup(void)
+{
+    base_log_set_level(BASE_LOG_NONE);
+    secret = loopback_secret("a secret of at least 16 bytes\n");
+}
+
+static void teardown(void)
+{
+    net_call_reset();
+    bootstrap_secret_release(secret);
+}
+
+static void assert_reason(const bootstrap_client_t *client, const char *words)
+{
+    ck_assert_msg(strstr(bootstrap_client_reason(client), words) != NULL,
+                  "\"%s\" is not in \"%s\"", words,
+                  bootstrap_client_reason(client));
+}
+
+static bootstrap_where_t where_of(uint16_t port)
+{
+    bootstrap_where_t where;
+    char              text[32];
+
+    snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
+    ck_assert_int_eq(
+        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_CONNECT, &where),
+        UCXPOOL_OK);
+    return where;
+}
+
+static bootstrap_client_t *call(const bootstrap_where_t *where)
+{
+    bootstrap_client_t *client;
+
+    ck_assert_int_eq(
+        bootstrap_client_connect(where, secret, "x", 1, TIMEOUT_NS, &client),
+        UCXPOOL_OK);
+    return client;
+}
+
+/* A port at which nobody listens: it is bound, and stays so. */
+static int closed_port(uint16_t *port_p)
+{
+    struct sockaddr_in address = {
+        .sin_family      = AF_INET,
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    socklen_t length = sizeof(address);
+    int       fd     = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, length), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    *port_p = ntohs(address.sin_port);
+    return fd;
+}
+
+/* A listener of the test's own, that can be made to say anything. */
+static int open_listener(uint16_t *port_p)
+{
+    int fd = closed_port(port_p);
+
+    ck_assert_int_eq(listen(fd, 4), 0);
+    return fd;
+}
+
+/* Drive the client until it has sent all it can for now. */
+static void advance(bootstrap_client_t *client)
+{
+    struct pollfd fd = {.fd = bootstrap_client_fd(client), .events = POLLIN};
+
+    while (poll(&fd, 1, 0) > 0) {
+        ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    }
+}
+
+START_TEST(a_port_at_which_nobody_listens_is_told)
+{
+    uint16_t            port;
+    int                 fd     = closed_port(&port);
+    bootstrap_where_t   where  = where_of(port);
+    bootstrap_client_t *client = call(&where);
+
+    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PEER_LOST);
+    assert_reason(client, "Connection refused");
+    assert_reason(client, where.text);
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_ERR_PEER_LOST);
+    ck_assert_uint_eq(bootstrap_client_deadline(client), BASE_CLOCK_FOREVER);
+    bootstrap_client_destroy(client);
+    close(fd);
+}
+END_TEST
+
+START_TEST(the_next_address_is_tried_when_one_fails)
+{
+    uint16_t              port;
+    int                   fd       = closed_port(&port);
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_where_t     where    = where_of(port);
+    bootstrap_where_t     good = where_of(bootstrap_listener_port(listener));
+    bootstrap_client_t   *client;
+    int                   client_fd;
+
+    where.addresses[where.num_addresses++] = good.addresses[0];
+    client                                 = call(&where);
+    client_fd                              = bootstrap_client_fd(client);
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    ck_assert_int_eq(bootstrap_client_fd(client), client_fd);
+    ck_assert_str_eq(bootstrap_client_reason(client), "");
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
+    close(fd);
+}
+END_TEST
+
+START_TEST(over_ipv6_it_is_the_same)
+{
+    bootstrap_listener_params_t params = loopback_params(secret);
+    bootstrap_where_t           where;
+    bootstrap_listener_t       *listener;
+    bootstrap_client_t         *client;
+
+    ck_assert_int_eq(
+        bootstrap_where_resolve("[::1]:0", BOOTSTRAP_WHERE_LISTEN, &where),
+        UCXPOOL_OK);
+    params.where = &where;
+    if (bootstrap_listener_create(&params, &listener) != UCXPOOL_OK) {
+        /* This machine has no IPv6; then the answer is an error in words. */
+        ck_assert_str_ne(ucxpool_error_detail(), "");
+        return;
+    }
+    where.addresses[0].ipv6.sin6_port =
+        htons(bootstrap_listener_port(listener));
+    client = call(&where);
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_silent_listener_is_given_up_in_time)
+{
+    uint16_t            port;
+    int                 fd     = open_listener(&port);
+    bootstrap_where_t   where  = where_of(port);
+    uint64_t            begin  = base_clock_now();
+    bootstrap_client_t *client = call(&where);
+
+    ck_assert_uint_ge(bootstrap_client_deadline(client), begin + TIMEOUT_NS);
+    ck_assert_uint_le(bootstrap_client_deadline(client),
+                      base_clock_now() + TIMEOUT_NS);
+    loopback_wait(bootstrap_client_fd(client));
+    advance(client);
+    net_call_skip(TIMEOUT_NS);
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_ERR_TIMED_OUT);
+    assert_reason(client, "no answer in time");
+    bootstrap_client_destroy(client);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_connection_that_never_stands_is_given_up_in_time)
+{
+    enum { NUM_OTHERS = 4 };
+    uint16_t            port;
+    int                 fd = closed_port(&port);
+    bootstrap_where_t   where;
+    bootstrap_client_t *clients[NUM_OTHERS];
+
+    /* The system keeps one or two connections for this listener, and leaves
+     * the others without an answer. */
+    ck_assert_int_eq(listen(fd, 0), 0);
+    where = where_of(port);
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        clients[i] = call(&where);
+    }
+    ck_assert_int_eq(bootstrap_client_progress(clients[NUM_OTHERS - 1]),
+                     UCXPOOL_INPROGRESS);
+    net_call_skip(TIMEOUT_NS);
+    ck_assert_int_eq(bootstrap_client_progress(clients[NUM_OTHERS - 1]),
+                     UCXPOOL_ERR_TIMED_OUT);
+    assert_reason(clients[NUM_OTHERS - 1], "not connected");
+    for (int i = 0; i < NUM_OTHERS; i++) {
+        bootstrap_client_destroy(clients[i]);
+    }
+    close(fd);
+}
+END_TEST
+
+/* A child that was forked holds a copy of the socket that failed. */
+START_TEST(a_forked_child_does_not_confuse_the_client)
+{
+    uint16_t            ports[2];
+    int                 closed_fd = closed_port(&ports[0]);
+    int                 fd        = open_listener(&ports[1]);
+    bootstrap_where_t   where     = where_of(ports[0]);
+    bootstrap_where_t   silent    = where_of(ports[1]);
+    struct pollfd       poll_fd   = {.events = POLLIN};
+    bootstrap_client_t *client;
+    int                 pipe_fds[2];
+    pid_t               child;
+    char                byte;
+
+    where.addresses[where.num_addresses++] = silent.addresses[0];
+    client                                 = call(&where);
+    ck_assert_int_eq(pipe(pipe_fds), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(pipe_fds[1]);
+        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    /* The first address fails, the second takes the hello. */
+    for (int i = 0; i < 2; i++) {
+        loopback_wait(bootstrap_client_fd(client));
+        ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    }
+    poll_fd.fd = bootstrap_client_fd(client);
+    ck_assert_int_eq(poll(&poll_fd, 1, 0), 0);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    bootstrap_client_destroy(client);
+    close(closed_fd);
+    close(fd);
+}
+END_TEST
+
+START_TEST(without_a_time_out_it_waits_for_ever)
+{
+    uint16_t            port;
+    int                 fd    = open_listener(&port);
+    bootstrap_where_t   where = where_of(port);
+    bootstrap_client_t *client;
+
+    ck_assert_int_eq(bootstrap_client_connect(&where, secret, NULL, 0,
+                                              BASE_CLOCK_FOREVER, &client),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(bootstrap_client_deadline(client), BASE_CLOCK_FOREVER);
+    net_call_skip(1000 * (uint64_t)TIMEOUT_NS);
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    bootstrap_client_destroy(client);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_listener_that_hangs_up_is_lost)
+{
+    uint16_t            port;
+    int                 fd     = open_listener(&port);
+    bootstrap_where_t   where  = where_of(port);
+    bootstrap_client_t *client = call(&where);
+    int                 peer   = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    ck_assert_int_ge(peer, 0);
+    close(peer);
+    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PEER_LOST);
+    assert_reason(client, where.text);
+    bootstrap_client_destroy(client);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_listener_that_is_no_pool_is_called_so)
+{
+    static const char   banner[] = "220 mail.example ESMTP ready\r\n";
+    uint16_t            port;
+    int                 fd     = open_listener(&port);
+    bootstrap_where_t   where  = where_of(port);
+    bootstrap_client_t *client = call(&where);
+    int                 peer   = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    ck_assert_int_ge(peer, 0);
+    ck_assert_int_eq(send(peer, banner, sizeof(banner), MSG_NOSIGNAL),
+                     (ssize_t)sizeof(banner));
+    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PROTOCOL);
+    assert_reason(client, "the listener is not a pool");
+    bootstrap_client_destroy(client);
+    close(peer);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_client_that_calls_itself_is_not_let_in)
+{
+    static uint8_t      bytes[8192];
+    uint16_t            port;
+    int                 fd     = open_listener(&port);
+    bootstrap_where_t   where  = where_of(port);
+    bootstrap_client_t *client = call(&where);
+    int                 peer   = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    ssize_t             length;
+
+    ck_assert_int_ge(peer, 0);
+    advance(client);
+    length = recv(peer, bytes, sizeof(bytes), 0);
+    ck_assert_int_eq(send(peer, bytes, (size_t)length, MSG_NOSIGNAL), length);
+    ck_assert_int_eq(loopback_meet(NULL, client), UCXPOOL_ERR_PROTOCOL);
+    bootstrap_client_destroy(client);
+    close(peer);
+    close(fd);
+}
+END_TEST
+
+START_TEST(too_long_a_blob_is_refused)
+{
+    static uint8_t      bytes[BOOTSTRAP_BLOB_MAX + 1];
+    bootstrap_where_t   where = where_of(7);
+    bootstrap_client_t *client;
+
+    ck_assert_int_eq(bootstrap_client_connect(&where, secret, bytes,
+                                              sizeof(bytes), TIMEOUT_NS,
+                                              &client),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(hanging_up_half_way_leaves_nothing_behind)
+{
+    unsigned              num_fds  = net_call_num_fds();
+    bootstrap_listener_t *listener = loopback_listener(secret);
+
+    for (unsigned num_steps = 0; num_steps < 4; num_steps++) {
+        bootstrap_client_t *client = loopback_client(listener, secret);
+
+        for (unsigned i = 0; i < num_steps; i++) {
+            loopback_settle(listener);
+            ck_assert_int_ge(bootstrap_client_progress(client), 0);
+        }
+        bootstrap_client_destroy(client);
+        loopback_settle(listener);
+    }
+    bootstrap_client_destroy(NULL);
+    bootstrap_listener_destroy(listener);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* One whole authentication; its status, or that of the connect that failed. The
+ * answer of the listener does not count. */
+static ucxpool_status_t connect_once(bootstrap_listener_t    *listener,
+                                     const bootstrap_where_t *where)
+{
+    bootstrap_client_t *client;
+    ucxpool_status_t    status;
+
+    status =
+        bootstrap_client_connect(where, secret, "x", 1, TIMEOUT_NS, &client);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = loopback_meet(listener, client);
+    if (status != UCXPOOL_OK) {
+        ck_assert_str_ne(bootstrap_client_reason(client), "");
+    }
+    bootstrap_client_destroy(client);
+    loopback_settle(listener);
+    return status;
+}
+
+static void take_all(bootstrap_listener_t *listener)
+{
+    bootstrap_peer_t peer;
+
+    while (bootstrap_listener_accept(listener, &peer) == UCXPOOL_OK) {
+        ck_assert_int_eq(close(peer.fd), 0);
+    }
+}
+
+START_TEST(a_failing_call_is_an_error_and_may_be_repeated)
+{
+    static const struct {
+        net_call_t call;
+        int        error;
+    } cases[] = {
+        {NET_CALL_CALLOC, ENOMEM},    {NET_CALL_EPOLL_CREATE1, EMFILE},
+        {NET_CALL_SOCKET, EMFILE},    {NET_CALL_CONNECT, ENETUNREACH},
+        {NET_CALL_EPOLL_CTL, ENOSPC}, {NET_CALL_RAND_BYTES, 0},
+        {NET_CALL_SEND, ECONNRESET},  {NET_CALL_RECV, ECONNRESET},
+        {NET_CALL_HMAC, 0},           {NET_CALL_GETSOCKOPT, ENOBUFS},
+    };
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_where_t     where = where_of(bootstrap_listener_port(listener));
+    unsigned              num_fds;
+    bool                  has_failed;
+    ucxpool_status_t      status;
+
+    ck_assert_int_eq(connect_once(listener, &where), UCXPOOL_OK);
+    take_all(listener);
+    num_fds = net_call_num_fds();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned n = 0;
+
+        do {
+            net_call_fail(cases[i].call, ++n, cases[i].error);
+            status     = connect_once(listener, &where);
+            has_failed = net_call_reset();
+            /* What fails for the listener may be harmless for the client:
+             * taking a socket out of the epoll, for one. */
+            if (!has_failed) {
+                ck_assert_int_eq(status, UCXPOOL_OK);
+            }
+            take_all(listener);
+            ck_assert_uint_eq(net_call_num_fds(), num_fds);
+        } while (has_failed);
+        ck_assert_uint_gt(n, 1);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(the_first_failing_call_is_named)
+{
+    uint16_t            port;
+    int                 fd     = closed_port(&port);
+    bootstrap_where_t   where  = where_of(port);
+    bootstrap_client_t *client = NULL;
+
+    net_call_fail(NET_CALL_SOCKET, 1, EMFILE);
+    ck_assert_int_eq(
+        bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client),
+        UCXPOOL_ERR_IO);
+    ck_assert_ptr_nonnull(
+        strstr(ucxpool_error_detail(), "Too many open files"));
+    net_call_fail(NET_CALL_CALLOC, 1, ENOMEM);
+    ck_assert_int_eq(
+        bootstrap_client_connect(&where, secret, "x", 1, TIMEOUT_NS, &client),
+        UCXPOOL_ERR_NO_MEMORY);
+    ck_assert_ptr_null(client);
+    close(fd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("client");
+    TCase   *tcase = tcase_create("client");
+    SRunner *runner;
+    int      num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_port_at_which_nobody_listens_is_told);
+    tcase_add_test(tcase, the_next_address_is_tried_when_one_fails);
+    tcase_add_test(tcase, over_ipv6_it_is_the_same);
+    tcase_add_test(tcase, a_silent_listener_is_given_up_in_time);
+    tcase_add_test(tcase, a_connection_that_never_stands_is_given_up_in_time);
+    tcase_add_test(tcase, a_forked_child_does_not_confuse_the_client);
+    tcase_add_test(tcase, without_a_time_out_it_waits_for_ever);
+    tcase_add_test(tcase, a_listener_that_hangs_up_is_lost);
+    tcase_add_test(tcase, a_listener_that_is_no_pool_is_called_so);
+    tcase_add_test(tcase, a_client_that_calls_itself_is_not_let_in);
+    tcase_add_test(tcase, too_long_a_blob_is_refused);
+    tcase_add_test(tcase, hanging_up_half_way_leaves_nothing_behind);
+    tcase_add_test(tcase, a_failing_call_is_an_error_and_may_be_repeated);
+    tcase_add_test(tcase, the_first_failing_call_is_named);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,936 @@
+/* The listener: strangers in, proven peers out. */
+#include <config.h>
+
+#include "loopback.h"
+#include "net_calls.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/auth.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECRET "a secret of at least 16 bytes\n"
+
+static bootstrap_secret_t *secret;
+
+static void setup(void)
+{
+    base_log_set_level(BASE_LOG_NONE);
+    secret = loopback_secret(SECRET);
+}
+
+static void teardown(void)
+{
+    net_call_reset();
+    bootstrap_secret_release(secret);
+}
+
+static void assert_peer_waits(bootstrap_listener_t *listener)
+{
+    bootstrap_peer_t peer;
+
+    loopback_settle(listener);
+    ck_assert_int_eq(bootstrap_listener_accept(listener, &peer), UCXPOOL_OK);
+    ck_assert_uint_eq(peer.length, sizeof(LOOPBACK_CLIENT_BLOB));
+    ck_assert_mem_eq(peer.blob, LOOPBACK_CLIENT_BLOB, peer.length);
+    ck_assert_int_eq(strncmp(peer.ends.remote, "127.0.0.1:", 10), 0);
+    ck_assert_int_eq(close(peer.fd), 0);
+}
+
+static void assert_nobody_waits(bootstrap_listener_t *listener)
+{
+    bootstrap_peer_t peer;
+
+    loopback_settle(listener);
+    ck_assert_int_eq(bootstrap_listener_accept(listener, &peer),
+                     UCXPOOL_INPROGRESS);
+}
+
+static unsigned num_half_open(const bootstrap_listener_t *listener)
+{
+    bootstrap_listener_stats_t stats;
+
+    bootstrap_listener_get_stats(listener, &stats);
+    return stats.num_half_open;
+}
+
+/* A client with the right secret gets through. */
+static void assert_open(bootstrap_listener_t *listener)
+{
+    bootstrap_client_t *client = loopback_client(listener, secret);
+    const void         *blob;
+    size_t              length;
+
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    bootstrap_client_peer(client, &blob, &length);
+    ck_assert_uint_eq(length, sizeof(LOOPBACK_LISTENER_BLOB));
+    ck_assert_mem_eq(blob, LOOPBACK_LISTENER_BLOB, length);
+    assert_peer_waits(listener);
+    bootstrap_client_destroy(client);
+}
+
+START_TEST(a_client_with_the_secret_is_let_in_and_both_have_the_blobs)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+
+    assert_open(listener);
+    ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 0);
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    assert_nobody_waits(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_client_with_another_secret_is_refused_and_told_so)
+{
+    bootstrap_secret_t *other =
+        loopback_secret("quite another secret, wrong\n");
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, other);
+
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_ERR_PERMISSION);
+    ck_assert_ptr_nonnull(
+        strstr(bootstrap_client_reason(client), "the secrets differ"));
+    bootstrap_client_destroy(client);
+    assert_nobody_waits(listener);
+    ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+    bootstrap_secret_release(other);
+}
+END_TEST
+
+START_TEST(a_silent_stranger_is_hung_up_on_in_time)
+{
+    bootstrap_listener_t      *listener = loopback_listener(secret);
+    uint64_t                   begin    = base_clock_now();
+    int                        fd       = loopback_stranger(listener);
+    bootstrap_listener_stats_t stats;
+    char                       byte;
+
+    ck_assert_uint_eq(bootstrap_listener_deadline(listener),
+                      BASE_CLOCK_FOREVER);
+    loopback_settle(listener);
+    ck_assert_uint_eq(num_half_open(listener), 1);
+    ck_assert_uint_ge(bootstrap_listener_deadline(listener),
+                      begin + 5000000000u);
+    ck_assert_uint_le(bootstrap_listener_deadline(listener),
+                      base_clock_now() + 5000000000u);
+    net_call_skip(5000000000u);
+    ck_assert_uint_gt(bootstrap_listener_progress(listener), 0);
+    ck_assert_uint_eq(loopback_read(listener, fd, &byte, 1), 0);
+    bootstrap_listener_get_stats(listener, &stats);
+    ck_assert_uint_eq(stats.num_half_open, 0);
+    ck_assert_uint_eq(stats.num_timed_out, 1);
+    ck_assert_uint_eq(stats.num_refused, 1);
+    ck_assert_uint_eq(bootstrap_listener_deadline(listener),
+                      BASE_CLOCK_FOREVER);
+    assert_open(listener);
+    close(fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_flood_of_silent_strangers_does_not_lock_out)
+{
+    enum { NUM_STRANGERS = 500 };
+    static int                 fds[NUM_STRANGERS];
+    bootstrap_listener_t      *listener = loopback_listener(secret);
+    unsigned                   num_fds  = net_call_num_fds();
+    bootstrap_listener_stats_t stats;
+
+    for (int i = 0; i < NUM_STRANGERS; i++) {
+        fds[i] = loopback_stranger(listener);
+        loopback_settle(listener);
+        ck_assert_uint_le(num_half_open(listener), 8);
+        if ((i == 0) || (i == NUM_STRANGERS / 2) || (i == NUM_STRANGERS - 1)) {
+            assert_open(listener);
+        }
+    }
+    ck_assert_uint_le(net_call_num_fds(), num_fds + NUM_STRANGERS + 8);
+    bootstrap_listener_get_stats(listener, &stats);
+    ck_assert_uint_eq(stats.num_proven, 3);
+    ck_assert_uint_ge(stats.num_dropped, NUM_STRANGERS - 8);
+    ck_assert_uint_eq(stats.num_refused, stats.num_dropped);
+    for (int i = 0; i < NUM_STRANGERS; i++) {
+        close(fds[i]);
+    }
+    loopback_settle(listener);
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_client_gets_through_while_strangers_keep_coming)
+{
+    enum { NUM_STRANGERS = 6 };
+    static int            fds[100 * NUM_STRANGERS];
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, secret);
+    ucxpool_status_t      status;
+    int                   num = 0;
+
+    /* Fewer strangers in one turn than there are places. */
+    while ((status = bootstrap_client_progress(client)) == UCXPOOL_INPROGRESS) {
+        ck_assert_int_lt(num, 99 * NUM_STRANGERS);
+        for (int i = 0; i < NUM_STRANGERS; i++) {
+            fds[num++] = loopback_stranger(listener);
+        }
+        bootstrap_listener_progress(listener);
+    }
+    ck_assert_msg(status == UCXPOOL_OK, "%s", bootstrap_client_reason(client));
+    assert_peer_waits(listener);
+    bootstrap_client_destroy(client);
+    while (num > 0) {
+        close(fds[--num]);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(one_place_is_enough_to_let_in)
+{
+    bootstrap_listener_params_t params = loopback_params(secret);
+    bootstrap_listener_t       *listener;
+    int                         fd;
+
+    params.max_half_open = 1;
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    fd = loopback_stranger(listener);
+    loopback_settle(listener);
+    assert_open(listener);
+    close(fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_stranger_may_send_nonsense_of_any_length)
+{
+    static uint8_t        bytes[100000];
+    bootstrap_listener_t *listener = loopback_listener(secret);
+
+    for (unsigned length = 1; length <= sizeof(bytes); length *= 7) {
+        int fd = loopback_stranger(listener);
+
+        memset(bytes, (int)length, sizeof(bytes));
+        /* The listener may hang up before all is sent. */
+        (void)send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        loopback_settle(listener);
+        close(fd);
+        loopback_settle(listener);
+    }
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    assert_nobody_waits(listener);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(proven_peers_wait_in_a_bounded_queue)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *clients[LOOPBACK_QUEUE + 1];
+
+    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
+        clients[i] = loopback_client(listener, secret);
+        ck_assert_int_eq(loopback_meet(listener, clients[i]), UCXPOOL_OK);
+    }
+    clients[LOOPBACK_QUEUE] = loopback_client(listener, secret);
+    ck_assert_int_eq(loopback_meet(listener, clients[LOOPBACK_QUEUE]),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_ptr_nonnull(
+        strstr(bootstrap_client_reason(clients[LOOPBACK_QUEUE]),
+               "too many peers wait"));
+    for (int i = 0; i <= LOOPBACK_QUEUE; i++) {
+        bootstrap_client_destroy(clients[i]);
+    }
+    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
+        assert_peer_waits(listener);
+    }
+    assert_nobody_waits(listener);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(many_callers_at_once_are_let_in)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *clients[8];
+    bool                  is_busy = true;
+
+    for (int i = 0; i < 8; i++) {
+        clients[i] = loopback_client(listener, secret);
+    }
+    while (is_busy) {
+        is_busy = false;
+        for (int i = 0; i < 8; i++) {
+            ucxpool_status_t status = bootstrap_client_progress(clients[i]);
+
+            ck_assert_int_ge(status, UCXPOOL_OK);
+            is_busy |= status == UCXPOOL_INPROGRESS;
+        }
+        loopback_settle(listener);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_peer_waits(listener);
+        bootstrap_client_destroy(clients[i]);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(the_work_of_one_call_is_bounded)
+{
+    bootstrap_listener_params_t params = loopback_params(secret);
+    int                         fds[40];
+    bootstrap_listener_t       *listener;
+
+    params.max_half_open = 64;
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener), UCXPOOL_OK);
+    for (int i = 0; i < 40; i++) {
+        fds[i] = loopback_stranger(listener);
+    }
+    loopback_wait(bootstrap_listener_fd(listener));
+    ck_assert_uint_le(bootstrap_listener_progress(listener), 16);
+    ck_assert_uint_le(num_half_open(listener), 16);
+    loopback_settle(listener);
+    ck_assert_uint_eq(num_half_open(listener), 40);
+    for (int i = 0; i < 40; i++) {
+        close(fds[i]);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(the_fd_can_be_watched_by_an_epoll_of_the_client)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    int                   epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event    event    = {.events = EPOLLIN};
+    int                   fd;
+
+    ck_assert_int_eq(epoll_ctl(epoll_fd, EPOLL_CTL_ADD,
+                               bootstrap_listener_fd(listener), &event),
+                     0);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    fd = loopback_stranger(listener);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 20000), 1);
+    loopback_settle(listener);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    ck_assert_int_eq(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 20000), 1);
+    loopback_settle(listener);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    close(fd);
+    close(epoll_fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(destroying_the_listener_hangs_up_on_strangers)
+{
+    unsigned              num_fds  = net_call_num_fds();
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    int                   fd       = loopback_stranger(listener);
+    char                  byte;
+
+    loopback_settle(listener);
+    bootstrap_listener_destroy(listener);
+    ck_assert_int_le(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+    bootstrap_listener_destroy(NULL);
+    ck_assert_uint_eq(net_call_num_fds(), num_fds);
+}
+END_TEST
+
+/* A child that was forked holds copies of the sockets. */
+START_TEST(a_forked_child_does_not_confuse_the_listener)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    int                   fd       = loopback_stranger(listener);
+    int                   pipe_fds[2];
+    pid_t                 child;
+    char                  byte;
+
+    loopback_settle(listener);
+    ck_assert_int_eq(pipe(pipe_fds), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(pipe_fds[1]);
+        _exit(read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    net_call_skip(5000000000u);
+    loopback_settle(listener);
+    ck_assert_int_eq(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+    ck_assert_uint_eq(bootstrap_listener_progress(listener), 0);
+    assert_open(listener);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    close(fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(an_answer_that_the_system_does_not_take_at_once_is_sent_later)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, secret);
+
+    /* Sends in their order: HELLO, CHALLENGE, CLIENT_PROOF, LISTENER_PROOF. */
+    net_call_fail(NET_CALL_SEND, 4, EAGAIN);
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    ck_assert(net_call_reset());
+    assert_peer_waits(listener);
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+/* The client's proof is right, and the listener's answer does not get out. */
+static bootstrap_client_t *client_without_answer(bootstrap_listener_t *listener)
+{
+    bootstrap_client_t *client = loopback_client(listener, secret);
+
+    net_call_fail_from(NET_CALL_SEND, 4, EAGAIN);
+    while (!net_call_has_failed()) {
+        ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+        bootstrap_listener_progress(listener);
+    }
+    ck_assert_uint_eq(num_half_open(listener), 1);
+    return client;
+}
+
+START_TEST(an_answer_that_does_not_get_out_gives_its_place_back)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+
+    for (int i = 0; i < 2 * LOOPBACK_QUEUE; i++) {
+        bootstrap_client_t *client = client_without_answer(listener);
+
+        if ((i % 2) == 0) {
+            net_call_skip(5000000000u);
+        } else {
+            net_call_reset();
+            net_call_fail(NET_CALL_SEND, 1, ECONNRESET);
+        }
+        loopback_settle(listener);
+        net_call_reset();
+        ck_assert_uint_eq(num_half_open(listener), 0);
+        ck_assert_int_lt(loopback_meet(listener, client), 0);
+        bootstrap_client_destroy(client);
+    }
+    ck_assert_uint_eq(bootstrap_listener_num_refused(listener),
+                      2 * LOOPBACK_QUEUE);
+    assert_nobody_waits(listener);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_client_that_cannot_be_waited_for_is_hung_up_on)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, secret);
+
+    /* The challenge is not taken by the system, nor the wish to send later. */
+    loopback_wait(bootstrap_client_fd(client));
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+    net_call_fail(NET_CALL_SEND, 1, EAGAIN);
+    net_call_then(NET_CALL_EPOLL_CTL, ENOMEM);
+    loopback_wait(bootstrap_listener_fd(listener));
+    loopback_settle(listener);
+    ck_assert(net_call_reset());
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
+    ck_assert_int_lt(loopback_meet(listener, client), 0);
+    bootstrap_client_destroy(client);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_refused_client_that_stays_is_hung_up_on_in_time)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, NULL);
+    int                   fd       = loopback_stranger(listener);
+    char                  bytes[512];
+    char                  hello[44] = "UCXP\1\0\1\0\x20\0\0\0";
+
+    ck_assert_int_eq(send(fd, hello, sizeof(hello), MSG_NOSIGNAL),
+                     (ssize_t)sizeof(hello));
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_ERR_PERMISSION);
+    bootstrap_client_destroy(client);
+    /* The stranger has the words and the end, and does not hang up. */
+    ck_assert_uint_gt(loopback_read(listener, fd, bytes, sizeof(bytes)), 12);
+    ck_assert_uint_eq(num_half_open(listener), 1);
+    net_call_skip(5000000000u);
+    loopback_settle(listener);
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    close(fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(the_log_gets_one_warning_a_second)
+{
+    bootstrap_listener_t *listener  = loopback_listener(secret);
+    FILE                 *file      = tmpfile();
+    int                   stderr_fd = dup(STDERR_FILENO);
+    char                  text[4096];
+    size_t                length;
+    int                   num_lines = 0;
+
+    ck_assert_ptr_nonnull(file);
+    base_log_set_level(BASE_LOG_WARN);
+    dup2(fileno(file), STDERR_FILENO);
+    for (int i = 0; i < 100; i++) {
+        int fd = loopback_stranger(listener);
+
+        ck_assert_int_eq(send(fd, "GET / HTTP/1.0", 14, MSG_NOSIGNAL), 14);
+        loopback_wait(bootstrap_listener_fd(listener));
+        loopback_settle(listener);
+        close(fd);
+        loopback_settle(listener);
+        if (i == 98) {
+            net_call_skip(1000000000u);
+        }
+    }
+    dup2(stderr_fd, STDERR_FILENO);
+    close(stderr_fd);
+    rewind(file);
+    length       = fread(text, 1, sizeof(text) - 1, file);
+    text[length] = '\0';
+    fclose(file);
+    for (const char *c = text; *c != '\0'; c++) {
+        num_lines += *c == '\n';
+    }
+    ck_assert_int_eq(num_lines, 2);
+    ck_assert_ptr_nonnull(strstr(text, "is not a pool"));
+    ck_assert_ptr_nonnull(strstr(text, "and 98 more warnings before it"));
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(the_oldest_gives_way_to_a_new_connection)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    int                   fds[9];
+    char                  byte;
+
+    for (int i = 0; i < 9; i++) {
+        fds[i] = loopback_stranger(listener);
+        loopback_wait(bootstrap_listener_fd(listener));
+        loopback_settle(listener);
+    }
+    ck_assert_uint_eq(loopback_read(listener, fds[0], &byte, 1), 0);
+    for (int i = 1; i < 9; i++) {
+        ck_assert_int_lt(recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
+        ck_assert_int_eq(errno, EAGAIN);
+    }
+    for (int i = 0; i < 9; i++) {
+        close(fds[i]);
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(an_answer_on_its_way_has_a_place_in_the_queue)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *clients[2];
+    ucxpool_status_t      statuses[2];
+
+    for (int i = 0; i < LOOPBACK_QUEUE - 1; i++) {
+        clients[0] = loopback_client(listener, secret);
+        ck_assert_int_eq(loopback_meet(listener, clients[0]), UCXPOOL_OK);
+        bootstrap_client_destroy(clients[0]);
+    }
+    loopback_settle(listener);
+
+    /* The proofs of two clients arrive together, and the system takes the
+     * answer to neither at once. */
+    for (int i = 0; i < 2; i++) {
+        clients[i] = loopback_client(listener, secret);
+        loopback_wait(bootstrap_client_fd(clients[i]));
+        ck_assert_int_eq(bootstrap_client_progress(clients[i]),
+                         UCXPOOL_INPROGRESS);
+    }
+    loopback_settle(listener);
+    ck_assert_uint_eq(num_half_open(listener), 2);
+    for (int i = 0; i < 2; i++) {
+        loopback_wait(bootstrap_client_fd(clients[i]));
+        ck_assert_int_eq(bootstrap_client_progress(clients[i]),
+                         UCXPOOL_INPROGRESS);
+    }
+    net_call_fail_from(NET_CALL_SEND, 1, EAGAIN);
+    ck_assert_uint_eq(bootstrap_listener_progress(listener), 2);
+    ck_assert(net_call_reset());
+
+    for (int i = 0; i < 2; i++) {
+        statuses[i] = loopback_meet(listener, clients[i]);
+        bootstrap_client_destroy(clients[i]);
+    }
+    ck_assert_int_eq(statuses[0] + statuses[1], UCXPOOL_ERR_LIMIT);
+    for (int i = 0; i < LOOPBACK_QUEUE; i++) {
+        assert_peer_waits(listener);
+    }
+    assert_nobody_waits(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+/* --- where it listens -------------------------------------------------- */
+
+static ucxpool_status_t listen_on(const char               *text,
+                                  const bootstrap_secret_t *with,
+                                  bool                   listen_without_secret,
+                                  bootstrap_listener_t **listener_p)
+{
+    bootstrap_listener_params_t params = loopback_params(with);
+    bootstrap_where_t           where;
+
+    ck_assert_int_eq(
+        bootstrap_where_resolve(text, BOOTSTRAP_WHERE_LISTEN, &where),
+        UCXPOOL_OK);
+    params.where                 = &where;
+    params.listen_without_secret = listen_without_secret;
+    return bootstrap_listener_create(&params, listener_p);
+}
+
+START_TEST(without_a_secret_only_loopback_is_listened_on)
+{
+    static const char *const wide[] = {"0.0.0.0:0", "[::]:0", ":0"};
+    /* An address that was given in numbers is told once. */
+    static const char *const told[] = {"on 0.0.0.0:0 without",
+                                       "on [::]:0 without", "on :0 ("};
+    bootstrap_listener_t    *listener;
+
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(listen_on(wide[i], NULL, false, &listener),
+                         UCXPOOL_ERR_PERMISSION);
+        ck_assert_ptr_nonnull(
+            strstr(ucxpool_error_detail(), "LISTEN_WITHOUT_SECRET=y"));
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), told[i]));
+    }
+    ck_assert_int_eq(listen_on("127.0.0.1:0", NULL, false, &listener),
+                     UCXPOOL_OK);
+    bootstrap_listener_destroy(listener);
+    ck_assert_int_eq(listen_on("0.0.0.0:0", NULL, true, &listener), UCXPOOL_OK);
+    bootstrap_listener_destroy(listener);
+    ck_assert_int_eq(listen_on("0.0.0.0:0", secret, false, &listener),
+                     UCXPOOL_OK);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(without_a_host_ipv4_callers_are_let_in)
+{
+    bootstrap_listener_t *listener;
+
+    ck_assert_int_eq(listen_on(":0", secret, false, &listener), UCXPOOL_OK);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_taken_port_is_told)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_listener_t *second;
+    char                  text[32];
+
+    snprintf(text, sizeof(text), "127.0.0.1:%u",
+             (unsigned)bootstrap_listener_port(listener));
+    ck_assert_int_eq(listen_on(text, secret, false, &second),
+                     UCXPOOL_ERR_ADDRESS_IN_USE);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), text));
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "another port"));
+    /* The listener is the one that hangs up, so its side of the connection
+     * stays with the system for a while; the port is free again all the same.
+     */
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+    ck_assert_int_eq(listen_on(text, secret, false, &listener), UCXPOOL_OK);
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(what_cannot_be_listened_on_is_told)
+{
+    static const struct {
+        int              error;
+        ucxpool_status_t status;
+        const char      *words;
+    } cases[] = {
+        {EACCES, UCXPOOL_ERR_PERMISSION, "over 1023"},
+        {EADDRNOTAVAIL, UCXPOOL_ERR_IO, "address of this machine"},
+        {ENOBUFS, UCXPOOL_ERR_IO, "cannot listen on 127.0.0.1:0"},
+    };
+    bootstrap_listener_t *listener;
+
+    for (size_t i = 0; i < 3; i++) {
+        net_call_fail(NET_CALL_BIND, 1, cases[i].error);
+        ck_assert_int_eq(listen_on("127.0.0.1:0", secret, false, &listener),
+                         cases[i].status);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), cases[i].words));
+    }
+}
+END_TEST
+
+START_TEST(wrong_parameters_are_refused)
+{
+    static uint8_t              bytes[BOOTSTRAP_BLOB_MAX + 1];
+    bootstrap_listener_params_t params = loopback_params(secret);
+    bootstrap_listener_t       *listener;
+
+    params.max_half_open = 0;
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    params.max_half_open = 1;
+    params.accept_queue  = 0;
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    params.accept_queue = 1;
+    params.blob         = bytes;
+    params.blob_length  = sizeof(bytes);
+    ck_assert_int_eq(bootstrap_listener_create(&params, &listener),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+/* --- the system fails --------------------------------------------------- */
+
+START_TEST(a_failing_call_at_creation_leaves_nothing_behind)
+{
+    static const net_call_t calls[] = {
+        NET_CALL_CALLOC,    NET_CALL_EPOLL_CREATE1, NET_CALL_SOCKET,
+        NET_CALL_BIND,      NET_CALL_LISTEN,        NET_CALL_GETSOCKNAME,
+        NET_CALL_EPOLL_CTL,
+    };
+    bootstrap_listener_params_t params  = loopback_params(secret);
+    unsigned                    num_fds = net_call_num_fds();
+    bootstrap_listener_t       *listener;
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        for (unsigned n = 1;; n++) {
+            net_call_fail(calls[i], n, EMFILE);
+            if (bootstrap_listener_create(&params, &listener) == UCXPOOL_OK) {
+                ck_assert(!net_call_reset());
+                ck_assert_uint_gt(n, 1);
+                assert_open(listener);
+                bootstrap_listener_destroy(listener);
+                break;
+            }
+            ck_assert(net_call_reset());
+            ck_assert_uint_eq(net_call_num_fds(), num_fds);
+        }
+    }
+}
+END_TEST
+
+START_TEST(without_file_descriptors_the_listener_waits_and_does_not_spin)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, secret);
+    uint64_t              deadline;
+
+    net_call_fail_from(NET_CALL_ACCEPT4, 1, EMFILE);
+    loopback_wait(bootstrap_listener_fd(listener));
+    loopback_settle(listener);
+    ck_assert(net_call_reset());
+
+    /* Nothing to do until the pause is over, though somebody waits. */
+    deadline = bootstrap_listener_deadline(listener);
+    ck_assert_uint_gt(deadline, base_clock_now());
+    ck_assert_uint_ne(deadline, BASE_CLOCK_FOREVER);
+    ck_assert_uint_eq(bootstrap_listener_progress(listener), 0);
+    ck_assert_int_eq(bootstrap_client_progress(client), UCXPOOL_INPROGRESS);
+
+    net_call_skip(deadline - base_clock_now());
+    ck_assert_uint_gt(bootstrap_listener_progress(listener), 0);
+    ck_assert_int_eq(loopback_meet(listener, client), UCXPOOL_OK);
+    assert_peer_waits(listener);
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(with_no_descriptor_left_at_all_the_listener_recovers)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    bootstrap_client_t   *client   = loopback_client(listener, secret);
+    struct rlimit         old_limit;
+    struct rlimit         limit;
+    ucxpool_status_t      status;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old_limit), 0);
+    limit          = old_limit;
+    limit.rlim_cur = 0;
+    loopback_wait(bootstrap_listener_fd(listener));
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    loopback_settle(listener);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
+    ck_assert_uint_eq(num_half_open(listener), 0);
+    net_call_skip(1000000000u);
+    /* Valgrind takes the connection from the system and then hangs up on it. */
+    status = loopback_meet(listener, client);
+    if (status != UCXPOOL_ERR_PEER_LOST) {
+        ck_assert_int_eq(status, UCXPOOL_OK);
+        assert_peer_waits(listener);
+    }
+    assert_open(listener);
+    bootstrap_client_destroy(client);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(connections_that_broke_are_passed_over)
+{
+    static const int      errors[] = {EINTR,       ECONNABORTED, EPROTO,
+                                      ENETUNREACH, EPERM,        EHOSTDOWN};
+    bootstrap_listener_t *listener = loopback_listener(secret);
+
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        net_call_fail(NET_CALL_ACCEPT4, 1, errors[i]);
+        assert_open(listener);
+        ck_assert(net_call_reset());
+    }
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(an_accept_that_always_fails_is_not_repeated_for_ever)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    int                   fd       = loopback_stranger(listener);
+
+    net_call_fail_from(NET_CALL_ACCEPT4, 1, EPERM);
+    loopback_wait(bootstrap_listener_fd(listener));
+    loopback_settle(listener);
+    ck_assert(net_call_reset());
+    net_call_skip(1000000000u);
+    assert_open(listener);
+    close(fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_connection_that_cannot_be_served_is_hung_up_on)
+{
+    static const net_call_t calls[] = {NET_CALL_EPOLL_CTL, NET_CALL_RAND_BYTES};
+    bootstrap_listener_t   *listener = loopback_listener(secret);
+    unsigned                num_fds  = net_call_num_fds();
+    char                    byte;
+
+    for (size_t i = 0; i < 2; i++) {
+        int fd = loopback_stranger(listener);
+
+        net_call_fail(calls[i], 1, ENOSPC);
+        ck_assert_uint_eq(loopback_read(listener, fd, &byte, 1), 0);
+        ck_assert(net_call_reset());
+        close(fd);
+        ck_assert_uint_eq(num_half_open(listener), 0);
+        ck_assert_uint_eq(bootstrap_listener_num_refused(listener), i + 1);
+        ck_assert_uint_eq(net_call_num_fds(), num_fds);
+    }
+    assert_open(listener);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+START_TEST(a_listener_that_cannot_be_watched_again_is_tried_later)
+{
+    bootstrap_listener_t *listener = loopback_listener(secret);
+    int                   fd       = loopback_stranger(listener);
+
+    net_call_fail(NET_CALL_ACCEPT4, 1, ENFILE);
+    loopback_wait(bootstrap_listener_fd(listener));
+    loopback_settle(listener);
+    ck_assert(net_call_reset());
+    net_call_skip(200000000u);
+    net_call_fail(NET_CALL_EPOLL_CTL, 1, ENOMEM);
+    loopback_settle(listener);
+    ck_assert(net_call_reset());
+    ck_assert_uint_gt(bootstrap_listener_deadline(listener), base_clock_now());
+    net_call_skip(200000000u);
+    assert_open(listener);
+    close(fd);
+    bootstrap_listener_destroy(listener);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("pending connections");
+    TCase *tcase = tcase_create("listener");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase,
+                   a_client_with_the_secret_is_let_in_and_both_have_the_blobs);
+    tcase_add_test(tcase, a_client_with_another_secret_is_refused_and_told_so);
+    tcase_add_test(tcase, a_silent_stranger_is_hung_up_on_in_time);
+    tcase_add_test(tcase, a_flood_of_silent_strangers_does_not_lock_out);
+    tcase_add_test(tcase, a_client_gets_through_while_strangers_keep_coming);
+    tcase_add_test(tcase, one_place_is_enough_to_let_in);
+    tcase_add_test(tcase, a_stranger_may_send_nonsense_of_any_length);
+    tcase_add_test(tcase, proven_peers_wait_in_a_bounded_queue);
+    tcase_add_test(tcase, many_callers_at_once_are_let_in);
+    tcase_add_test(tcase, the_work_of_one_call_is_bounded);
+    tcase_add_test(tcase, the_fd_can_be_watched_by_an_epoll_of_the_client);
+    tcase_add_test(tcase, destroying_the_listener_hangs_up_on_strangers);
+    tcase_add_test(tcase, a_forked_child_does_not_confuse_the_listener);
+    tcase_add_test(
+        tcase, an_answer_that_the_system_does_not_take_at_once_is_sent_later);
+    tcase_add_test(tcase, an_answer_that_does_not_get_out_gives_its_place_back);
+    tcase_add_test(tcase, a_client_that_cannot_be_waited_for_is_hung_up_on);
+    tcase_add_test(tcase, a_refused_client_that_stays_is_hung_up_on_in_time);
+    tcase_add_test(tcase, the_log_gets_one_warning_a_second);
+    tcase_add_test(tcase, the_oldest_gives_way_to_a_new_connection);
+    tcase_add_test(tcase, an_answer_on_its_way_has_a_place_in_the_queue);
+    tcase_add_test(tcase, without_a_secret_only_loopback_is_listened_on);
+    tcase_add_test(tcase, without_a_host_ipv4_callers_are_let_in);
+    tcase_add_test(tcase, a_taken_port_is_told);
+    tcase_add_test(tcase, what_cannot_be_listened_on_is_told);
+    tcase_add_test(tcase, wrong_parameters_are_refused);
+    tcase_add_test(tcase, a_failing_call_at_creation_leaves_nothing_behind);
+    tcase_add_test(
+        tcase, without_file_descriptors_the_listener_waits_and_does_not_spin);
+    tcase_add_test(tcase, with_no_descriptor_left_at_all_the_listener_recovers);
+    tcase_add_test(tcase, connections_that_broke_are_passed_over);
+    tcase_add_test(tcase, an_accept_that_always_fails_is_not_repeated_for_ever);
+    tcase_add_test(tcase, a_connection_that_cannot_be_served_is_hung_up_on);
+    tcase_add_test(tcase,
+                   a_listener_that_cannot_be_watched_again_is_tried_later);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(make_suite());
+    int      num_failed;
+
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
