@@ -59,7 +59,7 @@ class Stats(ctypes.Structure):
         [(name, ctypes.c_uint64)
          for name in ("chunks", "pages", "stitched_live", "stitched_kept",
                       "mapped", "mappings", "allocations", "failures",
-                      "grows", "stitches", "restitches", "recuts",
+                      "grows", "stitches", "restitches", "splits",
                       "stream_waits", "syncs", "trimmed")] +
         [("classes", ClassStats * 48)])
 
