@@ -181,7 +181,7 @@ static void report(const char *name, const trace_t *trace, double capacity,
            (double)time / (double)trace->num_events,
            (unsigned long)calls->created, (unsigned long)calls->mapped,
            (unsigned long)calls->unmapped, (unsigned long)stats->stitches,
-           (unsigned long)stats->recuts);
+           (unsigned long)stats->splits);
 }
 
 static void run(const char *name, uint64_t chunk_size)
@@ -315,7 +315,7 @@ int main(int argc, char **argv)
     (void)mallopt(M_MMAP_THRESHOLD, (int)MIB);
     printf("%-16s %9s %8s %8s %8s %8s %8s %8s %8s %8s\n", "trace", "peak GiB",
            "capacity", "held", "ns/call", "created", "mapped", "unmapped",
-           "stitched", "recuts");
+           "stitched", "splits");
     for (size_t i = 0; i < NUM; i++) {
         run(names[i], chunk_size);
     }

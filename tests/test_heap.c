@@ -535,7 +535,7 @@ START_TEST(a_chunk_is_cut_into_pages_at_the_limit)
     put(first, NULL);
     (void)stats();
     (void)get(3 * MIB, NULL);
-    ck_assert_uint_eq(stats().recuts, 1);
+    ck_assert_uint_eq(stats().splits, 1);
     ck_assert_uint_eq(stats().chunks, 3);
     ck_assert_uint_eq(stats().pages, 4);
     stop();
@@ -551,7 +551,7 @@ START_TEST(a_chunk_is_cut_where_a_page_lies)
     start(_i > 0, 64 * MIB);
     put(get(32 * MIB, stream), stream);
     (void)get(256, stream);
-    ck_assert_uint_eq(stats().recuts, 1);
+    ck_assert_uint_eq(stats().splits, 1);
     rest = get(6 * MIB, stream);
     (void)get(16 * MIB, stream);
     last = get(8 * MIB, stream);

@@ -81,7 +81,7 @@ static ucxpool_status_t choose_backing(const mem_cuda_device_t *device,
         backing->kind == &mem_kind_cuda_alloc ? UCXPOOL_CUDA_BACKING_ALLOC
         : backing->kind == &mem_kind_cuda_vmm ? UCXPOOL_CUDA_BACKING_VMM
                                               : UCXPOOL_CUDA_BACKING_HOST;
-    budget->uses_bar1        = backing->kind != &mem_kind_cuda_host;
+    budget->uses_bar1        = backing->kind->is_gpu;
     budget->is_registered    = backing->ucx_takes_it;
     budget->ucx_staging_step = around.ucx.has_cuda ? BLOCK_BUDGET_UCX_STEP : 0;
     return UCXPOOL_OK;

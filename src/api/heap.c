@@ -56,7 +56,7 @@ static const field_t fields[] = {
     COUNTER(grows, "Times that memory was taken."),
     COUNTER(stitches, "Ranges stitched."),
     COUNTER(restitches, "Allocations out of a range stitched before."),
-    COUNTER(recuts, "Chunks made into pages."),
+    COUNTER(splits, "Chunks made into pages."),
     COUNTER(stream_waits, "Times that a stream was made to wait for another."),
     COUNTER(syncs, "Times that a caller had to wait for a stream."),
     COUNTER(trimmed, "Bytes given back."),

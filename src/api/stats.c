@@ -145,7 +145,7 @@ static const stat_entry_t entries[] = {
     HEAP(stitches, COUNTER, "", "Ranges stitched."),
     HEAP(restitches, COUNTER, "",
          "Allocations out of a range stitched before."),
-    HEAP(recuts, COUNTER, "", "Chunks made into pages."),
+    HEAP(splits, COUNTER, "", "Chunks made into pages."),
     HEAP(stream_waits, COUNTER, "",
          "Times that a stream was made to wait for another."),
     HEAP(syncs, COUNTER, "", "Times that a caller had to wait for a stream."),

@@ -83,7 +83,7 @@ static void set(block_backing_t *backing, const mem_kind_t *kind,
     char tail[80] = "";
 
     backing->kind         = kind;
-    backing->ucx_takes_it = ucx->has_cuda || (kind == &mem_kind_cuda_host);
+    backing->ucx_takes_it = ucx->has_cuda || !kind->is_gpu;
     if (!backing->ucx_takes_it) {
         snprintf(tail, sizeof(tail),
                  "; UCX %u.%u has no CUDA: peers of other hosts go through "

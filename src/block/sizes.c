@@ -77,10 +77,10 @@ static size_t auto_region_size(const base_config_t *config,
     size_t all  = base_max(config->comm_size & ~(config->block_size - 1),
                            config->block_size);
 
-    if (kind == &mem_kind_cuda_vmm) {
+    if (kind->stitches_whole_regions) {
         return config->block_size;
     }
-    return kind == &mem_kind_cuda_alloc ? all : base_min(most, all);
+    return kind->is_one_region ? all : base_min(most, all);
 }
 
 ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,

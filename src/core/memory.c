@@ -55,8 +55,7 @@ typedef struct attempt {
  * left of it. */
 static bool may_be_short(const mem_kind_t *kind, ucxpool_status_t status)
 {
-    return (status == UCXPOOL_ERR_NO_MEMORY) &&
-           ((kind == &mem_kind_cuda_alloc) || (kind == &mem_kind_cuda_vmm));
+    return (status == UCXPOOL_ERR_NO_MEMORY) && kind->is_gpu;
 }
 
 static ucxpool_status_t regions_register(ucxpool_t     *pool,
@@ -463,8 +462,7 @@ static ucxpool_status_t find_limit(ucxpool_t               *pool,
     ucxpool_status_t status;
 
     *limit_p = BLOCK_BUDGET_NONE;
-    if ((pool->config.comm_size != BASE_SIZE_AUTO) ||
-        (kind == &mem_kind_cuda_host)) {
+    if ((pool->config.comm_size != BASE_SIZE_AUTO) || !kind->is_gpu) {
         return UCXPOOL_OK;
     }
     status = block_budget_query(&pool->config, device->name, device->bus_id,

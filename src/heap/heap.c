@@ -309,7 +309,7 @@ static void copy_counters(const heap_t *heap, heap_stats_t *stats)
     stats->grows        = heap->num_grows;
     stats->stitches     = heap->stitcher.num_stitches;
     stats->restitches   = heap->stitcher.num_restitches;
-    stats->recuts       = heap->num_splits;
+    stats->splits       = heap->num_splits;
     stats->stream_waits = heap->streams.num_waits;
     stats->syncs        = heap->streams.num_syncs;
     stats->trimmed      = heap->trimmed;

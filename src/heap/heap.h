@@ -62,7 +62,7 @@ typedef struct heap_stats {
     uint64_t grows;        /* times that memory was taken */
     uint64_t stitches;     /* ranges stitched */
     uint64_t restitches;   /* allocations out of a range stitched before */
-    uint64_t recuts;       /* chunks made into pages */
+    uint64_t splits;       /* chunks split into pages */
     uint64_t stream_waits; /* times one stream was made to wait */
     uint64_t syncs;        /* times the caller had to wait for streams */
     uint64_t trimmed;      /* bytes given back */

@@ -88,15 +88,13 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
     if (regions->cuda != NULL) {
         memcpy(share->uuid, &regions->cuda->uuid, sizeof(share->uuid));
     }
-    if (regions->kind == &mem_kind_cuda_alloc) {
-        return fill_ipc(regions, index, share);
+    if (!regions->kind->is_gpu) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "memory of kind %s has no handle of a GPU",
+                          regions->kind->name);
     }
-    if (regions->kind == &mem_kind_cuda_vmm) {
-        return fill_file(regions, index, share);
-    }
-    return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "memory of kind %s has no handle of a GPU",
-                      regions->kind->name);
+    return regions->kind->shares_by_fd ? fill_file(regions, index, share)
+                                       : fill_ipc(regions, index, share);
 }
 
 static ucxpool_status_t fetch_error(const ipc_host_t *host, int error)

@@ -103,11 +103,13 @@ static void alloc_unstitch(const mem_regions_t *regions, void *address,
 }
 
 const mem_kind_t mem_kind_cuda_alloc = {
-    .name     = "cuda-alloc",
-    .create   = alloc_create,
-    .destroy  = alloc_destroy,
-    .stitch   = alloc_stitch,
-    .unstitch = alloc_unstitch,
+    .name          = "cuda-alloc",
+    .is_gpu        = true,
+    .is_one_region = true,
+    .create        = alloc_create,
+    .destroy       = alloc_destroy,
+    .stitch        = alloc_stitch,
+    .unstitch      = alloc_unstitch,
 };
 
 /* --- pinned host memory --------------------------------------------------- */
@@ -272,9 +274,10 @@ static void host_unstitch(const mem_regions_t *regions, void *address,
 }
 
 const mem_kind_t mem_kind_cuda_host = {
-    .name     = "cuda-host",
-    .create   = host_create,
-    .destroy  = host_destroy,
-    .stitch   = host_stitch,
-    .unstitch = host_unstitch,
+    .name         = "cuda-host",
+    .shares_by_fd = true,
+    .create       = host_create,
+    .destroy      = host_destroy,
+    .stitch       = host_stitch,
+    .unstitch     = host_unstitch,
 };

@@ -375,9 +375,12 @@ static void vmm_destroy(mem_regions_t *regions)
 }
 
 const mem_kind_t mem_kind_cuda_vmm = {
-    .name     = "cuda-vmm",
-    .create   = vmm_create,
-    .destroy  = vmm_destroy,
-    .stitch   = vmm_stitch,
-    .unstitch = vmm_unstitch,
+    .name                   = "cuda-vmm",
+    .is_gpu                 = true,
+    .stitches_whole_regions = true,
+    .shares_by_fd           = true,
+    .create                 = vmm_create,
+    .destroy                = vmm_destroy,
+    .stitch                 = vmm_stitch,
+    .unstitch               = vmm_unstitch,
 };

@@ -409,9 +409,10 @@ static void host_unstitch(const mem_regions_t *regions, void *address,
 }
 
 const mem_kind_t mem_kind_host = {
-    .name     = "host",
-    .create   = host_create,
-    .destroy  = host_destroy,
-    .stitch   = host_stitch,
-    .unstitch = host_unstitch,
+    .name         = "host",
+    .shares_by_fd = true,
+    .create       = host_create,
+    .destroy      = host_destroy,
+    .stitch       = host_stitch,
+    .unstitch     = host_unstitch,
 };

@@ -76,8 +76,7 @@ ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
 
 bool mem_regions_are_on_gpu(const mem_regions_t *regions)
 {
-    return (regions->kind == &mem_kind_cuda_alloc) ||
-           (regions->kind == &mem_kind_cuda_vmm);
+    return (regions->kind != NULL) && regions->kind->is_gpu;
 }
 
 void mem_regions_cleanup(mem_regions_t *regions)

@@ -57,6 +57,14 @@ typedef struct mem_regions {
 
 typedef struct mem_kind {
     const char *name; /* "host", as settings and logs say it */
+    /* A GPU's own memory, which other programs on it may have used up. */
+    bool is_gpu;
+    /* One allocation, however many regions are asked for. */
+    bool is_one_region;
+    /* Regions are stitched only as a whole. */
+    bool stitches_whole_regions;
+    /* Another process maps it through a file descriptor for each region. */
+    bool shares_by_fd;
     /*
      * Create and map num_regions of region_size bytes, with memory behind every
      * page. Fills address, page_size and the array. A kind whose allocations

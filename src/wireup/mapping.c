@@ -174,8 +174,7 @@ uint32_t wireup_mapping_num_fds(const ucxpool_channel_t *channel)
 {
     const mem_regions_t *regions = &channel->pool->memory.regions;
 
-    return 1 +
-           ((regions->kind == &mem_kind_cuda_alloc) ? 0 : regions->num_regions);
+    return 1 + (regions->kind->shares_by_fd ? regions->num_regions : 0);
 }
 
 int wireup_mapping_fd(const ucxpool_channel_t *channel, uint32_t index)
