@@ -376,8 +376,8 @@ static void renew(pair_t *pair, const plan_t *plan, int wire,
 {
     pair_init(pair, wires[wire], wires[wire]);
     /* Whatever UCX does comes to its end, however slow the machine is. */
-    pair->a->linger_ns = UCXPOOL_FOREVER;
-    pair->b->linger_ns = UCXPOOL_FOREVER;
+    pair->a->drain_ns = UCXPOOL_FOREVER;
+    pair->b->drain_ns = UCXPOOL_FOREVER;
     if (plan->in_place) {
         void *source;
 

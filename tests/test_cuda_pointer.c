@@ -112,30 +112,30 @@ START_TEST(memory_that_was_freed_is_pageable)
 }
 END_TEST
 
-static copy_memtypes_t places_of(const copy_segment_t *segments, size_t num)
+static copy_memtypes_t types_of(const copy_segment_t *segments, size_t num)
 {
-    copy_memtypes_t places;
+    copy_memtypes_t found;
 
-    memset(&places, 0xff, sizeof(places));
-    ck_assert_int_eq(copy_memtypes_query(driver, segments, num, &places),
+    memset(&found, 0xff, sizeof(found));
+    ck_assert_int_eq(copy_memtypes_query(driver, segments, num, &found),
                      UCXPOOL_OK);
-    return places;
+    return found;
 }
 
 START_TEST(segments_of_one_allocation_take_one_question)
 {
     enum { NUM = 1000 };
     copy_segment_t  segments[NUM];
-    copy_memtypes_t places;
+    copy_memtypes_t found;
 
     for (size_t i = 0; i < NUM; i++) {
         segments[i] = (copy_segment_t){
             address_in(allocated.address, (i * 397 % NUM) * 4096), 4096};
     }
-    places = places_of(segments, NUM);
-    ck_assert_uint_eq(places.places, COPY_MEMTYPE_DEVICE);
-    ck_assert_int_eq(places.device, 0);
-    ck_assert_uint_eq(places.num_questions, 1);
+    found = types_of(segments, NUM);
+    ck_assert_uint_eq(found.types, COPY_MEMTYPE_DEVICE);
+    ck_assert_int_eq(found.device, 0);
+    ck_assert_uint_eq(found.num_questions, 1);
 }
 END_TEST
 
@@ -144,18 +144,18 @@ START_TEST(pieces_are_as_segments_of_one_length)
     void *const     pieces[] = {(char *)allocated.address + 5, pinned.address,
                                 (char *)pinned.address + REGION_SIZE,
                                 (char *)allocated.address + REGION_SIZE, NULL};
-    copy_memtypes_t places;
+    copy_memtypes_t found;
 
-    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 4, 100, &places),
+    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 4, 100, &found),
                      UCXPOOL_OK);
-    ck_assert_uint_eq(places.places, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE);
-    ck_assert_int_eq(places.device, 0);
-    ck_assert_uint_eq(places.num_questions, 2);
-    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 100, &places),
+    ck_assert_uint_eq(found.types, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE);
+    ck_assert_int_eq(found.device, 0);
+    ck_assert_uint_eq(found.num_questions, 2);
+    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 100, &found),
                      UCXPOOL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 0, &places),
+    ck_assert_int_eq(copy_memtypes_of_pieces(driver, pieces, 5, 0, &found),
                      UCXPOOL_OK);
-    ck_assert_uint_eq(places.places, 0);
+    ck_assert_uint_eq(found.types, 0);
 }
 END_TEST
 
@@ -168,19 +168,19 @@ START_TEST(a_mixed_list_is_all_that_it_holds)
         {address_in(pageable, 0), 50},
         {address_in(allocated.address, 1), 1},
     };
-    copy_memtypes_t places = places_of(segments, 5);
+    copy_memtypes_t found = types_of(segments, 5);
 
-    ck_assert_uint_eq(places.places, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE |
-                                         COPY_MEMTYPE_PAGEABLE);
-    ck_assert_int_eq(places.device, 0);
-    places = places_of(segments, 1);
-    ck_assert_uint_eq(places.places, COPY_MEMTYPE_PINNED);
-    ck_assert_int_eq(places.device, -1);
-    places = places_of(segments + 2, 1);
-    ck_assert_uint_eq(places.places, 0);
-    ck_assert_uint_eq(places.num_questions, 0);
-    places = places_of(NULL, 0);
-    ck_assert_uint_eq(places.places, 0);
+    ck_assert_uint_eq(found.types, COPY_MEMTYPE_PINNED | COPY_MEMTYPE_DEVICE |
+                                       COPY_MEMTYPE_PAGEABLE);
+    ck_assert_int_eq(found.device, 0);
+    found = types_of(segments, 1);
+    ck_assert_uint_eq(found.types, COPY_MEMTYPE_PINNED);
+    ck_assert_int_eq(found.device, -1);
+    found = types_of(segments + 2, 1);
+    ck_assert_uint_eq(found.types, 0);
+    ck_assert_uint_eq(found.num_questions, 0);
+    found = types_of(NULL, 0);
+    ck_assert_uint_eq(found.types, 0);
 }
 END_TEST
 
@@ -190,9 +190,9 @@ START_TEST(a_segment_that_runs_out_of_its_allocation_is_noticed)
         address_in(allocated.address, NUM_REGIONS * REGION_SIZE - 1),
         (uint64_t)1 << 40};
 
-    copy_memtypes_t places;
+    copy_memtypes_t found;
 
-    ck_assert_int_eq(copy_memtypes_query(driver, &segment, 1, &places),
+    ck_assert_int_eq(copy_memtypes_query(driver, &segment, 1, &found),
                      UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "segment 0"));
 }
@@ -208,8 +208,8 @@ START_TEST(two_gpus_are_told_apart)
     if (cuda_num_devices() < 2) {
         return;
     }
-    ck_assert_int_eq(places_of(segments, 2).device, -2);
-    ck_assert_int_eq(places_of(segments + 1, 1).device, 1);
+    ck_assert_int_eq(types_of(segments, 2).device, -2);
+    ck_assert_int_eq(types_of(segments + 1, 1).device, 1);
 }
 END_TEST
 
@@ -219,14 +219,14 @@ START_TEST(a_driver_that_fails_is_told)
         {address_in(allocated.address, 0), 1},
         {address_in(pinned.address, 0), 1},
     };
-    copy_memtypes_t places;
+    copy_memtypes_t found;
 
     for (unsigned n = 1; n <= 2; n++) {
         stand_in.fail_call("cuPointerGetAttributes", n, CUDA_ERROR_UNKNOWN);
-        ck_assert_int_eq(copy_memtypes_query(driver, segments, 2, &places),
+        ck_assert_int_eq(copy_memtypes_query(driver, segments, 2, &found),
                          UCXPOOL_ERR_IO);
     }
-    ck_assert_uint_eq(places_of(segments, 2).num_questions, 2);
+    ck_assert_uint_eq(types_of(segments, 2).num_questions, 2);
 }
 END_TEST
 

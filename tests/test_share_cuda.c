@@ -145,7 +145,7 @@ static int fetch(const ipc_cuda_t *share)
     if (share->way != IPC_CUDA_FILE) {
         return -1;
     }
-    status = ipc_cuda_fetch(&offer.host, share, &fd);
+    status = ipc_cuda_import(&offer.host, share, &fd);
     if ((status == UCXPOOL_ERR_UNSUPPORTED) && !cuda_is_real()) {
         snprintf(path, sizeof(path), "/proc/%u/fd/%d", (unsigned)offer.host.pid,
                  (int)share->fd);
@@ -241,17 +241,17 @@ START_TEST(what_makes_no_sense_is_refused)
     share.way = 3;
     ck_assert_int_eq(ipc_cuda_map(device, &share, &(int){0}, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
-    ck_assert_int_eq(ipc_cuda_fetch(&offer.host, &share, &fd),
+    ck_assert_int_eq(ipc_cuda_import(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     share = offer.shares[0];
     ck_assert_int_eq(ipc_cuda_map(device, &share, &(int){-1}, 1, &address),
                      UCXPOOL_ERR_PROTOCOL);
     share.fd = 1 << 20;
-    status   = ipc_cuda_fetch(&offer.host, &share, &fd);
+    status   = ipc_cuda_import(&offer.host, &share, &fd);
     ck_assert((status == UCXPOOL_ERR_PROTOCOL) ||
               (status == UCXPOOL_ERR_UNSUPPORTED));
     share.fd = -5;
-    ck_assert_int_eq(ipc_cuda_fetch(&offer.host, &share, &fd),
+    ck_assert_int_eq(ipc_cuda_import(&offer.host, &share, &fd),
                      UCXPOOL_ERR_PROTOCOL);
     /* Some bytes are no handle, and some file is no memory. */
     share     = offer.shares[0];
@@ -271,7 +271,7 @@ START_TEST(nothing_is_taken_from_a_process_that_has_ended)
 
     start_owner(&mem_kind_cuda_vmm);
     end_all();
-    ck_assert_int_eq(ipc_cuda_fetch(&offer.host, &offer.shares[0], &fd),
+    ck_assert_int_eq(ipc_cuda_import(&offer.host, &offer.shares[0], &fd),
                      UCXPOOL_ERR_PEER_LOST);
     ck_assert_int_eq(fd, -1);
 }

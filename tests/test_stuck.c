@@ -342,7 +342,7 @@ START_TEST(one_in_place_ends_with_the_channel_a_moment_later)
     settle(&stuck.pair);
     ck_assert_int_eq(ucxpool_request_test(request), UCXPOOL_INPROGRESS);
     ck_assert_int_eq(state(channel), UCXPOOL_CHANNEL_OPEN);
-    offset_ns += pool->linger_ns;
+    offset_ns += pool->drain_ns;
     ucxpool_progress(pool);
     ck_assert_int_eq(state(channel), UCXPOOL_CHANNEL_FAILED);
     pair_until(&stuck.pair, num_closes > 0);

@@ -165,8 +165,9 @@ END_TEST
 
 START_TEST(the_promise_leaves_a_quarter_for_the_probe)
 {
-    ck_assert_uint_eq(ucx_tcp_watch_notice(8 * SEC), 6 * SEC);
-    ck_assert_uint_eq(ucx_tcp_watch_notice(BASE_CLOCK_FOREVER), UINT64_MAX);
+    ck_assert_uint_eq(ucx_tcp_watch_detection_time(8 * SEC), 6 * SEC);
+    ck_assert_uint_eq(ucx_tcp_watch_detection_time(BASE_CLOCK_FOREVER),
+                      UINT64_MAX);
 }
 END_TEST
 

@@ -255,9 +255,9 @@ START_TEST(a_send_in_place_over_ucx_ends_when_ucx_has_let_go)
     ucxpool_request_t *send;
 
     pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
-    pair.a->linger_ns = UCXPOOL_FOREVER;
-    source            = get_source(&pair, LENGTH, _i != 0);
-    send              = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    pair.a->drain_ns = UCXPOOL_FOREVER;
+    source           = get_source(&pair, LENGTH, _i != 0);
+    send             = begin_and_cancel(&pair, source, target, LENGTH, &recv);
     ucxpool_request_cancel(send); /* makes no difference */
     ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_CANCELED);
     put_source(&pair, source, _i != 0);
@@ -280,9 +280,9 @@ START_TEST(a_peer_that_does_not_let_go_loses_the_channel)
     ucxpool_channel_attr_t attr;
 
     pair_init(&pair, "WIRE=ucx INPLACE_MIN=4k DEPTH=2", "WIRE=ucx");
-    pair.a->linger_ns = 0;
-    source            = get_source(&pair, LENGTH, _i != 0);
-    send              = begin_and_cancel(&pair, source, target, LENGTH, &recv);
+    pair.a->drain_ns = 0;
+    source           = get_source(&pair, LENGTH, _i != 0);
+    send             = begin_and_cancel(&pair, source, target, LENGTH, &recv);
     while (ucxpool_request_test(send) == UCXPOOL_INPROGRESS) {
         ucxpool_progress(pair.a);
     }

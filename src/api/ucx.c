@@ -82,7 +82,7 @@ ucxpool_status_t ucxpool_peer_timeouts_query(const ucxpool_config_t *config,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    tcp_ns = base_min(ucx_tcp_watch_notice(time_ns),
+    tcp_ns = base_min(ucx_tcp_watch_detection_time(time_ns),
                       ucx_peer_timeout_kernel(ucx_peer_timeout_sysctl(
                           "tcp_retries2", TCP_RETRIES2)));
     for (unsigned i = 0; (i < num) && (i < max_timeouts); i++) {

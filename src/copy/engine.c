@@ -23,7 +23,7 @@
 /* How often a sleeping thread looks. */
 #define LOOK_NS UINT64_C(50000)
 /* Requests that may wait for their streams. */
-#define NUM_MARKS 4096u
+#define NUM_MARKERS 4096u
 
 /* --- the bounce buffer ------------------------------------------------------
  * What a GPU does not reach goes through a job's pinned memory: pageable host
@@ -145,7 +145,7 @@ static uint64_t bounce_block(copy_cuda_job_t *job, const void *block,
 
 static void gpu_destroy(copy_engine_t *engine)
 {
-    mem_cuda_marks_destroy(engine->marks);
+    mem_cuda_markers_destroy(engine->markers);
     copy_cuda_copier_destroy(engine->copier);
     copy_cuda_kernels_cleanup(&engine->kernels);
     mem_cuda_device_close(engine->device);
@@ -392,7 +392,7 @@ static ucxpool_status_t gpu_memtypes(const copy_engine_t *engine,
     if (status != UCXPOOL_OK) {
         return status;
     }
-    *memtypes_p = memtypes.places;
+    *memtypes_p = memtypes.types;
     return check_device(engine->device, memtypes.device);
 }
 
@@ -459,7 +459,7 @@ ucxpool_status_t copy_engine_create(mem_cuda_device_t *device,
     if (status != UCXPOOL_OK) {
         goto err_cleanup_kernels;
     }
-    status = mem_cuda_marks_create(device, NUM_MARKS, &engine->marks);
+    status = mem_cuda_markers_create(device, NUM_MARKERS, &engine->markers);
     if (status != UCXPOOL_OK) {
         goto err_destroy_copier;
     }

@@ -17,7 +17,7 @@
 #include "copy/list.h"
 #include "copy/memtype.h"
 #include "copy/plan.h"
-#include "mem/cuda_marks.h"
+#include "mem/cuda_markers.h"
 
 #include <ucxpool/pool.h>
 #include <ucxpool/transfer.h>
@@ -81,11 +81,11 @@ struct copy_engine {
     mem_cuda_device_t  *device;
     copy_cuda_kernels_t kernels;
     copy_cuda_copier_t *copier;
-    mem_cuda_marks_t   *marks;
+    mem_cuda_markers_t *markers;
     base_list_t         copies;
     unsigned            num_scatters; /* of them */
-    base_list_t         marked;       /* requests, by their mark_link */
-    uint32_t            num_looks;    /* at marks that were not reached */
+    base_list_t         marked;       /* requests, by their marker_link */
+    uint32_t            num_looks;    /* at markers that were not reached */
     unsigned            num_failed;   /* enters that found no context */
 };
 

@@ -60,7 +60,7 @@ typedef struct walk {
     unsigned                 next;  /* to be forgotten */
     uint64_t                 start; /* of the allocation that was met last */
     uint64_t                 size;
-    copy_memtypes_t          places;
+    copy_memtypes_t          found;
 } walk_t;
 
 static inline bool is_inside(uint64_t start, uint64_t size, uint64_t address,
@@ -100,14 +100,14 @@ static void walk_add(walk_t *walk, const copy_pointer_t *pointer)
     walk->remembered[walk->next] = *pointer;
     walk->next                   = (walk->next + 1) % NUM_REMEMBERED;
     walk_meet(walk, pointer);
-    walk->places.places |= (unsigned)pointer->place;
+    walk->found.types |= (unsigned)pointer->place;
     if (pointer->place != COPY_MEMTYPE_DEVICE) {
         return;
     }
-    if (walk->places.device == -1) {
-        walk->places.device = pointer->device;
-    } else if (walk->places.device != pointer->device) {
-        walk->places.device = -2;
+    if (walk->found.device == -1) {
+        walk->found.device = pointer->device;
+    } else if (walk->found.device != pointer->device) {
+        walk->found.device = -2;
     }
 }
 
@@ -141,7 +141,7 @@ static ucxpool_status_t walk_address(walk_t *walk, uint64_t address)
     if (walk_knows(walk, address, 1)) {
         return UCXPOOL_OK;
     }
-    walk->places.num_questions++;
+    walk->found.num_questions++;
     status = copy_pointer_query(walk->driver, address, &pointer);
     if (status != UCXPOOL_OK) {
         return status;
@@ -181,13 +181,13 @@ static ucxpool_status_t walk_segment(walk_t *walk, uint64_t address,
 static walk_t walk_begin(const mem_cuda_driver_t *driver)
 {
     return (walk_t){
-        .driver = driver, .page = UINT64_MAX, .places = {.device = -1}};
+        .driver = driver, .page = UINT64_MAX, .found = {.device = -1}};
 }
 
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
                                      const copy_segment_t    *segments,
                                      size_t                   num_segments,
-                                     copy_memtypes_t         *places_p)
+                                     copy_memtypes_t         *memtypes_p)
 {
     walk_t           walk = walk_begin(driver);
     ucxpool_status_t status;
@@ -204,14 +204,14 @@ ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
             return status;
         }
     }
-    *places_p = walk.places;
+    *memtypes_p = walk.found;
     return UCXPOOL_OK;
 }
 
 ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
                                          void *const             *addresses,
                                          size_t num_pieces, uint64_t length,
-                                         copy_memtypes_t *places_p)
+                                         copy_memtypes_t *memtypes_p)
 {
     walk_t           walk = walk_begin(driver);
     ucxpool_status_t status;
@@ -227,6 +227,6 @@ ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
             return status;
         }
     }
-    *places_p = walk.places;
+    *memtypes_p = walk.found;
     return UCXPOOL_OK;
 }

@@ -38,7 +38,7 @@ ucxpool_status_t copy_pointer_query(const mem_cuda_driver_t *driver,
 
 /* What the segments of a list are, together. */
 typedef struct copy_memtypes {
-    unsigned places;        /* copy_memtype_t, any of them ored */
+    unsigned types;         /* copy_memtype_t, any of them ored */
     int      device;        /* of those on a device; -1: none, -2: several */
     size_t   num_questions; /* that the driver was asked */
 } copy_memtypes_t;
@@ -53,12 +53,12 @@ typedef struct copy_memtypes {
 ucxpool_status_t copy_memtypes_query(const mem_cuda_driver_t *driver,
                                      const copy_segment_t    *segments,
                                      size_t                   num_segments,
-                                     copy_memtypes_t         *places_p);
+                                     copy_memtypes_t         *memtypes_p);
 
 /* The same of pieces that have one length. */
 ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
                                          void *const             *addresses,
                                          size_t num_pieces, uint64_t length,
-                                         copy_memtypes_t *places_p);
+                                         copy_memtypes_t *memtypes_p);
 
 #endif

@@ -295,7 +295,7 @@ void core_channel_set_closed(ucxpool_channel_t *channel)
     record_end(channel, UCXPOOL_CHANNEL_CLOSED, UCXPOOL_ERR_CANCELED);
 }
 
-void core_channel_hurry(ucxpool_channel_t *channel)
+void core_channel_end_drain(ucxpool_channel_t *channel)
 {
     channel->closing.drain_deadline = 0;
     channel->closing.deadline       = 0;

@@ -241,6 +241,6 @@ void core_channel_set_closed(ucxpool_channel_t *channel);
 bool core_channel_must_settle(const ucxpool_channel_t *channel);
 
 /* Close by force what does not close by itself. */
-void core_channel_hurry(ucxpool_channel_t *channel);
+void core_channel_end_drain(ucxpool_channel_t *channel);
 
 #endif

@@ -160,7 +160,7 @@ struct ucxpool {
     const struct core_dispatch *dispatch; /* of what arrives */
 
     bool     needs_registration; /* RDMA: no transfer of foreign memory */
-    uint64_t linger_ns;          /* see core_request_linger() */
+    uint64_t drain_ns;           /* see core_request_drain() */
     bool     closing;            /* being destroyed: nothing more is posted */
     unsigned num_operations;     /* of UCX, that will call back */
     /* The pool is destroyed, but UCX still has operations of it, because its

@@ -32,7 +32,7 @@ static_assert(sizeof(proto_data_t) == 80, "layout");
 static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
 static_assert(sizeof(proto_cancel_t) == 24, "layout");
-static_assert(sizeof(proto_fetch_t) == 24, "layout");
+static_assert(sizeof(proto_import_t) == 24, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");
 
 size_t proto_fixed_size(unsigned type)
@@ -134,19 +134,20 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
     return UCXPOOL_OK;
 }
 
-bool proto_parse_fetch(const void *bytes, size_t length, proto_fetch_t *fetch_p)
+bool proto_parse_import(const void *bytes, size_t length,
+                        proto_import_t *import_p)
 {
-    proto_fetch_t fetch;
+    proto_import_t import;
 
-    if (length != sizeof(fetch)) {
+    if (length != sizeof(import)) {
         return false;
     }
-    memcpy(&fetch, bytes, sizeof(fetch));
-    if ((fetch.magic != PROTO_FETCH_MAGIC) ||
-        (fetch.version != PROTO_VERSION)) {
+    memcpy(&import, bytes, sizeof(import));
+    if ((import.magic != PROTO_IMPORT_MAGIC) ||
+        (import.version != PROTO_VERSION)) {
         return false;
     }
-    *fetch_p = fetch;
+    *import_p = import;
     return true;
 }
 

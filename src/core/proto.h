@@ -97,16 +97,16 @@ typedef struct proto_ready {
  * receiver of a HELLO asks its sender for the files' descriptors, some at a
  * time, and is given them.
  */
-#define PROTO_FETCH_MAGIC 0x66786375u /* "ucxf" */
+#define PROTO_IMPORT_MAGIC 0x66786375u /* "ucxf" */
 
-typedef struct proto_fetch {
+typedef struct proto_import {
     uint32_t magic;
     uint16_t version; /* PROTO_VERSION */
     uint16_t reserved;
     uint32_t channel; /* the owner's number of the channel */
     uint32_t first;   /* of the descriptors that are wanted */
     uint64_t key;     /* the owner's random number for the channel */
-} proto_fetch_t;
+} proto_import_t;
 
 /* With `count` descriptors, in the order of the HELLO's files. */
 typedef struct proto_given {
@@ -222,9 +222,9 @@ size_t proto_fixed_size(unsigned type);
 ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                              size_t data_size, proto_fixed_t *message_p);
 
-/* Copy a FETCH, checked likewise. False: it is none, and *fetch_p stays. */
-bool proto_parse_fetch(const void *bytes, size_t length,
-                       proto_fetch_t *fetch_p);
+/* Copy an IMPORT, checked likewise. False: it is none, and *import_p stays. */
+bool proto_parse_import(const void *bytes, size_t length,
+                        proto_import_t *import_p);
 
 /*
  * Check the runs and sizes of a descriptor whose runs have all arrived.

@@ -218,7 +218,7 @@ void core_request_discard(ucxpool_request_t *request)
     request->user_ref    = false;
     request->called_back = true;
     __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
-    /* Its mark may not have been reached. */
+    /* Its marker may not have been reached. */
     core_request_reuse(request);
     if (channel != NULL) {
         core_channel_put(channel);
@@ -237,15 +237,15 @@ void core_request_arm(ucxpool_request_t *request)
         base_min(pool->requests.next_deadline, request->deadline);
 }
 
-void core_request_linger(ucxpool_request_t *request)
+void core_request_drain(ucxpool_request_t *request)
 {
     base_list_del(&request->deadline_link);
-    request->deadline = base_clock_deadline(request->pool->linger_ns);
+    request->deadline = base_clock_deadline(request->pool->drain_ns);
     core_request_arm(request);
 }
 
-void core_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
-                        const char *what)
+void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
+                            const char *what)
 {
     if (base_clock_now() < request->deadline) {
         return;
@@ -253,7 +253,7 @@ void core_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
     if (core_channel_is_live(request->channel)) {
         core_channel_fail(request->channel, status, "%s", what);
     } else {
-        core_channel_hurry(request->channel);
+        core_channel_end_drain(request->channel);
     }
 }
 
@@ -332,13 +332,13 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     }
 }
 
-static bool lingers(const ucxpool_request_t *request)
+static bool is_busy(const ucxpool_request_t *request)
 {
     const core_request_kind_t *kind = request->kind;
 
-    return (request->stream.mark != NULL) ||
+    return (request->stream.marker != NULL) ||
            !base_list_is_empty(&request->told_link) ||
-           ((kind->lingers != NULL) && kind->lingers(request));
+           ((kind->is_busy != NULL) && kind->is_busy(request));
 }
 
 void core_request_reuse(ucxpool_request_t *request)
@@ -346,7 +346,7 @@ void core_request_reuse(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
 
     if (!core_request_has_ended(request) || request->user_ref ||
-        !request->called_back || lingers(request)) {
+        !request->called_back || is_busy(request)) {
         return;
     }
     request->channel     = NULL;

@@ -1,7 +1,7 @@
 /*
  * Requests: one send or receive in progress.
  *
- * A request ends once, for its caller. It may linger after that: fragments
+ * A request ends once, for its caller. It drains after that: fragments
  * of it may still be read by a peer, or written by UCX. Its memory is used
  * again when
  *
@@ -39,7 +39,7 @@ typedef struct core_request_kind {
     void (*ended)(ucxpool_request_t *request, ucxpool_status_t status);
 
     /* It has ended. Does anything still refer to it? */
-    bool (*lingers)(const ucxpool_request_t *request);
+    bool (*is_busy)(const ucxpool_request_t *request);
 } core_request_kind_t;
 
 /*
@@ -115,7 +115,7 @@ typedef struct core_recv {
     uint32_t num_seen;  /* of these, in their place */
     uint32_t max_index; /* of these, the highest */
     uint32_t num_all;   /* fragments of the message; 0: not known yet */
-    unsigned landings;  /* operations of UCX that write for us */
+    unsigned rndvs;     /* operations of UCX that write for us */
     unsigned pending;   /* these, and those that wait for a block */
     unsigned in_place;  /* of these, straight into the caller's memory */
     ucxpool_status_t failing; /* the end that waits for these; OK: none */
@@ -124,10 +124,10 @@ typedef struct core_recv {
 /* The stream of a GPU that the caller's memory is used in, and what that memory
  * is. */
 typedef struct core_stream {
-    base_list_t      link;              /* the engine's marked ones */
-    mem_cuda_mark_t *mark;              /* NULL: the stream has reached it */
-    bool             has_host_segments; /* that a GPU does not reach */
-    bool             has_gpu_segments;  /* that it does */
+    base_list_t        link;              /* the engine's marked ones */
+    mem_cuda_marker_t *marker;            /* NULL: the stream has reached it */
+    bool               has_host_segments; /* that a GPU does not reach */
+    bool               has_gpu_segments;  /* that it does */
 } core_stream_t;
 
 /* What is sent, or where to it is received. */
@@ -212,14 +212,14 @@ void core_request_arm(ucxpool_request_t *request);
  * Gives it some time to come to its end; then the deadline passes, and with the
  * channel UCX's operations end too.
  */
-void core_request_linger(ucxpool_request_t *request);
+void core_request_drain(ucxpool_request_t *request);
 
 /*
- * For one that lingers so: once its time is over, fail its channel with this
+ * For one that drains: once its time is over, fail its channel with this
  * status and these words, as only the endpoint's end makes UCX stop.
  */
-void core_request_hurry(ucxpool_request_t *request, ucxpool_status_t status,
-                        const char *what);
+void core_request_end_drain(ucxpool_request_t *request, ucxpool_status_t status,
+                            const char *what);
 
 /* Let the request go on at the next progress. */
 void core_request_wake(ucxpool_request_t *request);
@@ -247,7 +247,7 @@ void core_request_set_detail(ucxpool_request_t *request, const char *detail);
 
 bool core_request_has_ended(const ucxpool_request_t *request);
 
-/* To be called whenever something that made the request linger is over. */
+/* To be called whenever something that kept the request busy is over. */
 void core_request_reuse(ucxpool_request_t *request);
 
 void core_request_set_channel(ucxpool_request_t *request,

@@ -97,7 +97,7 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
                                        : fill_ipc(regions, index, share);
 }
 
-static ucxpool_status_t fetch_error(const ipc_host_t *host, int error)
+static ucxpool_status_t import_error(const ipc_host_t *host, int error)
 {
     if ((error == ESRCH) || !ipc_host_is_alive(host)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
@@ -117,8 +117,8 @@ static ucxpool_status_t fetch_error(const ipc_host_t *host, int error)
                             host->pid);
 }
 
-ucxpool_status_t ipc_cuda_fetch(const ipc_host_t *host, const ipc_cuda_t *share,
-                                int *fd_p)
+ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
+                                 const ipc_cuda_t *share, int *fd_p)
 {
     int process, fd, error;
 
@@ -136,13 +136,13 @@ ucxpool_status_t ipc_cuda_fetch(const ipc_host_t *host, const ipc_cuda_t *share,
                                 "process %" PRIu32 " cannot be named by "
                                 "pidfd_open: Linux 5.3 or later is needed",
                                 host->pid)
-                   : fetch_error(host, ESRCH);
+                   : import_error(host, ESRCH);
     }
     fd    = (int)syscall(SYS_pidfd_getfd, process, share->fd, 0);
     error = errno;
     close(process);
     if (fd < 0) {
-        return fetch_error(host, error);
+        return import_error(host, error);
     }
     *fd_p = fd;
     return UCXPOOL_OK;

@@ -52,8 +52,8 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
  * UCXPOOL_ERR_UNSUPPORTED a kernel before 5.6
  * UCXPOOL_ERR_PEER_LOST   the process has ended
  */
-ucxpool_status_t ipc_cuda_fetch(const ipc_host_t *host, const ipc_cuda_t *share,
-                                int *fd_p);
+ucxpool_status_t ipc_cuda_import(const ipc_host_t *host,
+                                 const ipc_cuda_t *share, int *fd_p);
 
 /*
  * Map a peer's regions, all of one size, side by side, so that kernels of the

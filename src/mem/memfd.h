@@ -110,7 +110,7 @@ typedef struct mem_file_space {
 /* With what was taken. */
 void mem_file_space_cleanup(mem_file_space_t *space);
 
-/* False: no memory for the books, or no number for the offset. */
+/* False: no memory for the bookkeeping, or no number for the offset. */
 bool mem_file_space_take(mem_file_space_t *space, size_t size,
                          size_t *offset_p);
 

@@ -58,7 +58,7 @@ typedef struct mem_verbs mem_verbs_t;
  *                            cannot have; or the device refused these
  * UCXPOOL_ERR_UNSUPPORTED    no libibverbs, or the device takes no such memory
  * UCXPOOL_ERR_NO_MEMORY      over the limit of locked memory, or no room in the
- *                            device, in BAR1, or for the books
+ *                            device, in BAR1, or for the bookkeeping
  * UCXPOOL_ERR_LIMIT          over the device's or the control group's number
  * UCXPOOL_ERR_PERMISSION     the system does not allow it
  * UCXPOOL_ERR_IO             another error

@@ -81,7 +81,7 @@ typedef struct mem_vmm_calls {
  * memory for a chunk, its creation fails, and no later access.
  *
  * UCXPOOL_ERR_IO         the system gave no file
- * UCXPOOL_ERR_NO_MEMORY  no memory for the books
+ * UCXPOOL_ERR_NO_MEMORY  no memory for the bookkeeping
  */
 ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p);
 
@@ -91,7 +91,7 @@ ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p);
  *
  * UCXPOOL_ERR_UNSUPPORTED  the GPU or its driver has no virtual memory, or only
  *                          in larger pieces than MEM_VMM_PAGE_SIZE
- * UCXPOOL_ERR_NO_MEMORY    no memory for the books
+ * UCXPOOL_ERR_NO_MEMORY    no memory for the bookkeeping
  * UCXPOOL_ERR_IO           the driver or the system failed otherwise
  */
 ucxpool_status_t mem_vmm_create_cuda(const struct mem_cuda_device *device,

@@ -151,7 +151,7 @@ static ucxpool_status_t host_chunk_create(mem_vmm_t *vmm, size_t size,
     }
     if (!part_take(host, size, &offset)) {
         return base_error(UCXPOOL_ERR_NO_MEMORY,
-                          "no memory for the books of the heap's file");
+                          "no memory for the bookkeeping of the heap's file");
     }
     error = mem_memfd_fill(host->fd, offset, size, 0);
     if (error != 0) {

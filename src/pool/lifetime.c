@@ -115,7 +115,7 @@ err_close_epoll:
 
 /* What is in flight of one message, some MiB at most, has come through in that
  * time, unless the peer does not progress. */
-#define LINGER_NS UINT64_C(250000000)
+#define DRAIN_NS UINT64_C(250000000)
 
 /* How long a pool that goes waits for UCX to hand over what it holds of
  * endpoints that no channel uses. */
@@ -146,7 +146,7 @@ static void init_lists(ucxpool_t *pool)
     pool->requests.next_deadline = BASE_CLOCK_FOREVER;
     pool->wireup.next_hello      = BASE_CLOCK_FOREVER;
     pool->wakeup.timer_moment    = BASE_CLOCK_FOREVER;
-    pool->linger_ns              = LINGER_NS;
+    pool->drain_ns               = DRAIN_NS;
 }
 
 /* The two ids of which a pool has handlers, where others may want them too. */
@@ -282,7 +282,7 @@ void pool_shutdown(ucxpool_t *pool)
            (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
         ucxpool_progress(pool);
         if (base_clock_now() >= deadline) {
-            wireup_channel_hurry_all(pool);
+            wireup_channel_end_drains(pool);
         }
     }
     close_endpoints(pool, deadline, limit);

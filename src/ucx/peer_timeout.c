@@ -86,22 +86,22 @@ static uint64_t fabric_floor(uint64_t time_ns)
 ucx_peer_timeout_t ucx_peer_timeout_choose(ucx_peer_timeout_kind_t kind,
                                            uint64_t                time_ns)
 {
-    ucx_peer_timeout_t notice = {.keepalive_ns = time_ns / 4};
+    ucx_peer_timeout_t timeout = {.keepalive_ns = time_ns / 4};
 
     switch (kind) {
     case UCX_PEER_TIMEOUT_RC:
-        notice.count = RETRIES;
-        notice.timeout_ns =
+        timeout.count = RETRIES;
+        timeout.timeout_ns =
             fabric_floor(time_ns / 2 / FABRIC_LOOSE / (RETRIES + 1));
         break;
     case UCX_PEER_TIMEOUT_UD:
-        notice.timeout_ns = time_ns / 2 / 4 * 3;
+        timeout.timeout_ns = time_ns / 2 / 4 * 3;
         break;
     case UCX_PEER_TIMEOUT_TCP:
-        notice.timeout_ns = UCX_PEER_TIMEOUT_NEVER;
+        timeout.timeout_ns = UCX_PEER_TIMEOUT_NEVER;
         break;
     }
-    return notice;
+    return timeout;
 }
 
 uint64_t ucx_peer_timeout_kernel(unsigned tcp_retries2)
@@ -117,29 +117,29 @@ uint64_t ucx_peer_timeout_kernel(unsigned tcp_retries2)
 }
 
 uint64_t ucx_peer_timeout_busy(ucx_peer_timeout_kind_t   kind,
-                               const ucx_peer_timeout_t *notice,
+                               const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns)
 {
     switch (kind) {
     case UCX_PEER_TIMEOUT_RC:
-        return multiply(fabric_time(notice->timeout_ns),
-                        multiply(FABRIC_LOOSE, add(notice->count, 1)));
+        return multiply(fabric_time(timeout->timeout_ns),
+                        multiply(FABRIC_LOOSE, add(timeout->count, 1)));
     case UCX_PEER_TIMEOUT_UD:
-        return add(notice->timeout_ns,
-                   (notice->timeout_ns == UCX_PEER_TIMEOUT_NEVER)
+        return add(timeout->timeout_ns,
+                   (timeout->timeout_ns == UCX_PEER_TIMEOUT_NEVER)
                        ? 0
-                       : notice->timeout_ns / 3);
+                       : timeout->timeout_ns / 3);
     default:
-        return base_min(notice->timeout_ns, tcp_ns);
+        return base_min(timeout->timeout_ns, tcp_ns);
     }
 }
 
 uint64_t ucx_peer_timeout_idle(ucx_peer_timeout_kind_t   kind,
-                               const ucx_peer_timeout_t *notice,
+                               const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns)
 {
-    return add(notice->keepalive_ns,
-               ucx_peer_timeout_busy(kind, notice, tcp_ns));
+    return add(timeout->keepalive_ns,
+               ucx_peer_timeout_busy(kind, timeout, tcp_ns));
 }
 
 unsigned ucx_peer_timeout_settings(
@@ -158,10 +158,10 @@ unsigned ucx_peer_timeout_settings(
     return num;
 }
 
-uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *notice,
+uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *timeout,
                                  const ucx_peer_timeout_setting_t *setting)
 {
-    return (uint64_t *)((char *)notice + setting->offset);
+    return (uint64_t *)((char *)timeout + setting->offset);
 }
 
 void ucx_peer_timeout_format(uint64_t value, bool is_time,
@@ -336,7 +336,7 @@ static void tune_transport(ucp_config_t                       *config,
                            const ucx_peer_timeout_transport_t *transport,
                            uint64_t                            time_ns)
 {
-    ucx_peer_timeout_t notice =
+    ucx_peer_timeout_t timeout =
         ucx_peer_timeout_choose(transport->kind, time_ns);
     ucx_peer_timeout_setting_t settings[UCX_PEER_TIMEOUT_MAX_SETTINGS];
     unsigned num = ucx_peer_timeout_settings(transport->kind, settings);
@@ -346,7 +346,7 @@ static void tune_transport(ucp_config_t                       *config,
             modify(config,
                    has_prefixes() ? transport->prefix : transport->family,
                    settings[i].name,
-                   *ucx_peer_timeout_value(&notice, &settings[i]),
+                   *ucx_peer_timeout_value(&timeout, &settings[i]),
                    settings[i].is_time);
         }
     }

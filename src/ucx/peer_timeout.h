@@ -70,10 +70,10 @@ uint64_t ucx_peer_timeout_kernel(unsigned tcp_retries2);
 
 /* tcp_ns  How soon an unanswered connection is given up, by whomever. */
 uint64_t ucx_peer_timeout_busy(ucx_peer_timeout_kind_t   kind,
-                               const ucx_peer_timeout_t *notice,
+                               const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns);
 uint64_t ucx_peer_timeout_idle(ucx_peer_timeout_kind_t   kind,
-                               const ucx_peer_timeout_t *notice,
+                               const ucx_peer_timeout_t *timeout,
                                uint64_t                  tcp_ns);
 
 /* One setting of a transport, and its place in ucx_peer_timeout_t. */
@@ -85,7 +85,7 @@ typedef struct ucx_peer_timeout_setting {
 
 #define UCX_PEER_TIMEOUT_MAX_SETTINGS 2u
 
-uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *notice,
+uint64_t *ucx_peer_timeout_value(ucx_peer_timeout_t               *timeout,
                                  const ucx_peer_timeout_setting_t *setting);
 
 /* Those of a kind; returns how many. KEEPALIVE_INTERVAL is not among them. */

@@ -64,7 +64,7 @@ void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch)
     }
 }
 
-uint64_t ucx_tcp_watch_notice(uint64_t timeout_ns)
+uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns)
 {
     return (timeout_ns == BASE_CLOCK_FOREVER)
                ? UINT64_MAX

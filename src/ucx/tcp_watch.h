@@ -35,7 +35,7 @@ void ucx_tcp_watch_cleanup(ucx_tcp_watch_t *watch);
 
 /* How soon one that is gone is noticed while something is on its way;
  * UINT64_MAX: that is left to the kernel. */
-uint64_t ucx_tcp_watch_notice(uint64_t timeout_ns);
+uint64_t ucx_tcp_watch_detection_time(uint64_t timeout_ns);
 
 /* Look, if it is time. Returns how many connections were ended. */
 unsigned ucx_tcp_watch_progress(ucx_tcp_watch_t *watch);

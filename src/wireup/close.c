@@ -438,13 +438,13 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
     return count;
 }
 
-void wireup_channel_hurry_all(ucxpool_t *pool)
+void wireup_channel_end_drains(ucxpool_t *pool)
 {
     ucxpool_channel_t *channel;
 
     core_lock(pool);
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        core_channel_hurry(channel);
+        core_channel_end_drain(channel);
     }
     core_unlock(pool);
 }

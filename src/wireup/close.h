@@ -23,7 +23,7 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel);
 uint64_t wireup_channel_close_deadline(const ucxpool_channel_t *channel);
 
 /* Close by force what has not closed by itself. */
-void wireup_channel_hurry_all(ucxpool_t *pool);
+void wireup_channel_end_drains(ucxpool_t *pool);
 
 /* Channels that nobody refers to any more. */
 void wireup_channel_destroy_gone(ucxpool_t *pool);

@@ -27,13 +27,13 @@
 static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket has a pool's id");
 
 typedef struct caller {
-    base_list_t   link;
-    core_source_t source;
-    uint64_t      deadline;
-    uint64_t      next_try; /* to answer; 0: it waits for its HELLO */
-    ipc_caller_t  who;
-    bool          has_asked;
-    proto_fetch_t asked;
+    base_list_t    link;
+    core_source_t  source;
+    uint64_t       deadline;
+    uint64_t       next_try; /* to answer; 0: it waits for its HELLO */
+    ipc_caller_t   who;
+    bool           has_asked;
+    proto_import_t asked;
 } caller_t;
 
 struct wireup_fd_export {
@@ -44,13 +44,13 @@ struct wireup_fd_export {
     unsigned      num_callers;
 };
 
-static bool watch(wireup_fd_export_t *handout, bool is_watched)
+static bool watch(wireup_fd_export_t *fd_export, bool is_watched)
 {
-    if ((is_watched != handout->is_watched) &&
-        core_source_set_watched(&handout->source, is_watched)) {
-        handout->is_watched = is_watched;
+    if ((is_watched != fd_export->is_watched) &&
+        core_source_set_watched(&fd_export->source, is_watched)) {
+        fd_export->is_watched = is_watched;
     }
-    return is_watched == handout->is_watched;
+    return is_watched == fd_export->is_watched;
 }
 
 bool wireup_fd_export_is_open(const ucxpool_t *pool)
@@ -127,13 +127,13 @@ err_close:
 /* Somebody has come. */
 static unsigned accept_callers(core_source_t *source)
 {
-    ucxpool_t          *pool    = source->pool;
-    wireup_fd_export_t *handout = pool->wireup.fd_export;
-    unsigned            count   = 0;
-    int                 fd      = -1;
+    ucxpool_t          *pool      = source->pool;
+    wireup_fd_export_t *fd_export = pool->wireup.fd_export;
+    unsigned            count     = 0;
+    int                 fd        = -1;
     int                 error;
 
-    while (handout->num_callers < WIREUP_FD_EXPORT_MAX) {
+    while (fd_export->num_callers < WIREUP_FD_EXPORT_MAX) {
         error = ipc_socket_accept(source->fd, &fd);
         if (error == EAGAIN) {
             return count;
@@ -145,12 +145,12 @@ static unsigned accept_callers(core_source_t *source)
         if (error != 0) {
             base_warn("%s: a peer that wants descriptors has to wait: %s",
                       pool->name, strerror(error));
-            handout->pause_end = base_clock_deadline(PAUSE_NS);
+            fd_export->pause_end = base_clock_deadline(PAUSE_NS);
             break;
         }
         enter(pool, fd);
     }
-    watch(handout, false);
+    watch(fd_export, false);
     return count;
 }
 
@@ -180,7 +180,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     uint32_t      first = caller->asked.first;
     uint32_t      count = base_min(total - first, IPC_FDS_MAX);
     proto_given_t given = {
-        .magic   = PROTO_FETCH_MAGIC,
+        .magic   = PROTO_IMPORT_MAGIC,
         .version = PROTO_VERSION,
         .count   = (uint16_t)count,
         .first   = first,
@@ -243,7 +243,7 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
     proto_hello_t hello;
 
     if (!core_local_parse_hello(bytes, length, &hello)) {
-        return refuse(pool, caller, "it says neither FETCH nor HELLO");
+        return refuse(pool, caller, "it says neither IMPORT nor HELLO");
     }
     if (hello.host.pid != caller->who.pid) {
         return refuse(pool, caller, "its HELLO names another process");
@@ -273,7 +273,7 @@ static bool hear(ucxpool_t *pool, caller_t *caller)
     if (caller->has_asked) {
         return refuse(pool, caller, "it does not wait for its answer");
     }
-    if (!proto_parse_fetch(bytes, length, &caller->asked)) {
+    if (!proto_parse_import(bytes, length, &caller->asked)) {
         return hear_hello(pool, caller, bytes, length);
     }
     caller->has_asked = true;
@@ -293,23 +293,23 @@ static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
 
 unsigned wireup_fd_export_progress(ucxpool_t *pool)
 {
-    wireup_fd_export_t *handout = pool->wireup.fd_export;
-    unsigned            count   = 0;
+    wireup_fd_export_t *fd_export = pool->wireup.fd_export;
+    unsigned            count     = 0;
     uint64_t            now;
     caller_t           *caller;
     caller_t           *next;
 
     if (!wireup_fd_export_is_open(pool) ||
-        (handout->is_watched && (handout->num_callers == 0))) {
+        (fd_export->is_watched && (fd_export->num_callers == 0))) {
         return 0;
     }
     now = base_clock_now();
-    base_list_for_each_safe(caller, next, &handout->callers, caller_t, link) {
+    base_list_for_each_safe(caller, next, &fd_export->callers, caller_t, link) {
         count += progress_caller(pool, caller, now) ? 1 : 0;
     }
-    if ((handout->num_callers < WIREUP_FD_EXPORT_MAX) &&
-        (handout->pause_end <= now) && !watch(handout, true)) {
-        handout->pause_end = now + PAUSE_NS;
+    if ((fd_export->num_callers < WIREUP_FD_EXPORT_MAX) &&
+        (fd_export->pause_end <= now) && !watch(fd_export, true)) {
+        fd_export->pause_end = now + PAUSE_NS;
     }
     return count;
 }
@@ -344,7 +344,7 @@ uint64_t wireup_fd_export_deadline(const ucxpool_t *pool)
 ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool)
 {
     ucxpool_status_t    status = UCXPOOL_OK;
-    wireup_fd_export_t *handout;
+    wireup_fd_export_t *fd_export;
     int                 fd;
     int                 error;
 
@@ -358,22 +358,22 @@ ucxpool_status_t wireup_fd_export_create(ucxpool_t *pool)
                   pool->name, strerror(error));
         return UCXPOOL_OK;
     }
-    handout = calloc(1, sizeof(*handout));
-    if (handout == NULL) {
+    fd_export = calloc(1, sizeof(*fd_export));
+    if (fd_export == NULL) {
         status = base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a socket");
         goto err_close;
     }
-    base_list_init(&handout->callers);
-    handout->is_watched = true;
-    status = core_source_add(&handout->source, pool, fd, accept_callers);
+    base_list_init(&fd_export->callers);
+    fd_export->is_watched = true;
+    status = core_source_add(&fd_export->source, pool, fd, accept_callers);
     if (status != UCXPOOL_OK) {
         goto err_free;
     }
-    pool->wireup.fd_export = handout;
+    pool->wireup.fd_export = fd_export;
     return UCXPOOL_OK;
 
 err_free:
-    free(handout);
+    free(fd_export);
 err_close:
     ipc_socket_close(fd);
     return status;
@@ -381,18 +381,18 @@ err_close:
 
 void wireup_fd_export_destroy(ucxpool_t *pool)
 {
-    wireup_fd_export_t *handout = pool->wireup.fd_export;
+    wireup_fd_export_t *fd_export = pool->wireup.fd_export;
     int                 fd;
 
-    if (handout == NULL) {
+    if (fd_export == NULL) {
         return;
     }
-    while (!base_list_is_empty(&handout->callers)) {
-        hang_up(pool, base_list_head(&handout->callers, caller_t, link));
+    while (!base_list_is_empty(&fd_export->callers)) {
+        hang_up(pool, base_list_head(&fd_export->callers, caller_t, link));
     }
-    fd = handout->source.fd;
-    core_source_remove(&handout->source);
+    fd = fd_export->source.fd;
+    core_source_remove(&fd_export->source);
     ipc_socket_close(fd);
-    free(handout);
+    free(fd_export);
     pool->wireup.fd_export = NULL;
 }

@@ -4,16 +4,16 @@
  *
  *     peer                              owner
  *     connects                 ->       a socket of its id
- *     FETCH, from number 0 on  ->
+ *     IMPORT, from number 0 on  ->
  *                              <-       GIVEN, 64 descriptors at most
- *     FETCH, from 64 on        ->       ...
+ *     IMPORT, from 64 on        ->       ...
  *
  * A caller is given them when the kernel says that it is of our user, and the
  * very process whose HELLO has come for the channel that it names by its key. A
  * caller may be quicker than its HELLO, and waits for it.
  *
- * A caller that says HELLO in place of FETCH is the other end of a channel, and
- * the connection becomes the channel's (core/local.h).
+ * A caller that says HELLO in place of IMPORT is the other end of a channel,
+ * and the connection becomes the channel's (core/local.h).
  *
  * What a caller can do is bounded: there are WIREUP_FD_EXPORT_MAX at a time,
  * each for HANDSHAKE_TIMEOUT, and again for each message that it is given; the

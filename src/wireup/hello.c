@@ -80,10 +80,10 @@ static wireup_mapping_result_t try_take(ucxpool_channel_t   *channel,
 /*
  * Try the `map` wire as far as this side is concerned, with what the peer's
  * HELLO offers; channel->peer.we_map and we_reason tell how it went. False: it
- * takes time, and `fetched` is called with what has come of it.
+ * takes time, and `imported` is called with what has come of it.
  */
 static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                    const ipc_file_t *files, wireup_fd_import_cb_t fetched)
+                    const ipc_file_t *files, wireup_fd_import_cb_t imported)
 {
     wireup_mapping_result_t result;
 
@@ -95,7 +95,7 @@ static bool try_map(ucxpool_channel_t *channel, const proto_hello_t *hello,
     return (result != WIREUP_MAPPING_FORBIDDEN) ||
            !wireup_fd_import_start(channel, hello, files,
                                    wireup_mapping_num_fds_of(hello, files),
-                                   fetched);
+                                   imported);
 }
 
 /* The same with descriptors that the peer has given, or NULL: it has not. */
@@ -425,8 +425,8 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 }
 
 /* The descriptors of the peer's memory have come, or they have not. */
-static void fetched(ucxpool_channel_t *channel, const proto_hello_t *hello,
-                    const ipc_file_t *files, const int *fds)
+static void imported(ucxpool_channel_t *channel, const proto_hello_t *hello,
+                     const ipc_file_t *files, const int *fds)
 {
     try_map_given(channel, hello, files, fds);
     hello_say_ready(channel);
@@ -466,7 +466,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     }
     take_over(channel, hello);
     if (core_channel_is_live(channel) &&
-        try_map(channel, hello, files, fetched)) {
+        try_map(channel, hello, files, imported)) {
         hello_say_ready(channel);
         try_open(channel);
     }

@@ -270,15 +270,15 @@ static void close_all(const int *fds, uint32_t count)
 }
 
 /* The descriptors of a peer's regions, taken into this process. */
-static ucxpool_status_t fetch_all(const attempt_t  *attempt,
-                                  const ipc_cuda_t *how, int *fds)
+static ucxpool_status_t import_all(const attempt_t  *attempt,
+                                   const ipc_cuda_t *how, int *fds)
 {
     ipc_cuda_t       share = *how;
     ucxpool_status_t status;
 
     for (uint32_t i = 0; i < attempt->num_regions; i++) {
         share.fd = attempt->files[i].fd;
-        status   = ipc_cuda_fetch(&attempt->hello->host, &share, &fds[i]);
+        status   = ipc_cuda_import(&attempt->hello->host, &share, &fds[i]);
         if (status != UCXPOOL_OK) {
             close_all(fds, i);
             return status;
@@ -322,7 +322,7 @@ static wireup_mapping_result_t open_gpu(const attempt_t  *attempt,
     if ((how->way != IPC_CUDA_FILE) || (attempt->fds != NULL)) {
         return map_gpu(attempt, how, attempt->fds);
     }
-    status = fetch_all(attempt, how, fds);
+    status = import_all(attempt, how, fds);
     if (status != UCXPOOL_OK) {
         no(attempt, ucxpool_error_detail());
         return failed(attempt, status);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct xfer_delivery {
-    base_list_t        link;  /* free, or the pool's arrivals */
+    base_list_t        link;  /* free, or the pool's deliveries */
     bool               waits; /* not being copied */
     ucxpool_request_t *request;
     ucxpool_channel_t *channel; /* a reference */
@@ -21,44 +21,44 @@ typedef struct xfer_delivery {
     copy_job_t         copy;
     xfer_delivery_cb_t done;
     void              *arg;
-} arrival_t;
+} delivery_t;
 
-static arrival_t *arrival_get(ucxpool_request_t *request)
+static delivery_t *delivery_get(ucxpool_request_t *request)
 {
-    ucxpool_t *pool = request->pool;
-    arrival_t *arrival;
+    ucxpool_t  *pool = request->pool;
+    delivery_t *delivery;
 
     if (!base_list_is_empty(&pool->free.deliveries)) {
-        arrival = base_list_head(&pool->free.deliveries, arrival_t, link);
-        base_list_del(&arrival->link);
+        delivery = base_list_head(&pool->free.deliveries, delivery_t, link);
+        base_list_del(&delivery->link);
     } else {
-        arrival = core_alloc(pool, sizeof(*arrival));
-        if (arrival == NULL) {
+        delivery = core_alloc(pool, sizeof(*delivery));
+        if (delivery == NULL) {
             return NULL;
         }
-        base_list_init(&arrival->link);
+        base_list_init(&delivery->link);
     }
-    arrival->copy_of_bytes = NULL;
-    arrival->copy.job      = NULL;
-    arrival->request       = request;
-    arrival->channel       = request->channel;
-    core_channel_get(arrival->channel);
+    delivery->copy_of_bytes = NULL;
+    delivery->copy.job      = NULL;
+    delivery->request       = request;
+    delivery->channel       = request->channel;
+    core_channel_get(delivery->channel);
     request->recv.pending++;
-    request->recv.landings++;
-    base_list_add_tail(&pool->requests.deliveries, &arrival->link);
-    return arrival;
+    request->recv.rndvs++;
+    base_list_add_tail(&pool->requests.deliveries, &delivery->link);
+    return delivery;
 }
 
-static void arrival_put(arrival_t *arrival)
+static void delivery_put(delivery_t *delivery)
 {
-    ucxpool_request_t *request = arrival->request;
+    ucxpool_request_t *request = delivery->request;
 
     request->recv.pending--;
-    request->recv.landings--;
-    free(arrival->copy_of_bytes);
-    base_list_del(&arrival->link);
-    base_list_add_tail(&request->pool->free.deliveries, &arrival->link);
-    core_channel_put(arrival->channel);
+    request->recv.rndvs--;
+    free(delivery->copy_of_bytes);
+    base_list_del(&delivery->link);
+    base_list_add_tail(&request->pool->free.deliveries, &delivery->link);
+    core_channel_put(delivery->channel);
 }
 
 static bool is_wanted(const ucxpool_request_t *request)
@@ -67,102 +67,103 @@ static bool is_wanted(const ucxpool_request_t *request)
            !core_request_has_ended(request);
 }
 
-static void finish(arrival_t *arrival, ucxpool_status_t status)
+static void finish(delivery_t *delivery, ucxpool_status_t status)
 {
-    ucxpool_request_t *request = arrival->request;
+    ucxpool_request_t *request = delivery->request;
 
     if (!is_wanted(request)) {
         status = UCXPOOL_ERR_CANCELED;
     } else if (status != UCXPOOL_OK) {
         xfer_recv_stop(request, status, ucxpool_error_detail());
     }
-    arrival->done(request, &arrival->data, status, arrival->arg);
-    arrival_put(arrival);
+    delivery->done(request, &delivery->data, status, delivery->arg);
+    delivery_put(delivery);
     xfer_recv_let_go(request);
 }
 
 static void copied(copy_job_t *copy, ucxpool_status_t status);
 
 /* The next launch, unless it has to wait. */
-static bool launch(arrival_t *arrival)
+static bool launch(delivery_t *delivery)
 {
-    ucxpool_request_t *request = arrival->request;
+    ucxpool_request_t *request = delivery->request;
     const copy_work_t  work    = {
             .plan              = &request->data.plan,
-            .offset            = arrival->offset,
-            .length            = arrival->length,
-            .block             = arrival->bytes,
-            .has_far_block     = arrival->are_far,
-            .has_host_block    = arrival->copy_of_bytes != NULL,
+            .offset            = delivery->offset,
+            .length            = delivery->length,
+            .block             = delivery->bytes,
+            .has_far_block     = delivery->are_far,
+            .has_host_block    = delivery->copy_of_bytes != NULL,
             .has_host_segments = request->stream.has_host_segments,
     };
     bool             goes_back = work.offset < request->data.plan.at.offset;
     uint64_t         covered   = 0;
     ucxpool_status_t status;
 
-    if (request->stream.mark != NULL) {
+    if (request->stream.marker != NULL) {
         return false;
     }
     assert(is_wanted(request));
-    arrival->copy.done = copied;
-    status = copy_engine_start(request->pool->engine, &arrival->copy, &work,
+    delivery->copy.done = copied;
+    status = copy_engine_start(request->pool->engine, &delivery->copy, &work,
                                &covered);
     if (status == UCXPOOL_ERR_BUSY) {
         return false;
     }
     request->recv.restarts += goes_back ? 1 : 0;
-    arrival->waits = false;
+    delivery->waits = false;
     if (status != UCXPOOL_INPROGRESS) {
-        finish(arrival, status);
+        finish(delivery, status);
         return true;
     }
     request->recv.in_place++;
-    arrival->bytes += covered;
-    arrival->offset += covered;
-    arrival->length -= covered;
+    delivery->bytes += covered;
+    delivery->offset += covered;
+    delivery->length -= covered;
     return true;
 }
 
 static void copied(copy_job_t *copy, ucxpool_status_t status)
 {
-    arrival_t *arrival = base_container_of(copy, arrival_t, copy);
+    delivery_t *delivery = base_container_of(copy, delivery_t, copy);
 
-    arrival->request->recv.in_place--;
-    if ((status == UCXPOOL_OK) && (arrival->length != 0) &&
-        is_wanted(arrival->request)) {
-        arrival->waits = true;
-        launch(arrival);
+    delivery->request->recv.in_place--;
+    if ((status == UCXPOOL_OK) && (delivery->length != 0) &&
+        is_wanted(delivery->request)) {
+        delivery->waits = true;
+        launch(delivery);
         return;
     }
-    finish(arrival, status);
+    finish(delivery, status);
 }
 
-static bool take_bytes(arrival_t *arrival, const xfer_delivery_params_t *params)
+static bool take_bytes(delivery_t                   *delivery,
+                       const xfer_delivery_params_t *params)
 {
-    arrival->bytes = params->bytes;
+    delivery->bytes = params->bytes;
     if (!params->must_copy) {
         return true;
     }
-    arrival->copy_of_bytes =
-        core_alloc(arrival->request->pool, params->data->length);
-    if (arrival->copy_of_bytes == NULL) {
+    delivery->copy_of_bytes =
+        core_alloc(delivery->request->pool, params->data->length);
+    if (delivery->copy_of_bytes == NULL) {
         return false;
     }
-    memcpy(arrival->copy_of_bytes, params->bytes, params->data->length);
-    arrival->bytes = arrival->copy_of_bytes;
+    memcpy(delivery->copy_of_bytes, params->bytes, params->data->length);
+    delivery->bytes = delivery->copy_of_bytes;
     return true;
 }
 
 /* Does one of the same request wait? To overtake it would cost two walks of the
  * plan. */
-static bool is_behind_another(const arrival_t *arrival)
+static bool is_behind_another(const delivery_t *delivery)
 {
-    arrival_t *other;
+    delivery_t *other;
 
-    base_list_for_each(other, &arrival->request->pool->requests.deliveries,
-                       arrival_t, link) {
-        if ((other != arrival) && other->waits &&
-            (other->request == arrival->request)) {
+    base_list_for_each(other, &delivery->request->pool->requests.deliveries,
+                       delivery_t, link) {
+        if ((other != delivery) && other->waits &&
+            (other->request == delivery->request)) {
             return true;
         }
     }
@@ -173,26 +174,26 @@ static bool is_behind_another(const arrival_t *arrival)
 static void deliver_later(ucxpool_request_t            *request,
                           const xfer_delivery_params_t *params)
 {
-    arrival_t *arrival = arrival_get(request);
+    delivery_t *delivery = delivery_get(request);
 
-    if ((arrival == NULL) || !take_bytes(arrival, params)) {
-        if (arrival != NULL) {
-            arrival_put(arrival);
+    if ((delivery == NULL) || !take_bytes(delivery, params)) {
+        if (delivery != NULL) {
+            delivery_put(delivery);
         }
         params->done(request, params->data, UCXPOOL_ERR_CANCELED, params->arg);
         xfer_recv_stop(request, UCXPOOL_ERR_NO_MEMORY,
                        "the receiver has no memory");
         return;
     }
-    arrival->data    = *params->data;
-    arrival->offset  = params->data->offset;
-    arrival->length  = params->data->length;
-    arrival->are_far = params->are_far;
-    arrival->done    = params->done;
-    arrival->arg     = params->arg;
-    arrival->waits   = true;
-    if (!is_behind_another(arrival)) {
-        launch(arrival);
+    delivery->data    = *params->data;
+    delivery->offset  = params->data->offset;
+    delivery->length  = params->data->length;
+    delivery->are_far = params->are_far;
+    delivery->done    = params->done;
+    delivery->arg     = params->arg;
+    delivery->waits   = true;
+    if (!is_behind_another(delivery)) {
+        launch(delivery);
     }
 }
 
@@ -226,27 +227,27 @@ void xfer_deliver(ucxpool_request_t            *request,
 
 void xfer_delivery_forget(ucxpool_request_t *request)
 {
-    arrival_t *arrival;
-    arrival_t *next;
+    delivery_t *delivery;
+    delivery_t *next;
 
-    base_list_for_each_safe(arrival, next, &request->pool->requests.deliveries,
-                            arrival_t, link) {
-        if ((arrival->request == request) && arrival->waits) {
-            arrival->done(request, &arrival->data, UCXPOOL_ERR_CANCELED,
-                          arrival->arg);
-            arrival_put(arrival);
+    base_list_for_each_safe(delivery, next, &request->pool->requests.deliveries,
+                            delivery_t, link) {
+        if ((delivery->request == request) && delivery->waits) {
+            delivery->done(request, &delivery->data, UCXPOOL_ERR_CANCELED,
+                           delivery->arg);
+            delivery_put(delivery);
         }
     }
 }
 
 unsigned xfer_delivery_progress(ucxpool_t *pool)
 {
-    arrival_t *arrival;
+    delivery_t *delivery;
 
-    base_list_for_each(arrival, &pool->requests.deliveries, arrival_t, link) {
-        if (arrival->waits && launch(arrival)) {
-            /* One that fails ends its request, and other arrivals with it: the
-             * list is another one then. */
+    base_list_for_each(delivery, &pool->requests.deliveries, delivery_t, link) {
+        if (delivery->waits && launch(delivery)) {
+            /* One that fails ends its request, and other deliveries with it:
+             * the list is another one then. */
             return 1;
         }
     }
@@ -255,12 +256,12 @@ unsigned xfer_delivery_progress(ucxpool_t *pool)
 
 void xfer_delivery_destroy_all(ucxpool_t *pool)
 {
-    arrival_t *arrival;
+    delivery_t *delivery;
 
     base_list_splice_tail(&pool->free.deliveries, &pool->requests.deliveries);
     while (!base_list_is_empty(&pool->free.deliveries)) {
-        arrival = base_list_head(&pool->free.deliveries, arrival_t, link);
-        base_list_del(&arrival->link);
-        free(arrival);
+        delivery = base_list_head(&pool->free.deliveries, delivery_t, link);
+        base_list_del(&delivery->link);
+        free(delivery);
     }
 }

@@ -13,7 +13,7 @@
 #include "core/request.h"
 
 /*
- * Called once for each arrival.
+ * Called once for each fragment that arrives.
  *
  * UCXPOOL_OK            the bytes are in their place
  * UCXPOOL_ERR_CHECKSUM  the checksum is wrong, and nothing was done

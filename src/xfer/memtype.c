@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Looks at marks that are not reached, for one question to the driver. */
+/* Looks at markers that are not reached, for one question to the driver. */
 #define LOOKS_PER_CHECK ((uint32_t)1 << 14)
 
 /* --- the caller's memory -----------------------------------------------------
@@ -47,7 +47,8 @@ static ucxpool_status_t set_marker(ucxpool_request_t *request, void *stream)
     if (stream == UCXPOOL_STREAM_READY) {
         return UCXPOOL_OK;
     }
-    status = mem_cuda_mark_set(engine->marks, stream, &request->stream.mark);
+    status =
+        mem_cuda_marker_set(engine->markers, stream, &request->stream.marker);
     if (status == UCXPOOL_OK) {
         base_list_add_tail(&engine->marked, &request->stream.link);
     }
@@ -94,8 +95,8 @@ ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
 
 static void reached(ucxpool_request_t *request)
 {
-    mem_cuda_mark_put(request->pool->engine->marks, request->stream.mark);
-    request->stream.mark = NULL;
+    mem_cuda_marker_put(request->pool->engine->markers, request->stream.marker);
+    request->stream.marker = NULL;
     base_list_del(&request->stream.link);
     if (!core_request_has_ended(request) && (request->kind->resume != NULL)) {
         request->kind->resume(request);
@@ -103,7 +104,7 @@ static void reached(ucxpool_request_t *request)
     core_request_reuse(request);
 }
 
-/* No stream of a GPU that has failed ever comes to its mark. */
+/* No stream of a GPU that has failed ever comes to its marker. */
 static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
 {
     unsigned           count = 0;
@@ -123,7 +124,7 @@ static unsigned fail_marked(copy_engine_t *engine, ucxpool_status_t status)
     return count;
 }
 
-/* Seldom is the driver asked why a stream does not come to its mark. */
+/* Seldom is the driver asked why a stream does not come to its marker. */
 static unsigned check_gpu(copy_engine_t *engine)
 {
     ucxpool_status_t status;
@@ -145,7 +146,7 @@ unsigned xfer_stream_marker_progress(ucxpool_t *pool)
 
     base_list_for_each_safe(request, next, &engine->marked, ucxpool_request_t,
                             stream.link) {
-        if (mem_cuda_mark_is_reached(request->stream.mark)) {
+        if (mem_cuda_marker_is_reached(request->stream.marker)) {
             reached(request);
             count++;
         }

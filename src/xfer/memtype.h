@@ -7,7 +7,7 @@
 #include "core/request.h"
 
 /*
- * Look at the segments as they are posted, and set a mark in the caller's
+ * Look at the segments as they are posted, and set a marker in the caller's
  * stream. In a pool of host memory, only pieces are looked at, for NULL; in one
  * on a GPU nothing is, where the caller says what the segments are.
  *
@@ -20,7 +20,7 @@
 ucxpool_status_t xfer_memtype_look(ucxpool_request_t              *request,
                                    const ucxpool_request_params_t *params);
 
-/* Requests whose callers' streams have come to their marks go on. */
+/* Requests whose callers' streams have come to their markers go on. */
 unsigned xfer_stream_marker_progress(ucxpool_t *pool);
 
 #endif

@@ -177,7 +177,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
             core_request_set_detail(request, detail);
-            core_request_linger(request);
+            core_request_drain(request);
         }
         return;
     }
@@ -416,9 +416,9 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
                     const char *detail)
 {
     if (request->recv.failing != UCXPOOL_OK) {
-        core_request_hurry(request, request->recv.failing,
-                           "the peer did not send the rest of a receive in "
-                           "place over the ucx wire that had been ended");
+        core_request_end_drain(request, request->recv.failing,
+                               "the peer did not send the rest of a receive in "
+                               "place over the ucx wire that had been ended");
         return;
     }
     if (request->recv.receive != 0) {
@@ -473,9 +473,9 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     }
 }
 
-static bool lingers(const ucxpool_request_t *request)
+static bool is_busy(const ucxpool_request_t *request)
 {
-    return (request->recv.landings != 0) || (request->recv.receive != 0);
+    return (request->recv.rndvs != 0) || (request->recv.receive != 0);
 }
 
 const core_request_kind_t xfer_recv_kind = {
@@ -483,5 +483,5 @@ const core_request_kind_t xfer_recv_kind = {
     .match   = xfer_recv_start,
     .stop    = xfer_recv_stop,
     .ended   = ended,
-    .lingers = lingers,
+    .is_busy = is_busy,
 };

@@ -18,62 +18,62 @@ typedef struct xfer_rndv {
     bool               in_place;
     bool               in_quarantine;
     bool               is_written; /* UCX is through with it */
-} landing_t;
+} rndv_t;
 
-static landing_t *landing_get(ucxpool_channel_t *channel)
+static rndv_t *rndv_get(ucxpool_channel_t *channel)
 {
     ucxpool_t *pool = channel->pool;
-    landing_t *landing;
+    rndv_t    *rndv;
 
     if (!base_list_is_empty(&pool->free.rndvs)) {
-        landing = base_list_head(&pool->free.rndvs, landing_t, link);
-        base_list_del(&landing->link);
+        rndv = base_list_head(&pool->free.rndvs, rndv_t, link);
+        base_list_del(&rndv->link);
     } else {
-        landing = core_alloc(pool, sizeof(*landing));
-        if (landing == NULL) {
+        rndv = core_alloc(pool, sizeof(*rndv));
+        if (rndv == NULL) {
             return NULL;
         }
-        base_list_init(&landing->link);
+        base_list_init(&rndv->link);
     }
-    landing->pool          = pool;
-    landing->channel       = channel;
-    landing->in_place      = false;
-    landing->in_quarantine = false;
-    landing->is_written    = false;
+    rndv->pool          = pool;
+    rndv->channel       = channel;
+    rndv->in_place      = false;
+    rndv->in_quarantine = false;
+    rndv->is_written    = false;
     core_channel_get(channel);
-    return landing;
+    return rndv;
 }
 
-static void landing_put(landing_t *landing)
+static void rndv_put(rndv_t *rndv)
 {
-    landing->request->recv.pending--;
-    base_list_add_tail(&landing->pool->free.rndvs, &landing->link);
-    core_channel_put(landing->channel);
+    rndv->request->recv.pending--;
+    base_list_add_tail(&rndv->pool->free.rndvs, &rndv->link);
+    core_channel_put(rndv->channel);
 }
 
-static void give_block_back(landing_t *landing)
+static void give_block_back(rndv_t *rndv)
 {
-    block_pool_t *blocks = landing->pool->memory.ucx_blocks;
+    block_pool_t *blocks = rndv->pool->memory.ucx_blocks;
 
-    if (landing->in_place) {
+    if (rndv->in_place) {
         return;
     }
-    if (landing->in_quarantine) {
-        block_pool_release(blocks, BLOCK_SHARE_RECV, landing->block);
+    if (rndv->in_quarantine) {
+        block_pool_release(blocks, BLOCK_SHARE_RECV, rndv->block);
     } else {
-        block_pool_put(blocks, BLOCK_SHARE_RECV, landing->block);
+        block_pool_put(blocks, BLOCK_SHARE_RECV, rndv->block);
     }
 }
 
-/* The landing is over. */
-static void finish(landing_t *landing)
+/* The rendezvous is over. */
+static void finish(rndv_t *rndv)
 {
-    ucxpool_request_t *request = landing->request;
+    ucxpool_request_t *request = rndv->request;
 
-    base_list_del(&landing->link);
-    request->recv.landings--;
-    give_block_back(landing);
-    landing_put(landing);
+    base_list_del(&rndv->link);
+    request->recv.rndvs--;
+    give_block_back(rndv);
+    rndv_put(rndv);
     xfer_recv_let_go(request);
 }
 
@@ -81,76 +81,74 @@ static void finish(landing_t *landing)
 static void delivered(ucxpool_request_t *request, const proto_data_t *data,
                       ucxpool_status_t status, void *arg)
 {
-    landing_t *landing = arg;
+    rndv_t *rndv = arg;
 
-    base_list_del(&landing->link); /* the block is safe to use again */
+    base_list_del(&rndv->link); /* the block is safe to use again */
     xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
-    finish(landing);
+    finish(rndv);
 }
 
-/* From the block to the target, which ends the landing. */
-static void deliver(landing_t *landing)
+/* From the block to the target, which ends the rendezvous. */
+static void deliver(rndv_t *rndv)
 {
     const void *bytes =
-        block_pool_address(landing->pool->memory.ucx_blocks, landing->block);
+        block_pool_address(rndv->pool->memory.ucx_blocks, rndv->block);
 
-    landing->is_written = true;
-    base_list_add_tail(&landing->pool->requests.rndvs, &landing->link);
-    xfer_deliver(landing->request,
-                 &(xfer_delivery_params_t){.data  = &landing->data,
-                                           .bytes = bytes,
-                                           .done  = delivered,
-                                           .arg   = landing});
+    rndv->is_written = true;
+    base_list_add_tail(&rndv->pool->requests.rndvs, &rndv->link);
+    xfer_deliver(rndv->request, &(xfer_delivery_params_t){.data  = &rndv->data,
+                                                          .bytes = bytes,
+                                                          .done  = delivered,
+                                                          .arg   = rndv});
 }
 
 /* UCX has written the fragment, or has given up. */
-static void landed(landing_t *landing, ucs_status_t status)
+static void written(rndv_t *rndv, ucs_status_t status)
 {
-    ucxpool_request_t *request = landing->request;
-    ucxpool_t         *pool    = landing->pool;
-    bool               wanted  = !landing->in_quarantine &&
+    ucxpool_request_t *request = rndv->request;
+    ucxpool_t         *pool    = rndv->pool;
+    bool               wanted  = !rndv->in_quarantine &&
                   (request->recv.failing == UCXPOOL_OK) &&
                   !core_request_has_ended(request);
-    proto_data_t data = landing->data;
+    proto_data_t data = rndv->data;
 
-    base_list_del(&landing->link);
-    request->recv.in_place -= landing->in_place;
+    base_list_del(&rndv->link);
+    request->recv.in_place -= rndv->in_place;
     if (wanted && (status != UCS_OK)) {
         /* Without this fragment the message never gets whole. */
-        core_channel_set_broken(landing->channel);
-    } else if (wanted && landing->in_place) {
+        core_channel_set_broken(rndv->channel);
+    } else if (wanted && rndv->in_place) {
         pool->stats.copies_avoided_bytes += data.length;
         xfer_recv_count(request, &data, CORE_MODE_UCX_INPLACE);
     } else if (wanted) {
-        deliver(landing);
+        deliver(rndv);
         return;
     }
-    finish(landing);
+    finish(rndv);
 }
 
-static void landing_done(void *ucx, ucs_status_t status, size_t length,
-                         void *arg)
+static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
 {
-    landing_t         *landing = arg;
-    ucxpool_channel_t *channel = landing->channel;
+    rndv_t            *rndv    = arg;
+    ucxpool_channel_t *channel = rndv->channel;
 
     (void)length;
     ucp_request_free(ucx);
     core_channel_get(channel);
-    landed(landing, status);
+    written(rndv, status);
     core_channel_end_operation(channel);
 }
 
-/* Start UCX's write for a landing whose place is settled. */
-static void land(landing_t *landing, void *target, ucp_mem_h memh)
+/* Start UCX's write for a rndv whose place is settled. */
+static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                         UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-        .cb.recv_am  = landing_done,
-        .user_data   = landing,
-        .memory_type = core_ucx_memory_type(landing->pool->memory.ucx_blocks),
+        .cb.recv_am  = rndv_done,
+        .user_data   = rndv,
+        .memory_type = core_ucx_memory_type(rndv->pool->memory.ucx_blocks),
     };
     ucs_status_ptr_t result;
 
@@ -158,17 +156,16 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh = memh;
     }
-    result =
-        ucp_am_recv_data_nbx(landing->pool->ucx.worker, landing->descriptor,
-                             target, landing->data.length, &param);
-    landing->descriptor = NULL;
+    result = ucp_am_recv_data_nbx(rndv->pool->ucx.worker, rndv->descriptor,
+                                  target, rndv->data.length, &param);
+    rndv->descriptor = NULL;
     if (UCS_PTR_IS_ERR(result)) {
-        core_channel_set_broken(landing->channel);
-        landed(landing, UCS_PTR_STATUS(result));
+        core_channel_set_broken(rndv->channel);
+        written(rndv, UCS_PTR_STATUS(result));
     } else if (result == NULL) {
-        landed(landing, UCS_OK);
+        written(rndv, UCS_OK);
     } else {
-        core_endpoint_start(landing->channel->conn.endpoint);
+        core_endpoint_start(rndv->channel->conn.endpoint);
     }
 }
 
@@ -177,25 +174,22 @@ static void land(landing_t *landing, void *target, ucp_mem_h memh)
  * piece of memory that is registered, or that needs no registration, and where
  * no checksum is to be taken before the bytes are believed.
  */
-static bool find_in_place(landing_t *landing, void **target_p,
-                          ucp_mem_h *memh_p)
+static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
 {
-    ucxpool_request_t   *request = landing->request;
-    ucxpool_t           *pool    = landing->pool;
-    uint64_t             length  = landing->data.length;
+    ucxpool_request_t   *request = rndv->request;
+    ucxpool_t           *pool    = rndv->pool;
+    uint64_t             length  = rndv->data.length;
     block_comm_buffer_t *buffer;
     copy_extent_t        extent;
     mem_piece_t          where;
 
-    if ((landing->data.flags & PROTO_DATA_CHECKSUM) ||
+    if ((rndv->data.flags & PROTO_DATA_CHECKSUM) ||
         (copy_engine_is_launched(pool->engine) &&
          (request->data.capacity / request->data.memory.num < length))) {
         return false; /* to look for one among many pieces costs a walk */
     }
-    request->recv.restarts +=
-        landing->data.offset < request->data.plan.at.offset;
-    copy_plan_extent(&request->data.plan, landing->data.offset, length,
-                     &extent);
+    request->recv.restarts += rndv->data.offset < request->data.plan.at.offset;
+    copy_plan_extent(&request->data.plan, rndv->data.offset, length, &extent);
     if ((extent.address == NULL) || (extent.length != length)) {
         return false;
     }
@@ -216,50 +210,49 @@ static bool find_in_place(landing_t *landing, void **target_p,
 }
 
 /* Settle where a fragment goes; false: it must wait for a receive block. */
-static bool start_landing(landing_t *landing)
+static bool start_rndv(rndv_t *rndv)
 {
-    ucxpool_request_t *request = landing->request;
-    ucxpool_t         *pool    = landing->pool;
+    ucxpool_request_t *request = rndv->request;
+    ucxpool_t         *pool    = rndv->pool;
     block_pool_t      *blocks  = pool->memory.ucx_blocks;
     void              *target;
     ucp_mem_h          memh;
     mem_piece_t        where;
 
-    if (request->stream.mark != NULL) {
+    if (request->stream.marker != NULL) {
         return false; /* the caller's stream may still use the target */
     }
-    if (find_in_place(landing, &target, &memh)) {
-        landing->in_place = true;
-    } else if (block_pool_get(blocks, BLOCK_SHARE_RECV, &landing->block) ==
+    if (find_in_place(rndv, &target, &memh)) {
+        rndv->in_place = true;
+    } else if (block_pool_get(blocks, BLOCK_SHARE_RECV, &rndv->block) ==
                UCXPOOL_OK) {
-        block_pool_locate(blocks, landing->block, &where);
-        target = block_pool_address(blocks, landing->block);
+        block_pool_locate(blocks, rndv->block, &where);
+        target = block_pool_address(blocks, rndv->block);
         memh   = core_ucx_memh(blocks, &where);
     } else {
         return false;
     }
-    request->recv.landings++;
-    request->recv.in_place += landing->in_place;
-    base_list_add_tail(&pool->requests.rndvs, &landing->link);
-    land(landing, target, memh);
+    request->recv.rndvs++;
+    request->recv.in_place += rndv->in_place;
+    base_list_add_tail(&pool->requests.rndvs, &rndv->link);
+    land(rndv, target, memh);
     return true;
 }
 
 bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
                      void *descriptor)
 {
-    landing_t *landing = landing_get(request->channel);
+    rndv_t *rndv = rndv_get(request->channel);
 
-    if (landing == NULL) {
+    if (rndv == NULL) {
         return false;
     }
     request->recv.pending++;
-    landing->request    = request;
-    landing->data       = *data;
-    landing->descriptor = descriptor;
-    if (!start_landing(landing)) {
-        base_list_add_tail(&landing->pool->requests.rndv_waiters,
-                           &landing->link);
+    rndv->request    = request;
+    rndv->data       = *data;
+    rndv->descriptor = descriptor;
+    if (!start_rndv(rndv)) {
+        base_list_add_tail(&rndv->pool->requests.rndv_waiters, &rndv->link);
     }
     return true;
 }
@@ -272,19 +265,19 @@ bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
  */
 static bool start_one(ucxpool_t *pool)
 {
-    landing_t   *landing;
+    rndv_t      *rndv;
     base_list_t *next;
 
-    base_list_for_each(landing, &pool->requests.rndv_waiters, landing_t, link) {
-        if (landing->request->stream.mark != NULL) {
+    base_list_for_each(rndv, &pool->requests.rndv_waiters, rndv_t, link) {
+        if (rndv->request->stream.marker != NULL) {
             continue;
         }
-        next = landing->link.next;
-        base_list_del(&landing->link);
-        if (start_landing(landing)) {
+        next = rndv->link.next;
+        base_list_del(&rndv->link);
+        if (start_rndv(rndv)) {
             return true;
         }
-        base_list_add_tail(next, &landing->link);
+        base_list_add_tail(next, &rndv->link);
         break;
     }
     return false;
@@ -302,44 +295,42 @@ unsigned xfer_rndv_progress(ucxpool_t *pool)
 
 void xfer_rndv_forget(ucxpool_request_t *request)
 {
-    landing_t *landing;
-    landing_t *next;
+    rndv_t *rndv;
+    rndv_t *next;
 
-    base_list_for_each_safe(
-        landing, next, &request->pool->requests.rndv_waiters, landing_t, link) {
-        if (landing->request == request) {
-            base_list_del(&landing->link);
-            ucp_am_data_release(request->pool->ucx.worker, landing->descriptor);
-            landing_put(landing);
+    base_list_for_each_safe(rndv, next, &request->pool->requests.rndv_waiters,
+                            rndv_t, link) {
+        if (rndv->request == request) {
+            base_list_del(&rndv->link);
+            ucp_am_data_release(request->pool->ucx.worker, rndv->descriptor);
+            rndv_put(rndv);
         }
     }
-    base_list_for_each(landing, &request->pool->requests.rndvs, landing_t,
-                       link) {
-        if ((landing->request == request) && !landing->in_place &&
-            !landing->in_quarantine) {
-            landing->in_quarantine = true;
+    base_list_for_each(rndv, &request->pool->requests.rndvs, rndv_t, link) {
+        if ((rndv->request == request) && !rndv->in_place &&
+            !rndv->in_quarantine) {
+            rndv->in_quarantine = true;
             block_pool_quarantine(request->pool->memory.ucx_blocks,
-                                  BLOCK_SHARE_RECV, landing->block);
+                                  BLOCK_SHARE_RECV, rndv->block);
         }
     }
 }
 
 void xfer_rndv_destroy_all(ucxpool_t *pool)
 {
-    landing_t *landing;
-    landing_t *next;
+    rndv_t *rndv;
+    rndv_t *next;
 
     /* Those that UCX never came back from stay: it may write to them yet. */
-    base_list_for_each_safe(landing, next, &pool->requests.rndvs, landing_t,
-                            link) {
-        if (landing->is_written) {
-            base_list_del(&landing->link);
-            free(landing);
+    base_list_for_each_safe(rndv, next, &pool->requests.rndvs, rndv_t, link) {
+        if (rndv->is_written) {
+            base_list_del(&rndv->link);
+            free(rndv);
         }
     }
     while (!base_list_is_empty(&pool->free.rndvs)) {
-        landing = base_list_head(&pool->free.rndvs, landing_t, link);
-        base_list_del(&landing->link);
-        free(landing);
+        rndv = base_list_head(&pool->free.rndvs, rndv_t, link);
+        base_list_del(&rndv->link);
+        free(rndv);
     }
 }

@@ -234,7 +234,7 @@ static step_result_t step_fragments(ucxpool_request_t *request)
     core_send_t     *send = &request->send;
     ucxpool_status_t status;
 
-    if (request->stream.mark != NULL) {
+    if (request->stream.marker != NULL) {
         return STEP_WAIT;
     }
     for (;;) {
@@ -376,7 +376,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         request->send.end    = status;
         xfer_slice_leave(request);
         core_request_set_detail(request, detail);
-        core_request_linger(request);
+        core_request_drain(request);
     }
 }
 
@@ -493,9 +493,10 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
         return;
     }
     if (request->send.ending) {
-        core_request_hurry(request, request->send.end,
-                           "the peer kept reading a send in place over the ucx "
-                           "wire that had been ended");
+        core_request_end_drain(
+            request, request->send.end,
+            "the peer kept reading a send in place over the ucx "
+            "wire that had been ended");
         return;
     }
     if (request->send.step == CORE_SEND_RUNS) {
@@ -547,7 +548,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     xfer_send_release(request);
 }
 
-static bool lingers(const ucxpool_request_t *request)
+static bool is_busy(const ucxpool_request_t *request)
 {
     return (request->send.busy != 0) || (request->send.message != 0);
 }
@@ -557,5 +558,5 @@ const core_request_kind_t xfer_send_kind = {
     .resume  = resume,
     .stop    = xfer_send_stop,
     .ended   = ended,
-    .lingers = lingers,
+    .is_busy = is_busy,
 };

@@ -391,17 +391,17 @@ static bool is_hung_up(int fd)
 }
 
 /* What a has to hear of the channel to b. */
-static proto_fetch_t question(void)
+static proto_import_t question(void)
 {
-    return (proto_fetch_t){
-        .magic   = PROTO_FETCH_MAGIC,
+    return (proto_import_t){
+        .magic   = PROTO_IMPORT_MAGIC,
         .version = PROTO_VERSION,
         .channel = pair.to_b->number,
         .key     = pair.to_b->key,
     };
 }
 
-static void say(int fd, proto_fetch_t asked)
+static void say(int fd, proto_import_t asked)
 {
     ck_assert_int_eq(ipc_socket_send(fd, &asked, sizeof(asked), NULL, 0), 0);
 }
@@ -484,9 +484,9 @@ END_TEST
 
 START_TEST(who_talks_nonsense_is_hung_up_on)
 {
-    proto_fetch_t asked;
-    uint64_t      refused;
-    int           fd, file;
+    proto_import_t asked;
+    uint64_t       refused;
+    int            fd, file;
 
     pair_init(&pair, NULL, NULL);
     refused = pair.a->stats.handshakes_refused;
@@ -960,8 +960,8 @@ static void add_tests(TCase *tcase)
 
 int main(void)
 {
-    Suite   *suite = suite_create("handout");
-    TCase   *tcase = tcase_create("handout");
+    Suite   *suite = suite_create("fd_export");
+    TCase   *tcase = tcase_create("fd_export");
     SRunner *runner;
     int      num_failed;
 

@@ -2,7 +2,7 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
-#include "mem/cuda_marks.h"
+#include "mem/cuda_markers.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUM_MARKS 3u
+#define NUM_MARKERS 3u
 
 /* Work waits until the test lets it go on, with and without stream memory
  * operations. */
@@ -21,7 +21,7 @@ static const char *const ways[] = {"run=n", "run=n,memops=n,version=11040",
 
 static mem_cuda_device_t       *device;
 static const mem_cuda_driver_t *driver;
-static mem_cuda_marks_t        *marks;
+static mem_cuda_markers_t      *markers;
 static CUdeviceptr              memory;
 
 static void enter(void)
@@ -39,7 +39,7 @@ static void start(const char *configuration)
     cuda_start(configuration);
     ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
     driver = device->driver;
-    ck_assert_int_eq(mem_cuda_marks_create(device, NUM_MARKS, &marks),
+    ck_assert_int_eq(mem_cuda_markers_create(device, NUM_MARKERS, &markers),
                      UCXPOOL_OK);
     enter();
     ck_assert_int_eq(driver->cuMemAlloc(&memory, 4096), CUDA_SUCCESS);
@@ -48,7 +48,7 @@ static void start(const char *configuration)
 
 static void stop(void)
 {
-    mem_cuda_marks_destroy(marks);
+    mem_cuda_markers_destroy(markers);
     enter();
     ck_assert_int_eq(driver->cuMemFree(memory), CUDA_SUCCESS);
     leave();
@@ -85,14 +85,14 @@ static void post_work(CUstream stream)
     leave();
 }
 
-static mem_cuda_mark_t *set(CUstream stream)
+static mem_cuda_marker_t *set(CUstream stream)
 {
-    mem_cuda_mark_t *mark = NULL;
+    mem_cuda_marker_t *marker = NULL;
 
-    ck_assert_msg(mem_cuda_mark_set(marks, stream, &mark) == UCXPOOL_OK, "%s",
-                  ucxpool_error_detail());
-    ck_assert_ptr_nonnull(mark);
-    return mark;
+    ck_assert_msg(mem_cuda_marker_set(markers, stream, &marker) == UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    ck_assert_ptr_nonnull(marker);
+    return marker;
 }
 
 /* All that is in all streams. */
@@ -103,31 +103,31 @@ static void let_all_work(void)
     leave();
 }
 
-static void put(mem_cuda_mark_t *mark)
+static void put(mem_cuda_marker_t *marker)
 {
-    ck_assert(mem_cuda_mark_is_reached(mark));
-    mem_cuda_mark_put(marks, mark);
+    ck_assert(mem_cuda_marker_is_reached(marker));
+    mem_cuda_marker_put(markers, marker);
 }
 
 START_TEST(a_mark_is_reached_when_the_stream_has_come_there)
 {
-    mem_cuda_mark_t *mark;
-    CUstream         stream;
+    mem_cuda_marker_t *marker;
+    CUstream           stream;
 
     start(ways[_i]);
     stream = stream_create();
     for (int round = 0; round < 5; round++) {
         post_work(stream);
-        mark = set(stream);
-        ck_assert(cuda_is_real() || !mem_cuda_mark_is_reached(mark));
+        marker = set(stream);
+        ck_assert(cuda_is_real() || !mem_cuda_marker_is_reached(marker));
         if (!cuda_is_real()) {
             ck_assert_uint_eq(stand_in.step(1), 1); /* the work */
-            ck_assert(!mem_cuda_mark_is_reached(mark));
-            ck_assert_uint_eq(stand_in.step(1), 1); /* the mark */
-            ck_assert(mem_cuda_mark_is_reached(mark));
+            ck_assert(!mem_cuda_marker_is_reached(marker));
+            ck_assert_uint_eq(stand_in.step(1), 1); /* the marker */
+            ck_assert(mem_cuda_marker_is_reached(marker));
         }
         let_all_work();
-        put(mark);
+        put(marker);
     }
     stream_destroy(stream);
     stop();
@@ -136,8 +136,8 @@ END_TEST
 
 START_TEST(a_mark_without_a_stream_stands_in_the_legacy_one)
 {
-    mem_cuda_mark_t *mark;
-    CUstream         stream;
+    mem_cuda_marker_t *marker;
+    CUstream           stream;
 
     start(ways[_i]);
     enter();
@@ -145,15 +145,15 @@ START_TEST(a_mark_without_a_stream_stands_in_the_legacy_one)
     ck_assert_int_eq(driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
     leave();
     post_work(stream);
-    mark = set(NULL);
+    marker = set(NULL);
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.step(1), 1);
-        ck_assert(!mem_cuda_mark_is_reached(mark));
+        ck_assert(!mem_cuda_marker_is_reached(marker));
         ck_assert_uint_eq(stand_in.step(1), 1);
-        ck_assert(mem_cuda_mark_is_reached(mark));
+        ck_assert(mem_cuda_marker_is_reached(marker));
     }
     let_all_work();
-    put(mark);
+    put(marker);
     stream_destroy(stream);
     stop();
 }
@@ -161,10 +161,10 @@ END_TEST
 
 START_TEST(a_stream_that_stands_still_keeps_its_own_mark_only)
 {
-    uint32_t        *gate;
-    mem_cuda_mark_t *still, *others;
-    CUstream         standing, going;
-    void            *pinned;
+    uint32_t          *gate;
+    mem_cuda_marker_t *still, *others;
+    CUstream           standing, going;
+    void              *pinned;
 
     start("");
     if (!device->has_mem_ops) {
@@ -192,7 +192,7 @@ START_TEST(a_stream_that_stands_still_keeps_its_own_mark_only)
         ck_assert_int_eq(driver->cuStreamSynchronize(going), CUDA_SUCCESS);
         leave();
         put(others);
-        ck_assert(!mem_cuda_mark_is_reached(still));
+        ck_assert(!mem_cuda_marker_is_reached(still));
     }
     __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
     let_all_work();
@@ -208,24 +208,24 @@ END_TEST
 
 START_TEST(no_more_marks_are_set_than_there_are)
 {
-    mem_cuda_mark_t *all[NUM_MARKS];
-    mem_cuda_mark_t *more = NULL;
+    mem_cuda_marker_t *all[NUM_MARKERS];
+    mem_cuda_marker_t *more = NULL;
 
     start(ways[_i]);
     for (int round = 0; round < 3; round++) {
-        for (unsigned i = 0; i < NUM_MARKS; i++) {
+        for (unsigned i = 0; i < NUM_MARKERS; i++) {
             all[i] = set(NULL);
             for (unsigned j = 0; j < i; j++) {
                 ck_assert_ptr_ne(all[i], all[j]);
             }
         }
-        ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &more),
+        ck_assert_int_eq(mem_cuda_marker_set(markers, NULL, &more),
                          UCXPOOL_ERR_LIMIT);
         ck_assert_ptr_null(more);
         ck_assert_ptr_nonnull(
             strstr(ucxpool_error_detail(), "UCXPOOL_STREAM_READY"));
         let_all_work();
-        for (unsigned i = 0; i < NUM_MARKS; i++) {
+        for (unsigned i = 0; i < NUM_MARKERS; i++) {
             put(all[i]);
         }
     }
@@ -235,14 +235,14 @@ END_TEST
 
 START_TEST(a_mark_used_again_is_not_reached_by_what_was_before)
 {
-    mem_cuda_mark_t *first, *second;
+    mem_cuda_marker_t *first, *second;
 
     start(ways[_i]);
     first = set(NULL);
     let_all_work();
     put(first);
     second = set(NULL);
-    ck_assert(cuda_is_real() || !mem_cuda_mark_is_reached(second));
+    ck_assert(cuda_is_real() || !mem_cuda_marker_is_reached(second));
     let_all_work();
     put(second);
     stop();
@@ -253,24 +253,26 @@ START_TEST(a_mark_that_could_not_be_set_is_there_again)
 {
     static const char *const names[] = {"cuStreamWriteValue32",
                                         "cuMemsetD32Async", "cuMemsetD32Async"};
-    mem_cuda_mark_t         *all[NUM_MARKS];
-    mem_cuda_mark_t         *mark = NULL;
+    mem_cuda_marker_t       *all[NUM_MARKERS];
+    mem_cuda_marker_t       *marker = NULL;
 
     start(ways[_i]);
-    for (unsigned n = 1; n <= NUM_MARKS + 1; n++) {
+    for (unsigned n = 1; n <= NUM_MARKERS + 1; n++) {
         stand_in.fail_call(names[_i], 1, CUDA_ERROR_INVALID_HANDLE);
-        ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &mark), UCXPOOL_ERR_IO);
-        ck_assert_ptr_null(mark);
+        ck_assert_int_eq(mem_cuda_marker_set(markers, NULL, &marker),
+                         UCXPOOL_ERR_IO);
+        ck_assert_ptr_null(marker);
         ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "stream"));
     }
     stand_in.fail_call("cuCtxPushCurrent", 1, CUDA_ERROR_INVALID_CONTEXT);
-    ck_assert_int_eq(mem_cuda_mark_set(marks, NULL, &mark), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(mem_cuda_marker_set(markers, NULL, &marker),
+                     UCXPOOL_ERR_IO);
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
-    for (unsigned i = 0; i < NUM_MARKS; i++) {
+    for (unsigned i = 0; i < NUM_MARKERS; i++) {
         all[i] = set(NULL);
     }
     let_all_work();
-    for (unsigned i = 0; i < NUM_MARKS; i++) {
+    for (unsigned i = 0; i < NUM_MARKERS; i++) {
         put(all[i]);
     }
     stop();
@@ -279,13 +281,13 @@ END_TEST
 
 START_TEST(setting_and_reaching_marks_asks_the_driver_nothing_else)
 {
-    mem_cuda_mark_t *mark;
+    mem_cuda_marker_t *marker;
 
     start(_i == 0 ? "" : "memops=n,version=11040");
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
     for (int i = 0; i < 20; i++) {
-        mark = set(NULL);
-        put(mark);
+        marker = set(NULL);
+        put(marker);
     }
     ck_assert_uint_eq(
         stand_in.count(_i == 0 ? "cuStreamWriteValue32" : "cuMemsetD32Async"),
@@ -299,16 +301,16 @@ END_TEST
 
 START_TEST(marks_are_made_whole_or_not_at_all)
 {
-    mem_cuda_marks_t *others = NULL;
-    ucxpool_status_t  status;
-    unsigned          live;
-    unsigned          n = 0;
+    mem_cuda_markers_t *others = NULL;
+    ucxpool_status_t    status;
+    unsigned            live;
+    unsigned            n = 0;
 
     start("");
     live = stand_in.live();
     do {
         stand_in.fail_call(NULL, ++n, CUDA_ERROR_OUT_OF_MEMORY);
-        status = mem_cuda_marks_create(device, 5, &others);
+        status = mem_cuda_markers_create(device, 5, &others);
         if (status != UCXPOOL_OK) {
             ck_assert(stand_in.has_failed());
             ck_assert_int_eq(status, UCXPOOL_ERR_NO_MEMORY);
@@ -321,9 +323,9 @@ START_TEST(marks_are_made_whole_or_not_at_all)
     stand_in.fail_call(NULL, 0, CUDA_SUCCESS);
     ck_assert_int_eq(status, UCXPOOL_OK);
     ck_assert_uint_gt(n, 2);
-    mem_cuda_marks_destroy(others);
+    mem_cuda_markers_destroy(others);
     ck_assert_uint_eq(stand_in.live(), live);
-    mem_cuda_marks_destroy(NULL);
+    mem_cuda_markers_destroy(NULL);
     stop();
 }
 END_TEST
@@ -334,12 +336,12 @@ START_TEST(what_still_waits_is_waited_for_before_the_words_go)
 
     start(ways[_i]);
     stream = stream_create();
-    for (unsigned i = 0; i < NUM_MARKS; i++) {
+    for (unsigned i = 0; i < NUM_MARKERS; i++) {
         post_work(stream);
         (void)set(stream);
     }
-    mem_cuda_marks_destroy(marks);
-    marks = NULL;
+    mem_cuda_markers_destroy(markers);
+    markers = NULL;
     if (!cuda_is_real()) {
         ck_assert_uint_eq(stand_in.step(1), 0); /* all is done */
     }
@@ -350,7 +352,7 @@ END_TEST
 
 static Suite *suite(void)
 {
-    Suite *suite = suite_create("cuda_marks");
+    Suite *suite = suite_create("cuda_markers");
     TCase *both  = tcase_create("stand-in or real");
     TCase *ours  = tcase_create("stand-in");
 
