@@ -1,6 +1,6 @@
 /* Batches: built record by record, sent as segments, parsed from one buffer. */
 #include "tools/shuffle/batch.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -216,7 +216,7 @@ START_TEST(a_message_of_the_wrong_length_is_refused)
         ck_assert_int_eq(
             batch_parse(message, length, batch->num_chunks, chunks), -1);
     }
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "directory"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "directory"));
     ck_assert_int_eq(batch_parse(message, message_length, UINT32_MAX, chunks),
                      -1);
 }

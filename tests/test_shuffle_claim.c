@@ -1,6 +1,6 @@
 /* The claim on an output folder, between runs that live and runs that died. */
 #include "tools/shuffle/claim.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -53,8 +53,8 @@ START_TEST(another_run_is_refused_and_told_by_whom)
     ck_assert_int_eq(take(&first, one), 0);
     ck_assert_int_eq(take(&second, other), -1);
     snprintf(process, sizeof(process), "(process %ld on ", (long)getpid());
-    ck_assert_ptr_nonnull(strstr(complaint_text(), process));
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "another folder with -o"));
+    ck_assert_ptr_nonnull(strstr(error_text(), process));
+    ck_assert_ptr_nonnull(strstr(error_text(), "another folder with -o"));
     claim_drop(&first, folder);
 }
 END_TEST
@@ -114,7 +114,7 @@ START_TEST(a_folder_with_something_in_it_cannot_be_claimed)
     ck_assert_int_ge(fd, 0);
     close(fd);
     ck_assert_int_eq(take(&claim, one), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "it holds 'something'"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "it holds 'something'"));
     ck_assert_int_ne(faccessat(folder, ".ucxpool_shuffle.claim", F_OK, 0), 0);
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* The splitter: parts of files, cut at the ends of records. */
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/field.h"
 #include "tools/shuffle/splitter.h"
 
@@ -210,7 +210,7 @@ START_TEST(an_open_quote_is_an_error_with_its_place)
     delimiter = FIELD_CSV;
     write_texts(&text, 1);
     ck_assert_int_eq(read_part(0, 1, 16), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "begins at byte 2"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "begins at byte 2"));
 }
 END_TEST
 
@@ -221,8 +221,8 @@ START_TEST(a_file_cut_short_is_an_error_with_its_name)
     write_texts(&text, 1);
     ck_assert_int_eq(truncate(paths[0], 5), 0);
     ck_assert_int_eq(read_part(0, 1, 4), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), paths[0]));
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "cut short"));
+    ck_assert_ptr_nonnull(strstr(error_text(), paths[0]));
+    ck_assert_ptr_nonnull(strstr(error_text(), "cut short"));
 }
 END_TEST
 
@@ -233,7 +233,7 @@ START_TEST(a_file_that_went_away_is_an_error_with_its_name)
     write_texts(&text, 1);
     unlink(paths[0]);
     ck_assert_int_eq(read_part(0, 1, 4), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), paths[0]));
+    ck_assert_ptr_nonnull(strstr(error_text(), paths[0]));
 }
 END_TEST
 
@@ -242,7 +242,7 @@ START_TEST(a_directory_is_no_input)
     char *names[] = {"."};
 
     ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "directory"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "directory"));
 }
 END_TEST
 
@@ -251,7 +251,7 @@ START_TEST(a_missing_file_is_no_input)
     char *names[] = {"no such file"};
 
     ck_assert_int_eq(inputs_init(&inputs, names, 1, ','), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "no such file"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "no such file"));
 }
 END_TEST
 
@@ -265,7 +265,7 @@ START_TEST(a_file_of_unknown_suffix_needs_a_delimiter)
     rename(paths[0], "splitter.unknown");
     snprintf(paths[0], sizeof(paths[0]), "splitter.unknown");
     ck_assert_int_eq(inputs_init(&inputs, names, 1, FIELD_UNKNOWN), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "-d"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "-d"));
 }
 END_TEST
 

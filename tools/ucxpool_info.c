@@ -52,13 +52,13 @@ static ucxpool_config_t *read_config(end_t *end_p)
         return config;
     }
     *end_p = END_FAILED;
-    complain("%s", ucxpool_error_detail());
-    complain("the settings shown are the defaults, because of this error");
+    say_error("%s", ucxpool_error_detail());
+    say_error("the settings shown are the defaults, because of this error");
     clear_environment();
     if (ucxpool_config_read(&config) == UCXPOOL_OK) {
         return config;
     }
-    complain("%s", ucxpool_error_detail());
+    say_error("%s", ucxpool_error_detail());
     return NULL;
 }
 
@@ -146,7 +146,7 @@ static end_t run(const options_t *options, FILE *output)
         return END_FAILED;
     }
     if (!settings_init(&settings, config)) {
-        complain("no memory for the settings");
+        say_error("no memory for the settings");
         ucxpool_config_release(config);
         return END_FAILED;
     }
@@ -165,8 +165,8 @@ static end_t close_output(FILE *output, end_t end)
 
     errno = 0;
     if ((fclose(output) != 0) || is_bad) {
-        complain("cannot write the output: %s",
-                 (errno != 0) ? strerror(errno) : "input/output error");
+        say_error("cannot write the output: %s",
+                  (errno != 0) ? strerror(errno) : "input/output error");
         return END_FAILED;
     }
     return end;
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
         return close_output(stdout, end);
     }
     if (output_take(&output) != 0) {
-        complain("cannot use the standard output: %s", strerror(errno));
+        say_error("cannot use the standard output: %s", strerror(errno));
         return END_FAILED;
     }
     return close_output(output, run(&options, output));

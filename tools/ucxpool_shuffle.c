@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "tools/common/output.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/job.h"
 #include "tools/shuffle/launcher.h"
 #include "tools/shuffle/local.h"
@@ -30,7 +30,7 @@ typedef enum status {
 
 static status_t main_fail(status_t status)
 {
-    fprintf(stderr, "ucxpool_shuffle: %s\n", complaint_text());
+    fprintf(stderr, "ucxpool_shuffle: %s\n", error_text());
     if (status == STATUS_USAGE) {
         fprintf(stderr, "Try 'ucxpool_shuffle --help'.\n");
     }
@@ -98,9 +98,9 @@ static int main_print(const options_t *options, const summary_t *summary,
         summary_print_text(summary, stream);
     }
     if ((fflush(stream) != 0) || ferror(stream)) {
-        return complain("the partitions are complete, but the summary could "
-                        "not be printed: %s",
-                        strerror(errno));
+        return say_error("the partitions are complete, but the summary could "
+                         "not be printed: %s",
+                         strerror(errno));
     }
     return 0;
 }
@@ -135,7 +135,7 @@ static status_t main_run(const options_t *options, launcher_t *launcher,
                                                   : main_count_processors();
     results         = calloc(job.num_workers, sizeof(*results));
     if (results == NULL) {
-        complain("out of memory for %u workers", job.num_workers);
+        say_error("out of memory for %u workers", job.num_workers);
         return main_fail(STATUS_FAILED);
     }
     if (main_init_job(options, launcher, &job) != 0) {
@@ -165,7 +165,7 @@ static status_t main_run_launched(const options_t *options, FILE *stream)
     status_t   status;
 
     if (options->num_workers != 0) {
-        complain("-w is not for use under a launcher: it starts the workers");
+        say_error("-w is not for use under a launcher: it starts the workers");
         return main_fail(STATUS_USAGE);
     }
     if (launcher_init(&launcher) != 0) {
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
         return main_fail(STATUS_USAGE);
     }
     if (output_take(&stream) != 0) {
-        complain("cannot use the standard output: %s", strerror(errno));
+        say_error("cannot use the standard output: %s", strerror(errno));
         return main_fail(STATUS_FAILED);
     }
     status = launcher_is_present() ? main_run_launched(&options, stream)

@@ -41,7 +41,7 @@ static int result_check_suffix(const result_file_t *file, char *error)
     return 0;
 }
 
-static int result_complain(const result_file_t *file, char *error)
+static int result_say_error(const result_file_t *file, char *error)
 {
     snprintf(error, RESULT_ERROR_SIZE, "%s %s: %s%s", file->option, file->path,
              strerror(errno),
@@ -86,12 +86,13 @@ static int result_try(result_file_t *file, char *error)
     file->inode = 0;
     if ((stat(file->path, &status) == 0) && !S_ISREG(status.st_mode) &&
         !S_ISDIR(status.st_mode)) {
-        return access(file->path, W_OK) == 0 ? 0 : result_complain(file, error);
+        return access(file->path, W_OK) == 0 ? 0
+                                             : result_say_error(file, error);
     }
     file->is_new = access(file->path, F_OK) != 0;
     fd = open(file->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (fd < 0) {
-        return result_complain(file, error);
+        return result_say_error(file, error);
     }
     if (fstat(fd, &status) == 0) {
         result_note(file, &status);
@@ -181,7 +182,7 @@ FILE *result_file_begin(result_file_t *file, char error[RESULT_ERROR_SIZE])
     struct stat status;
 
     if (stream == NULL) {
-        result_complain(file, error);
+        result_say_error(file, error);
     } else if (fstat(fileno(stream), &status) == 0) {
         result_note(file, &status);
     }
@@ -198,10 +199,10 @@ int result_file_end(result_file_t *file, FILE *stream, bool is_good,
         code = -1;
     }
     if (is_good && (code != 0)) {
-        result_complain(file, error);
+        result_say_error(file, error);
     }
     if ((fclose(stream) != 0) && (code == 0)) {
-        result_complain(file, error);
+        result_say_error(file, error);
         code = -1;
     }
     if (code != 0) {

@@ -138,7 +138,7 @@ static bool report_device(report_t *report, int device,
 
     if ((ucxpool_device_query(device, config, &attr) != UCXPOOL_OK) ||
         (ucxpool_device_budget(device, config, &budget) != UCXPOOL_OK)) {
-        complain("no budget for GPU %d: %s", device, ucxpool_error_detail());
+        say_error("no budget for GPU %d: %s", device, ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
         return false;
     }

@@ -87,8 +87,8 @@ static bool report_backing(report_t *report, int device,
     report_bool(report, "ucx_shares_virtual_memory",
                 (attr->ucx_abilities & UCXPOOL_DEVICE_UCX_SHARES_VMM) != 0);
     if (!is_good) {
-        complain("no pool is possible on GPU %d: %s", device,
-                 attr->backing_reason);
+        say_error("no pool is possible on GPU %d: %s", device,
+                  attr->backing_reason);
     }
     report_because(report, "%s", attr->backing_reason);
     report_text(report, "blocks", "%s", names[attr->backing]);
@@ -116,7 +116,7 @@ static bool report_gpu(report_t *report, int device,
     ucxpool_device_attr_t attr;
 
     if (query(device, config, &attr) != UCXPOOL_OK) {
-        complain("GPU %d does not answer: %s", device, ucxpool_error_detail());
+        say_error("GPU %d does not answer: %s", device, ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
         return false;
     }

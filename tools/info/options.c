@@ -34,7 +34,7 @@ static const struct option long_options[] = {
     {"no-pool", no_argument, NULL, 'n'}, {"test", no_argument, NULL, 't'},
     {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
 
-void complain(const char *format, ...)
+void say_error(const char *format, ...)
 {
     va_list args;
 
@@ -96,17 +96,17 @@ bool options_read(int argc, char *const *argv, options_t *options, end_t *end_p)
         }
     }
     if (optind < argc) {
-        complain("there is no argument to give, but here is '%s'",
-                 argv[optind]);
+        say_error("there is no argument to give, but here is '%s'",
+                  argv[optind]);
         return wrong_usage(end_p);
     }
     if (options->no_pool && options->self_test) {
-        complain("--test needs a pool: leave out --no-pool");
+        say_error("--test needs a pool: leave out --no-pool");
         return wrong_usage(end_p);
     }
     if (options->budget && (options->config || options->self_test)) {
-        complain("--budget prints nothing else: leave out %s",
-                 options->config ? "--config" : "--test");
+        say_error("--budget prints nothing else: leave out %s",
+                  options->config ? "--config" : "--test");
         return wrong_usage(end_p);
     }
     return true;

@@ -25,6 +25,6 @@ bool options_read(int argc, char *const *argv, options_t *options,
                   end_t *end_p);
 
 /* Tell what went wrong, on stderr. */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void say_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

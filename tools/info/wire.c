@@ -105,8 +105,8 @@ static bool report_channel(report_t *report, const ucxpool_channel_attr_t *attr)
         report_text(report, "to_this_host", "%s", wire_name(attr->wire));
         return true;
     }
-    complain("two pools of this host did not connect: %s",
-             (attr->reason[0] != '\0') ? attr->reason : "no answer");
+    say_error("two pools of this host did not connect: %s",
+              (attr->reason[0] != '\0') ? attr->reason : "no answer");
     report_because(report, "%s", attr->reason);
     report_text(report, "to_this_host", "failed");
     return false;
@@ -131,7 +131,7 @@ bool info_wire_report(report_t *report)
         progress(&pair, attrs);
         is_good = report_channel(report, &attrs[0]);
     } else {
-        complain("cannot connect two pools: %s", ucxpool_error_detail());
+        say_error("cannot connect two pools: %s", ucxpool_error_detail());
         report_text(report, "error", "%s", ucxpool_error_detail());
     }
     report_section_end(report);

@@ -1,7 +1,7 @@
 #include "perf/copy_end.h"
 #include "common/clock.h"
 #include "perf/error.h"
-#include "perf/mailbox.h"
+#include "perf/shared_words.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 #define CLOSE_NS UINT64_C(2000000000)
 
 typedef struct copy_end {
-    end_t      end; /* first: an end_t * is a copy_end_t * */
-    gpu_t     *gpu;
-    mailbox_t *mailbox;
-    void      *peer; /* the other end's arena, as it is mapped here */
-    CUstream   streams[WORK_MAX_OUTSTANDING];
-    bool       copying[WORK_MAX_OUTSTANDING];
-    bool       expecting[WORK_MAX_OUTSTANDING];
-    uint32_t   seen[WORK_MAX_OUTSTANDING]; /* of the other's words */
+    end_t           end; /* first: an end_t * is a copy_end_t * */
+    gpu_t          *gpu;
+    shared_words_t *words;
+    void           *peer; /* the other end's arena, as it is mapped here */
+    CUstream        streams[WORK_MAX_OUTSTANDING];
+    bool            copying[WORK_MAX_OUTSTANDING];
+    bool            expecting[WORK_MAX_OUTSTANDING];
+    uint32_t        seen[WORK_MAX_OUTSTANDING]; /* of the other's words */
 } copy_end_t;
 
 /* What one process tells the other. */
@@ -92,10 +92,10 @@ static int copy_expect(end_t *end, unsigned slot)
 static int copy_reply(end_t *end, unsigned slot)
 {
     copy_end_t *copy    = (copy_end_t *)end;
-    uint32_t   *replied = &copy->mailbox->replied[slot];
+    uint32_t   *replied = &copy->words->replied[slot];
 
     if (!end->work.echo) {
-        mailbox_write(replied, *replied + 1);
+        shared_words_write(replied, *replied + 1);
         return 0;
     }
     if (start_copy(copy, slot,
@@ -112,8 +112,8 @@ static int copy_reply(end_t *end, unsigned slot)
 static void poll_copy(copy_end_t *copy, unsigned slot)
 {
     CUresult  result = copy->gpu->driver.cuStreamQuery(copy->streams[slot]);
-    uint32_t *word   = copy->end.is_sender ? &copy->mailbox->sent[slot]
-                                           : &copy->mailbox->replied[slot];
+    uint32_t *word   = copy->end.is_sender ? &copy->words->sent[slot]
+                                           : &copy->words->replied[slot];
 
     if (result == CUDA_ERROR_NOT_READY) {
         return;
@@ -125,19 +125,19 @@ static void poll_copy(copy_end_t *copy, unsigned slot)
     }
     copy->copying[slot] = false;
     copy->end.slots[slot].pending--;
-    mailbox_write(word, *word + 1);
+    shared_words_write(word, *word + 1);
 }
 
 static void poll_peer(copy_end_t *copy, unsigned slot)
 {
     end_slot_t *at   = &copy->end.slots[slot];
-    uint32_t   *word = copy->end.is_sender ? &copy->mailbox->replied[slot]
-                                           : &copy->mailbox->sent[slot];
+    uint32_t   *word = copy->end.is_sender ? &copy->words->replied[slot]
+                                           : &copy->words->sent[slot];
 
     if (!copy->end.is_sender && !copy->expecting[slot]) {
         return;
     }
-    if (mailbox_read(word) == copy->seen[slot]) {
+    if (shared_words_read(word) == copy->seen[slot]) {
         return;
     }
     copy->seen[slot]++;
@@ -169,12 +169,12 @@ static void part(copy_end_t *copy)
     uint64_t deadline = clock_now() + CLOSE_NS;
 
     gpu_unmap(copy->gpu, copy->peer);
-    if (copy->mailbox == NULL) {
+    if (copy->words == NULL) {
         return;
     }
-    mailbox_write(&copy->mailbox->closed[mine], 1);
+    shared_words_write(&copy->words->closed[mine], 1);
     while (!copy->end.failed &&
-           (mailbox_read(&copy->mailbox->closed[1 - mine]) == 0) &&
+           (shared_words_read(&copy->words->closed[1 - mine]) == 0) &&
            (clock_now() < deadline)) {
         sched_yield();
     }
@@ -191,7 +191,7 @@ static void copy_end_destroy(end_t *end)
         }
     }
     part(copy);
-    mailbox_destroy(copy->mailbox);
+    shared_words_destroy(copy->words);
     buffers_cleanup(&end->buffers);
     free(copy);
 }
@@ -251,10 +251,10 @@ static int map_each_other(copy_end_t *copy, control_t *control,
 static int connect_ends(copy_end_t *copy, control_t *control,
                         char reason[JOB_REASON_SIZE])
 {
-    if (mailbox_create(control, copy->end.is_sender, &copy->mailbox) != 0) {
+    if (shared_words_create(control, copy->end.is_sender, &copy->words) != 0) {
         return -1;
     }
-    if (copy->mailbox == NULL) {
+    if (copy->words == NULL) {
         snprintf(reason, JOB_REASON_SIZE,
                  "the two processes are not of one host and user");
         return 0;

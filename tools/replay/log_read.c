@@ -39,7 +39,7 @@ typedef struct reader {
     owners_t    owners;
 } reader_t;
 
-static int complain(const reader_t *reader, const char *what, const char *text)
+static int say_error(const reader_t *reader, const char *what, const char *text)
 {
     return replay_error("%s:%llu: %s: %.60s", reader->name,
                         (unsigned long long)reader->line, what, text);
@@ -118,20 +118,20 @@ static int understand(const reader_t *reader, char *fields[NUM_FIELDS],
 {
     call->action = fields[FIELD_ACTION];
     if (!parse(fields[FIELD_THREAD], 10, &call->thread_name)) {
-        return complain(reader, "this thread is no number",
-                        fields[FIELD_THREAD]);
+        return say_error(reader, "this thread is no number",
+                         fields[FIELD_THREAD]);
     }
     if (!parse_pointer(fields[FIELD_STREAM], &call->stream_name)) {
-        return complain(reader, "this stream is neither 0 nor an address",
-                        fields[FIELD_STREAM]);
+        return say_error(reader, "this stream is neither 0 nor an address",
+                         fields[FIELD_STREAM]);
     }
     if (!parse_pointer(fields[FIELD_POINTER], &call->pointer)) {
-        return complain(reader, "this pointer is no address",
-                        fields[FIELD_POINTER]);
+        return say_error(reader, "this pointer is no address",
+                         fields[FIELD_POINTER]);
     }
     if (!parse(fields[FIELD_SIZE], 10, &call->size)) {
-        return complain(reader, "this size is no number of bytes",
-                        fields[FIELD_SIZE]);
+        return say_error(reader, "this size is no number of bytes",
+                         fields[FIELD_SIZE]);
     }
     return 0;
 }
@@ -143,8 +143,8 @@ static int number(reader_t *reader, call_t *call)
     int stream = trace_stream(reader->trace, call->stream_name);
 
     if ((thread < 0) || (stream < 0)) {
-        return complain(reader, "more than can be played",
-                        thread < 0 ? "threads" : "streams");
+        return say_error(reader, "more than can be played",
+                         thread < 0 ? "threads" : "streams");
     }
     call->thread = (unsigned)thread;
     call->stream = (unsigned)stream;
@@ -236,9 +236,9 @@ static int read_line(reader_t *reader, char *line)
         reader->trace->remarks.num_failures++;
         return 0;
     }
-    return complain(reader,
-                    "this action is not allocate, free or allocate failure",
-                    call.action);
+    return say_error(reader,
+                     "this action is not allocate, free or allocate failure",
+                     call.action);
 }
 
 static int read_lines(reader_t *reader, FILE *stream)

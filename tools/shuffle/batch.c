@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/batch.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ batch_t *batch_create(const batch_shape_t *shape, char *memory, char *mirror)
 
 err:
     batch_destroy(batch);
-    complain("out of memory for a batch of %u chunks", shape->max_chunks);
+    say_error("out of memory for a batch of %u chunks", shape->max_chunks);
     return NULL;
 }
 
@@ -133,7 +133,7 @@ static int batch_open_chunk(batch_t *batch, uint32_t bucket, size_t length)
         }
         batch->large = malloc(batch_chunk_size(shape, size));
         if (batch->large == NULL) {
-            return complain("out of memory for a record of %zu bytes", length);
+            return say_error("out of memory for a record of %zu bytes", length);
         }
         memory = batch->large;
     } else {
@@ -267,8 +267,8 @@ int batch_parse(char *message, size_t length, uint32_t num_chunks,
 
     if ((num_chunks > length / sizeof(*directory)) ||
         (batch_measure(directory, num_chunks, length, &hashes, &ends) != 0)) {
-        return complain("a batch of %zu bytes is not what its directory says",
-                        length);
+        return say_error("a batch of %zu bytes is not what its directory says",
+                         length);
     }
     for (uint32_t i = 0; i < num_chunks; i++) {
         chunks[i].bucket      = directory[i].bucket;

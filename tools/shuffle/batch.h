@@ -71,7 +71,7 @@ void batch_shape_init(batch_shape_t *shape, uint32_t num_buckets, size_t size);
 size_t batch_memory_size(const batch_shape_t *shape);
 
 /* memory, mirror: batch_memory_size() bytes, borrowed, aligned to 16; mirror is
- * NULL for none. NULL without memory, with a complaint. */
+ * NULL for none. NULL without memory, with an error. */
 batch_t *batch_create(const batch_shape_t *shape, char *memory, char *mirror);
 void     batch_destroy(batch_t *batch);
 
@@ -80,7 +80,7 @@ void batch_reset(batch_t *batch, unsigned target);
 
 /*
  * Append a record with its newline. Returns 1 when it is in, 0 when the batch
- * is full (an empty one never is), -1 with a complaint.
+ * is full (an empty one never is), -1 with an error.
  */
 int batch_append(batch_t *batch, uint32_t bucket, uint64_t hash,
                  const char *record, size_t length);
@@ -99,7 +99,7 @@ size_t batch_extent(const batch_t *batch);
 /*
  * Find the chunks of a message that was received into one buffer. chunks has
  * room for num_chunks. Everything is checked against the length. Returns -1
- * with a complaint.
+ * with an error.
  */
 int batch_parse(char *message, size_t length, uint32_t num_chunks,
                 chunk_t *chunks);

@@ -16,8 +16,8 @@
 
 typedef struct child {
     child_params_t  params;
-    board_place_t  *place;
-    vault_t        *vault;
+    shared_place_t *place;
+    gpu_store_t    *gpu_store;
     exchange_t     *exchange;
     output_folder_t folder; /* the job's, with a claim of the child's own */
     bool            told_to_end;
@@ -43,7 +43,7 @@ static void child_init_signals(pid_t parent)
     signal(SIGQUIT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    /* A file over the limit is an error of write(), with a complaint. */
+    /* A file over the limit is an error of write(), with an error. */
     signal(SIGXFSZ, SIG_IGN);
     action.sa_handler = child_on_term;
     sigaction(SIGTERM, &action, NULL);
@@ -55,7 +55,7 @@ static void child_init_signals(pid_t parent)
     }
 }
 
-static void child_say(const child_t *child, board_word_t word)
+static void child_say(const child_t *child, shared_word_t word)
 {
     char byte = (char)word;
 
@@ -66,7 +66,7 @@ static void child_say(const child_t *child, board_word_t word)
 /* One word of the main process. 0: none yet. End of file counts as abort. */
 static char child_hear(child_t *child, int flags)
 {
-    char    byte = BOARD_ABORT;
+    char    byte = SHARED_ABORT;
     ssize_t got;
 
     do {
@@ -75,7 +75,7 @@ static char child_hear(child_t *child, int flags)
     if ((got < 0) && (errno == EAGAIN)) {
         return 0;
     }
-    return got == 1 ? byte : (char)BOARD_ABORT;
+    return got == 1 ? byte : (char)SHARED_ABORT;
 }
 
 static int child_interrupt(void *arg)
@@ -83,9 +83,9 @@ static int child_interrupt(void *arg)
     child_t *child = arg;
     char     word  = child_hear(child, MSG_DONTWAIT);
 
-    if (child_stop || (word == BOARD_ABORT)) {
+    if (child_stop || (word == SHARED_ABORT)) {
         child->told_to_end = true;
-        return complain("worker %u was told to end", child->params.index);
+        return say_error("worker %u was told to end", child->params.index);
     }
     return 0;
 }
@@ -93,10 +93,10 @@ static int child_interrupt(void *arg)
 static int child_connect(child_t *child)
 {
     const child_params_t *params = &child->params;
-    const board_place_t  *peer;
+    const shared_place_t *peer;
 
     for (unsigned i = 0; i < params->job->num_workers; i++) {
-        peer = &params->board[i];
+        peer = &params->shared[i];
         if ((i != params->index) &&
             (exchange_connect(child->exchange, i, peer->address,
                               peer->address_length) != 0)) {
@@ -110,7 +110,7 @@ static int child_meet(child_t *child, const batch_shape_t *shape)
 {
     exchange_params_t params = {child->params.index,
                                 child->params.job->num_workers, shape,
-                                child->vault};
+                                child->gpu_store};
     const void       *address;
     size_t            length;
 
@@ -118,16 +118,16 @@ static int child_meet(child_t *child, const batch_shape_t *shape)
         (exchange_address(child->exchange, &address, &length) != 0)) {
         return -1;
     }
-    if (length > BOARD_ADDRESS_SIZE) {
-        return complain("the pool's address has %zu bytes, more than %u",
-                        length, BOARD_ADDRESS_SIZE);
+    if (length > SHARED_ADDRESS_SIZE) {
+        return say_error("the pool's address has %zu bytes, more than %u",
+                         length, SHARED_ADDRESS_SIZE);
     }
     memcpy(child->place->address, address, length);
     child->place->address_length = length;
-    child_say(child, BOARD_READY);
-    if (child_hear(child, 0) != BOARD_GO) {
+    child_say(child, SHARED_READY);
+    if (child_hear(child, 0) != SHARED_GO) {
         child->told_to_end = true;
-        return complain("worker %u was told to end", child->params.index);
+        return say_error("worker %u was told to end", child->params.index);
     }
     return child_connect(child);
 }
@@ -139,7 +139,7 @@ static int child_work(child_t *child)
     params.job           = child->params.job;
     params.index         = child->params.index;
     params.exchange      = child->exchange;
-    params.vault         = child->vault;
+    params.gpu_store     = child->gpu_store;
     params.progress      = &child->place->progress;
     params.interrupt     = child_interrupt;
     params.interrupt_arg = child;
@@ -151,15 +151,15 @@ static int child_stay(child_t *child)
 {
     char word;
 
-    child_say(child, BOARD_DONE);
+    child_say(child, SHARED_DONE);
     for (;;) {
         word = child_hear(child, child->exchange != NULL ? MSG_DONTWAIT : 0);
-        if (word == BOARD_LEAVE) {
+        if (word == SHARED_LEAVE) {
             return 0;
         }
         if (child_stop || (word != 0)) {
             child->told_to_end = true;
-            return complain("worker %u was told to end", child->params.index);
+            return say_error("worker %u was told to end", child->params.index);
         }
         exchange_wait(child->exchange, CHILD_WAIT_MS);
         exchange_progress(child->exchange);
@@ -198,19 +198,19 @@ static void child_leave_folder(child_t *child)
 
 static void child_fail(child_t *child)
 {
-    board_place_t *place = child->place;
+    shared_place_t *place = child->place;
 
     place->is_consequence =
         child->told_to_end ||
         ((child->exchange != NULL) && exchange_lost_peer(child->exchange));
-    strcpy(place->complaint, complaint_text());
+    strcpy(place->error, error_text());
     /* Even after a failure each block is where the pool thinks it is. */
     if ((child->exchange != NULL) && (exchange_check(child->exchange) != 0)) {
         place->is_consequence = false;
-        strcpy(place->complaint, complaint_text());
+        strcpy(place->error, error_text());
     }
     child_discard(child);
-    child_say(child, BOARD_FAILED);
+    child_say(child, SHARED_FAILED);
     child_park(child);
     child_leave_folder(child);
 }
@@ -222,14 +222,14 @@ int child_main(const child_params_t *params)
     int           result;
 
     child.params = *params;
-    child.place  = &params->board[params->index];
+    child.place  = &params->shared[params->index];
     child_init_signals(params->parent);
     child.folder = params->job->folder;
     job_batch_shape(params->job, &shape);
     result = output_folder_join(&child.folder);
     if (result == 0) {
-        result =
-            job_make_vault(params->job, params->index, &shape, &child.vault);
+        result = job_make_gpu_store(params->job, params->index, &shape,
+                                    &child.gpu_store);
     }
     if ((result == 0) && (params->job->num_workers > 1)) {
         result = child_meet(&child, &shape);
@@ -241,6 +241,6 @@ int child_main(const child_params_t *params)
         _exit(1);
     }
     exchange_destroy(child.exchange);
-    vault_destroy(child.vault);
+    gpu_store_destroy(child.gpu_store);
     return 0;
 }

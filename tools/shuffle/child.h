@@ -4,17 +4,17 @@
 #ifndef SHUFFLE_CHILD_H
 #define SHUFFLE_CHILD_H
 
-#include "tools/shuffle/board.h"
+#include "tools/shuffle/shared.h"
 #include "tools/shuffle/job.h"
 
 #include <sys/types.h>
 
 typedef struct child_params {
-    const job_t   *job;
-    unsigned       index;
-    board_place_t *board;
-    int            socket; /* to the main process */
-    pid_t          parent;
+    const job_t    *job;
+    unsigned        index;
+    shared_place_t *shared;
+    int             socket; /* to the main process */
+    pid_t           parent;
 } child_params_t;
 
 /* Be that worker. Returns the exit status. */

@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/chunk.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 int chunk_next_run(const chunk_t *chunk, uint32_t num_partitions,
                    chunk_run_t *run, tally_t *tally)
@@ -20,9 +20,9 @@ int chunk_next_run(const chunk_t *chunk, uint32_t num_partitions,
         end = i + 1 < chunk->num_records ? chunk->ends[i] : chunk->num_bytes;
         if ((end <= start) || (end > chunk->num_bytes) ||
             (chunk->bytes[end - 1] != '\n')) {
-            return complain("record %u of a chunk of bucket %u does not end "
-                            "where its column says",
-                            i, chunk->bucket);
+            return say_error("record %u of a chunk of bucket %u does not end "
+                             "where its column says",
+                             i, chunk->bucket);
         }
         tally_record(tally, chunk->bytes + start, end - start);
         start = end;

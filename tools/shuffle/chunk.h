@@ -38,7 +38,7 @@ typedef struct chunk_run {
 /*
  * Go on to the next run. Its records are counted from the bytes themselves, and
  * checked to be what the columns say: each ends where it should, with a
- * newline. Returns 1, 0 when there is none, -1 with a complaint.
+ * newline. Returns 1, 0 when there is none, -1 with an error.
  */
 int chunk_next_run(const chunk_t *chunk, uint32_t num_partitions,
                    chunk_run_t *run, tally_t *tally);

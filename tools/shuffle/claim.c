@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/claim.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 typedef enum attempt {
     ATTEMPT_TAKEN   = 0,
     ATTEMPT_AGAIN   = 1,
-    ATTEMPT_REFUSED = -1 /* with a complaint */
+    ATTEMPT_REFUSED = -1 /* with an error */
 } attempt_t;
 
 int claim_id_make(claim_id_t id)
@@ -32,7 +32,7 @@ int claim_id_make(claim_id_t id)
     unsigned char bytes[(sizeof(claim_id_t) - 1) / 2];
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
-        return complain("cannot get random bytes: %s", strerror(errno));
+        return say_error("cannot get random bytes: %s", strerror(errno));
     }
     for (size_t i = 0; i < sizeof(bytes); i++) {
         snprintf(id + 2 * i, 3, "%02x", bytes[i]);
@@ -40,9 +40,9 @@ int claim_id_make(claim_id_t id)
     return 0;
 }
 
-static attempt_t claim_complain(const char *path)
+static attempt_t claim_say_error(const char *path)
 {
-    complain("cannot claim output folder '%s': %s", path, strerror(errno));
+    say_error("cannot claim output folder '%s': %s", path, strerror(errno));
     return ATTEMPT_REFUSED;
 }
 
@@ -56,8 +56,8 @@ static int claim_check_empty(int folder_fd, const char *path)
 
     dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (dir == NULL) {
-        result = complain("cannot list output folder '%s': %s", path,
-                          strerror(errno));
+        result = say_error("cannot list output folder '%s': %s", path,
+                           strerror(errno));
         if (fd >= 0) {
             close(fd);
         }
@@ -67,9 +67,9 @@ static int claim_check_empty(int folder_fd, const char *path)
         if ((strcmp(entry->d_name, ".") != 0) &&
             (strcmp(entry->d_name, "..") != 0) &&
             (strcmp(entry->d_name, CLAIM_NAME) != 0)) {
-            result = complain("output folder '%s' is not empty (it holds "
-                              "'%s'): empty it or name another with -o",
-                              path, entry->d_name);
+            result = say_error("output folder '%s' is not empty (it holds "
+                               "'%s'): empty it or name another with -o",
+                               path, entry->d_name);
             break;
         }
     }
@@ -143,7 +143,7 @@ static attempt_t claim_found(const claim_t *claim, int folder_fd,
         return ATTEMPT_REFUSED;
     }
     if (claim_write(claim, id) != 0) {
-        claim_complain(path);
+        claim_say_error(path);
         unlinkat(folder_fd, CLAIM_NAME, 0);
         return ATTEMPT_REFUSED;
     }
@@ -157,7 +157,7 @@ static attempt_t claim_try(const claim_t *claim, int folder_fd,
         return claim_found(claim, folder_fd, path, id);
     }
     if (errno != EWOULDBLOCK) {
-        return claim_complain(path);
+        return claim_say_error(path);
     }
     return claim_is_of(claim, id) ? claim_share(claim, folder_fd, id)
                                   : ATTEMPT_AGAIN;
@@ -167,9 +167,9 @@ static int claim_refuse(const char *path, const char *text)
 {
     const char *who = strstr(text, "process");
 
-    return complain("another run of ucxpool_shuffle (%s) writes into output "
-                    "folder '%s': let it end, or name another folder with -o",
-                    who != NULL ? who : "just started", path);
+    return say_error("another run of ucxpool_shuffle (%s) writes into output "
+                     "folder '%s': let it end, or name another folder with -o",
+                     who != NULL ? who : "just started", path);
 }
 
 bool claim_drop(claim_t *claim, int folder_fd)
@@ -195,7 +195,7 @@ static int claim_mark(claim_t *claim, int folder_fd, const char *path)
     if (pwrite(claim->fd, "+", 1, 0) == 1) {
         return 0;
     }
-    claim_complain(path);
+    claim_say_error(path);
     claim_drop(claim, folder_fd);
     return -1;
 }
@@ -216,7 +216,7 @@ static int claim_open(claim_t *claim, int folder_fd, const char *path)
             return 1;
         }
     }
-    return claim->fd >= 0 ? 0 : (int)claim_complain(path);
+    return claim->fd >= 0 ? 0 : (int)claim_say_error(path);
 }
 
 int claim_take(claim_t *claim, int folder_fd, const char *path,

@@ -24,7 +24,7 @@ typedef struct claim {
     int fd; /* -1: none */
 } claim_t;
 
-/* A random one. Returns -1 with a complaint. */
+/* A random one. Returns -1 with an error. */
 int claim_id_make(claim_id_t id);
 
 /*
@@ -34,7 +34,7 @@ int claim_id_make(claim_id_t id);
  * folder_fd, path  the folder
  * created          this process created it
  *
- * Returns 0; 1 when the folder was removed meanwhile; -1 with a complaint.
+ * Returns 0; 1 when the folder was removed meanwhile; -1 with an error.
  */
 int claim_take(claim_t *claim, int folder_fd, const char *path,
                const claim_id_t id, bool created);

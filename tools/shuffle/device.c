@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/device.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include "gpu/gpu.h"
 
@@ -13,9 +13,9 @@ struct device {
     CUstream stream_out; /* copies to the GPU are in the GPU's own stream */
 };
 
-static int device_complain(const device_t *device)
+static int device_say_error(const device_t *device)
 {
-    return complain("%s", device->gpu.error);
+    return say_error("%s", device->gpu.error);
 }
 
 /* The number of the GPU that it is this worker's turn to have. */
@@ -27,12 +27,12 @@ static int device_choose(device_t *device, int number, unsigned turn,
     int      count = 0;
 
     if (gpu_driver_load(&gpu->driver, gpu->error, sizeof(gpu->error)) != 0) {
-        return device_complain(device);
+        return device_say_error(device);
     }
     result = gpu->driver.cuDeviceGetCount(&count);
     if ((result != CUDA_SUCCESS) || (count < 1)) {
-        return complain("the CUDA driver shows no GPU: is one hidden by "
-                        "CUDA_VISIBLE_DEVICES?");
+        return say_error("the CUDA driver shows no GPU: is one hidden by "
+                         "CUDA_VISIBLE_DEVICES?");
     }
     device->count = (unsigned)count;
     *number_p     = number >= 0 ? number : (int)(turn % device->count);
@@ -48,14 +48,14 @@ static int device_init(device_t *device, int number, unsigned turn)
         return -1;
     }
     if (gpu_open(gpu, number) != 0) {
-        return device_complain(device);
+        return device_say_error(device);
     }
     result =
         gpu->driver.cuStreamCreate(&device->stream_out, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS) {
         device->stream_out = NULL;
         gpu_fail(gpu, result, "cuStreamCreate");
-        return device_complain(device);
+        return device_say_error(device);
     }
     return 0;
 }
@@ -65,7 +65,7 @@ int device_open(int number, unsigned turn, device_t **device_p)
     device_t *device = calloc(1, sizeof(*device));
 
     if (device == NULL) {
-        return complain("out of memory");
+        return say_error("out of memory");
     }
     if (device_init(device, number, turn) != 0) {
         device_close(device);
@@ -104,7 +104,7 @@ int device_free_size(device_t *device, size_t *size_p)
 
     if (result != CUDA_SUCCESS) {
         gpu_fail(&device->gpu, result, "cuMemGetInfo");
-        return device_complain(device);
+        return device_say_error(device);
     }
     return 0;
 }
@@ -116,7 +116,7 @@ int device_alloc(device_t *device, size_t size, char **address_p)
     void *address;
 
     if (gpu_alloc(&device->gpu, size, &address) != 0) {
-        return device_complain(device);
+        return device_say_error(device);
     }
     *address_p = address;
     return 0;
@@ -132,7 +132,7 @@ int device_pin(device_t *device, size_t size, char **address_p)
     void *address;
 
     if (gpu_host_alloc(&device->gpu, size, &address) != 0) {
-        return device_complain(device);
+        return device_say_error(device);
     }
     *address_p = address;
     return 0;
@@ -154,14 +154,14 @@ static int device_copy(device_t *device, char *target, const char *source,
 
     if (result != CUDA_SUCCESS) {
         gpu_fail(gpu, result, "a copy of %zu bytes", size);
-        return device_complain(device);
+        return device_say_error(device);
     }
     return 0;
 }
 
 static int device_wait(device_t *device, CUstream stream)
 {
-    return gpu_wait(&device->gpu, stream) == 0 ? 0 : device_complain(device);
+    return gpu_wait(&device->gpu, stream) == 0 ? 0 : device_say_error(device);
 }
 
 int device_copy_in(device_t *device, char *target, const char *source,

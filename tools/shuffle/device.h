@@ -4,7 +4,7 @@
  * made one after the other.
  *
  * To be used in the worker's own process only: CUDA does not survive a fork.
- * Functions that return an int return -1 with a complaint.
+ * Functions that return an int return -1 with an error.
  */
 #ifndef SHUFFLE_DEVICE_H
 #define SHUFFLE_DEVICE_H

@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/exchange_inside.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/pool.h"
 
 #include <poll.h>
@@ -13,7 +13,7 @@ static size_t exchange_memory_size(const exchange_params_t *params)
     size_t num_batches =
         EXCHANGE_BATCHES_PER_PEER * (size_t)(params->num_workers - 1);
     size_t num_arrivals =
-        params->vault == NULL ? exchange_num_arrivals(params) : 0;
+        params->gpu_store == NULL ? exchange_num_arrivals(params) : 0;
 
     return (num_batches + num_arrivals) *
            store_round(batch_memory_size(params->shape));
@@ -23,7 +23,7 @@ static int exchange_init_memory(exchange_t *exchange)
 {
     size_t size = exchange_memory_size(&exchange->params);
 
-    if (exchange->params.vault == NULL) {
+    if (exchange->params.gpu_store == NULL) {
         return store_init(&exchange->memory, exchange->pool, NULL, size);
     }
     return store_init_pinned(&exchange->memory, exchange->device, size) == 0
@@ -34,8 +34,8 @@ static int exchange_init_memory(exchange_t *exchange)
 
 static int exchange_init(exchange_t *exchange)
 {
-    if (exchange->params.vault != NULL) {
-        exchange->device = vault_device(exchange->params.vault);
+    if (exchange->params.gpu_store != NULL) {
+        exchange->device = gpu_store_device(exchange->params.gpu_store);
     }
     if ((pool_create(exchange->params.self, exchange->device,
                      exchange_memory_size(&exchange->params),
@@ -46,8 +46,8 @@ static int exchange_init(exchange_t *exchange)
     exchange->peers =
         calloc(exchange->params.num_workers, sizeof(*exchange->peers));
     if (exchange->peers == NULL) {
-        return complain("out of memory for %u peers",
-                        exchange->params.num_workers);
+        return say_error("out of memory for %u peers",
+                         exchange->params.num_workers);
     }
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         if ((i != exchange->params.self) &&
@@ -63,7 +63,7 @@ int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)
     exchange_t *exchange = calloc(1, sizeof(*exchange));
 
     if (exchange == NULL) {
-        return complain("out of memory");
+        return say_error("out of memory");
     }
     exchange->params = *params;
     if (exchange_init(exchange) != 0) {
@@ -81,7 +81,7 @@ static void exchange_free(exchange_t *exchange)
     while ((note = exchange_note_get(exchange)) != NULL) {
         free(note);
     }
-    shelf_cleanup(&exchange->own_shelf);
+    incoming_list_cleanup(&exchange->own_list);
     for (unsigned i = 0; i < exchange->params.num_workers; i++) {
         for (unsigned j = 0; j < EXCHANGE_BATCHES_PER_PEER; j++) {
             if (exchange->peers != NULL) {
@@ -98,7 +98,7 @@ void exchange_destroy(exchange_t *exchange)
     if (exchange == NULL) {
         return;
     }
-    /* What ends now is no failure to complain about. */
+    /* What ends now is no failure to report an error about. */
     exchange->failed = true;
     ucxpool_address_release(exchange->address);
     /* Registered memory may still be read by a peer: it goes with the pool,
@@ -123,8 +123,8 @@ int exchange_address(exchange_t *exchange, const void **address_p,
     if ((exchange->address == NULL) &&
         (ucxpool_address_get(exchange->pool, &exchange->address,
                              &exchange->address_length) != UCXPOOL_OK)) {
-        return complain("cannot get the pool's address: %s",
-                        ucxpool_error_detail());
+        return say_error("cannot get the pool's address: %s",
+                         ucxpool_error_detail());
     }
     *address_p = exchange->address;
     *length_p  = exchange->address_length;
@@ -156,8 +156,8 @@ int exchange_connect(exchange_t *exchange, unsigned peer, const void *address,
                                     &exchange->peers[peer].channel);
     if (status != UCXPOOL_OK) {
         exchange->lost_peer = exchange_is_loss(status);
-        return complain("cannot make a channel to worker %u: %s", peer,
-                        ucxpool_error_detail());
+        return say_error("cannot make a channel to worker %u: %s", peer,
+                         ucxpool_error_detail());
     }
     return 0;
 }
@@ -170,8 +170,8 @@ void exchange_fail(exchange_t *exchange, ucxpool_status_t status, unsigned peer,
     }
     exchange->failed    = true;
     exchange->lost_peer = exchange_is_loss(status);
-    complain("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
-             detail);
+    say_error("%s worker %u: %s: %s", what, peer, ucxpool_status_string(status),
+              detail);
 }
 
 void exchange_params_on_device(const exchange_t *exchange, void *stream,
@@ -274,8 +274,8 @@ bool exchange_lost_peer(const exchange_t *exchange)
 int exchange_check(exchange_t *exchange)
 {
     if (ucxpool_check(exchange->pool) != UCXPOOL_OK) {
-        return complain("the pool of worker %u lost count of its blocks: %s",
-                        exchange->params.self, ucxpool_error_detail());
+        return say_error("the pool of worker %u lost count of its blocks: %s",
+                         exchange->params.self, ucxpool_error_detail());
     }
     return 0;
 }

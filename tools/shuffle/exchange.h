@@ -3,27 +3,27 @@
  *
  *     batch_get(target) -> batch_append() ... -> post(batch)
  *                                                   |  message
- *     arrival_release() <- (written) <- arrival_get()
+ *     incoming_release() <- (written) <- incoming_get()
  *
  * Each target has a fixed number of batches, and there is a fixed number of
- * arrivals: memory is bounded, and who is slow stops who sends to him, and
+ * incoming: memory is bounded, and who is slow stops who sends to him, and
  * nobody else. A worker that cannot send goes on receiving, so nobody waits in
  * a circle.
  *
- * With a vault, batches are built in pinned memory, copied to the GPU and sent
- * from there; arrivals are places of the vault.
+ * With a store, batches are built in pinned memory, copied to the GPU and sent
+ * from there; incoming are places of the store.
  *
  * At the end every worker tells every other how many batches it sent.
  *
- * Functions that return an int return -1 with a complaint.
+ * Functions that return an int return -1 with an error.
  */
 #ifndef SHUFFLE_EXCHANGE_H
 #define SHUFFLE_EXCHANGE_H
 
-#include "tools/shuffle/arrival.h"
+#include "tools/shuffle/incoming.h"
 #include "tools/shuffle/batch.h"
 #include "tools/shuffle/stopwatch.h"
-#include "tools/shuffle/vault.h"
+#include "tools/shuffle/gpu_store.h"
 
 #include "common/pool_stats.h"
 
@@ -37,8 +37,8 @@
 typedef struct exchange_params {
     unsigned             self;
     unsigned             num_workers;
-    const batch_shape_t *shape; /* outlives the exchange */
-    vault_t             *vault; /* the same; NULL for none */
+    const batch_shape_t *shape;     /* outlives the exchange */
+    gpu_store_t         *gpu_store; /* the same; NULL for none */
 } exchange_params_t;
 
 typedef struct exchange_times {
@@ -78,9 +78,9 @@ int exchange_progress(exchange_t *exchange);
 void exchange_wait(exchange_t *exchange, int timeout_ms);
 
 /* The next batch that is here, or NULL. It is to be released, or held in the
- * vault. */
-arrival_t *exchange_arrival_get(exchange_t *exchange);
-void       exchange_arrival_release(exchange_t *exchange, arrival_t *arrival);
+ * gpu_store. */
+incoming_t *exchange_arrival_get(exchange_t *exchange);
+void exchange_arrival_release(exchange_t *exchange, incoming_t *incoming);
 
 /* All that was sent has gone, and all others have ended and all of theirs was
  * got. */

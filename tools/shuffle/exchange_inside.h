@@ -5,7 +5,7 @@
 #define SHUFFLE_EXCHANGE_INSIDE_H
 
 #include "tools/shuffle/exchange.h"
-#include "tools/shuffle/shelf.h"
+#include "tools/shuffle/incoming_list.h"
 #include "tools/shuffle/store.h"
 
 /* One being filled, two under way. */
@@ -45,24 +45,24 @@ struct exchange {
     void             *address;
     size_t            address_length;
     device_t         *device;  /* NULL: none */
-    store_t           memory;  /* of batches and arrivals */
+    store_t           memory;  /* of batches and incoming */
     store_t           mirrors; /* of batches, on the device */
     exchange_peer_t  *peers;
-    shelf_t           own_shelf;
-    shelf_t          *shelf; /* from which arrivals are taken */
-    arrival_t        *ready;
-    arrival_t       **ready_end;
+    incoming_list_t   own_list;
+    incoming_list_t  *list; /* from which incoming are taken */
+    incoming_t       *ready;
+    incoming_t      **ready_end;
     unsigned          num_receiving;
     exchange_note_t  *notes;
     exchange_note_t **notes_end;
     unsigned          notes_pending;
-    bool              failed; /* the complaint is there already */
+    bool              failed; /* the error is there already */
     bool              lost_peer;
     exchange_times_t  times;
 };
 
 /*
- * Remember a failure and its complaint. Only the first counts: those that
+ * Remember a failure and its error. Only the first counts: those that
  * follow are its consequences.
  */
 void exchange_fail(exchange_t *exchange, ucxpool_status_t status, unsigned peer,
@@ -75,10 +75,10 @@ void exchange_fail_request(exchange_t *exchange, ucxpool_request_t *request,
 void exchange_params_on_device(const exchange_t *exchange, void *stream,
                                bool is_large, ucxpool_request_params_t *params);
 
-/* outbox.c: the batches for one peer. Returns -1 with a complaint. */
+/* outbox.c: the batches for one peer. Returns -1 with an error. */
 int exchange_peer_init(exchange_t *exchange, unsigned index);
 
-/* inbox.c: the arrivals. Return -1 with a complaint. */
+/* inbox.c: the incoming batch. Return -1 with an error. */
 unsigned exchange_num_arrivals(const exchange_params_t *params);
 int      exchange_arrivals_init(exchange_t *exchange);
 /* Start to receive what has come. */

@@ -1,7 +1,7 @@
 /* The receiving side of the exchange. */
 #include <config.h>
 
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/exchange_inside.h"
 
 #include <stdlib.h>
@@ -23,34 +23,34 @@ int exchange_arrivals_init(exchange_t *exchange)
 
     exchange->ready_end = &exchange->ready;
     exchange->notes_end = &exchange->notes;
-    if (exchange->params.vault != NULL) {
-        exchange->shelf = vault_shelf(exchange->params.vault);
+    if (exchange->params.gpu_store != NULL) {
+        exchange->list = gpu_store_list(exchange->params.gpu_store);
         return 0;
     }
-    exchange->shelf = &exchange->own_shelf;
-    return shelf_init(exchange->shelf, shape,
-                      store_take(&exchange->memory, num * size), num);
+    exchange->list = &exchange->own_list;
+    return incoming_list_init(exchange->list, shape,
+                              store_take(&exchange->memory, num * size), num);
 }
 
 static void exchange_batch_received(ucxpool_request_t *request,
                                     ucxpool_status_t status, void *arg)
 {
-    arrival_t  *arrival  = arg;
-    exchange_t *exchange = arrival->context;
+    incoming_t *incoming = arg;
+    exchange_t *exchange = incoming->context;
 
     exchange->num_receiving--;
     if (status != UCXPOOL_OK) {
-        exchange_fail_request(exchange, request, arrival->source,
+        exchange_fail_request(exchange, request, incoming->source,
                               "cannot receive from");
-        shelf_give(exchange->shelf, arrival);
+        incoming_list_put(exchange->list, incoming);
         return;
     }
     exchange->times.batches_received++;
-    exchange->times.bytes_received += arrival->length;
-    exchange->peers[arrival->source].batches_received++;
-    arrival->next        = NULL;
-    *exchange->ready_end = arrival;
-    exchange->ready_end  = &arrival->next;
+    exchange->times.bytes_received += incoming->length;
+    exchange->peers[incoming->source].batches_received++;
+    incoming->next       = NULL;
+    *exchange->ready_end = incoming;
+    exchange->ready_end  = &incoming->next;
 }
 
 static void exchange_take_batch(exchange_t                   *exchange,
@@ -58,28 +58,28 @@ static void exchange_take_batch(exchange_t                   *exchange,
                                 const ucxpool_message_attr_t *attr,
                                 const exchange_header_t      *header)
 {
-    arrival_t               *arrival = shelf_look(exchange->shelf);
-    ucxpool_request_params_t params  = {0};
+    incoming_t              *incoming = incoming_list_peek(exchange->list);
+    ucxpool_request_params_t params   = {0};
     ucxpool_data_t           data;
     ucxpool_status_t         status;
     char                    *memory;
 
     if ((header->count > UINT32_MAX) ||
-        (arrival_prepare(arrival, header->source, attr->length,
-                         (uint32_t)header->count, &memory) != 0)) {
+        (incoming_prepare(incoming, header->source, attr->length,
+                          (uint32_t)header->count, &memory) != 0)) {
         exchange_fail(exchange, UCXPOOL_ERR_LIMIT, header->source,
-                      "cannot receive from", complaint_text());
-        ucxpool_message_refuse(message, complaint_text());
+                      "cannot receive from", error_text());
+        ucxpool_message_refuse(message, error_text());
         return;
     }
-    shelf_take(exchange->shelf);
-    arrival->context = exchange;
-    data             = ucxpool_data_buffer(memory, attr->length);
+    incoming_list_get(exchange->list);
+    incoming->context = exchange;
+    data              = ucxpool_data_buffer(memory, attr->length);
     exchange_params_on_device(exchange, UCXPOOL_STREAM_READY,
-                              arrival_is_large(arrival), &params);
+                              incoming_is_large(incoming), &params);
     params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK;
     params.callback     = exchange_batch_received;
-    params.callback_arg = arrival;
+    params.callback_arg = incoming;
     exchange->num_receiving++;
     status = ucxpool_message_recv(message, &data, &params, NULL);
     if (status != UCXPOOL_OK) {
@@ -87,7 +87,7 @@ static void exchange_take_batch(exchange_t                   *exchange,
         exchange_fail(exchange, status, header->source, "cannot receive from",
                       ucxpool_error_detail());
         ucxpool_message_refuse(message, "the receiver failed");
-        shelf_give(exchange->shelf, arrival);
+        incoming_list_put(exchange->list, incoming);
     }
 }
 
@@ -156,9 +156,9 @@ void exchange_take(exchange_t *exchange)
     ucxpool_message_attr_t attr;
     exchange_header_t      header;
 
-    /* Without an idle arrival messages wait with their senders. */
+    /* Without an idle one messages wait with their senders. */
     while (
-        (shelf_look(exchange->shelf) != NULL) && !exchange->failed &&
+        (incoming_list_peek(exchange->list) != NULL) && !exchange->failed &&
         (ucxpool_probe(exchange->pool, NULL, 0, 0, &message) == UCXPOOL_OK)) {
         ucxpool_message_query(message, &attr, sizeof(attr));
         if (!exchange_header_is_sound(exchange, &attr, &header)) {
@@ -175,23 +175,23 @@ void exchange_take(exchange_t *exchange)
     }
 }
 
-arrival_t *exchange_arrival_get(exchange_t *exchange)
+incoming_t *exchange_arrival_get(exchange_t *exchange)
 {
-    arrival_t *arrival = exchange->ready;
+    incoming_t *incoming = exchange->ready;
 
-    if (arrival == NULL) {
+    if (incoming == NULL) {
         return NULL;
     }
-    exchange->ready = arrival->next;
+    exchange->ready = incoming->next;
     if (exchange->ready == NULL) {
         exchange->ready_end = &exchange->ready;
     }
-    return arrival;
+    return incoming;
 }
 
-void exchange_arrival_release(exchange_t *exchange, arrival_t *arrival)
+void exchange_arrival_release(exchange_t *exchange, incoming_t *incoming)
 {
-    shelf_give(exchange->shelf, arrival);
+    incoming_list_put(exchange->list, incoming);
 }
 
 exchange_note_t *exchange_note_get(exchange_t *exchange)

@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/input.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/csv.h"
 #include "tools/shuffle/field.h"
 
@@ -20,22 +20,22 @@ static int input_file_check(const char *path, struct stat *status_p)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0) {
-        return complain("cannot open input file '%s': %s", path,
-                        strerror(errno));
+        return say_error("cannot open input file '%s': %s", path,
+                         strerror(errno));
     }
     if (fstat(fd, status_p) != 0) {
         close(fd);
-        return complain("cannot stat input file '%s': %s", path,
-                        strerror(errno));
+        return say_error("cannot stat input file '%s': %s", path,
+                         strerror(errno));
     }
     close(fd);
     if (S_ISDIR(status_p->st_mode)) {
-        return complain("'%s' is a directory: name the files in it", path);
+        return say_error("'%s' is a directory: name the files in it", path);
     }
     if (!S_ISREG(status_p->st_mode)) {
-        return complain("'%s' is not a regular file: several workers read it "
-                        "at once, so save its contents to a file first",
-                        path);
+        return say_error("'%s' is not a regular file: several workers read it "
+                         "at once, so save its contents to a file first",
+                         path);
     }
     return 0;
 }
@@ -52,10 +52,10 @@ static int input_file_init(input_file_t *file, const char *path, int delimiter)
     file->delimiter =
         delimiter != FIELD_UNKNOWN ? delimiter : field_delimiter_guess(path);
     if (file->delimiter == FIELD_UNKNOWN) {
-        return complain("the suffix of '%s' does not tell what parts its "
-                        "fields: give -d with one character, 'tab', 'blank' "
-                        "or 'csv'",
-                        path);
+        return say_error("the suffix of '%s' does not tell what parts its "
+                         "fields: give -d with one character, 'tab', 'blank' "
+                         "or 'csv'",
+                         path);
     }
     return 0;
 }
@@ -67,7 +67,7 @@ int inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
     inputs->num_files = num_paths;
     inputs->files     = calloc(num_paths, sizeof(*inputs->files));
     if (inputs->files == NULL) {
-        return complain("out of memory for the names of %zu files", num_paths);
+        return say_error("out of memory for the names of %zu files", num_paths);
     }
     for (size_t i = 0; i < num_paths; i++) {
         if (input_file_init(&inputs->files[i], paths[i], delimiter) != 0) {
@@ -115,7 +115,7 @@ static int input_append_line(FILE *stream, char **text, size_t *length)
 }
 
 /* The first record of a file, to be released by free(); with a newline, which
- * it may lack in the file. NULL with a complaint. */
+ * it may lack in the file. NULL with an error. */
 static char *input_read_header(const input_file_t *file, size_t *length_p)
 {
     FILE       *stream = fopen(file->path, "re");
@@ -128,8 +128,8 @@ static char *input_read_header(const input_file_t *file, size_t *length_p)
         before = length;
         if ((stream == NULL) ||
             (input_append_line(stream, &text, &length) != 0)) {
-            complain("cannot read the header of '%s': %s", file->path,
-                     before > 0 ? "a quote is not closed" : strerror(errno));
+            say_error("cannot read the header of '%s': %s", file->path,
+                      before > 0 ? "a quote is not closed" : strerror(errno));
             free(text);
             text = NULL;
             break;
@@ -165,9 +165,9 @@ static int input_take_header(inputs_t *inputs, input_file_t *file)
               (memcmp(line, inputs->header, length) == 0);
     free(line);
     return is_same ? 0
-                   : complain("the header of '%s' is not that of the files "
-                              "before: with --header all must have the same",
-                              file->path);
+                   : say_error("the header of '%s' is not that of the files "
+                               "before: with --header all must have the same",
+                               file->path);
 }
 
 int inputs_take_header(inputs_t *inputs)

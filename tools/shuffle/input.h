@@ -32,7 +32,7 @@ typedef struct inputs {
 /*
  * Check that each file is a regular one that can be read, and take its size.
  * delimiter is FIELD_UNKNOWN to guess it from each name. The paths are
- * borrowed. Returns -1 with a complaint; nothing is left then.
+ * borrowed. Returns -1 with an error; nothing is left then.
  */
 int  inputs_init(inputs_t *inputs, char *const *paths, size_t num_paths,
                  int delimiter);
@@ -40,7 +40,7 @@ void inputs_cleanup(inputs_t *inputs);
 
 /*
  * The first line of each file is a header, the same in all, and no record. An
- * empty file has none. Returns -1 with a complaint.
+ * empty file has none. Returns -1 with an error.
  */
 int inputs_take_header(inputs_t *inputs);
 

@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/job.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
@@ -49,21 +49,22 @@ int job_check_gpu_memory(const job_t *job)
     size_t        least;
 
     job_batch_shape(job, &shape);
-    least = vault_least_size(&shape);
+    least = gpu_store_least_size(&shape);
     if ((job->gpu_memory == 0) || (job->gpu_memory >= least)) {
         return 0;
     }
-    return complain("--device-memory: %zu bytes are too few for the batches of "
-                    "a worker: give %zum or more",
-                    job->gpu_memory, least / MIB + 1);
+    return say_error(
+        "--device-memory: %zu bytes are too few for the batches of "
+        "a worker: give %zum or more",
+        job->gpu_memory, least / MIB + 1);
 }
 
-int job_make_vault(const job_t *job, unsigned turn, const batch_shape_t *shape,
-                   vault_t **vault_p)
+int job_make_gpu_store(const job_t *job, unsigned turn,
+                       const batch_shape_t *shape, gpu_store_t **gpu_store_p)
 {
-    vault_params_t params = {0};
+    gpu_store_params_t params = {0};
 
-    *vault_p = NULL;
+    *gpu_store_p = NULL;
     if (!job->on_gpu) {
         return 0;
     }
@@ -73,5 +74,5 @@ int job_make_vault(const job_t *job, unsigned turn, const batch_shape_t *shape,
     params.shape       = shape;
     params.most        = job->gpu_memory;
     params.num_bytes   = job->inputs.size;
-    return vault_create(&params, vault_p);
+    return gpu_store_create(&params, gpu_store_p);
 }

@@ -7,7 +7,7 @@
 #include "tools/shuffle/batch.h"
 #include "tools/shuffle/input.h"
 #include "tools/shuffle/output.h"
-#include "tools/shuffle/vault.h"
+#include "tools/shuffle/gpu_store.h"
 
 #include <stdbool.h>
 
@@ -49,18 +49,18 @@ void job_choose_buckets(job_t *job);
 /* The shape of all batches: it bounds the memory of a worker. */
 void job_batch_shape(const job_t *job, batch_shape_t *shape_p);
 
-/* Whether gpu_memory is enough. Returns -1 with a complaint. */
+/* Whether gpu_memory is enough. Returns -1 with an error. */
 int job_check_gpu_memory(const job_t *job);
 
 /*
- * Make the vault of a worker, where the job wants one; otherwise it is NULL. To
+ * Make the store of a worker, where the job wants one; otherwise it is NULL. To
  * be called in the worker's own process.
  *
  * turn  Which one it is on this host.
  *
- * Returns -1 with a complaint.
+ * Returns -1 with an error.
  */
-int job_make_vault(const job_t *job, unsigned turn, const batch_shape_t *shape,
-                   vault_t **vault_p);
+int job_make_gpu_store(const job_t *job, unsigned turn,
+                       const batch_shape_t *shape, gpu_store_t **gpu_store_p);
 
 #endif

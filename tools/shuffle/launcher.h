@@ -21,7 +21,7 @@ typedef struct launcher {
 /* Whether this process was started by one. */
 bool launcher_is_present(void);
 
-/* All return -1 with a complaint. */
+/* All return -1 with an error. */
 
 int launcher_init(launcher_t *launcher);
 
@@ -40,7 +40,7 @@ int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
  * What follows a failure. Workers are to stop before any connection breaks,
  * which makes UCX loud, and 1.13 abort those that use it. So
  *
- * abort   asks for the end of all workers, after a complaint, and waits for it;
+ * abort   asks for the end of all workers, after an error, and waits for it;
  * linger  waits, after a signal, until the others will have had theirs;
  * await   waits for a signal, after the loss of another worker, which has told
  *         why, or the launcher does.

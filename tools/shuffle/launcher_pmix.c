@@ -1,7 +1,7 @@
 /* The launcher by way of PMIx. */
 #include <config.h>
 
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/launcher.h"
 
 #include <pmix.h>
@@ -21,10 +21,10 @@ bool launcher_is_present(void)
     return (getenv("PMIX_RANK") != NULL) || (getenv("PMI_RANK") != NULL);
 }
 
-static int launcher_complain(const char *what, pmix_status_t status)
+static int launcher_say_error(const char *what, pmix_status_t status)
 {
-    return complain("cannot %s the other workers: %s", what,
-                    PMIx_Error_string(status));
+    return say_error("cannot %s the other workers: %s", what,
+                     PMIx_Error_string(status));
 }
 
 /* Where the launcher does not tell, by the rank: right where the ranks of a
@@ -50,23 +50,23 @@ int launcher_init(launcher_t *launcher)
     pmix_status_t status;
 
     if (self == NULL) {
-        return complain("out of memory");
+        return say_error("out of memory");
     }
     if (getenv("PMIX_RANK") == NULL) {
-        complain("the launcher does not speak PMIx: use the mpirun of Open "
-                 "MPI, or srun --mpi=pmix");
+        say_error("the launcher does not speak PMIx: use the mpirun of Open "
+                  "MPI, or srun --mpi=pmix");
         goto err_free;
     }
     status = PMIx_Init(self, NULL, 0);
     if (status != PMIX_SUCCESS) {
-        launcher_complain("meet", status);
+        launcher_say_error("meet", status);
         goto err_free;
     }
     PMIX_PROC_CONSTRUCT(&all);
     PMIX_LOAD_PROCID(&all, self->nspace, PMIX_RANK_WILDCARD);
     status = PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
     if (status != PMIX_SUCCESS) {
-        launcher_complain("count", status);
+        launcher_say_error("count", status);
         goto err_finalize;
     }
     launcher->rank       = self->rank;
@@ -101,7 +101,7 @@ static int launcher_put(const char *key, const void *data, size_t length)
     if (status == PMIX_SUCCESS) {
         status = PMIx_Commit();
     }
-    return status == PMIX_SUCCESS ? 0 : launcher_complain("tell", status);
+    return status == PMIX_SUCCESS ? 0 : launcher_say_error("tell", status);
 }
 
 /* Wait until all have put what they give. */
@@ -115,7 +115,7 @@ static int launcher_meet(void)
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
     status = PMIx_Fence(NULL, 0, &info, 1);
     PMIX_INFO_DESTRUCT(&info);
-    return status == PMIX_SUCCESS ? 0 : launcher_complain("meet", status);
+    return status == PMIX_SUCCESS ? 0 : launcher_say_error("meet", status);
 }
 
 static int launcher_get(launcher_t *launcher, unsigned rank, const char *key,
@@ -131,15 +131,15 @@ static int launcher_get(launcher_t *launcher, unsigned rank, const char *key,
     PMIX_LOAD_PROCID(&peer, self->nspace, rank);
     status = PMIx_Get(&peer, key, NULL, 0, &value);
     if (status != PMIX_SUCCESS) {
-        return launcher_complain("hear from", status);
+        return launcher_say_error("hear from", status);
     }
     if (value->type != PMIX_BYTE_OBJECT) {
-        result = complain("worker %u shows nothing that can be read", rank);
+        result = say_error("worker %u shows nothing that can be read", rank);
     } else {
         *length_p = value->data.bo.size;
         *data_p   = malloc(*length_p + 1);
         if (*data_p == NULL) {
-            result = complain("out of memory");
+            result = say_error("out of memory");
         } else {
             memcpy(*data_p, value->data.bo.bytes, *length_p);
         }
@@ -161,7 +161,7 @@ int launcher_share(launcher_t *launcher, char *text, size_t size)
     }
     if (length != size) {
         free(data);
-        return complain("worker 0 is of another version");
+        return say_error("worker 0 is of another version");
     }
     memcpy(text, data, size);
     free(data);

@@ -2,7 +2,7 @@
 
 #include "tools/shuffle/local.h"
 #include "tools/shuffle/bar.h"
-#include "tools/shuffle/crew.h"
+#include "tools/shuffle/worker_group.h"
 #include "tools/shuffle/stopwatch.h"
 #include "tools/shuffle/verdict.h"
 
@@ -21,7 +21,7 @@
 typedef struct local {
     job_t         *job;
     result_t      *results;
-    crew_t         crew;
+    worker_group_t group;
     bar_t          bar;
     struct pollfd *polls; /* by worker, then the signals */
     int            signal_fd;
@@ -30,8 +30,8 @@ typedef struct local {
     unsigned       num_done;
     bool           has_failed;
     uint64_t       failed_at;
-    int            signal_number;             /* that ended the run */
-    char           complaint[COMPLAINT_SIZE]; /* of the main process, "" */
+    int            signal_number;     /* that ended the run */
+    char           error[ERROR_SIZE]; /* of the main process, "" */
 } local_t;
 
 static int local_signals_init(local_t *local)
@@ -46,7 +46,7 @@ static int local_signals_init(local_t *local)
     sigprocmask(SIG_BLOCK, &mask, &local->old_mask);
     local->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (local->signal_fd < 0) {
-        complain("cannot make a signal descriptor: %s", strerror(errno));
+        say_error("cannot make a signal descriptor: %s", strerror(errno));
         sigprocmask(SIG_SETMASK, &local->old_mask, NULL);
         return -1;
     }
@@ -68,15 +68,15 @@ static void local_fail(local_t *local)
     if (!local->has_failed) {
         local->has_failed = true;
         local->failed_at  = stopwatch_now();
-        crew_tell(&local->crew, BOARD_ABORT);
+        group_tell(&local->group, SHARED_ABORT);
     }
 }
 
-/* The cause is in the main process: keep its complaint. */
+/* The cause is in the main process: keep its error. */
 static void local_fail_here(local_t *local)
 {
     if (!local->has_failed) {
-        strcpy(local->complaint, complaint_text());
+        strcpy(local->error, error_text());
     }
     local_fail(local);
 }
@@ -90,7 +90,7 @@ static void local_take_signal(local_t *local)
     }
     /* Asked a second time: no more patience. */
     if (local->signal_number != 0) {
-        crew_kill(&local->crew);
+        group_kill(&local->group);
     }
     local->signal_number = (int)info.ssi_signo;
     local_fail(local);
@@ -101,13 +101,13 @@ static void local_compare(local_t *local)
     result_t sum;
 
     for (unsigned i = 0; i < local->job->num_workers; i++) {
-        local->results[i] = local->crew.board[i].result;
+        local->results[i] = local->group.shared[i].result;
     }
     verdict_sum(local->results, local->job->num_workers, &sum);
     if (verdict_check(&sum) != 0) {
         local_fail_here(local);
     } else {
-        crew_tell(&local->crew, BOARD_LEAVE);
+        group_tell(&local->group, SHARED_LEAVE);
     }
 }
 
@@ -118,29 +118,29 @@ static void local_lose(local_t *local, unsigned index)
 {
     local_fail(local);
     if ((local->num_ready == local->job->num_workers) &&
-        crew_was_slain(&local->crew, index)) {
-        crew_kill(&local->crew);
+        group_was_slain(&local->group, index)) {
+        group_kill(&local->group);
     }
 }
 
 static void local_take_word(local_t *local, unsigned index)
 {
-    char word = crew_hear(&local->crew, index);
+    char word = group_hear(&local->group, index);
 
-    if (word == BOARD_READY) {
+    if (word == SHARED_READY) {
         if ((++local->num_ready == local->job->num_workers) &&
             !local->has_failed) {
-            crew_tell(&local->crew, BOARD_GO);
+            group_tell(&local->group, SHARED_GO);
         }
-    } else if (word == BOARD_DONE) {
+    } else if (word == SHARED_DONE) {
         if ((++local->num_done == local->job->num_workers) &&
             !local->has_failed) {
             local_compare(local);
         }
-    } else if (word == BOARD_FAILED) {
+    } else if (word == SHARED_FAILED) {
         local_fail(local);
     } else if ((local->num_done < local->job->num_workers) ||
-               (local->crew.members[index].status != 0)) {
+               (local->group.members[index].status != 0)) {
         local_lose(local, index);
     }
 }
@@ -151,7 +151,7 @@ static void local_draw(local_t *local)
     uint64_t bytes_written = 0;
 
     for (unsigned i = 0; i < local->job->num_workers; i++) {
-        const progress_t *progress = &local->crew.board[i].progress;
+        const progress_t *progress = &local->group.shared[i].progress;
 
         bytes_read += progress_get(&progress->bytes_read);
         bytes_written += progress_get(&progress->bytes_written);
@@ -166,7 +166,7 @@ static void local_turn(local_t *local)
     bool     needs_time  = local->bar.is_shown || local->has_failed;
 
     for (unsigned i = 0; i < num_workers; i++) {
-        local->polls[i].fd      = local->crew.members[i].socket;
+        local->polls[i].fd      = local->group.members[i].socket;
         local->polls[i].events  = POLLIN;
         local->polls[i].revents = 0;
     }
@@ -184,19 +184,19 @@ static void local_turn(local_t *local)
     }
     local_draw(local);
     if (local->has_failed &&
-        (crew_is_parked(&local->crew) ||
+        (group_is_parked(&local->group) ||
          (stopwatch_now() - local->failed_at > LOCAL_GRACE_NS))) {
-        crew_kill(&local->crew);
+        group_kill(&local->group);
     }
 }
 
 static void local_work(local_t *local)
 {
     bar_init(&local->bar, local->job->inputs.size);
-    if (crew_start(&local->crew) != 0) {
+    if (group_start(&local->group) != 0) {
         local_fail_here(local);
     }
-    while (local->crew.num_alive > 0) {
+    while (local->group.num_alive > 0) {
         local_turn(local);
     }
     bar_clear(&local->bar);
@@ -212,16 +212,16 @@ static int local_end(local_t *local)
         return 0;
     }
     if (!local->has_failed) {
-        strcpy(local->complaint, complaint_text());
+        strcpy(local->error, error_text());
     }
     output_discard(&job->folder, &all);
     if (local->signal_number != 0) {
         return local->signal_number;
     }
-    if (local->complaint[0] != '\0') {
-        return complain("%s", local->complaint);
+    if (local->error[0] != '\0') {
+        return say_error("%s", local->error);
     }
-    return crew_complain(&local->crew);
+    return group_say_error(&local->group);
 }
 
 int local_run(job_t *job, result_t *results)
@@ -233,9 +233,9 @@ int local_run(job_t *job, result_t *results)
     local.results = results;
     local.polls   = calloc(job->num_workers + 1, sizeof(*local.polls));
     if (local.polls == NULL) {
-        return complain("out of memory for %u workers", job->num_workers);
+        return say_error("out of memory for %u workers", job->num_workers);
     }
-    if (crew_init(&local.crew, job) != 0) {
+    if (group_init(&local.group, job) != 0) {
         goto err_free;
     }
     if (local_signals_init(&local) != 0) {
@@ -245,7 +245,7 @@ int local_run(job_t *job, result_t *results)
     result = local_end(&local);
     local_signals_cleanup(&local, result == 0);
 err_crew_cleanup:
-    crew_cleanup(&local.crew);
+    group_cleanup(&local.group);
 err_free:
     free(local.polls);
     return result;

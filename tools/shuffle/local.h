@@ -17,7 +17,7 @@
 #include "tools/shuffle/result.h"
 
 /*
- * Returns 0 with num_workers results; -1 with a complaint; or the number of the
+ * Returns 0 with num_workers results; -1 with an error; or the number of the
  * signal that ended the run. After the last two no file is left.
  */
 int local_run(job_t *job, result_t *results);

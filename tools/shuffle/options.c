@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/options.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/field.h"
 #include "tools/shuffle/output.h"
 
@@ -86,8 +86,8 @@ static int options_number(const char *name, const char *text, unsigned most,
     number = strtoul(text, &end, 10);
     if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') || (errno != 0) ||
         (number < 1) || (number > most)) {
-        return complain("%s '%s': must be a number from 1 to %u", name, text,
-                        most);
+        return say_error("%s '%s': must be a number from 1 to %u", name, text,
+                         most);
     }
     *number_p = (unsigned)number;
     return 0;
@@ -97,9 +97,9 @@ static int options_delimiter(options_t *options, const char *text)
 {
     options->delimiter = field_delimiter_parse(text);
     if (options->delimiter == FIELD_UNKNOWN) {
-        return complain("-d '%s': must be one character, 'tab', 'blank' or "
-                        "'csv'",
-                        text);
+        return say_error("-d '%s': must be one character, 'tab', 'blank' or "
+                         "'csv'",
+                         text);
     }
     return 0;
 }
@@ -121,9 +121,9 @@ static int options_device(options_t *options, const char *text)
     }
     if ((end == NULL) || (text[5] < '0') || (text[5] > '9') || (*end != '\0') ||
         (errno != 0) || (number > OPTIONS_MAX_GPU)) {
-        return complain("--device '%s': must be cuda, or cuda:N with a number "
-                        "from 0 to %u",
-                        text, OPTIONS_MAX_GPU);
+        return say_error("--device '%s': must be cuda, or cuda:N with a number "
+                         "from 0 to %u",
+                         text, OPTIONS_MAX_GPU);
     }
     options->gpu = (int)number;
     return 0;
@@ -147,13 +147,13 @@ static int options_size(const char *name, const char *text, size_t *size_p)
     }
     if ((text[0] < '0') || (text[0] > '9') || (*end != '\0') || (errno != 0) ||
         (number == 0) || (number > SIZE_MAX >> shift)) {
-        return complain("%s '%s': must be a size, as 512m or 4g", name, text);
+        return say_error("%s '%s': must be a size, as 512m or 4g", name, text);
     }
     *size_p = (size_t)number << shift;
     return 0;
 }
 
-/* One option. Returns -1 with a complaint. */
+/* One option. Returns -1 with an error. */
 static int options_take(options_t *options, int option, char **argv)
 {
     switch (option) {
@@ -184,23 +184,23 @@ static int options_take(options_t *options, int option, char **argv)
         options->compare_memcpy = true;
         return 0;
     case ':':
-        return complain("option '%s' needs a value", argv[optind - 1]);
+        return say_error("option '%s' needs a value", argv[optind - 1]);
     default:
-        return complain("option '%s' is unknown or takes no value",
-                        argv[optind - 1]);
+        return say_error("option '%s' is unknown or takes no value",
+                         argv[optind - 1]);
     }
 }
 
 static int options_check(const options_t *options)
 {
     if ((options->folder == NULL) || (options->folder[0] == '\0')) {
-        return complain("name an output folder with -o");
+        return say_error("name an output folder with -o");
     }
     if ((options->gpu_memory != 0) && !options->on_gpu) {
-        return complain("--device-memory is for use with --device=cuda");
+        return say_error("--device-memory is for use with --device=cuda");
     }
     if (options->num_files == 0) {
-        return complain("name at least one input file");
+        return say_error("name at least one input file");
     }
     return 0;
 }

@@ -27,7 +27,7 @@ typedef struct options {
 typedef enum options_outcome {
     OPTIONS_RUN,
     OPTIONS_SHOWN, /* --help or --version: printed */
-    OPTIONS_WRONG  /* with a complaint */
+    OPTIONS_WRONG  /* with an error */
 } options_outcome_t;
 
 options_outcome_t options_parse(options_t *options, int argc, char **argv);

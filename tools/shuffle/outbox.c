@@ -1,7 +1,7 @@
 /* The sending side of the exchange. */
 #include <config.h>
 
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/exchange_inside.h"
 
 #include <assert.h>
@@ -85,7 +85,7 @@ static size_t exchange_segments(exchange_t *exchange, batch_t *batch,
         (device_copy_in(exchange->device, batch->mirror, batch->memory,
                         batch_extent(batch)) != 0)) {
         exchange_fail(exchange, UCXPOOL_ERR_IO, batch->target, "cannot send to",
-                      complaint_text());
+                      error_text());
     }
     return num;
 }

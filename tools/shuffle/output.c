@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/output.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,20 +28,20 @@ static uint32_t output_partition(const output_t *output, uint32_t slot)
 }
 
 /* Say why a file could not be used, and what helps. */
-static int output_complain(const output_t *output, uint32_t slot,
-                           const char *what, int error)
+static int output_say_error(const output_t *output, uint32_t slot,
+                            const char *what, int error)
 {
     output_name_t name;
 
     output_name_temporary(name, output_partition(output, slot));
-    return complain("cannot %s '%s/%s': %s%s", what, output->folder->path, name,
-                    strerror(error),
-                    (error == ENOSPC) || (error == EDQUOT)
-                        ? ": free some space, or name another folder with -o"
-                        : "");
+    return say_error("cannot %s '%s/%s': %s%s", what, output->folder->path,
+                     name, strerror(error),
+                     (error == ENOSPC) || (error == EDQUOT)
+                         ? ": free some space, or name another folder with -o"
+                         : "");
 }
 
-/* Returns a descriptor, or -1 with a complaint. */
+/* Returns a descriptor, or -1 with an error. */
 static int output_open(const output_t *output, uint32_t slot, int flags)
 {
     output_name_t name;
@@ -50,8 +50,8 @@ static int output_open(const output_t *output, uint32_t slot, int flags)
     output_name_temporary(name, output_partition(output, slot));
     fd = openat(output->folder->fd, name, O_WRONLY | O_CLOEXEC | flags, 0666);
     if (fd < 0) {
-        output_complain(output, slot, (flags & O_CREAT) ? "create" : "open",
-                        errno);
+        output_say_error(output, slot, (flags & O_CREAT) ? "create" : "open",
+                         errno);
     }
     return fd;
 }
@@ -59,7 +59,7 @@ static int output_open(const output_t *output, uint32_t slot, int flags)
 /* Some file systems say only here that the disk is full. */
 static int output_close(const output_t *output, uint32_t slot, int fd)
 {
-    return close(fd) == 0 ? 0 : output_complain(output, slot, "write", errno);
+    return close(fd) == 0 ? 0 : output_say_error(output, slot, "write", errno);
 }
 
 /* How many files can stay open: ask the system for as many as it allows. */
@@ -128,7 +128,7 @@ int output_init(output_t *output, const output_folder_t *folder,
             OUTPUT_PAGE,
             (num_files * output->buffer_size / OUTPUT_PAGE + 1) * OUTPUT_PAGE);
     if ((output->files == NULL) || (output->buffers == NULL)) {
-        complain("out of memory for %u partition files", num_files);
+        say_error("out of memory for %u partition files", num_files);
         goto err_cleanup;
     }
     for (uint32_t i = 0; i < num_files; i++) {
@@ -157,7 +157,7 @@ static int output_write_to(output_t *output, uint32_t slot, int fd,
             if (errno == EINTR) {
                 continue;
             }
-            return output_complain(output, slot, "write", errno);
+            return output_say_error(output, slot, "write", errno);
         }
         data += written;
         length -= (size_t)written;
@@ -243,16 +243,16 @@ static int output_check(const output_t *output, uint32_t slot, int fd)
     struct stat status;
 
     if (fstat(fd, &status) != 0) {
-        return output_complain(output, slot, "write", errno);
+        return output_say_error(output, slot, "write", errno);
     }
     if ((uint64_t)status.st_size == length) {
         return 0;
     }
-    return complain("partition %u has %llu bytes where %llu were written: "
-                    "does something else write to '%s'?",
-                    output_partition(output, slot),
-                    (unsigned long long)status.st_size,
-                    (unsigned long long)length, output->folder->path);
+    return say_error("partition %u has %llu bytes where %llu were written: "
+                     "does something else write to '%s'?",
+                     output_partition(output, slot),
+                     (unsigned long long)status.st_size,
+                     (unsigned long long)length, output->folder->path);
 }
 
 static int output_finish_file(output_t *output, uint32_t slot)

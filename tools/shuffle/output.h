@@ -33,7 +33,7 @@ typedef struct output {
     char                  *buffers;
 } output_t;
 
-/* Create the files of a set. Returns -1 with a complaint. */
+/* Create the files of a set. Returns -1 with an error. */
 int output_init(output_t *output, const output_folder_t *folder,
                 const output_set_t *set);
 

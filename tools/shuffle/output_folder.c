@@ -1,7 +1,7 @@
 /* The folder: created, claimed, its files named and removed. */
 #include <config.h>
 
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/output_folder.h"
 
 #include <errno.h>
@@ -32,18 +32,18 @@ static int output_folder_try(output_folder_t *folder)
     folder->claim.fd = -1;
     folder->created  = mkdir(folder->path, 0777) == 0;
     if (!folder->created && (errno != EEXIST)) {
-        return complain("cannot create output folder '%s': %s", folder->path,
-                        strerror(errno));
+        return say_error("cannot create output folder '%s': %s", folder->path,
+                         strerror(errno));
     }
     folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd < 0) {
         return errno == ENOENT ? 1
-                               : complain("cannot open output folder '%s': %s",
-                                          folder->path, strerror(errno));
+                               : say_error("cannot open output folder '%s': %s",
+                                           folder->path, strerror(errno));
     }
     if (faccessat(folder->fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
-        result = complain("cannot write into output folder '%s': %s",
-                          folder->path, strerror(errno));
+        result = say_error("cannot write into output folder '%s': %s",
+                           folder->path, strerror(errno));
     } else {
         result = claim_take(&folder->claim, folder->fd, folder->path,
                             folder->id, folder->created);
@@ -71,9 +71,9 @@ int output_folder_open(output_folder_t *folder, const char *path,
             return result;
         }
     }
-    return complain("output folder '%s' is removed again and again: name "
-                    "another with -o",
-                    path);
+    return say_error("output folder '%s' is removed again and again: name "
+                     "another with -o",
+                     path);
 }
 
 int output_folder_join(output_folder_t *folder)
@@ -126,8 +126,8 @@ static int output_name(const output_folder_t *folder, uint32_t partition)
                    RENAME_NOREPLACE) == 0)) {
         return 0;
     }
-    return complain("cannot name '%s/%s' '%s': %s", folder->path, temporary,
-                    final, strerror(errno));
+    return say_error("cannot name '%s/%s' '%s': %s", folder->path, temporary,
+                     final, strerror(errno));
 }
 
 /* The name was given by output_name(). */

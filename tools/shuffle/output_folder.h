@@ -35,13 +35,13 @@ typedef struct output_folder {
 
 /*
  * Open the folder, or create it, and claim it for the run of that id. It must
- * be empty. Returns -1 with a complaint.
+ * be empty. Returns -1 with an error.
  */
 int output_folder_open(output_folder_t *folder, const char *path,
                        const claim_id_t id);
 
 /* In a process that was forked: hold the claim as one of its own. Returns -1
- * with a complaint. */
+ * with an error. */
 int output_folder_join(output_folder_t *folder);
 
 /* Gives up the claim. After output_discard() the last process of the run
@@ -56,7 +56,7 @@ typedef struct output_set {
 } output_set_t;
 
 /* Give the files of a set their final names, all or none. Returns -1 with a
- * complaint. */
+ * error. */
 int output_commit(const output_folder_t *folder, const output_set_t *set);
 
 /* Take these names away again. */

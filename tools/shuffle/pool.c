@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/pool.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 static int pool_config_read(ucxpool_config_t **config_p)
 {
     if (ucxpool_config_read(config_p) != UCXPOOL_OK) {
-        return complain("%s", ucxpool_error_detail());
+        return say_error("%s", ucxpool_error_detail());
     }
     return 0;
 }
@@ -48,7 +48,7 @@ static int pool_config_default(ucxpool_config_t *config, const char *key,
     snprintf(variable, sizeof(variable), "UCXPOOL_%s", key);
     if ((getenv(variable) == NULL) &&
         (ucxpool_config_modify(config, key, value) != UCXPOOL_OK)) {
-        return complain("%s", ucxpool_error_detail());
+        return say_error("%s", ucxpool_error_detail());
     }
     return 0;
 }
@@ -146,8 +146,8 @@ static int pool_make(unsigned worker, const ucxpool_config_t *config,
         params.device      = device_number(device);
     }
     if (ucxpool_create(&params, pool_p) != UCXPOOL_OK) {
-        return complain("cannot create the pool of worker %u: %s", worker,
-                        ucxpool_error_detail());
+        return say_error("cannot create the pool of worker %u: %s", worker,
+                         ucxpool_error_detail());
     }
     return 0;
 }

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-/* Check the settings without making anything. Returns -1 with a complaint. */
+/* Check the settings without making anything. Returns -1 with an error. */
 int pool_check_settings(void);
 
 /*
@@ -19,7 +19,7 @@ int pool_check_settings(void);
  *
  * device  Whose memory it is to be; NULL: the host's.
  *
- * Returns -1 with a complaint.
+ * Returns -1 with an error.
  */
 int pool_create(unsigned worker, const device_t *device, size_t memory_size,
                 ucxpool_t **pool_p);

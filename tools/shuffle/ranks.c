@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/ranks.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/verdict.h"
 #include "tools/shuffle/worker.h"
 
@@ -38,12 +38,12 @@ typedef struct ranks_note {
 _Static_assert(sizeof(ranks_note_t) <= EXCHANGE_NOTE_SIZE, "it is one note");
 
 typedef struct ranks {
-    job_t      *job;
-    launcher_t *launcher;
-    result_t   *results;
-    vault_t    *vault;
-    exchange_t *exchange;
-    progress_t  progress;
+    job_t       *job;
+    launcher_t  *launcher;
+    result_t    *results;
+    gpu_store_t *gpu_store;
+    exchange_t  *exchange;
+    progress_t   progress;
 } ranks_t;
 
 static volatile sig_atomic_t ranks_signal;
@@ -68,8 +68,8 @@ static void ranks_signals_init(void)
 static int ranks_interrupt(void *arg)
 {
     if (ranks_signal != 0) {
-        return complain("ended by signal %d (%s)", (int)ranks_signal,
-                        strsignal(ranks_signal));
+        return say_error("ended by signal %d (%s)", (int)ranks_signal,
+                         strsignal(ranks_signal));
     }
     return 0;
 }
@@ -102,7 +102,7 @@ static int ranks_show(ranks_t *ranks)
     }
     card = calloc(1, sizeof(ranks_card_t) + length);
     if (card == NULL) {
-        return complain("out of memory");
+        return say_error("out of memory");
     }
     ranks_card_fill(ranks, (ranks_card_t *)card);
     memcpy(card + sizeof(ranks_card_t), address, length);
@@ -125,16 +125,17 @@ static int ranks_connect_one(ranks_t *ranks, unsigned rank)
     }
     ranks_card_fill(ranks, &own);
     if (length < sizeof(peer)) {
-        result = complain("worker %u is of another version", rank);
+        result = say_error("worker %u is of another version", rank);
     } else if (memcmp(card, &own, sizeof(own)) != 0) {
         memcpy(&peer, card, sizeof(peer));
-        result = complain("worker %u has another job: %llu bytes in %llu files "
-                          "there, %llu bytes in %llu files here; all hosts "
-                          "must have the same files",
-                          rank, (unsigned long long)peer.num_bytes,
-                          (unsigned long long)peer.num_files,
-                          (unsigned long long)own.num_bytes,
-                          (unsigned long long)own.num_files);
+        result =
+            say_error("worker %u has another job: %llu bytes in %llu files "
+                      "there, %llu bytes in %llu files here; all hosts "
+                      "must have the same files",
+                      rank, (unsigned long long)peer.num_bytes,
+                      (unsigned long long)peer.num_files,
+                      (unsigned long long)own.num_bytes,
+                      (unsigned long long)own.num_files);
     } else {
         result =
             exchange_connect(ranks->exchange, rank, (char *)card + sizeof(own),
@@ -146,8 +147,9 @@ static int ranks_connect_one(ranks_t *ranks, unsigned rank)
 
 static int ranks_meet(ranks_t *ranks, const batch_shape_t *shape)
 {
-    exchange_params_t params = {
-        ranks->launcher->rank, ranks->launcher->num_ranks, shape, ranks->vault};
+    exchange_params_t params = {ranks->launcher->rank,
+                                ranks->launcher->num_ranks, shape,
+                                ranks->gpu_store};
 
     if ((exchange_create(&params, &ranks->exchange) != 0) ||
         (ranks_show(ranks) != 0)) {
@@ -169,7 +171,7 @@ static int ranks_work(ranks_t *ranks, result_t *result)
     params.job       = ranks->job;
     params.index     = ranks->launcher->rank;
     params.exchange  = ranks->exchange;
-    params.vault     = ranks->vault;
+    params.gpu_store = ranks->gpu_store;
     params.progress  = &ranks->progress;
     params.interrupt = ranks_interrupt;
     return worker_run(&params, result);
@@ -229,7 +231,7 @@ static int ranks_hear(ranks_t *ranks, ranks_word_t word, ranks_note_t *note_p,
     memcpy(note_p, note->data, sizeof(*note_p));
     free(note);
     if ((length != sizeof(*note_p)) || (note_p->word != word)) {
-        return complain("worker %u said something out of turn", *source_p);
+        return say_error("worker %u said something out of turn", *source_p);
     }
     return 0;
 }
@@ -245,7 +247,7 @@ static int ranks_gather(ranks_t *ranks, ranks_word_t word)
             return -1;
         }
         if (!note.is_good) {
-            return complain("worker %u could not finish", source);
+            return say_error("worker %u could not finish", source);
         }
         if (word == RANKS_RESULT) {
             ranks->results[source] = note.result;
@@ -304,7 +306,7 @@ static int ranks_obey(ranks_t *ranks)
     if (ranks_hear(ranks, RANKS_VERDICT, &note, &source) != 0) {
         return -1;
     }
-    return note.is_good ? 0 : complain("worker 0 ended the run");
+    return note.is_good ? 0 : say_error("worker 0 ended the run");
 }
 
 static int ranks_follow(ranks_t *ranks, const result_t *result)
@@ -352,7 +354,8 @@ int ranks_run(job_t *job, launcher_t *launcher, result_t *results)
     ranks.results  = results;
     ranks_signals_init();
     job_batch_shape(job, &shape);
-    result = job_make_vault(job, launcher->local_rank, &shape, &ranks.vault);
+    result =
+        job_make_gpu_store(job, launcher->local_rank, &shape, &ranks.gpu_store);
     if ((result == 0) && (launcher->num_ranks > 1)) {
         result = ranks_meet(&ranks, &shape);
     }
@@ -367,6 +370,6 @@ int ranks_run(job_t *job, launcher_t *launcher, result_t *results)
         return ranks_signal != 0 ? ranks_signal : -1;
     }
     exchange_destroy(ranks.exchange);
-    vault_destroy(ranks.vault);
+    gpu_store_destroy(ranks.gpu_store);
     return 0;
 }

@@ -16,7 +16,7 @@
 #include "tools/shuffle/result.h"
 
 /*
- * Returns 0, on rank 0 with num_workers results; -1 with a complaint; or the
+ * Returns 0, on rank 0 with num_workers results; -1 with an error; or the
  * number of the signal that ended the run. After the last two no file is left
  * in this rank's folder.
  */

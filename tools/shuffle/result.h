@@ -21,8 +21,8 @@ typedef struct result {
     unsigned           num_ucx;
     pool_stats_t       stats;
     ucxpool_degraded_t degraded_to;
-    vault_stats_t      vault; /* size 0: there was none */
-    uint64_t           early; /* see writer.h */
+    gpu_store_stats_t  gpu_store; /* size 0: there was none */
+    uint64_t           early;     /* see writer.h */
 } result_t;
 
 #endif

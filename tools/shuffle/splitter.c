@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/splitter.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/field.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@ int splitter_init(splitter_t *splitter, const inputs_t *inputs, uint64_t begin,
     splitter->capacity = buffer_size;
     splitter->buffer   = malloc(buffer_size);
     if (splitter->buffer == NULL) {
-        return complain("out of memory for a buffer of %zu bytes", buffer_size);
+        return say_error("out of memory for a buffer of %zu bytes",
+                         buffer_size);
     }
     return 0;
 }
@@ -70,8 +71,8 @@ static int splitter_open(splitter_t *splitter)
     }
     splitter->fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (splitter->fd < 0) {
-        return complain("cannot open input file '%s': %s", file->path,
-                        strerror(errno));
+        return say_error("cannot open input file '%s': %s", file->path,
+                         strerror(errno));
     }
     splitter->low =
         splitter->begin > file->start ? splitter->begin - file->start : 0;
@@ -101,11 +102,11 @@ static int splitter_grow(splitter_t *splitter)
     char  *buffer   = realloc(splitter->buffer, capacity);
 
     if (buffer == NULL) {
-        return complain("out of memory: a record of '%s' before byte %llu is "
-                        "longer than %zu bytes",
-                        splitter_file(splitter)->path,
-                        (unsigned long long)splitter->offset,
-                        splitter->capacity);
+        return say_error("out of memory: a record of '%s' before byte %llu is "
+                         "longer than %zu bytes",
+                         splitter_file(splitter)->path,
+                         (unsigned long long)splitter->offset,
+                         splitter->capacity);
     }
     splitter->buffer   = buffer;
     splitter->capacity = capacity;
@@ -140,14 +141,14 @@ static int splitter_fill(splitter_t *splitter)
                     (off_t)splitter->offset);
     } while ((got < 0) && (errno == EINTR));
     if (got < 0) {
-        return complain("cannot read '%s' at byte %llu: %s", file->path,
-                        (unsigned long long)splitter->offset, strerror(errno));
+        return say_error("cannot read '%s' at byte %llu: %s", file->path,
+                         (unsigned long long)splitter->offset, strerror(errno));
     }
     if (got == 0) {
-        return complain("'%s' was cut short while it was read: byte %llu of "
-                        "%llu is not there any more",
-                        file->path, (unsigned long long)splitter->offset,
-                        (unsigned long long)file->size);
+        return say_error("'%s' was cut short while it was read: byte %llu of "
+                         "%llu is not there any more",
+                         file->path, (unsigned long long)splitter->offset,
+                         (unsigned long long)file->size);
     }
     splitter->tail += (size_t)got;
     splitter->offset += (uint64_t)got;
@@ -276,10 +277,11 @@ static int splitter_complain_quote(const splitter_t *splitter)
     const input_file_t *file = splitter_file(splitter);
     size_t              left = splitter->tail - splitter->head;
 
-    return complain("the last record of '%s', which begins at byte %llu, has a "
-                    "quote that is not closed: mend it, or give -d , where "
-                    "quotes are characters as others",
-                    file->path, (unsigned long long)(file->size - left));
+    return say_error(
+        "the last record of '%s', which begins at byte %llu, has a "
+        "quote that is not closed: mend it, or give -d , where "
+        "quotes are characters as others",
+        file->path, (unsigned long long)(file->size - left));
 }
 
 static void splitter_span(splitter_t *splitter, uint64_t start, size_t length,

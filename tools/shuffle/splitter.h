@@ -54,12 +54,12 @@ typedef struct splitter {
 } splitter_t;
 
 /* buffer_size: bytes to read at a time, 2 or more. Returns -1 with a
- * complaint. */
+ * error. */
 int  splitter_init(splitter_t *splitter, const inputs_t *inputs, uint64_t begin,
                    uint64_t end, size_t buffer_size);
 void splitter_cleanup(splitter_t *splitter);
 
-/* Returns 1 with the next span, 0 at the end, -1 with a complaint. */
+/* Returns 1 with the next span, 0 at the end, -1 with an error. */
 int splitter_next(splitter_t *splitter, span_t *span_p);
 
 #endif

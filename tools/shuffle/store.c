@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/store.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -32,9 +32,9 @@ int store_init_plain(store_t *store, size_t size)
     store->origin  = STORE_OF_PROCESS;
     store->address = aligned_alloc(STORE_ALIGNMENT, store->size);
     if (store->address == NULL) {
-        return complain("out of memory for %zu bytes of batches: use fewer "
-                        "workers (-w) or partitions (-p)",
-                        store->size);
+        return say_error("out of memory for %zu bytes of batches: use fewer "
+                         "workers (-w) or partitions (-p)",
+                         store->size);
     }
     return 0;
 }

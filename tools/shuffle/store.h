@@ -29,11 +29,11 @@ typedef struct store {
     size_t         used;
 } store_t;
 
-/* device: of the pool's memory, or NULL. Returns -1 with a complaint. */
+/* device: of the pool's memory, or NULL. Returns -1 with an error. */
 int store_init(store_t *store, ucxpool_t *pool, device_t *device, size_t size);
-/* Of the process. Returns -1 with a complaint. */
+/* Of the process. Returns -1 with an error. */
 int store_init_plain(store_t *store, size_t size);
-/* For copies to and from the device. Returns -1 with a complaint. */
+/* For copies to and from the device. Returns -1 with an error. */
 int store_init_pinned(store_t *store, device_t *device, size_t size);
 /* Also for a zeroed one. */
 void store_cleanup(store_t *store);

@@ -124,15 +124,16 @@ static void summary_text_transfer(const summary_t *summary, const result_t *sum,
 
 static void summary_text_gpu(const result_t *sum, FILE *stream)
 {
-    if (sum->vault.size == 0) {
+    if (sum->gpu_store.size == 0) {
         return;
     }
     fprintf(stream,
             "In GPU memory: %.1f MB held, %.1f MB at the most, of %.1f MB; "
             "%.1f MB written before the end to make room\n",
-            summary_megabytes(sum->vault.held),
-            summary_megabytes(sum->vault.held_max),
-            summary_megabytes(sum->vault.size), summary_megabytes(sum->early));
+            summary_megabytes(sum->gpu_store.held),
+            summary_megabytes(sum->gpu_store.held_max),
+            summary_megabytes(sum->gpu_store.size),
+            summary_megabytes(sum->early));
 }
 
 void summary_print_text(const summary_t *summary, FILE *stream)
@@ -237,7 +238,7 @@ static void summary_json_traffic(const pool_stats_t *stats,
 
 static void summary_json_gpu(const result_t *result, FILE *stream)
 {
-    if (result->vault.size == 0) {
+    if (result->gpu_store.size == 0) {
         fprintf(stream, "\"gpu\": null, ");
         return;
     }
@@ -245,8 +246,8 @@ static void summary_json_gpu(const result_t *result, FILE *stream)
             "\"gpu\": {\"number\": %" PRId32 ", \"bytes\": %" PRIu64
             ", \"held_bytes\": %" PRIu64 ", \"max_held_bytes\": %" PRIu64
             ", \"early_bytes\": %" PRIu64 "}, ",
-            result->vault.gpu, result->vault.size, result->vault.held,
-            result->vault.held_max, result->early);
+            result->gpu_store.gpu, result->gpu_store.size,
+            result->gpu_store.held, result->gpu_store.held_max, result->early);
 }
 
 static uint64_t summary_blocks(const pool_stats_t *stats)

@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/verdict.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <string.h>
 
@@ -26,9 +26,9 @@ void verdict_sum(const result_t *results, unsigned num_workers, result_t *sum_p)
         sum_p->num_added += results[i].num_added;
         stopwatch_add(&sum_p->whole, &results[i].whole);
         stopwatch_add(&sum_p->copy, &results[i].copy);
-        sum_p->vault.size += results[i].vault.size;
-        sum_p->vault.held += results[i].vault.held;
-        sum_p->vault.held_max += results[i].vault.held_max;
+        sum_p->gpu_store.size += results[i].gpu_store.size;
+        sum_p->gpu_store.held += results[i].gpu_store.held;
+        sum_p->gpu_store.held_max += results[i].gpu_store.held_max;
         sum_p->early += results[i].early;
         sum_p->num_map += results[i].num_map;
         sum_p->num_ucx += results[i].num_ucx;
@@ -41,13 +41,13 @@ int verdict_check(const result_t *sum)
     if (tally_is_equal(&sum->in, &sum->out)) {
         return 0;
     }
-    return complain("the output differs from the input: %llu records, %llu "
-                    "bytes, checksum %016llx were read, but %llu records, "
-                    "%llu bytes, checksum %016llx written",
-                    (unsigned long long)sum->in.records,
-                    (unsigned long long)sum->in.bytes,
-                    (unsigned long long)sum->in.checksum,
-                    (unsigned long long)sum->out.records,
-                    (unsigned long long)sum->out.bytes,
-                    (unsigned long long)sum->out.checksum);
+    return say_error("the output differs from the input: %llu records, %llu "
+                     "bytes, checksum %016llx were read, but %llu records, "
+                     "%llu bytes, checksum %016llx written",
+                     (unsigned long long)sum->in.records,
+                     (unsigned long long)sum->in.bytes,
+                     (unsigned long long)sum->in.checksum,
+                     (unsigned long long)sum->out.records,
+                     (unsigned long long)sum->out.bytes,
+                     (unsigned long long)sum->out.checksum);
 }

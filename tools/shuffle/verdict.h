@@ -10,7 +10,7 @@
 void verdict_sum(const result_t *results, unsigned num_workers,
                  result_t *sum_p);
 
-/* Compare records, bytes and checksum. Returns -1 with a complaint. */
+/* Compare records, bytes and checksum. Returns -1 with an error. */
 int verdict_check(const result_t *sum);
 
 #endif

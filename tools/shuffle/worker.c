@@ -1,7 +1,7 @@
 #include <config.h>
 
 #include "tools/shuffle/worker.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/csv.h"
 #include "tools/shuffle/field.h"
 #include "tools/shuffle/splitter.h"
@@ -71,7 +71,7 @@ static int worker_write_held(worker_t *worker)
 
 /* --- what is read ------------------------------------------------------- */
 
-/* The batch of a target that takes records now. NULL with a complaint. */
+/* The batch of a target that takes records now. NULL with an error. */
 static batch_t *worker_batch(worker_t *worker, unsigned target)
 {
     batch_t *batch = worker->open[target];
@@ -103,7 +103,7 @@ static int worker_flush(worker_t *worker, unsigned target)
     }
     if (target == worker->params.index) {
         /* What is too large to be held comes after what is: in the order in
-         * which a lone worker without a vault writes it. */
+         * which a lone worker without a store writes it. */
         return batch_is_large(batch) && (worker_write_held(worker) != 0)
                    ? -1
                    : writer_take_batch(&worker->writer, batch);
@@ -145,14 +145,14 @@ static int worker_complain_field(const worker_t *worker, const span_t *span,
         excerpt[i] = (record[i] >= ' ') && (record[i] <= '~') ? record[i] : '?';
     }
     excerpt[shown] = '\0';
-    return complain(
+    return say_error(
         "the record at byte %llu of '%s' has no field %u (it "
         "begins with '%s'): mend it, or give another -k or -d",
         (unsigned long long)(span->offset + (uint64_t)(record - span->data)),
         span->file->path, worker->job->field, excerpt);
 }
 
-/* The hash of a key's value. Returns -1 with a complaint. */
+/* The hash of a key's value. Returns -1 with an error. */
 static int worker_hash(worker_t *worker, const field_key_t *key,
                        uint64_t *hash_p)
 {
@@ -164,7 +164,7 @@ static int worker_hash(worker_t *worker, const field_key_t *key,
         if (length > worker->value_size) {
             value = realloc(worker->value, length);
             if (value == NULL) {
-                complain("out of memory for a key of %zu bytes", length);
+                say_error("out of memory for a key of %zu bytes", length);
                 return -1;
             }
             worker->value      = value;
@@ -237,23 +237,23 @@ static int worker_read(worker_t *worker)
 
 /* --- all of it ---------------------------------------------------------- */
 
-/* What is held in a vault is copied there from pinned memory. */
+/* What is held in a store is copied there from pinned memory. */
 static int worker_init_own(worker_t *worker)
 {
-    size_t size = batch_memory_size(&worker->shape);
-    int    result =
-        worker->params.vault != NULL
-               ? store_init_pinned(&worker->own_memory,
-                                   vault_device(worker->params.vault), size)
-               : store_init_plain(&worker->own_memory, size);
+    size_t size   = batch_memory_size(&worker->shape);
+    int    result = worker->params.gpu_store != NULL
+                        ? store_init_pinned(
+                              &worker->own_memory,
+                              gpu_store_device(worker->params.gpu_store), size)
+                        : store_init_plain(&worker->own_memory, size);
 
     if (result != 0) {
         return -1;
     }
     worker->open = calloc(worker->job->num_workers, sizeof(*worker->open));
     if (worker->open == NULL) {
-        return complain("out of memory for %u workers",
-                        worker->job->num_workers);
+        return say_error("out of memory for %u workers",
+                         worker->job->num_workers);
     }
     worker->own = batch_create(&worker->shape,
                                store_take(&worker->own_memory, size), NULL);
@@ -278,7 +278,7 @@ static int worker_init(worker_t *worker, const worker_params_t *params)
     }
     return worker_init_own(worker) == 0
                ? writer_init(&worker->writer, job, params->index,
-                             params->progress, params->vault)
+                             params->progress, params->gpu_store)
                : -1;
 }
 
@@ -348,8 +348,8 @@ static void worker_report(const worker_t *worker, result_t *result)
     result->out          = worker->writer.out;
     result->num_added    = worker->splitter.num_added;
     result->early        = worker->writer.early;
-    if (worker->params.vault != NULL) {
-        vault_stats_get(worker->params.vault, &result->vault);
+    if (worker->params.gpu_store != NULL) {
+        gpu_store_stats_get(worker->params.gpu_store, &result->gpu_store);
     }
     if (worker->exchange == NULL) {
         return;

@@ -6,7 +6,7 @@
  *                                               | full
  *               own batch <---------------------+-----> exchange
  *                   |                                       |
- *                   +----------> vault, or <----------- arrival
+ *                   +----------> store, or <----------- incoming
  *                          count, check, append to file
  *
  * One loop, one thread: after each span it looks at what has arrived; while it
@@ -22,17 +22,17 @@
 typedef struct worker_params {
     const job_t *job;
     unsigned     index;
-    exchange_t  *exchange; /* NULL for a lone worker */
-    vault_t     *vault;    /* NULL for none */
+    exchange_t  *exchange;  /* NULL for a lone worker */
+    gpu_store_t *gpu_store; /* NULL for none */
     progress_t  *progress;
-    /* Asked often. -1 with a complaint: end now. */
+    /* Asked often. -1 with an error: end now. */
     int (*interrupt)(void *arg);
     void *interrupt_arg;
 } worker_params_t;
 
 /*
  * Do it all, but for giving the files their final names. Returns -1 with a
- * complaint; the files are then still there.
+ * error; the files are then still there.
  */
 int worker_run(const worker_params_t *params, result_t *result_p);
 

@@ -1,20 +1,20 @@
 #include <config.h>
 
 #include "tools/shuffle/writer.h"
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <string.h>
 
 int writer_init(writer_t *writer, const job_t *job, unsigned index,
-                progress_t *progress, vault_t *vault)
+                progress_t *progress, gpu_store_t *gpu_store)
 {
     output_set_t set = job_partitions(job, index);
 
     memset(writer, 0, sizeof(*writer));
-    writer->job      = job;
-    writer->index    = index;
-    writer->progress = progress;
-    writer->vault    = vault;
+    writer->job       = job;
+    writer->index     = index;
+    writer->progress  = progress;
+    writer->gpu_store = gpu_store;
     if (output_init(&writer->output, &job->folder, &set) != 0) {
         return -1;
     }
@@ -38,9 +38,9 @@ static int writer_write_chunk(writer_t *writer, const chunk_t *chunk)
     while ((result = chunk_next_run(chunk, job->num_partitions, &run,
                                     &writer->out)) > 0) {
         if (job_worker(job, run.partition) != writer->index) {
-            return complain("worker %u got records of partition %u, which is "
-                            "not its own",
-                            writer->index, run.partition);
+            return say_error("worker %u got records of partition %u, which is "
+                             "not its own",
+                             writer->index, run.partition);
         }
         if (output_append(&writer->output, run.partition,
                           chunk->bytes + run.offset, run.length) != 0) {
@@ -62,30 +62,30 @@ static int writer_write(writer_t *writer, const chunk_t *chunks,
     return 0;
 }
 
-/* --- the vault ---------------------------------------------------------- */
+/* --- the store ---------------------------------------------------------- */
 
 int writer_write_held(writer_t *writer)
 {
-    arrival_t *arrival;
-    int        result;
+    incoming_t *incoming;
+    int         result;
 
-    if (writer->vault == NULL) {
+    if (writer->gpu_store == NULL) {
         return 0;
     }
-    result = vault_bring(writer->vault, &arrival);
+    result = gpu_store_bring(writer->gpu_store, &incoming);
     if (result <= 0) {
         return result;
     }
-    result = writer_write(writer, arrival->chunks, arrival->num_chunks);
-    shelf_give(vault_shelf(writer->vault), arrival);
+    result = writer_write(writer, incoming->chunks, incoming->num_chunks);
+    incoming_list_put(gpu_store_list(writer->gpu_store), incoming);
     return result == 0 ? 1 : -1;
 }
 
-/* Nobody may have to wait for a place of the vault. */
+/* Nobody may have to wait for a place of the store. */
 static int writer_make_room(writer_t *writer)
 {
-    while (vault_is_full(writer->vault)) {
-        writer->early += vault_oldest_size(writer->vault);
+    while (gpu_store_is_full(writer->gpu_store)) {
+        writer->early += gpu_store_oldest_size(writer->gpu_store);
         if (writer_write_held(writer) < 0) {
             return -1;
         }
@@ -97,42 +97,42 @@ static int writer_make_room(writer_t *writer)
 
 int writer_take_batch(writer_t *writer, batch_t *batch)
 {
-    if ((writer->vault != NULL) && !batch_is_large(batch)) {
+    if ((writer->gpu_store != NULL) && !batch_is_large(batch)) {
         if (writer_make_room(writer) != 0) {
             return -1;
         }
         /* All places may be in the hands of the exchange. */
-        if (shelf_look(vault_shelf(writer->vault)) != NULL) {
-            return vault_hold_batch(writer->vault, batch);
+        if (incoming_list_peek(gpu_store_list(writer->gpu_store)) != NULL) {
+            return gpu_store_hold_batch(writer->gpu_store, batch);
         }
     }
     return writer_write(writer, batch->chunks, batch->num_chunks);
 }
 
-static int writer_write_arrival(writer_t *writer, arrival_t *arrival)
+static int writer_write_incoming(writer_t *writer, incoming_t *incoming)
 {
-    return arrival_parse(arrival, arrival_message(arrival)) == 0
-               ? writer_write(writer, arrival->chunks, arrival->num_chunks)
+    return incoming_parse(incoming, incoming_message(incoming)) == 0
+               ? writer_write(writer, incoming->chunks, incoming->num_chunks)
                : -1;
 }
 
 int writer_take_arrivals(writer_t *writer, exchange_t *exchange)
 {
-    arrival_t *arrival;
-    int        result;
+    incoming_t *incoming;
+    int         result;
 
-    while ((arrival = exchange_arrival_get(exchange)) != NULL) {
-        if ((writer->vault != NULL) && !arrival_is_large(arrival)) {
-            vault_hold(writer->vault, arrival);
+    while ((incoming = exchange_arrival_get(exchange)) != NULL) {
+        if ((writer->gpu_store != NULL) && !incoming_is_large(incoming)) {
+            gpu_store_hold(writer->gpu_store, incoming);
             continue;
         }
-        result = writer_write_arrival(writer, arrival);
-        exchange_arrival_release(exchange, arrival);
+        result = writer_write_incoming(writer, incoming);
+        exchange_arrival_release(exchange, incoming);
         if (result != 0) {
             return -1;
         }
     }
-    return writer->vault != NULL ? writer_make_room(writer) : 0;
+    return writer->gpu_store != NULL ? writer_make_room(writer) : 0;
 }
 
 int writer_finish(writer_t *writer)

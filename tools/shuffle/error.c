@@ -1,17 +1,17 @@
 #include <config.h>
 
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 /* The tool runs one thread per process. */
-static char complaint_last[COMPLAINT_SIZE];
+static char complaint_last[ERROR_SIZE];
 
-int complain(const char *format, ...)
+int say_error(const char *format, ...)
 {
     /* A sentence may quote the one before it. */
-    char    text[COMPLAINT_SIZE];
+    char    text[ERROR_SIZE];
     va_list arguments;
 
     va_start(arguments, format);
@@ -21,7 +21,7 @@ int complain(const char *format, ...)
     return -1;
 }
 
-const char *complaint_text(void)
+const char *error_text(void)
 {
     return complaint_last;
 }

@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "perf/mailbox.h"
+#include "perf/shared_words.h"
 #include "perf/error.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ typedef struct offer {
 
 /* The memory of the words, and the mark that its maker has left. */
 typedef struct page {
-    mailbox_t mailbox;
-    uint64_t  mark;
+    shared_words_t words;
+    uint64_t       mark;
 } page_t;
 
 static page_t *map(int fd)
@@ -78,7 +78,8 @@ static page_t *find(const offer_t *offer)
     return page;
 }
 
-int mailbox_create(control_t *control, bool is_sender, mailbox_t **mailbox_p)
+int shared_words_create(control_t *control, bool is_sender,
+                        shared_words_t **words_p)
 {
     page_t *page  = NULL;
     offer_t offer = {0, -1, 0};
@@ -104,13 +105,13 @@ int mailbox_create(control_t *control, bool is_sender, mailbox_t **mailbox_p)
         munmap(page, sizeof(*page));
         page = NULL;
     }
-    *mailbox_p = page == NULL ? NULL : &page->mailbox;
+    *words_p = page == NULL ? NULL : &page->words;
     return status;
 }
 
-void mailbox_destroy(mailbox_t *mailbox)
+void shared_words_destroy(shared_words_t *words)
 {
-    if (mailbox != NULL) {
-        munmap(mailbox, sizeof(page_t));
+    if (words != NULL) {
+        munmap(words, sizeof(page_t));
     }
 }

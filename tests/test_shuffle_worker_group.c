@@ -1,5 +1,5 @@
 /* Which worker is told to be the cause, whatever comes of its failure. */
-#include "tools/shuffle/crew.h"
+#include "tools/shuffle/worker_group.h"
 
 #include <check.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 
 #define NUM_WORKERS 4
 
-static job_t  job;
-static crew_t crew;
+static job_t          job;
+static worker_group_t group;
 
 /* In place of a worker: what it is told to say, it says. */
 static void echo(int socket)
@@ -40,15 +40,15 @@ static void start(unsigned index)
         echo(sockets[1]);
     }
     close(sockets[1]);
-    crew.members[index].pid    = pid;
-    crew.members[index].socket = sockets[0];
-    crew.num_alive++;
+    group.members[index].pid    = pid;
+    group.members[index].socket = sockets[0];
+    group.num_alive++;
 }
 
 static void setup(void)
 {
     job.num_workers = NUM_WORKERS;
-    ck_assert_int_eq(crew_init(&crew, &job), 0);
+    ck_assert_int_eq(group_init(&group, &job), 0);
     for (unsigned i = 0; i < NUM_WORKERS; i++) {
         start(i);
     }
@@ -57,57 +57,56 @@ static void setup(void)
 /* All others end as they do in the end of every run that fails. */
 static void teardown(void)
 {
-    crew_kill(&crew);
+    group_kill(&group);
     for (unsigned i = 0; i < NUM_WORKERS; i++) {
-        if (crew.members[i].socket >= 0) {
-            while (crew_hear(&crew, i) != 0) {
+        if (group.members[i].socket >= 0) {
+            while (group_hear(&group, i) != 0) {
             }
         }
     }
-    ck_assert_uint_eq(crew.num_alive, 0);
-    crew_cleanup(&crew);
+    ck_assert_uint_eq(group.num_alive, 0);
+    group_cleanup(&group);
 }
 
-static void complains(unsigned index, const char *text)
+static void reports_error(unsigned index, const char *text)
 {
-    char word = BOARD_FAILED;
+    char word = SHARED_FAILED;
 
-    strcpy(crew.board[index].complaint, text);
-    ck_assert_int_eq(send(crew.members[index].socket, &word, 1, 0), 1);
-    ck_assert_int_eq(crew_hear(&crew, index), BOARD_FAILED);
+    strcpy(group.shared[index].error, text);
+    ck_assert_int_eq(send(group.members[index].socket, &word, 1, 0), 1);
+    ck_assert_int_eq(group_hear(&group, index), SHARED_FAILED);
 }
 
 static void loses(unsigned index, const char *text)
 {
-    crew.board[index].is_consequence = true;
-    complains(index, text);
+    group.shared[index].is_consequence = true;
+    reports_error(index, text);
 }
 
 static void dies(unsigned index, int signal_number)
 {
-    ck_assert_int_eq(kill(crew.members[index].pid, signal_number), 0);
-    ck_assert_int_eq(crew_hear(&crew, index), 0);
+    ck_assert_int_eq(kill(group.members[index].pid, signal_number), 0);
+    ck_assert_int_eq(group_hear(&group, index), 0);
 }
 
 static void assert_cause(const char *text)
 {
-    ck_assert_int_eq(crew_complain(&crew), -1);
-    ck_assert_msg(strstr(complaint_text(), text) != NULL, "%s",
-                  complaint_text());
+    ck_assert_int_eq(group_say_error(&group), -1);
+    ck_assert_msg(strstr(error_text(), text) != NULL, "%s", error_text());
 }
 
 START_TEST(the_first_complaint_is_told)
 {
-    complains(2, "the first");
-    complains(0, "the second");
+    reports_error(2, "the first");
+    reports_error(0, "the second");
     assert_cause("the first");
 }
 END_TEST
 
 START_TEST(a_complaint_is_told_whoever_dies_of_it)
 {
-    complains(2, "no field 2");
-    crew.is_ending = true;
+    reports_error(2, "no field 2");
+    group.is_ending = true;
     dies(0, SIGABRT);
     dies(1, SIGKILL);
     loses(3, "lost worker 2");
@@ -118,7 +117,7 @@ END_TEST
 START_TEST(a_complaint_comes_before_one_who_lost_its_peer)
 {
     loses(0, "lost worker 2");
-    complains(2, "no field 2");
+    reports_error(2, "no field 2");
     assert_cause("no field 2");
 }
 END_TEST
@@ -127,20 +126,20 @@ START_TEST(a_killed_worker_is_told_though_its_end_is_heard_last)
 {
     loses(0, "lost worker 2");
     dies(1, SIGABRT);
-    crew.is_ending = true;
-    complains(3, "something else");
+    group.is_ending = true;
+    reports_error(3, "something else");
     dies(2, SIGKILL);
     assert_cause("worker 2 (process");
     assert_cause("killed by signal 9");
-    ck_assert(crew_was_slain(&crew, 2));
-    ck_assert(!crew_was_slain(&crew, 1));
+    ck_assert(group_was_slain(&group, 2));
+    ck_assert(!group_was_slain(&group, 1));
 }
 END_TEST
 
 START_TEST(a_worker_that_aborted_comes_before_those_that_lost_it)
 {
     loses(0, "lost worker 2");
-    crew.is_ending = true;
+    group.is_ending = true;
     dies(2, SIGABRT);
     assert_cause("killed by signal 6");
 }
@@ -165,10 +164,10 @@ END_TEST
 START_TEST(those_that_were_killed_in_the_end_are_not_told)
 {
     loses(3, "lost worker 2");
-    crew_kill(&crew);
+    group_kill(&group);
     for (unsigned i = 0; i < NUM_WORKERS; i++) {
-        ck_assert_int_eq(crew_hear(&crew, i), 0);
-        ck_assert(!crew_was_slain(&crew, i));
+        ck_assert_int_eq(group_hear(&group, i), 0);
+        ck_assert(!group_was_slain(&group, i));
     }
     assert_cause("lost worker 2");
 }
@@ -176,19 +175,19 @@ END_TEST
 
 START_TEST(the_crew_is_parked_when_all_that_live_have_failed)
 {
-    complains(0, "no field 2");
+    reports_error(0, "no field 2");
     dies(1, SIGABRT);
-    ck_assert(!crew_is_parked(&crew));
+    ck_assert(!group_is_parked(&group));
     loses(2, "told to end");
-    ck_assert(!crew_is_parked(&crew));
+    ck_assert(!group_is_parked(&group));
     loses(3, "told to end");
-    ck_assert(crew_is_parked(&crew));
+    ck_assert(group_is_parked(&group));
 }
 END_TEST
 
 int main(void)
 {
-    Suite   *suite  = suite_create("shuffle_crew");
+    Suite   *suite  = suite_create("shuffle_group");
     TCase   *tcase  = tcase_create("cause");
     SRunner *runner = srunner_create(suite);
     int      failed;

@@ -1,9 +1,9 @@
-/* The vault: batches in the memory of a GPU, in order and whole. */
+/* The GPU store: batches in the memory of a GPU, in order and whole. */
 #include "cuda_fixture.h"
 
-#include "tools/shuffle/complaint.h"
+#include "tools/shuffle/error.h"
 #include "tools/shuffle/store.h"
-#include "tools/shuffle/vault.h"
+#include "tools/shuffle/gpu_store.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 #define NUM_BUCKETS 3u
 #define MIB         ((size_t)1 << 20)
 
-static batch_shape_t  shape;
-static vault_params_t params;
-static vault_t       *vault;
-static store_t        memory; /* of the batch */
-static batch_t       *batch;
+static batch_shape_t      shape;
+static gpu_store_params_t params;
+static gpu_store_t       *gpu_store;
+static store_t            memory; /* of the batch */
+static batch_t           *batch;
 
 static void setup(void)
 {
@@ -28,16 +28,16 @@ static void setup(void)
     params.num_workers = 1;
     params.shape       = &shape;
     params.num_bytes   = 64 * MIB;
-    vault              = NULL;
+    gpu_store          = NULL;
     batch              = NULL;
 }
 
-static int open_vault(void)
+static int open_gpu_store(void)
 {
     size_t size = batch_memory_size(&shape);
 
-    if ((vault_create(&params, &vault) != 0) ||
-        (store_init_pinned(&memory, vault_device(vault), size) != 0)) {
+    if ((gpu_store_create(&params, &gpu_store) != 0) ||
+        (store_init_pinned(&memory, gpu_store_device(gpu_store), size) != 0)) {
         return -1;
     }
     batch = batch_create(&shape, store_take(&memory, size), NULL);
@@ -45,21 +45,21 @@ static int open_vault(void)
     return 0;
 }
 
-static void close_vault(void)
+static void close_gpu_store(void)
 {
     batch_destroy(batch);
-    if (vault != NULL) {
+    if (gpu_store != NULL) {
         store_cleanup(&memory);
     }
-    vault_destroy(vault);
-    vault = NULL;
-    batch = NULL;
+    gpu_store_destroy(gpu_store);
+    gpu_store = NULL;
+    batch     = NULL;
     memset(&memory, 0, sizeof(memory));
 }
 
 static void teardown(void)
 {
-    close_vault();
+    close_gpu_store();
 }
 
 /* A record that tells its number, and is as long as that makes it. */
@@ -89,7 +89,7 @@ static void fill_batch(unsigned first, unsigned num)
 static int hold(unsigned first, unsigned num)
 {
     fill_batch(first, num);
-    return vault_hold_batch(vault, batch);
+    return gpu_store_hold_batch(gpu_store, batch);
 }
 
 /* Each record is the one that its hash numbers. */
@@ -113,21 +113,21 @@ static void check_chunk(const chunk_t *chunk, unsigned *num_p)
 /* Bring one out; its lowest number and how many there are. */
 static int bring(unsigned *first_p, unsigned *num_p)
 {
-    arrival_t *arrival;
-    int        result = vault_bring(vault, &arrival);
+    incoming_t *incoming;
+    int         result = gpu_store_bring(gpu_store, &incoming);
 
     *num_p   = 0;
     *first_p = UINT32_MAX;
     if (result <= 0) {
         return result;
     }
-    for (uint32_t i = 0; i < arrival->num_chunks; i++) {
-        check_chunk(&arrival->chunks[i], num_p);
-        if (arrival->chunks[i].hashes[0] < *first_p) {
-            *first_p = (unsigned)arrival->chunks[i].hashes[0];
+    for (uint32_t i = 0; i < incoming->num_chunks; i++) {
+        check_chunk(&incoming->chunks[i], num_p);
+        if (incoming->chunks[i].hashes[0] < *first_p) {
+            *first_p = (unsigned)incoming->chunks[i].hashes[0];
         }
     }
-    shelf_give(vault_shelf(vault), arrival);
+    incoming_list_put(gpu_store_list(gpu_store), incoming);
     return result;
 }
 
@@ -136,7 +136,7 @@ static void expect(unsigned expected_first, unsigned expected_num)
     unsigned first;
     unsigned num;
 
-    ck_assert_msg(bring(&first, &num) == 1, "%s", complaint_text());
+    ck_assert_msg(bring(&first, &num) == 1, "%s", error_text());
     ck_assert_uint_eq(first, expected_first);
     ck_assert_uint_eq(num, expected_num);
 }
@@ -151,9 +151,9 @@ static void expect_nothing(void)
 
 START_TEST(what_is_held_comes_out_oldest_first)
 {
-    vault_stats_t stats;
+    gpu_store_stats_t stats;
 
-    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
+    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
     expect_nothing();
     for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(hold(1000 * i, 20 * (i + 1)), 0);
@@ -169,7 +169,7 @@ START_TEST(what_is_held_comes_out_oldest_first)
     ck_assert_int_eq(hold(6000, 1), 0);
     expect(6000, 1);
     expect_nothing();
-    vault_stats_get(vault, &stats);
+    gpu_store_stats_get(gpu_store, &stats);
     ck_assert_uint_gt(stats.held, stats.held_max);
     ck_assert_uint_ge(stats.size, stats.held_max);
 }
@@ -182,7 +182,7 @@ START_TEST(copies_that_take_their_time_are_waited_for)
         return;
     }
     stand_in.configure("run=late");
-    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
+    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 8; i++) {
             ck_assert_int_eq(hold(1000 * i, 200), 0);
@@ -199,17 +199,17 @@ START_TEST(few_places_left_is_full)
 {
     unsigned num = 0;
 
-    params.most = vault_least_size(&shape);
-    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
-    ck_assert(!vault_is_full(vault));
-    while (!vault_is_full(vault)) {
+    params.most = gpu_store_least_size(&shape);
+    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
+    ck_assert(!gpu_store_is_full(gpu_store));
+    while (!gpu_store_is_full(gpu_store)) {
         ck_assert_int_eq(hold(1000 * num++, 10), 0);
     }
     ck_assert_uint_gt(num, 1);
-    ck_assert_uint_gt(vault_oldest_size(vault), 0);
+    ck_assert_uint_gt(gpu_store_oldest_size(gpu_store), 0);
     /* Oldest first also then. */
     expect(0, 10);
-    ck_assert(!vault_is_full(vault));
+    ck_assert(!gpu_store_is_full(gpu_store));
     ck_assert_int_eq(hold(1000 * num, 10), 0);
     expect(1000, 10);
 }
@@ -217,37 +217,37 @@ END_TEST
 
 START_TEST(a_vault_is_no_larger_than_the_input_needs)
 {
-    vault_stats_t small;
-    vault_stats_t large;
+    gpu_store_stats_t small;
+    gpu_store_stats_t large;
 
     params.num_bytes = 100;
-    ck_assert_int_eq(open_vault(), 0);
-    vault_stats_get(vault, &small);
-    close_vault();
+    ck_assert_int_eq(open_gpu_store(), 0);
+    gpu_store_stats_get(gpu_store, &small);
+    close_gpu_store();
     params.num_bytes = 1000 * MIB;
-    ck_assert_int_eq(open_vault(), 0);
-    vault_stats_get(vault, &large);
+    ck_assert_int_eq(open_gpu_store(), 0);
+    gpu_store_stats_get(gpu_store, &large);
     ck_assert_uint_lt(small.size, 4 * MIB);
     ck_assert_uint_gt(large.size, 32 * MIB);
-    close_vault();
+    close_gpu_store();
     params.most = 8 * MIB;
-    ck_assert_int_eq(open_vault(), 0);
-    vault_stats_get(vault, &large);
+    ck_assert_int_eq(open_gpu_store(), 0);
+    gpu_store_stats_get(gpu_store, &large);
     ck_assert_uint_le(large.size, 8 * MIB);
 }
 END_TEST
 
 START_TEST(a_gpu_that_has_less_gives_less)
 {
-    vault_stats_t stats;
+    gpu_store_stats_t stats;
 
     if (cuda_is_real()) {
         return;
     }
     stand_in.configure("memory=24m");
     params.most = 64 * MIB;
-    ck_assert_msg(open_vault() == 0, "%s", complaint_text());
-    vault_stats_get(vault, &stats);
+    ck_assert_msg(open_gpu_store() == 0, "%s", error_text());
+    gpu_store_stats_get(gpu_store, &stats);
     ck_assert_uint_le(stats.size, 24 * MIB);
     ck_assert_int_eq(hold(0, 10), 0);
     expect(0, 10);
@@ -260,16 +260,16 @@ START_TEST(a_gpu_that_is_too_full_is_an_error)
         return;
     }
     stand_in.configure("memory=64k");
-    ck_assert_int_eq(open_vault(), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "65536 of 65536 are free"));
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "fewer workers"));
+    ck_assert_int_eq(open_gpu_store(), -1);
+    ck_assert_ptr_nonnull(strstr(error_text(), "65536 of 65536 are free"));
+    ck_assert_ptr_nonnull(strstr(error_text(), "fewer workers"));
     ck_assert_uint_eq(stand_in.live(), 0);
 }
 END_TEST
 
 START_TEST(workers_take_the_gpus_in_turn)
 {
-    vault_stats_t stats;
+    gpu_store_stats_t stats;
 
     if (cuda_is_real()) {
         return;
@@ -277,30 +277,30 @@ START_TEST(workers_take_the_gpus_in_turn)
     stand_in.configure("devices=3");
     for (unsigned turn = 0; turn < 7; turn++) {
         params.turn = turn;
-        ck_assert_int_eq(open_vault(), 0);
-        vault_stats_get(vault, &stats);
+        ck_assert_int_eq(open_gpu_store(), 0);
+        gpu_store_stats_get(gpu_store, &stats);
         ck_assert_int_eq(stats.gpu, (int)(turn % 3));
-        close_vault();
+        close_gpu_store();
     }
     params.gpu = 2;
-    ck_assert_int_eq(open_vault(), 0);
-    ck_assert_int_eq(device_number(vault_device(vault)), 2);
-    close_vault();
+    ck_assert_int_eq(open_gpu_store(), 0);
+    ck_assert_int_eq(device_number(gpu_store_device(gpu_store)), 2);
+    close_gpu_store();
     params.gpu = 3;
-    ck_assert_int_eq(open_vault(), -1);
-    ck_assert_ptr_nonnull(strstr(complaint_text(), "GPU 3 does not exist"));
+    ck_assert_int_eq(open_gpu_store(), -1);
+    ck_assert_ptr_nonnull(strstr(error_text(), "GPU 3 does not exist"));
     ck_assert_uint_eq(stand_in.live(), 0);
 }
 END_TEST
 
 /* Hold two, bring two. */
-static int use_vault(void)
+static int use_gpu_store(void)
 {
     unsigned first;
     unsigned num;
 
-    if ((open_vault() != 0) || (hold(0, 10) != 0) || (hold(1000, 20) != 0) ||
-        (bring(&first, &num) != 1) || (num != 10) ||
+    if ((open_gpu_store() != 0) || (hold(0, 10) != 0) ||
+        (hold(1000, 20) != 0) || (bring(&first, &num) != 1) || (num != 10) ||
         (bring(&first, &num) != 1) || (num != 20)) {
         return -1;
     }
@@ -315,25 +315,25 @@ START_TEST(a_call_that_fails_is_an_error_and_leaves_nothing)
     if (cuda_is_real()) {
         return;
     }
-    params.most = vault_least_size(&shape);
+    params.most = gpu_store_least_size(&shape);
     for (unsigned n = 1;; n++) {
-        complain("nothing");
+        say_error("nothing");
         stand_in.fail_call(NULL, n, 999);
-        result = use_vault();
-        close_vault();
+        result = use_gpu_store();
+        close_gpu_store();
         ck_assert_uint_eq(stand_in.live(), 0);
         if (!stand_in.has_failed()) {
-            ck_assert_msg(result == 0, "%s", complaint_text());
+            ck_assert_msg(result == 0, "%s", error_text());
             break;
         }
         /* That its words could not be asked for is no failure. */
         if (result != 0) {
             num_failed++;
-            ck_assert_str_ne(complaint_text(), "nothing");
+            ck_assert_str_ne(error_text(), "nothing");
         }
         stand_in.fail_call(NULL, 0, 0);
-        ck_assert_msg(use_vault() == 0, "%u: %s", n, complaint_text());
-        close_vault();
+        ck_assert_msg(use_gpu_store() == 0, "%u: %s", n, error_text());
+        close_gpu_store();
     }
     ck_assert_uint_gt(num_failed, 15);
 }
@@ -341,8 +341,8 @@ END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("shuffle vault");
-    TCase   *tcase = tcase_create("vault");
+    Suite   *suite = suite_create("shuffle gpu_store");
+    TCase   *tcase = tcase_create("gpu_store");
     SRunner *runner;
     int      num_failed;
 
