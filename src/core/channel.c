@@ -133,11 +133,6 @@ void core_channel_hand_out(ucxpool_channel_t  *channel,
     *channel_p = channel;
 }
 
-void core_channel_get(ucxpool_channel_t *channel)
-{
-    channel->refs++;
-}
-
 void core_channel_put(ucxpool_channel_t *channel)
 {
     if (--channel->refs != 0) {
@@ -175,17 +170,6 @@ ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel)
                       "%s: %s", channel->name,
                       (channel->reason[0] == '\0') ? "the channel is closed"
                                                    : channel->reason);
-}
-
-bool core_channel_is_live(const ucxpool_channel_t *channel)
-{
-    return channel->state <= UCXPOOL_CHANNEL_OPEN;
-}
-
-bool core_channel_must_settle(const ucxpool_channel_t *channel)
-{
-    return !core_channel_is_live(channel) &&
-           (channel->closing.step == CORE_CLOSE_NONE);
 }
 
 bool core_channel_is_readable(const ucxpool_channel_t *channel)

@@ -188,7 +188,11 @@ void core_channel_hand_out(ucxpool_channel_t  *channel,
                            ucxpool_channel_t **channel_p);
 
 /* Without a reference it is gone, and destroyed in progress. */
-void core_channel_get(ucxpool_channel_t *channel);
+static inline void core_channel_get(ucxpool_channel_t *channel)
+{
+    channel->refs++;
+}
+
 void core_channel_put(ucxpool_channel_t *channel);
 
 /* By the numbers in a message's head; NULL when they name none. */
@@ -197,7 +201,10 @@ ucxpool_channel_t *core_channel_find(ucxpool_t *pool, const proto_head_t *head);
 /* The blocks that serve its wire. */
 block_pool_t *core_channel_blocks(const ucxpool_channel_t *channel);
 
-bool core_channel_is_live(const ucxpool_channel_t *channel);
+static inline bool core_channel_is_live(const ucxpool_channel_t *channel)
+{
+    return channel->state <= UCXPOOL_CHANNEL_OPEN;
+}
 
 /* The error of a request on a channel that has ended: why that was. */
 ucxpool_status_t core_channel_say_ended(const ucxpool_channel_t *channel);
@@ -238,7 +245,11 @@ void core_channel_peer_left(ucxpool_channel_t *channel);
 void core_channel_set_closed(ucxpool_channel_t *channel);
 
 /* It has ended, and its requests have not yet. */
-bool core_channel_must_settle(const ucxpool_channel_t *channel);
+static inline bool core_channel_must_settle(const ucxpool_channel_t *channel)
+{
+    return !core_channel_is_live(channel) &&
+           (channel->closing.step == CORE_CLOSE_NONE);
+}
 
 /* Close by force what does not close by itself. */
 void core_channel_end_drain(ucxpool_channel_t *channel);

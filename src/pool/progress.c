@@ -111,7 +111,9 @@ static unsigned progress_channels(ucxpool_t *pool)
                             ucxpool_channel_t, link) {
         count += wireup_channel_progress(channel);
     }
-    wireup_channel_destroy_gone(pool);
+    if (!base_list_is_empty(&pool->channels.gone)) {
+        wireup_channel_destroy_gone(pool);
+    }
     return count;
 }
 
