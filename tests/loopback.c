@@ -17,21 +17,21 @@
 /* How long to wait for what must come. */
 #define PATIENCE_MS 20000
 
-bootstrap_secret_t *loopback_secret(const char *text)
+base_secret_t *loopback_secret(const char *text)
 {
-    char                path[] = "/tmp/test_secret_XXXXXX";
-    int                 fd     = mkstemp(path);
-    bootstrap_secret_t *secret;
+    char           path[] = "/tmp/test_secret_XXXXXX";
+    int            fd     = mkstemp(path);
+    base_secret_t *secret;
 
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
-    ck_assert_int_eq(bootstrap_secret_read(path, &secret), UCXPOOL_OK);
+    ck_assert_int_eq(base_secret_read(path, &secret), UCXPOOL_OK);
     unlink(path);
     return secret;
 }
 
-bootstrap_listener_params_t loopback_params(const bootstrap_secret_t *secret)
+bootstrap_listener_params_t loopback_params(const base_secret_t *secret)
 {
     static bootstrap_where_t    where;
     bootstrap_listener_params_t params = {
@@ -50,7 +50,7 @@ bootstrap_listener_params_t loopback_params(const bootstrap_secret_t *secret)
     return params;
 }
 
-bootstrap_listener_t *loopback_listener(const bootstrap_secret_t *secret)
+bootstrap_listener_t *loopback_listener(const base_secret_t *secret)
 {
     bootstrap_listener_params_t params = loopback_params(secret);
     bootstrap_listener_t       *listener;
@@ -60,7 +60,7 @@ bootstrap_listener_t *loopback_listener(const bootstrap_secret_t *secret)
 }
 
 bootstrap_client_t *loopback_client(const bootstrap_listener_t *listener,
-                                    const bootstrap_secret_t   *secret)
+                                    const base_secret_t        *secret)
 {
     bootstrap_where_t   where;
     bootstrap_client_t *client;

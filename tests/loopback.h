@@ -15,14 +15,14 @@
 #define LOOPBACK_QUEUE 12
 
 /* A secret made from this text. */
-bootstrap_secret_t *loopback_secret(const char *text);
+base_secret_t *loopback_secret(const char *text);
 
 /* Parameters of a listener on a free port of 127.0.0.1. */
-bootstrap_listener_params_t loopback_params(const bootstrap_secret_t *secret);
+bootstrap_listener_params_t loopback_params(const base_secret_t *secret);
 
-bootstrap_listener_t *loopback_listener(const bootstrap_secret_t *secret);
+bootstrap_listener_t *loopback_listener(const base_secret_t *secret);
 bootstrap_client_t   *loopback_client(const bootstrap_listener_t *listener,
-                                      const bootstrap_secret_t   *secret);
+                                      const base_secret_t        *secret);
 
 /* Drive both until the client is done; its answer. Other listeners than this
  * are not moved; NULL: no listener. */

@@ -45,10 +45,10 @@ typedef struct side {
     uint8_t          sent[4 * BOOTSTRAP_MESSAGE_MAX];
 } side_t;
 
-static side_t              client;
-static side_t              listener;
-static bootstrap_secret_t *secret;
-static bootstrap_secret_t *other_secret;
+static side_t         client;
+static side_t         listener;
+static base_secret_t *secret;
+static base_secret_t *other_secret;
 
 static void begin_side(side_t *side, bool is_client)
 {
@@ -82,15 +82,14 @@ static void end(void)
     close(listener.our_fd);
 }
 
-static bootstrap_self_t self_of(const bootstrap_secret_t *key, const void *blob,
+static bootstrap_self_t self_of(const base_secret_t *key, const void *blob,
                                 size_t length)
 {
     return (bootstrap_self_t){
         .secret = key, .blob = blob, .blob_length = length};
 }
 
-static void use(const bootstrap_secret_t *clients,
-                const bootstrap_secret_t *listeners)
+static void use(const base_secret_t *clients, const base_secret_t *listeners)
 {
     client.self   = self_of(clients, client_blob, sizeof(client_blob));
     listener.self = self_of(listeners, listener_blob, sizeof(listener_blob));
@@ -108,8 +107,8 @@ static void teardown(void)
 {
     net_call_reset();
     net_call_limit(0);
-    bootstrap_secret_release(secret);
-    bootstrap_secret_release(other_secret);
+    base_secret_put(secret);
+    base_secret_put(other_secret);
 }
 
 static void progress(side_t *side)
@@ -866,7 +865,7 @@ START_TEST(the_proofs_are_as_documented)
     memset(bytes + 51, 0x22, BOOTSTRAP_NONCE_SIZE);
     memcpy(bytes + 83, "\3\0\0\0abc\2\0\0\0de", 13);
 
-    ck_assert_int_eq(bootstrap_secret_sign(secret, bytes, length, expected),
+    ck_assert_int_eq(bootstrap_auth_sign(secret, bytes, length, expected),
                      UCXPOOL_OK);
     ck_assert_int_eq(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_CLIENT_PROOF,
                                           secret, &sides[0], &sides[1], mac),
@@ -874,7 +873,7 @@ START_TEST(the_proofs_are_as_documented)
     ck_assert_mem_eq(mac, expected, sizeof(mac));
 
     memcpy(bytes, "ucxpool listen", 15);
-    ck_assert_int_eq(bootstrap_secret_sign(secret, bytes, length + 6, expected),
+    ck_assert_int_eq(bootstrap_auth_sign(secret, bytes, length + 6, expected),
                      UCXPOOL_OK);
     ck_assert_int_eq(bootstrap_auth_prove(BOOTSTRAP_MESSAGE_LISTENER_PROOF,
                                           secret, &sides[0], &sides[1], mac),

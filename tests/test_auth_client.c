@@ -21,7 +21,7 @@
 /* The time-out that loopback_client() asks for. */
 #define TIMEOUT_NS 5000000000u
 
-static bootstrap_secret_t *secret;
+static base_secret_t *secret;
 
 static void setup(void)
 {
@@ -32,7 +32,7 @@ static void setup(void)
 static void teardown(void)
 {
     net_call_reset();
-    bootstrap_secret_release(secret);
+    base_secret_put(secret);
 }
 
 static void assert_reason(const bootstrap_client_t *client, const char *words)

@@ -23,7 +23,7 @@
 
 #define SECRET "a secret of at least 16 bytes\n"
 
-static bootstrap_secret_t *secret;
+static base_secret_t *secret;
 
 static void setup(void)
 {
@@ -34,7 +34,7 @@ static void setup(void)
 static void teardown(void)
 {
     net_call_reset();
-    bootstrap_secret_release(secret);
+    base_secret_put(secret);
 }
 
 static void assert_peer_waits(bootstrap_listener_t *listener)
@@ -95,8 +95,7 @@ END_TEST
 
 START_TEST(a_client_with_another_secret_is_refused_and_told_so)
 {
-    bootstrap_secret_t *other =
-        loopback_secret("quite another secret, wrong\n");
+    base_secret_t *other = loopback_secret("quite another secret, wrong\n");
     bootstrap_listener_t *listener = loopback_listener(secret);
     bootstrap_client_t   *client   = loopback_client(listener, other);
 
@@ -108,7 +107,7 @@ START_TEST(a_client_with_another_secret_is_refused_and_told_so)
     ck_assert_uint_eq(bootstrap_listener_num_refused(listener), 1);
     assert_open(listener);
     bootstrap_listener_destroy(listener);
-    bootstrap_secret_release(other);
+    base_secret_put(other);
 }
 END_TEST
 
@@ -598,8 +597,7 @@ END_TEST
 
 /* --- where it listens -------------------------------------------------- */
 
-static ucxpool_status_t listen_on(const char               *text,
-                                  const bootstrap_secret_t *with,
+static ucxpool_status_t listen_on(const char *text, const base_secret_t *with,
                                   bool                   listen_without_secret,
                                   bootstrap_listener_t **listener_p)
 {

@@ -4,7 +4,8 @@
 #include "net_calls.h"
 
 #include "base/log.h"
-#include "bootstrap/secret.h"
+#include "base/config.h"
+#include "bootstrap/auth.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -17,9 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char                dir[] = "/tmp/test_secret_XXXXXX";
-static char                path[64];
-static bootstrap_secret_t *secret;
+static char           dir[] = "/tmp/test_secret_XXXXXX";
+static char           path[64];
+static base_secret_t *secret;
 
 static void setup(void)
 {
@@ -34,7 +35,7 @@ static void teardown(void)
     char link_path[80];
 
     net_call_reset();
-    bootstrap_secret_release(secret);
+    base_secret_put(secret);
     snprintf(link_path, sizeof(link_path), "%s.link", path);
     unlink(link_path);
     unlink(path);
@@ -63,14 +64,14 @@ static void write_letters(size_t num_letters, const char *end)
 
 static void assert_read(void)
 {
-    ck_assert_msg(bootstrap_secret_read(path, &secret) == UCXPOOL_OK, "%s",
+    ck_assert_msg(base_secret_read(path, &secret) == UCXPOOL_OK, "%s",
                   ucxpool_error_detail());
     ck_assert_ptr_nonnull(secret);
 }
 
 static void assert_refused(ucxpool_status_t status, const char *words)
 {
-    ck_assert_int_eq(bootstrap_secret_read(path, &secret), status);
+    ck_assert_int_eq(base_secret_read(path, &secret), status);
     ck_assert_ptr_null(secret);
     ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL,
                   "\"%s\" is not in \"%s\"", words, ucxpool_error_detail());
@@ -82,7 +83,7 @@ static void assert_signs(const char *data, const char *expected)
     uint8_t mac[BOOTSTRAP_MAC_SIZE];
     char    hex[2 * BOOTSTRAP_MAC_SIZE + 1];
 
-    ck_assert_int_eq(bootstrap_secret_sign(secret, data, strlen(data), mac),
+    ck_assert_int_eq(bootstrap_auth_sign(secret, data, strlen(data), mac),
                      UCXPOOL_OK);
     for (size_t i = 0; i < sizeof(mac); i++) {
         snprintf(hex + (2 * i), 3, "%02x", mac[i]);
@@ -116,7 +117,7 @@ START_TEST(the_newline_that_ends_the_file_is_not_part_of_the_secret)
         assert_read();
         assert_signs("Hi There", "b0344c61d8db38535ca8afceaf0bf12b"
                                  "881dc200c9833da726e9376c2e32cff7");
-        bootstrap_secret_release(secret);
+        base_secret_put(secret);
         secret = NULL;
     }
 }
@@ -129,7 +130,7 @@ static void take_from(const void *bytes, size_t length)
 
     ck_assert_int_eq(base_secret_create(bytes, length, &config.secret),
                      UCXPOOL_OK);
-    ck_assert_int_eq(bootstrap_secret_of(&config, &secret), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_secret(&config, &secret), UCXPOOL_OK);
     base_secret_put(config.secret);
 }
 
@@ -144,7 +145,7 @@ START_TEST(a_secret_from_memory_signs_as_that_of_a_file_does)
         take_from(bytes, 20 + strlen(ends[i]));
         assert_signs("Hi There", "b0344c61d8db38535ca8afceaf0bf12b"
                                  "881dc200c9833da726e9376c2e32cff7");
-        bootstrap_secret_release(secret);
+        base_secret_put(secret);
         secret = NULL;
     }
 }
@@ -156,7 +157,7 @@ START_TEST(without_one_from_memory_the_file_counts)
 
     write_letters(BASE_SECRET_MIN, "");
     strcpy(config.secret_file, path);
-    ck_assert_int_eq(bootstrap_secret_of(&config, &secret), UCXPOOL_OK);
+    ck_assert_int_eq(base_config_secret(&config, &secret), UCXPOOL_OK);
     ck_assert_ptr_nonnull(secret);
 }
 END_TEST
@@ -177,18 +178,18 @@ START_TEST(a_secret_from_memory_has_the_length_of_one_in_a_file)
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "16 to 4096"));
     ck_assert_ptr_null(given);
     take_from(letters, BASE_SECRET_MAX);
-    bootstrap_secret_release(secret);
+    base_secret_put(secret);
     take_from(letters, BASE_SECRET_MIN);
 }
 END_TEST
 
 START_TEST(without_a_secret_the_key_is_empty)
 {
-    ck_assert_int_eq(bootstrap_secret_read("", &secret), UCXPOOL_OK);
+    ck_assert_int_eq(base_secret_read("", &secret), UCXPOOL_OK);
     ck_assert_ptr_null(secret);
     assert_signs(
         "", "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
-    bootstrap_secret_release(NULL);
+    base_secret_put(NULL);
 }
 END_TEST
 
@@ -197,7 +198,7 @@ START_TEST(a_signature_without_libcrypto_is_an_error)
     uint8_t mac[BOOTSTRAP_MAC_SIZE];
 
     net_call_fail(NET_CALL_HMAC, 1, 0);
-    ck_assert_int_eq(bootstrap_secret_sign(NULL, "", 0, mac), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(bootstrap_auth_sign(NULL, "", 0, mac), UCXPOOL_ERR_IO);
 }
 END_TEST
 
@@ -233,10 +234,10 @@ START_TEST(what_counts_is_the_file_a_link_leads_to)
     snprintf(link_path, sizeof(link_path), "%s.link", path);
     write_file("0123456789abcdef", 16, 0644);
     ck_assert_int_eq(symlink(path, link_path), 0);
-    ck_assert_int_eq(bootstrap_secret_read(link_path, &secret),
+    ck_assert_int_eq(base_secret_read(link_path, &secret),
                      UCXPOOL_ERR_PERMISSION);
     ck_assert_int_eq(chmod(path, 0600), 0);
-    ck_assert_int_eq(bootstrap_secret_read(link_path, &secret), UCXPOOL_OK);
+    ck_assert_int_eq(base_secret_read(link_path, &secret), UCXPOOL_OK);
 }
 END_TEST
 
@@ -266,10 +267,10 @@ START_TEST(a_secret_has_16_to_4096_bytes)
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "openssl rand -hex 32");
     write_letters(16, "\n");
     assert_read();
-    bootstrap_secret_release(secret);
+    base_secret_put(secret);
     write_letters(BASE_SECRET_MAX, "\r\n");
     assert_read();
-    bootstrap_secret_release(secret);
+    base_secret_put(secret);
     secret = NULL;
     write_letters(BASE_SECRET_MAX + 1, "");
     assert_refused(UCXPOOL_ERR_INVALID_PARAM, "more than 4096");
@@ -288,10 +289,10 @@ START_TEST(a_failing_call_leaves_nothing_behind_and_may_be_repeated)
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         for (unsigned n = 1;; n++) {
             net_call_fail(calls[i], n, EIO);
-            if (bootstrap_secret_read(path, &secret) == UCXPOOL_OK) {
+            if (base_secret_read(path, &secret) == UCXPOOL_OK) {
                 ck_assert(!net_call_reset());
                 ck_assert_uint_gt(n, 1);
-                bootstrap_secret_release(secret);
+                base_secret_put(secret);
                 secret = NULL;
                 break;
             }

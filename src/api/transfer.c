@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
+#include "core/request.h"
 #include "pool/progress.h"
-#include "xfer/memtype.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -196,7 +196,7 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
         status = xfer_send_check_limits(request);
     }
     if (status == UCXPOOL_OK) {
-        status = xfer_memtype_look(request, params);
+        status = core_request_find_memtypes(request, params);
     }
     if (status != UCXPOOL_OK) {
         core_request_discard(request);
@@ -310,7 +310,7 @@ static ucxpool_status_t create_recv(ucxpool_t                      *pool,
     }
     status = add_capacity(request);
     if (status == UCXPOOL_OK) {
-        status = xfer_memtype_look(request, params);
+        status = core_request_find_memtypes(request, params);
     }
     if (status != UCXPOOL_OK) {
         core_request_discard(request);

@@ -261,6 +261,16 @@ ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
     return status;
 }
 
+ucxpool_status_t base_config_secret(const base_config_t *config,
+                                    base_secret_t      **secret_p)
+{
+    if (config->secret == NULL) {
+        return base_secret_read(config->secret_file, secret_p);
+    }
+    *secret_p = base_secret_get(config->secret);
+    return UCXPOOL_OK;
+}
+
 /* Print a text as comment lines. */
 static void print_doc(const char *doc, FILE *stream)
 {

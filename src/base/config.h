@@ -106,6 +106,14 @@ typedef struct base_config {
  */
 ucxpool_status_t base_config_check(const base_config_t *config);
 
+/*
+ * The secret that the settings name; the caller refers to it. NULL: none.
+ *
+ * As base_secret_read().
+ */
+ucxpool_status_t base_config_secret(const base_config_t *config,
+                                    base_secret_t      **secret_p);
+
 /* The parsed settings behind a public handle. */
 const base_config_t *base_config_values(const ucxpool_config_t *config);
 

@@ -2,11 +2,14 @@
 
 #include "bootstrap/auth.h"
 
+#include "base/error.h"
 #include "base/math.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -156,8 +159,28 @@ static uint8_t *put_blob(uint8_t *to, const bootstrap_auth_side_t *side)
     return put_bytes(to, side->blob, side->blob_length);
 }
 
+ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
+                                     const void *data, size_t length,
+                                     uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
+{
+    /* A NULL key would mean "the key of the last call". */
+    const void *key        = "";
+    size_t      key_length = 0;
+
+    if (secret != NULL) {
+        key = base_secret_bytes(secret, &key_length);
+    }
+    if (HMAC(EVP_sha256(), key, (int)key_length, data, length, mac_p, NULL) ==
+        NULL) {
+        return base_error(UCXPOOL_ERR_IO, "libcrypto cannot compute an "
+                                          "HMAC-SHA-256: check its "
+                                          "configuration");
+    }
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
-                                      const bootstrap_secret_t    *secret,
+                                      const base_secret_t         *secret,
                                       const bootstrap_auth_side_t *client,
                                       const bootstrap_auth_side_t *listener,
                                       uint8_t mac_p[BOOTSTRAP_MAC_SIZE])
@@ -181,7 +204,7 @@ ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
     if (!is_client) {
         to = put_blob(to, listener);
     }
-    return bootstrap_secret_sign(secret, bytes, (size_t)(to - bytes), mac_p);
+    return bootstrap_auth_sign(secret, bytes, (size_t)(to - bytes), mac_p);
 }
 
 /* --- bytes in and out ----------------------------------------------------- */

@@ -34,13 +34,15 @@
 #ifndef BOOTSTRAP_AUTH_H
 #define BOOTSTRAP_AUTH_H
 
-#include "bootstrap/secret.h"
+#include "base/secret.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define BOOTSTRAP_AUTH_VERSION        1
 #define BOOTSTRAP_MESSAGE_HEADER_SIZE 12
 #define BOOTSTRAP_NONCE_SIZE          32
+#define BOOTSTRAP_MAC_SIZE            32 /* of an HMAC-SHA-256 */
 #define BOOTSTRAP_BLOB_MAX            4096
 #define BOOTSTRAP_REFUSE_TEXT_MAX     127
 
@@ -108,6 +110,11 @@ typedef struct bootstrap_auth_side {
     uint32_t    blob_length; /* at most BOOTSTRAP_BLOB_MAX */
 } bootstrap_auth_side_t;
 
+/* HMAC-SHA-256 of some bytes; without a secret (NULL) the key is empty. */
+ucxpool_status_t bootstrap_auth_sign(const base_secret_t *secret,
+                                     const void *data, size_t length,
+                                     uint8_t mac_p[BOOTSTRAP_MAC_SIZE]);
+
 /*
  * The proof of the client or of the listener (type says whose). The client's
  * signs both flags and nonces and its own blob, the listener's both blobs. The
@@ -115,7 +122,7 @@ typedef struct bootstrap_auth_side {
  * other.
  */
 ucxpool_status_t bootstrap_auth_prove(bootstrap_message_type_t     type,
-                                      const bootstrap_secret_t    *secret,
+                                      const base_secret_t         *secret,
                                       const bootstrap_auth_side_t *client,
                                       const bootstrap_auth_side_t *listener,
                                       uint8_t mac_p[BOOTSTRAP_MAC_SIZE]);
@@ -153,9 +160,9 @@ typedef enum bootstrap_auth_state {
 
 /* What we bring along. Lives longer than the exchange. */
 typedef struct bootstrap_self {
-    const bootstrap_secret_t *secret; /* NULL: none */
-    const void               *blob;
-    size_t                    blob_length; /* at most BOOTSTRAP_BLOB_MAX */
+    const base_secret_t *secret; /* NULL: none */
+    const void          *blob;
+    size_t               blob_length; /* at most BOOTSTRAP_BLOB_MAX */
     /* A listener may change the contents of its blob for a proven client, just
      * before it is sent. NULL: it is the same for all. */
     void (*fit_blob)(void *arg, const void *client, size_t length);
@@ -165,15 +172,15 @@ typedef struct bootstrap_self {
 typedef struct bootstrap_auth {
     bool is_client;
     /* Set by a listener that has no room for one more proven peer. */
-    bool                      is_full;
-    bootstrap_auth_state_t    state;
-    const bootstrap_secret_t *secret;
-    const bootstrap_self_t   *self;
-    bootstrap_auth_side_t     client;
-    bootstrap_auth_side_t     listener;
-    ucxpool_status_t          status; /* once FAILED, or why in DRAIN */
-    char                      reason[BOOTSTRAP_REASON_SIZE];
-    bootstrap_auth_io_t       io;
+    bool                    is_full;
+    bootstrap_auth_state_t  state;
+    const base_secret_t    *secret;
+    const bootstrap_self_t *self;
+    bootstrap_auth_side_t   client;
+    bootstrap_auth_side_t   listener;
+    ucxpool_status_t        status; /* once FAILED, or why in DRAIN */
+    char                    reason[BOOTSTRAP_REASON_SIZE];
+    bootstrap_auth_io_t     io;
 } bootstrap_auth_t;
 
 /*

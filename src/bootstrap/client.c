@@ -221,8 +221,7 @@ ucxpool_status_t bootstrap_client_progress(bootstrap_client_t *client)
 /* --- begin and end -------------------------------------------------------- */
 
 static void init(bootstrap_client_t *client, const bootstrap_where_t *where,
-                 const bootstrap_secret_t *secret, const void *blob,
-                 size_t length)
+                 const base_secret_t *secret, const void *blob, size_t length)
 {
     client->where            = *where;
     client->fd               = -1;
@@ -235,8 +234,8 @@ static void init(bootstrap_client_t *client, const bootstrap_where_t *where,
     }
 }
 
-ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t  *where,
-                                          const bootstrap_secret_t *secret,
+ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
+                                          const base_secret_t     *secret,
                                           const void *blob, size_t blob_length,
                                           uint64_t             timeout_ns,
                                           bootstrap_client_t **client_p)

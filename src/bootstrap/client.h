@@ -26,8 +26,8 @@ typedef struct bootstrap_client bootstrap_client_t;
  * UCXPOOL_ERR_INVALID_PARAM  the blob is too long
  * UCXPOOL_ERR_NO_MEMORY, UCXPOOL_ERR_IO
  */
-ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t  *where,
-                                          const bootstrap_secret_t *secret,
+ucxpool_status_t bootstrap_client_connect(const bootstrap_where_t *where,
+                                          const base_secret_t     *secret,
                                           const void *blob, size_t blob_length,
                                           uint64_t             timeout_ns,
                                           bootstrap_client_t **client_p);

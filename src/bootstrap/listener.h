@@ -27,7 +27,7 @@ typedef struct bootstrap_listener bootstrap_listener_t;
 typedef struct bootstrap_listener_params {
     const bootstrap_where_t *where; /* from bootstrap_where_resolve(); copied */
     /* NULL: none. Lives longer than the listener. */
-    const bootstrap_secret_t *secret;
+    const base_secret_t *secret;
 
     const void *blob;        /* what each proven peer gets; copied */
     size_t      blob_length; /* at most BOOTSTRAP_BLOB_MAX */

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "copy/kernel.h"
 #include "mem/cuda_driver.h"
 
 #include <assert.h>

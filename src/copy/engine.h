@@ -1,7 +1,7 @@
 /*
  * The engine of a pool: what copies between segments and blocks, and what is
  * under way. It knows neither pools nor requests; those that wait for their
- * callers' streams are kept here for xfer/memtype.h.
+ * callers' streams are kept here for core/request.h.
  *
  * There are two. On a GPU a copy is started, and over later. The processor's is
  * over when it has been started: nothing of its is ever under way.

@@ -1,5 +1,5 @@
 /* Made by scripts/make-ptx from src/copy/kernel.cu: change that. */
-#include "copy/kernel.h"
+#include "copy/cuda_copier.h"
 
 /* Longer than ISO C asks of a compiler; gcc and clang have no limit. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"

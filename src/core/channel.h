@@ -13,10 +13,9 @@
 
 #include "bootstrap/address.h"
 #include "core/endpoint.h"
-#include "core/event.h"
 #include "core/lifeline.h"
 #include "core/ring.h"
-#include "core/source.h"
+#include "core/wakeup.h"
 #include "ipc/cuda.h"
 
 #define CORE_REASON_SIZE 160u
@@ -159,7 +158,7 @@ struct ucxpool_channel {
 
     uint64_t                 called_at; /* a listener */
     struct bootstrap_client *client;    /* connecting to a listener; or NULL */
-    struct bootstrap_secret *secret;    /* for as long */
+    struct base_secret      *secret;    /* for as long */
     base_list_t              client_link;
     core_source_t            client_source;
     struct wireup_fd_import *fd_import;  /* NULL: none */

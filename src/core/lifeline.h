@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/auth.h"
-#include "core/source.h"
+#include "core/wakeup.h"
 
 typedef struct core_lifeline {
     core_source_t     source;

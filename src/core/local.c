@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "core/dispatch.h"
+#include "core/inbox.h"
 #include "core/remote.h"
 #include "core/wire.h"
 #include "ipc/socket.h"

@@ -35,4 +35,19 @@ const mem_regions_t *core_memory_registered(const ucxpool_t *pool);
 /* Which memory the caller wants. */
 ucxpool_memory_kind_t core_memory_kind(const ucxpool_params_t *params);
 
+/* Blocks as UCX is told of them: always with their memory type and handle,
+ * since its own detection is a cache with a history of mistakes. */
+static inline ucs_memory_type_t core_ucx_memory_type(const block_pool_t *blocks)
+{
+    return mem_regions_are_on_gpu(block_pool_regions(blocks))
+               ? UCS_MEMORY_TYPE_CUDA
+               : UCS_MEMORY_TYPE_HOST;
+}
+
+static inline ucp_mem_h core_ucx_memh(const block_pool_t *blocks,
+                                      const mem_piece_t  *where)
+{
+    return block_pool_regions(blocks)->regions[where->region].memh;
+}
+
 #endif

@@ -97,7 +97,7 @@ typedef struct core_channels {
     base_list_t         remotes;        /* pools there were channels to */
     base_list_t         endpoints;      /* of UCX */
     bool                endpoint_ended; /* one of theirs has; atomic */
-    base_list_t         events;         /* to be told; see core/event.h */
+    base_list_t         events;         /* to be told; see core/wakeup.h */
 } core_channels_t;
 
 /* How channels come about. */

@@ -1,4 +1,7 @@
-#include "core/dispatch.h"
+/*
+ * Where a message goes that has arrived, by its type.
+ */
+#include "pool/progress.h"
 
 #include "core/wire.h"
 #include "wireup/hello.h"
@@ -137,7 +140,7 @@ static void handle_local(ucxpool_channel_t   *channel,
     }
 }
 
-const core_dispatch_t core_dispatch = {
+const core_dispatch_t pool_dispatch = {
     .hello      = wireup_hello_received,
     .from_ring  = handle_ring,
     .from_local = handle_local,

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "core/control.h"
-#include "core/dispatch.h"
+#include "core/inbox.h"
 #include "core/remote.h"
 #include "ipc/share.h"
 #include "pool/progress.h"
@@ -14,11 +14,10 @@
 #include "wireup/close.h"
 #include "wireup/connect.h"
 #include "wireup/fd_export.h"
+#include "wireup/hello.h"
 #include "wireup/listener.h"
-#include "wireup/match.h"
 #include "xfer/delivery.h"
 #include "xfer/fragment.h"
-#include "xfer/inbox.h"
 #include "xfer/rndv.h"
 
 #include <errno.h>
@@ -170,7 +169,7 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     ipc_host_t       host;
 
     init_lists(pool);
-    pool->dispatch = &core_dispatch;
+    pool->dispatch = &pool_dispatch;
     /* To have it when there is no descriptor left to read it. */
     ipc_host_fill(&host);
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
@@ -189,7 +188,7 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     if (status != UCXPOOL_OK) {
         goto err_cleanup_descriptors;
     }
-    status = xfer_inbox_init(pool);
+    status = core_inbox_init(pool);
     if (status != UCXPOOL_OK) {
         goto err_release_ids;
     }
@@ -200,7 +199,7 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     return UCXPOOL_OK;
 
 err_cleanup_inbox:
-    xfer_inbox_cleanup(pool);
+    core_inbox_cleanup(pool);
 err_release_ids:
     ucx_claim_release(&pool->ucx.claim);
 err_cleanup_descriptors:
@@ -293,7 +292,7 @@ void pool_shutdown(ucxpool_t *pool)
     core_lock(pool);
     ucx_context_settle_worker(&pool->ucx);
     core_unlock(pool);
-    xfer_inbox_cleanup(pool);
+    core_inbox_cleanup(pool);
     ucx_claim_release(&pool->ucx.claim);
 }
 

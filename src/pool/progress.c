@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "copy/engine.h"
+#include "core/inbox.h"
 #include "core/remote.h"
 #include "core/wire.h"
 #include "wireup/close.h"
@@ -15,11 +16,9 @@
 #include "wireup/hello.h"
 #include "wireup/listener.h"
 #include "xfer/delivery.h"
-#include "xfer/inbox.h"
 #include "xfer/recv.h"
 #include "xfer/rndv.h"
 #include "xfer/send.h"
-#include "xfer/memtype.h"
 
 /* While rings are busy, UCX (which may make a system call) is asked once in so
  * many rounds; so are the descriptors, in any case. */
@@ -168,9 +167,9 @@ static unsigned progress(ucxpool_t *pool)
     unsigned count = 0;
 
     pool->progress_count++;
-    count += xfer_inbox_progress(pool);
+    count += core_inbox_progress(pool);
     count += copy_engine_progress(pool->engine);
-    count += xfer_stream_marker_progress(pool);
+    count += core_request_markers_progress(pool);
     count += xfer_delivery_progress(pool);
     if ((pool->channels.num_mapped != pool->channels.count) ||
         (pool->channels.num_mapped == 0) ||

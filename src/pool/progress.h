@@ -1,10 +1,14 @@
 /*
- * Progress and waiting.
+ * Progress, sleeping and waking; where a message goes that has arrived.
  */
 #ifndef POOL_PROGRESS_H
 #define POOL_PROGRESS_H
 
+#include "core/inbox.h"
 #include "core/request.h"
+
+/* dispatch.c */
+extern const core_dispatch_t pool_dispatch;
 
 /* One round of everything, with the lock held. Calls no callback. */
 unsigned pool_progress(ucxpool_t *pool);

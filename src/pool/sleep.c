@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "copy/engine.h"
-#include "core/event.h"
+#include "core/wakeup.h"
 #include "core/local.h"
 #include "core/wire.h"
 #include "pool/progress.h"

@@ -2,7 +2,7 @@
  * The `ucx` wire: a fragment is the data of an active message, from registered
  * memory by rendezvous with its memory handle.
  */
-#include "core/ucx_memory.h"
+#include "core/memory.h"
 #include "ucx/status.h"
 #include "xfer/delivery.h"
 #include "xfer/recv.h"

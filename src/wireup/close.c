@@ -11,14 +11,13 @@
 
 #include "base/clock.h"
 #include "core/control.h"
+#include "core/inbox.h"
 #include "core/local.h"
 #include "core/remote.h"
 #include "core/wire.h"
 #include "wireup/connect.h"
 #include "wireup/fd_import.h"
 #include "wireup/mapping.h"
-#include "xfer/flush.h"
-#include "xfer/inbox.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -391,13 +390,13 @@ static void look(ucxpool_channel_t *channel)
         core_channel_set_broken(channel);
     }
     if (channel->peer.has_ended && !channel->peer.gone) {
-        xfer_inbox_drain(channel);
+        core_inbox_drain(channel);
         channel->peer.gone = true;
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the peer's process has ended");
     }
     if (core_channel_is_broken(channel) && core_channel_is_live(channel)) {
-        xfer_inbox_drain(channel);
+        core_inbox_drain(channel);
         core_channel_fail(channel, UCXPOOL_ERR_PEER_LOST,
                           "the connection to the peer broke");
     }

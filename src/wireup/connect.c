@@ -114,7 +114,7 @@ ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
 {
     ucxpool_status_t status;
 
-    status = bootstrap_secret_of(&channel->pool->config, &channel->secret);
+    status = base_config_secret(&channel->pool->config, &channel->secret);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -123,7 +123,7 @@ ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
         status = start_client(channel, where);
     }
     if (status != UCXPOOL_OK) {
-        bootstrap_secret_release(channel->secret);
+        base_secret_put(channel->secret);
         channel->secret = NULL;
     }
     return status;
@@ -135,7 +135,7 @@ void wireup_connect_stop(ucxpool_channel_t *channel)
         base_list_del(&channel->client_link);
         core_source_remove(&channel->client_source);
         bootstrap_client_destroy(channel->client);
-        bootstrap_secret_release(channel->secret);
+        base_secret_put(channel->secret);
         channel->client = NULL;
         channel->secret = NULL;
     }

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
-#include "core/dispatch.h"
+#include "core/inbox.h"
 #include "core/local.h"
 #include "ipc/socket.h"
 #include "wireup/mapping.h"

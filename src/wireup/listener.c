@@ -20,7 +20,7 @@ struct ucxpool_listener {
     core_source_t         source;
     core_event_t          event;
     bootstrap_listener_t *bootstrap;
-    bootstrap_secret_t   *secret;
+    base_secret_t        *secret;
     uint64_t              num_refused; /* counted already */
 };
 
@@ -76,7 +76,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const bootstrap_where_t *where,
     }
     listener->pool = pool;
     core_event_init(&listener->event, pool, NULL, listener);
-    status = bootstrap_secret_of(&pool->config, &listener->secret);
+    status = base_config_secret(&pool->config, &listener->secret);
     if (status != UCXPOOL_OK) {
         goto err_free_listener;
     }
@@ -96,7 +96,7 @@ static ucxpool_status_t create(ucxpool_t *pool, const bootstrap_where_t *where,
 err_destroy_listener:
     bootstrap_listener_destroy(listener->bootstrap);
 err_release_secret:
-    bootstrap_secret_release(listener->secret);
+    base_secret_put(listener->secret);
 err_free_listener:
     free(listener);
     return status;
@@ -229,7 +229,7 @@ static void destroy(ucxpool_listener_t *listener)
     base_list_del(&listener->event.link);
     core_source_remove(&listener->source);
     bootstrap_listener_destroy(listener->bootstrap);
-    bootstrap_secret_release(listener->secret);
+    base_secret_put(listener->secret);
     free(listener);
 }
 

@@ -1,6 +1,6 @@
 #include "xfer/rndv.h"
 
-#include "core/ucx_memory.h"
+#include "core/memory.h"
 #include "ucx/status.h"
 #include "xfer/delivery.h"
 #include "xfer/recv.h"

@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "../copy_twin.h"
-#include "copy/kernel.h"
+#include "copy/cuda_copier.h"
 #include "state.h"
 
 #include <stdint.h>

@@ -1,8 +1,7 @@
-#include "xfer/inbox.h"
+#include "core/inbox.h"
 
 #include "base/error.h"
 #include "core/control.h"
-#include "core/dispatch.h"
 #include "core/wire.h"
 #include "ucx/status.h"
 
@@ -100,7 +99,7 @@ static ucxpool_status_t set_handler(ucxpool_t *pool, unsigned id,
     return UCXPOOL_OK;
 }
 
-ucxpool_status_t xfer_inbox_init(ucxpool_t *pool)
+ucxpool_status_t core_inbox_init(ucxpool_t *pool)
 {
     ucxpool_status_t status;
 
@@ -115,7 +114,7 @@ ucxpool_status_t xfer_inbox_init(ucxpool_t *pool)
     return status;
 }
 
-void xfer_inbox_cleanup(ucxpool_t *pool)
+void core_inbox_cleanup(ucxpool_t *pool)
 {
     (void)set_handler(pool, pool->config.am_id + 1, NULL);
     (void)set_handler(pool, pool->config.am_id, NULL);
@@ -163,7 +162,7 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
     return count;
 }
 
-unsigned xfer_inbox_progress(ucxpool_t *pool)
+unsigned core_inbox_progress(ucxpool_t *pool)
 {
     unsigned max =
         copy_engine_is_launched(pool->engine) ? GPU_ROUND_MAX : ROUND_MAX;
@@ -180,7 +179,7 @@ unsigned xfer_inbox_progress(ucxpool_t *pool)
     return count;
 }
 
-void xfer_inbox_drain(ucxpool_channel_t *channel)
+void core_inbox_drain(ucxpool_channel_t *channel)
 {
     for (size_t i = 0; (i < DRAIN_MAX) && core_channel_is_readable(channel);
          i++) {

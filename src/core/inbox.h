@@ -1,11 +1,12 @@
 /*
- * Where a message goes that has arrived. Whoever reads it off a ring, a socket
- * or an active message (inbox.h, local.h, fd_export.h) knows its way, and the
- * pool's table of what to call; what is called stands above them.
+ * Messages in: from the rings, and from UCX's active messages. Whoever reads a
+ * message off one of these, or off a socket (local.h, fd_export.h), knows its
+ * way, and the pool's table of what to call; what is called stands above them.
  */
-#ifndef CORE_DISPATCH_H
-#define CORE_DISPATCH_H
+#ifndef CORE_INBOX_H
+#define CORE_INBOX_H
 
+#include "core/channel.h"
 #include "core/local.h"
 
 typedef struct core_dispatch {
@@ -29,6 +30,15 @@ typedef struct core_dispatch {
     void (*unheard)(ucxpool_channel_t *channel);
 } core_dispatch_t;
 
-extern const core_dispatch_t core_dispatch;
+/* Install the handlers of active messages; take them away, because a borrowed
+ * worker lives on. */
+ucxpool_status_t core_inbox_init(ucxpool_t *pool);
+void             core_inbox_cleanup(ucxpool_t *pool);
+
+/* Read the rings of all channels; a bounded number of messages from each. */
+unsigned core_inbox_progress(ucxpool_t *pool);
+
+/* Read everything that stands in the ring of a channel that is about to end. */
+void core_inbox_drain(ucxpool_channel_t *channel);
 
 #endif
