@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define TAG            UINT64_C(5)
-#define ALL_BITS       UINT64_MAX
-#define MILLISECOND    UINT64_C(1000000)
-#define TEN_SECONDS_MS 10000
-#define LONG_LENGTH    100000
-#define MANY           200
-#define MAX            16
+#define TAG           UINT64_C(5)
+#define ALL_BITS      UINT64_MAX
+#define MILLISECOND   UINT64_C(1000000)
+#define ONE_MINUTE_MS 60000
+#define LONG_LENGTH   100000
+#define MANY          200
+#define MAX           16
 
 static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
 #define NUM_WIRES 2
@@ -456,7 +456,7 @@ static void sleep_until_message(two_t *two)
         while (ucxpool_arm(two->pool) == UCXPOOL_ERR_BUSY) {
             ucxpool_progress(two->pool);
         }
-        two_check(poll(&fd, 1, TEN_SECONDS_MS) == 1);
+        two_check(poll(&fd, 1, ONE_MINUTE_MS) == 1);
         ucxpool_progress(two->pool);
     }
 }

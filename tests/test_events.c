@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG            UINT64_C(7)
-#define ALL_BITS       UINT64_MAX
-#define MILLISECOND    UINT64_C(1000000)
-#define TEN_SECONDS_MS 10000
+#define TAG           UINT64_C(7)
+#define ALL_BITS      UINT64_MAX
+#define MILLISECOND   UINT64_C(1000000)
+#define ONE_MINUTE_MS 60000
 
 static const char *const wires[] = {"WIRE=map SPIN=0us", "WIRE=ucx SPIN=0us"};
 #define NUM_WIRES 2
@@ -30,7 +30,7 @@ static void sleep_until_ended(ucxpool_t *pool, const ucxpool_request_t *request)
             ucxpool_progress(pool);
         }
         if (!pair_ended(request)) {
-            two_check(poll(&event, 1, TEN_SECONDS_MS) == 1);
+            two_check(poll(&event, 1, ONE_MINUTE_MS) == 1);
             ucxpool_progress(pool);
         }
     }
@@ -40,7 +40,7 @@ static void sleep_in_wait(ucxpool_t *pool, const ucxpool_request_t *request)
 {
     (void)pool;
     two_check(ucxpool_request_wait((ucxpool_request_t *)request,
-                                   TEN_SECONDS_MS * MILLISECOND) == UCXPOOL_OK);
+                                   ONE_MINUTE_MS * MILLISECOND) == UCXPOOL_OK);
 }
 
 /* What arrives while the loop arms the pool, it has not looked at. */
