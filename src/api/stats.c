@@ -1,6 +1,6 @@
 /*
  * The public functions of statistics: what there is, by name, and three ways to
- * print it.
+ * print that of a pool and of its heap.
  */
 #include <ucxpool/stats.h>
 
@@ -8,6 +8,7 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "core/pool.h"
+#include "heap/heap.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -122,6 +123,7 @@ static const stat_entry_t entries[] = {
     MODE("map_inplace", CORE_MODE_MAP_INPLACE),
     MODE("ucx_packed", CORE_MODE_UCX_PACKED),
     MODE("ucx_inplace", CORE_MODE_UCX_INPLACE),
+#define NUM_HEAP 24
     HEAP(limit, GAUGE, "bytes", "Bytes that the heap may hold."),
     HEAP(reserved, GAUGE, "bytes", "Bytes of physical memory that it holds."),
     HEAP(live, GAUGE, "bytes", "Bytes in allocations, after rounding."),
@@ -154,12 +156,47 @@ static const stat_entry_t entries[] = {
 
 #define NUM_ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
-static uint64_t value_of(const void *snapshot, const stat_entry_t *entry)
+/* Entries that follow each other, printed without the start of their names. */
+typedef struct section {
+    size_t first;
+    size_t num;
+    size_t skip;
+} section_t;
+
+static const section_t pool_section = {0, NUM_PLAIN, 0};
+static const section_t heap_section = {NUM_ENTRIES - NUM_HEAP, NUM_HEAP,
+                                       sizeof("heap_") - 1};
+
+/* Of the heap, and no whole numbers. */
+static const struct {
+    const char *name;
+    size_t      offset; /* in a snapshot */
+    const char *help;
+} ratios[] = {
+    {"fragmentation", offsetof(snapshot_t, heap.fragmentation),
+     "1 - largest_contiguous / free."},
+    {"fragmentation_stitched",
+     offsetof(snapshot_t, heap.fragmentation_stitched),
+     "1 - largest_stitchable / free."},
+};
+
+#define NUM_RATIOS (sizeof(ratios) / sizeof(ratios[0]))
+
+static uint64_t value_of(const snapshot_t *snapshot, const stat_entry_t *entry)
 {
     uint64_t number;
 
     memcpy(&number, (const char *)snapshot + entry->offset, sizeof(number));
     return number;
+}
+
+static double ratio_of(const snapshot_t *snapshot, size_t number)
+{
+    double ratio;
+
+    memcpy(&ratio, (const char *)snapshot + ratios[number].offset,
+           sizeof(ratio));
+    return ratio;
 }
 
 static void take_snapshot(ucxpool_t *pool, snapshot_t *snapshot)
@@ -223,17 +260,25 @@ ucxpool_status_t ucxpool_stats_get(ucxpool_t *pool, const char *name,
                       name);
 }
 
-/* --- as text ----------------------------------------------------------------
- */
+/* --- as text -------------------------------------------------------------- */
 
-static void print_text(const char *name, const core_stats_t *stats,
+static void print_section(const section_t *section, const snapshot_t *snapshot,
+                          FILE *stream)
+{
+    for (size_t i = section->first; i < section->first + section->num; i++) {
+        fprintf(stream, "  %-26s %" PRIu64 "\n",
+                entries[i].attr.name + section->skip,
+                value_of(snapshot, &entries[i]));
+    }
+}
+
+static void print_text(const char *name, const snapshot_t *snapshot,
                        FILE *stream)
 {
+    const core_stats_t *stats = &snapshot->pool;
+
     fprintf(stream, "pool %s\n", name);
-    for (size_t i = 0; i < NUM_PLAIN; i++) {
-        fprintf(stream, "  %-26s %" PRIu64 "\n", entries[i].attr.name,
-                value_of(stats, &entries[i]));
-    }
+    print_section(&pool_section, snapshot, stream);
     fprintf(stream, "  %-26s %s\n", "degraded_to",
             degraded_names[stats->degraded_to]);
     if (stats->degraded_why[0] != '\0') {
@@ -261,6 +306,49 @@ static void print_text(const char *name, const core_stats_t *stats,
     }
 }
 
+static bool is_empty(const heap_class_stats_t *class)
+{
+    return (class->live == 0) && (class->free == 0);
+}
+
+static void print_heap_text(const char *name, const snapshot_t *snapshot,
+                            FILE *stream)
+{
+    fprintf(stream, "heap of pool %s\n", name);
+    print_section(&heap_section, snapshot, stream);
+    for (size_t i = 0; i < NUM_RATIOS; i++) {
+        fprintf(stream, "  %-26s %.4f\n", ratios[i].name,
+                ratio_of(snapshot, i));
+    }
+    fprintf(stream, "  %-18s %12s %16s %12s %16s\n", "sizes up to", "live",
+            "bytes", "free", "bytes");
+    for (unsigned i = 0; i < HEAP_CLASSES; i++) {
+        const heap_class_stats_t *class = &snapshot->heap.classes[i];
+
+        if (!is_empty(class)) {
+            fprintf(stream,
+                    "  %-18" PRIu64 " %12" PRIu64 " %16" PRIu64 " %12" PRIu64
+                    " %16" PRIu64 "\n",
+                    UINT64_C(1) << i, class->live, class->live_bytes,
+                    class->free, class->free_bytes);
+        }
+    }
+}
+
+/* --- as JSON -------------------------------------------------------------- */
+
+static void print_json_head(const char *name, const section_t *section,
+                            const snapshot_t *snapshot, FILE *stream)
+{
+    fputs("{\"pool\":", stream);
+    base_quote_print(stream, name);
+    for (size_t i = section->first; i < section->first + section->num; i++) {
+        fprintf(stream, ",\"%s\":%" PRIu64,
+                entries[i].attr.name + section->skip,
+                value_of(snapshot, &entries[i]));
+    }
+}
+
 static void print_json_traffic(const char *key, const core_traffic_t *traffic,
                                FILE *stream)
 {
@@ -274,15 +362,12 @@ static void print_json_traffic(const char *key, const core_traffic_t *traffic,
     fputc('}', stream);
 }
 
-static void print_json(const char *name, const core_stats_t *stats,
+static void print_json(const char *name, const snapshot_t *snapshot,
                        FILE *stream)
 {
-    fputs("{\"pool\":", stream);
-    base_quote_print(stream, name);
-    for (size_t i = 0; i < NUM_PLAIN; i++) {
-        fprintf(stream, ",\"%s\":%" PRIu64, entries[i].attr.name,
-                value_of(stats, &entries[i]));
-    }
+    const core_stats_t *stats = &snapshot->pool;
+
+    print_json_head(name, &pool_section, snapshot, stream);
     fprintf(stream, ",\"degraded_to\":\"%s\",\"degraded_why\":",
             degraded_names[stats->degraded_to]);
     base_quote_print(stream, stats->degraded_why);
@@ -303,6 +388,34 @@ static void print_json(const char *name, const core_stats_t *stats,
     fputs("}\n", stream);
 }
 
+static void print_heap_json(const char *name, const snapshot_t *snapshot,
+                            FILE *stream)
+{
+    const char *comma = "";
+
+    print_json_head(name, &heap_section, snapshot, stream);
+    for (size_t i = 0; i < NUM_RATIOS; i++) {
+        fprintf(stream, ",\"%s\":%.4f", ratios[i].name, ratio_of(snapshot, i));
+    }
+    fputs(",\"classes\":[", stream);
+    for (unsigned i = 0; i < HEAP_CLASSES; i++) {
+        const heap_class_stats_t *class = &snapshot->heap.classes[i];
+
+        if (!is_empty(class)) {
+            fprintf(stream,
+                    "%s{\"size\":%" PRIu64 ",\"live\":%" PRIu64
+                    ",\"live_bytes\":%" PRIu64 ",\"free\":%" PRIu64
+                    ",\"free_bytes\":%" PRIu64 "}",
+                    comma, UINT64_C(1) << i, class->live, class->live_bytes,
+                    class->free, class->free_bytes);
+            comma = ",";
+        }
+    }
+    fputs("]}\n", stream);
+}
+
+/* --- as OpenMetrics ------------------------------------------------------- */
+
 static void print_family(FILE *stream, const char *name, bool is_gauge,
                          const char *help)
 {
@@ -310,13 +423,33 @@ static void print_family(FILE *stream, const char *name, bool is_gauge,
             is_gauge ? "gauge" : "counter", name, help);
 }
 
-/* One sample: name, the pool's label, one or two labels more, the number. */
-static void print_sample(FILE *stream, const char *name, bool is_gauge,
-                         const char *pool, const char *labels, uint64_t number)
+/* What a number is of: name, the pool's label, one or two labels more. */
+static void print_labels(FILE *stream, const char *name, bool is_gauge,
+                         const char *pool, const char *labels)
 {
     fprintf(stream, "ucxpool_%s%s{pool=", name, is_gauge ? "" : "_total");
     base_quote_print(stream, pool);
-    fprintf(stream, "%s} %" PRIu64 "\n", labels, number);
+    fprintf(stream, "%s} ", labels);
+}
+
+static void print_sample(FILE *stream, const char *name, bool is_gauge,
+                         const char *pool, const char *labels, uint64_t number)
+{
+    print_labels(stream, name, is_gauge, pool, labels);
+    fprintf(stream, "%" PRIu64 "\n", number);
+}
+
+static void print_samples(const char *pool, const section_t *section,
+                          const snapshot_t *snapshot, FILE *stream)
+{
+    for (size_t i = section->first; i < section->first + section->num; i++) {
+        const ucxpool_stat_attr_t *attr     = &entries[i].attr;
+        bool                       is_gauge = attr->kind == UCXPOOL_STAT_GAUGE;
+
+        print_family(stream, attr->name, is_gauge, attr->help);
+        print_sample(stream, attr->name, is_gauge, pool, "",
+                     value_of(snapshot, &entries[i]));
+    }
 }
 
 static void print_metrics_blocks(const char *name, const core_stats_t *stats,
@@ -387,17 +520,12 @@ static void print_metrics_traffic(const char *pool, const char *name,
     }
 }
 
-static void print_metrics(const char *name, const core_stats_t *stats,
+static void print_metrics(const char *name, const snapshot_t *snapshot,
                           FILE *stream)
 {
-    for (size_t i = 0; i < NUM_PLAIN; i++) {
-        const ucxpool_stat_attr_t *attr     = &entries[i].attr;
-        bool                       is_gauge = attr->kind == UCXPOOL_STAT_GAUGE;
+    const core_stats_t *stats = &snapshot->pool;
 
-        print_family(stream, attr->name, is_gauge, attr->help);
-        print_sample(stream, attr->name, is_gauge, name, "",
-                     value_of(stats, &entries[i]));
-    }
+    print_samples(name, &pool_section, snapshot, stream);
     print_metrics_degraded(name, stats, stream);
     print_metrics_blocks(name, stats, stream);
     print_metrics_traffic(name, "bytes", "Bytes of messages, by mode.",
@@ -407,24 +535,68 @@ static void print_metrics(const char *name, const core_stats_t *stats,
     fputs("# EOF\n", stream);
 }
 
+static void print_heap_metrics(const char *pool, const snapshot_t *snapshot,
+                               FILE *stream)
+{
+    char name[64];
+
+    print_samples(pool, &heap_section, snapshot, stream);
+    for (size_t i = 0; i < NUM_RATIOS; i++) {
+        snprintf(name, sizeof(name), "heap_%s", ratios[i].name);
+        print_family(stream, name, true, ratios[i].help);
+        print_labels(stream, name, true, pool, "");
+        fprintf(stream, "%.4f\n", ratio_of(snapshot, i));
+    }
+    fputs("# EOF\n", stream);
+}
+
+/* --- print ---------------------------------------------------------------- */
+
 void ucxpool_stats_print(ucxpool_t *pool, FILE *stream,
                          ucxpool_stats_format_t format)
 {
-    core_stats_t stats;
+    snapshot_t snapshot;
 
     if (base_missing(pool) || base_missing(stream)) {
         return;
     }
-    core_stats_get(pool, &stats);
+    take_snapshot(pool, &snapshot);
     switch (format) {
     case UCXPOOL_STATS_JSON:
-        print_json(pool->name, &stats, stream);
+        print_json(pool->name, &snapshot, stream);
         break;
     case UCXPOOL_STATS_OPENMETRICS:
-        print_metrics(pool->name, &stats, stream);
+        print_metrics(pool->name, &snapshot, stream);
         break;
     default:
-        print_text(pool->name, &stats, stream);
+        print_text(pool->name, &snapshot, stream);
+        break;
+    }
+}
+
+void ucxpool_heap_print(ucxpool_t *pool, FILE *stream,
+                        ucxpool_stats_format_t format)
+{
+    heap_t    *heap;
+    snapshot_t snapshot;
+
+    if (base_missing(pool) || base_missing(stream)) {
+        return;
+    }
+    take_snapshot(pool, &snapshot);
+    switch (format) {
+    case UCXPOOL_STATS_JSON:
+        print_heap_json(pool->name, &snapshot, stream);
+        break;
+    case UCXPOOL_STATS_OPENMETRICS:
+        print_heap_metrics(pool->name, &snapshot, stream);
+        break;
+    default:
+        print_heap_text(pool->name, &snapshot, stream);
+        heap = __atomic_load_n(&pool->heap, __ATOMIC_ACQUIRE);
+        if (heap != NULL) {
+            heap_print_ranges(heap, stream);
+        }
         break;
     }
 }
