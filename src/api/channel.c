@@ -1,5 +1,5 @@
 /*
- * The public functions of channels.
+ * The public functions of channels and of events.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -256,4 +256,17 @@ ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
     default:
         return base_error(attr.status, "%s: %s", attr.name, attr.reason);
     }
+}
+
+ucxpool_status_t ucxpool_event_get(ucxpool_t *pool, ucxpool_event_t *events,
+                                   size_t max, size_t *num_p)
+{
+    if (base_missing(pool) || base_missing(events) || base_missing(num_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(pool);
+    __atomic_store_n(&pool->wakeup.tells_events, true, __ATOMIC_RELAXED);
+    *num_p = core_event_tell(pool, events, max);
+    core_unlock(pool);
+    return UCXPOOL_OK;
 }

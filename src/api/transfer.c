@@ -626,3 +626,20 @@ ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
     }
     return ucxpool_request_test(request);
 }
+
+ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
+                                       const ucxpool_request_params_t *params,
+                                       ucxpool_request_t **request_p)
+{
+    ucxpool_t       *pool;
+    ucxpool_status_t status;
+
+    if (base_missing(channel)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    pool = channel->pool;
+    core_lock(pool);
+    status = xfer_flush_post(channel, params, request_p);
+    core_unlock_posted(pool);
+    return status;
+}

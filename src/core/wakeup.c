@@ -149,8 +149,7 @@ static ucxpool_event_t tell(core_event_t *event)
     return told;
 }
 
-/* What holds on is told again, but behind the others, and not in this round. */
-static size_t tell_round(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
+size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
 {
     size_t      num = 0;
     base_list_t round;
@@ -163,17 +162,4 @@ static size_t tell_round(ucxpool_t *pool, ucxpool_event_t *events, size_t max)
     base_list_splice_tail(&round, &pool->channels.events);
     base_list_splice_tail(&pool->channels.events, &round);
     return num;
-}
-
-ucxpool_status_t ucxpool_event_get(ucxpool_t *pool, ucxpool_event_t *events,
-                                   size_t max, size_t *num_p)
-{
-    if (base_missing(pool) || base_missing(events) || base_missing(num_p)) {
-        return UCXPOOL_ERR_INVALID_PARAM;
-    }
-    core_lock(pool);
-    __atomic_store_n(&pool->wakeup.tells_events, true, __ATOMIC_RELAXED);
-    *num_p = tell_round(pool, events, max);
-    core_unlock(pool);
-    return UCXPOOL_OK;
 }

@@ -80,6 +80,10 @@ void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 /* The program was given the channel, or has released it. */
 void core_event_update(core_event_t *event);
 
+/* Tell what there is. What holds on is told again, but behind the others, and
+ * not in this call. Returns how many. */
+size_t core_event_tell(ucxpool_t *pool, ucxpool_event_t *events, size_t max);
+
 /* Is there something to tell: an end of a request, or an event to a program
  * that asks for them? Takes the lock. */
 bool core_event_is_pending(ucxpool_t *pool);

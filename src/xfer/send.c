@@ -619,9 +619,9 @@ static const core_request_kind_t flush_kind = {
     .stop = core_request_end,
 };
 
-static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
-                                   const ucxpool_request_params_t *params,
-                                   ucxpool_request_t             **request_p)
+ucxpool_status_t xfer_flush_post(ucxpool_channel_t              *channel,
+                                 const ucxpool_request_params_t *params,
+                                 ucxpool_request_t             **request_p)
 {
     static const copy_memory_t nothing;
     ucxpool_request_t         *request;
@@ -642,21 +642,4 @@ static ucxpool_status_t post_flush(ucxpool_channel_t              *channel,
     xfer_flush_progress(channel);
     core_request_hand_out(request, request_p);
     return UCXPOOL_OK;
-}
-
-ucxpool_status_t ucxpool_channel_flush(ucxpool_channel_t              *channel,
-                                       const ucxpool_request_params_t *params,
-                                       ucxpool_request_t **request_p)
-{
-    ucxpool_t       *pool;
-    ucxpool_status_t status;
-
-    if (base_missing(channel)) {
-        return UCXPOOL_ERR_INVALID_PARAM;
-    }
-    pool = channel->pool;
-    core_lock(pool);
-    status = post_flush(channel, params, request_p);
-    core_unlock_posted(pool);
-    return status;
 }

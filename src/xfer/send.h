@@ -54,6 +54,11 @@ bool xfer_flush_has_sends(const ucxpool_channel_t *channel, uint64_t before);
 /* End those before which no send is left. */
 unsigned xfer_flush_progress(ucxpool_channel_t *channel);
 
+/* End when the sends that were posted before have. */
+ucxpool_status_t xfer_flush_post(ucxpool_channel_t              *channel,
+                                 const ucxpool_request_params_t *params,
+                                 ucxpool_request_t             **request_p);
+
 /* End all: the channel has ended. */
 void xfer_flush_abort(ucxpool_channel_t *channel, ucxpool_status_t status);
 
