@@ -2,7 +2,9 @@
 # The binary interface is the one that was recorded: programs that were linked
 # with an earlier build still run. What is added is recorded, too:
 #
-#     scripts/record-abi _build/gcc/.libs/libucxpool.so >tests/abi/libucxpool.abi
+#     for name in libucxpool libucxpool-framework; do
+#         scripts/record-abi _build/gcc/.libs/$name.so >tests/abi/$name.abi
+#     done
 set -eu
 
 if ! command -v abidw >/dev/null || ! command -v abidiff >/dev/null; then
@@ -47,4 +49,5 @@ done
 planted libucxpool "s/name='ucxpool_recv_buffer'/name='ucxpool_planted'/g"
 planted libucxpool "s/'UCXPOOL_WIRE_UCX' value='2'/'UCXPOOL_WIRE_UCX' value='3'/"
 planted libucxpool "/class-decl name='ucxpool_event' /,/class-decl>/s/offset-in-bits='192'/offset-in-bits='256'/"
+planted libucxpool-framework "s/name='ucxpool_torch_free'/name='ucxpool_planted'/g"
 exit $status

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the library exports, what the version script lists, and what the public
-# headers declare are the same names.
+# What each library exports, what its version script lists, and what its headers
+# declare are the same names.
 set -eu
 
 dir=$(mktemp -d)
@@ -29,35 +29,45 @@ compare() {
     comm -23 "$1" "$2" | sed "s/$/: $3/"
 }
 
-library=$top_builddir/.libs/libucxpool.so
-exports_of "$library" >"$dir/exported"
-names_in "$top_srcdir/src/libucxpool.map" >"$dir/listed"
-printf '#include <ucxpool/%s.h>\n' ucxpool info |
-    $CC -E -P -I"$top_srcdir/include" -I"$top_builddir/include" -x c - |
-    declared_in >"$dir/declared"
-
 # A check that cannot fail proves nothing.
 printf 'extern int\nucxpool_planted (void);' | declared_in >"$dir/planted"
-if [ "$(compare "$dir/planted" "$dir/listed" x)" != 'ucxpool_planted: x' ]; then
+if [ "$(compare "$dir/planted" /dev/null x)" != 'ucxpool_planted: x' ]; then
     echo 'a planted declaration was not found'
     exit 1
 fi
-if [ ! -s "$dir/listed" ] || [ ! -s "$dir/exported" ]; then
-    echo 'no names were found in the library or its version script'
-    exit 1
-fi
+grep -oE '\bucxpool_[a-z0-9_]+' "$top_srcdir/tests/test_null.c" |
+    sort -u >"$dir/tried"
 
-{
-    compare "$dir/exported" "$dir/listed" 'exported, not in libucxpool.map'
-    compare "$dir/listed" "$dir/declared" 'in libucxpool.map, not in a header'
-    compare "$dir/declared" "$dir/listed" 'in a header, not in libucxpool.map'
-    grep -oE '\bucxpool_[a-z0-9_]+' "$top_srcdir/tests/test_null.c" |
-        sort -u >"$dir/tried"
-    compare "$dir/listed" "$dir/tried" 'not in test_null.c'
-    if [ -f "$top_srcdir/src/api/pool.c" ]; then
-        compare "$dir/listed" "$dir/exported" 'in libucxpool.map, not exported'
+# declared HEADER... - the names that those declare, with what they include.
+declared() {
+    printf '#include <ucxpool/%s.h>\n' "$@" |
+        $CC -E -P -I"$top_srcdir/include" -I"$top_builddir/include" -x c - |
+        declared_in
+}
+
+# check LIBRARY - of its exports, its script, and the names in $dir/declared.
+check() {
+    exports_of "$top_builddir/.libs/$1.so" >"$dir/exported"
+    names_in "$top_srcdir/src/$1.map" >"$dir/listed"
+    if [ ! -s "$dir/listed" ] || [ ! -s "$dir/exported" ]; then
+        echo "$1: no names were found in the library or its version script"
     fi
+    compare "$dir/exported" "$dir/listed" "exported, not in $1.map"
+    compare "$dir/listed" "$dir/declared" "in $1.map, not in a header"
+    compare "$dir/declared" "$dir/listed" "in a header, not in $1.map"
+    compare "$dir/listed" "$dir/exported" "in $1.map, not exported"
+    compare "$dir/listed" "$dir/tried" 'not in test_null.c'
+    sed -n '$=' "$dir/exported" >>"$dir/count"
+}
+
+declared ucxpool private >"$dir/core"
+declared ucxpool private framework | comm -23 - "$dir/core" >"$dir/framework"
+{
+    mv "$dir/core" "$dir/declared"
+    check libucxpool
+    mv "$dir/framework" "$dir/declared"
+    check libucxpool-framework
 } >"$dir/violations"
 cat "$dir/violations"
 [ ! -s "$dir/violations" ]
-echo "$(wc -l <"$dir/exported") names"
+echo "$(paste -sd+ "$dir/count" | sed 's/+/ and /') names"

@@ -113,6 +113,7 @@ plant src/gpu/planted.c '#include <stdio.h>' 1
 plant src/xfer/planted.c '#include "pool.h"' 1
 plant src/api/planted.c '#include "core/channel.h"' 0
 plant tools/planted.c '#include "base/log.h"' 1
+plant src/framework/planted.c '#include "base/log.h"' 1
 plant tools/shuffle/planted.c '#include <ucxpool/ucxpool.h>' 0
 plant examples/planted.c '#include "core/channel.h"' 1
 

@@ -6,7 +6,7 @@
 #include "mem/nvml.h"
 
 #include <ucp/api/ucp.h>
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
 #include <check.h>

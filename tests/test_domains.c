@@ -11,7 +11,7 @@
 
 #include "core/stats.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
 #include <ucp/api/ucp.h>

@@ -33,6 +33,7 @@ void torchCheckFail(const char *, const char *, uint32_t, const char *message)
 END
 
 cat >"$dir/program.cpp" <<'END'
+#include <ucxpool/framework.h>
 #include <ucxpool/ucxpool.h>
 
 #include <cstdio>
@@ -103,7 +104,8 @@ END
     -o "$dir/libc10.so" "$dir/libc10.cpp"
 "$cxx" -std=c++17 -Wall -Wextra -Werror $SANITIZER_CFLAGS \
     -I"$top_srcdir/include" -I"$top_builddir/include" -o "$dir/program" \
-    "$dir/program.cpp" "$top_builddir/.libs/libucxpool.so" -ldl
+    "$dir/program.cpp" "$top_builddir/.libs/libucxpool-framework.so" \
+    "$top_builddir/.libs/libucxpool.so" -ldl
 LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH+:$LD_LIBRARY_PATH}
 UCXPOOL_LOG_LEVEL=none
 UCXPOOL_MEMORY_LIMIT=64m

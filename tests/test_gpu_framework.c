@@ -2,11 +2,12 @@
  * as they give them, failures as they expect them. */
 #include <config.h>
 
-#include "framework/drain.h"
+#include "framework/uses.h"
 #include "gpu.h"
 
 #include "core/stats.h"
 
+#include <ucxpool/framework.h>
 #include <ucxpool/heap.h>
 #include <ucxpool/ucxpool.h>
 

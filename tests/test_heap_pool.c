@@ -8,7 +8,7 @@
 
 #include "core/stats.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 
 #include <check.h>
 #include <stdio.h>

@@ -81,6 +81,23 @@ case $said in
     ;;
 esac
 
+# One that lends the heap to a framework.
+sed 's/ucxpool\.h/framework.h>\n#include <ucxpool\/ucxpool.h/
+    s/ucxpool_status_string(UCXPOOL_OK)/ucxpool_framework_set_pool(-2, 0) ==\
+        UCXPOOL_ERR_INVALID_PARAM ? ucxpool_error_detail() : ""/' \
+    "$dir/program.c" >"$dir/framework.c"
+$CC $SANITIZER_CFLAGS -o "$dir/framework" "$dir/framework.c" \
+    $(pkg-config --cflags --libs ucxpool-framework)
+said=$("$dir/framework")
+echo "framework: $said"
+case $said in
+'there is no device -2'*" $version") ;;
+*)
+    echo 'a program with libucxpool-framework does not run'
+    exit 1
+    ;;
+esac
+
 # One binary serves machines with and without libibverbs and a GPU.
 if readelf -d "$libdir/libucxpool.so" | grep -E 'NEEDED.*(ibverbs|cuda|nvidia)'
 then

@@ -7,7 +7,8 @@
  */
 #include "pair.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/framework.h>
+#include <ucxpool/private.h>
 
 #include <check.h>
 #include <stdlib.h>
@@ -354,6 +355,24 @@ START_TEST(questions_to_ucx_and_to_gpus)
 }
 END_TEST
 
+START_TEST(errors_and_streams)
+{
+    const ucxpool_error_level_t level = UCXPOOL_ERROR_LEVEL_DEBUG;
+    void                       *stream;
+
+    ck_assert_int_eq(ucxpool_error_set_level(level), UCXPOOL_ERROR_LEVEL_INFO);
+    ck_assert_int_eq(ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_INFO), level);
+    ck_assert_int_eq(ucxpool_error_set(UCXPOOL_ERR_BUSY, "%d is busy", 5),
+                     UCXPOOL_ERR_BUSY);
+    ck_assert_str_eq(ucxpool_error_detail(), "5 is busy");
+    refused(ucxpool_device_join_streams(0, NULL, NULL, 1, &stream));
+    refused(ucxpool_device_join_streams(0, NULL, NULL, 0, NULL));
+    ck_assert_int_eq(ucxpool_device_join_streams(-1, NULL, NULL, 0, &stream),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ucxpool_device_synchronize(-1);
+}
+END_TEST
+
 START_TEST(verbs)
 {
     ucxpool_verbs_piece_t piece;
@@ -392,6 +411,7 @@ int main(void)
     tcase_add_test(tcase, frameworks);
     tcase_add_test(tcase, rmm);
     tcase_add_test(tcase, questions_to_ucx_and_to_gpus);
+    tcase_add_test(tcase, errors_and_streams);
     tcase_add_test(tcase, verbs);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -4,7 +4,7 @@
 
 #include "ucx/tune.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 
 #include <check.h>
 #include <stdlib.h>

@@ -3,7 +3,8 @@
  * PyTorch, CuPy, RMM and Numba call, so that one pool holds what they all
  * allocate, and fragmentation is nobody's business any more. From Python the
  * package in python/ hands them over in one line; docs/frameworks.md tells how,
- * from C++ too.
+ * from C++ too. They are in a library of their own, libucxpool-framework
+ * (pkg-config ucxpool-framework), which calls libucxpool.
  *
  *     PyTorch   CuPy   RMM   Numba        ask by device and stream
  *        \       |      |      /

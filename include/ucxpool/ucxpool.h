@@ -51,9 +51,10 @@
  *
  * Headers: status.h errors, config.h settings, pool.h create and progress,
  * memory.h blocks and registered buffers, channel.h peers, event.h what they
- * have to tell, transfer.h send and receive, heap.h memory of any size,
- * framework.h allocators of PyTorch, CuPy and RMM, stats.h counters, device.h
- * GPUs and verbs.h RDMA by one's own.
+ * have to tell, transfer.h send and receive, heap.h memory of any size, stats.h
+ * counters, device.h GPUs and verbs.h RDMA by one's own. framework.h, with the
+ * allocators of PyTorch, CuPy and RMM, is that of libucxpool-framework and not
+ * included here.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -62,7 +63,6 @@
 #include <ucxpool/config.h>
 #include <ucxpool/device.h>
 #include <ucxpool/event.h>
-#include <ucxpool/framework.h>
 #include <ucxpool/heap.h>
 #include <ucxpool/memory.h>
 #include <ucxpool/pool.h>

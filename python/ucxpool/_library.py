@@ -1,11 +1,13 @@
-"""libucxpool.so: where it is, its functions, and its errors."""
+"""libucxpool-framework.so, through which libucxpool's own functions are found,
+too: where it is, its functions, and its errors."""
 import ctypes
 import ctypes.util
 import os
 import sys
 
 VARIABLE = "LIBUCXPOOL"
-SONAME = "libucxpool.so.0"
+SONAME = "libucxpool-framework.so.0"
+CORE = "libucxpool.so.0"
 
 OK = 0
 NO_MEMORY = -2
@@ -93,6 +95,10 @@ def _candidates():
     looked for as the system's loader does: LD_LIBRARY_PATH, ldconfig."""
     named = os.environ.get(VARIABLE)
     if named:
+        folder, file = os.path.split(named)
+        if file.startswith("libucxpool.so"):
+            return [(os.path.join(folder, SONAME),
+                     f"beside {named}, which the variable {VARIABLE} names")]
         return [(named, f"the variable {VARIABLE}")]
     found = [(SONAME, "the system's loader")]
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local",
@@ -102,6 +108,14 @@ def _candidates():
     return found
 
 
+def _load(name):
+    """Load it, and first what it needs, where that lies beside it."""
+    core = os.path.join(os.path.dirname(name), CORE)
+    if os.path.exists(core):
+        ctypes.CDLL(core)
+    return ctypes.CDLL(name)
+
+
 def _open():
     tried = []
     for name, origin in _candidates():
@@ -109,11 +123,11 @@ def _open():
             tried.append(f"  {name}: not there")
             continue
         try:
-            return ctypes.CDLL(name)
+            return _load(name)
         except OSError as error:
             tried.append(f"  {name} ({origin}): {error}")
     raise ImportError(
-        "libucxpool was not found. Install it, or name libucxpool.so in the "
+        f"{SONAME} was not found. Install libucxpool, or name the file in the "
         f"variable {VARIABLE}. Tried:\n" + "\n".join(tried))
 
 

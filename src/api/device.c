@@ -1,6 +1,6 @@
 /*
- * The public functions on GPUs: what they are, and what a pool would take
- * there.
+ * The public functions on GPUs: what they are, what a pool would take there,
+ * and their streams.
  */
 #include <config.h>
 
@@ -12,12 +12,13 @@
 #include "block/sizes.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
+#include "mem/cuda_join.h"
 #include "mem/nvml.h"
 #include "mem/system.h"
 #include "ucx/reg.h"
 
 #include <ucxpool/device.h>
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -395,4 +396,23 @@ ucxpool_status_t ucxpool_device_query(int                     device,
         status = fill_memory_free(device, attr_p);
     }
     return status;
+}
+
+/* --- streams -------------------------------------------------------------- */
+
+ucxpool_status_t ucxpool_device_join_streams(int device, void *stream,
+                                             void *const *streams,
+                                             size_t       num_streams,
+                                             void       **stream_p)
+{
+    if (base_missing(stream_p) ||
+        ((num_streams > 0) && base_missing(streams))) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    return mem_cuda_join(device, stream, streams, num_streams, stream_p);
+}
+
+void ucxpool_device_synchronize(int device)
+{
+    mem_cuda_synchronize(device);
 }

@@ -10,7 +10,7 @@
 #include "ucx/peer_timeout.h"
 #include "ucx/tcp_watch.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
+#include <ucxpool/private.h>
 #include <ucxpool/status.h>
 #include <ucxpool/version.h>
 
@@ -83,19 +84,45 @@ static void set_last_error(char *text)
     base_log(log_level, "%s", last_error);
 }
 
+static void set_error(const char *format, va_list args)
+{
+    int  saved_errno = errno;
+    char text[BASE_ERROR_SIZE];
+
+    vsnprintf(text, sizeof(text), format, args);
+    set_last_error(text);
+    errno = saved_errno;
+}
+
 ucxpool_status_t base_error(ucxpool_status_t status, const char *format, ...)
 {
-    int     saved_errno = errno;
-    char    text[BASE_ERROR_SIZE];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    set_error(format, args);
     va_end(args);
-
-    set_last_error(text);
-    errno = saved_errno;
     return status;
+}
+
+ucxpool_status_t ucxpool_error_set(ucxpool_status_t status, const char *format,
+                                   ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    set_error(format, args);
+    va_end(args);
+    return status;
+}
+
+_Static_assert(((int)UCXPOOL_ERROR_LEVEL_WARN == (int)BASE_LOG_WARN) &&
+                   ((int)UCXPOOL_ERROR_LEVEL_INFO == (int)BASE_LOG_INFO) &&
+                   ((int)UCXPOOL_ERROR_LEVEL_DEBUG == (int)BASE_LOG_DEBUG),
+               "the levels of errors are some of the log's");
+
+ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level)
+{
+    return (ucxpool_error_level_t)base_error_log_at((base_log_level_t)level);
 }
 
 void base_error_missing(const char *function, const char *name)

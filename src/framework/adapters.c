@@ -4,13 +4,12 @@
  */
 #include <config.h>
 
-#include "base/error.h"
-#include "framework/drain.h"
 #include "framework/pools.h"
-#include "mem/cuda_api.h"
+#include "framework/uses.h"
 
 #include <ucxpool/framework.h>
 #include <ucxpool/heap.h>
+#include <ucxpool/private.h>
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -62,7 +61,7 @@ static void throw_bad_alloc(void)
 static void throw_torch_error(ucxpool_status_t status)
 {
     void            *found = find_function(TORCH_LIBRARY, TORCH_FUNCTION);
-    char             message[BASE_ERROR_SIZE + 32];
+    char             message[1024];
     torch_function_t fail;
 
     if (found == NULL) {
@@ -84,10 +83,10 @@ static void throw_torch_error(ucxpool_status_t status)
 /* An allocation of this process has failed, and the log has been told. */
 static atomic_bool is_told;
 
-/* The one name of the legacy default stream, which has two. */
+/* The legacy default stream has two names, 0 and 1: this takes the first. */
 static void *stream_of(void *stream)
 {
-    return stream == (void *)CU_STREAM_LEGACY ? NULL : stream;
+    return stream == (void *)1 ? NULL : stream;
 }
 
 /* Allocate from a pool, or from that of a device where it is NULL. */
@@ -111,18 +110,19 @@ static ucxpool_status_t allocate_and_tell(ucxpool_t *pool, int device,
                                           size_t size, void *stream,
                                           void **address_p)
 {
-    base_log_level_t level;
-    ucxpool_status_t status;
+    ucxpool_error_level_t level;
+    ucxpool_status_t      status;
 
     *address_p = NULL;
     if (size == 0) {
         return UCXPOOL_OK;
     }
-    level = base_error_log_at(
-        atomic_load_explicit(&is_told, memory_order_relaxed) ? BASE_LOG_DEBUG
-                                                             : BASE_LOG_WARN);
+    level = ucxpool_error_set_level(
+        atomic_load_explicit(&is_told, memory_order_relaxed)
+            ? UCXPOOL_ERROR_LEVEL_DEBUG
+            : UCXPOOL_ERROR_LEVEL_WARN);
     status = allocate_from(pool, device, size, stream, address_p);
-    (void)base_error_log_at(level);
+    (void)ucxpool_error_set_level(level);
     if (status != UCXPOOL_OK) {
         atomic_store_explicit(&is_told, true, memory_order_relaxed);
     }
@@ -147,10 +147,11 @@ static ucxpool_status_t alloc_from(ucxpool_t *pool, size_t size, void *stream,
 /* To a pool. Nobody is returned an error, so the log is told. */
 static void free_to(ucxpool_t *pool, void *address, void *stream)
 {
-    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    ucxpool_error_level_t level =
+        ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
 
     (void)ucxpool_heap_free(pool, address, stream_of(stream));
-    (void)base_error_log_at(level);
+    (void)ucxpool_error_set_level(level);
 }
 
 /* NULL is allowed, and memory of a device without a pool: a child frees what
@@ -169,16 +170,16 @@ static void free_on(int device, void *address, void *stream)
 static ucxpool_status_t torch_allocate(ssize_t size, int device, void *stream,
                                        void **address_p)
 {
-    base_log_level_t level;
-    ucxpool_status_t status;
+    ucxpool_error_level_t level;
+    ucxpool_status_t      status;
 
     if (size < 0) {
         *address_p = NULL;
-        level      = base_error_log_at(BASE_LOG_WARN);
-        status =
-            base_error(UCXPOOL_ERR_INVALID_PARAM,
-                       "%zd bytes were asked for on device %d", size, device);
-        (void)base_error_log_at(level);
+        level      = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
+        status     = ucxpool_error_set(UCXPOOL_ERR_INVALID_PARAM,
+                                       "%zd bytes were asked for on device %d",
+                                       size, device);
+        (void)ucxpool_error_set_level(level);
         return status;
     }
     return alloc_on(device, (size_t)size, stream, address_p);
@@ -216,26 +217,26 @@ static void *stream_to_free_in(int device, const void *address, void *stream)
         return stream;
     }
     if (use != NULL) {
-        status = framework_drain_wait(device, stream, use->streams,
-                                      use->num_streams, &stream);
+        status = ucxpool_device_join_streams(device, stream, use->streams,
+                                             use->num_streams, &stream);
         free(use);
     }
     if (!is_known || (status != UCXPOOL_OK)) {
-        framework_drain_synchronize(device);
+        ucxpool_device_synchronize(device);
     }
     return stream;
 }
 
 void ucxpool_torch_free(void *address, ssize_t size, int device, void *stream)
 {
-    base_log_level_t level;
+    ucxpool_error_level_t level;
 
     (void)size;
     if ((address != NULL) && (framework_pools_find(device) != NULL)) {
-        level  = base_error_log_at(BASE_LOG_WARN);
+        level  = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
         stream = stream_of(stream);
         free_on(device, address, stream_to_free_in(device, address, stream));
-        (void)base_error_log_at(level);
+        (void)ucxpool_error_set_level(level);
     }
 }
 
@@ -257,15 +258,15 @@ static void search_pool(ucxpool_t *pool, void *arg)
 
 void ucxpool_torch_record_stream(void *address, void *stream)
 {
-    search_t         search = {.address = address};
-    base_log_level_t level;
+    search_t              search = {.address = address};
+    ucxpool_error_level_t level;
 
     if (address == NULL) {
         return;
     }
-    level = base_error_log_at(BASE_LOG_DEBUG);
+    level = ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_DEBUG);
     framework_pools_each(search_pool, &search);
-    (void)base_error_log_at(level);
+    (void)ucxpool_error_set_level(level);
     if (search.is_found) {
         framework_uses_add(address, stream_of(stream));
     }
@@ -273,11 +274,12 @@ void ucxpool_torch_record_stream(void *address, void *stream)
 
 static void trim_pool(ucxpool_t *pool, void *arg)
 {
-    base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
+    ucxpool_error_level_t level =
+        ucxpool_error_set_level(UCXPOOL_ERROR_LEVEL_WARN);
 
     (void)arg;
     (void)ucxpool_heap_trim(pool, 0, NULL);
-    (void)base_error_log_at(level);
+    (void)ucxpool_error_set_level(level);
 }
 
 void ucxpool_torch_empty_cache(void)
@@ -287,11 +289,11 @@ void ucxpool_torch_empty_cache(void)
 
 void ucxpool_torch_refuse_graph(void)
 {
-    throw_torch_error(
-        base_error(UCXPOOL_ERR_UNSUPPORTED,
-                   "CUDA graphs are not captured while libucxpool is "
-                   "PyTorch's allocator: give it to a MemPool instead, and "
-                   "leave what the graph allocates to PyTorch's own"));
+    throw_torch_error(ucxpool_error_set(
+        UCXPOOL_ERR_UNSUPPORTED,
+        "CUDA graphs are not captured while libucxpool is "
+        "PyTorch's allocator: give it to a MemPool instead, and "
+        "leave what the graph allocates to PyTorch's own"));
 }
 
 /* --- CuPy ----------------------------------------------------------------- */

@@ -2,9 +2,8 @@
 
 #include "framework/pools.h"
 
-#include "base/error.h"
-
 #include <ucxpool/config.h>
+#include <ucxpool/private.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -56,11 +55,11 @@ static _Atomic(ucxpool_t *) *place_of(int device)
 
 static ucxpool_status_t no_such_device(int device)
 {
-    return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                      "there is no device %d: they are counted from 0 to %d, "
-                      "and %d is the host",
-                      device, UCXPOOL_FRAMEWORK_MAX_DEVICES - 1,
-                      UCXPOOL_FRAMEWORK_HOST);
+    return ucxpool_error_set(
+        UCXPOOL_ERR_INVALID_PARAM,
+        "there is no device %d: they are counted from 0 to %d, "
+        "and %d is the host",
+        device, UCXPOOL_FRAMEWORK_MAX_DEVICES - 1, UCXPOOL_FRAMEWORK_HOST);
 }
 
 ucxpool_t *framework_pools_find(int device)
@@ -144,8 +143,9 @@ ucxpool_status_t ucxpool_framework_pool(int device, ucxpool_t **pool_p)
     ucxpool_status_t      status = UCXPOOL_OK;
     ucxpool_t            *pool;
 
-    if (base_missing(pool_p)) {
-        return UCXPOOL_ERR_INVALID_PARAM;
+    if (pool_p == NULL) {
+        return ucxpool_error_set(UCXPOOL_ERR_INVALID_PARAM,
+                                 "%s(): pool_p is NULL", __func__);
     }
     if (place == NULL) {
         return no_such_device(device);
@@ -182,10 +182,11 @@ ucxpool_status_t ucxpool_framework_set_pool(int device, ucxpool_t *pool)
     pthread_mutex_lock(&lock);
     present = atomic_load(place);
     if ((pool != NULL) && (present != NULL) && (present != pool)) {
-        status = base_error(UCXPOOL_ERR_BUSY,
-                            "device %d has a pool, which may be in use: set "
-                            "the pool before the first allocation",
-                            device);
+        status =
+            ucxpool_error_set(UCXPOOL_ERR_BUSY,
+                              "device %d has a pool, which may be in use: set "
+                              "the pool before the first allocation",
+                              device);
     } else {
         atomic_store(place, pool);
     }

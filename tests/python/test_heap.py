@@ -271,6 +271,7 @@ class LibraryTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("ImportError", done.stderr)
         self.assertIn("/nonexistent/libucxpool.so", done.stderr)
+        self.assertIn("/nonexistent/libucxpool-framework.so.0", done.stderr)
         self.assertIn("LIBUCXPOOL", done.stderr)
 
     def test_a_library_that_is_another_is_told(self):
@@ -278,13 +279,21 @@ class LibraryTest(unittest.TestCase):
                                LIBUCXPOOL="libc.so.6")
         self.assertIn("ImportError", done.stderr)
 
+    def test_either_file_may_be_named(self):
+        folder = os.path.dirname(ucxpool.library_path())
+        for name in "libucxpool.so.0", "libucxpool-framework.so":
+            done = self.run_python("import ucxpool; print(ucxpool.version())",
+                                   LIBUCXPOOL=os.path.join(folder, name))
+            self.assertEqual(done.stdout.split(), [ucxpool.version()],
+                             done.stderr)
+
     def test_the_loader_finds_it(self):
         folder = os.path.dirname(ucxpool.library_path())
         code = ("import os; os.environ.pop('LIBUCXPOOL'); import ucxpool;"
                 "print(ucxpool.library_path(), ucxpool.version())")
         done = self.run_python(code, LD_LIBRARY_PATH=folder)
         self.assertEqual(done.stdout.split(),
-                         ["libucxpool.so.0", ucxpool.version()], done.stderr)
+                         ["libucxpool-framework.so.0", ucxpool.version()], done.stderr)
 
     def test_versions_are_one(self):
         top = os.environ["top_srcdir"]

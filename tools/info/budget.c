@@ -4,7 +4,7 @@
 #include "info/options.h"
 #include "info/parts.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
 static void report_window(report_t                      *report,

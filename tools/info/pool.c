@@ -8,7 +8,7 @@
 
 #include "common/pool_stats.h"
 
-#include <ucxpool/info.h>
+#include <ucxpool/private.h>
 #include <ucxpool/ucxpool.h>
 
 #include <inttypes.h>

@@ -1,13 +1,14 @@
 /*
- * What ucxpool_info asks the library: not installed, and exported under the
- * version UCXPOOL_PRIVATE, so that it may change with every release. The tool
- * is always that of the library's own build.
+ * What ucxpool_info and libucxpool-framework ask the library beyond its API:
+ * not installed, and exported under the version UCXPOOL_PRIVATE, so that it may
+ * change with every release. Both are always those of the library's own build.
  */
-#ifndef UCXPOOL_INFO_H
-#define UCXPOOL_INFO_H
+#ifndef UCXPOOL_PRIVATE_H
+#define UCXPOOL_PRIVATE_H
 
 #include <ucxpool/device.h>
 #include <ucxpool/pool.h>
+#include <ucxpool/status.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,45 @@
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
+
+/* --- errors -----------------------------------------------------------------
+ */
+
+/* Set what ucxpool_error_detail() returns in the calling thread, log it, and
+ * return the status. */
+ucxpool_status_t ucxpool_error_set(ucxpool_status_t status, const char *format,
+                                   ...) __attribute__((format(printf, 2, 3)));
+
+/* At which level the calling thread's errors are logged. */
+typedef enum ucxpool_error_level {
+    UCXPOOL_ERROR_LEVEL_WARN  = 2, /* nobody is returned them */
+    UCXPOOL_ERROR_LEVEL_INFO  = 3, /* the caller decides what to do: default */
+    UCXPOOL_ERROR_LEVEL_DEBUG = 4  /* the answer to a question */
+} ucxpool_error_level_t;
+
+/* Returns what it was, to be put back. */
+ucxpool_error_level_t ucxpool_error_set_level(ucxpool_error_level_t level);
+
+/* --- streams ----------------------------------------------------------------
+ */
+
+/*
+ * Let a stream of the library's on a GPU wait for all that is now in a stream
+ * and in some more: what is freed in it is free when they have all come so far,
+ * and none of them waits.
+ *
+ * stream_p [out]  The library's stream. It lives until the process ends.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  no such GPU
+ * others                     the driver's; the stream may then wait for some
+ */
+ucxpool_status_t ucxpool_device_join_streams(int device, void *stream,
+                                             void *const *streams,
+                                             size_t       num_streams,
+                                             void       **stream_p);
+
+/* Wait here for all work on a GPU. */
+void ucxpool_device_synchronize(int device);
 
 /* --- memory domains ---------------------------------------------------------
  */
