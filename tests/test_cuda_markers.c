@@ -2,7 +2,7 @@
 #include <config.h>
 
 #include "cuda_fixture.h"
-#include "mem/cuda_markers.h"
+#include "mem/cuda_stream.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -45,7 +45,7 @@ static void set_up(void)
     ck_assert_int_ge(fd, 0);
     close(fd);
     calls_reset();
-    ck_assert_int_eq(mem_vmm_create_host(&vmm), UCXPOOL_OK);
+    ck_assert_int_eq(mem_vmm_create_host(NULL, &vmm), UCXPOOL_OK);
 }
 
 static void tear_down(void)
@@ -77,7 +77,7 @@ START_TEST(what_was_made_is_undone)
             /* The log can do without its lock. */
             ck_assert_int_eq(names[_i], CALLS_MUTEX_INIT);
             heap_destroy(heap);
-            ck_assert_int_eq(mem_vmm_create_host(&vmm), UCXPOOL_OK);
+            ck_assert_int_eq(mem_vmm_create_host(NULL, &vmm), UCXPOOL_OK);
         }
         ck_assert_uint_eq(calls_num_fds(), num_fds);
         ck_assert_uint_eq(calls_mapped_size(), size);

@@ -12,7 +12,7 @@
 #include "block/sizes.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
-#include "mem/cuda_join.h"
+#include "mem/cuda_stream.h"
 #include "mem/nvml.h"
 #include "mem/system.h"
 #include "ucx/reg.h"

@@ -14,13 +14,6 @@
 
 #define SMALLEST ((uint64_t)2 << 20)
 
-static ucxpool_status_t create_vmm(const ucxpool_t *pool, mem_vmm_t **vmm_p)
-{
-    return (pool->memory.regions.cuda != NULL)
-               ? mem_vmm_create_cuda(pool->memory.regions.cuda, vmm_p)
-               : mem_vmm_create_host(vmm_p);
-}
-
 static uint64_t block_bytes(const ucxpool_t *pool)
 {
     return (uint64_t)pool->memory.regions.num_regions *
@@ -94,10 +87,12 @@ static ucxpool_status_t find_options(const ucxpool_t *pool, mem_vmm_t *vmm,
 
 static ucxpool_status_t create(const ucxpool_t *pool, heap_t **heap_p)
 {
-    heap_options_t   options;
-    mem_vmm_t       *vmm;
-    ucxpool_status_t status = create_vmm(pool, &vmm);
+    const mem_regions_t *regions = &pool->memory.regions;
+    heap_options_t       options;
+    mem_vmm_t           *vmm;
+    ucxpool_status_t     status;
 
+    status = regions->kind->create_vmm(regions->cuda, &vmm);
     if (status != UCXPOOL_OK) {
         return status;
     }

@@ -17,7 +17,7 @@
 #include "copy/list.h"
 #include "copy/memtype.h"
 #include "copy/plan.h"
-#include "mem/cuda_markers.h"
+#include "mem/cuda_stream.h"
 
 #include <ucxpool/pool.h>
 #include <ucxpool/transfer.h>

@@ -110,6 +110,7 @@ const mem_kind_t mem_kind_cuda_alloc = {
     .destroy       = alloc_destroy,
     .stitch        = alloc_stitch,
     .unstitch      = alloc_unstitch,
+    .create_vmm    = mem_vmm_create_cuda,
 };
 
 /* --- pinned host memory --------------------------------------------------- */
@@ -280,4 +281,5 @@ const mem_kind_t mem_kind_cuda_host = {
     .destroy      = host_destroy,
     .stitch       = host_stitch,
     .unstitch     = host_unstitch,
+    .create_vmm   = mem_vmm_create_cuda,
 };

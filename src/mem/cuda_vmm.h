@@ -7,10 +7,6 @@
 #include "mem/cuda_device.h"
 #include "mem/region.h"
 
-/* Physical memory of the device, which can be had as a file and reached by a
- * network card where the device can do that. */
-CUmemAllocationProp mem_cuda_prop_of(const mem_cuda_device_t *device);
-
 /* Let the device read and write what is mapped in a range. The driver takes
  * some time for each allocation in it, and more for each call. */
 CUresult mem_cuda_access_set(const mem_cuda_device_t *device,

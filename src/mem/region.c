@@ -57,7 +57,16 @@ static void none_destroy(mem_regions_t *regions)
     }
 }
 
-static const mem_kind_t kind_none = {.name = "none", .destroy = none_destroy};
+static const mem_kind_t kind_none = {
+    .name       = "none",
+    .destroy    = none_destroy,
+    .create_vmm = mem_vmm_create_host,
+};
+static const mem_kind_t kind_none_of_gpu = {
+    .name       = "none",
+    .destroy    = none_destroy,
+    .create_vmm = mem_vmm_create_cuda,
+};
 
 ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
 {
@@ -68,7 +77,7 @@ ucxpool_status_t mem_regions_init_none(mem_regions_t *regions, int device)
         status = mem_cuda_device_open(device, &regions->cuda);
     }
     if (status == UCXPOOL_OK) {
-        regions->kind   = &kind_none;
+        regions->kind   = (device >= 0) ? &kind_none_of_gpu : &kind_none;
         regions->device = device;
     }
     return status;

@@ -5,10 +5,13 @@
  *
  *     range:  | region 0 | region 1 | ... | region n-1 |
  *
- * Kinds of memory differ in one table of functions (mem_kind_t).
+ * Kinds of memory differ in one table of functions (mem_kind_t), from which the
+ * heap beside the regions has its memory, too.
  */
 #ifndef MEM_REGION_H
 #define MEM_REGION_H
+
+#include "mem/vmm.h"
 
 #include <ucxpool/pool.h>
 
@@ -81,6 +84,9 @@ typedef struct mem_kind {
                                const mem_piece_t *pieces, size_t num_pieces,
                                void **address_p);
     void (*unstitch)(const mem_regions_t *regions, void *address, size_t size);
+    /* The virtual memory for a heap beside the regions: see mem/vmm.h. */
+    ucxpool_status_t (*create_vmm)(const struct mem_cuda_device *device,
+                                   mem_vmm_t                   **vmm_p);
 } mem_kind_t;
 
 /* The tables. */

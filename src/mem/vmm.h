@@ -76,14 +76,18 @@ typedef struct mem_vmm_calls {
                               uint64_t *free_p);
 } mem_vmm_calls_t;
 
+/* The two kinds; mem_kind_t (mem/region.h) has the one that goes with it. */
+
 /*
  * Host memory: a memfd, which chunks are pieces of. Where the machine has no
- * memory for a chunk, its creation fails, and no later access.
+ * memory for a chunk, its creation fails, and no later access. No device is
+ * looked at.
  *
  * UCXPOOL_ERR_IO         the system gave no file
  * UCXPOOL_ERR_NO_MEMORY  no memory for the bookkeeping
  */
-ucxpool_status_t mem_vmm_create_host(mem_vmm_t **vmm_p);
+ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
+                                     mem_vmm_t                   **vmm_p);
 
 /*
  * A GPU's, which stays open until destroy. Chunks can be exported as files and
