@@ -1,6 +1,6 @@
 /*
  * event_loop - a server that sleeps in epoll, beside whatever else the program
- * waits for, and gives each message back to who sent it. The client is a child
+ * waits for, and gives each message back to its sender. The client is a child
  * process.
  */
 #include <ucxpool/ucxpool.h>

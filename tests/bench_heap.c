@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "heap/heap.h"
-#include "heap/place.h"
+#include "heap/large.h"
 #include "replay/workload.h"
 
 #include <malloc.h>

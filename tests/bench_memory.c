@@ -42,11 +42,11 @@ typedef struct board {
     char        addresses[MAX_RANKS][8192];
     memory_t    idle, used; /* of the first */
     unsigned    port;
-} board_t;
+} shared_t;
 
 /* One process. */
 typedef struct rank {
-    board_t           *board;
+    shared_t          *board;
     unsigned           index, num_ranks, num_met;
     ucxpool_t         *pool;
     ucxpool_channel_t *channels[MAX_RANKS];
@@ -122,9 +122,9 @@ static void meet(rank_t *rank)
 
 static void tell_address(rank_t *rank)
 {
-    board_t *board = rank->board;
-    size_t   length;
-    void    *address;
+    shared_t *board = rank->board;
+    size_t    length;
+    void     *address;
 
     must(ucxpool_address_get(rank->pool, &address, &length));
     if (length > sizeof(board->addresses[0])) {
@@ -219,7 +219,7 @@ static ucxpool_t *make_pool(const char *wire)
     return pool;
 }
 
-static void run(board_t *board, const char *wire, unsigned index,
+static void run(shared_t *board, const char *wire, unsigned index,
                 unsigned num_ranks)
 {
     rank_t rank = {.board = board, .index = index, .num_ranks = num_ranks};
@@ -252,7 +252,7 @@ static void wait_for(unsigned num_children)
 
 static void tell_peers(const char *wire, unsigned num_peers)
 {
-    board_t *board = shared(sizeof(*board));
+    shared_t *board = shared(sizeof(*board));
 
     for (unsigned i = 0; i <= num_peers; i++) {
         if (start() == 0) {
@@ -267,7 +267,7 @@ static void tell_peers(const char *wire, unsigned num_peers)
 }
 
 /* Take one message from each process that connects. */
-static void receive_words(board_t *board)
+static void receive_words(shared_t *board)
 {
     ucxpool_t          *pool = make_pool("auto");
     ucxpool_listener_t *listener;
@@ -291,7 +291,7 @@ static void receive_words(board_t *board)
     ucxpool_destroy(pool);
 }
 
-static void send_words(const board_t *board)
+static void send_words(const shared_t *board)
 {
     const ucxpool_segment_t words[] = {
         {"these", 5}, {"words", 5}, {"lie", 3}, {"anywhere", 8}};
@@ -317,8 +317,8 @@ static int compare(const void *a, const void *b)
 /* From a process's start to its end. */
 static void tell_starts(void)
 {
-    board_t *board = shared(sizeof(*board));
-    double   ms[NUM_STARTS];
+    shared_t *board = shared(sizeof(*board));
+    double    ms[NUM_STARTS];
 
     if (start() == 0) {
         receive_words(board);

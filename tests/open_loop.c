@@ -47,7 +47,7 @@ typedef struct board {
     uint64_t num_early;
     uint64_t num_failed;
     uint16_t ports[];
-} board_t;
+} shared_t;
 
 /* A channel that this process opens. */
 typedef struct slot {
@@ -57,7 +57,7 @@ typedef struct slot {
     uint64_t           early_at; /* when it is closed all the same; 0: not */
 } slot_t;
 
-static board_t   *board;
+static shared_t  *board;
 static unsigned   num_processes = 3;
 static unsigned   num_openings  = 2000;
 static unsigned   num_kills;

@@ -722,7 +722,7 @@ START_TEST(a_failed_call_of_create_leaves_nothing)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_books_leaves_nothing)
+START_TEST(no_memory_for_the_tables_leaves_nothing)
 {
     unsigned live = stand_in.live();
 
@@ -807,7 +807,7 @@ static void add_stand_in_tests(TCase *tcase)
                    a_gather_goes_before_a_scatter_and_both_before_callers);
     tcase_add_test(tcase, a_gpu_that_fails_is_told_and_nobody_waits_for_ever);
     tcase_add_test(tcase, a_failed_call_of_create_leaves_nothing);
-    tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);
+    tcase_add_test(tcase, no_memory_for_the_tables_leaves_nothing);
     tcase_add_test(tcase,
                    a_failed_start_is_told_and_the_job_can_be_started_again);
 }

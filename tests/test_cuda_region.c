@@ -236,7 +236,7 @@ START_TEST(a_failed_call_leaves_nothing_and_init_works_again)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_books_leaves_nothing)
+START_TEST(no_memory_for_the_tables_leaves_nothing)
 {
     for (unsigned n = 1;; n++) {
         calls_fail(CALLS_CALLOC, n, ENOMEM);
@@ -580,7 +580,7 @@ static void add_stand_in_tests(TCase *tcase)
     tcase_add_loop_test(tcase, cleanup_leaves_nothing, 0, NUM_KINDS);
     tcase_add_loop_test(
         tcase, a_failed_call_leaves_nothing_and_init_works_again, 0, NUM_KINDS);
-    tcase_add_loop_test(tcase, no_memory_for_the_books_leaves_nothing, 0,
+    tcase_add_loop_test(tcase, no_memory_for_the_tables_leaves_nothing, 0,
                         NUM_KINDS);
     tcase_add_test(tcase, host_memory_that_the_system_refuses_leaves_nothing);
     tcase_add_loop_test(tcase,

@@ -100,7 +100,7 @@ START_TEST(the_end_moves_back)
 }
 END_TEST
 
-START_TEST(without_memory_for_the_books_nothing_is_taken)
+START_TEST(without_memory_for_the_tables_nothing_is_taken)
 {
     size_t offset;
 
@@ -188,7 +188,7 @@ int main(void)
     tcase_add_test(tcase, what_is_given_back_is_taken_again_first);
     tcase_add_loop_test(tcase, neighbours_that_are_free_become_one, 0, 6);
     tcase_add_test(tcase, the_end_moves_back);
-    tcase_add_test(tcase, without_memory_for_the_books_nothing_is_taken);
+    tcase_add_test(tcase, without_memory_for_the_tables_nothing_is_taken);
     tcase_add_test(tcase, a_size_that_has_no_end_is_refused);
     tcase_add_test(tcase, no_two_parts_overlap_in_any_order);
     suite_add_tcase(suite, tcase);

@@ -288,7 +288,7 @@ START_TEST(a_call_that_fails_leaves_nothing_behind)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_books_leaves_nothing_behind)
+START_TEST(no_memory_for_the_tables_leaves_nothing_behind)
 {
     ucxpool_status_t status;
     bool             has_failed;
@@ -574,8 +574,9 @@ static Suite *suite(void)
                             NUM_BACKINGS);
         tcase_add_loop_test(ours, a_call_that_fails_leaves_nothing_behind, 0,
                             3 * NUM_BACKINGS);
-        tcase_add_loop_test(ours, no_memory_for_the_books_leaves_nothing_behind,
-                            0, NUM_BACKINGS);
+        tcase_add_loop_test(ours,
+                            no_memory_for_the_tables_leaves_nothing_behind, 0,
+                            NUM_BACKINGS);
         tcase_add_loop_test(ours, a_release_that_fails_is_no_crash, 0,
                             5 * NUM_BACKINGS);
         tcase_add_loop_test(

@@ -6,7 +6,7 @@
 #include <config.h>
 
 #include "heap/heap.h"
-#include "heap/place.h"
+#include "heap/large.h"
 #include "rounds.h"
 #include "vmm_double.h"
 

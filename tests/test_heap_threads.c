@@ -287,7 +287,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void clear_board(worker_t *worker)
+static void clear_table(worker_t *worker)
 {
     for (unsigned i = 0; i < NUM_BOARD; i++) {
         if (board.live[i].address != NULL) {
@@ -311,7 +311,7 @@ static void run_threads(bool shares, bool strays)
     for (unsigned i = 0; i < NUM_THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
     }
-    clear_board(&workers[0]);
+    clear_table(&workers[0]);
 }
 
 /* Loop: with streams and without; plenty of memory and little; streams of their

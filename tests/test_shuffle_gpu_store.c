@@ -215,7 +215,7 @@ START_TEST(few_places_left_is_full)
 }
 END_TEST
 
-START_TEST(a_vault_is_no_larger_than_the_input_needs)
+START_TEST(a_store_is_no_larger_than_the_input_needs)
 {
     gpu_store_stats_t small;
     gpu_store_stats_t large;
@@ -353,7 +353,7 @@ int main(void)
     tcase_add_test(tcase, what_is_held_comes_out_oldest_first);
     tcase_add_test(tcase, copies_that_take_their_time_are_waited_for);
     tcase_add_test(tcase, few_places_left_is_full);
-    tcase_add_test(tcase, a_vault_is_no_larger_than_the_input_needs);
+    tcase_add_test(tcase, a_store_is_no_larger_than_the_input_needs);
     tcase_add_test(tcase, a_gpu_that_has_less_gives_less);
     tcase_add_test(tcase, a_gpu_that_is_too_full_is_an_error);
     tcase_add_test(tcase, workers_take_the_gpus_in_turn);

@@ -95,7 +95,7 @@ static void assert_cause(const char *text)
     ck_assert_msg(strstr(error_text(), text) != NULL, "%s", error_text());
 }
 
-START_TEST(the_first_complaint_is_told)
+START_TEST(the_first_error_is_told)
 {
     reports_error(2, "the first");
     reports_error(0, "the second");
@@ -103,7 +103,7 @@ START_TEST(the_first_complaint_is_told)
 }
 END_TEST
 
-START_TEST(a_complaint_is_told_whoever_dies_of_it)
+START_TEST(an_error_is_told_whoever_dies_of_it)
 {
     reports_error(2, "no field 2");
     group.is_ending = true;
@@ -114,7 +114,7 @@ START_TEST(a_complaint_is_told_whoever_dies_of_it)
 }
 END_TEST
 
-START_TEST(a_complaint_comes_before_one_who_lost_its_peer)
+START_TEST(an_error_comes_before_one_who_lost_its_peer)
 {
     loses(0, "lost worker 2");
     reports_error(2, "no field 2");
@@ -173,7 +173,7 @@ START_TEST(those_that_were_killed_in_the_end_are_not_told)
 }
 END_TEST
 
-START_TEST(the_crew_is_parked_when_all_that_live_have_failed)
+START_TEST(the_workers_are_parked_when_all_that_live_have_failed)
 {
     reports_error(0, "no field 2");
     dies(1, SIGABRT);
@@ -193,9 +193,9 @@ int main(void)
     int      failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, the_first_complaint_is_told);
-    tcase_add_test(tcase, a_complaint_is_told_whoever_dies_of_it);
-    tcase_add_test(tcase, a_complaint_comes_before_one_who_lost_its_peer);
+    tcase_add_test(tcase, the_first_error_is_told);
+    tcase_add_test(tcase, an_error_is_told_whoever_dies_of_it);
+    tcase_add_test(tcase, an_error_comes_before_one_who_lost_its_peer);
     tcase_add_test(tcase, a_killed_worker_is_told_though_its_end_is_heard_last);
     tcase_add_test(tcase,
                    a_worker_that_aborted_comes_before_those_that_lost_it);
@@ -203,7 +203,8 @@ int main(void)
     tcase_add_test(tcase,
                    one_that_lost_its_peer_is_told_where_nothing_else_is_known);
     tcase_add_test(tcase, those_that_were_killed_in_the_end_are_not_told);
-    tcase_add_test(tcase, the_crew_is_parked_when_all_that_live_have_failed);
+    tcase_add_test(tcase,
+                   the_workers_are_parked_when_all_that_live_have_failed);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

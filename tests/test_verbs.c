@@ -457,7 +457,7 @@ START_TEST(the_limit_of_locked_memory_is_told)
 }
 END_TEST
 
-START_TEST(no_memory_for_the_books_leaves_nothing)
+START_TEST(no_memory_for_the_tables_leaves_nothing)
 {
     for (unsigned n = 1; n <= 2; n++) {
         calloc_fail_at = n;
@@ -850,7 +850,7 @@ static TCase *host_case(void)
                         NUM_REFUSALS);
     tcase_add_test(tcase, what_was_registered_is_undone_from_the_end);
     tcase_add_test(tcase, the_limit_of_locked_memory_is_told);
-    tcase_add_test(tcase, no_memory_for_the_books_leaves_nothing);
+    tcase_add_test(tcase, no_memory_for_the_tables_leaves_nothing);
     tcase_add_test(tcase, destroy_deregisters_what_is_registered_still);
     tcase_add_test(tcase, nothing_is_deregistered_by_nobody);
     tcase_add_test(tcase, a_region_with_windows_is_kept_and_can_be_tried_again);

@@ -114,7 +114,7 @@ static status_t main_raise(int signal_number, const launcher_t *launcher)
                 strsignal(signal_number));
     }
     if (launcher != NULL) {
-        launcher_linger(launcher);
+        launcher_delay_exit(launcher);
     }
     signal(signal_number, SIG_DFL);
     raise(signal_number);

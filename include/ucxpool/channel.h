@@ -38,8 +38,8 @@ typedef struct ucxpool_listener ucxpool_listener_t;
  * address_p [out]  Owned by the caller; release with ucxpool_address_release().
  * length_p  [out]  Bytes; some hundreds.
  *
- * It names the pool and holds a random number that the peer must show: who
- * has the address may connect. Keep it from strangers.
+ * It names the pool and holds a random number that the peer must show: any
+ * process that has the address may connect. Keep it from strangers.
  */
 ucxpool_status_t ucxpool_address_get(ucxpool_t *pool, void **address_p,
                                      size_t *length_p);

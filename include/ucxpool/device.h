@@ -3,7 +3,7 @@
  * each. A pool can be created without any of this.
  *
  * The first call loads the CUDA driver. A process forked after that cannot use
- * a GPU, so who forks should do so before.
+ * a GPU, so fork before.
  */
 #ifndef UCXPOOL_DEVICE_H
 #define UCXPOOL_DEVICE_H

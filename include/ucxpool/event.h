@@ -10,10 +10,10 @@
  *   CALLER   a proven peer waits to be taken: ucxpool_listener_accept()
  *
  * MESSAGE and CALLER are told for as long as they hold, as epoll does where it
- * is not told otherwise: who takes one of two messages is told of the other.
- * Whoever has been told of goes to the end of the line, so that all have their
- * turn. STATE is told once; changes that came one after the other are told
- * together, and the query tells how things stand now.
+ * is not told otherwise: after one of two messages was received the other is
+ * told. A channel or listener that was told of goes to the end of the line, so
+ * that all have their turn. STATE is told once; changes that came one after the
+ * other are told together, and the query tells how things stand now.
  *
  *     for (;;) {
  *         ucxpool_event_get(pool, events, 64, &num);
@@ -60,18 +60,18 @@ typedef struct ucxpool_event {
 } ucxpool_event_t;
 
 /*
- * Who has something to tell, those first who have waited longest. Does not
- * progress, and does not wait.
+ * What has happened, on the channel or listener first that has waited longest.
+ * Does not progress, and does not wait.
  *
  * events  [out]  Array of max.
  * num_p   [out]  How many were written: fewer than max when there are no more.
  *                No channel and no listener is among them twice.
  *
  * Channels that the program has released, and listeners that it has destroyed,
- * are not told of. What was written before stays as it is: who releases another
- * channel than that of the event at hand must not use the events of that one
- * which are still to come. Messages of a released channel are found by
- * ucxpool_probe() alone.
+ * are not told of. What was written before stays as it is: a program that
+ * releases another channel than that of the event at hand must not use the
+ * events of that one which are still to come. Messages of a released channel
+ * are found by ucxpool_probe() alone.
  *
  * Several threads may ask; what holds is told to each, and a change of state to
  * one of them.

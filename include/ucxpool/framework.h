@@ -132,8 +132,8 @@ void ucxpool_torch_refuse_graph(void);
  *           each call, so that the stream may be changed; it must live as long
  *           as memory does. NULL: the legacy default stream.
  *
- * Returns NULL where there is no memory. CuPy does not look at that: who calls
- * it must.
+ * Returns NULL where there is no memory. CuPy does not look at that: its caller
+ * must.
  */
 void *ucxpool_cupy_malloc(void *stream_p, size_t size, int device);
 void  ucxpool_cupy_free(void *stream_p, void *address, int device);

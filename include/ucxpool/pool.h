@@ -191,7 +191,7 @@ ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns);
  * is for. Beside it other threads may post, cancel, query and free, and may
  * call ucxpool_progress(): each makes the descriptor readable, so that the loop
  * looks again. They must not arm, nor wait in ucxpool_wait(),
- * ucxpool_request_wait() or ucxpool_channel_wait(): who arms takes back what
+ * ucxpool_request_wait() or ucxpool_channel_wait(): arming takes back what
  * another thread has not seen yet, and the loop may sleep on though its
  * request has ended. Threads that wait for different things call the waiting
  * functions, all of them, and are all woken; or have a pool each.

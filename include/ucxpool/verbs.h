@@ -36,9 +36,9 @@
  * by the name libibverbs.so.1. A libucxpool that was built with verbs runs on a
  * machine without it. One built without verbs answers UCXPOOL_ERR_UNSUPPORTED.
  *
- * Who writes and reads blocks by itself must end that before it gives a block
- * or a buffer back, and before it deregisters: the pool does not see it, and
- * has no quarantine for it.
+ * A program that writes and reads blocks by itself must end that before it
+ * gives a block or a buffer back, and before it deregisters: the pool does not
+ * see it, and has no quarantine for it.
  */
 #ifndef UCXPOOL_VERBS_H
 #define UCXPOOL_VERBS_H

@@ -1,10 +1,10 @@
 /*
  * A lock that is held for a moment, and seldom wanted by two at once: one
  * atomic operation takes it and one gives it back, about half of what a mutex
- * of the C library takes. Who finds it taken sleeps.
+ * of the C library takes. A thread that finds it taken sleeps.
  *
- * Zeroed memory is a lock that is free. It is of one process, and who has it
- * may not take it again.
+ * Zeroed memory is a lock that is free. It belongs to one process, and is not
+ * recursive.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H

@@ -1,7 +1,7 @@
 /*
  * The secret that peers share: what the program has given from memory, or the
- * contents of a file. All who use it refer to one copy, which is wiped when the
- * last lets go.
+ * contents of a file. All users refer to one copy, which is wiped when the
+ * last releases it.
  */
 #ifndef BASE_SECRET_H
 #define BASE_SECRET_H

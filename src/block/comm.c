@@ -42,8 +42,8 @@ typedef struct ranges {
 } ranges_t;
 
 /*
- * The table is read and written with acquire and release, not relaxed: who
- * reads anything that a writer wrote then also sees the odd version that the
+ * The table is read and written with acquire and release, not relaxed: a reader
+ * of anything that a writer wrote then also sees the odd version that the
  * writer stored before. That spares fences, which ThreadSanitizer does not
  * know.
  */

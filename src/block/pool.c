@@ -16,9 +16,9 @@
  *     words     0000 0000 0110 1111 ...    1: free
  *     summary   0    0    1    1    ...    1: that word has a bit set
  *
- * Who takes bits must have been promised them: the pool's counts see to it
- * that never more bits are asked for than are set. So a take cannot fail; at
- * worst it looks again, because another thread has made progress meanwhile.
+ * Bits are reserved before they are taken: the pool's counts see to it that
+ * never more bits are asked for than are set. So taking cannot fail; at worst
+ * it looks again, because another thread has made progress meanwhile.
  *
  * The summary is a hint. A thread that is between the two steps of changing a
  * word and its summary bit may leave it wrong for a moment, so a take that

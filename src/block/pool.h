@@ -81,8 +81,8 @@ ucxpool_status_t block_pool_get_n(block_pool_t *pool, block_share_t share,
                                   size_t num_blocks, uint32_t *indices);
 
 /*
- * The two steps of block_pool_get_n(), for who takes the blocks in parts: all
- * that were reserved must be taken, and count as held until they are.
+ * The two steps of block_pool_get_n(), to take the blocks in parts: all that
+ * were reserved must be taken, and count as held until they are.
  *
  * num_blocks  Of take: 1 or more, and in all no more than were reserved.
  *

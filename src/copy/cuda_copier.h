@@ -183,7 +183,7 @@ ucxpool_status_t copy_cuda_job_poll(copy_cuda_copier_t *copier,
 uint32_t copy_cuda_job_fault(const copy_cuda_job_t *job);
 
 /*
- * Is the GPU well? For who waits for another stream than the copier's.
+ * Is the GPU well? Asked while another stream than the copier's is waited for.
  *
  * Errors as for poll.
  */

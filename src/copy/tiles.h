@@ -15,7 +15,7 @@
  * others it reads a list of tiles.
  *
  * Padding between pieces is cleared by a gather: what the stream's memory held
- * before is no business of who reads it. A tile may begin in the middle of a
+ * before is no business of its reader. A tile may begin in the middle of a
  * piece, but not in padding. The list lies in pinned host memory, which the
  * kernel reads over PCIe, each entry once for each tile that needs it; so short
  * forms of it matter.

@@ -104,7 +104,7 @@ ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
     }
     core_channel_set_name(channel, (name == NULL) ? "" : name);
     if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
-        status = base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
+        status = base_error(UCXPOOL_ERR_IO, "no random numbers are available");
         goto err_table_del;
     }
     if (pool->config.wire != BASE_WIRE_UCX) {

@@ -78,7 +78,7 @@ typedef struct core_connection {
     struct core_remote *remote;      /* NULL: not known yet, or by endpoint */
     core_endpoint_t    *endpoint;    /* NULL: none yet, or no more */
     core_source_t       local;       /* within the host: local.h */
-    core_lifeline_t     lifeline;    /* of who has called a listener */
+    core_lifeline_t     lifeline;    /* of a peer that called a listener */
     unsigned            num_unheard; /* times that it was broken too early */
     uint64_t            lost_at; /* it counts as broken since it has ended */
     bool                by_ep;   /* it is the caller's, and tells the pair */
@@ -91,8 +91,8 @@ typedef struct core_closing {
     uint64_t     drain_deadline;
     bool         bye_sent;
     bool         bye_received;
-    bool         has_begun;     /* HELLO was said before one had come */
-    bool         kept;          /* KEPT was said, or heard by who has begun */
+    bool         has_begun; /* HELLO was said before one had come */
+    bool         kept;      /* KEPT was said, or heard by the side that began */
     uint64_t     waiting_since; /* for a word of the peer */
     uint64_t     deadline;
 } core_closing_t;

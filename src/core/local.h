@@ -29,7 +29,7 @@ bool core_local_is_up(const ucxpool_channel_t *channel);
 void core_local_close(ucxpool_channel_t *channel);
 
 /* Send a message. What finds no room is lost: it is DOORBELL then, since the
- * handshake is short, and who does not read will look anyway. */
+ * handshake is short, and a peer that does not read will look anyway. */
 void core_local_send(ucxpool_channel_t *channel, const void *fixed,
                      size_t fixed_size, const void *data, size_t data_size);
 

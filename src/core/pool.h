@@ -141,10 +141,10 @@ typedef struct core_free {
 } core_free_t;
 
 struct ucxpool {
-    base_config_t       config;
-    char                name[CORE_NAME_SIZE];
-    uint8_t             id[CORE_ID_SIZE];  /* names the pool */
-    uint8_t             key[CORE_ID_SIZE]; /* who shows it has our address */
+    base_config_t config;
+    char          name[CORE_NAME_SIZE];
+    uint8_t       id[CORE_ID_SIZE];  /* names the pool */
+    uint8_t       key[CORE_ID_SIZE]; /* shown by a peer that has our address */
     pthread_mutex_t     lock;
     ucx_context_t       ucx;
     core_pool_memory_t  memory;
@@ -173,7 +173,7 @@ struct ucxpool {
 void core_lock(ucxpool_t *pool);
 void core_unlock(ucxpool_t *pool);
 
-/* The same after something was posted or changed: who sleeps must see to it. */
+/* The same after something was posted or changed: wakes those who sleep. */
 void core_unlock_posted(ucxpool_t *pool);
 
 /* Make the event descriptor readable, until the pool is armed again. Needs no

@@ -88,7 +88,7 @@ ucxpool_status_t core_blob_check(const void *data, size_t length,
  */
 #define OVERTAKEN_MAX 16
 
-/* So long is kept who has called and is not accepted. */
+/* How long a peer that has called and is not accepted is kept. */
 #define KEEP_NS UINT64_C(10000000000)
 
 static core_remote_t *find(ucxpool_t *pool, const uint8_t *id)

@@ -76,7 +76,7 @@ static inline void heap_range_become(heap_range_t *range, heap_state_t state)
 }
 
 /*
- * A stream writes this under its own lock, and who counts reads it under the
+ * A stream writes this under its own lock, and statistics read it under the
  * heap's. It belongs to the live range that heap_range_state() told of, or to
  * one that has been live there since.
  */

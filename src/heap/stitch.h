@@ -32,7 +32,7 @@ typedef struct heap_stitched {
     uint64_t       offset; /* behind the home */
     uint64_t       size;   /* mapped */
     heap_range_t  *range;  /* live or cached; NULL: kept, and in no use */
-    heap_stream_t *stream; /* not in use: who used it last */
+    heap_stream_t *stream; /* not in use: the last that used it */
     uint64_t       ticket;
     uint64_t       turn; /* not in use: since when */
     size_t         num_runs;

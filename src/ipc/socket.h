@@ -5,9 +5,9 @@
  * owner gives away.
  *
  * The socket has a name without a file (unix(7), "abstract"), made of a pool's
- * id, so nothing is left behind in a directory; who is to find it has to be in
- * the same network name space. Messages are kept apart (SOCK_SEQPACKET), and no
- * call waits.
+ * id, so nothing is left behind in a directory; a process that is to find it
+ * has to be in the same network name space. Messages are kept apart
+ * (SOCK_SEQPACKET), and no call waits.
  *
  * These are thin: each returns 0 or an errno, and its caller knows the words.
  */

@@ -183,8 +183,8 @@ static int region_collapse(host_plan_t *plan, const mem_region_t *region)
 
 /*
  * Map the region's file at its place. All memory is taken now, so that no store
- * is killed for want of it later; but the page tables are filled as pages are
- * touched, or by who registers them.
+ * is killed for lack of it later; but the page tables are filled when pages are
+ * touched or registered.
  */
 static int region_map(host_plan_t *plan, const mem_region_t *region)
 {

@@ -73,10 +73,10 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
 
 /*
  * Map a file at addresses of its own; to be released by mem_range_release().
- * Its pages come into the page tables as they are touched, so that who maps
- * much and reads little is not charged for all. Large files start at a multiple
- * of the large pages that may be behind them, so that they can be mapped as
- * such.
+ * Its pages come into the page tables as they are touched, so that a process
+ * that maps much and reads little is not charged for all. Large files start at
+ * a multiple of the large pages that may be behind them, so that they can be
+ * mapped as such.
  *
  * huge_page_shift  Of a file of huge pages; 0: base pages.
  */

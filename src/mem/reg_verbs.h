@@ -4,7 +4,7 @@
  *
  *     host memory, pinned or not   ibv_reg_mr
  *     memory of a GPU              ibv_reg_dmabuf_mr, of a file that the CUDA
- *                                  driver makes; where that is not to be had
+ *                                  driver makes; where it makes none,
  *                                  ibv_reg_mr, if the kernel has a module that
  *                                  knows a GPU's addresses (nvidia-peermem)
  *

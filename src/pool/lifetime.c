@@ -174,7 +174,7 @@ ucxpool_status_t pool_init(ucxpool_t *pool)
     ipc_host_fill(&host);
     if ((RAND_bytes(pool->id, sizeof(pool->id)) != 1) ||
         (RAND_bytes(pool->key, sizeof(pool->key)) != 1)) {
-        return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
+        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
     }
     status = base_limits_check_pool();
     if (status != UCXPOOL_OK) {

@@ -36,7 +36,7 @@
  * them too, because what was armed knows nothing of it.
  *
  * Of the threads that wait in this library one is the leader: it sleeps on the
- * descriptors, and when it wakes it wakes the others, who look whether what
+ * descriptors, and when it wakes it wakes the others, which look whether what
  * they wait for has come meanwhile. Nobody but the leader makes wake_fd
  * unreadable while there is one, so it does wake.
  */
@@ -299,7 +299,7 @@ static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
 }
 
 /* Sleep until the leader wakes; as the leader, if there is none. Returns how
- * many things moved before it could: who waits for any must not sleep then. */
+ * many things moved before it could: a wait for any of them is over then. */
 static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
                            uint64_t until)
 {
@@ -320,8 +320,8 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
 }
 
 /*
- * Nothing has moved since `idle_since`: poll on, or sleep. Polling makes an
- * answer quick; but who could give it may need this very processor, so it is
+ * Nothing has moved since `idle_since`: poll on, or sleep. Polling shortens
+ * the wait for an answer; but its sender may need this very processor, so it is
  * offered after a while. Returns what moved.
  */
 static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,

@@ -44,7 +44,7 @@ typedef struct ucx_facts {
 ucxpool_status_t ucx_facts_get(struct ucp_context *context,
                                ucx_facts_t        *facts_p);
 
-/* The same for who has no context: one is made for a moment. */
+/* The same without a context: one is made for a moment. */
 ucxpool_status_t ucx_facts_probe(ucx_facts_t *facts_p);
 
 /* Calls of ucp_mem_map made by this process since it started. */

@@ -132,10 +132,10 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
 
 /*
  * Can the endpoint serve another channel? UCX loses what is sent over one whose
- * other end was closed by force, and tells nobody. So who answered HELLO says
- * KEPT, when it has BYE of the peer, and uses the endpoint again only when the
- * peer does; and the peer does not use it before KEPT. One over which no answer
- * has come to the HELLO has no other end that could be closed.
+ * other end was closed by force, and tells nobody. So the side that answered
+ * HELLO says KEPT when it has BYE of the peer, and uses the endpoint again only
+ * when the peer does; and the peer does not use it before KEPT. One over which
+ * no answer has come to the HELLO has no other end that could be closed.
  */
 static bool can_be_kept(const ucxpool_channel_t *channel)
 {

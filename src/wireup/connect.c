@@ -45,7 +45,7 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
     if (!channel->via_listener) {
         number_pair(channel);
     } else if (head.pair != 0) {
-        channel->pair = head.pair; /* who came to a listener has drawn it */
+        channel->pair = head.pair; /* drawn by the side that called */
     }
     core_remote_set_turn(remote, channel, (core_blob_turn_t)head.turn);
     status = wireup_hello_start(channel);
@@ -70,7 +70,7 @@ static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
     if (RAND_bytes((unsigned char *)&channel->pair, sizeof(channel->pair)) !=
         1) {
-        return base_error(UCXPOOL_ERR_IO, "no random numbers to be had");
+        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
     }
     channel->via_listener = true;
     channel->begins       = true;

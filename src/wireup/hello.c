@@ -251,8 +251,8 @@ static void hello_say_ready(ucxpool_channel_t *channel)
     core_control_end(channel);
 }
 
-/* Who does not begin waits for so long, and then begins as well: the peer may
- * have no way here. */
+/* The side that does not begin waits this long, and then begins as well: the
+ * peer may have no way here. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
 /* When the peer has hung up before it answered. */
@@ -281,7 +281,8 @@ static void take_endpoint(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
     fail_unless_ok(channel, core_remote_take_endpoint(channel, reply_ep));
 }
 
-/* On `ucx` GO goes over the endpoint, which who has begun makes first. */
+/* On `ucx` GO goes over the endpoint, which the side that begins makes first.
+ * */
 static bool can_go(ucxpool_channel_t *channel)
 {
     if (channel->wire->has_endpoint && (channel->conn.endpoint == NULL) &&

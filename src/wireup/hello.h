@@ -7,8 +7,8 @@
  *
  * One side begins (remote.h), and the other says HELLO when one has come. A
  * side is open when it has the other's HELLO, READY and GO. HELLO is said again
- * until READY answers it, because who gets one for a channel that he has not
- * made yet may have no room to keep it.
+ * until READY answers it, because a peer that gets one for a channel that it
+ * has not made yet may have no room to keep it.
  */
 #ifndef WIREUP_HELLO_H
 #define WIREUP_HELLO_H

@@ -1,7 +1,7 @@
 /*
  * Which channel a HELLO is for; and the HELLOs that came before theirs was made
- * here. Whoever reaches UCX's ports can send such, so few are kept, and none
- * for long. Nothing is lost with one, because who means it says it again.
+ * here. Anybody who reaches UCX's ports can send such, so few are kept, and
+ * none for long. Nothing is lost with one, because a real peer says it again.
  */
 #ifndef WIREUP_MATCH_H
 #define WIREUP_MATCH_H

@@ -76,8 +76,8 @@ static void result_note(result_file_t *file, const struct stat *status)
     }
 }
 
-/* Nothing of a file that is there is changed; and who reads from a pipe would
- * take a close for the end. */
+/* An existing file is not changed; and the reader of a pipe would take a close
+ * for the end. */
 static int result_try(result_file_t *file, char *error)
 {
     struct stat status;

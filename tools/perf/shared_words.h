@@ -20,7 +20,7 @@ int  shared_words_create(control_t *control, bool is_sender,
                          shared_words_t **words_p);
 void shared_words_destroy(shared_words_t *words);
 
-/* What was written before is seen by who reads the new value. */
+/* A reader of the new value sees what was written before it. */
 static inline void shared_words_write(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);

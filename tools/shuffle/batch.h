@@ -13,8 +13,9 @@
  *     memory  [ directory | hashes ends bytes ][ hashes ends bytes ]...free...
  *                          chunk of bucket 2    chunk of bucket 0
  *
- * The memory may have a mirror, a place of the same size to which who sends the
- * batch copies it; the segments of the message then are those of the mirror.
+ * The memory may have a mirror, memory of the same size to which the sender of
+ * the batch copies it; the segments of the message then are those of the
+ * mirror.
  */
 #ifndef SHUFFLE_BATCH_H
 #define SHUFFLE_BATCH_H

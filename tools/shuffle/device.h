@@ -46,7 +46,7 @@ int device_copy_out(device_t *device, char *target, const char *source,
 int device_wait_in(device_t *device);
 int device_wait_out(device_t *device);
 
-/* The stream of the copies to the GPU, for who has to wait in it. */
+/* The stream of the copies to the GPU, to wait in. */
 void *device_stream_in(const device_t *device);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* The tool runs one thread per process. */
-static char complaint_last[ERROR_SIZE];
+static char last_text[ERROR_SIZE];
 
 int say_error(const char *format, ...)
 {
@@ -17,11 +17,11 @@ int say_error(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    snprintf(complaint_last, sizeof(complaint_last), "%s", text);
+    snprintf(last_text, sizeof(last_text), "%s", text);
     return -1;
 }
 
 const char *error_text(void)
 {
-    return complaint_last;
+    return last_text;
 }

@@ -55,7 +55,7 @@ static int exchange_init(exchange_t *exchange)
             return -1;
         }
     }
-    return exchange_arrivals_init(exchange);
+    return exchange_incoming_init(exchange);
 }
 
 int exchange_create(const exchange_params_t *params, exchange_t **exchange_p)

@@ -6,9 +6,9 @@
  *     incoming_release() <- (written) <- incoming_get()
  *
  * Each target has a fixed number of batches, and there is a fixed number of
- * incoming: memory is bounded, and who is slow stops who sends to him, and
- * nobody else. A worker that cannot send goes on receiving, so nobody waits in
- * a circle.
+ * incoming: memory is bounded, and a slow worker stops those that send to it,
+ * and nobody else. A worker that cannot send goes on receiving, so nobody waits
+ * in a circle.
  *
  * With a store, batches are built in pinned memory, copied to the GPU and sent
  * from there; incoming are places of the store.
@@ -79,16 +79,16 @@ void exchange_wait(exchange_t *exchange, int timeout_ms);
 
 /* The next batch that is here, or NULL. It is to be released, or held in the
  * gpu_store. */
-incoming_t *exchange_arrival_get(exchange_t *exchange);
-void exchange_arrival_release(exchange_t *exchange, incoming_t *incoming);
+incoming_t *exchange_incoming_get(exchange_t *exchange);
+void exchange_incoming_release(exchange_t *exchange, incoming_t *incoming);
 
 /* All that was sent has gone, and all others have ended and all of theirs was
  * got. */
 bool exchange_is_over(const exchange_t *exchange);
 
 /*
- * Notes: small messages beside the batches, for who runs the workers. A note
- * is at most EXCHANGE_NOTE_SIZE bytes.
+ * Notes: small messages beside the batches, for the launcher of the workers. A
+ * note is at most EXCHANGE_NOTE_SIZE bytes.
  */
 typedef struct exchange_note {
     struct exchange_note *next;

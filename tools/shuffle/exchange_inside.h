@@ -80,7 +80,7 @@ int exchange_peer_init(exchange_t *exchange, unsigned index);
 
 /* inbox.c: the incoming batch. Return -1 with an error. */
 unsigned exchange_num_arrivals(const exchange_params_t *params);
-int      exchange_arrivals_init(exchange_t *exchange);
+int      exchange_incoming_init(exchange_t *exchange);
 /* Start to receive what has come. */
 void exchange_take(exchange_t *exchange);
 

@@ -15,7 +15,7 @@ unsigned exchange_num_arrivals(const exchange_params_t *params)
     return n > EXCHANGE_ARRIVALS_MAX ? EXCHANGE_ARRIVALS_MAX : n;
 }
 
-int exchange_arrivals_init(exchange_t *exchange)
+int exchange_incoming_init(exchange_t *exchange)
 {
     const batch_shape_t *shape = exchange->params.shape;
     unsigned             num   = exchange_num_arrivals(&exchange->params);
@@ -175,7 +175,7 @@ void exchange_take(exchange_t *exchange)
     }
 }
 
-incoming_t *exchange_arrival_get(exchange_t *exchange)
+incoming_t *exchange_incoming_get(exchange_t *exchange)
 {
     incoming_t *incoming = exchange->ready;
 
@@ -189,7 +189,7 @@ incoming_t *exchange_arrival_get(exchange_t *exchange)
     return incoming;
 }
 
-void exchange_arrival_release(exchange_t *exchange, incoming_t *incoming)
+void exchange_incoming_release(exchange_t *exchange, incoming_t *incoming)
 {
     incoming_list_put(exchange->list, incoming);
 }

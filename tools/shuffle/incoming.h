@@ -12,7 +12,7 @@
 
 typedef struct incoming {
     struct incoming *next;
-    void            *context; /* of who receives it */
+    void            *context; /* the receiver's */
     unsigned         source;  /* worker */
     char            *buffer;  /* borrowed; may be of a GPU */
     size_t           capacity;

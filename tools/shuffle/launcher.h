@@ -1,6 +1,6 @@
 /*
- * The launcher: who started one process per worker, on one host or several
- * (mpirun, srun), and introduces them to each other through PMIx.
+ * The launcher: the program that started one process per worker, on one host or
+ * several (mpirun, srun), and introduces them to each other through PMIx.
  *
  * launcher_pmix.c does it; launcher_none.c is built where PMIx is missing.
  */
@@ -41,14 +41,14 @@ int launcher_look(launcher_t *launcher, unsigned rank, void **card_p,
  * which makes UCX loud, and 1.13 abort those that use it. So
  *
  * abort   asks for the end of all workers, after an error, and waits for it;
- * linger  waits, after a signal, until the others will have had theirs;
+ * delay_exit  waits, after a signal, until the others will have had theirs;
  * await   waits for a signal, after the loss of another worker, which has told
  *         why, or the launcher does.
  *
  * None waits for more than seconds, or before there are connections.
  */
 void launcher_abort(const launcher_t *launcher, int status);
-void launcher_linger(const launcher_t *launcher);
+void launcher_delay_exit(const launcher_t *launcher);
 void launcher_await(const launcher_t *launcher);
 
 /* Say good-bye. */

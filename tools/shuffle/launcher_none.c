@@ -38,7 +38,7 @@ void launcher_abort(const launcher_t *launcher, int status)
 {
 }
 
-void launcher_linger(const launcher_t *launcher)
+void launcher_delay_exit(const launcher_t *launcher)
 {
 }
 

@@ -84,7 +84,7 @@ err_free:
     return -1;
 }
 
-/* The data may be NULL, from who has none to give. */
+/* The data is NULL where a process has none to give. */
 static int launcher_put(const char *key, const void *data, size_t length)
 {
     pmix_value_t  value;
@@ -188,11 +188,11 @@ void launcher_abort(const launcher_t *launcher, int status)
     if (launcher->has_shown) {
         PMIx_Abort(status, "a worker of ucxpool_shuffle failed", NULL, 0);
         launcher_await(launcher);
-        launcher_linger(launcher);
+        launcher_delay_exit(launcher);
     }
 }
 
-void launcher_linger(const launcher_t *launcher)
+void launcher_delay_exit(const launcher_t *launcher)
 {
     if (launcher->has_shown) {
         poll(NULL, 0, LAUNCHER_LINGER_MS);

@@ -239,12 +239,12 @@ int local_run(job_t *job, result_t *results)
         goto err_free;
     }
     if (local_signals_init(&local) != 0) {
-        goto err_crew_cleanup;
+        goto err_group_cleanup;
     }
     local_work(&local);
     result = local_end(&local);
     local_signals_cleanup(&local, result == 0);
-err_crew_cleanup:
+err_group_cleanup:
     group_cleanup(&local.group);
 err_free:
     free(local.polls);

@@ -1,5 +1,5 @@
 /*
- * How far a worker is: written by it, read by who draws the bar, which may be
+ * How far a worker is: written by it, read by what draws the bar, which may be
  * another process.
  */
 #ifndef SHUFFLE_PROGRESS_H

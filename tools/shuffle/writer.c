@@ -121,13 +121,13 @@ int writer_take_arrivals(writer_t *writer, exchange_t *exchange)
     incoming_t *incoming;
     int         result;
 
-    while ((incoming = exchange_arrival_get(exchange)) != NULL) {
+    while ((incoming = exchange_incoming_get(exchange)) != NULL) {
         if ((writer->gpu_store != NULL) && !incoming_is_large(incoming)) {
             gpu_store_hold(writer->gpu_store, incoming);
             continue;
         }
         result = writer_write_incoming(writer, incoming);
-        exchange_arrival_release(exchange, incoming);
+        exchange_incoming_release(exchange, incoming);
         if (result != 0) {
             return -1;
         }

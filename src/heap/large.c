@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "heap/place.h"
+#include "heap/large.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -263,14 +263,15 @@ static ucxpool_status_t grow_pages(heap_t *heap, heap_stream_t *stream,
  * at most: more take several times as long as new memory does. */
 #define FEW_MAPPINGS 128
 
-/* Who has to stitch often needs more room: the heap then takes memory instead,
- * until it holds half as much again as was in use at most, where nearly all
- * sizes fit somewhere. Often is more than once in so many allocations that
- * no cache served: a program that does much the same again and again, as
- * training does, stitches seldom, and should hold no more for it. So each
- * stitch is owed that many allocations. A few may be owed, as when a program
- * begins; with each from there on the heap may hold more, up to most. Few are
- * saved up, too: what a program did long ago says nothing of what it does now.
+/* A program that makes the heap stitch often needs more room: the heap then
+ * takes memory instead, until it holds half as much again as was in use at
+ * most, where nearly all sizes fit somewhere. Often is more than once in so
+ * many allocations that no cache served: a program that does much the same
+ * again and again, as training does, stitches seldom, and should hold no more
+ * for it. So each stitch is owed that many allocations. A few may be owed, as
+ * when a program begins; with each from there on the heap may hold more, up to
+ * most. Few are saved up, too: what a program did long ago says nothing of what
+ * it does now.
  */
 #define SELDOM    80
 #define FEW_OWED  (16 * SELDOM)

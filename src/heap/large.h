@@ -1,8 +1,8 @@
 /*
  * Where large ranges come from, and where they go when they are free.
  */
-#ifndef HEAP_PLACE_H
-#define HEAP_PLACE_H
+#ifndef HEAP_LARGE_H
+#define HEAP_LARGE_H
 
 #include "heap/heap.h"
 
