@@ -101,7 +101,7 @@ plant src/copy/planted.h '#include <ucp/api/ucp.h>' 1
 plant src/ucx/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include <ucp/api/ucp.h>' 0
 plant src/xfer/planted.c '#include "copy/plan.h"' 0
-plant src/xfer/planted.c '#include "wireup/listener.h"' 1
+plant src/xfer/planted.c '#include "wireup/connect.h"' 1
 plant src/bootstrap/planted.c '#include "core/pool.h"' 1
 plant src/mem/planted.c '#include <infiniband/verbs.h>' 1
 plant src/mem/reg_verbs.c '#include <infiniband/verbs.h>' 0

@@ -3,7 +3,6 @@
 #include "config_fixture.h"
 
 #include "base/config.h"
-#include "base/keys.h"
 #include "base/log.h"
 
 #include <ucxpool/status.h>

@@ -2,7 +2,6 @@
 #include <config.h>
 
 #include "base/config.h"
-#include "base/keys.h"
 #include "base/log.h"
 #include "caught.h"
 #include "config_fixture.h"

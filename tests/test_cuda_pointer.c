@@ -2,7 +2,7 @@
 #include <config.h>
 
 #include "base/config.h"
-#include "copy/memtype.h"
+#include "copy/engine.h"
 #include "cuda_fixture.h"
 #include "mem/cuda_device.h"
 #include "mem/region.h"

@@ -6,7 +6,6 @@
 #include "pair.h"
 
 #include "base/config.h"
-#include "ucx/domains.h"
 #include "ucx/reg.h"
 
 #include "core/stats.h"

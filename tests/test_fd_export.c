@@ -10,8 +10,7 @@
 #include "net_calls.h"
 #include "pair.h"
 #include "two.h"
-#include "wireup/fd_export.h"
-#include "wireup/fd_import.h"
+#include "wireup/fd_passing.h"
 
 #include <check.h>
 #include <errno.h>

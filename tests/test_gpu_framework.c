@@ -2,7 +2,7 @@
  * as they give them, failures as they expect them. */
 #include <config.h>
 
-#include "framework/uses.h"
+#include "framework/framework.h"
 #include "gpu.h"
 
 #include "core/stats.h"

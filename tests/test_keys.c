@@ -1,6 +1,5 @@
 /* The keys of the settings: what each takes, and what it says to the rest. */
 #include "base/config.h"
-#include "base/keys.h"
 #include "base/log.h"
 #include "config_fixture.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/math.h"
 #include "block/budget.h"
-#include "block/sizes.h"
 
 #include <ucxpool/ucxpool.h>
 

@@ -4,7 +4,7 @@
 #include "base/config.h"
 #include "calls.h"
 #include "cuda_fixture.h"
-#include "ipc/cuda.h"
+#include "ipc/share.h"
 
 #include <ucxpool/ucxpool.h>
 

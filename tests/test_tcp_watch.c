@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "core/channel.h"
 #include "ucx/child.h"
-#include "ucx/tcp_watch.h"
+#include "ucx/peer_timeout.h"
 
 #include <check.h>
 #include <netinet/in.h>

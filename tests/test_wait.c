@@ -1,5 +1,5 @@
 /* Waiting: what ends it. */
-#include "pool/progress.h"
+#include "pool/pool.h"
 
 #include <ucxpool/ucxpool.h>
 

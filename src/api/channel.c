@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "core/remote.h"
 #include "core/wire.h"
-#include "pool/progress.h"
+#include "pool/pool.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
 

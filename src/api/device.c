@@ -9,7 +9,6 @@
 #include "base/math.h"
 #include "block/backing.h"
 #include "block/budget.h"
-#include "block/sizes.h"
 #include "mem/cuda_device.h"
 #include "mem/cuda_driver.h"
 #include "mem/cuda_stream.h"

@@ -11,8 +11,7 @@
 #include "core/pool.h"
 #include "heap/heap.h"
 #include "mem/system.h"
-#include "pool/lifetime.h"
-#include "pool/progress.h"
+#include "pool/pool.h"
 #include "ucx/context.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "core/control.h"
 #include "core/request.h"
-#include "pool/progress.h"
+#include "pool/pool.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"

@@ -6,9 +6,8 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "core/memory.h"
-#include "ucx/domains.h"
 #include "ucx/peer_timeout.h"
-#include "ucx/tcp_watch.h"
+#include "ucx/reg.h"
 
 #include <ucxpool/private.h>
 

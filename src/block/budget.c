@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* --- budget --------------------------------------------------------------- */
+
 #define MIB (UINT64_C(1) << 20)
 
 /* --- presets -------------------------------------------------------------- */
@@ -327,4 +329,221 @@ ucxpool_status_t block_budget_query(const base_config_t *config,
 {
     mem_bar_query(bus_id, bar_p);
     return block_budget_compute(config, name, bar_p, budget_p);
+}
+
+/* --- sizes ---------------------------------------------------------------- */
+
+#define KIB ((size_t)1024)
+
+/* What UCXPOOL_COMM_SIZE=auto takes. A GPU needs many long fragments in flight;
+ * between processes of one host more than this was not faster
+ * (docs/benchmarks/memory.md). */
+#define HOST_SIZE (64 * MIB)
+#define GPU_SIZE  (500 * MIB)
+
+/* Blocks of a pool whose BLOCK_SIZE is auto, at the least. No fragment of host
+ * memory is longer than LONG_BLOCK: longer blocks only where there are many,
+ * for a fragment that arrives over the ucx wire may take a whole one. */
+#define MIN_BLOCKS      8u
+#define MIN_LONG_BLOCKS 64u
+#define LONG_BLOCK      (1 * MIB)
+
+/* Blocks of a pool that cannot have what it asked for are made as small as
+ * this, not smaller: less is not worth a wire operation. */
+#define SMALL_BLOCK (256 * KIB)
+
+/* What UCXPOOL_COMM_SIZE=auto means: less where memory is small, or the window
+ * is. */
+static size_t auto_comm_size(const block_sizes_params_t *params)
+{
+    uint64_t size = base_min(params->for_gpu ? GPU_SIZE : HOST_SIZE,
+                             params->memory_size / 32);
+
+    return (size_t)base_min(size, params->limit);
+}
+
+/* Are blocks of that size good for the pool? */
+static bool is_good_block(const base_config_t *config, size_t size,
+                          bool for_gpu, bool is_tight)
+{
+    bool is_long = !for_gpu && (size > LONG_BLOCK);
+
+    return (size * (is_long ? MIN_LONG_BLOCKS : MIN_BLOCKS) <=
+            config->comm_size) &&
+           (!is_tight || (config->comm_size % size <= config->comm_size / 32));
+}
+
+/* UCXPOOL_BLOCK_SIZE=auto: long ones where a GPU's link wants long fragments;
+ * several in any case. Of a tight budget blocks waste a 32nd at the most. A
+ * fragment that the caller chose fits. */
+static size_t auto_block_size(const base_config_t *config, bool for_gpu,
+                              bool is_tight)
+{
+    size_t most = for_gpu ? 32 * MIB : 4 * MIB;
+    size_t size = for_gpu ? BLOCK_SIZES_GPU_PAGE : 4096;
+    size_t frag = config->frag_size == BASE_SIZE_AUTO ? 0 : config->frag_size;
+
+    while (((size < frag) ||
+            ((size < most) &&
+             is_good_block(config, size * 2, for_gpu, is_tight))) &&
+           ((config->region_size == BASE_SIZE_AUTO) ||
+            (config->region_size % (size * 2) == 0))) {
+        size *= 2;
+    }
+    return size;
+}
+
+/* Few regions make few registrations; one that is too large may not be had.
+ * Virtual memory of a GPU is mapped side by side only by whole regions, and
+ * what cuMemAlloc gives is one region in any case. */
+static size_t auto_region_size(const base_config_t *config,
+                               const mem_kind_t    *kind)
+{
+    size_t most = base_max(64 * MIB, config->block_size);
+    size_t all  = base_max(config->comm_size & ~(config->block_size - 1),
+                           config->block_size);
+
+    if (kind->stitches_whole_regions) {
+        return config->block_size;
+    }
+    return kind->is_one_region ? all : base_min(most, all);
+}
+
+ucxpool_status_t block_sizes_settle(const block_sizes_params_t *params,
+                                    base_config_t              *config,
+                                    unsigned                   *num_regions_p)
+{
+    bool   is_auto = config->comm_size == BASE_SIZE_AUTO;
+    bool   is_tight;
+    size_t num_regions;
+
+    if (is_auto) {
+        config->comm_size = auto_comm_size(params);
+    }
+    if (config->comm_size > SIZE_MAX / 4) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "UCXPOOL_COMM_SIZE is without limit: give a size, "
+                          "for example 500m");
+    }
+    is_tight = config->comm_size >= params->limit;
+    if (config->block_size == BASE_SIZE_AUTO) {
+        config->block_size = auto_block_size(config, params->for_gpu, is_tight);
+    }
+    if (is_auto) {
+        config->comm_size =
+            base_max(config->comm_size & ~(config->block_size - 1),
+                     (is_tight ? 3 : 4) * config->block_size);
+    }
+    if (config->region_size == BASE_SIZE_AUTO) {
+        config->region_size = auto_region_size(config, params->kind);
+    }
+    num_regions = base_max(config->comm_size / config->region_size, (size_t)1);
+    if (num_regions > UINT16_MAX) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "UCXPOOL_COMM_SIZE=%zu is %zu regions of "
+                          "UCXPOOL_REGION_SIZE=%zu: make regions larger",
+                          config->comm_size, num_regions, config->region_size);
+    }
+    *num_regions_p = (unsigned)num_regions;
+    return base_config_check(config);
+}
+
+size_t block_sizes_floor(const base_config_t *asked,
+                         const base_config_t *settled, bool for_gpu)
+{
+    bool   has_user   = asked->send_share + asked->recv_share < 100;
+    size_t block_size = asked->block_size;
+
+    if (block_size == BASE_SIZE_AUTO) {
+        block_size = base_min(settled->block_size,
+                              for_gpu ? BLOCK_SIZES_GPU_PAGE : SMALL_BLOCK);
+        if (asked->frag_size != BASE_SIZE_AUTO) {
+            block_size = base_max(block_size, asked->frag_size);
+        }
+    }
+    return block_size * (has_user ? 3 : 2);
+}
+
+/* --- shares --------------------------------------------------------------- */
+
+static ucxpool_status_t count_blocks(const block_pool_params_t *params,
+                                     uint32_t                  *num_blocks_p)
+{
+    const mem_regions_t *regions = params->regions;
+    size_t               num;
+
+    if ((params->block_size == 0) ||
+        (regions->region_size % params->block_size != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "REGION_SIZE (%zu bytes) is not a multiple of "
+                          "BLOCK_SIZE (%zu bytes)",
+                          regions->region_size, params->block_size);
+    }
+    if (!base_mul(regions->region_size / params->block_size,
+                  (size_t)regions->num_regions, &num) ||
+        (num > BLOCK_MAX_BLOCKS)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "more than %u blocks: lower COMM_SIZE or raise "
+                          "BLOCK_SIZE (%zu bytes)",
+                          BLOCK_MAX_BLOCKS, params->block_size);
+    }
+    if (num < 2) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu block(s) of BLOCK_SIZE (%zu bytes), but sending "
+                          "and receiving need one each: raise COMM_SIZE or "
+                          "lower BLOCK_SIZE",
+                          num, params->block_size);
+    }
+    if ((params->send_share > 100) ||
+        (params->recv_share > 100 - params->send_share)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "SEND_SHARE (%u) and RECV_SHARE (%u) make more than "
+                          "100 percent",
+                          params->send_share, params->recv_share);
+    }
+    *num_blocks_p = (uint32_t)num;
+    return UCXPOOL_OK;
+}
+
+/* Percentages, rounded down, but no share below its minimum; what is left by
+ * rounding is the user's, or the senders' where the user has no share. */
+static void split(const block_pool_params_t *params, uint32_t num_blocks,
+                  uint32_t *totals)
+{
+    uint64_t blocks   = num_blocks;
+    bool     has_user = params->send_share + params->recv_share < 100;
+    uint32_t min_user = (has_user && (num_blocks > 2)) ? 1 : 0;
+    uint32_t send     = (uint32_t)(blocks * params->send_share / 100);
+    uint32_t recv     = (uint32_t)(blocks * params->recv_share / 100);
+
+    send = base_max(send, 1);
+    recv = base_max(recv, 1);
+    while (send + recv > num_blocks - min_user) {
+        uint32_t *larger = (send > recv) ? &send : &recv;
+
+        *larger -= 1;
+    }
+    if (!has_user) {
+        send = num_blocks - recv;
+    }
+    totals[BLOCK_SHARE_SEND] = send;
+    totals[BLOCK_SHARE_RECV] = recv;
+    totals[BLOCK_SHARE_USER] = num_blocks - send - recv;
+}
+
+ucxpool_status_t block_split(const block_pool_params_t *params,
+                             uint32_t                  *totals)
+{
+    uint32_t         num_blocks = 0;
+    ucxpool_status_t status     = UCXPOOL_OK;
+
+    if (params->regions->num_regions == 0) {
+        memset(totals, 0, BLOCK_SHARE_LAST * sizeof(totals[0]));
+        return UCXPOOL_OK;
+    }
+    status = count_blocks(params, &num_blocks);
+    if (status == UCXPOOL_OK) {
+        split(params, num_blocks, totals);
+    }
+    return status;
 }

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "base/memcheck.h"
-#include "block/sizes.h"
+#include "block/budget.h"
 
 #include <assert.h>
 #include <stdalign.h>

@@ -16,7 +16,7 @@
 #include "core/lifeline.h"
 #include "core/ring.h"
 #include "core/wakeup.h"
-#include "ipc/cuda.h"
+#include "ipc/share.h"
 
 #define CORE_REASON_SIZE 160u
 

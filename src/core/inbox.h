@@ -1,6 +1,6 @@
 /*
  * Messages in: from the rings, and from UCX's active messages. Whoever reads a
- * message off one of these, or off a socket (local.h, fd_export.h), knows its
+ * message off one of these, or off a socket (local.h, fd_passing.h), knows its
  * way, and the pool's table of what to call; what is called stands above them.
  */
 #ifndef CORE_INBOX_H

@@ -5,7 +5,7 @@
  * Nothing is said there but one word at the end, by the side that hangs up. The
  * kernel's probes keep firewalls on the way from forgetting it, and tell of a
  * host that goes while the channel opens; later UCX's own connections do
- * (tcp_watch.h).
+ * (ucx/peer_timeout.h).
  */
 #ifndef CORE_LIFELINE_H
 #define CORE_LIFELINE_H

@@ -1,6 +1,6 @@
 /*
  * The connection of a channel within one host: a Unix socket to the peer's pool
- * (wireup/fd_export.h takes the calls). Over it go the messages that are not
+ * (wireup/fd_passing.h takes the calls). Over it go the messages that are not
  * for the ring: the handshake, and DOORBELL. It ends with the peer's process or
  * pool, so that a channel on `map` needs no endpoint of UCX.
  */

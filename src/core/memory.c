@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "block/backing.h"
 #include "block/budget.h"
-#include "block/sizes.h"
 #include "copy/engine.h"
 #include "ucx/reg.h"
 

@@ -31,7 +31,7 @@
 #include "mem/reg_verbs.h"
 #include "ucx/child.h"
 #include "ucx/context.h"
-#include "ucx/tcp_watch.h"
+#include "ucx/peer_timeout.h"
 
 #include <ucxpool/transfer.h>
 

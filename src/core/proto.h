@@ -93,7 +93,7 @@ typedef struct proto_ready {
 } proto_ready_t;
 
 /*
- * Over the socket of a host (wireup/fd_import.h), not as control messages: the
+ * Over the socket of a host (wireup/fd_passing.h), not as control messages: the
  * receiver of a HELLO asks its sender for the files' descriptors, some at a
  * time, and is given them.
  */

@@ -4,8 +4,7 @@
  */
 #include <config.h>
 
-#include "framework/pools.h"
-#include "framework/uses.h"
+#include "framework/framework.h"
 
 #include <ucxpool/framework.h>
 #include <ucxpool/heap.h>

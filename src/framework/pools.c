@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "framework/pools.h"
+#include "framework/framework.h"
 
 #include <ucxpool/config.h>
 #include <ucxpool/private.h>

@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "framework/uses.h"
+#include "framework/framework.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

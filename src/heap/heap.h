@@ -7,7 +7,6 @@
 
 #include "heap/range.h"
 #include "heap/space.h"
-#include "heap/stitch.h"
 #include "heap/stream.h"
 #include "mem/vmm.h"
 
@@ -113,7 +112,7 @@ typedef struct heap {
     uint64_t peak_used; /* of what no stream has freed, when one was short */
     uint64_t num_failures;
     uint64_t num_found;     /* allocations that no cache served */
-    int      stitches_owed; /* in allocations: place.c */
+    int      stitches_owed; /* in allocations: large.c */
     uint64_t num_grows;
     uint64_t num_splits;
     uint64_t trimmed;

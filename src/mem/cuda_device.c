@@ -279,3 +279,10 @@ ucxpool_status_t mem_cuda_device_error(const mem_cuda_device_t *device,
     return mem_cuda_error(device->driver, result, "%s on GPU %d (%s)", what,
                           device->ordinal, device->name);
 }
+
+void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
+                         size_t size)
+{
+    mem_cuda_ignore(driver, driver->cuMemAddressFree(address, size),
+                    "cuMemAddressFree");
+}

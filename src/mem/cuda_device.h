@@ -79,6 +79,10 @@ CUresult mem_cuda_word_write(const mem_cuda_device_t *device, CUstream stream,
 ucxpool_status_t mem_cuda_device_free_size(const mem_cuda_device_t *device,
                                            size_t                  *size_p);
 
+/* Give back reserved addresses at which nothing is mapped. */
+void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
+                         size_t size);
+
 /*
  * The error of a call that wanted memory for a pool.
  *

@@ -8,8 +8,6 @@
  */
 #include <config.h>
 
-#include "mem/cuda_vmm.h"
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/math.h"
@@ -43,21 +41,16 @@ static CUmemAllocationProp prop_of(const mem_cuda_device_t *device)
     return prop;
 }
 
-CUresult mem_cuda_access_set(const mem_cuda_device_t *device,
-                             CUdeviceptr address, size_t size)
+/* Let the device read and write what is mapped in a range. The driver takes
+ * some time for each allocation in it, and more for each call. */
+static CUresult access_set(const mem_cuda_device_t *device, CUdeviceptr address,
+                           size_t size)
 {
     CUmemAccessDesc desc = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
     desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     desc.location.id   = device->device;
     return device->driver->cuMemSetAccess(address, size, &desc, 1);
-}
-
-void mem_cuda_range_free(const mem_cuda_driver_t *driver, CUdeviceptr address,
-                         size_t size)
-{
-    mem_cuda_ignore(driver, driver->cuMemAddressFree(address, size),
-                    "cuMemAddressFree");
 }
 
 /* --- stitching: regions mapped a second time, in another order ------------ */
@@ -83,7 +76,7 @@ static CUresult pieces_map(const mem_regions_t *regions,
             return result;
         }
     }
-    return mem_cuda_access_set(regions->cuda, address, num_pieces * size);
+    return access_set(regions->cuda, address, num_pieces * size);
 }
 
 static ucxpool_status_t stitch_error(const mem_cuda_device_t *device,
@@ -289,7 +282,7 @@ static ucxpool_status_t range_fill(vmm_t *vmm)
             goto err_release;
         }
     }
-    result = mem_cuda_access_set(vmm->device, vmm->address, vmm->size);
+    result = access_set(vmm->device, vmm->address, vmm->size);
     if (result != CUDA_SUCCESS) {
         status = vmm_error(vmm, result, "cuMemSetAccess");
         goto err_release;
@@ -704,7 +697,7 @@ static ucxpool_status_t heap_allow(mem_vmm_t *vmm, void *address, size_t size)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    result = mem_cuda_access_set(cuda->device, number_of(address), size);
+    result = access_set(cuda->device, number_of(address), size);
     return call_end(cuda, result, "cuMemSetAccess", size);
 }
 

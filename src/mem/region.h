@@ -37,7 +37,7 @@ typedef struct mem_region {
                                 registered it */
 } mem_region_t;
 
-/* mem/cuda_device.h, ucx/domains.h */
+/* mem/cuda_device.h, ucx/reg.h */
 struct mem_cuda_device;
 struct ucx_domains;
 

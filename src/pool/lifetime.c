@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "pool/lifetime.h"
+#include "pool/pool.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -9,16 +9,14 @@
 #include "core/inbox.h"
 #include "core/remote.h"
 #include "ipc/share.h"
-#include "pool/progress.h"
 #include "ucx/context.h"
 #include "wireup/close.h"
 #include "wireup/connect.h"
-#include "wireup/fd_export.h"
+#include "wireup/fd_passing.h"
 #include "wireup/hello.h"
-#include "wireup/listener.h"
 #include "xfer/delivery.h"
 #include "xfer/fragment.h"
-#include "xfer/rndv.h"
+#include "xfer/recv.h"
 
 #include <errno.h>
 #include <openssl/rand.h>

@@ -10,7 +10,7 @@
 #include "core/wakeup.h"
 #include "core/local.h"
 #include "core/wire.h"
-#include "pool/progress.h"
+#include "pool/pool.h"
 #include "ucx/status.h"
 #include "wireup/close.h"
 

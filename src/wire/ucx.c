@@ -4,11 +4,10 @@
  */
 #include "core/memory.h"
 #include "ucx/status.h"
+#include "wire/wires.h"
 #include "xfer/delivery.h"
 #include "xfer/recv.h"
-#include "xfer/rndv.h"
 #include "xfer/send.h"
-#include "wire/wires.h"
 
 /* Short enough to be still in the cache when it is sent, long enough for the
  * messages of a rendezvous not to count. */

@@ -16,7 +16,7 @@
 #include "core/remote.h"
 #include "core/wire.h"
 #include "wireup/connect.h"
-#include "wireup/fd_import.h"
+#include "wireup/fd_passing.h"
 #include "wireup/mapping.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"

@@ -4,12 +4,18 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/client.h"
+#include "bootstrap/listener.h"
+#include "core/memory.h"
 #include "core/remote.h"
+#include "wireup/close.h"
 #include "wireup/hello.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* --- channels that are connected ------------------------------------------ */
 
 /* Both sides connect of themselves: their n-th channels are a pair. A pool that
  * connects to itself makes both ends of a pair, one after the other. */
@@ -210,4 +216,246 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool)
             base_min(deadline, bootstrap_client_deadline(channel->client));
     }
     return deadline;
+}
+
+/* --- listeners ------------------------------------------------------------ */
+
+struct ucxpool_listener {
+    base_list_t           link;
+    ucxpool_t            *pool;
+    core_source_t         source;
+    core_event_t          event;
+    bootstrap_listener_t *bootstrap;
+    base_secret_t        *secret;
+    uint64_t              num_refused; /* counted already */
+};
+
+/* A caller is told who begins. */
+static void fit_blob(void *arg, void *blob, const void *caller, size_t length)
+{
+    core_blob_t *own = blob;
+    core_blob_t  head;
+
+    own->turn = CORE_BLOB_NO_TURN;
+    if (core_blob_check(caller, length, &head) == UCXPOOL_OK) {
+        own->turn = core_remote_called(arg, caller);
+    }
+}
+
+static ucxpool_status_t open_socket(ucxpool_listener_t      *listener,
+                                    const bootstrap_where_t *where)
+{
+    const base_config_t *config = &listener->pool->config;
+    core_blob_t         *blob;
+    size_t               length;
+    ucxpool_status_t     status;
+
+    status = core_blob_create(listener->pool, 0, &blob, &length);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    bootstrap_listener_params_t params = {
+        .where                 = where,
+        .secret                = listener->secret,
+        .blob                  = blob,
+        .blob_length           = length,
+        .fit_blob              = fit_blob,
+        .arg                   = listener->pool,
+        .max_half_open         = config->max_half_open,
+        .accept_queue          = config->accept_queue,
+        .handshake_timeout_ns  = config->handshake_timeout_ns,
+        .listen_without_secret = config->listen_without_secret,
+    };
+    status = bootstrap_listener_create(&params, &listener->bootstrap);
+    free(blob);
+    return status;
+}
+
+static ucxpool_status_t create(ucxpool_t *pool, const bootstrap_where_t *where,
+                               ucxpool_listener_t **listener_p)
+{
+    ucxpool_listener_t *listener = calloc(1, sizeof(*listener));
+    ucxpool_status_t    status;
+
+    if (listener == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a listener");
+    }
+    listener->pool = pool;
+    core_event_init(&listener->event, pool, NULL, listener);
+    status = base_config_secret(&pool->config, &listener->secret);
+    if (status != UCXPOOL_OK) {
+        goto err_free_listener;
+    }
+    status = open_socket(listener, where);
+    if (status != UCXPOOL_OK) {
+        goto err_release_secret;
+    }
+    status = core_source_add(&listener->source, pool,
+                             bootstrap_listener_fd(listener->bootstrap), NULL);
+    if (status != UCXPOOL_OK) {
+        goto err_destroy_listener;
+    }
+    base_list_add_tail(&pool->wireup.listeners, &listener->link);
+    *listener_p = listener;
+    return UCXPOOL_OK;
+
+err_destroy_listener:
+    bootstrap_listener_destroy(listener->bootstrap);
+err_release_secret:
+    base_secret_put(listener->secret);
+err_free_listener:
+    free(listener);
+    return status;
+}
+
+ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool, const char *where,
+                                         ucxpool_listener_t **listener_p)
+{
+    bootstrap_where_t resolved;
+    ucxpool_status_t  status;
+
+    if (base_missing(pool) || base_missing(where) || base_missing(listener_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = core_memory_check(pool);
+    if (status == UCXPOOL_OK) {
+        status =
+            bootstrap_where_resolve(where, BOOTSTRAP_WHERE_LISTEN, &resolved);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    core_lock(pool);
+    status = create(pool, &resolved, listener_p);
+    core_unlock_posted(pool);
+    return status;
+}
+
+uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
+{
+    return base_missing(listener)
+               ? 0
+               : bootstrap_listener_port(listener->bootstrap);
+}
+
+static void look_who_waits(ucxpool_listener_t *listener)
+{
+    if (bootstrap_listener_num_waiting(listener->bootstrap) != 0) {
+        core_event_set(&listener->event, UCXPOOL_EVENT_CALLER);
+    } else {
+        core_event_clear(&listener->event, UCXPOOL_EVENT_CALLER);
+    }
+}
+
+static unsigned progress(ucxpool_listener_t *listener)
+{
+    unsigned count   = bootstrap_listener_progress(listener->bootstrap);
+    uint64_t refused = bootstrap_listener_num_refused(listener->bootstrap);
+
+    listener->pool->stats.handshakes_refused += refused - listener->num_refused;
+    listener->num_refused = refused;
+    if (count != 0) {
+        look_who_waits(listener);
+    }
+    return count;
+}
+
+unsigned wireup_listener_progress(ucxpool_t *pool)
+{
+    unsigned            count = 0;
+    ucxpool_listener_t *listener;
+
+    base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
+                       link) {
+        count += progress(listener);
+    }
+    return count;
+}
+
+uint64_t wireup_listener_deadline(ucxpool_t *pool)
+{
+    uint64_t            deadline = BASE_CLOCK_FOREVER;
+    ucxpool_listener_t *listener;
+
+    base_list_for_each(listener, &pool->wireup.listeners, ucxpool_listener_t,
+                       link) {
+        deadline = base_min(deadline,
+                            bootstrap_listener_deadline(listener->bootstrap));
+    }
+    return deadline;
+}
+
+/* Make a channel of a peer that has proven itself. */
+static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
+                              ucxpool_channel_t **channel_p)
+{
+    ucxpool_channel_t *channel;
+    ucxpool_status_t   status;
+
+    status = core_channel_create(pool, peer->ends.remote, &channel);
+    if (status != UCXPOOL_OK) {
+        close(peer->fd);
+        return status;
+    }
+    channel->via_listener = true;
+    channel->ends         = peer->ends;
+    core_lifeline_start(channel, peer->fd);
+    status = wireup_connect_address(channel, peer->blob, peer->length);
+    if (status != UCXPOOL_OK) {
+        wireup_channel_discard(channel);
+        return status;
+    }
+    core_channel_hand_out(channel, channel_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
+                                         ucxpool_channel_t **channel_p)
+{
+    bootstrap_peer_t peer;
+    ucxpool_status_t status;
+
+    if (base_missing(listener) || base_missing(channel_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(listener->pool);
+    progress(listener);
+    status = bootstrap_listener_accept(listener->bootstrap, &peer);
+    if (status == UCXPOOL_OK) {
+        status = admit(listener->pool, &peer, channel_p);
+    }
+    look_who_waits(listener);
+    core_unlock_posted(listener->pool);
+    return status;
+}
+
+static void destroy(ucxpool_listener_t *listener)
+{
+    base_list_del(&listener->link);
+    base_list_del(&listener->event.link);
+    core_source_remove(&listener->source);
+    bootstrap_listener_destroy(listener->bootstrap);
+    base_secret_put(listener->secret);
+    free(listener);
+}
+
+void ucxpool_listener_destroy(ucxpool_listener_t *listener)
+{
+    ucxpool_t *pool;
+
+    if (listener == NULL) {
+        return;
+    }
+    pool = listener->pool;
+    core_lock(pool);
+    destroy(listener);
+    core_unlock(pool);
+}
+
+void wireup_listener_destroy_all(ucxpool_t *pool)
+{
+    while (!base_list_is_empty(&pool->wireup.listeners)) {
+        destroy(
+            base_list_head(&pool->wireup.listeners, ucxpool_listener_t, link));
+    }
 }

@@ -6,6 +6,9 @@
 
 #include "bootstrap/address.h"
 #include "core/channel.h"
+#include "core/pool.h"
+
+/* --- connecting ----------------------------------------------------------- */
 
 /* Check a blob that came from somewhere, and connect the channel to it. */
 ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
@@ -24,5 +27,14 @@ unsigned wireup_connect_progress(ucxpool_t *pool);
 
 /* When the next of them wants to be called. */
 uint64_t wireup_connect_deadline(ucxpool_t *pool);
+
+/* --- listeners ------------------------------------------------------------ */
+
+unsigned wireup_listener_progress(ucxpool_t *pool);
+
+/* When the next of them wants to be called. */
+uint64_t wireup_listener_deadline(ucxpool_t *pool);
+
+void wireup_listener_destroy_all(ucxpool_t *pool);
 
 #endif

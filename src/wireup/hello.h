@@ -14,8 +14,27 @@
 #define WIREUP_HELLO_H
 
 #include "core/channel.h"
-#include "wireup/fd_import.h"
-#include "wireup/match.h"
+#include "core/local.h"
+#include "wireup/fd_passing.h"
+
+/* --- HELLOs that came early --------------------------------------------------
+ * Which channel a HELLO is for; and the HELLOs that came before theirs was made
+ * here. Anybody who reaches UCX's ports can send such, so few are kept, and
+ * none for long. Nothing is lost with one, because a real peer says it again.
+ */
+
+/* A HELLO that came early. */
+typedef struct wireup_early {
+    base_list_t   link;
+    uint64_t      deadline; /* by then it has been said again */
+    core_way_t    way;
+    proto_hello_t hello;
+    ipc_file_t    files[];
+} wireup_early_t;
+
+void wireup_match_destroy_all(ucxpool_t *pool);
+
+/* --- the handshake -------------------------------------------------------- */
 
 /* The peer is known: begin, or wait until it does. A HELLO that came before is
  * taken up. */

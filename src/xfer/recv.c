@@ -4,12 +4,16 @@
 #include "copy/crc32c.h"
 #include "copy/list.h"
 #include "core/control.h"
+#include "core/memory.h"
 #include "core/wire.h"
+#include "ucx/status.h"
 #include "xfer/delivery.h"
-#include "xfer/rndv.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static void rndv_forget(ucxpool_request_t *request);
 
 /* Fragments of one message that may be on their way into memory: several times
  * what any window allows, because on the `ucx` wire the sender may hear of a
@@ -172,7 +176,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
 {
     put_number(request);
     xfer_delivery_forget(request);
-    xfer_rndv_forget(request);
+    rndv_forget(request);
     if (request->recv.in_place != 0) {
         if (request->recv.failing == UCXPOOL_OK) {
             request->recv.failing = status;
@@ -376,8 +380,9 @@ bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
     return true;
 }
 
-void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
-                     core_mode_t mode)
+/* A fragment is in its place. */
+static void recv_count(ucxpool_request_t *request, const proto_data_t *data,
+                       core_mode_t mode)
 {
     core_traffic_t *received = &request->pool->stats.received[mode];
 
@@ -397,7 +402,7 @@ void xfer_recv_delivered(ucxpool_request_t *request, const proto_data_t *data,
                          ucxpool_status_t status, core_mode_t mode)
 {
     if (status == UCXPOOL_OK) {
-        xfer_recv_count(request, data, mode);
+        recv_count(request, data, mode);
     } else if (status == UCXPOOL_ERR_CHECKSUM) {
         xfer_recv_stop(request, status, "the checksum of a fragment is wrong");
     }
@@ -485,3 +490,335 @@ const core_request_kind_t xfer_recv_kind = {
     .ended   = ended,
     .is_busy = is_busy,
 };
+
+/* --- rendezvous ----------------------------------------------------------- */
+
+typedef struct xfer_rndv {
+    base_list_t        link; /* free, waiting for a block, or none */
+    ucxpool_t         *pool;
+    ucxpool_channel_t *channel; /* a reference */
+    ucxpool_request_t *request;
+    proto_data_t       data;
+    void              *descriptor;
+    uint32_t           block; /* valid unless in_place */
+    bool               in_place;
+    bool               in_quarantine;
+    bool               is_written; /* UCX is through with it */
+} rndv_t;
+
+static rndv_t *rndv_get(ucxpool_channel_t *channel)
+{
+    ucxpool_t *pool = channel->pool;
+    rndv_t    *rndv;
+
+    if (!base_list_is_empty(&pool->free.rndvs)) {
+        rndv = base_list_head(&pool->free.rndvs, rndv_t, link);
+        base_list_del(&rndv->link);
+    } else {
+        rndv = core_alloc(pool, sizeof(*rndv));
+        if (rndv == NULL) {
+            return NULL;
+        }
+        base_list_init(&rndv->link);
+    }
+    rndv->pool          = pool;
+    rndv->channel       = channel;
+    rndv->in_place      = false;
+    rndv->in_quarantine = false;
+    rndv->is_written    = false;
+    core_channel_get(channel);
+    return rndv;
+}
+
+static void rndv_put(rndv_t *rndv)
+{
+    rndv->request->recv.pending--;
+    base_list_add_tail(&rndv->pool->free.rndvs, &rndv->link);
+    core_channel_put(rndv->channel);
+}
+
+static void give_block_back(rndv_t *rndv)
+{
+    block_pool_t *blocks = rndv->pool->memory.ucx_blocks;
+
+    if (rndv->in_place) {
+        return;
+    }
+    if (rndv->in_quarantine) {
+        block_pool_release(blocks, BLOCK_SHARE_RECV, rndv->block);
+    } else {
+        block_pool_put(blocks, BLOCK_SHARE_RECV, rndv->block);
+    }
+}
+
+/* The rendezvous is over. */
+static void finish(rndv_t *rndv)
+{
+    ucxpool_request_t *request = rndv->request;
+
+    base_list_del(&rndv->link);
+    request->recv.rndvs--;
+    give_block_back(rndv);
+    rndv_put(rndv);
+    xfer_recv_let_go(request);
+}
+
+/* What UCX had written to a block is in its place. */
+static void delivered(ucxpool_request_t *request, const proto_data_t *data,
+                      ucxpool_status_t status, void *arg)
+{
+    rndv_t *rndv = arg;
+
+    base_list_del(&rndv->link); /* the block is safe to use again */
+    xfer_recv_delivered(request, data, status, CORE_MODE_UCX_PACKED);
+    finish(rndv);
+}
+
+/* From the block to the target, which ends the rendezvous. */
+static void deliver(rndv_t *rndv)
+{
+    const void *bytes =
+        block_pool_address(rndv->pool->memory.ucx_blocks, rndv->block);
+
+    rndv->is_written = true;
+    base_list_add_tail(&rndv->pool->requests.rndvs, &rndv->link);
+    xfer_deliver(rndv->request, &(xfer_delivery_params_t){.data  = &rndv->data,
+                                                          .bytes = bytes,
+                                                          .done  = delivered,
+                                                          .arg   = rndv});
+}
+
+/* UCX has written the fragment, or has given up. */
+static void written(rndv_t *rndv, ucs_status_t status)
+{
+    ucxpool_request_t *request = rndv->request;
+    ucxpool_t         *pool    = rndv->pool;
+    bool               wanted  = !rndv->in_quarantine &&
+                  (request->recv.failing == UCXPOOL_OK) &&
+                  !core_request_has_ended(request);
+    proto_data_t data = rndv->data;
+
+    base_list_del(&rndv->link);
+    request->recv.in_place -= rndv->in_place;
+    if (wanted && (status != UCS_OK)) {
+        /* Without this fragment the message never gets whole. */
+        core_channel_set_broken(rndv->channel);
+    } else if (wanted && rndv->in_place) {
+        pool->stats.copies_avoided_bytes += data.length;
+        recv_count(request, &data, CORE_MODE_UCX_INPLACE);
+    } else if (wanted) {
+        deliver(rndv);
+        return;
+    }
+    finish(rndv);
+}
+
+static void rndv_done(void *ucx, ucs_status_t status, size_t length, void *arg)
+{
+    rndv_t            *rndv    = arg;
+    ucxpool_channel_t *channel = rndv->channel;
+
+    (void)length;
+    ucp_request_free(ucx);
+    core_channel_get(channel);
+    written(rndv, status);
+    core_channel_end_operation(channel);
+}
+
+/* Start UCX's write for a rndv whose place is settled. */
+static void land(rndv_t *rndv, void *target, ucp_mem_h memh)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.recv_am  = rndv_done,
+        .user_data   = rndv,
+        .memory_type = core_ucx_memory_type(rndv->pool->memory.ucx_blocks),
+    };
+    ucs_status_ptr_t result;
+
+    if (memh != NULL) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        param.memh = memh;
+    }
+    result = ucp_am_recv_data_nbx(rndv->pool->ucx.worker, rndv->descriptor,
+                                  target, rndv->data.length, &param);
+    rndv->descriptor = NULL;
+    if (UCS_PTR_IS_ERR(result)) {
+        core_channel_set_broken(rndv->channel);
+        written(rndv, UCS_PTR_STATUS(result));
+    } else if (result == NULL) {
+        written(rndv, UCS_OK);
+    } else {
+        core_endpoint_start(rndv->channel->conn.endpoint);
+    }
+}
+
+/*
+ * Can UCX write the fragment where it belongs? It can where the target is one
+ * piece of memory that is registered, or that needs no registration, and where
+ * no checksum is to be taken before the bytes are believed.
+ */
+static bool find_in_place(rndv_t *rndv, void **target_p, ucp_mem_h *memh_p)
+{
+    ucxpool_request_t   *request = rndv->request;
+    ucxpool_t           *pool    = rndv->pool;
+    uint64_t             length  = rndv->data.length;
+    block_comm_buffer_t *buffer;
+    copy_extent_t        extent;
+    mem_piece_t          where;
+
+    if ((rndv->data.flags & PROTO_DATA_CHECKSUM) ||
+        (copy_engine_is_launched(pool->engine) &&
+         (request->data.capacity / request->data.memory.num < length))) {
+        return false; /* to look for one among many pieces costs a walk */
+    }
+    request->recv.restarts += rndv->data.offset < request->data.plan.at.offset;
+    copy_plan_extent(&request->data.plan, rndv->data.offset, length, &extent);
+    if ((extent.address == NULL) || (extent.length != length)) {
+        return false;
+    }
+    *target_p = extent.address;
+    *memh_p   = NULL;
+    if ((pool->memory.ucx_blocks == pool->memory.blocks) &&
+        block_comm_find(pool->memory.comm, extent.address, length, &where,
+                        &buffer) &&
+        (where.length == length)) {
+        const mem_region_t *region =
+            &pool->memory.regions.regions[where.region];
+
+        *target_p = (uint8_t *)region->address + where.offset;
+        *memh_p   = region->memh;
+        return true;
+    }
+    return !pool->needs_registration;
+}
+
+/* Settle where a fragment goes; false: it must wait for a receive block. */
+static bool start_rndv(rndv_t *rndv)
+{
+    ucxpool_request_t *request = rndv->request;
+    ucxpool_t         *pool    = rndv->pool;
+    block_pool_t      *blocks  = pool->memory.ucx_blocks;
+    void              *target;
+    ucp_mem_h          memh;
+    mem_piece_t        where;
+
+    if (request->stream.marker != NULL) {
+        return false; /* the caller's stream may still use the target */
+    }
+    if (find_in_place(rndv, &target, &memh)) {
+        rndv->in_place = true;
+    } else if (block_pool_get(blocks, BLOCK_SHARE_RECV, &rndv->block) ==
+               UCXPOOL_OK) {
+        block_pool_locate(blocks, rndv->block, &where);
+        target = block_pool_address(blocks, rndv->block);
+        memh   = core_ucx_memh(blocks, &where);
+    } else {
+        return false;
+    }
+    request->recv.rndvs++;
+    request->recv.in_place += rndv->in_place;
+    base_list_add_tail(&pool->requests.rndvs, &rndv->link);
+    land(rndv, target, memh);
+    return true;
+}
+
+bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
+                     void *descriptor)
+{
+    rndv_t *rndv = rndv_get(request->channel);
+
+    if (rndv == NULL) {
+        return false;
+    }
+    request->recv.pending++;
+    rndv->request    = request;
+    rndv->data       = *data;
+    rndv->descriptor = descriptor;
+    if (!start_rndv(rndv)) {
+        base_list_add_tail(&rndv->pool->requests.rndv_waiters, &rndv->link);
+    }
+    return true;
+}
+
+/*
+ * The first that can go on, if it does. Those whose callers' streams are not
+ * there yet are passed over; behind one that finds no block nobody is asked,
+ * because each look at another place of the message may cost a walk. Its start
+ * may end requests, and the list is another one then.
+ */
+static bool start_one(ucxpool_t *pool)
+{
+    rndv_t      *rndv;
+    base_list_t *next;
+
+    base_list_for_each(rndv, &pool->requests.rndv_waiters, rndv_t, link) {
+        if (rndv->request->stream.marker != NULL) {
+            continue;
+        }
+        next = rndv->link.next;
+        base_list_del(&rndv->link);
+        if (start_rndv(rndv)) {
+            return true;
+        }
+        base_list_add_tail(next, &rndv->link);
+        break;
+    }
+    return false;
+}
+
+unsigned xfer_rndv_progress(ucxpool_t *pool)
+{
+    unsigned count = 0;
+
+    while (start_one(pool)) {
+        count++;
+    }
+    return count;
+}
+
+/* The request has ended: its fragments are not wanted any more, and receive
+ * blocks that UCX still writes to go to quarantine. */
+static void rndv_forget(ucxpool_request_t *request)
+{
+    rndv_t *rndv;
+    rndv_t *next;
+
+    base_list_for_each_safe(rndv, next, &request->pool->requests.rndv_waiters,
+                            rndv_t, link) {
+        if (rndv->request == request) {
+            base_list_del(&rndv->link);
+            ucp_am_data_release(request->pool->ucx.worker, rndv->descriptor);
+            rndv_put(rndv);
+        }
+    }
+    base_list_for_each(rndv, &request->pool->requests.rndvs, rndv_t, link) {
+        if ((rndv->request == request) && !rndv->in_place &&
+            !rndv->in_quarantine) {
+            rndv->in_quarantine = true;
+            block_pool_quarantine(request->pool->memory.ucx_blocks,
+                                  BLOCK_SHARE_RECV, rndv->block);
+        }
+    }
+}
+
+void xfer_rndv_destroy_all(ucxpool_t *pool)
+{
+    rndv_t *rndv;
+    rndv_t *next;
+
+    /* Those that UCX never came back from stay: it may write to them yet. */
+    base_list_for_each_safe(rndv, next, &pool->requests.rndvs, rndv_t, link) {
+        if (rndv->is_written) {
+            base_list_del(&rndv->link);
+            free(rndv);
+        }
+    }
+    while (!base_list_is_empty(&pool->free.rndvs)) {
+        rndv = base_list_head(&pool->free.rndvs, rndv_t, link);
+        base_list_del(&rndv->link);
+        free(rndv);
+    }
+}

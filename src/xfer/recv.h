@@ -7,6 +7,8 @@
 #include "core/request.h"
 #include "xfer/message.h"
 
+/* --- receives ------------------------------------------------------------- */
+
 extern const core_request_kind_t xfer_recv_kind;
 
 /* A message has met its receive; the message is used up. */
@@ -22,10 +24,6 @@ bool xfer_recv_check(ucxpool_request_t *request, const proto_data_t *data);
 /* Scatter a fragment; false: its checksum is wrong, and nothing was done. */
 bool xfer_recv_scatter(ucxpool_request_t *request, const proto_data_t *data,
                        const void *bytes);
-
-/* A fragment is in its place. */
-void xfer_recv_count(ucxpool_request_t *request, const proto_data_t *data,
-                     core_mode_t mode);
 
 /* The delivery of a fragment is over: count it, or end because of a wrong
  * checksum. */
@@ -46,5 +44,23 @@ void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
 
 /* The sender has canceled a message. */
 void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message);
+
+/* --- rendezvous --------------------------------------------------------------
+ * Fragments of the `ucx` wire that UCX writes by rendezvous, into a receive
+ * block, or straight into the target where that is one piece of memory
+ * and needs no registration that it has not. A fragment for which no receive
+ * block is free stays with UCX, as a descriptor, until one is; its sender's
+ * block waits as long.
+ */
+
+/* Take a fragment whose descriptor UCX has left with us; false: no memory, and
+ * UCX may have it back. */
+bool xfer_rndv_start(ucxpool_request_t *request, const proto_data_t *data,
+                     void *descriptor);
+
+/* Fragments that waited for a receive block. */
+unsigned xfer_rndv_progress(ucxpool_t *pool);
+
+void xfer_rndv_destroy_all(ucxpool_t *pool);
 
 #endif

@@ -1,6 +1,6 @@
 #include <config.h>
 
-#include "wireup/fd_export.h"
+#include "wireup/fd_passing.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,16 +13,20 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* --- export --------------------------------------------------------------- */
 
 /* When the system has no descriptor for a caller, the socket is left alone. */
 #define PAUSE_NS UINT64_C(100000000)
 
 /* When more descriptors are on their way between all processes of our user than
  * the system allows. */
-#define RETRY_NS UINT64_C(5000000)
+#define EXPORT_RETRY_NS UINT64_C(5000000)
 
 static_assert(IPC_ID_SIZE == CORE_ID_SIZE, "a socket has a pool's id");
 
@@ -59,7 +63,7 @@ bool wireup_fd_export_is_open(const ucxpool_t *pool)
 }
 
 /* It is no caller any more; its connection stays. */
-static int detach(ucxpool_t *pool, caller_t *caller)
+static int export_detach(ucxpool_t *pool, caller_t *caller)
 {
     int fd = caller->source.fd;
 
@@ -71,9 +75,9 @@ static int detach(ucxpool_t *pool, caller_t *caller)
 }
 
 /* Returns true: something has moved. */
-static bool hang_up(ucxpool_t *pool, caller_t *caller)
+static bool export_hang_up(ucxpool_t *pool, caller_t *caller)
 {
-    ipc_socket_close(detach(pool, caller));
+    ipc_socket_close(export_detach(pool, caller));
     return true;
 }
 
@@ -89,7 +93,7 @@ static void warn(ucxpool_t *pool, const ipc_caller_t *who, const char *reason)
 static bool refuse(ucxpool_t *pool, caller_t *caller, const char *reason)
 {
     warn(pool, &caller->who, reason);
-    return hang_up(pool, caller);
+    return export_hang_up(pool, caller);
 }
 
 static void enter(ucxpool_t *pool, int fd)
@@ -194,7 +198,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     error =
         ipc_socket_send(caller->source.fd, &given, sizeof(given), fds, count);
     if (error == ETOOMANYREFS) {
-        caller->next_try = base_clock_deadline(RETRY_NS);
+        caller->next_try = base_clock_deadline(EXPORT_RETRY_NS);
         return false;
     }
     if (error != 0) {
@@ -206,7 +210,7 @@ static bool give(ucxpool_t *pool, caller_t *caller,
     if (first + count == total) {
         base_debug("%s: has given its peer %" PRIu32 " descriptors",
                    channel->name, total);
-        hang_up(pool, caller);
+        export_hang_up(pool, caller);
     }
     return true;
 }
@@ -224,7 +228,8 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
         return refuse(pool, caller, "it names no channel");
     }
     if (!core_channel_is_live(channel)) {
-        return hang_up(pool, caller); /* the peer is told why by other ways */
+        return export_hang_up(pool,
+                              caller); /* the peer is told why by other ways */
     }
     if (!(channel->handshake & CORE_HELLO_RECEIVED)) {
         return false;
@@ -249,11 +254,11 @@ static bool hear_hello(ucxpool_t *pool, caller_t *caller, const uint8_t *bytes,
         return refuse(pool, caller, "its HELLO names another process");
     }
     pool->dispatch->hello(pool, &hello, bytes + sizeof(hello),
-                          &(core_way_t){.fd = detach(pool, caller)});
+                          &(core_way_t){.fd = export_detach(pool, caller)});
     return true;
 }
 
-static bool hear(ucxpool_t *pool, caller_t *caller)
+static bool export_hear(ucxpool_t *pool, caller_t *caller)
 {
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
     size_t                          length;
@@ -265,7 +270,7 @@ static bool hear(ucxpool_t *pool, caller_t *caller)
         return false;
     }
     if (error == ECONNRESET) {
-        return hang_up(pool, caller);
+        return export_hang_up(pool, caller);
     }
     if (error != 0) {
         return refuse(pool, caller, strerror(error));
@@ -284,7 +289,7 @@ static bool progress_caller(ucxpool_t *pool, caller_t *caller, uint64_t now)
 {
     bool is_due = caller->has_asked && (caller->next_try <= now);
 
-    if (hear(pool, caller) || (is_due && answer(pool, caller))) {
+    if (export_hear(pool, caller) || (is_due && answer(pool, caller))) {
         return true;
     }
     return (caller->deadline <= now) &&
@@ -388,11 +393,269 @@ void wireup_fd_export_destroy(ucxpool_t *pool)
         return;
     }
     while (!base_list_is_empty(&fd_export->callers)) {
-        hang_up(pool, base_list_head(&fd_export->callers, caller_t, link));
+        export_hang_up(pool,
+                       base_list_head(&fd_export->callers, caller_t, link));
     }
     fd = fd_export->source.fd;
     core_source_remove(&fd_export->source);
     ipc_socket_close(fd);
     free(fd_export);
     pool->wireup.fd_export = NULL;
+}
+
+/* --- import --------------------------------------------------------------- */
+
+/* When the peer's socket has more callers waiting than the system keeps. */
+#define IMPORT_RETRY_NS UINT64_C(10000000)
+
+typedef struct wireup_fd_import {
+    base_list_t           link;
+    ucxpool_channel_t    *channel;
+    core_source_t         source;   /* its fd is -1: not connected yet */
+    uint64_t              next_try; /* while it is not */
+    uint32_t              total;
+    uint32_t              num_fds; /* that have come */
+    int                  *fds;
+    wireup_fd_import_cb_t done;
+    proto_hello_t         hello;
+    ipc_file_t            files[];
+} wireup_fd_import_t;
+
+bool wireup_fd_import_start(ucxpool_channel_t   *channel,
+                            const proto_hello_t *hello, const ipc_file_t *files,
+                            uint32_t num_fds, wireup_fd_import_cb_t done)
+{
+    size_t              size      = hello->num_files * sizeof(files[0]);
+    wireup_fd_import_t *fd_import = calloc(1, sizeof(*fd_import) + size);
+
+    if (fd_import == NULL) {
+        goto err_none;
+    }
+    fd_import->fds = calloc(num_fds, sizeof(fd_import->fds[0]));
+    if (fd_import->fds == NULL) {
+        goto err_free;
+    }
+    fd_import->channel = channel;
+    fd_import->total   = num_fds;
+    fd_import->done    = done;
+    fd_import->hello   = *hello;
+    core_source_init(&fd_import->source);
+    memcpy(fd_import->files, files, size);
+    base_list_add_tail(&channel->pool->wireup.fd_imports, &fd_import->link);
+    channel->fd_import = fd_import;
+    return true;
+
+err_free:
+    free(fd_import);
+err_none:
+    snprintf(channel->peer.we_reason, sizeof(channel->peer.we_reason),
+             "no memory");
+    return false;
+}
+
+static void import_hang_up(wireup_fd_import_t *fd_import)
+{
+    int fd = fd_import->source.fd;
+
+    if (fd >= 0) {
+        core_source_remove(&fd_import->source);
+        ipc_socket_close(fd);
+    }
+}
+
+/* Take it out; what it has is not freed yet. */
+static void import_detach(wireup_fd_import_t *fd_import)
+{
+    import_hang_up(fd_import);
+    base_list_del(&fd_import->link);
+    fd_import->channel->fd_import = NULL;
+}
+
+static void release(wireup_fd_import_t *fd_import)
+{
+    for (uint32_t i = 0; i < fd_import->num_fds; i++) {
+        close(fd_import->fds[i]);
+    }
+    free(fd_import->fds);
+    free(fd_import);
+}
+
+void wireup_fd_import_stop(ucxpool_channel_t *channel)
+{
+    wireup_fd_import_t *fd_import = channel->fd_import;
+
+    if (fd_import != NULL) {
+        import_detach(fd_import);
+        release(fd_import);
+    }
+}
+
+/* Said in READY and in the log. */
+static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
+                           ...) __attribute__((format(printf, 2, 3)));
+
+static ucxpool_status_t no(wireup_fd_import_t *fd_import, const char *format,
+                           ...)
+{
+    core_peer_t *peer = &fd_import->channel->peer;
+    va_list      arguments;
+
+    va_start(arguments, format);
+    vsnprintf(peer->we_reason, sizeof(peer->we_reason), format, arguments);
+    va_end(arguments);
+    return UCXPOOL_ERR_PERMISSION;
+}
+
+/* Nobody else can have our peer's name, unless the peer has ended. */
+static ucxpool_status_t check_owner(wireup_fd_import_t *fd_import)
+{
+    const ipc_host_t *host = &fd_import->hello.host;
+    ipc_caller_t      who;
+    int               error = ipc_socket_caller(fd_import->source.fd, &who);
+
+    if (error != 0) {
+        return no(fd_import, "its socket does not say whose it is: %s",
+                  strerror(error));
+    }
+    if ((who.pid != host->pid) || (who.uid != (uint32_t)geteuid())) {
+        return no(fd_import,
+                  "its socket is process %" PRIu32 "'s of user %" PRIu32,
+                  who.pid, who.uid);
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t ask(wireup_fd_import_t *fd_import)
+{
+    proto_import_t asked = {
+        .magic   = PROTO_IMPORT_MAGIC,
+        .version = PROTO_VERSION,
+        .channel = fd_import->hello.channel,
+        .first   = fd_import->num_fds,
+        .key     = fd_import->hello.channel_key,
+    };
+    int error =
+        ipc_socket_send(fd_import->source.fd, &asked, sizeof(asked), NULL, 0);
+
+    return (error == 0) ? UCXPOOL_OK
+                        : no(fd_import, "its socket cannot be asked: %s",
+                             strerror(error));
+}
+
+static ucxpool_status_t connect_owner(wireup_fd_import_t *fd_import)
+{
+    ucxpool_status_t status;
+    int              error, fd;
+
+    if (base_clock_now() < fd_import->next_try) {
+        return UCXPOOL_INPROGRESS;
+    }
+    error = ipc_socket_connect(fd_import->hello.from_id, &fd);
+    if (error == EAGAIN) {
+        fd_import->next_try = base_clock_deadline(IMPORT_RETRY_NS);
+        return UCXPOOL_INPROGRESS;
+    }
+    if (error != 0) {
+        return no(fd_import,
+                  "we may not take its descriptors, and asking for them: %s "
+                  "(its socket is seen in its network name space)",
+                  strerror(error));
+    }
+    if (core_source_add(&fd_import->source, fd_import->channel->pool, fd,
+                        NULL) != UCXPOOL_OK) {
+        ipc_socket_close(fd);
+        return no(fd_import, "its socket cannot be watched: %s",
+                  ucxpool_error_detail());
+    }
+    status = check_owner(fd_import);
+    return (status == UCXPOOL_OK) ? ask(fd_import) : status;
+}
+
+static ucxpool_status_t import_hear(wireup_fd_import_t *fd_import)
+{
+    proto_given_t given;
+    int           fds[IPC_FDS_MAX];
+    unsigned      num_fds;
+    int           error;
+
+    error = ipc_socket_recv(fd_import->source.fd, &given, sizeof(given), fds,
+                            IPC_FDS_MAX, &num_fds);
+    if (error == EAGAIN) {
+        return UCXPOOL_INPROGRESS;
+    }
+    if (error != 0) {
+        return no(fd_import, "it does not give us its descriptors: %s",
+                  (error == EMFILE) ? "we have too many (ulimit -n)"
+                                    : strerror(error));
+    }
+    if ((given.magic != PROTO_IMPORT_MAGIC) ||
+        (given.version != PROTO_VERSION) || (given.count != num_fds) ||
+        (given.first != fd_import->num_fds) ||
+        (given.total != fd_import->total) || (num_fds == 0) ||
+        (num_fds > fd_import->total - fd_import->num_fds)) {
+        for (unsigned i = 0; i < num_fds; i++) {
+            close(fds[i]);
+        }
+        return no(fd_import, "what it gives us is not what it announced");
+    }
+    memcpy(fd_import->fds + fd_import->num_fds, fds, num_fds * sizeof(fds[0]));
+    fd_import->num_fds += num_fds;
+    return UCXPOOL_OK;
+}
+
+/* As far as it goes now. */
+static ucxpool_status_t advance(wireup_fd_import_t *fd_import)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (fd_import->source.fd < 0) {
+        status = connect_owner(fd_import);
+    }
+    while (status == UCXPOOL_OK) {
+        status = import_hear(fd_import);
+        if ((status == UCXPOOL_OK) &&
+            (fd_import->num_fds == fd_import->total)) {
+            return UCXPOOL_OK;
+        }
+        if (status == UCXPOOL_OK) {
+            status = ask(fd_import);
+        }
+    }
+    return status;
+}
+
+unsigned wireup_fd_import_progress(ucxpool_t *pool)
+{
+    unsigned            count = 0;
+    wireup_fd_import_t *fd_import;
+    wireup_fd_import_t *next;
+    ucxpool_status_t    status;
+
+    base_list_for_each_safe(fd_import, next, &pool->wireup.fd_imports,
+                            wireup_fd_import_t, link) {
+        status = advance(fd_import);
+        if (status == UCXPOOL_INPROGRESS) {
+            continue;
+        }
+        import_detach(fd_import);
+        fd_import->done(fd_import->channel, &fd_import->hello, fd_import->files,
+                        (status == UCXPOOL_OK) ? fd_import->fds : NULL);
+        release(fd_import);
+        count++;
+    }
+    return count;
+}
+
+uint64_t wireup_fd_import_deadline(const ucxpool_t *pool)
+{
+    uint64_t            deadline = BASE_CLOCK_FOREVER;
+    wireup_fd_import_t *fd_import;
+
+    base_list_for_each(fd_import, &pool->wireup.fd_imports, wireup_fd_import_t,
+                       link) {
+        if (fd_import->source.fd < 0) {
+            deadline = base_min(deadline, fd_import->next_try);
+        }
+    }
+    return deadline;
 }

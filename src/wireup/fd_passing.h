@@ -1,6 +1,6 @@
 /*
- * Handing out the descriptors of a pool's memory, to peers whom the system does
- * not let take them (wireup/fd_import.h is their side):
+ * Passing of descriptors: a pool gives those of its memory to peers whom the
+ * system does not let take them.
  *
  *     peer                              owner
  *     connects                 ->       a socket of its id
@@ -20,10 +20,12 @@
  * others wait in the system's queue. Nothing here waits: all is done by
  * progress.
  */
-#ifndef WIREUP_FD_EXPORT_H
-#define WIREUP_FD_EXPORT_H
+#ifndef WIREUP_FD_PASSING_H
+#define WIREUP_FD_PASSING_H
 
 #include "core/channel.h"
+
+/* --- export --------------------------------------------------------------- */
 
 #define WIREUP_FD_EXPORT_MAX 64u
 
@@ -46,5 +48,36 @@ bool wireup_fd_export_is_busy(const ucxpool_t *pool);
 
 /* When it wants to be called though nothing happens. */
 uint64_t wireup_fd_export_deadline(const ucxpool_t *pool);
+
+/* --- import -----------------------------------------------------------------
+ * The handshake of the channel waits meanwhile. There is no time limit, as
+ * there is none on the rest of the handshake: a peer that makes no progress
+ * cannot say READY either. Its end is seen, by the watch and by the socket.
+ */
+
+/* The descriptors have come, which stay the caller's; or NULL: they have not,
+ * and the reason is in channel->peer.we_reason. */
+typedef void (*wireup_fd_import_cb_t)(ucxpool_channel_t   *channel,
+                                      const proto_hello_t *hello,
+                                      const ipc_file_t *files, const int *fds);
+
+/*
+ * Begin. False: there is no memory for it; the reason is in
+ * channel->peer.we_reason.
+ *
+ * num_fds  Descriptors that there are, as wireup_mapping_num_fds_of() counts.
+ * done     Called from progress.
+ */
+bool wireup_fd_import_start(ucxpool_channel_t   *channel,
+                            const proto_hello_t *hello, const ipc_file_t *files,
+                            uint32_t num_fds, wireup_fd_import_cb_t done);
+
+/* The channel goes no further. */
+void wireup_fd_import_stop(ucxpool_channel_t *channel);
+
+unsigned wireup_fd_import_progress(ucxpool_t *pool);
+
+/* When it wants to be called though nothing happens. */
+uint64_t wireup_fd_import_deadline(const ucxpool_t *pool);
 
 #endif

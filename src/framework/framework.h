@@ -1,12 +1,29 @@
 /*
- * Uses of memory by other streams than that which it was allocated for: told
- * while it is live, waited for when it is freed.
+ * What the functions for array libraries share.
  */
-#ifndef FRAMEWORK_USES_H
-#define FRAMEWORK_USES_H
+#ifndef FRAMEWORK_FRAMEWORK_H
+#define FRAMEWORK_FRAMEWORK_H
+
+#include <ucxpool/framework.h>
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* --- pools ------------------------------------------------------------------
+ * One for each device, for all frameworks of the process; made when it is first
+ * asked for, and never destroyed.
+ */
+
+/* The device's pool, NULL where there is none yet, or no such device. */
+ucxpool_t *framework_pools_find(int device);
+
+/* Call for each pool that there is. */
+void framework_pools_each(void (*call)(ucxpool_t *pool, void *arg), void *arg);
+
+/* --- uses -------------------------------------------------------------------
+ * Of memory by other streams than that which it was allocated for: told while
+ * it is live, waited for when it is freed.
+ */
 
 /* The streams that use one allocation. */
 typedef struct framework_use {

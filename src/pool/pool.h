@@ -1,13 +1,32 @@
 /*
- * Progress, sleeping and waking; where a message goes that has arrived.
+ * A pool at work: its begin and its end, its rounds of progress, sleeping and
+ * waking, and where a message goes that has arrived.
  */
-#ifndef POOL_PROGRESS_H
-#define POOL_PROGRESS_H
+#ifndef POOL_POOL_H
+#define POOL_POOL_H
 
 #include "core/inbox.h"
+#include "core/pool.h"
 #include "core/request.h"
 
-/* dispatch.c */
+#include <ucxpool/pool.h>
+
+/* --- begin and end: lifetime.c ----------------------------------------------
+ * The pool's memory and its UCX context (ucx/context.h) are there before, and
+ * go after.
+ */
+
+/* Lists, identity, UCX's handlers, the event descriptor. */
+ucxpool_status_t pool_init(ucxpool_t *pool);
+
+/* End everything and tell the peers; waits for CLOSE_TIMEOUT at most. UCX may
+ * still have operations of a pool over a borrowed worker then. */
+void pool_shutdown(ucxpool_t *pool);
+
+void pool_cleanup(ucxpool_t *pool);
+
+/* --- progress ------------------------------------------------------------- */
+
 extern const core_dispatch_t pool_dispatch;
 
 /* One round of everything, with the lock held. Calls no callback. */
@@ -19,6 +38,8 @@ unsigned pool_call_back(ucxpool_t *pool);
 
 /* A round that leaves nothing out; with the lock held. */
 unsigned pool_progress_all(ucxpool_t *pool);
+
+/* --- waiting: sleep.c ----------------------------------------------------- */
 
 /* What a thread waits for; is_reached NULL: that anything moves, or that there
  * is an event to be told. */
