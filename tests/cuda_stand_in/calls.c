@@ -8,18 +8,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 config_t config;
 unsigned num_live;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool            is_configured;
-static pid_t           init_pid; /* 0: cuInit has not been called */
+static bool            is_begun;  /* cuInit has been called */
+static bool            is_forked; /* after that: nothing works here */
+
+typedef struct call {
+    char     name[48];
+    bool     gives_back;
+    unsigned count;
+} call_t;
 
 static struct {
-    char     names[MAX_NAMES][48];
-    unsigned counts[MAX_NAMES];
+    call_t   calls[MAX_NAMES];
     unsigned num_names;
     unsigned total;
     unsigned num_making; /* that make something */
@@ -156,20 +161,6 @@ static void configure_once(void)
     }
 }
 
-static unsigned *counter(const char *name)
-{
-    for (unsigned i = 0; i < calls.num_names; i++) {
-        if (strcmp(calls.names[i], name) == 0) {
-            return &calls.counts[i];
-        }
-    }
-    if (calls.num_names == MAX_NAMES) {
-        abort();
-    }
-    snprintf(calls.names[calls.num_names], sizeof(calls.names[0]), "%s", name);
-    return &calls.counts[calls.num_names++];
-}
-
 /* Giving back does not fail by `any`: nobody could do anything about it. */
 static bool gives_back(const char *name)
 {
@@ -185,13 +176,32 @@ static bool gives_back(const char *name)
     return false;
 }
 
+static call_t *find_call(const char *name)
+{
+    call_t *call;
+
+    for (unsigned i = 0; i < calls.num_names; i++) {
+        if (strcmp(calls.calls[i].name, name) == 0) {
+            return &calls.calls[i];
+        }
+    }
+    if (calls.num_names == MAX_NAMES) {
+        abort();
+    }
+    call = &calls.calls[calls.num_names++];
+    snprintf(call->name, sizeof(call->name), "%s", name);
+    call->gives_back = gives_back(name);
+    return call;
+}
+
 static bool is_due(const char *name)
 {
-    unsigned n = ++*counter(name);
+    call_t  *call = find_call(name);
+    unsigned n    = ++call->count;
 
     calls.total++;
     if (calls.fail_name[0] == '\0') {
-        if (gives_back(name)) {
+        if (call->gives_back) {
             return false;
         }
         n = ++calls.num_making;
@@ -201,8 +211,20 @@ static bool is_due(const char *name)
     return (calls.fail_at != 0) && (n == calls.fail_at);
 }
 
+static void in_child(void)
+{
+    is_forked = is_begun;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
 static CUresult check(const char *name, needs_t needs)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     CUcontext context;
 
     if (needs == NEEDS_NOTHING) {
@@ -212,14 +234,15 @@ static CUresult check(const char *name, needs_t needs)
         calls.has_failed = true;
         return calls.fail_result;
     }
+    if (is_forked) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
     if (strcmp(name, "cuInit") == 0) {
-        if ((init_pid != 0) && (init_pid != getpid())) {
-            return CUDA_ERROR_NOT_INITIALIZED;
-        }
-        init_pid = getpid();
+        pthread_once(&once, watch_forks);
+        is_begun = true;
         return config.num_devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
     }
-    if (init_pid != getpid()) {
+    if (!is_begun) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
     if (needs == NEEDS_CONTEXT) {
@@ -274,7 +297,7 @@ VISIBLE unsigned stand_in_count(const char *name)
     unsigned count;
 
     pthread_mutex_lock(&lock);
-    count = name == NULL ? calls.total : *counter(name);
+    count = name == NULL ? calls.total : find_call(name)->count;
     pthread_mutex_unlock(&lock);
     return count;
 }
