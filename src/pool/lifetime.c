@@ -25,6 +25,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 /* --- its descriptors ------------------------------------------------------ */
@@ -249,15 +250,33 @@ static bool has_borrowed_operations(const ucxpool_t *pool)
     return !pool->ucx.own_worker && (pool->num_operations != 0);
 }
 
+/* An end polls for so long while nothing moves, and then rests as long after
+ * each round: the peers may need the processor to answer. */
+#define REST_NS UINT64_C(100000)
+
+static void rest(unsigned num_moved, uint64_t *idle_since)
+{
+    const struct timespec moment = {.tv_nsec = (long)REST_NS};
+    uint64_t              now    = base_clock_now();
+
+    if (num_moved != 0) {
+        *idle_since = now;
+    } else if (now - *idle_since > REST_NS) {
+        nanosleep(&moment, NULL);
+    }
+}
+
 /* Those that no channel uses. What was said over them was answered; only UCX
  * may hold on to one whose other end is gone. */
 static void close_endpoints(ucxpool_t *pool, uint64_t deadline, uint64_t limit)
 {
+    uint64_t idle_since = base_clock_now();
+
     core_lock(pool);
     core_remote_close_all(pool,
                           base_min(deadline, base_clock_deadline(IDLE_NS)));
     while (core_remote_has_endpoints(pool) && (base_clock_now() < limit)) {
-        pool_progress(pool);
+        rest(pool_progress(pool), &idle_since);
     }
     core_unlock(pool);
 }
@@ -268,6 +287,7 @@ void pool_shutdown(ucxpool_t *pool)
     /* Forced closes are local work, but UCX may need some rounds for them. */
     uint64_t limit =
         base_clock_deadline(pool->config.close_timeout_ns + 1000000000u);
+    uint64_t idle_since = base_clock_now();
 
     core_lock(pool);
     pool->closing = true;
@@ -277,7 +297,7 @@ void pool_shutdown(ucxpool_t *pool)
     core_unlock(pool);
     while ((has_open_channels(pool) && (base_clock_now() < limit)) ||
            (has_borrowed_operations(pool) && (base_clock_now() < deadline))) {
-        ucxpool_progress(pool);
+        rest(ucxpool_progress(pool), &idle_since);
         if (base_clock_now() >= deadline) {
             wireup_channel_end_drains(pool);
         }
