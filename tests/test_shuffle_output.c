@@ -83,10 +83,11 @@ int __wrap_linkat(int from, const char *old, int to, const char *path,
                                   : __real_linkat(from, old, to, path, flags);
 }
 
-/* ThreadSanitizer's own calls come here too, before it is ready to watch. */
+/* The sanitizers' own calls come here too, before they are ready to watch. */
 #ifdef __has_attribute
 #if __has_attribute(disable_sanitizer_instrumentation)
-#define UNWATCHED __attribute__((disable_sanitizer_instrumentation))
+#define UNWATCHED \
+    __attribute__((disable_sanitizer_instrumentation, no_sanitize("address")))
 #endif
 #endif
 #ifndef UNWATCHED
