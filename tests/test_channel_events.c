@@ -348,7 +348,7 @@ START_TEST(callers_are_told_of_until_the_last_one_is_taken)
     check_none(pair.a);
     for (int i = 0; i < 2; i++) {
         callers[i] = pair_call(pair.b, "127.0.0.1", port);
-        pair_until(&pair, callers[i]->client == NULL);
+        pair_until(&pair, callers[i]->wireup.client == NULL);
     }
     check_caller(pair.a, listener);
     check_caller(pair.a, listener);
@@ -371,7 +371,7 @@ START_TEST(a_listener_that_was_destroyed_is_not_told_of)
     ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
 
     pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(&pair, pair.to_a->client == NULL);
+    pair_until(&pair, pair.to_a->wireup.client == NULL);
     ucxpool_listener_destroy(listener);
     check_none(pair.a);
     pair_cleanup(&pair);

@@ -281,7 +281,7 @@ START_TEST(a_close_does_not_wait_for_a_peer_that_has_hung_up)
     ucxpool_channel_t *channel = pair_meet(second, first);
     uint64_t           until   = pair_deadline();
 
-    while (!(channel->handshake & CORE_HELLO_RECEIVED)) {
+    while (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         ucxpool_progress(second);
         ck_assert(!pair_is_late(until));
     }

@@ -812,8 +812,8 @@ START_TEST(an_owner_that_has_died_is_lost_and_not_one_that_forbids_it)
     owner_init(&owner, "WIRE=map LOG_LEVEL=none");
     forbid_taking(EPERM, true);
     until = pair_deadline();
-    while ((owner.channel->fd_import == NULL) ||
-           !(owner.channel->handshake & CORE_READY_RECEIVED)) {
+    while ((owner.channel->wireup.fd_import == NULL) ||
+           !(owner.channel->wireup.handshake & CORE_READY_RECEIVED)) {
         ucxpool_progress(owner.pool);
         ck_assert(!pair_is_late(until));
     }

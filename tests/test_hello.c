@@ -257,10 +257,10 @@ START_TEST(who_has_no_address_of_a_pool_cannot_pose_as_it)
     /* Too early, and in time. */
     say(&stranger, pair.a, &hello, sizeof(hello));
     pair.to_b = pair_meet(pair.a, pair.b);
-    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     hello.channel_key++;
     say(&stranger, pair.a, &hello, sizeof(hello));
-    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     pair.to_a = pair_meet(pair.b, pair.a);
     finish(&pair);
     stranger_cleanup(&stranger, pair.a);
@@ -289,8 +289,8 @@ START_TEST(a_channel_is_not_opened_from_another_endpoint)
     hello = hello_to(pair.a);
     memset(hello.from_id, 0, sizeof(hello.from_id));
     say(&stranger, pair.a, &hello, sizeof(hello));
-    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
-    ck_assert_uint_eq(by_ep->handshake & CORE_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(by_ep->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     ck_assert_uint_eq(pair.a->wireup.num_early, 2);
     ucxpool_channel_close(by_ep);
     pair.to_a = pair_meet(pair.b, pair.a);

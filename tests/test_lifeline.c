@@ -112,7 +112,7 @@ START_TEST(one_that_is_closed_unheard_takes_no_time)
     pair_t pair;
 
     meet(&pair, "WIRE=ucx CLOSE_TIMEOUT=inf");
-    ck_assert_uint_eq(pair.to_b->handshake & CORE_HELLO_RECEIVED, 0);
+    ck_assert_uint_eq(pair.to_b->wireup.handshake & CORE_HELLO_RECEIVED, 0);
     ucxpool_channel_close(pair.to_b);
     pair_until(&pair, pair_state(pair.to_a) == UCXPOOL_CHANNEL_CLOSED);
     pair_until(&pair, pair.a->channels.count == 0);

@@ -565,7 +565,7 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
     port     = ucxpool_listener_port(listener);
     for (int i = 0; i < PLACES; i++) {
         callers[i] = pair_call(pair.b, "127.0.0.1", port);
-        pair_until(&pair, callers[i]->client == NULL);
+        pair_until(&pair, callers[i]->wireup.client == NULL);
     }
     callers[PLACES] = pair_call(pair.b, "127.0.0.1", port);
     pair_until(&pair, pair_state(callers[PLACES]) == UCXPOOL_CHANNEL_FAILED);

@@ -54,7 +54,7 @@ static ucxpool_status_t table_add(ucxpool_t *pool, ucxpool_channel_t *channel)
 static void init_lists(ucxpool_channel_t *channel)
 {
     base_list_init(&channel->link);
-    base_list_init(&channel->client_link);
+    base_list_init(&channel->wireup.client_link);
     base_list_init(&channel->requests.queue);
     base_list_init(&channel->requests.flushes);
     base_list_init(&channel->requests.packing);
@@ -90,15 +90,15 @@ ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
     channel->wire             = &core_wire_none;
     core_event_init(&channel->event, pool, channel, NULL);
     core_source_init(&channel->peer.watch);
-    core_source_init(&channel->client_source);
+    core_source_init(&channel->wireup.client_source);
     core_source_init(&channel->conn.local);
     core_lifeline_init(&channel->conn.lifeline);
-    channel->peer.next_look   = BASE_CLOCK_FOREVER;
-    channel->peer.am_id       = pool->config.am_id; /* until it says */
-    channel->closing.deadline = BASE_CLOCK_FOREVER;
-    channel->next_hello       = BASE_CLOCK_FOREVER;
-    channel->conn.lost_at     = BASE_CLOCK_FOREVER;
-    status                    = table_add(pool, channel);
+    channel->peer.next_look    = BASE_CLOCK_FOREVER;
+    channel->peer.am_id        = pool->config.am_id; /* until it says */
+    channel->closing.deadline  = BASE_CLOCK_FOREVER;
+    channel->wireup.next_hello = BASE_CLOCK_FOREVER;
+    channel->conn.lost_at      = BASE_CLOCK_FOREVER;
+    status                     = table_add(pool, channel);
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }
@@ -186,14 +186,14 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
 
 void core_channel_say_hello_at(ucxpool_channel_t *channel, uint64_t moment)
 {
-    channel->next_hello = moment;
+    channel->wireup.next_hello = moment;
     channel->pool->wireup.next_hello =
         base_min(channel->pool->wireup.next_hello, moment);
 }
 
 void core_channel_hasten_hello(ucxpool_channel_t *channel)
 {
-    if (channel->next_hello != BASE_CLOCK_FOREVER) {
+    if (channel->wireup.next_hello != BASE_CLOCK_FOREVER) {
         core_channel_say_hello_at(channel, base_clock_now());
     }
 }

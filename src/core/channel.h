@@ -133,29 +133,12 @@ typedef struct core_controls {
     unsigned             num_in_ucx; /* active messages not sent yet */
 } core_controls_t;
 
-struct ucxpool_channel {
-    base_list_t link;
-    ucxpool_t  *pool;
-    unsigned    refs;
-    bool        user_ref;
-    uint32_t    number; /* in the pool's table */
-    uint64_t    key;    /* messages to us must carry it */
-    uint64_t    pair;
-    bool        via_listener; /* its pair is a random number */
-    bool        begins; /* it called there, or is the first of a pair of our
-                           own channels: see remote.h */
-    char         name[CORE_NAME_SIZE];
-    void        *user_ptr;
-    core_event_t event;
-    bootstrap_ends_t
-        ends; /* of the listener's connection; "" where there is none */
-
-    ucxpool_channel_state_t state;
-    ucxpool_status_t        status;
-    char                    reason[CORE_REASON_SIZE];
-    const struct core_wire *wire;
-    char                    wire_reason[CORE_REASON_SIZE];
-
+/* How the channel comes about. */
+typedef struct core_channel_wireup {
+    uint64_t pair;
+    bool     via_listener; /* its pair is a random number */
+    bool     begins; /* it called there, or is the first of a pair of our own
+                        channels: see remote.h */
     uint64_t                 called_at; /* a listener */
     struct bootstrap_client *client;    /* connecting to a listener; or NULL */
     struct base_secret      *secret;    /* for as long */
@@ -164,7 +147,27 @@ struct ucxpool_channel {
     struct wireup_fd_import *fd_import;  /* NULL: none */
     unsigned                 handshake;  /* core_handshake_t */
     uint64_t                 next_hello; /* when it is said, or said again */
+} core_channel_wireup_t;
 
+struct ucxpool_channel {
+    base_list_t      link;
+    ucxpool_t       *pool;
+    unsigned         refs;
+    bool             user_ref;
+    uint32_t         number; /* in the pool's table */
+    uint64_t         key;    /* messages to us must carry it */
+    char             name[CORE_NAME_SIZE];
+    void            *user_ptr;
+    core_event_t     event;
+    bootstrap_ends_t ends; /* of the listener's connection; "": none */
+
+    ucxpool_channel_state_t state;
+    ucxpool_status_t        status;
+    char                    reason[CORE_REASON_SIZE];
+    const struct core_wire *wire;
+    char                    wire_reason[CORE_REASON_SIZE];
+
+    core_channel_wireup_t   wireup;
     core_connection_t       conn;
     core_peer_t             peer;
     core_ring_t             ring;

@@ -78,7 +78,7 @@ static void fill_head(ucxpool_channel_t *channel, proto_head_t *head,
 {
     uint32_t credits = base_min(channel->flow.credits_owed, UINT16_MAX);
 
-    if (!(channel->handshake & CORE_GO_RECEIVED)) {
+    if (!(channel->wireup.handshake & CORE_GO_RECEIVED)) {
         credits = 0;
     }
     channel->flow.credits_owed -= credits;

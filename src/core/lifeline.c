@@ -35,7 +35,7 @@ static void hear(ucxpool_channel_t *channel, bootstrap_close_t word)
 
     hang_up(lifeline);
     lifeline->heard    = word;
-    lifeline->deadline = (channel->handshake & CORE_HELLO_RECEIVED)
+    lifeline->deadline = (channel->wireup.handshake & CORE_HELLO_RECEIVED)
                              ? base_clock_deadline(REST_NS)
                              : base_clock_now();
 }
@@ -136,7 +136,7 @@ void core_lifeline_end(ucxpool_channel_t *channel, bootstrap_close_t word)
  * waited for it, or closed before it had heard of the channel. */
 static void end_channel(ucxpool_channel_t *channel)
 {
-    if (channel->handshake & CORE_HELLO_RECEIVED) {
+    if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
         core_channel_set_broken(channel); /* no endpoint is at its end */
     }
     switch (channel->conn.lifeline.heard) {

@@ -223,8 +223,9 @@ core_blob_turn_t core_remote_called(ucxpool_t *pool, const void *blob)
 static core_turn_t settle(const core_remote_t     *remote,
                           const ucxpool_channel_t *channel, core_turn_t told)
 {
-    return (remote->decided_at >= channel->called_at) ? turn_of_smaller(remote)
-                                                      : told;
+    return (remote->decided_at >= channel->wireup.called_at)
+               ? turn_of_smaller(remote)
+               : told;
 }
 
 void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
@@ -237,8 +238,9 @@ void core_remote_set_turn(core_remote_t *remote, ucxpool_channel_t *channel,
         return;
     }
     if (remote->turn == CORE_TURN_UNKNOWN) {
-        decide(remote, channel->via_listener ? turn : turn_of_smaller(remote));
-    } else if (channel->begins && (told != CORE_BLOB_NO_TURN) &&
+        decide(remote,
+               channel->wireup.via_listener ? turn : turn_of_smaller(remote));
+    } else if (channel->wireup.begins && (told != CORE_BLOB_NO_TURN) &&
                (remote->turn != turn)) {
         decide(remote, settle(remote, channel, turn));
     }
@@ -251,7 +253,7 @@ bool core_remote_is_our_turn(const ucxpool_channel_t *channel)
     if (channel->conn.by_ep) {
         return true;
     }
-    return core_remote_is_self(remote) ? channel->begins
+    return core_remote_is_self(remote) ? channel->wireup.begins
                                        : (remote->turn == CORE_TURN_OURS);
 }
 

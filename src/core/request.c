@@ -97,19 +97,19 @@ ucxpool_status_t core_request_set_metadata(ucxpool_request_t *request,
 
 static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
 {
-    request->channel        = NULL;
-    request->any_channel    = false;
-    request->kind           = kind;
-    request->user_ref       = true; /* the creator's, until it is handed out */
-    request->called_back    = false;
-    request->callback       = NULL;
-    request->callback_arg   = NULL;
-    request->has_completion = false;
-    request->completion_ptr = NULL;
-    request->deadline       = BASE_CLOCK_FOREVER;
-    request->tag            = 0;
-    request->mask           = 0;
-    request->data.capacity  = 0;
+    request->channel     = NULL;
+    request->any_channel = false;
+    request->kind        = kind;
+    request->user_ref    = true; /* the creator's, until it is handed out */
+    request->told.called_back         = false;
+    request->told.callback            = NULL;
+    request->told.callback_arg        = NULL;
+    request->told.has_completion      = false;
+    request->told.completion_ptr      = NULL;
+    request->deadline                 = BASE_CLOCK_FOREVER;
+    request->tag                      = 0;
+    request->mask                     = 0;
+    request->data.capacity            = 0;
     request->stream.has_host_segments = false;
     request->stream.has_gpu_segments  = false;
     request->data.num_runs            = 0;
@@ -129,14 +129,14 @@ static ucxpool_status_t read_params(ucxpool_request_t              *request,
     uint64_t timeout = request->pool->config.request_timeout_ns;
 
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK) {
-        request->callback     = params->callback;
-        request->callback_arg = params->callback_arg;
+        request->told.callback     = params->callback;
+        request->told.callback_arg = params->callback_arg;
     }
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION) {
         __atomic_store_n(&request->pool->wakeup.tells_ends, true,
                          __ATOMIC_RELAXED);
-        request->has_completion = true;
-        request->completion_ptr = params->completion_ptr;
+        request->told.has_completion = true;
+        request->told.completion_ptr = params->completion_ptr;
     }
     if (fields & UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT) {
         timeout = params->timeout_ns;
@@ -215,9 +215,9 @@ void core_request_discard(ucxpool_request_t *request)
 {
     ucxpool_channel_t *channel = request->channel;
 
-    request->channel     = NULL;
-    request->user_ref    = false;
-    request->called_back = true;
+    request->channel          = NULL;
+    request->user_ref         = false;
+    request->told.called_back = true;
     __atomic_store_n(&request->status, UCXPOOL_ERR_CANCELED, __ATOMIC_RELAXED);
     /* Its marker may not have been reached. */
     core_request_reuse(request);
@@ -319,17 +319,17 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
         request->kind->ended(request, status);
     }
     request->pool->wakeup.num_events++;
-    if (request->has_completion) {
+    if (request->told.has_completion) {
         base_list_add_tail(&request->pool->requests.to_tell,
                            &request->told_link);
     }
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);
-    if (request->callback != NULL) {
+    if (request->told.callback != NULL) {
         base_list_add_tail(&request->pool->requests.completed,
                            &request->done_link);
     } else {
-        request->called_back = true;
+        request->told.called_back = true;
     }
 }
 
@@ -347,11 +347,11 @@ void core_request_reuse(ucxpool_request_t *request)
     ucxpool_channel_t *channel = request->channel;
 
     if (!core_request_has_ended(request) || request->user_ref ||
-        !request->called_back || is_busy(request)) {
+        !request->told.called_back || is_busy(request)) {
         return;
     }
-    request->channel     = NULL;
-    request->called_back = false; /* a second call finds nothing to do */
+    request->channel          = NULL;
+    request->told.called_back = false; /* a second call finds nothing to do */
     base_list_del(&request->run_link);
     base_list_add_tail(&request->pool->free.requests, &request->link);
     if (channel != NULL) {
@@ -361,8 +361,8 @@ void core_request_reuse(ucxpool_request_t *request)
 
 void core_request_release(ucxpool_request_t *request)
 {
-    request->user_ref       = false;
-    request->has_completion = false;
+    request->user_ref            = false;
+    request->told.has_completion = false;
     base_list_del(&request->told_link);
     core_request_reuse(request);
 }
@@ -379,7 +379,7 @@ size_t core_request_tell(ucxpool_t *pool, ucxpool_completion_t *completions,
         base_list_del(&request->told_link);
         completions[num++] = (ucxpool_completion_t){
             .request        = request->user_ref ? request : NULL,
-            .completion_ptr = request->completion_ptr,
+            .completion_ptr = request->told.completion_ptr,
             .status         = core_request_status(request),
             .tag            = request->tag,
             .length         = request->data.totals.payload_size,

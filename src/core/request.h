@@ -148,6 +148,15 @@ typedef struct core_metadata {
     size_t   size; /* room */
 } core_metadata_t;
 
+/* How its end is told. */
+typedef struct core_told {
+    ucxpool_request_cb_t callback; /* NULL: none */
+    void                *callback_arg;
+    bool                 called_back;
+    bool                 has_completion; /* ucxpool_completion_get() tells it */
+    void                *completion_ptr;
+} core_told_t;
+
 struct ucxpool_request {
     base_list_t link; /* posted, the channel's queue, its packing */
                       /* ones, its flushes, free */
@@ -162,11 +171,7 @@ struct ucxpool_request {
     const core_request_kind_t *kind;
     int                        status; /* ucxpool_status_t; atomic */
     bool                       user_ref;
-    bool                       called_back;
-    ucxpool_request_cb_t       callback;
-    void                      *callback_arg;
-    bool                       has_completion; /* to be told of at its end */
-    void                      *completion_ptr;
+    core_told_t                told;
     uint64_t                   deadline;
     uint64_t                   order; /* of a send and a flush in its channel */
     uint64_t                   tag;

@@ -363,12 +363,12 @@ unsigned pool_call_back(ucxpool_t *pool)
         request = base_list_head(&pool->requests.completed, ucxpool_request_t,
                                  done_link);
         base_list_del(&request->done_link);
-        callback = request->callback;
-        arg      = request->callback_arg;
+        callback = request->told.callback;
+        arg      = request->told.callback_arg;
         core_unlock(pool);
         callback(request, core_request_status(request), arg);
         core_lock(pool);
-        request->called_back = true;
+        request->told.called_back = true;
         core_request_reuse(request);
         count++;
     }

@@ -52,7 +52,8 @@ static void start_close(ucxpool_channel_t *channel)
 static bool is_silent(const ucxpool_channel_t *channel)
 {
     return core_lifeline_is_up(channel) &&
-           !(channel->handshake & (CORE_HELLO_SENT | CORE_HELLO_RECEIVED));
+           !(channel->wireup.handshake &
+             (CORE_HELLO_SENT | CORE_HELLO_RECEIVED));
 }
 
 /* The peer has a channel, or will have one, and is to be told. It is when it
@@ -60,7 +61,7 @@ static bool is_silent(const ucxpool_channel_t *channel)
 static bool is_way_due(const ucxpool_channel_t *channel)
 {
     bool knows_way =
-        (channel->handshake & CORE_HELLO_RECEIVED) &&
+        (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
         (!channel->wire->has_endpoint || (channel->conn.endpoint != NULL));
 
     return (channel->conn.remote != NULL) && !knows_way &&
@@ -99,7 +100,7 @@ static bool say_bye(ucxpool_channel_t *channel)
     if (!channel->closing.bye_sent) {
         channel->closing.bye_sent      = true;
         channel->closing.waiting_since = base_clock_now();
-        if (channel->handshake & CORE_HELLO_RECEIVED) {
+        if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
             core_control_post(channel, PROTO_BYE, CORE_MUST);
         }
     }
@@ -112,7 +113,7 @@ static bool is_answer_due(const ucxpool_channel_t *channel)
 {
     return ((channel->conn.endpoint != NULL) ||
             !core_wire_is_chosen(channel->wire)) &&
-           (channel->handshake & CORE_HELLO_RECEIVED) &&
+           (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
            !channel->closing.bye_received && !channel->peer.gone;
 }
 
@@ -143,14 +144,14 @@ static bool can_be_kept(const ucxpool_channel_t *channel)
            !core_channel_is_broken(channel) &&
            (channel->conn.endpoint->step == CORE_ENDPOINT_OPEN) &&
            ((channel->closing.bye_sent && channel->closing.bye_received) ||
-            !(channel->handshake & CORE_HELLO_RECEIVED));
+            !(channel->wireup.handshake & CORE_HELLO_RECEIVED));
 }
 
 static bool is_kept(const ucxpool_channel_t *channel)
 {
     return channel->closing.kept ||
            (channel->closing.has_begun &&
-            !(channel->handshake & CORE_HELLO_RECEIVED));
+            !(channel->wireup.handshake & CORE_HELLO_RECEIVED));
 }
 
 /* False: that is not known yet. */

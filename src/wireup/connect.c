@@ -23,10 +23,10 @@ static void number_pair(ucxpool_channel_t *channel)
 {
     uint64_t number = channel->conn.remote->num_pairs++;
 
-    channel->pair = number;
+    channel->wireup.pair = number;
     if (core_remote_is_self(channel->conn.remote)) {
-        channel->pair   = number / 2;
-        channel->begins = (number % 2) == 0;
+        channel->wireup.pair   = number / 2;
+        channel->wireup.begins = (number % 2) == 0;
     }
 }
 
@@ -48,14 +48,14 @@ ucxpool_status_t wireup_connect_address(ucxpool_channel_t *channel,
     channel->peer.am_id  = head.am_id;
     memcpy(channel->peer.id, head.id, sizeof(channel->peer.id));
     memcpy(channel->peer.key, head.key, sizeof(channel->peer.key));
-    if (!channel->via_listener) {
+    if (!channel->wireup.via_listener) {
         number_pair(channel);
     } else if (head.pair != 0) {
-        channel->pair = head.pair; /* drawn by the side that called */
+        channel->wireup.pair = head.pair; /* drawn by the side that called */
     }
     core_remote_set_turn(remote, channel, (core_blob_turn_t)head.turn);
     status = wireup_hello_start(channel);
-    if ((status != UCXPOOL_OK) && !channel->via_listener) {
+    if ((status != UCXPOOL_OK) && !channel->wireup.via_listener) {
         remote->num_pairs--; /* the peer will not count it either */
     }
     return status;
@@ -74,13 +74,13 @@ ucxpool_status_t wireup_connect_ep(ucxpool_channel_t *channel, ucp_ep_h ep)
 /* A number that no other channel between the two pools has. */
 static ucxpool_status_t draw_pair(ucxpool_channel_t *channel)
 {
-    if (RAND_bytes((unsigned char *)&channel->pair, sizeof(channel->pair)) !=
-        1) {
+    if (RAND_bytes((unsigned char *)&channel->wireup.pair,
+                   sizeof(channel->wireup.pair)) != 1) {
         return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
     }
-    channel->via_listener = true;
-    channel->begins       = true;
-    channel->pair |= UINT64_C(1) << 63;
+    channel->wireup.via_listener = true;
+    channel->wireup.begins       = true;
+    channel->wireup.pair |= UINT64_C(1) << 63;
     return UCXPOOL_OK;
 }
 
@@ -92,26 +92,26 @@ static ucxpool_status_t start_client(ucxpool_channel_t       *channel,
     size_t           length;
     ucxpool_status_t status;
 
-    status = core_blob_create(pool, channel->pair, &blob, &length);
+    status = core_blob_create(pool, channel->wireup.pair, &blob, &length);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = bootstrap_client_connect(where, channel->secret, blob, length,
-                                      pool->config.handshake_timeout_ns,
-                                      &channel->client);
+    status = bootstrap_client_connect(where, channel->wireup.secret, blob,
+                                      length, pool->config.handshake_timeout_ns,
+                                      &channel->wireup.client);
     free(blob);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = core_source_add(&channel->client_source, pool,
-                             bootstrap_client_fd(channel->client), NULL);
+    status = core_source_add(&channel->wireup.client_source, pool,
+                             bootstrap_client_fd(channel->wireup.client), NULL);
     if (status != UCXPOOL_OK) {
-        bootstrap_client_destroy(channel->client);
-        channel->client = NULL;
+        bootstrap_client_destroy(channel->wireup.client);
+        channel->wireup.client = NULL;
         return status;
     }
-    channel->called_at = base_clock_now();
-    base_list_add_tail(&pool->wireup.clients, &channel->client_link);
+    channel->wireup.called_at = base_clock_now();
+    base_list_add_tail(&pool->wireup.clients, &channel->wireup.client_link);
     return UCXPOOL_OK;
 }
 
@@ -120,7 +120,8 @@ ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
 {
     ucxpool_status_t status;
 
-    status = base_config_secret(&channel->pool->config, &channel->secret);
+    status =
+        base_config_secret(&channel->pool->config, &channel->wireup.secret);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -129,21 +130,21 @@ ucxpool_status_t wireup_connect_listener(ucxpool_channel_t       *channel,
         status = start_client(channel, where);
     }
     if (status != UCXPOOL_OK) {
-        base_secret_put(channel->secret);
-        channel->secret = NULL;
+        base_secret_put(channel->wireup.secret);
+        channel->wireup.secret = NULL;
     }
     return status;
 }
 
 void wireup_connect_stop(ucxpool_channel_t *channel)
 {
-    if (channel->client != NULL) {
-        base_list_del(&channel->client_link);
-        core_source_remove(&channel->client_source);
-        bootstrap_client_destroy(channel->client);
-        base_secret_put(channel->secret);
-        channel->client = NULL;
-        channel->secret = NULL;
+    if (channel->wireup.client != NULL) {
+        base_list_del(&channel->wireup.client_link);
+        core_source_remove(&channel->wireup.client_source);
+        bootstrap_client_destroy(channel->wireup.client);
+        base_secret_put(channel->wireup.secret);
+        channel->wireup.client = NULL;
+        channel->wireup.secret = NULL;
     }
 }
 
@@ -153,8 +154,9 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
     const void *blob;
     size_t      length;
 
-    core_lifeline_start(channel, bootstrap_client_detach_fd(channel->client));
-    bootstrap_client_peer(channel->client, &blob, &length);
+    core_lifeline_start(channel,
+                        bootstrap_client_detach_fd(channel->wireup.client));
+    bootstrap_client_peer(channel->wireup.client, &blob, &length);
     return wireup_connect_address(channel, blob, length);
 }
 
@@ -162,10 +164,10 @@ static ucxpool_status_t connect_proven(ucxpool_channel_t *channel)
 static ucxpool_status_t try_client(ucxpool_channel_t *channel)
 {
     base_log_level_t level  = base_error_log_at(BASE_LOG_DEBUG);
-    ucxpool_status_t status = bootstrap_client_progress(channel->client);
+    ucxpool_status_t status = bootstrap_client_progress(channel->wireup.client);
 
     if (status != UCXPOOL_INPROGRESS) {
-        channel->ends = *bootstrap_client_ends(channel->client);
+        channel->ends = *bootstrap_client_ends(channel->wireup.client);
     }
     if (status == UCXPOOL_OK) {
         status = connect_proven(channel);
@@ -199,7 +201,7 @@ unsigned wireup_connect_progress(ucxpool_t *pool)
     ucxpool_channel_t *next;
 
     base_list_for_each_safe(channel, next, &pool->wireup.clients,
-                            ucxpool_channel_t, client_link) {
+                            ucxpool_channel_t, wireup.client_link) {
         count += progress_client(channel);
     }
     return count;
@@ -211,9 +213,9 @@ uint64_t wireup_connect_deadline(ucxpool_t *pool)
     ucxpool_channel_t *channel;
 
     base_list_for_each(channel, &pool->wireup.clients, ucxpool_channel_t,
-                       client_link) {
-        deadline =
-            base_min(deadline, bootstrap_client_deadline(channel->client));
+                       wireup.client_link) {
+        deadline = base_min(deadline,
+                            bootstrap_client_deadline(channel->wireup.client));
     }
     return deadline;
 }
@@ -397,8 +399,8 @@ static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
         close(peer->fd);
         return status;
     }
-    channel->via_listener = true;
-    channel->ends         = peer->ends;
+    channel->wireup.via_listener = true;
+    channel->ends                = peer->ends;
     core_lifeline_start(channel, peer->fd);
     status = wireup_connect_address(channel, peer->blob, peer->length);
     if (status != UCXPOOL_OK) {

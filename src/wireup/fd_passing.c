@@ -231,7 +231,7 @@ static bool answer(ucxpool_t *pool, caller_t *caller)
         return export_hang_up(pool,
                               caller); /* the peer is told why by other ways */
     }
-    if (!(channel->handshake & CORE_HELLO_RECEIVED)) {
+    if (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         return false;
     }
     reason = check_caller(caller, channel);
@@ -442,7 +442,7 @@ bool wireup_fd_import_start(ucxpool_channel_t   *channel,
     core_source_init(&fd_import->source);
     memcpy(fd_import->files, files, size);
     base_list_add_tail(&channel->pool->wireup.fd_imports, &fd_import->link);
-    channel->fd_import = fd_import;
+    channel->wireup.fd_import = fd_import;
     return true;
 
 err_free:
@@ -468,7 +468,7 @@ static void import_detach(wireup_fd_import_t *fd_import)
 {
     import_hang_up(fd_import);
     base_list_del(&fd_import->link);
-    fd_import->channel->fd_import = NULL;
+    fd_import->channel->wireup.fd_import = NULL;
 }
 
 static void release(wireup_fd_import_t *fd_import)
@@ -482,7 +482,7 @@ static void release(wireup_fd_import_t *fd_import)
 
 void wireup_fd_import_stop(ucxpool_channel_t *channel)
 {
-    wireup_fd_import_t *fd_import = channel->fd_import;
+    wireup_fd_import_t *fd_import = channel->wireup.fd_import;
 
     if (fd_import != NULL) {
         import_detach(fd_import);

@@ -43,7 +43,8 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
         return channel->conn.by_ep && (channel->conn.endpoint != NULL) &&
                (channel->conn.endpoint->ep == reply_ep);
     }
-    return (channel->conn.remote != NULL) && (hello->pair == channel->pair) &&
+    return (channel->conn.remote != NULL) &&
+           (hello->pair == channel->wireup.pair) &&
            (memcmp(hello->from_id, peer->id, CORE_ID_SIZE) == 0) &&
            (memcmp(hello->from_key, peer->key, CORE_ID_SIZE) == 0);
 }
@@ -52,7 +53,7 @@ static bool fits(const ucxpool_channel_t *channel, const proto_hello_t *hello,
 static bool is_repeated(const ucxpool_channel_t *channel,
                         const proto_hello_t     *hello)
 {
-    return (channel->handshake & CORE_HELLO_RECEIVED) &&
+    return (channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
            (channel->peer.channel == hello->channel) &&
            (channel->peer.channel_key == hello->channel_key);
 }
@@ -65,7 +66,7 @@ match_find(ucxpool_t *pool, const proto_hello_t *hello, ucp_ep_h reply_ep)
 
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
         if (is_repeated(channel, hello) ||
-            (!(channel->handshake & CORE_HELLO_RECEIVED) &&
+            (!(channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
              (channel->closing.step <= CORE_CLOSE_GOODBYE) &&
              fits(channel, hello, reply_ep))) {
             return channel;
@@ -83,8 +84,8 @@ static bool is_over(ucxpool_t *pool, const proto_hello_t *hello)
         return false;
     }
     base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
-        if ((channel->conn.remote == NULL) && channel->begins &&
-            (channel->pair == hello->pair)) {
+        if ((channel->conn.remote == NULL) && channel->wireup.begins &&
+            (channel->wireup.pair == hello->pair)) {
             return false; /* the listener's answer is quicker than its proof */
         }
     }
@@ -371,7 +372,7 @@ static uint32_t hello_flags(const ucxpool_channel_t *channel, bool offers_map)
     if (channel->conn.by_ep) {
         return flags | PROTO_HELLO_BY_EP;
     }
-    if (channel->via_listener && !channel->begins) {
+    if (channel->wireup.via_listener && !channel->wireup.begins) {
         flags |= PROTO_HELLO_CALLED;
     }
     return flags;
@@ -390,7 +391,7 @@ static void fill_hello(ucxpool_channel_t *channel, proto_hello_t *hello,
     if (!channel->conn.by_ep) {
         memcpy(hello->from_key, pool->key, sizeof(hello->from_key));
     }
-    hello->pair         = channel->pair;
+    hello->pair         = channel->wireup.pair;
     hello->channel_key  = channel->key;
     hello->channel      = channel->number;
     hello->flags        = hello_flags(channel, num_files != 0);
@@ -419,7 +420,7 @@ static void hello_say(ucxpool_channel_t *channel)
     if (num_files != 0) {
         wireup_mapping_fill(channel, files);
     }
-    channel->handshake |= CORE_HELLO_SENT;
+    channel->wireup.handshake |= CORE_HELLO_SENT;
     core_control_end(channel);
 }
 
@@ -434,7 +435,7 @@ static void hello_say_ready(ucxpool_channel_t *channel)
     if (fixed == NULL) {
         return;
     }
-    channel->handshake |= CORE_READY_SENT;
+    channel->wireup.handshake |= CORE_READY_SENT;
     fixed->ready.can_map = channel->peer.we_map;
     memcpy(text, channel->peer.we_reason, size);
     core_control_end(channel);
@@ -487,18 +488,18 @@ static void try_open(ucxpool_channel_t *channel)
     const unsigned needed = CORE_READY_SENT | CORE_READY_RECEIVED;
     ucxpool_t     *pool   = channel->pool;
 
-    if (((channel->handshake & needed) != needed) ||
+    if (((channel->wireup.handshake & needed) != needed) ||
         !core_channel_is_live(channel)) {
         return;
     }
-    if (!(channel->handshake & CORE_GO_SENT)) {
+    if (!(channel->wireup.handshake & CORE_GO_SENT)) {
         if (!choose_wire(channel) || !can_go(channel)) {
             return;
         }
-        channel->handshake |= CORE_GO_SENT;
+        channel->wireup.handshake |= CORE_GO_SENT;
         core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
     }
-    if (!(channel->handshake & CORE_GO_RECEIVED) || !has_way(channel) ||
+    if (!(channel->wireup.handshake & CORE_GO_RECEIVED) || !has_way(channel) ||
         (channel->state != UCXPOOL_CHANNEL_CONNECTING)) {
         return;
     }
@@ -532,10 +533,10 @@ static void say_hello(ucxpool_channel_t *channel)
 /* Once more what was said over a connection that has broken. */
 static void say_rest(ucxpool_channel_t *channel)
 {
-    if (channel->handshake & CORE_READY_SENT) {
+    if (channel->wireup.handshake & CORE_READY_SENT) {
         hello_say_ready(channel);
     }
-    if (channel->handshake & CORE_GO_SENT) {
+    if (channel->wireup.handshake & CORE_GO_SENT) {
         core_control_post(channel, PROTO_GO, CORE_OUTSIDE);
     }
 }
@@ -571,7 +572,7 @@ static ucxpool_status_t begin(ucxpool_channel_t *channel)
     }
     if (status == UCXPOOL_OK) {
         channel->closing.has_begun |=
-            !(channel->handshake & CORE_HELLO_RECEIVED);
+            !(channel->wireup.handshake & CORE_HELLO_RECEIVED);
         say_all(channel);
         try_open(channel);
     }
@@ -589,11 +590,12 @@ static ucxpool_status_t answer(ucxpool_channel_t *channel,
         if (!core_local_adopt(channel, way->fd)) {
             return UCXPOOL_ERR_NO_MEMORY;
         }
-        channel->handshake &= ~(unsigned)CORE_HELLO_SENT;
+        channel->wireup.handshake &= ~(unsigned)CORE_HELLO_SENT;
     } else if (!has_way(channel)) {
         status = core_remote_take_endpoint(channel, way->reply_ep);
     }
-    if ((status == UCXPOOL_OK) && !(channel->handshake & CORE_HELLO_SENT)) {
+    if ((status == UCXPOOL_OK) &&
+        !(channel->wireup.handshake & CORE_HELLO_SENT)) {
         say_all(channel);
     }
     return status;
@@ -603,7 +605,7 @@ static void take_over(ucxpool_channel_t *channel, const proto_hello_t *hello)
 {
     core_peer_t *peer = &channel->peer;
 
-    channel->handshake |= CORE_HELLO_RECEIVED;
+    channel->wireup.handshake |= CORE_HELLO_RECEIVED;
     memcpy(peer->id, hello->from_id, sizeof(peer->id));
     peer->channel         = hello->channel;
     peer->channel_key     = hello->channel_key;
@@ -635,7 +637,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
         core_way_close(way); /* ours will be answered */
         return;
     }
-    if ((channel->handshake & CORE_HELLO_RECEIVED) &&
+    if ((channel->wireup.handshake & CORE_HELLO_RECEIVED) &&
         ((way->fd < 0) || (channel->state != UCXPOOL_CHANNEL_CONNECTING))) {
         core_way_close(way);
         if (core_channel_is_live(channel) && has_way(channel)) {
@@ -651,7 +653,7 @@ static void meet(ucxpool_channel_t *channel, const proto_hello_t *hello,
     if (status != UCXPOOL_OK) {
         return;
     }
-    if (channel->handshake & CORE_HELLO_RECEIVED) {
+    if (channel->wireup.handshake & CORE_HELLO_RECEIVED) {
         return; /* it was said once more */
     }
     take_over(channel, hello);
@@ -681,14 +683,14 @@ ucxpool_status_t wireup_hello_start(ucxpool_channel_t *channel)
 /* READY answers a HELLO; one that was closed before wants HELLO. */
 static bool is_unanswered(const ucxpool_channel_t *channel)
 {
-    if (channel->next_hello == BASE_CLOCK_FOREVER) {
+    if (channel->wireup.next_hello == BASE_CLOCK_FOREVER) {
         return false;
     }
     return (channel->state == UCXPOOL_CHANNEL_CONNECTING)
-               ? (!(channel->handshake & CORE_READY_RECEIVED) ||
+               ? (!(channel->wireup.handshake & CORE_READY_RECEIVED) ||
                   !has_way(channel))
                : ((channel->closing.step == CORE_CLOSE_GOODBYE) &&
-                  !(channel->handshake & CORE_HELLO_RECEIVED));
+                  !(channel->wireup.handshake & CORE_HELLO_RECEIVED));
 }
 
 unsigned wireup_hello_progress(ucxpool_t *pool)
@@ -711,12 +713,12 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
         if (!is_unanswered(channel)) {
             continue;
         }
-        if (channel->next_hello <= now) {
+        if (channel->wireup.next_hello <= now) {
             fail_unless_ok(channel, begin(channel));
             count++;
         } else {
             pool->wireup.next_hello =
-                base_min(pool->wireup.next_hello, channel->next_hello);
+                base_min(pool->wireup.next_hello, channel->wireup.next_hello);
         }
     }
     return count;
@@ -769,7 +771,7 @@ void wireup_hello_answered(ucxpool_channel_t   *channel,
 
 void wireup_hello_unheard(ucxpool_channel_t *channel)
 {
-    channel->handshake &= ~(unsigned)CORE_HELLO_SENT;
+    channel->wireup.handshake &= ~(unsigned)CORE_HELLO_SENT;
     core_channel_say_hello_at(
         channel, base_clock_deadline(channel->closing.has_begun ? UNHEARD_NS
                                                                 : PATIENCE_NS));
@@ -778,10 +780,10 @@ void wireup_hello_unheard(ucxpool_channel_t *channel)
 void wireup_hello_ready(ucxpool_channel_t *channel, const proto_ready_t *ready,
                         const void *text, size_t text_size)
 {
-    if (channel->handshake & CORE_READY_RECEIVED) {
+    if (channel->wireup.handshake & CORE_READY_RECEIVED) {
         return;
     }
-    channel->handshake |= CORE_READY_RECEIVED;
+    channel->wireup.handshake |= CORE_READY_RECEIVED;
     channel->peer.it_maps = ready->can_map != 0;
     proto_copy_text(channel->peer.it_reason, sizeof(channel->peer.it_reason),
                     text, text_size);
@@ -794,6 +796,6 @@ void wireup_hello_go(ucxpool_channel_t *channel, ucp_ep_h reply_ep)
         (channel->closing.step <= CORE_CLOSE_GOODBYE)) {
         take_endpoint(channel, reply_ep); /* for BYE, if it was closed */
     }
-    channel->handshake |= CORE_GO_RECEIVED;
+    channel->wireup.handshake |= CORE_GO_RECEIVED;
     try_open(channel);
 }

@@ -31,7 +31,7 @@ ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request)
 {
     const ucxpool_channel_t *channel = request->channel;
 
-    if (!(channel->handshake & CORE_HELLO_RECEIVED)) {
+    if (!(channel->wireup.handshake & CORE_HELLO_RECEIVED)) {
         return UCXPOOL_OK;
     }
     if ((request->data.num_runs > channel->peer.max_runs) ||
