@@ -155,8 +155,7 @@ static void end_channel(ucxpool_channel_t *channel)
 
 unsigned core_lifeline_progress(ucxpool_channel_t *channel)
 {
-    if ((channel->conn.lifeline.deadline == BASE_CLOCK_FOREVER) ||
-        (base_clock_now() < channel->conn.lifeline.deadline)) {
+    if (base_clock_now() < channel->conn.lifeline.deadline) {
         return 0;
     }
     channel->conn.lifeline.deadline = BASE_CLOCK_FOREVER;

@@ -190,8 +190,7 @@ void core_local_send(ucxpool_channel_t *channel, const void *fixed,
 
 bool core_local_is_lost(const ucxpool_channel_t *channel)
 {
-    return (channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
-           (base_clock_now() >= channel->conn.lost_at);
+    return base_clock_now() >= channel->conn.lost_at;
 }
 
 uint64_t core_local_deadline(const ucxpool_channel_t *channel)

@@ -379,10 +379,7 @@ unsigned core_remote_progress(ucxpool_t *pool)
     core_endpoint_t *endpoint;
     core_endpoint_t *next;
 
-    if (!__atomic_exchange_n(&pool->channels.endpoint_ended, false,
-                             __ATOMIC_ACQ_REL)) {
-        return 0;
-    }
+    __atomic_store_n(&pool->channels.endpoint_ended, false, __ATOMIC_SEQ_CST);
     base_list_for_each_safe(remote, next_remote, &pool->channels.remotes,
                             core_remote_t, link) {
         base_list_for_each_safe(endpoint, next, &remote->idle, core_endpoint_t,

@@ -302,6 +302,8 @@ uint64_t pool_sockets_deadline(ucxpool_t *pool)
     return first;
 }
 
+/* What most rounds have nothing of is looked for here already: a message waits
+ * for these rounds. */
 static unsigned progress(ucxpool_t *pool)
 {
     unsigned count = 0;
@@ -310,24 +312,32 @@ static unsigned progress(ucxpool_t *pool)
     count += core_inbox_progress(pool);
     count += copy_engine_progress(pool->engine);
     count += core_request_markers_progress(pool);
-    count += xfer_delivery_progress(pool);
+    if (!base_list_is_empty(&pool->requests.deliveries)) {
+        count += xfer_delivery_progress(pool);
+    }
     if ((pool->channels.num_mapped != pool->channels.count) ||
         (pool->channels.num_mapped == 0) ||
         (pool->progress_count % UCX_EVERY == 0)) {
         count += progress_ucx(pool);
     }
     if ((pool->progress_count % EVENTS_EVERY == 0) ||
-        (has_strangers(pool) &&
-         (pool->progress_count % STRANGERS_EVERY == 0))) {
+        ((pool->progress_count % STRANGERS_EVERY == 0) &&
+         has_strangers(pool))) {
         count += progress_sockets(pool);
     }
-    count += xfer_rndv_progress(pool);
+    if (!base_list_is_empty(&pool->requests.rndv_waiters)) {
+        count += xfer_rndv_progress(pool);
+    }
     count += xfer_send_wake_waiters(pool);
     count += progress_runnable(pool);
     count += progress_deadlines(pool);
-    count += wireup_hello_progress(pool);
+    if (pool->wireup.next_hello != BASE_CLOCK_FOREVER) {
+        count += wireup_hello_progress(pool);
+    }
     count += progress_channels(pool);
-    count += core_remote_progress(pool);
+    if (__atomic_load_n(&pool->channels.endpoint_ended, __ATOMIC_ACQUIRE)) {
+        count += core_remote_progress(pool);
+    }
     return count;
 }
 

@@ -387,7 +387,8 @@ static unsigned progress_drain(ucxpool_channel_t *channel)
  * before still counts. */
 static void look(ucxpool_channel_t *channel)
 {
-    if (core_local_is_lost(channel)) {
+    if ((channel->conn.lost_at != BASE_CLOCK_FOREVER) &&
+        core_local_is_lost(channel)) {
         core_channel_set_broken(channel);
     }
     if (channel->peer.has_ended && !channel->peer.gone) {
@@ -423,8 +424,12 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
     unsigned count = 0;
 
     core_channel_get(channel);
-    count += wireup_process_watch_look(channel);
-    count += core_lifeline_progress(channel);
+    if (channel->peer.next_look != BASE_CLOCK_FOREVER) {
+        count += wireup_process_watch_look(channel);
+    }
+    if (channel->conn.lifeline.deadline != BASE_CLOCK_FOREVER) {
+        count += core_lifeline_progress(channel);
+    }
     look(channel);
     count += settle(channel);
     count += xfer_flush_progress(channel);

@@ -700,9 +700,6 @@ unsigned wireup_hello_progress(ucxpool_t *pool)
     ucxpool_channel_t *channel;
     ucxpool_channel_t *next;
 
-    if (pool->wireup.next_hello == BASE_CLOCK_FOREVER) {
-        return 0;
-    }
     now = base_clock_now();
     if (now < pool->wireup.next_hello) {
         return 0;

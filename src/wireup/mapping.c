@@ -64,8 +64,7 @@ unsigned wireup_process_watch_look(ucxpool_channel_t *channel)
 {
     core_peer_t *peer = &channel->peer;
 
-    if ((peer->next_look == BASE_CLOCK_FOREVER) ||
-        (base_clock_now() < peer->next_look)) {
+    if (base_clock_now() < peer->next_look) {
         return 0;
     }
     if (ipc_host_is_alive(&peer->host)) {
