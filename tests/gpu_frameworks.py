@@ -128,8 +128,9 @@ def torch_aba(options):
 
 def brief(stats):
     return {key: stats[key] for key in
-            ("limit", "live", "reserved", "peak_reserved", "fragmentation",
-             "stitches", "restitches", "failures", "stream_waits", "syncs")}
+            ("limit", "live", "reserved", "peak_reserved", "free",
+             "largest_contiguous", "stitches", "restitches", "failures",
+             "stream_waits", "syncs")}
 
 
 # --- CuPy --------------------------------------------------------------------
