@@ -1,4 +1,22 @@
-"""libucxpool's heap: memory that does not fragment, for Python.
+"""libucxpool for Python: many buffers as one message over UCX, and a heap that
+does not fragment.
+
+Transfers, with asyncio:
+
+    async with ucxpool.Pool() as pool:
+        channel = await pool.connect("127.0.0.1:7000")
+        await channel.send([header, array, table], tag=1, metadata=b"rows")
+        message = await channel.recv()
+        frames = await message.frames()
+
+and without: pool.connect("127.0.0.1:7000").wait(), and so on. A peer listens:
+
+    async for channel in pool.listen("127.0.0.1:7000"):
+        ...
+
+Pool(device=0) has its blocks on a GPU, and takes buffers of that GPU and of
+the host. Keywords are settings, as in Pool(comm_size="256m"); those of the
+environment are UCXPOOL_* (`man 7 ucxpool`).
 
 As the allocator of a framework, before it allocates anything:
 
@@ -8,23 +26,23 @@ As the allocator of a framework, before it allocates anything:
     import ucxpool.numba;  ucxpool.numba.enable()
 
 They share one pool on each device; ucxpool.heap(0) is its heap, and
-ucxpool.heap_stats(0) tells how it does. Settings are the environment's
-UCXPOOL_* (`man 7 ucxpool`), read when the pool is made: os.environ will do.
-
-By itself, on the host:
+ucxpool.heap_stats(0) tells how it does. By itself, on the host:
 
     with ucxpool.Heap(memory_limit="1g") as heap:
         array = numpy.frombuffer(heap.buffer(1 << 20), dtype=numpy.float32)
 """
 import importlib
 
+from ._errors import *  # noqa: F403
+from ._errors import __all__ as _errors
 from ._heap import Heap, Segment
-from ._library import Error, OutOfMemoryError, library as _load
+from ._library import library as _load
 
-__all__ = ["Error", "Heap", "OutOfMemoryError", "Segment", "heap",
-           "heap_stats", "library_path", "version"]
+_POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pool", "Transfer")
+_MODULES = ("cupy", "numba", "rmm", "torch")
 
-_FRAMEWORKS = ("cupy", "numba", "rmm", "torch")
+__all__ = [*_errors, *_POOL, "Heap", "Segment", "heap", "heap_stats",
+           "library_path", "ucx_version", "version"]
 
 
 def heap(device=0):
@@ -48,7 +66,21 @@ def version():
     return _load().version_string().decode()
 
 
+def ucx_version():
+    """The version of the UCX that it runs on, as (1, 21, 0), and the file."""
+    return _load().ucx_version()
+
+
 def __getattr__(name):
-    if name in _FRAMEWORKS:
+    if name in _MODULES:
         return importlib.import_module("." + name, __name__)
+    if name in _POOL:
+        # What the extension is linked with is loaded here: the library that
+        # was named, and the UCX that is to be.
+        _load()
+        return getattr(importlib.import_module("._pool", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__, *_MODULES})

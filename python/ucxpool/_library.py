@@ -5,26 +5,15 @@ import ctypes.util
 import os
 import sys
 
+from ._errors import of_status
+
 VARIABLE = "LIBUCXPOOL"
+UCX_VARIABLE = "UCXPOOL_PYTHON_UCX"
 SONAME = "libucxpool-framework.so.0"
 CORE = "libucxpool.so.0"
 
 OK = 0
-NO_MEMORY = -2
 HOST = -1
-
-
-class Error(RuntimeError):
-    """What libucxpool says: str() has what failed, on what, and what to
-    change; status the number."""
-
-    def __init__(self, detail, status):
-        super().__init__(detail)
-        self.status = status
-
-
-class OutOfMemoryError(Error, MemoryError):
-    """There is not so much memory."""
 
 
 class Params(ctypes.Structure):
@@ -100,7 +89,9 @@ def _candidates():
             return [(os.path.join(folder, SONAME),
                      f"beside {named}, which the variable {VARIABLE} names")]
         return [(named, f"the variable {VARIABLE}")]
-    found = [(SONAME, "the system's loader")]
+    found = [(os.path.join(os.path.dirname(__file__), "lib", SONAME),
+              "this package"),
+             (SONAME, "the system's loader")]
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local",
                                  "/opt/ucxpool")):
         for folder in ("lib", "lib64"):
@@ -108,8 +99,21 @@ def _candidates():
     return found
 
 
+def _load_ucx():
+    """Load the UCX of the wheel libucx, if there is one, before the library
+    looks for it: all that is in this process must have the same. UCX that is
+    loaded already stays."""
+    if os.environ.get(UCX_VARIABLE, "wheel") == "wheel":
+        try:
+            import libucx
+        except ImportError:
+            return
+        libucx.load_library()
+
+
 def _load(name):
     """Load it, and first what it needs, where that lies beside it."""
+    _load_ucx()
     core = os.path.join(os.path.dirname(name), CORE)
     if os.path.exists(core):
         ctypes.CDLL(core)
@@ -119,7 +123,7 @@ def _load(name):
 def _open():
     tried = []
     for name, origin in _candidates():
-        if origin == "a prefix" and not os.path.exists(name):
+        if os.path.isabs(name) and not os.path.exists(name):
             tried.append(f"  {name}: not there")
             continue
         try:
@@ -148,11 +152,23 @@ class Library:
             function.argtypes = parameters
             setattr(self, name, function)
 
+    def ucx_version(self):
+        """Of the UCX that it has found, and the file that this is."""
+        numbers = [ctypes.c_uint() for _ in range(3)]
+        function = self._library.ucp_get_version
+        function.restype = None
+        function(*map(ctypes.byref, numbers))
+        with open("/proc/self/maps", encoding="utf-8",
+                  errors="surrogateescape") as maps:
+            files = {line.split(None, 5)[5].strip() for line in maps
+                     if "/libucp" in line}
+        return tuple(one.value for one in numbers), ", ".join(sorted(files))
+
     def error(self, status):
         """What the last call in this thread said."""
         detail = self.error_detail().decode(errors="replace")
-        kind = OutOfMemoryError if status == NO_MEMORY else Error
-        return kind(detail or self.status_string(status).decode(), status)
+        return of_status(status,
+                         detail or self.status_string(status).decode())
 
     def check(self, status):
         if status != OK:

@@ -1,0 +1,220 @@
+# What of libucxpool's C interface _core.pyx uses; <ucxpool/ucxpool.h> says what
+# each thing does.
+from libc.stdint cimport uint16_t, uint64_t
+
+cdef extern from "ucxpool/ucxpool.h" nogil:
+    ctypedef struct ucxpool_t:
+        pass
+    ctypedef struct ucxpool_config_t:
+        pass
+    ctypedef struct ucxpool_channel_t:
+        pass
+    ctypedef struct ucxpool_listener_t:
+        pass
+    ctypedef struct ucxpool_request_t:
+        pass
+    ctypedef struct ucxpool_message_t:
+        pass
+
+    # --- status.h
+    ctypedef enum ucxpool_status_t:
+        UCXPOOL_OK
+        UCXPOOL_INPROGRESS
+        UCXPOOL_ERR_INVALID_PARAM
+        UCXPOOL_ERR_CANCELED
+        UCXPOOL_ERR_NO_MESSAGE
+        UCXPOOL_ERR_BUSY
+        UCXPOOL_ERR_CLOSED
+    const char *ucxpool_status_string(ucxpool_status_t status)
+    const char *ucxpool_error_detail()
+    const char *ucxpool_version_string()
+
+    # --- config.h
+    ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p)
+    ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,
+                                           const char *key, const char *value)
+    ucxpool_status_t ucxpool_config_set_secret(ucxpool_config_t *config,
+                                               const void *bytes,
+                                               size_t length)
+    void ucxpool_config_release(ucxpool_config_t *config)
+
+    # --- pool.h
+    ctypedef enum ucxpool_memory_kind_t:
+        UCXPOOL_MEMORY_HOST
+        UCXPOOL_MEMORY_CUDA
+    enum:
+        UCXPOOL_PARAM_FIELD_CONFIG
+        UCXPOOL_PARAM_FIELD_MEMORY_KIND
+        UCXPOOL_PARAM_FIELD_NAME
+        UCXPOOL_PARAM_FIELD_DEVICE
+    ctypedef struct ucxpool_params_t:
+        uint64_t field_mask
+        const ucxpool_config_t *config
+        ucxpool_memory_kind_t memory_kind
+        const char *name
+        int device
+    ctypedef struct ucxpool_attr_t:
+        const char *name
+        ucxpool_memory_kind_t memory_kind
+        int device
+        size_t block_size
+        size_t region_size
+        size_t num_regions
+        int degraded_to
+        const char *degraded_why
+    const uint64_t UCXPOOL_FOREVER
+    ucxpool_status_t ucxpool_create(const ucxpool_params_t *params,
+                                    ucxpool_t **pool_p)
+    void ucxpool_query(const ucxpool_t *pool, ucxpool_attr_t *attr_p,
+                       size_t attr_size)
+    void ucxpool_destroy(ucxpool_t *pool)
+    unsigned ucxpool_progress(ucxpool_t *pool)
+    ucxpool_status_t ucxpool_wait(ucxpool_t *pool, uint64_t timeout_ns)
+    ucxpool_status_t ucxpool_event_fd(ucxpool_t *pool, int *fd_p)
+    ucxpool_status_t ucxpool_arm(ucxpool_t *pool)
+    ucxpool_status_t ucxpool_check(ucxpool_t *pool)
+
+    # --- channel.h
+    ctypedef enum ucxpool_channel_state_t:
+        UCXPOOL_CHANNEL_CONNECTING
+        UCXPOOL_CHANNEL_OPEN
+        UCXPOOL_CHANNEL_CLOSED
+        UCXPOOL_CHANNEL_FAILED
+    ctypedef struct ucxpool_channel_attr_t:
+        ucxpool_channel_state_t state
+        ucxpool_status_t status
+        const char *reason
+        int wire
+        const char *wire_reason
+        const char *name
+        void *user_ptr
+        const char *local_address
+        const char *remote_address
+    ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool,
+                                             const char *where,
+                                             ucxpool_channel_t **channel_p)
+    void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name)
+    void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel,
+                                      void *user_ptr)
+    void ucxpool_channel_query(const ucxpool_channel_t *channel,
+                               ucxpool_channel_attr_t *attr_p,
+                               size_t attr_size)
+    void ucxpool_channel_close(ucxpool_channel_t *channel)
+    void ucxpool_channel_abort(ucxpool_channel_t *channel)
+    ucxpool_status_t ucxpool_listener_create(ucxpool_t *pool,
+                                             const char *where,
+                                             ucxpool_listener_t **listener_p)
+    uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
+    ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
+                                             ucxpool_channel_t **channel_p)
+    void ucxpool_listener_destroy(ucxpool_listener_t *listener)
+
+    # --- event.h
+    enum:
+        UCXPOOL_EVENT_MESSAGE
+        UCXPOOL_EVENT_STATE
+        UCXPOOL_EVENT_CALLER
+    ctypedef struct ucxpool_event_t:
+        unsigned kinds
+        ucxpool_channel_t *channel
+        ucxpool_listener_t *listener
+        void *user_ptr
+    ucxpool_status_t ucxpool_event_get(ucxpool_t *pool,
+                                       ucxpool_event_t *events, size_t max,
+                                       size_t *num_p)
+
+    # --- transfer.h
+    ctypedef struct ucxpool_segment_t:
+        void *address
+        size_t length
+    ctypedef struct ucxpool_const_segment_t:
+        const void *address
+        size_t length
+    ctypedef struct ucxpool_data_t:
+        pass
+    ucxpool_data_t ucxpool_source_segments(
+        const ucxpool_const_segment_t *segments, size_t count)
+    ucxpool_data_t ucxpool_data_segments(const ucxpool_segment_t *segments,
+                                         size_t count)
+    enum:
+        UCXPOOL_REQUEST_PARAM_FIELD_METADATA
+        UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT
+        UCXPOOL_REQUEST_PARAM_FIELD_STREAM
+        UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION
+    ctypedef struct ucxpool_request_params_t:
+        uint64_t field_mask
+        const void *metadata
+        size_t metadata_length
+        uint64_t timeout_ns
+        void *stream
+        void *completion_ptr
+    void *UCXPOOL_STREAM_READY
+    ucxpool_status_t ucxpool_send(ucxpool_channel_t *channel,
+                                  const ucxpool_data_t *data, uint64_t tag,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t **request_p)
+    ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                                  const ucxpool_data_t *data, uint64_t tag,
+                                  uint64_t mask,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t **request_p)
+    ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
+                                   uint64_t tag, uint64_t mask,
+                                   ucxpool_message_t **message_p)
+    ctypedef struct ucxpool_message_attr_t:
+        uint64_t tag
+        size_t length
+        size_t num_segments
+        const void *metadata
+        size_t metadata_length
+        ucxpool_channel_t *channel
+    void ucxpool_message_query(const ucxpool_message_t *message,
+                               ucxpool_message_attr_t *attr_p,
+                               size_t attr_size)
+    size_t ucxpool_message_lengths(const ucxpool_message_t *message,
+                                   size_t first, size_t num_lengths,
+                                   size_t *lengths)
+    ucxpool_status_t ucxpool_message_recv(
+        ucxpool_message_t *message, const ucxpool_data_t *data,
+        const ucxpool_request_params_t *params, ucxpool_request_t **request_p)
+    void ucxpool_message_refuse(ucxpool_message_t *message, const char *reason)
+    ucxpool_status_t ucxpool_channel_flush(
+        ucxpool_channel_t *channel, const ucxpool_request_params_t *params,
+        ucxpool_request_t **request_p)
+    ucxpool_status_t ucxpool_request_test(const ucxpool_request_t *request)
+    ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
+                                          uint64_t timeout_ns)
+    ctypedef struct ucxpool_request_attr_t:
+        ucxpool_status_t status
+        const char *detail
+        uint64_t tag
+        size_t length
+        const void *metadata
+        size_t metadata_length
+    void ucxpool_request_query(const ucxpool_request_t *request,
+                               ucxpool_request_attr_t *attr_p,
+                               size_t attr_size)
+    void ucxpool_request_cancel(ucxpool_request_t *request)
+    ctypedef struct ucxpool_completion_t:
+        ucxpool_request_t *request
+        void *completion_ptr
+        ucxpool_status_t status
+        uint64_t tag
+        uint64_t length
+    ucxpool_status_t ucxpool_completion_get(ucxpool_t *pool,
+                                            ucxpool_completion_t *completions,
+                                            size_t max, size_t *num_p)
+    void ucxpool_request_release(ucxpool_request_t *request)
+
+    # --- stats.h
+    ctypedef struct ucxpool_stat_attr_t:
+        const char *name
+        const char *unit
+        const char *help
+        int kind
+    size_t ucxpool_stats_count()
+    ucxpool_status_t ucxpool_stats_query(size_t index,
+                                         ucxpool_stat_attr_t *attr_p,
+                                         size_t attr_size)
+    ucxpool_status_t ucxpool_stats_read(ucxpool_t *pool, uint64_t *values,
+                                        size_t max_values, size_t *num_p)

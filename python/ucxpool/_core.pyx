@@ -1,0 +1,1015 @@
+# cython: language_level=3, binding=True, embedsignature=False
+"""The library's handles as classes: what of a transfer needs no event loop.
+
+Calls that copy or wait run without the GIL. Channels and requests are known to
+the library by a number, not by an address, so that what it tells of one that is
+gone finds nothing. Memory given to a request is held until the request ends.
+"""
+cimport cython
+from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release,
+                             PyObject_CheckBuffer, PyObject_GetBuffer)
+from cpython.bytes cimport (PyBytes_AsString, PyBytes_Check,
+                            PyBytes_FromStringAndSize, PyBytes_Size)
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport uint16_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+import os
+import time
+import weakref
+
+from ._api cimport *
+from ._errors import ClosedError, of_status
+
+CONNECTING = UCXPOOL_CHANNEL_CONNECTING
+OPEN = UCXPOOL_CHANNEL_OPEN
+CLOSED = UCXPOOL_CHANNEL_CLOSED
+FAILED = UCXPOOL_CHANNEL_FAILED
+EVENT_MESSAGE = UCXPOOL_EVENT_MESSAGE
+EVENT_STATE = UCXPOOL_EVENT_STATE
+EVENT_CALLER = UCXPOOL_EVENT_CALLER
+ANY = 0xFFFFFFFFFFFFFFFF
+
+_WIRES = {0: None, 1: "map", 2: "ucx"}
+_STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
+           FAILED: "failed"}
+
+# A turn of an event loop is over after so many completions, so many rounds, or
+# so long.
+DEF BATCH = 64
+DEF TURN_ROUNDS = 64
+DEF TURN_NS = 500000
+# A thread that waits looks this often whether a signal has come.
+DEF WAIT_SLICE_NS = 100000000
+# Frames up to this length share one piece of memory.
+DEF SHORT_FRAME = 65536
+
+
+cdef str _text(const char *text):
+    return text.decode("utf-8", "replace") if text != NULL else ""
+
+
+cdef object _error(ucxpool_status_t status):
+    cdef str detail = _text(ucxpool_error_detail())
+
+    return of_status(<int>status,
+                     detail or _text(ucxpool_status_string(status)))
+
+
+cdef int _check(ucxpool_status_t status) except -1:
+    if status != UCXPOOL_OK:
+        raise _error(status)
+    return 0
+
+
+cdef uint64_t _nanoseconds(timeout) except? 0:
+    """Seconds, None for ever."""
+    if timeout is None:
+        return UCXPOOL_FOREVER
+    if timeout < 0:
+        raise ValueError(f"a timeout of {timeout} s: give a time from now on")
+    return <uint64_t>min(timeout * 1e9, 9e18)
+
+
+cdef uint64_t _now() noexcept nogil:
+    cdef timespec now
+
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
+
+
+def version():
+    """The version of libucxpool."""
+    return _text(ucxpool_version_string())
+
+
+# --- memory -------------------------------------------------------------------
+
+cdef class Memory:
+    """Bytes that nothing has written yet, as a writable buffer."""
+    cdef char *_address
+    cdef Py_ssize_t _size
+
+    def __cinit__(self, Py_ssize_t size):
+        self._address = <char *>malloc(max(size, 1))
+        if self._address == NULL:
+            raise MemoryError(f"no memory for {size} bytes")
+        self._size = size
+
+    def __dealloc__(self):
+        free(self._address)
+
+    def __len__(self):
+        return self._size
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        view.buf = self._address
+        view.obj = self
+        view.len = self._size
+        view.readonly = 0
+        view.itemsize = 1
+        view.format = b"B"
+        view.ndim = 1
+        view.shape = &self._size
+        view.strides = &view.itemsize
+        view.suboffsets = NULL
+        view.internal = NULL
+
+
+cdef class Buffers:
+    """Buffers as the library's segments, held until release()."""
+    cdef ucxpool_segment_t *segments
+    cdef size_t count
+    cdef uint64_t length
+    cdef Py_buffer *_views
+    cdef size_t _num_views
+    cdef list _objects
+    cdef bint has_stream
+    cdef uintptr_t stream
+
+    def __dealloc__(self):
+        self.release()
+        free(self.segments)
+        free(self._views)
+
+    cdef void release(self) noexcept:
+        cdef size_t i
+
+        for i in range(self._num_views):
+            PyBuffer_Release(&self._views[i])
+        self._num_views = 0
+        self._objects = None
+
+    cdef int _add(self, object one, bint writable, bint is_cuda) except -1:
+        cdef ucxpool_segment_t *segment = &self.segments[self.count]
+        cdef Py_buffer *view
+
+        if not writable and PyBytes_Check(one):
+            segment.address = PyBytes_AsString(one)
+            segment.length = PyBytes_Size(one)
+        elif PyObject_CheckBuffer(one):
+            view = &self._views[self._num_views]
+            try:
+                PyObject_GetBuffer(one, view, PyBUF_WRITABLE if writable
+                                   else PyBUF_SIMPLE)
+            except (BufferError, ValueError) as error:
+                raise ValueError(
+                    f"buffer {self.count}: {error}; what is sent or received "
+                    "into is one range of bytes: copy it first, or pass its "
+                    "parts") from None
+            self._num_views += 1
+            segment.address = view.buf
+            segment.length = <size_t>view.len
+        else:
+            self._add_cuda(one, segment, writable, is_cuda)
+        self.length += segment.length
+        self.count += 1
+        return 0
+
+    cdef int _add_cuda(self, object one, ucxpool_segment_t *segment,
+                       bint writable, bint is_cuda) except -1:
+        cdef dict what = getattr(one, "__cuda_array_interface__", None)
+
+        if what is None:
+            raise TypeError(
+                f"buffer {self.count} is a {type(one).__name__}, which has "
+                "neither Python's buffer protocol nor "
+                "__cuda_array_interface__")
+        if not is_cuda:
+            raise ValueError(
+                f"buffer {self.count} is in the memory of a GPU, and the pool "
+                "is of the host: make one by Pool(device=0)")
+        size = int(what["typestr"][2:])
+        expected = []
+        for extent in reversed(what["shape"]):
+            expected.append(size)
+            size *= extent
+        strides = what.get("strides")
+        if strides is not None and size > 0 and any(
+                a != b and n > 1 for a, b, n in
+                zip(strides, reversed(expected), what["shape"])):
+            raise ValueError(
+                f"buffer {self.count} is strided: what is sent or received "
+                "into is one range of bytes: copy it first")
+        address, read_only = what["data"]
+        if writable and read_only:
+            raise ValueError(f"buffer {self.count} is read-only")
+        stream = what.get("stream")
+        if stream is not None:
+            self.has_stream = True
+            self.stream = 0 if stream == 1 else stream
+        segment.address = <void *><uintptr_t>(address or 0)
+        segment.length = size
+        return 0
+
+
+cdef Buffers _buffers(object given, bint writable, bint is_cuda):
+    """Of one buffer, or of several."""
+    cdef Buffers buffers = Buffers.__new__(Buffers)
+    cdef size_t num
+
+    if (PyBytes_Check(given) or PyObject_CheckBuffer(given)
+            or hasattr(given, "__cuda_array_interface__")):
+        buffers._objects = [given]
+    else:
+        buffers._objects = list(given)
+    num = len(buffers._objects)
+    buffers.segments = <ucxpool_segment_t *>calloc(
+        num + 1, sizeof(ucxpool_segment_t))
+    buffers._views = <Py_buffer *>calloc(num + 1, sizeof(Py_buffer))
+    if buffers.segments == NULL or buffers._views == NULL:
+        raise MemoryError(f"no memory for a list of {num} buffers")
+    for one in buffers._objects:
+        buffers._add(one, writable, is_cuda)
+    return buffers
+
+
+# --- requests -----------------------------------------------------------------
+
+cdef class Request:
+    """One send, receive or flush in progress."""
+    cdef ucxpool_request_t *_handle
+    cdef readonly Pool _pool
+    cdef Buffers _buffers
+    cdef int _num_waiting
+    cdef object __weakref__
+    cdef readonly uint64_t number
+    cdef readonly int status
+    cdef readonly str detail
+    cdef readonly uint64_t tag
+    cdef readonly uint64_t length
+    cdef readonly bytes metadata
+    cdef public object result
+    # What is called, once, when the request has ended.
+    cdef public object on_done
+
+    @property
+    def done(self):
+        """Has it ended, in whatever way?"""
+        return self.status != UCXPOOL_INPROGRESS
+
+    def cancel(self):
+        """End it early. It has ended when `done` says so, at the latest after
+        the next turn or wait; the memory is the caller's again then."""
+        if self._handle != NULL:
+            ucxpool_request_cancel(self._handle)
+            self._look()
+
+    def outcome(self):
+        """Its result; raises what it failed with."""
+        if self.status != UCXPOOL_OK:
+            raise of_status(self.status, self.detail)
+        return self.result
+
+    def wait_done(self, timeout=None):
+        """Progress until it has ended or the time, in seconds, is over. Of a
+        pool that an event loop of another thread drives, wait for that."""
+        cdef uint64_t until = _nanoseconds(timeout)
+        cdef uint64_t left
+        cdef ucxpool_status_t status = UCXPOOL_INPROGRESS
+
+        until = until if until == UCXPOOL_FOREVER else _now() + until
+        while not self.done:
+            left = UCXPOOL_FOREVER if until == UCXPOOL_FOREVER else (
+                until - min(_now(), until))
+            if left == 0:
+                return False
+            self._num_waiting += 1
+            try:
+                with nogil:
+                    status = ucxpool_request_wait(self._handle,
+                                                  min(left, WAIT_SLICE_NS))
+                PyErr_CheckSignals()
+            finally:
+                self._num_waiting -= 1
+            self._look()
+        return True
+
+    cdef void _look(self) noexcept:
+        """Has it ended?"""
+        cdef ucxpool_status_t status
+
+        if self._handle != NULL:
+            status = ucxpool_request_test(self._handle)
+            if status != UCXPOOL_INPROGRESS:
+                self._end(status)
+
+    cdef void _end(self, ucxpool_status_t status) noexcept:
+        """Take what there is to know, and give handle and memory back. A
+        thread that waits keeps the handle until it has seen the end."""
+        cdef ucxpool_request_attr_t attr
+
+        if self.status == UCXPOOL_INPROGRESS:
+            ucxpool_request_query(self._handle, &attr, sizeof(attr))
+            self.tag = attr.tag
+            self.length = attr.length
+            if attr.metadata_length > 0:
+                self.metadata = PyBytes_FromStringAndSize(
+                    <const char *>attr.metadata,
+                    <Py_ssize_t>attr.metadata_length)
+            if status != UCXPOOL_OK:
+                self.detail = (_text(attr.detail)
+                               or _text(ucxpool_status_string(status)))
+            self.status = <int>status
+            self._forget()
+        if self._num_waiting == 0 and self._handle != NULL:
+            ucxpool_request_release(self._handle)
+            self._handle = NULL
+
+    cdef void _forget(self) noexcept:
+        self._pool._requests.pop(self.number, None)
+        if self._buffers is not None:
+            self._buffers.release()
+            self._buffers = None
+        call, self.on_done = self.on_done, None
+        if call is not None:
+            try:
+                call()
+            except BaseException as error:
+                self._pool._unraisable(error)
+
+    cdef void _lost(self) noexcept:
+        """The pool was destroyed, and the handle with it."""
+        self._handle = NULL
+        if self.status == UCXPOOL_INPROGRESS:
+            self.detail = "the pool was closed"
+            self.status = <int>UCXPOOL_ERR_CANCELED
+            self._forget()
+
+
+cdef class _Params:
+    """Parameters of a request, which from then on is told of."""
+    cdef ucxpool_request_params_t params
+
+    cdef void begin(self, Request request, Buffers buffers, timeout) except *:
+        memset(&self.params, 0, sizeof(self.params))
+        self.params.field_mask = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION
+        self.params.completion_ptr = <void *><uintptr_t>request.number
+        if timeout is not None:
+            self.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT
+            self.params.timeout_ns = _nanoseconds(timeout)
+        if buffers is not None and buffers.has_stream:
+            self.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM
+            self.params.stream = <void *>buffers.stream
+        request._pool._requests[request.number] = request
+
+
+# --- messages -----------------------------------------------------------------
+
+cdef class Message:
+    """A message that has arrived and is not received yet."""
+    cdef ucxpool_message_t *_handle
+    cdef readonly Pool _pool
+    cdef object __weakref__
+    cdef readonly object channel
+    cdef readonly uint64_t tag
+    cdef readonly uint64_t length
+    cdef readonly size_t num_buffers
+    cdef readonly bytes metadata
+    cdef tuple _lengths
+
+    def __dealloc__(self):
+        if self._handle != NULL and self._pool._pool != NULL:
+            ucxpool_message_refuse(self._handle,
+                                   b"the receiver dropped the message")
+
+    @property
+    def lengths(self):
+        """The lengths of the sender's buffers."""
+        cdef size_t *lengths
+        cdef size_t i
+
+        if self._lengths is None:
+            self._check()
+            lengths = <size_t *>calloc(self.num_buffers + 1, sizeof(size_t))
+            if lengths == NULL:
+                raise MemoryError("no memory for a list of lengths")
+            try:
+                ucxpool_message_lengths(self._handle, 0, self.num_buffers,
+                                        lengths)
+                self._lengths = tuple([lengths[i]
+                                       for i in range(self.num_buffers)])
+            finally:
+                free(lengths)
+        return self._lengths
+
+    cdef int _check(self) except -1:
+        if self._pool._pool == NULL:
+            raise ClosedError("the pool of this message is closed")
+        if self._handle == NULL:
+            raise ValueError("this message has been received or refused")
+        return 0
+
+    def post_into(self, buffers, timeout=None):
+        """Receive it; the request that does."""
+        self._check()
+        return self._receive(_buffers(buffers, True, self._pool.is_cuda),
+                             timeout)
+
+    def post_frames(self, timeout=None):
+        """Receive it into memory of its own, cut as the sender's; the request
+        that does, whose result is a list of memoryviews."""
+        cdef list frames = []
+        cdef Py_ssize_t at = 0
+        cdef Py_ssize_t shared = 0
+        cdef Py_ssize_t length
+        cdef Request request
+
+        for length in self.lengths:
+            shared += length if length <= SHORT_FRAME else 0
+        memory = memoryview(Memory(shared))
+        for length in self.lengths:
+            if length <= SHORT_FRAME:
+                frames.append(memory[at:at + length])
+                at += length
+            else:
+                frames.append(memoryview(Memory(length)))
+        request = self.post_into(frames, timeout)
+        request.result = frames
+        return request
+
+    cdef Request _receive(self, Buffers buffers, timeout):
+        cdef Request request = self._pool._new_request(buffers)
+        cdef _Params params = _Params.__new__(_Params)
+        cdef ucxpool_data_t data
+        cdef ucxpool_status_t status
+
+        params.begin(request, buffers, timeout)
+        data = ucxpool_data_segments(buffers.segments, buffers.count)
+        with nogil:
+            status = ucxpool_message_recv(self._handle, &data, &params.params,
+                                          &request._handle)
+        if status == UCXPOOL_OK:
+            self._handle = NULL
+        return self._pool._posted(request, status)
+
+    def refuse(self, reason=""):
+        """Its sender's request ends with RefusedError and this reason."""
+        self._check()
+        ucxpool_message_refuse(self._handle, reason.encode())
+        self._handle = NULL
+
+
+# --- channels and listeners ---------------------------------------------------
+
+cdef class Channel:
+    """The connection to one peer's pool."""
+    cdef ucxpool_channel_t *_handle
+    cdef readonly Pool _pool
+    cdef readonly uint64_t number
+    cdef object __weakref__
+    cdef ucxpool_channel_attr_t _attr
+
+    def __dealloc__(self):
+        if self._handle != NULL and self._pool._pool != NULL:
+            ucxpool_channel_close(self._handle)
+
+    cdef int _check(self) except -1:
+        if self._pool._pool == NULL:
+            raise ClosedError("the pool of this channel is closed")
+        if self._handle == NULL:
+            raise ClosedError("this channel is closed")
+        self._pool._check()
+        return 0
+
+    cdef ucxpool_channel_attr_t *_query(self) except NULL:
+        self._check()
+        ucxpool_channel_query(self._handle, &self._attr, sizeof(self._attr))
+        return &self._attr
+
+    @property
+    def closed(self):
+        """Was it closed here?"""
+        return self._handle == NULL or self._pool._pool == NULL
+
+    @property
+    def state_number(self):
+        return <int>self._query().state
+
+    @property
+    def state(self):
+        """"connecting", "open", "closed" or "failed"."""
+        if self.closed:
+            return "closed"
+        return _STATES[<int>self._query().state]
+
+    @property
+    def wire(self):
+        """"map" or "ucx"; None while it is not chosen yet."""
+        return _WIRES[self._query().wire]
+
+    @property
+    def wire_reason(self):
+        """Why this wire and not the other."""
+        return _text(self._query().wire_reason)
+
+    @property
+    def name(self):
+        return _text(self._query().name)
+
+    @name.setter
+    def name(self, name):
+        self._check()
+        ucxpool_channel_set_name(self._handle, name.encode())
+
+    @property
+    def local_address(self):
+        """"10.0.0.1:7000"; "" before it is connected."""
+        return _text(self._query().local_address)
+
+    @property
+    def remote_address(self):
+        """The same of the peer."""
+        return _text(self._query().remote_address)
+
+    def ended_with(self):
+        """What it has ended with, as an exception; None while it has not."""
+        cdef ucxpool_channel_attr_t *attr
+
+        if self.closed:
+            return ClosedError("this channel is closed")
+        attr = self._query()
+        if attr.state == UCXPOOL_CHANNEL_CLOSED:
+            return ClosedError(_text(attr.reason)
+                               or "the peer has closed the channel")
+        if attr.state == UCXPOOL_CHANNEL_FAILED:
+            return of_status(<int>attr.status, _text(attr.reason))
+        return None
+
+    def post_send(self, buffers, tag=0, metadata=b"", timeout=None):
+        """Send buffers as one message; the request that does."""
+        cdef Buffers held
+        cdef Request request
+        cdef _Params params = _Params.__new__(_Params)
+        cdef ucxpool_data_t data
+        cdef ucxpool_status_t status
+        cdef uint64_t number = tag
+        cdef bytes text = bytes(metadata)
+
+        self._check()
+        held = _buffers(buffers, False, self._pool.is_cuda)
+        request = self._pool._new_request(held)
+        params.begin(request, held, timeout)
+        if text:
+            params.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA
+            params.params.metadata = PyBytes_AsString(text)
+            params.params.metadata_length = PyBytes_Size(text)
+        data = ucxpool_source_segments(
+            <ucxpool_const_segment_t *>held.segments, held.count)
+        with nogil:
+            status = ucxpool_send(self._handle, &data, number, &params.params,
+                                  &request._handle)
+        return self._pool._posted(request, status)
+
+    def post_recv(self, buffers, tag=0, mask=0, timeout=None):
+        """Receive the next message that matches; the request that does."""
+        cdef Buffers held
+        cdef Request request
+        cdef _Params params = _Params.__new__(_Params)
+        cdef ucxpool_data_t data
+        cdef ucxpool_status_t status
+        cdef uint64_t number = tag
+        cdef uint64_t bits = mask
+
+        self._check()
+        held = _buffers(buffers, True, self._pool.is_cuda)
+        request = self._pool._new_request(held)
+        params.begin(request, held, timeout)
+        data = ucxpool_data_segments(held.segments, held.count)
+        with nogil:
+            status = ucxpool_recv(self._pool._pool, self._handle, &data, number,
+                                  bits, &params.params, &request._handle)
+        return self._pool._posted(request, status)
+
+    def post_flush(self, timeout=None):
+        """A request that ends when all sends posted before have ended."""
+        cdef Request request
+        cdef _Params params = _Params.__new__(_Params)
+        cdef ucxpool_status_t status
+
+        self._check()
+        request = self._pool._new_request(None)
+        params.begin(request, None, timeout)
+        with nogil:
+            status = ucxpool_channel_flush(self._handle, &params.params,
+                                           &request._handle)
+        return self._pool._posted(request, status)
+
+    def probe(self, tag=0, mask=0):
+        """The oldest message that matches and is not received, or None."""
+        cdef ucxpool_message_t *handle = NULL
+        cdef ucxpool_message_attr_t attr
+        cdef ucxpool_status_t status
+        cdef Message message
+
+        self._check()
+        status = ucxpool_probe(self._pool._pool, self._handle, tag, mask,
+                               &handle)
+        if status == UCXPOOL_ERR_NO_MESSAGE:
+            return None
+        _check(status)
+        ucxpool_message_query(handle, &attr, sizeof(attr))
+        message = self._pool.message_type.__new__(self._pool.message_type)
+        message._handle = handle
+        message._pool = self._pool
+        message.channel = self
+        message.tag = attr.tag
+        message.length = attr.length
+        message.num_buffers = attr.num_segments
+        message.metadata = PyBytes_FromStringAndSize(
+            <const char *>attr.metadata, <Py_ssize_t>attr.metadata_length)
+        return message
+
+    def release(self, bint at_once=False):
+        """Close it: what was posted comes to its end first, unless at once."""
+        cdef ucxpool_channel_t *handle = self._handle
+
+        self._handle = NULL
+        self._pool._channels.pop(self.number, None)
+        if handle != NULL and self._pool._pool != NULL:
+            with nogil:
+                if at_once:
+                    ucxpool_channel_abort(handle)
+                else:
+                    ucxpool_channel_close(handle)
+
+
+cdef class Listener:
+    """Where peers connect to."""
+    cdef ucxpool_listener_t *_handle
+    cdef readonly Pool _pool
+    cdef object __weakref__
+
+    @property
+    def port(self):
+        if self.closed:
+            raise ClosedError("this listener is closed")
+        return ucxpool_listener_port(self._handle)
+
+    @property
+    def closed(self):
+        return self._handle == NULL or self._pool._pool == NULL
+
+    def take(self):
+        """The channel of the next peer that has connected, or None."""
+        cdef ucxpool_channel_t *handle = NULL
+        cdef ucxpool_status_t status
+
+        if self.closed:
+            raise ClosedError("this listener is closed")
+        status = ucxpool_listener_accept(self._handle, &handle)
+        if status == UCXPOOL_INPROGRESS:
+            return None
+        _check(status)
+        return self._pool._new_channel(handle)
+
+    def release(self):
+        """Stop listening; channels that were accepted stay."""
+        cdef ucxpool_listener_t *handle = self._handle
+
+        self._handle = NULL
+        if handle != NULL and self._pool._pool != NULL:
+            self._pool._listeners.pop(<uintptr_t>handle, None)
+            ucxpool_listener_destroy(handle)
+
+
+# --- the pool -----------------------------------------------------------------
+
+cdef dict _pools = {}
+
+
+def _after_fork():
+    """A child may not use its parent's pools."""
+    for reference in list(_pools.values()):
+        pool = reference()
+        if pool is not None:
+            (<Pool>pool)._forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def close_all():
+    """Close what pools there are: at the end of the interpreter, while what
+    they hold is still there."""
+    for reference in list(_pools.values()):
+        pool = reference()
+        if pool is not None:
+            pool.destroy()
+
+
+@cython.no_gc_clear
+cdef class Pool:
+    """A pool of blocks, and the channels that go through it."""
+    cdef ucxpool_t *_pool
+    cdef dict _requests
+    cdef dict _channels
+    cdef dict _listeners
+    cdef uint64_t _last_number
+    cdef bint _forked
+    cdef object __weakref__
+    cdef readonly bint is_cuda
+    # Types that a subclass of this one makes.
+    cdef public object channel_type
+    cdef public object listener_type
+    cdef public object message_type
+    cdef public object request_type
+
+    def __cinit__(self, *args, **kwargs):
+        self._requests = {}
+        self._channels = {}
+        self._listeners = {}
+        self.channel_type = Channel
+        self.listener_type = Listener
+        self.message_type = Message
+        self.request_type = Request
+
+    def create(self, device, name, secret, settings):
+        """Make the pool; settings are texts by their names."""
+        cdef ucxpool_params_t params
+        cdef ucxpool_config_t *config = NULL
+        cdef ucxpool_status_t status
+        cdef bytes label = name.encode()
+
+        memset(&params, 0, sizeof(params))
+        _check(ucxpool_config_read(&config))
+        try:
+            for key, value in settings.items():
+                _check(ucxpool_config_modify(config, key.encode(),
+                                             value.encode()))
+            if secret is not None:
+                secret = bytes(secret)
+                _check(ucxpool_config_set_secret(
+                    config, <const char *>secret, len(secret)))
+            params.field_mask = (UCXPOOL_PARAM_FIELD_CONFIG
+                                 | UCXPOOL_PARAM_FIELD_NAME)
+            params.config = config
+            params.name = label
+            if device is not None:
+                params.field_mask |= (UCXPOOL_PARAM_FIELD_MEMORY_KIND
+                                      | UCXPOOL_PARAM_FIELD_DEVICE)
+                params.memory_kind = UCXPOOL_MEMORY_CUDA
+                params.device = device
+                self.is_cuda = True
+            with nogil:
+                status = ucxpool_create(&params, &self._pool)
+            _check(status)
+        finally:
+            ucxpool_config_release(config)
+        _pools[id(self)] = weakref.ref(self)
+
+    def __dealloc__(self):
+        _pools.pop(<uintptr_t><void *>self, None)
+        if self._pool != NULL:
+            ucxpool_destroy(self._pool)
+
+    def destroy(self):
+        """Close the pool with all its channels. Waits for peers, for the
+        setting CLOSE_TIMEOUT at most."""
+        cdef ucxpool_t *pool = self._pool
+
+        self._pool = NULL
+        if pool != NULL:
+            with nogil:
+                ucxpool_destroy(pool)
+            for request in list(self._requests.values()):
+                (<Request>request)._lost()
+
+    cdef int _check(self) except -1:
+        if self._pool == NULL:
+            raise ClosedError("this pool is closed")
+        if self._forked:
+            raise RuntimeError("this pool is its parent process's: a child "
+                               "after fork() makes one of its own")
+        return 0
+
+    @property
+    def closed(self):
+        return self._pool == NULL
+
+    @property
+    def address(self):
+        """The ucxpool_t * as a number, for C functions."""
+        self._check()
+        return <uintptr_t>self._pool
+
+    def fileno(self):
+        """A descriptor that becomes readable when turn() has something to
+        do, once arm() has said so."""
+        cdef int fd = -1
+
+        self._check()
+        _check(ucxpool_event_fd(self._pool, &fd))
+        return fd
+
+    def connect_channel(self, where):
+        """A channel to a listener; it is not connected yet."""
+        cdef ucxpool_channel_t *handle = NULL
+        cdef bytes text = where.encode()
+        cdef const char *place = text
+        cdef ucxpool_status_t status
+
+        self._check()
+        with nogil:
+            status = ucxpool_channel_connect(self._pool, place, &handle)
+        _check(status)
+        return self._new_channel(handle)
+
+    cdef Channel _new_channel(self, ucxpool_channel_t *handle):
+        cdef Channel channel = self.channel_type.__new__(self.channel_type)
+
+        self._last_number += 1
+        channel._handle = handle
+        channel._pool = self
+        channel.number = self._last_number
+        ucxpool_channel_set_user_ptr(handle, <void *><uintptr_t>channel.number)
+        self._channels[channel.number] = weakref.ref(channel)
+        channel.__init__()
+        return channel
+
+    def create_listener(self, where):
+        cdef ucxpool_listener_t *handle = NULL
+        cdef bytes text = where.encode()
+        cdef const char *place = text
+        cdef ucxpool_status_t status
+        cdef Listener listener
+
+        self._check()
+        with nogil:
+            status = ucxpool_listener_create(self._pool, place, &handle)
+        _check(status)
+        listener = self.listener_type.__new__(self.listener_type)
+        listener._handle = handle
+        listener._pool = self
+        self._listeners[<uintptr_t>handle] = listener
+        listener.__init__()
+        return listener
+
+    cdef Request _new_request(self, Buffers buffers):
+        cdef Request request = self.request_type.__new__(self.request_type)
+
+        self._last_number += 1
+        request._pool = self
+        request._buffers = buffers
+        request.number = self._last_number
+        request.status = UCXPOOL_INPROGRESS
+        return request
+
+    def failed(self, error):
+        """A request that has ended with this error."""
+        cdef Request request = self._new_request(None)
+
+        request.status = error.status
+        request.detail = str(error)
+        return request
+
+    cdef Request _posted(self, Request request, ucxpool_status_t status):
+        """After the call that posts it."""
+        if status != UCXPOOL_OK:
+            error = _error(status)
+            self._requests.pop(request.number, None)
+            if request._buffers is not None:
+                request._buffers.release()
+            raise error
+        request._look()
+        return request
+
+    def turn(self):
+        """Move what can move, for a short time, and end requests that have
+        ended. Returns the events: pairs of a channel or listener and of what
+        it has to tell."""
+        cdef uint64_t until
+        cdef int rounds
+
+        self._check()
+        with nogil:
+            until = _now() + TURN_NS
+            for rounds in range(TURN_ROUNDS):
+                if ucxpool_progress(self._pool) == 0 or _now() >= until:
+                    break
+        self._complete()
+        return self._events()
+
+    cdef int _complete(self) except -1:
+        cdef ucxpool_completion_t completions[BATCH]
+        cdef size_t num = BATCH
+        cdef size_t i
+        cdef Request request
+
+        while num == BATCH and self._pool != NULL:
+            _check(ucxpool_completion_get(self._pool, completions, BATCH,
+                                          &num))
+            for i in range(num):
+                request = self._requests.get(
+                    <uintptr_t>completions[i].completion_ptr)
+                if request is not None:
+                    request._end(completions[i].status)
+        return 0
+
+    cdef list _events(self):
+        cdef ucxpool_event_t events[BATCH]
+        cdef size_t num = 0
+        cdef size_t i
+        cdef list found = []
+
+        if self._pool == NULL:
+            return found
+        _check(ucxpool_event_get(self._pool, events, BATCH, &num))
+        for i in range(num):
+            if events[i].channel != NULL:
+                one = self._channels.get(<uintptr_t>events[i].user_ptr)
+                one = one() if one is not None else None
+            else:
+                one = self._listeners.get(<uintptr_t>events[i].listener)
+            if one is not None:
+                found.append((one, events[i].kinds))
+        return found
+
+    def arm(self):
+        """False: there is more to do now. True: the descriptor tells."""
+        cdef ucxpool_status_t status
+
+        self._check()
+        status = ucxpool_arm(self._pool)
+        if status == UCXPOOL_ERR_BUSY:
+            return False
+        _check(status)
+        return True
+
+    def wait(self, timeout=None):
+        """Progress until something has moved, for a tenth of a second at
+        most; for a thread that has no event loop."""
+        cdef uint64_t left = min(_nanoseconds(timeout), WAIT_SLICE_NS)
+
+        self._check()
+        with nogil:
+            ucxpool_wait(self._pool, left)
+        PyErr_CheckSignals()
+        return self.turn()
+
+    def channels(self):
+        """Those that are there, and were not closed."""
+        return [one for one in [reference() for reference in
+                                list(self._channels.values())]
+                if one is not None]
+
+    def listeners(self):
+        return list(self._listeners.values())
+
+    def check(self):
+        """Verify the pool's invariants; for tests."""
+        self._check()
+        _check(ucxpool_check(self._pool))
+
+    def info(self):
+        """What the pool is."""
+        cdef ucxpool_attr_t attr
+
+        self._check()
+        ucxpool_query(self._pool, &attr, sizeof(attr))
+        return {"name": _text(attr.name),
+                "device": None if attr.device < 0 else attr.device,
+                "block_size": attr.block_size,
+                "region_size": attr.region_size,
+                "num_regions": attr.num_regions,
+                "degraded": _text(attr.degraded_why) or None,
+                "requests": len(self._requests),
+                "channels": len(self._channels),
+                "version": version()}
+
+    def stats(self):
+        """The statistics by their names (<ucxpool/stats.h>)."""
+        cdef size_t count = ucxpool_stats_count()
+        cdef size_t num = 0
+        cdef size_t i
+        cdef uint64_t *values
+
+        self._check()
+        values = <uint64_t *>calloc(count, sizeof(uint64_t))
+        if values == NULL:
+            raise MemoryError("no memory for statistics")
+        try:
+            _check(ucxpool_stats_read(self._pool, values, count, &num))
+            return {name: values[i]
+                    for i, (name, _, _, _) in enumerate(stat_names())}
+        finally:
+            free(values)
+
+    def _unraisable(self, error):
+        import sys
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def stat_names():
+    """Of each statistic its name, unit, help, and "counter" or "gauge"."""
+    cdef ucxpool_stat_attr_t attr
+    cdef size_t i
+    cdef list names = []
+
+    for i in range(ucxpool_stats_count()):
+        _check(ucxpool_stats_query(i, &attr, sizeof(attr)))
+        names.append((_text(attr.name), _text(attr.unit), _text(attr.help),
+                      "gauge" if attr.kind else "counter"))
+    return names

@@ -1,0 +1,645 @@
+"""Pools, channels and messages that asyncio programs await.
+
+An event loop watches the pool's descriptor. When it is readable, a turn of the
+pool moves what can move, for half a millisecond at most, and hands over what
+has ended; then the pool is armed again. There is no thread and no timer.
+"""
+import asyncio
+import atexit
+import collections
+import os
+import threading
+
+from . import _core
+from ._errors import ClosedError, TimedOutError, TruncatedError
+
+ANY = _core.ANY
+
+atexit.register(_core.close_all)
+
+
+class Operation:
+    """What is awaited, or waited for by wait(). It begins when it is."""
+
+    __slots__ = ("_start", "_wait", "_coroutine")
+
+    def __init__(self, start, wait):
+        self._start = start
+        self._wait = wait
+        self._coroutine = None
+
+    def _begin(self):
+        if self._coroutine is None:
+            self._coroutine = self._start()
+        return self._coroutine
+
+    def __await__(self):
+        return self._begin().__await__()
+
+    # As a coroutine, for asyncio.create_task().
+    def send(self, value):
+        return self._begin().send(value)
+
+    def throw(self, *error):
+        return self._begin().throw(*error)
+
+    def close(self):
+        if self._coroutine is not None:
+            self._coroutine.close()
+
+    def wait(self, timeout=None):
+        """The same without an event loop: the result, or TimedOutError after
+        so many seconds."""
+        return self._wait(timeout)
+
+
+class Transfer(_core.Request):
+    """A send, a receive or a flush, under way since it was asked for: await
+    it, or wait().
+
+    A task that is cancelled while it awaits one cancels it, and goes on when
+    the memory is its own again. The attributes tell how it ended: done,
+    status, length (bytes of the message), tag, metadata."""
+
+    def __await__(self):
+        if not self.done:
+            yield from self._wait_in_loop().__await__()
+        return self.outcome()
+
+    async def _wait_in_loop(self):
+        cancelled = None
+        while not self.done:
+            future = self._pool.loop().create_future()
+            self.on_done = _Wake(future)
+            try:
+                await future
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self.cancel()
+                self._pool.kick()
+        if cancelled is not None:
+            raise cancelled
+
+    def wait(self, timeout=None):
+        """Wait for it without an event loop; TimedOutError after so many
+        seconds, and it goes on."""
+        if not self.done and not self._pool.is_driven_elsewhere():
+            self.wait_done(timeout)
+        elif not self.done:
+            ended = threading.Event()
+            self.on_done = ended.set
+            if self.done:
+                ended.set()
+            ended.wait(timeout)
+        if not self.done:
+            raise TimedOutError(f"not done after {timeout} s: it goes on; "
+                                "cancel() ends it")
+        return self.outcome()
+
+
+class _Wake:
+    """Set a future, of whatever thread's loop it is."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future):
+        self.future = future
+
+    def _set(self):
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def __call__(self):
+        loop = self.future.get_loop()
+        if asyncio._get_running_loop() is loop:
+            self._set()
+        else:
+            loop.call_soon_threadsafe(self._set)
+
+
+class Message(_core.Message):
+    """A message that has arrived, and is not received yet.
+
+    tag, length (bytes), num_buffers and lengths (of the sender's buffers),
+    metadata, channel. It is received by into() or frames(), or refused; one
+    that is dropped is refused."""
+
+    def into(self, buffers, timeout=None):
+        """Receive it into one writable buffer or several, which need not be
+        cut as the sender's were: `await message.into(array)`, or
+        `.into(array).wait()`. TruncatedError where they are too short, and
+        the message is still there."""
+        return self._pool.posted(self.post_into(buffers, timeout))
+
+    def frames(self, allocator=None, timeout=None):
+        """Receive it into new memory, cut as the sender's buffers: awaited, a
+        list of writable memoryviews. What is short lies in one piece of
+        memory, each long one in its own.
+
+        allocator(length) makes the memory where it is given (numpy.empty,
+        cupy.empty, ...); the list is then of what it returned."""
+        if allocator is None:
+            return self._pool.posted(self.post_frames(timeout))
+        frames = [allocator(length) for length in self.lengths]
+        transfer = self.post_into(frames, timeout)
+        transfer.result = frames
+        return self._pool.posted(transfer)
+
+
+class Channel(_core.Channel):
+    """The connection to one peer's pool."""
+
+    def __init__(self):
+        self._kept = collections.deque()
+        self._waiting = collections.deque()
+        self._opening = None
+
+    def __repr__(self):
+        if self.closed:
+            return f"<ucxpool.Channel {self.number}, closed>"
+        return (f"<ucxpool.Channel {self.name}, {self.state}, "
+                f"wire {self.wire}>")
+
+    @property
+    def pool(self):
+        return self._pool
+
+    def send(self, buffers, tag=0, metadata=b"", timeout=None):
+        """Send one buffer, or an iterable of them, as one message.
+
+        Buffers have Python's buffer protocol or __cuda_array_interface__, any
+        number and length, each contiguous. They must not change until the
+        transfer has ended. tag has 64 bits; metadata are bytes that travel
+        ahead. timeout is in seconds, after which the send ends with
+        TimedOutError (the setting REQUEST_TIMEOUT where None)."""
+        return self._pool.posted(
+            self.post_send(buffers, tag, metadata, timeout))
+
+    def recv(self, tag=0, mask=0):
+        """The next message whose tag equals `tag` in the bits of `mask` (0:
+        any), as a Message that is then received."""
+        return Operation(lambda: self._recv(tag, mask),
+                         lambda timeout: self._recv_wait(tag, mask, timeout))
+
+    def recv_into(self, buffers, tag=0, mask=0, timeout=None):
+        """Receive the next message that matches into writable buffers; a
+        Transfer, whose length tells how long the message was. It ends with
+        TruncatedError where they are too short, and the message is lost."""
+        message = self._take(tag, mask)
+        if message is None:
+            return self._pool.posted(
+                self.post_recv(buffers, tag, mask, timeout))
+        try:
+            return message.into(buffers, timeout)
+        except TruncatedError as error:
+            message.refuse(str(error))
+            return self._pool.failed(error)
+
+    def flush(self, timeout=None):
+        """A Transfer that ends when all sends before it have ended."""
+        return self._pool.posted(self.post_flush(timeout))
+
+    def close(self):
+        """Close it, once what was posted has come to its end. Does not wait:
+        await flush() before, to know."""
+        self._end(ClosedError("this channel is closed"))
+        if not self.closed:
+            self.release()
+            self._pool.kick()
+
+    def abort(self):
+        """Close it at once; what is under way ends with CanceledError."""
+        self._end(ClosedError("this channel is closed"))
+        if not self.closed:
+            self.release(True)
+            self._pool.kick()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.close()
+
+    # --- messages
+
+    def _take(self, tag, mask):
+        """The oldest message here that matches, or None."""
+        for message in self._kept:
+            if (message.tag ^ tag) & mask == 0:
+                self._kept.remove(message)
+                return message
+        return self.probe(tag, mask)
+
+    async def _recv(self, tag, mask):
+        pool = self._pool
+        pool.loop()
+        self._fail_if_closed()
+        message = None if self._waiting else self._take(tag, mask)
+        if message is not None:
+            return message
+        error = self.ended_with()
+        if error is not None:
+            raise error
+        future = pool.loop().create_future()
+        entry = (future, tag, mask)
+        self._waiting.append(entry)
+        pool.kick()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                # It was given a message in the same turn: back with that.
+                if future.exception() is None:
+                    self._kept.appendleft(future.result())
+                    self._hand_over()
+            elif entry in self._waiting:
+                self._waiting.remove(entry)
+            raise
+
+    def _recv_wait(self, tag, mask, timeout):
+        self._fail_if_closed()
+        pool = self._pool
+        if pool.is_driven_elsewhere():
+            return pool.run_in_loop(self._recv(tag, mask), timeout)
+
+        def look():
+            message = self._take(tag, mask)
+            if message is None:
+                error = self.ended_with()
+                if error is not None:
+                    raise error
+            return message
+
+        return pool.wait_until(look, timeout, "no message")
+
+    def _fail_if_closed(self):
+        if self.closed:
+            raise self.ended_with()
+
+    def _hand_over(self):
+        """Give kept messages to those who wait for such."""
+        for entry in list(self._waiting):
+            future, tag, mask = entry
+            if future.done():
+                self._waiting.remove(entry)
+                continue
+            for message in self._kept:
+                if (message.tag ^ tag) & mask == 0:
+                    self._kept.remove(message)
+                    self._waiting.remove(entry)
+                    future.set_result(message)
+                    break
+
+    def _end(self, error):
+        waiting, self._waiting = self._waiting, collections.deque()
+        for future, _, _ in waiting:
+            if not future.done():
+                future.set_exception(error)
+        self._kept.clear()
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_result(None)
+
+    # --- events
+
+    def _on_event(self, kinds):
+        if self.closed:
+            return
+        if kinds & _core.EVENT_MESSAGE:
+            message = self.probe()
+            while message is not None:
+                self._kept.append(message)
+                message = self.probe()
+            self._hand_over()
+        if kinds & _core.EVENT_STATE:
+            if (self._opening is not None and not self._opening.done()
+                    and self.state_number != _core.CONNECTING):
+                self._opening.set_result(None)
+            error = self.ended_with()
+            if error is not None:
+                waiting, self._waiting = self._waiting, collections.deque()
+                for future, _, _ in waiting:
+                    if not future.done():
+                        future.set_exception(error)
+
+
+class Listener(_core.Listener):
+    """Where peers connect to: an asynchronous iterator of their channels."""
+
+    def __init__(self):
+        self._accepted = collections.deque()
+        self._waiting = collections.deque()
+        self.handler = None
+        self._tasks = set()
+
+    @property
+    def pool(self):
+        return self._pool
+
+    def accept(self):
+        """The channel of the next peer, awaited or by wait()."""
+        return Operation(self._accept, self._accept_wait)
+
+    def close(self):
+        """Stop listening; channels that were accepted stay."""
+        self.release()
+        waiting, self._waiting = self._waiting, collections.deque()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(ClosedError(
+                    "this listener is closed"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.close()
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        try:
+            return await self._accept()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    async def _accept(self):
+        self._pool.loop()
+        if self._accepted:
+            return self._accepted.popleft()
+        channel = self.take()
+        if channel is not None:
+            return channel
+        future = self._pool.loop().create_future()
+        self._waiting.append(future)
+        self._pool.kick()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                if future.exception() is None:
+                    self._accepted.appendleft(future.result())
+            else:
+                self._waiting.remove(future)
+            raise
+
+    def _accept_wait(self, timeout):
+        if self._pool.is_driven_elsewhere():
+            return self._pool.run_in_loop(self._accept(), timeout)
+        return self._pool.wait_until(
+            lambda: self._accepted.popleft() if self._accepted
+            else self.take(), timeout, "nobody has connected")
+
+    def _on_event(self, kinds):
+        channel = None if self.closed else self.take()
+        while channel is not None:
+            self._give(channel)
+            channel = None if self.closed else self.take()
+
+    def _give(self, channel):
+        if self.handler is not None:
+            task = self._pool.loop().create_task(self.handler(channel))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(channel)
+                return
+        self._accepted.append(channel)
+
+
+class Pool(_core.Pool):
+    """Blocks that are mapped and registered once, and the channels that go
+    through them.
+
+    device  the GPU of the blocks and of the buffers, by number; None: the host
+    name    for logs and statistics
+    secret  bytes that peers on other hosts must know, too
+    Further keywords are settings, as in Pool(comm_size="64m"); `man 7 ucxpool`
+    lists them. The environment's UCXPOOL_* count where nothing is said here.
+
+    A pool belongs to the process that made it, and to the first event loop in
+    which something of it is awaited; other threads may use it, too, by wait().
+    It is a context manager; also closed by close(), or `await aclose()`."""
+
+    def __init__(self, device=None, *, name="python", secret=None, **settings):
+        self.channel_type = Channel
+        self.listener_type = Listener
+        self.message_type = Message
+        self.request_type = Transfer
+        self._loop = None
+        self._fd = -1
+        self._is_due = False
+        self._thread = None
+        self.create(device, name, secret,
+                    {key.upper(): _setting(value)
+                     for key, value in settings.items()})
+
+    def __repr__(self):
+        if self.closed:
+            return "<ucxpool.Pool, closed>"
+        info = self.info()
+        where = ("the host" if info["device"] is None
+                 else f"GPU {info['device']}")
+        return (f"<ucxpool.Pool {info['name']} on {where}, "
+                f"{info['channels']} channels>")
+
+    def connect(self, where, *, name=None, timeout=None):
+        """A channel to the listener at "host:port", awaited or by wait(), when
+        it is open."""
+        return Operation(
+            lambda: self._connect(where, name, timeout),
+            lambda limit: self._connect_wait(
+                where, name, timeout if limit is None else limit))
+
+    def listen(self, where="127.0.0.1:0", handler=None):
+        """Listen at "host:port"; port 0 takes a free one, an empty host is all
+        addresses. handler(channel) is run as a task for each peer; without
+        one, iterate: `async for channel in pool.listen(where)`."""
+        listener = self.create_listener(where)
+        if handler is not None:
+            listener.handler = handler
+            self.loop()
+        self.kick()
+        return listener
+
+    def close(self):
+        """Close all channels, and give the memory back. Waits for peers, for
+        the setting CLOSE_TIMEOUT at most."""
+        self._leave_loop()
+        self._end_all()
+        self.destroy()
+
+    async def aclose(self):
+        """The same beside the event loop."""
+        if not self.closed:
+            self._leave_loop()
+            self._end_all()
+            await asyncio.get_running_loop().run_in_executor(
+                None, self.destroy)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.aclose()
+
+    # --- the event loop
+
+    def loop(self):
+        """The event loop that drives the pool: the running one, from the first
+        await on."""
+        running = asyncio._get_running_loop()
+        if self._loop is not None:
+            if self._loop is running or running is None:
+                return self._loop
+            if not self._loop.is_closed():
+                raise RuntimeError(
+                    "this pool is driven by another event loop: use .wait(), "
+                    "or a pool for each loop")
+            self._leave_loop()
+        if running is None:
+            raise RuntimeError("no event loop is running: use .wait()")
+        self._fd = self.fileno()
+        self._loop = running
+        self._thread = threading.get_ident()
+        running.add_reader(self._fd, self._turn)
+        self.kick()
+        return running
+
+    def kick(self):
+        """See to it that there is a turn soon."""
+        if self._loop is None or self._is_due:
+            return
+        if self._thread == threading.get_ident():
+            self._is_due = True
+            self._loop.call_soon(self._turn)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._turn)
+
+    def _turn(self):
+        self._is_due = False
+        if self.closed:
+            return
+        for one, kinds in self.turn():
+            one._on_event(kinds)
+        if not self.closed and not self.arm():
+            self.kick()
+
+    def _leave_loop(self):
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        self._loop = None
+
+    def _end_all(self):
+        error = ClosedError("this pool is closed")
+        for channel in self.channels():
+            channel._end(error)
+        for listener in self.listeners():
+            listener.close()
+
+    def posted(self, transfer):
+        if not transfer.done:
+            self.kick()
+        return transfer
+
+    # --- without an event loop
+
+    def is_driven_elsewhere(self):
+        """Does an event loop of another thread move things?"""
+        return (self._loop is not None and not self._loop.is_closed()
+                and self._thread != threading.get_ident())
+
+    def run_in_loop(self, coroutine, timeout):
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            future.cancel()
+            raise TimedOutError(f"nothing after {timeout} s") from None
+
+    def wait_until(self, look, timeout, what):
+        """Progress until look() finds something; what it has found."""
+        import time
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = look()
+            if found is not None:
+                return found
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimedOutError(f"{what} after {timeout} s")
+            for one, kinds in self.wait(left):
+                one._on_event(kinds)
+
+    # --- connecting
+
+    async def _connect(self, where, name, timeout):
+        loop = self.loop()
+        channel = self.connect_channel(where)
+        if name is not None:
+            channel.name = name
+        channel._opening = loop.create_future()
+        self.kick()
+        try:
+            async with asyncio.timeout(timeout):
+                while channel.state_number == _core.CONNECTING:
+                    await channel._opening
+                    if channel.closed:
+                        raise channel.ended_with()
+        except TimeoutError:
+            channel.abort()
+            raise TimedOutError(
+                f"no answer from {where} within {timeout} s") from None
+        except BaseException:
+            channel.abort()
+            raise
+        return self._opened(channel)
+
+    def _connect_wait(self, where, name, timeout):
+        if self.is_driven_elsewhere():
+            return self.run_in_loop(self._connect(where, name, timeout), None)
+        channel = self.connect_channel(where)
+        if name is not None:
+            channel.name = name
+        try:
+            self.wait_until(
+                lambda: True if channel.state_number != _core.CONNECTING
+                else None, timeout, f"no answer from {where}")
+        except BaseException:
+            channel.abort()
+            raise
+        return self._opened(channel)
+
+    def _opened(self, channel):
+        error = channel.ended_with()
+        if error is not None:
+            channel.abort()
+            raise error
+        return channel
+
+
+def _setting(value):
+    if isinstance(value, bool):
+        return "y" if value else "n"
+    return str(value)

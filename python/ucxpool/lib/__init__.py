@@ -1,0 +1,1 @@
+"""The libraries of this package, in a wheel."""

@@ -1,0 +1,640 @@
+"""Transfers from Python: both pools in this process, unless a peer is to die."""
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import unittest
+
+import ucxpool
+
+SETTINGS = {"comm_size": "8m", "block_size": "64k"}
+
+
+def python(text, *arguments):
+    """Another process, that runs this."""
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(text),
+                             *map(str, arguments)], stdout=subprocess.PIPE,
+                            text=True)
+
+
+class Pair(unittest.IsolatedAsyncioTestCase):
+    """Two pools with a channel between them."""
+    wire = "map"
+
+    async def asyncSetUp(self):
+        self.a = ucxpool.Pool(name="a", wire=self.wire, **SETTINGS)
+        self.b = ucxpool.Pool(name="b", wire=self.wire, **SETTINGS)
+        self.listener = self.b.listen()
+        self.where = f"127.0.0.1:{self.listener.port}"
+        self.x, self.y = await asyncio.gather(
+            self.a.connect(self.where, name="x"), self.listener.accept())
+
+    async def asyncTearDown(self):
+        for pool in (self.a, self.b):
+            if not pool.closed:
+                pool.check()
+                self.assertEqual(pool.info()["requests"], 0)
+        # At the same time, as two processes would.
+        await asyncio.gather(self.a.aclose(), self.b.aclose())
+
+    async def through(self, buffers, **words):
+        sent = self.x.send(buffers, **words)
+        message = await self.y.recv()
+        frames = await message.frames()
+        await sent
+        return message, frames
+
+
+class Messages(Pair):
+    async def test_a_channel_tells_what_it_is(self):
+        self.assertEqual(self.x.state, "open")
+        self.assertEqual(self.x.wire, self.wire)
+        self.assertTrue(self.x.wire_reason)
+        self.assertEqual(self.x.name, "x")
+        self.assertEqual(self.x.remote_address, self.where)
+        self.assertEqual(self.x.local_address, self.y.remote_address)
+        self.assertIn("open", repr(self.x))
+        self.assertIs(self.x.pool, self.a)
+
+    async def test_buffers_of_all_kinds_arrive_cut_as_they_were(self):
+        array = memoryview(bytearray(range(96)) * 1000).cast("I", (24, 1000))
+        buffers = [b"bytes", bytearray(b"bytearray"), b"", array,
+                   memoryview(b"view")[1:3]]
+        message, frames = await self.through(buffers, tag=2**64 - 1,
+                                             metadata=b"about")
+        self.assertEqual(message.tag, 2**64 - 1)
+        self.assertEqual(message.metadata, b"about")
+        self.assertEqual(message.lengths, (5, 9, 0, 96000, 2))
+        self.assertEqual(message.length, 96016)
+        self.assertEqual(message.num_buffers, 5)
+        self.assertEqual([bytes(one) for one in frames],
+                         [b"bytes", b"bytearray", b"", array.tobytes(), b"ie"])
+        frames[3][0] = 1  # they are ours
+
+    async def test_one_buffer_none_and_an_iterator(self):
+        for buffers, expected in ((b"one", [b"one"]), ([], []),
+                                  (iter([b"a", b"b"]), [b"a", b"b"])):
+            _, frames = await self.through(buffers)
+            self.assertEqual([bytes(one) for one in frames], expected)
+
+    async def test_ten_thousand_buffers(self):
+        buffers = [os.urandom(1 + i % 300) for i in range(10000)]
+        _, frames = await self.through(buffers)
+        self.assertEqual([bytes(one) for one in frames], buffers)
+
+    async def test_a_message_longer_than_the_blocks(self):
+        buffer = os.urandom(20 << 20)
+        _, frames = await self.through([buffer, b"end"])
+        self.assertEqual(bytes(frames[0]), buffer)
+
+    async def test_into_buffers_cut_otherwise(self):
+        sent = self.x.send([b"abc", b"defgh"])
+        first, second = bytearray(6), bytearray(2)
+        message = await self.y.recv()
+        transfer = message.into([first, second])
+        await transfer
+        await sent
+        self.assertEqual((first, second), (b"abcdef", b"gh"))
+        self.assertEqual(transfer.length, 8)
+        with self.assertRaises(ValueError):
+            message.into(first)
+
+    async def test_too_short_buffers_lose_nothing(self):
+        sent = self.x.send(b"abc")
+        message = await self.y.recv()
+        with self.assertRaises(ucxpool.TruncatedError) as caught:
+            await message.into(bytearray(2))
+        self.assertIsInstance(caught.exception, BufferError)
+        target = bytearray(3)
+        await message.into(target)
+        await sent
+        self.assertEqual(target, b"abc")
+
+    async def test_recv_into_buffers_too_short(self):
+        for wait in (0, 0.05):
+            sent = self.x.send(bytes(1 << 20))
+            await asyncio.sleep(wait)
+            with self.assertRaises(ucxpool.TruncatedError):
+                await self.y.recv_into(bytearray(1))
+            with self.assertRaises(ucxpool.Error):
+                await sent
+
+    async def test_recv_into_before_and_after_it_was_sent(self):
+        for before in (True, False):
+            target = bytearray(5)
+            if before:
+                received = self.y.recv_into(target, tag=4, mask=ucxpool.ANY)
+                sent = self.x.send(b"hello", tag=4, metadata=b"m")
+            else:
+                sent = self.x.send(b"hello", tag=4, metadata=b"m")
+                await asyncio.sleep(0.05)
+                received = self.y.recv_into(target, tag=4, mask=ucxpool.ANY)
+            await received
+            await sent
+            self.assertEqual(target, b"hello")
+            self.assertEqual((received.tag, received.length,
+                              received.metadata), (4, 5, b"m"))
+
+    async def test_tags_choose_and_the_order_stays(self):
+        for i in range(6):
+            await self.x.send(bytes([i]), tag=i % 2)
+        odd = [await self.y.recv(1, ucxpool.ANY) for _ in range(3)]
+        even = [await self.y.recv(0, ucxpool.ANY) for _ in range(3)]
+        values = [bytes((await one.frames())[0])[0] for one in odd + even]
+        self.assertEqual(values, [1, 3, 5, 0, 2, 4])
+
+    async def test_those_who_wait_get_what_they_wait_for(self):
+        waits = [asyncio.create_task(self.y.recv(i, ucxpool.ANY))
+                 for i in (3, 1, 2)]
+        await asyncio.sleep(0)
+        for i in (1, 2, 3):
+            await self.x.send(bytes([i]), tag=i)
+        messages = await asyncio.gather(*waits)
+        self.assertEqual([one.tag for one in messages], [3, 1, 2])
+        for one in messages:
+            await one.frames()
+
+    async def test_an_allocator_makes_the_frames(self):
+        made = []
+
+        def allocator(length):
+            made.append(bytearray(length))
+            return made[-1]
+
+        sent = self.x.send([b"ab", b"cde"])
+        frames = await (await self.y.recv()).frames(allocator)
+        await sent
+        self.assertIs(frames[0], made[0])
+        self.assertEqual(made, [b"ab", b"cde"])
+
+    async def test_a_refusal_reaches_the_sender(self):
+        for drop in (False, True):
+            sent = self.x.send(bytes(1 << 20))
+            message = await self.y.recv()
+            if drop:
+                del message
+            else:
+                message.refuse("no room for it")
+            with self.assertRaisesRegex(
+                    ucxpool.RefusedError,
+                    "dropped" if drop else "no room for it"):
+                await sent
+
+    async def test_a_pool_connects_to_itself(self):
+        mine, other = await asyncio.gather(self.b.connect(self.where),
+                                           self.listener.accept())
+        sent = mine.send(b"to myself")
+        frames = await (await other.recv()).frames()
+        await sent
+        self.assertEqual(bytes(frames[0]), b"to myself")
+
+    async def test_many_messages_both_ways_at_once(self):
+        async def talk(channel, number):
+            sent = [channel.send([bytes([number]) * (i * 37)], tag=i)
+                    for i in range(200)]
+            for i in range(200):
+                message = await channel.recv()
+                self.assertEqual(message.tag, i)
+                frames = await message.frames()
+                self.assertEqual(bytes(frames[0]),
+                                 bytes([1 - number]) * (i * 37))
+            await asyncio.gather(*sent)
+
+        await asyncio.gather(talk(self.x, 0), talk(self.y, 1))
+
+    async def test_statistics_and_info(self):
+        await self.through(b"counted")
+        self.assertEqual(self.a.stats()["messages_sent"], 1)
+        self.assertEqual(self.b.stats()["messages_received"], 1)
+        info = self.a.info()
+        self.assertEqual((info["name"], info["device"], info["block_size"]),
+                         ("a", None, 65536))
+        self.assertEqual(info["version"], ucxpool.version())
+        numbers, files = ucxpool.ucx_version()
+        self.assertGreaterEqual(numbers, (1, 13, 0))
+        self.assertEqual(files.count("libucp"), 1)
+
+
+class MessagesOverUcx(Messages):
+    wire = "ucx"
+
+
+class BadInput(Pair):
+    async def test_what_is_no_buffer(self):
+        with self.assertRaisesRegex(TypeError, "buffer 1 is a int, which has"):
+            self.x.send([b"", 7])
+        with self.assertRaises(TypeError):
+            self.x.send(7)
+
+    async def test_strided_and_read_only_ones(self):
+        with self.assertRaisesRegex(ValueError, "buffer 1: .*one range of"):
+            self.x.send([b"", memoryview(b"abcdef")[::2]])
+        with self.assertRaisesRegex(ValueError, "buffer 0: "):
+            self.x.recv_into(b"constant")
+
+    async def test_memory_of_a_gpu_in_a_pool_of_the_host(self):
+        class Array:
+            __cuda_array_interface__ = {
+                "shape": (4,), "typestr": "<f4", "data": (4096, False),
+                "version": 3}
+
+        with self.assertRaisesRegex(ValueError, r"Pool\(device=0\)"):
+            self.x.send(Array())
+
+    async def test_settings_and_places(self):
+        with self.assertRaisesRegex(ucxpool.InvalidParameterError,
+                                    "NO_SUCH_SETTING"):
+            ucxpool.Pool(no_such_setting=1)
+        with self.assertRaises(ValueError):
+            await self.a.connect("nowhere")
+        with self.assertRaises(OSError) as caught:
+            self.a.listen(self.where)
+        self.assertIsInstance(caught.exception, ucxpool.AddressInUseError)
+
+    async def test_too_much_metadata_and_a_tag_too_long(self):
+        with self.assertRaises(ucxpool.LimitError):
+            self.x.send(b"", metadata=bytes(1 << 20))
+        with self.assertRaises(OverflowError):
+            self.x.send(b"", tag=2**64)
+
+    async def test_timeouts_that_are_over_before_they_begin(self):
+        with self.assertRaisesRegex(ValueError, "from now on"):
+            self.x.send(b"", timeout=-1)
+
+
+class Ends(Pair):
+    async def test_nobody_listens(self):
+        with self.assertRaises(ConnectionError) as caught:
+            await self.a.connect("127.0.0.1:1")
+        self.assertIsInstance(caught.exception, ucxpool.PeerLostError)
+        self.assertIn("127.0.0.1:1", str(caught.exception))
+
+    async def test_a_cancelled_receive_loses_no_message(self):
+        for wait in (0, 0.01):
+            task = asyncio.create_task(self.y.recv())
+            await asyncio.sleep(wait)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            sent = self.x.send(b"still there")
+            frames = await (await self.y.recv()).frames()
+            await sent
+            self.assertEqual(bytes(frames[0]), b"still there")
+
+    async def test_cancelled_when_the_message_is_there_already(self):
+        task = asyncio.create_task(self.y.recv())
+        await asyncio.sleep(0)
+        hand_over = self.y._hand_over
+
+        def hand_over_and_cancel():
+            hand_over()
+            task.cancel()
+
+        self.y._hand_over = hand_over_and_cancel
+        await self.x.send(b"given")
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        del self.y._hand_over
+        frames = await (await self.y.recv()).frames()
+        self.assertEqual(bytes(frames[0]), b"given")
+
+    async def test_a_cancelled_send_gives_its_memory_back_first(self):
+        memory = bytearray(1 << 20)
+        count = sys.getrefcount(memory)
+
+        async def send():
+            await self.x.send(memory)
+
+        task = asyncio.create_task(send())
+        await asyncio.sleep(0.01)
+        with self.assertRaises(BufferError):
+            memory.append(1)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        memory.append(1)
+        self.assertEqual(sys.getrefcount(memory), count)
+        self.assertEqual(self.a.info()["requests"], 0)
+
+    async def test_deadlines(self):
+        sent = self.x.send(bytes(1 << 20), timeout=0.05)
+        with self.assertRaises(TimeoutError) as caught:
+            await sent
+        self.assertIsInstance(caught.exception, ucxpool.TimedOutError)
+        # Its message was told of before; there is nothing behind it now.
+        with self.assertRaises(ucxpool.CanceledError):
+            await (await self.y.recv()).frames()
+        with self.assertRaises(ucxpool.TimedOutError):
+            await self.y.recv_into(bytearray(1), timeout=0.05)
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await self.y.recv()
+
+    async def test_close_lets_what_was_posted_arrive(self):
+        self.x.send([b"last words", bytes(300000)])
+        self.x.close()
+        self.assertTrue(self.x.closed)
+        message = await self.y.recv()
+        frames = await message.frames()
+        self.assertEqual(bytes(frames[0]), b"last words")
+        with self.assertRaises(ucxpool.ClosedError):
+            await self.y.recv()
+        with self.assertRaises(ConnectionError):
+            self.x.send(b"")
+
+    async def test_a_close_ends_those_who_wait(self):
+        here = asyncio.create_task(self.x.recv())
+        there = asyncio.create_task(self.y.recv())
+        into = self.y.recv_into(bytearray(1))
+        await asyncio.sleep(0)
+        self.x.close()
+        for one in (here, there):
+            with self.assertRaises(ucxpool.ClosedError):
+                await one
+        with self.assertRaises(ucxpool.Error):
+            await into
+
+    async def test_a_closed_pool_ends_all(self):
+        waiting = asyncio.create_task(self.x.recv())
+        accepting = asyncio.create_task(self.listener.accept())
+        memory = bytearray(1 << 20)
+        sent = self.x.send(memory)
+        await asyncio.sleep(0)
+        await self.b.aclose()
+        with self.assertRaises(ucxpool.ClosedError):
+            await accepting
+        await self.a.aclose()
+        with self.assertRaises(ucxpool.ClosedError):
+            await waiting
+        with self.assertRaises(ucxpool.Error):
+            await sent
+        memory.append(1)
+        with self.assertRaises(ucxpool.ClosedError):
+            self.a.stats()
+        self.assertIn("closed", repr(self.a))
+
+    async def test_a_channel_that_is_dropped_is_closed(self):
+        del self.x
+        gc.collect()
+        with self.assertRaises(ucxpool.ClosedError):
+            await self.y.recv()
+
+    async def test_flush_waits_for_the_receiver(self):
+        self.x.send(bytes(1 << 20))
+        flush = self.x.flush()
+        await asyncio.sleep(0.02)
+        self.assertFalse(flush.done)
+        await (await self.y.recv()).frames()
+        await flush
+
+    async def test_a_killed_peer(self):
+        peer = python("""
+            import asyncio, sys, ucxpool
+
+            async def main():
+                async with ucxpool.Pool(comm_size="8m") as pool:
+                    channel = await pool.connect(sys.argv[1])
+                    await channel.send(b"here")
+                    await asyncio.sleep(100)
+
+            asyncio.run(main())
+            """, self.where)
+        channel = await self.listener.accept()
+        await (await channel.recv()).frames()
+        memory = bytearray(1 << 20)
+        sent = channel.send(memory)
+        received = asyncio.create_task(channel.recv())
+        into = channel.recv_into(bytearray(9), tag=1, mask=1)
+        await asyncio.sleep(0.05)
+        peer.kill()
+        for one in (sent, received, into):
+            with self.assertRaises(ConnectionError) as caught:
+                await one
+            self.assertIsInstance(caught.exception, ucxpool.PeerLostError)
+        memory.append(1)
+        self.assertEqual(channel.state, "failed")
+        peer.wait()
+        peer.stdout.close()
+
+
+class Listeners(Pair):
+    async def test_iterate_until_it_is_closed(self):
+        seen = []
+
+        async def serve():
+            async for channel in self.listener:
+                seen.append(channel)
+
+        task = asyncio.create_task(serve())
+        for _ in range(3):
+            await self.a.connect(self.where)
+        while len(seen) < 3:
+            await asyncio.sleep(0.01)
+        self.listener.close()
+        await task
+
+    async def test_a_handler_for_each(self):
+        async def handler(channel):
+            message = await channel.recv()
+            await channel.send(await message.frames(), tag=message.tag + 1)
+
+        listener = self.b.listen(handler=handler)
+        channels = [await self.a.connect(f"127.0.0.1:{listener.port}")
+                    for _ in range(3)]
+        for i, channel in enumerate(channels):
+            channel.send(bytes([i]), tag=i)
+        for i, channel in enumerate(channels):
+            message = await channel.recv()
+            self.assertEqual(message.tag, i + 1)
+            await message.frames()
+
+    async def test_a_secret(self):
+        with ucxpool.Pool(secret=b"s" * 32, **SETTINGS) as pool:
+            listener = pool.listen()
+            where = f"127.0.0.1:{listener.port}"
+            accepting = asyncio.create_task(listener.accept())
+            with self.assertRaises(ucxpool.NotPermittedError):
+                await self.a.connect(where, timeout=10)
+            async with ucxpool.Pool(secret=b"s" * 32, **SETTINGS) as other:
+                channel = await other.connect(where)
+                self.assertEqual(channel.state, "open")
+                await accepting
+
+
+class Threads(unittest.TestCase):
+    def test_without_an_event_loop(self):
+        with ucxpool.Pool(**SETTINGS) as pool:
+            listener = pool.listen()
+            where = f"127.0.0.1:{listener.port}"
+
+            def client():
+                with ucxpool.Pool(**SETTINGS) as mine:
+                    channel = mine.connect(where).wait(10)
+                    channel.send([b"a", bytes(1 << 20)], tag=3).wait(10)
+                    answer = channel.recv().wait(10)
+                    target = bytearray(1)
+                    answer.into(target).wait(10)
+                    found.append(bytes(target))
+                    channel.flush().wait(10)
+
+            found = []
+            thread = threading.Thread(target=client)
+            thread.start()
+            channel = listener.accept().wait(10)
+            frames = channel.recv(3, ucxpool.ANY).wait(10).frames().wait(10)
+            channel.send(frames[0]).wait(10)
+            with self.assertRaises(ucxpool.ClosedError):
+                channel.recv().wait(10)
+            thread.join()
+            self.assertEqual(found, [b"a"])
+            with self.assertRaisesRegex(ucxpool.TimedOutError, "0.01 s"):
+                listener.accept().wait(0.01)
+            with self.assertRaises(ucxpool.TimedOutError):
+                pool.connect(where).wait(0)
+
+    def test_threads_beside_an_event_loop(self):
+        async def main():
+            async with ucxpool.Pool(**SETTINGS) as pool:
+                listener = pool.listen()
+                mine, other = await asyncio.gather(
+                    pool.connect(f"127.0.0.1:{listener.port}"),
+                    listener.accept())
+
+                def work(number):
+                    for _ in range(50):
+                        mine.send(bytes([number]) * 70000,
+                                  tag=number).wait(10)
+                        message = mine.recv(number, ucxpool.ANY).wait(10)
+                        frames = message.frames().wait(10)
+                        self.assertEqual(bytes(frames[0]), bytes([number]) * 9)
+
+                async def serve():
+                    for _ in range(150):
+                        message = await other.recv()
+                        frames = await message.frames()
+                        await other.send(frames[0][:9], tag=message.tag)
+
+                await asyncio.gather(serve(), *[asyncio.to_thread(work, i)
+                                                for i in range(3)])
+
+        asyncio.run(main())
+
+    def test_one_loop_after_the_other(self):
+        with ucxpool.Pool(**SETTINGS) as pool:
+            listener = pool.listen()
+
+            async def main():
+                mine, other = await asyncio.gather(
+                    pool.connect(f"127.0.0.1:{listener.port}"),
+                    listener.accept())
+                sent = mine.send(b"x")
+                await (await other.recv()).frames()
+                await sent
+
+            asyncio.run(main())
+            asyncio.run(main())
+
+
+class Processes(unittest.TestCase):
+    def run_python(self, text, returncode=0):
+        process = python(text)
+        said, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, returncode)
+        return said
+
+    def test_the_interpreter_ends_in_the_middle(self):
+        said = self.run_python("""
+            import asyncio, ucxpool
+
+            async def main():
+                pool = ucxpool.Pool(comm_size="8m", close_timeout="50ms")
+                listener = pool.listen()
+                x, y = await asyncio.gather(
+                    pool.connect(f"127.0.0.1:{listener.port}"),
+                    listener.accept())
+                keep.extend([x, y, x.send(bytearray(1 << 20)),
+                             y.recv_into(bytearray(9), tag=1, mask=1)])
+
+            keep = []
+            asyncio.run(main())
+            print("end")
+            """)
+        self.assertEqual(said, "end\n")
+
+    def test_a_forked_child_is_told(self):
+        said = self.run_python("""
+            import os, ucxpool
+            pool = ucxpool.Pool(comm_size="8m")
+            if os.fork() == 0:
+                try:
+                    pool.listen()
+                except RuntimeError as error:
+                    print(error, flush=True)
+                pool.close()
+                os._exit(0)
+            os.wait()
+            print(pool.listen().port > 0)
+            """)
+        self.assertRegex(said, "(?s)parent process.*True")
+
+    def test_spawned_and_forkserver_children_have_their_own(self):
+        for method in ("spawn", "forkserver"):
+            context = __import__("multiprocessing").get_context(method)
+            with ucxpool.Pool(**SETTINGS) as pool:
+                listener = pool.listen()
+                child = context.Process(
+                    target=send_hello,
+                    args=(f"127.0.0.1:{listener.port}",))
+                child.start()
+                channel = listener.accept().wait(30)
+                frames = channel.recv().wait(10).frames().wait(10)
+                self.assertEqual(bytes(frames[0]), b"hello")
+                child.join()
+                self.assertEqual(child.exitcode, 0)
+
+    def test_control_c_ends_a_wait(self):
+        process = python("""
+            import ucxpool
+            with ucxpool.Pool(comm_size="8m") as pool:
+                listener = pool.listen()
+                print("waiting", flush=True)
+                try:
+                    listener.accept().wait()
+                except KeyboardInterrupt:
+                    print("interrupted")
+            """)
+        self.assertEqual(process.stdout.readline(), "waiting\n")
+        __import__("time").sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.communicate(timeout=20)[0], "interrupted\n")
+
+
+def send_hello(where):
+    with ucxpool.Pool(**SETTINGS) as pool:
+        channel = pool.connect(where).wait(10)
+        channel.send(b"hello").wait(10)
+        channel.flush().wait(10)
+
+
+def load_tests(loader, tests, _pattern):
+    """Again under uvloop, if it is there."""
+    try:
+        import uvloop
+    except ImportError:
+        return tests
+    for case in (MessagesOverUcx, Messages, Ends, Listeners):
+        again = type(case.__name__ + "UnderUvloop", (case,), {
+            "__module__": __name__,
+            "_setupAsyncioRunner": lambda self: setattr(
+                self, "_asyncioRunner", asyncio.Runner(
+                    debug=True, loop_factory=uvloop.new_event_loop))})
+        tests.addTests(loader.loadTestsFromTestCase(again))
+    return tests
+
+
+if __name__ == "__main__":
+    unittest.main()
