@@ -37,9 +37,10 @@ def build_library(folder):
             "the variable UCXPOOL_BUILD")
     if not (TOP / "configure").exists():
         run("./autogen.sh", cwd=TOP)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "Makefile").exists():
-        run(TOP / "configure", "-q", f"--with-ucx={with_ucx()}", cwd=folder)
+    # pip puts UCX into a new folder each time, and takes the last one away.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    run(TOP / "configure", "-q", f"--with-ucx={with_ucx()}", cwd=folder)
     run("make", "-s", f"-j{os.cpu_count()}", "libucxpool.la",
         "libucxpool-framework.la", cwd=folder)
     return folder

@@ -164,6 +164,12 @@ class Channel(_core.Channel):
     def pool(self):
         return self._pool
 
+    @property
+    def ended(self):
+        """Closed here or by the peer, or failed; and no message is left."""
+        return self.closed or (
+            self.state_number > _core.OPEN and not self._kept)
+
     def send(self, buffers, tag=0, metadata=b"", timeout=None):
         """Send one buffer, or an iterable of them, as one message.
 
@@ -505,6 +511,11 @@ class Pool(_core.Pool):
         await self.aclose()
 
     # --- the event loop
+
+    @property
+    def driven_by(self):
+        """The event loop that drives the pool, or None."""
+        return self._loop
 
     def loop(self):
         """The event loop that drives the pool: the running one, from the first

@@ -465,6 +465,30 @@ class Listeners(Pair):
                 await accepting
 
 
+class Package(unittest.TestCase):
+    def test_the_heap_is_of_the_same_library(self):
+        with ucxpool.Heap(memory_limit="64m") as heap:
+            memory = heap.buffer(1 << 20)
+            memoryview(memory).cast("B")[:] = bytes(1 << 20)
+        self.assertTrue(os.path.exists(ucxpool.library_path()))
+
+    def test_each_status_is_the_builtin_that_fits(self):
+        for kind, builtin in ((ucxpool.InvalidParameterError, ValueError),
+                              (ucxpool.OutOfMemoryError, MemoryError),
+                              (ucxpool.NoBlocksError, MemoryError),
+                              (ucxpool.InputOutputError, OSError),
+                              (ucxpool.TimedOutError, TimeoutError),
+                              (ucxpool.PeerLostError, ConnectionError),
+                              (ucxpool.ClosedError, ConnectionError),
+                              (ucxpool.NotPermittedError, PermissionError),
+                              (ucxpool.TruncatedError, BufferError)):
+            error = kind("what to change")
+            self.assertIsInstance(error, builtin)
+            self.assertIsInstance(error, ucxpool.Error)
+            self.assertEqual((str(error), error.status),
+                             ("what to change", kind.status))
+
+
 class Threads(unittest.TestCase):
     def test_without_an_event_loop(self):
         with ucxpool.Pool(**SETTINGS) as pool:
@@ -618,22 +642,6 @@ def send_hello(where):
         channel = pool.connect(where).wait(10)
         channel.send(b"hello").wait(10)
         channel.flush().wait(10)
-
-
-def load_tests(loader, tests, _pattern):
-    """Again under uvloop, if it is there."""
-    try:
-        import uvloop
-    except ImportError:
-        return tests
-    for case in (MessagesOverUcx, Messages, Ends, Listeners):
-        again = type(case.__name__ + "UnderUvloop", (case,), {
-            "__module__": __name__,
-            "_setupAsyncioRunner": lambda self: setattr(
-                self, "_asyncioRunner", asyncio.Runner(
-                    debug=True, loop_factory=uvloop.new_event_loop))})
-        tests.addTests(loader.loadTestsFromTestCase(again))
-    return tests
 
 
 if __name__ == "__main__":

@@ -1,0 +1,270 @@
+"""Dask on the pool: the protocol "ucxpool" of `distributed`.
+
+    LocalCluster(protocol="ucxpool")
+    dask scheduler --protocol ucxpool
+    dask worker ucxpool://HOST:PORT
+
+`distributed` finds it by an entry point of this package. A process has one pool
+for each of its event loops, made when it first listens or connects, which all
+its comms share. Dask's configuration has its settings, each as the library
+names it:
+
+    distributed:
+      comm:
+        ucxpool:
+          comm-size: 16MiB
+          secret-file: /etc/dask/ucxpool.secret
+
+`secret` is the secret itself, for secrets that are no file's. Off one host a
+secret is needed, as the library's listeners want one.
+"""
+import asyncio
+import collections
+import logging
+import re
+import threading
+
+import dask
+from dask.utils import parse_bytes
+from distributed.comm.addressing import parse_host_port, unparse_host_port
+from distributed.comm.core import (BaseListener, Comm, CommClosedError,
+                                   Connector, FatalCommClosedError)
+from distributed.comm.registry import Backend
+from distributed.comm.utils import (ensure_concrete_host, from_frames,
+                                    to_frames)
+from distributed.utils import ensure_ip, ensure_memoryview, get_ip, get_ipv6
+
+from . import Error, LimitError, NotPermittedError, Pool
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "ucxpool://"
+
+# A worker has many peers, and those of its host map its blocks: 8 MiB each are
+# as fast as 64, and 16 peers stay below 256 MiB of resident memory.
+DEFAULTS = {"comm-size": "8MiB", "block-size": "64KiB", "accept-queue": 1024}
+
+# Sends of one comm that are under way before a write waits for the oldest.
+MAX_WRITES = 32
+
+_pools = []
+_lock = threading.Lock()
+
+
+def settings():
+    """What Dask's configuration says, as keywords of a Pool."""
+    said = {**DEFAULTS, **{
+        key.replace("_", "-"): value for key, value in
+        (dask.config.get("distributed.comm.ucxpool", None) or {}).items()}}
+    for key, value in said.items():
+        if isinstance(value, str) and re.fullmatch(r"[\d.]+ *[kKMGT]i?B", value):
+            said[key] = parse_bytes(value)  # as Dask writes sizes
+    secret = said.pop("secret", None)
+    if isinstance(secret, str):
+        secret = secret.encode()
+    return {"name": "dask", "secret": secret,
+            **{key.replace("-", "_"): value for key, value in said.items()
+               if value is not None}}
+
+
+def pool():
+    """The pool of the running event loop; that of a loop that is closed goes
+    on with this one."""
+    loop = asyncio.get_running_loop()
+    wanted = settings()
+    with _lock:
+        free = None
+        for one, made_with in list(_pools):
+            if one.closed:
+                _pools.remove((one, made_with))
+            elif one.driven_by is loop:
+                return one
+            elif (one.driven_by is None or one.driven_by.is_closed()) and (
+                    made_with == wanted):
+                free = one
+        if free is None:
+            free = Pool(**wanted)
+            _pools.append((free, wanted))
+        free.loop()
+        return free
+
+
+class UcxPool(Comm):
+    """A comm over one channel; a message of Dask is a message of the
+    channel, its frames as they lie."""
+
+    def __init__(self, channel, deserialize=True):
+        super().__init__(deserialize)
+        self._channel = channel
+        self._local_addr = PREFIX + channel.local_address
+        self._peer_addr = PREFIX + channel.remote_address
+        self._writes = collections.deque()
+        self._extra_info = {"wire": channel.wire,
+                            "wire_reason": channel.wire_reason}
+
+    @property
+    def local_address(self):
+        return self._local_addr
+
+    @property
+    def peer_address(self):
+        return self._peer_addr
+
+    @property
+    def extra_info(self):
+        return self._extra_info
+
+    def _failed(self, error):
+        """What Dask expects of a comm that has ended."""
+        if self._channel is not None and self._channel.ended:
+            self.abort()
+        return CommClosedError(f"in {self!r}: {error}")
+
+    async def read(self, deserializers=None):
+        if self._channel is None:
+            raise CommClosedError(f"{self!r} is closed")
+        try:
+            message = await self._channel.recv()
+            frames = await message.frames()
+        except Error as error:
+            raise self._failed(error) from error
+        try:
+            return await from_frames(
+                frames, deserialize=self.deserialize,
+                deserializers=deserializers, allow_offload=self.allow_offload)
+        except EOFError:
+            self.abort()
+            raise CommClosedError("aborted on truncated data") from None
+
+    async def write(self, msg, serializers=None, on_error="message"):
+        if self._channel is None:
+            raise CommClosedError(f"{self!r} is closed")
+        frames = await to_frames(
+            msg, allow_offload=self.allow_offload, serializers=serializers,
+            on_error=on_error,
+            context={"sender": self.local_info,
+                     "recipient": self.remote_info, **self.handshake_options})
+        if self._channel is None:
+            raise CommClosedError(f"{self!r} is closed")
+        frames = [one if isinstance(one, bytes) else ensure_memoryview(one)
+                  for one in frames]
+        try:
+            # As over TCP, written is what is under way.
+            sent = self._channel.send(frames)
+            if not sent.done:
+                self._writes.append(sent)
+            while self._writes and (self._writes[0].done
+                                    or len(self._writes) > MAX_WRITES):
+                await self._writes.popleft()
+            if sent.done:
+                sent.outcome()
+        except Error as error:
+            raise self._failed(error) from error
+        return sum(map(len, frames))
+
+    async def close(self):
+        # What was written goes on to the peer.
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def abort(self):
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.abort()
+
+    def closed(self):
+        return self._channel is None or self._channel.ended
+
+
+class UcxPoolConnector(Connector):
+    prefix = PREFIX
+
+    async def connect(self, address, deserialize=True, **connection_args):
+        host, port = parse_host_port(address)
+        try:
+            channel = await pool().connect(
+                unparse_host_port(ensure_ip(host), port))
+        except NotPermittedError as error:
+            raise FatalCommClosedError(str(error)) from error
+        except LimitError as error:
+            raise CommClosedError(str(error)) from error
+        return UcxPool(channel, deserialize)
+
+
+class UcxPoolListener(BaseListener):
+    prefix = PREFIX
+
+    def __init__(self, address, comm_handler, deserialize=True,
+                 allow_offload=True, default_host=None, default_port=0,
+                 **connection_args):
+        super().__init__()
+        self.ip, self.port = parse_host_port(address, default_port)
+        self.default_host = default_host
+        self.comm_handler = comm_handler
+        self.deserialize = deserialize
+        self.allow_offload = allow_offload
+        self._listener = None
+
+    async def start(self):
+        try:
+            self._listener = pool().listen(
+                unparse_host_port(self.ip, self.port), self._on_channel)
+        except NotPermittedError as error:
+            raise NotPermittedError(
+                f"{error}. For Dask: --host 127.0.0.1, or "
+                "distributed.comm.ucxpool.secret-file in the configuration of "
+                "scheduler, workers and clients") from error
+        self.port = self._listener.port
+
+    def stop(self):
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    async def _on_channel(self, channel):
+        if self._listener is None:
+            channel.abort()
+            return
+        comm = UcxPool(channel, self.deserialize)
+        comm.allow_offload = self.allow_offload
+        try:
+            await self.on_connection(comm)
+        except CommClosedError:
+            logger.info("Connection from %s closed before handshake completed",
+                        comm.peer_address)
+            return
+        await self.comm_handler(comm)
+
+    @property
+    def listen_address(self):
+        return PREFIX + unparse_host_port(self.ip or "0.0.0.0", self.port)
+
+    @property
+    def contact_address(self):
+        host = ensure_concrete_host(self.ip, self.default_host)
+        return PREFIX + unparse_host_port(host, self.port)
+
+
+class UcxPoolBackend(Backend):
+    def get_connector(self):
+        return UcxPoolConnector()
+
+    def get_listener(self, loc, handle_comm, deserialize, **connection_args):
+        return UcxPoolListener(loc, handle_comm, deserialize,
+                               **connection_args)
+
+    def get_address_host(self, loc):
+        return parse_host_port(loc)[0]
+
+    def get_address_host_port(self, loc):
+        return parse_host_port(loc)
+
+    def resolve_address(self, loc):
+        host, port = parse_host_port(loc)
+        return unparse_host_port(ensure_ip(host), port)
+
+    def get_local_address_for(self, loc):
+        host = ensure_ip(parse_host_port(loc)[0])
+        return unparse_host_port(
+            get_ipv6(host) if ":" in host else get_ip(host), None)

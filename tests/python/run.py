@@ -1,0 +1,55 @@
+"""run.py RESULTS MODULE... - run test modules, each in a process of its own,
+with results where those of other tests are: RESULTS/MODULE.log and .trs."""
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT = 900
+
+
+def run(module):
+    """One module, in this process; what scripts/count-tests counts."""
+    import unittest
+    program = unittest.main(module=module, argv=[module, "-v"], exit=False)
+    result = program.result
+    failed = len(result.failures) + len(result.unexpectedSuccesses)
+    print(f"{0 if failed or result.errors else 100}%: "
+          f"Checks: {result.testsRun - len(result.skipped)}, "
+          f"Failures: {failed}, Errors: {len(result.errors)}", flush=True)
+    return 0 if result.wasSuccessful() else 1
+
+
+def start(results, module):
+    """The same in a process of its own."""
+    log = results / f"{module}.log"
+    with open(log, "wb") as said:
+        try:
+            status = subprocess.run(
+                [sys.executable, "-X", "faulthandler", "-X", "dev", "-W",
+                 "ignore::ResourceWarning", __file__, "--inside", module],
+                cwd=HERE, stdout=said, stderr=subprocess.STDOUT,
+                timeout=LIMIT).returncode
+        except subprocess.TimeoutExpired:
+            said.write(f"ended after {LIMIT} s\n".encode())
+            status = 1
+    log.with_suffix(".trs").write_text(
+        f":test-result: {'FAIL' if status else 'PASS'}\n")
+    print(f"{module}: {'FAILED' if status else 'ok'}")
+    if status:
+        sys.stdout.write("".join(
+            open(log, errors="replace").readlines()[-100:]))
+    return status
+
+
+def main():
+    if sys.argv[1] == "--inside":
+        sys.path.insert(0, str(HERE))
+        return run(sys.argv[2])
+    results = pathlib.Path(sys.argv[1]).resolve()
+    results.mkdir(parents=True, exist_ok=True)
+    return max([start(results, module) for module in sys.argv[2:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

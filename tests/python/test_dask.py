@@ -1,0 +1,300 @@
+"""Dask's `distributed` on the protocol ucxpool: comms by themselves, clusters in
+this process, and clusters of processes that are killed."""
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
+
+import dask
+import numpy
+from distributed import Client, LocalCluster, get_worker, wait
+from distributed.comm import (CommClosedError, connect, get_address_host,
+                              get_address_host_port, get_local_address_for,
+                              listen, parse_address, resolve_address)
+from distributed.utils_test import gen_cluster, inc
+
+import ucxpool.dask
+
+WHERE = "ucxpool://127.0.0.1"
+
+
+class Comms(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.accepted = asyncio.Queue()
+        self.listener = await listen(WHERE, self.accepted.put)
+        self.comm = await connect(self.listener.contact_address)
+        self.peer = await self.accepted.get()
+
+    async def asyncTearDown(self):
+        self.comm.abort()
+        self.peer.abort()
+        self.listener.stop()
+
+    async def test_addresses(self):
+        self.assertRegex(self.listener.listen_address,
+                         r"^ucxpool://127\.0\.0\.1:\d+$")
+        self.assertEqual(self.comm.peer_address,
+                         self.listener.contact_address)
+        self.assertEqual(self.comm.local_address, self.peer.peer_address)
+        self.assertTrue(self.comm.same_host)
+        self.assertEqual(self.comm.extra_info["wire"], "map")
+        self.assertEqual(parse_address("ucxpool://host:1"),
+                         ("ucxpool", "host:1"))
+        self.assertEqual(get_address_host("ucxpool://1.2.3.4:5"), "1.2.3.4")
+        self.assertEqual(get_address_host_port("ucxpool://1.2.3.4:5"),
+                         ("1.2.3.4", 5))
+        self.assertEqual(resolve_address("ucxpool://localhost:5"),
+                         "ucxpool://127.0.0.1:5")
+        self.assertEqual(get_local_address_for("ucxpool://127.0.0.1:5"),
+                         WHERE)
+
+    async def test_messages_there_and_back(self):
+        array = numpy.arange(1000000.)
+        for message in ("x", {"op": "y", "data": b"z" * 100},
+                        {"array": dask_serialize(array)}):
+            await self.comm.write(message)
+            await self.peer.write(await self.peer.read())
+            got = await self.comm.read()
+            if "array" in message:
+                numpy.testing.assert_array_equal(got["array"], array)
+            else:
+                self.assertEqual(got, message)
+
+    async def test_many_writes_before_a_read(self):
+        for i in range(500):
+            task = asyncio.create_task(self.comm.write([i, b"x" * 1000]))
+            self.assertEqual((await self.peer.read())[0], i)
+            await task
+        await asyncio.gather(*[self.comm.write(i) for i in range(50)])
+        self.assertEqual([await self.peer.read() for _ in range(50)],
+                         list(range(50)))
+
+    async def test_what_was_written_before_a_close_arrives(self):
+        data = os.urandom(3 << 20)
+        await self.comm.write(data)
+        await self.comm.close()
+        self.assertTrue(self.comm.closed())
+        self.assertEqual(await self.peer.read(), data)
+        with self.assertRaises(CommClosedError):
+            await self.peer.read()
+        with self.assertRaises(CommClosedError):
+            await self.peer.write("late")
+        self.assertTrue(self.peer.closed())
+        with self.assertRaises(CommClosedError):
+            await self.comm.read()
+
+    async def test_a_close_here_ends_a_read_here_and_there(self):
+        reads = [asyncio.create_task(one.read())
+                 for one in (self.comm, self.peer)]
+        await asyncio.sleep(0.01)
+        await self.comm.close()
+        for one in reads:
+            with self.assertRaises(CommClosedError):
+                await one
+
+    async def test_a_read_that_is_cancelled_loses_nothing(self):
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(self.peer.read(), 0.01)
+        await self.comm.write("still there")
+        self.assertEqual(await self.peer.read(), "still there")
+
+    async def test_nobody_there(self):
+        with self.assertRaisesRegex(OSError, "ucxpool://127.0.0.1:1"):
+            await connect(WHERE + ":1", timeout=0.5)
+        with self.assertRaises(ValueError):
+            await connect("ucxpool://127.0.0.1", timeout=0.5)
+
+    async def test_a_listener_that_stopped(self):
+        self.listener.stop()
+        with self.assertRaises(OSError):
+            await connect(self.listener.contact_address, timeout=0.5)
+        await self.comm.write("goes on")
+        self.assertEqual(await self.peer.read(), "goes on")
+
+    async def test_one_pool_for_all(self):
+        comms = [await connect(self.listener.contact_address)
+                 for _ in range(20)]
+        self.assertEqual(ucxpool.dask.pool().info()["channels"], 42)
+        for comm in comms:
+            await comm.close()
+            await (await self.accepted.get()).close()
+
+    async def test_settings_of_dask(self):
+        with dask.config.set({"distributed.comm.ucxpool": {
+                "comm-size": "4MiB", "block_size": "64k", "secret": "s" * 32}}):
+            said = ucxpool.dask.settings()
+        self.assertEqual((said["comm_size"], said["block_size"],
+                          said["secret"]), (4 << 20, "64k", b"s" * 32))
+        with dask.config.set({"distributed.comm.ucxpool": {"no-such": 1}}):
+            with self.assertRaises(ucxpool.InvalidParameterError):
+                ucxpool.Pool(**ucxpool.dask.settings()).close()
+
+
+def dask_serialize(array):
+    from distributed.protocol import to_serialize
+    return to_serialize(array)
+
+
+class InOneProcess(unittest.TestCase):
+    """gen_cluster: a scheduler, two workers and a client in one event loop."""
+
+    def test_map_and_gather(self):
+        @gen_cluster(client=True)
+        async def run(client, scheduler, a, b):
+            self.assertTrue(scheduler.address.startswith("ucxpool://"))
+            self.assertTrue(a.address.startswith("ucxpool://"))
+            futures = client.map(inc, range(100))
+            self.assertEqual(await client.gather(futures),
+                             list(range(1, 101)))
+
+        run()
+
+    def test_arrays_move_between_workers(self):
+        @gen_cluster(client=True)
+        async def run(client, scheduler, a, b):
+            x = client.submit(numpy.arange, 1000000, workers=[a.address])
+            y = client.submit(numpy.sum, x, workers=[b.address])
+            self.assertEqual(await y, sum(range(1000000)))
+
+        run()
+
+    def test_a_task_that_fails(self):
+        @gen_cluster(client=True)
+        async def run(client, scheduler, a, b):
+            with self.assertRaises(ZeroDivisionError):
+                await client.submit(lambda: 1 / 0)
+
+        run()
+
+    def test_a_worker_that_is_closed(self):
+        @gen_cluster(client=True)
+        async def run(client, scheduler, a, b):
+            futures = client.map(inc, range(20))
+            await wait(futures)
+            await a.close()
+            self.assertEqual(await client.gather(futures),
+                             list(range(1, 21)))
+
+        run()
+
+
+def slow_block(i):
+    time.sleep(0.05)
+    return numpy.full(200000, i, dtype=numpy.int64)
+
+
+def end_of(worker_pid):
+    os.kill(worker_pid, signal.SIGKILL)
+
+
+class Clusters(unittest.TestCase):
+    """Of processes."""
+
+    def cluster(self, **words):
+        return LocalCluster(n_workers=2, threads_per_worker=1,
+                            protocol="ucxpool", dashboard_address=None,
+                            silence_logs=50, **words)
+
+    def test_arrays_and_frames(self):
+        with self.cluster() as cluster, Client(cluster) as client:
+            self.assertTrue(
+                cluster.scheduler_address.startswith("ucxpool://"))
+            array = numpy.random.default_rng(1).random(1 << 20)
+            future = client.scatter(array, broadcast=True)
+            numpy.testing.assert_array_equal(client.gather(future), array)
+            parts = client.map(slow_block, range(8))
+            total = client.submit(lambda all: sum(int(one.sum())
+                                                  for one in all), parts)
+            self.assertEqual(total.result(), 200000 * sum(range(8)))
+
+    def test_a_killed_worker_is_noticed_and_its_work_done_again(self):
+        with self.cluster() as cluster, Client(cluster) as client:
+            pids = client.run(os.getpid)
+            parts = client.map(slow_block, range(20), pure=False)
+            wait(parts[:4])
+            start = time.monotonic()
+            end_of(sorted(pids.values())[0])
+            total = client.submit(lambda all: sum(int(one.sum())
+                                                  for one in all), parts)
+            self.assertEqual(total.result(timeout=60),
+                             200000 * sum(range(20)))
+            self.assertLess(time.monotonic() - start, 30)
+
+    def test_resident_memory_of_a_worker_with_16_peers(self):
+        with LocalCluster(n_workers=17, threads_per_worker=1, processes=True,
+                          protocol="ucxpool", dashboard_address=None,
+                          silence_logs=50) as cluster, \
+                Client(cluster) as client:
+            workers = list(client.scheduler_info(n_workers=-1)["workers"])
+            self.assertEqual(len(workers), 17)
+            before = client.run(mapped_blocks)
+            data = [client.submit(numpy.ones, 1 << 20, workers=[one],
+                                  pure=False) for one in workers]
+            sums = [client.submit(lambda *all: sum(float(one.sum())
+                                                   for one in all), *data,
+                                  workers=[one], pure=False)
+                    for one in workers[:2]]
+            self.assertEqual(client.gather(sums), [17. * (1 << 20)] * 2)
+            after = client.run(mapped_blocks)
+            self.assertGreater(max(after.values()), max(before.values()))
+            self.assertLess(max(after.values()), 256 << 20)
+
+    def test_the_command_line_with_a_secret(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        where = os.path.join(folder, "scheduler.json")
+        secret = os.path.join(folder, "secret")
+        with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600),
+                  "w") as file:
+            file.write("0123456789abcdef" * 4)
+        variables = {**os.environ,
+                     "DASK_DISTRIBUTED__COMM__UCXPOOL__SECRET_FILE": secret}
+        with contextlib.ExitStack() as ends:
+            for words in (["scheduler", "--protocol", "ucxpool", "--host",
+                           "127.0.0.1", "--port", "0"], ["worker"]):
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "dask", *words,
+                     "--no-dashboard", "--scheduler-file", where],
+                    cwd=folder, env=variables, stderr=subprocess.DEVNULL)
+                ends.callback(process.wait, 30)
+                ends.callback(process.terminate)
+            ends.enter_context(dask.config.set(
+                {"distributed.comm.ucxpool.secret-file": secret}))
+            client = ends.enter_context(
+                Client(scheduler_file=where, timeout=60))
+            client.wait_for_workers(1, timeout=60)
+            address = client.submit(
+                lambda: get_worker().address).result(timeout=60)
+            self.assertTrue(address.startswith("ucxpool://"))
+
+    def test_strangers_are_told_what_to_set(self):
+        async def start():
+            async with listen("ucxpool://0.0.0.0:0", None):
+                pass
+
+        with self.assertRaisesRegex(PermissionError, "--host 127.0.0.1"):
+            asyncio.run(start())
+
+
+def mapped_blocks():
+    """Resident bytes of blocks, of our pool and of peers."""
+    resident, ours = 0, False
+    with open("/proc/self/smaps") as maps:
+        for line in maps:
+            if "-" in line.split()[0] and ":" not in line.split()[0]:
+                ours = "memfd:ucxpool" in line
+            elif ours and line.startswith("Rss:"):
+                resident += int(line.split()[1]) * 1024
+    return resident
+
+
+if __name__ == "__main__":
+    unittest.main()

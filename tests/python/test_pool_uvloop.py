@@ -1,0 +1,34 @@
+"""The tests of test_pool.py under uvloop."""
+import asyncio
+import unittest
+
+import uvloop
+
+import test_pool
+
+
+class UnderUvloop:
+    def _setupAsyncioRunner(self):
+        self._asyncioRunner = asyncio.Runner(
+            debug=True, loop_factory=uvloop.new_event_loop)
+
+
+class Messages(UnderUvloop, test_pool.Messages):
+    pass
+
+
+class MessagesOverUcx(UnderUvloop, test_pool.MessagesOverUcx):
+    pass
+
+
+class Ends(UnderUvloop, test_pool.Ends):
+    def test_the_loop_is_uvloops(self):
+        self.assertIsInstance(self._asyncioRunner.get_loop(), uvloop.Loop)
+
+
+class Listeners(UnderUvloop, test_pool.Listeners):
+    pass
+
+
+if __name__ == "__main__":
+    unittest.main()
