@@ -22,6 +22,7 @@ import asyncio
 import collections
 import logging
 import re
+import sys
 import threading
 
 import dask
@@ -32,6 +33,7 @@ from distributed.comm.core import (BaseListener, Comm, CommClosedError,
 from distributed.comm.registry import Backend
 from distributed.comm.utils import (ensure_concrete_host, from_frames,
                                     to_frames)
+from distributed.protocol.utils import host_array
 from distributed.utils import ensure_ip, ensure_memoryview, get_ip, get_ipv6
 
 from . import Error, LimitError, NotPermittedError, Pool
@@ -125,7 +127,8 @@ class UcxPool(Comm):
             raise CommClosedError(f"{self!r} is closed")
         try:
             message = await self._channel.recv()
-            frames = await message.frames()
+            # Each frame by itself: what is made of one may outlive the others.
+            frames = await message.frames(host_array)
         except Error as error:
             raise self._failed(error) from error
         try:
@@ -143,7 +146,8 @@ class UcxPool(Comm):
             msg, allow_offload=self.allow_offload, serializers=serializers,
             on_error=on_error,
             context={"sender": self.local_info,
-                     "recipient": self.remote_info, **self.handshake_options})
+                     "recipient": self.remote_info, **self.handshake_options},
+            frame_split_size=sys.maxsize)  # the pool cuts what is long
         if self._channel is None:
             raise CommClosedError(f"{self!r} is closed")
         frames = [one if isinstance(one, bytes) else ensure_memoryview(one)
@@ -179,6 +183,7 @@ class UcxPool(Comm):
 
 class UcxPoolConnector(Connector):
     prefix = PREFIX
+    comm_class = UcxPool
 
     async def connect(self, address, deserialize=True, **connection_args):
         host, port = parse_host_port(address)
@@ -189,11 +194,12 @@ class UcxPoolConnector(Connector):
             raise FatalCommClosedError(str(error)) from error
         except LimitError as error:
             raise CommClosedError(str(error)) from error
-        return UcxPool(channel, deserialize)
+        return self.comm_class(channel, deserialize)
 
 
 class UcxPoolListener(BaseListener):
     prefix = PREFIX
+    comm_class = UcxPool
 
     def __init__(self, address, comm_handler, deserialize=True,
                  allow_offload=True, default_host=None, default_port=0,
@@ -226,7 +232,7 @@ class UcxPoolListener(BaseListener):
         if self._listener is None:
             channel.abort()
             return
-        comm = UcxPool(channel, self.deserialize)
+        comm = self.comm_class(channel, self.deserialize)
         comm.allow_offload = self.allow_offload
         try:
             await self.on_connection(comm)
@@ -235,6 +241,12 @@ class UcxPoolListener(BaseListener):
                         comm.peer_address)
             return
         await self.comm_handler(comm)
+
+    def get_host_port(self):
+        """The address it listens at."""
+        if self._listener is None:
+            raise ValueError("this listener has not been started")
+        return self.ip or "0.0.0.0", self.port
 
     @property
     def listen_address(self):
@@ -247,12 +259,15 @@ class UcxPoolListener(BaseListener):
 
 
 class UcxPoolBackend(Backend):
+    _connector_class = UcxPoolConnector
+    _listener_class = UcxPoolListener
+
     def get_connector(self):
-        return UcxPoolConnector()
+        return self._connector_class()
 
     def get_listener(self, loc, handle_comm, deserialize, **connection_args):
-        return UcxPoolListener(loc, handle_comm, deserialize,
-                               **connection_args)
+        return self._listener_class(loc, handle_comm, deserialize,
+                                    **connection_args)
 
     def get_address_host(self, loc):
         return parse_host_port(loc)[0]
