@@ -188,6 +188,72 @@ START_TEST(nobody_sleeps_while_one_is_to_be_told)
 }
 END_TEST
 
+static void arm(pair_t *pair)
+{
+    while (ucxpool_arm(pair->b) == UCXPOOL_ERR_BUSY) {
+        pair_progress(pair);
+    }
+}
+
+/* What it was told of is no reason to look again. */
+START_TEST(an_event_loop_that_was_told_all_sleeps)
+{
+    struct pollfd        event = {.events = POLLIN};
+    ucxpool_completion_t completion;
+    ucxpool_event_t      told;
+    size_t               num;
+    pair_t               pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(ucxpool_event_fd(pair.b, &event.fd), UCXPOOL_OK);
+    do {
+        pair_progress(&pair);
+        ck_assert_int_eq(ucxpool_event_get(pair.b, &told, 1, &num), UCXPOOL_OK);
+    } while (num != 0);
+    post_recv(&pair, 0, NULL);
+    arm(&pair);
+    ucxpool_progress(pair.b);
+    send_word(&pair, 0);
+    for (num = 0; num == 0; num = collect(pair.b, &completion, 1)) {
+        pair_progress(&pair);
+    }
+    ck_assert_int_eq(ucxpool_send_buffer(pair.to_a, "answer", 7, TAG,
+                                         with_completion(0), NULL),
+                     UCXPOOL_OK);
+    for (num = 0; num == 0; num = collect(pair.b, &completion, 1)) {
+        pair_progress(&pair);
+    }
+    arm(&pair);
+    ck_assert_int_eq(poll(&event, 1, 0), 0);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(a_sender_sleeps_on_while_its_message_is_read)
+{
+    struct pollfd event = {.events = POLLIN};
+    pair_t        pair;
+
+    pair_init(&pair, "WIRE=map", "WIRE=map");
+    ck_assert_int_eq(ucxpool_event_fd(pair.a, &event.fd), UCXPOOL_OK);
+    for (int i = 0; i < NUM; i++) {
+        post_recv(&pair, i, NULL);
+        send_word(&pair, i);
+        while (ucxpool_arm(pair.a) == UCXPOOL_ERR_BUSY) {
+            ucxpool_progress(pair.a);
+        }
+        /* Its own post is what it may look for. */
+        ucxpool_progress(pair.a);
+        ck_assert_int_eq(ucxpool_arm(pair.a), UCXPOOL_OK);
+        while (received[i][0] == '\0') {
+            ucxpool_progress(pair.b);
+        }
+        ck_assert_int_eq(poll(&event, 1, 10), 0);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 static int num_called;
 
 static void count_call(ucxpool_request_t *request, ucxpool_status_t status,
@@ -240,6 +306,9 @@ int main(void)
                         NUM_WIRES);
     tcase_add_loop_test(tcase, nobody_sleeps_while_one_is_to_be_told, 0,
                         NUM_WIRES);
+    tcase_add_loop_test(tcase, an_event_loop_that_was_told_all_sleeps, 0,
+                        NUM_WIRES);
+    tcase_add_test(tcase, a_sender_sleeps_on_while_its_message_is_read);
     tcase_add_loop_test(tcase, a_callback_may_collect, 0, NUM_WIRES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

@@ -318,10 +318,11 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->kind->ended != NULL) {
         request->kind->ended(request, status);
     }
-    request->pool->wakeup.num_events++;
     if (request->told.has_completion) {
         base_list_add_tail(&request->pool->requests.to_tell,
                            &request->told_link);
+    } else {
+        request->pool->wakeup.num_events++;
     }
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);

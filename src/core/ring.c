@@ -121,6 +121,13 @@ bool core_ring_has_input(const core_ring_t *ring)
     return __atomic_load_n(&ring->theirs->head, __ATOMIC_SEQ_CST) != ring->tail;
 }
 
+bool core_ring_is_crowded(const core_ring_t *ring)
+{
+    uint64_t head = __atomic_load_n(&ring->theirs->head, __ATOMIC_SEQ_CST);
+
+    return head - ring->tail > CORE_RING_SIZE / 2;
+}
+
 static ucxpool_status_t corrupt(const char *what, uint64_t value)
 {
     return base_error(UCXPOOL_ERR_PROTOCOL,

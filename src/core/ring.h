@@ -96,12 +96,16 @@ void             core_ring_consume(core_ring_t *ring);
 /* Is there something to read? */
 bool core_ring_has_input(const core_ring_t *ring);
 
+/* May the peer wait for room? An entry, with what is skipped before it, takes
+ * half the ring at most. */
+bool core_ring_is_crowded(const core_ring_t *ring);
+
 /* Tell the peer that this side is about to sleep, or awake. */
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
 
 /* Must the peer be woken? True once for each of its sleeps. To be asked after
- * a commit and after a consume. */
+ * a commit, and after a consume that began where the ring was crowded. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
 void core_ring_revoke(core_ring_t *ring, uint64_t message);

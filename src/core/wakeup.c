@@ -108,7 +108,9 @@ void core_event_update(core_event_t *event)
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind)
 {
     event->kinds |= kind;
-    event->pool->wakeup.num_events++;
+    if (!__atomic_load_n(&event->pool->wakeup.tells_events, __ATOMIC_RELAXED)) {
+        event->pool->wakeup.num_events++;
+    }
     core_event_update(event);
 }
 
