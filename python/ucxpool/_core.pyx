@@ -13,7 +13,7 @@ from cpython.bytes cimport (PyBytes_AsString, PyBytes_Check,
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint16_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
@@ -21,6 +21,15 @@ import time
 import weakref
 
 from ._api cimport *
+
+cdef extern from "<stdlib.h>" nogil:
+    int posix_memalign(void **address, size_t alignment, size_t size)
+
+cdef extern from "<sys/mman.h>" nogil:
+    enum:
+        MADV_HUGEPAGE
+    int madvise(void *address, size_t size, int advice)
+
 from ._errors import ClosedError, of_status
 
 CONNECTING = UCXPOOL_CHANNEL_CONNECTING
@@ -45,6 +54,12 @@ DEF TURN_NS = 500000
 DEF WAIT_SLICE_NS = 100000000
 # Frames up to this length share one piece of memory.
 DEF SHORT_FRAME = 65536
+# From so many bytes on memory has large pages.
+DEF LARGE_MEMORY = 4 << 20
+DEF LARGE_PAGE = 2 << 20
+# What is kept of memory that was freed.
+DEF MAX_SPARES = 128
+DEF MAX_SPARE_BYTES = 64 << 20
 
 
 cdef str _text(const char *text):
@@ -87,19 +102,72 @@ def version():
 
 # --- memory -------------------------------------------------------------------
 
+cdef struct spare_t:
+    void *address
+    Py_ssize_t size
+
+# Memory that was freed, the oldest first: new memory costs a page fault for each
+# page, which takes longer than to fill it. Under the GIL.
+cdef spare_t _spares[MAX_SPARES]
+cdef int _num_spares = 0
+cdef Py_ssize_t _spare_bytes = 0
+
+
+cdef void *_spare_take(int index) noexcept:
+    global _num_spares, _spare_bytes
+    cdef void *address = _spares[index].address
+
+    _spare_bytes -= _spares[index].size
+    _num_spares -= 1
+    memmove(&_spares[index], &_spares[index + 1],
+            (_num_spares - index) * sizeof(spare_t))
+    return address
+
+
+cdef void *_memory_get(Py_ssize_t size) noexcept:
+    cdef void *address = NULL
+    cdef int i
+
+    if size > SHORT_FRAME:
+        for i in reversed(range(_num_spares)):
+            if _spares[i].size == size:
+                return _spare_take(i)
+    if size < LARGE_MEMORY:
+        return malloc(max(size, 1))
+    if posix_memalign(&address, LARGE_PAGE, size) == 0:
+        madvise(address, size, MADV_HUGEPAGE)
+    return address
+
+
+cdef void _memory_put(void *address, Py_ssize_t size) noexcept:
+    global _num_spares, _spare_bytes
+
+    if size <= SHORT_FRAME or size > MAX_SPARE_BYTES:
+        free(address)
+        return
+    while (_num_spares == MAX_SPARES
+           or _spare_bytes + size > MAX_SPARE_BYTES):
+        free(_spare_take(0))
+    _spares[_num_spares].address = address
+    _spares[_num_spares].size = size
+    _num_spares += 1
+    _spare_bytes += size
+
+
 cdef class Memory:
     """Bytes that nothing has written yet, as a writable buffer."""
-    cdef char *_address
+    cdef void *_address
     cdef Py_ssize_t _size
 
     def __cinit__(self, Py_ssize_t size):
-        self._address = <char *>malloc(max(size, 1))
+        self._address = _memory_get(size)
         if self._address == NULL:
             raise MemoryError(f"no memory for {size} bytes")
         self._size = size
 
     def __dealloc__(self):
-        free(self._address)
+        if self._address != NULL:
+            _memory_put(self._address, self._size)
 
     def __len__(self):
         return self._size
@@ -142,6 +210,24 @@ cdef class Buffers:
         self._num_views = 0
         self._objects = None
 
+    cdef void begin(self, list objects):
+        """What is held."""
+        self._objects = objects
+
+    cdef int grow(self, size_t num) except -1:
+        """Room for so many segments."""
+        self.segments = <ucxpool_segment_t *>malloc(
+            (num + 1) * sizeof(ucxpool_segment_t))
+        if self.segments == NULL:
+            raise MemoryError(f"no memory for a list of {num} buffers")
+        return 0
+
+    cdef void add_range(self, void *address, size_t length) noexcept:
+        self.segments[self.count].address = address
+        self.segments[self.count].length = length
+        self.length += length
+        self.count += 1
+
     cdef int _add(self, object one, bint writable, bint is_cuda) except -1:
         cdef ucxpool_segment_t *segment = &self.segments[self.count]
         cdef Py_buffer *view
@@ -150,6 +236,11 @@ cdef class Buffers:
             segment.address = PyBytes_AsString(one)
             segment.length = PyBytes_Size(one)
         elif PyObject_CheckBuffer(one):
+            if self._views == NULL:
+                self._views = <Py_buffer *>malloc(
+                    (len(self._objects) - self.count) * sizeof(Py_buffer))
+                if self._views == NULL:
+                    raise MemoryError("no memory for a list of buffers")
             view = &self._views[self._num_views]
             try:
                 PyObject_GetBuffer(one, view, PyBUF_WRITABLE if writable
@@ -208,19 +299,13 @@ cdef class Buffers:
 cdef Buffers _buffers(object given, bint writable, bint is_cuda):
     """Of one buffer, or of several."""
     cdef Buffers buffers = Buffers.__new__(Buffers)
-    cdef size_t num
 
     if (PyBytes_Check(given) or PyObject_CheckBuffer(given)
             or hasattr(given, "__cuda_array_interface__")):
-        buffers._objects = [given]
+        buffers.begin([given])
     else:
-        buffers._objects = list(given)
-    num = len(buffers._objects)
-    buffers.segments = <ucxpool_segment_t *>calloc(
-        num + 1, sizeof(ucxpool_segment_t))
-    buffers._views = <Py_buffer *>calloc(num + 1, sizeof(Py_buffer))
-    if buffers.segments == NULL or buffers._views == NULL:
-        raise MemoryError(f"no memory for a list of {num} buffers")
+        buffers.begin(list(given))
+    buffers.grow(len(buffers._objects))
     for one in buffers._objects:
         buffers._add(one, writable, is_cuda)
     return buffers
@@ -412,21 +497,32 @@ cdef class Message:
         """Receive it into memory of its own, cut as the sender's; the request
         that does, whose result is a list of memoryviews."""
         cdef list frames = []
+        cdef Buffers buffers = Buffers.__new__(Buffers)
+        cdef Memory shared
+        cdef Memory memory
         cdef Py_ssize_t at = 0
-        cdef Py_ssize_t shared = 0
         cdef Py_ssize_t length
         cdef Request request
 
+        self._check()
         for length in self.lengths:
-            shared += length if length <= SHORT_FRAME else 0
-        memory = memoryview(Memory(shared))
+            at += length if length <= SHORT_FRAME else 0
+        shared = Memory(at)
+        buffers.begin([shared])
+        buffers.grow(len(self.lengths))
+        view = memoryview(shared)
+        at = 0
         for length in self.lengths:
             if length <= SHORT_FRAME:
-                frames.append(memory[at:at + length])
+                buffers.add_range(<char *>shared._address + at, length)
+                frames.append(view[at:at + length])
                 at += length
             else:
-                frames.append(memoryview(Memory(length)))
-        request = self.post_into(frames, timeout)
+                memory = Memory(length)
+                buffers._objects.append(memory)
+                buffers.add_range(memory._address, length)
+                frames.append(memoryview(memory))
+        request = self._receive(buffers, timeout)
         request.result = frames
         return request
 
@@ -711,6 +807,7 @@ cdef class Pool:
     cdef bint _forked
     cdef object __weakref__
     cdef readonly bint is_cuda
+    cdef readonly size_t num_ended # requests that ended in the last turn
     # Types that a subclass of this one makes.
     cdef public object channel_type
     cdef public object listener_type
@@ -898,6 +995,7 @@ cdef class Pool:
         cdef size_t i
         cdef Request request
 
+        self.num_ended = 0
         while num == BATCH and self._pool != NULL:
             _check(ucxpool_completion_get(self._pool, completions, BATCH,
                                           &num))
@@ -906,6 +1004,7 @@ cdef class Pool:
                     <uintptr_t>completions[i].completion_ptr)
                 if request is not None:
                     request._end(completions[i].status)
+            self.num_ended += num
         return 0
 
     cdef list _events(self):

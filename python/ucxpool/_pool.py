@@ -288,19 +288,21 @@ class Channel(_core.Channel):
         if self.closed:
             raise self.ended_with()
 
+    def _keep(self, message):
+        """Give a message to the first who waits for such, or keep it."""
+        for entry in self._waiting:
+            future, tag, mask = entry
+            if (message.tag ^ tag) & mask == 0 and not future.done():
+                self._waiting.remove(entry)
+                future.set_result(message)
+                return
+        self._kept.append(message)
+
     def _hand_over(self):
         """Give kept messages to those who wait for such."""
-        for entry in list(self._waiting):
-            future, tag, mask = entry
-            if future.done():
-                self._waiting.remove(entry)
-                continue
-            for message in self._kept:
-                if (message.tag ^ tag) & mask == 0:
-                    self._kept.remove(message)
-                    self._waiting.remove(entry)
-                    future.set_result(message)
-                    break
+        kept, self._kept = self._kept, collections.deque()
+        for message in kept:
+            self._keep(message)
 
     def _end(self, error):
         waiting, self._waiting = self._waiting, collections.deque()
@@ -319,9 +321,8 @@ class Channel(_core.Channel):
         if kinds & _core.EVENT_MESSAGE:
             message = self.probe()
             while message is not None:
-                self._kept.append(message)
+                self._keep(message)
                 message = self.probe()
-            self._hand_over()
         if kinds & _core.EVENT_STATE:
             if (self._opening is not None and not self._opening.done()
                     and self.state_number != _core.CONNECTING):
@@ -552,9 +553,12 @@ class Pool(_core.Pool):
         self._is_due = False
         if self.closed:
             return
-        for one, kinds in self.turn():
+        events = self.turn()
+        for one, kinds in events:
             one._on_event(kinds)
-        if not self.closed and not self.arm():
+        # Those who were told something have the next word, and what they post
+        # would only wake what is armed now.
+        if events or self.num_ended or (not self.closed and not self.arm()):
             self.kick()
 
     def _leave_loop(self):

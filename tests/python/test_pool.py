@@ -288,17 +288,17 @@ class Ends(Pair):
     async def test_cancelled_when_the_message_is_there_already(self):
         task = asyncio.create_task(self.y.recv())
         await asyncio.sleep(0)
-        hand_over = self.y._hand_over
+        keep = self.y._keep
 
-        def hand_over_and_cancel():
-            hand_over()
+        def keep_and_cancel(message):
+            keep(message)
             task.cancel()
 
-        self.y._hand_over = hand_over_and_cancel
+        self.y._keep = keep_and_cancel
         await self.x.send(b"given")
         with self.assertRaises(asyncio.CancelledError):
             await task
-        del self.y._hand_over
+        del self.y._keep
         frames = await (await self.y.recv()).frames()
         self.assertEqual(bytes(frames[0]), b"given")
 

@@ -1,0 +1,267 @@
+"""UCXX's names, on a pool: a program written for `ucxx` changes one import.
+
+    import ucxpool.ucxx as ucxx
+
+    listener = ucxx.create_listener(handler, port=0)
+    endpoint = await ucxx.create_endpoint("127.0.0.1", listener.port)
+    await endpoint.send_multi(buffers)
+
+What is here behaves as there, but for three things. A send_multi() is one
+message, not one for each buffer. Endpoints always handle failures, at no cost.
+And without a secret (ucxpool's setting SECRET_FILE) a listener takes this
+machine's processes only, where UCXX lets in all that reach it; get_address()
+says so.
+"""
+import asyncio
+import inspect
+import os
+
+from . import (ANY, CanceledError, ClosedError, Error, PeerLostError, Pool,
+               TimedOutError, TruncatedError, ucx_version)
+
+UCXError = Error
+UCXCanceled = CanceledError
+UCXCloseError = ClosedError
+UCXConnectionResetError = PeerLostError
+UCXMessageTruncatedError = TruncatedError
+UCXTimedOutError = TimedOutError
+
+__all__ = ["Endpoint", "Listener", "UCXCanceled", "UCXCloseError",
+           "UCXConnectionResetError", "UCXError", "UCXMessageTruncatedError",
+           "UCXTimedOutError", "create_endpoint", "create_listener",
+           "get_address", "get_ucx_version", "init", "progress", "reset",
+           "stop_notifier_thread"]
+
+# The upper bits of a message's tag say by which calls it goes.
+_PLAIN, _ACTIVE, _MULTI = 0, 1 << 62, 2 << 62
+_TAGGED = 1 << 61
+
+_pool = None
+_settings = {}
+
+
+def _tag(kind, tag):
+    """UCXX takes any hashable; one that is an integer, or of integers, is the
+    same in each process."""
+    if tag is None:
+        return kind
+    value = getattr(tag, "value", tag)
+    return kind | _TAGGED | (hash(value) & (_TAGGED - 1))
+
+
+def _has_secret():
+    return "secret" in _settings or any(
+        key in os.environ for key in ("UCXPOOL_SECRET_FILE",
+                                      "UCXPOOL_LISTEN_WITHOUT_SECRET"))
+
+
+def _get_pool():
+    global _pool
+    if _pool is None or _pool.closed:
+        _pool = Pool(name="ucxx", **_settings)
+    return _pool
+
+
+def init(options=None, **settings):
+    """Make the pool, with settings of ucxpool's; it is made by itself
+    otherwise. UCX's own options are the environment's UCX_*."""
+    if _pool is not None and not _pool.closed:
+        raise RuntimeError("the pool is there already: call reset() before")
+    for key, value in (options or {}).items():
+        os.environ.setdefault(f"UCX_{key}", str(value))
+    _settings.clear()
+    _settings.update(settings)
+    _get_pool()
+
+
+def reset():
+    """Close the pool; the next call makes one."""
+    global _pool
+    closing, _pool = _pool, None
+    if closing is not None:
+        closing.close()
+
+
+def stop_notifier_thread():
+    """There is none."""
+
+
+def progress():
+    """Nothing to do: the event loop does it."""
+
+
+def get_ucx_version():
+    return ucx_version()[0]
+
+
+def get_address(ifname=None):
+    """The address that others of this machine, or of others where there is a
+    secret, reach a listener at."""
+    if not _has_secret():
+        return "127.0.0.1"
+    if ifname is not None:
+        import fcntl
+        import socket
+        import struct
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            return socket.inet_ntoa(fcntl.ioctl(
+                one.fileno(), 0x8915,  # SIOCGIFADDR
+                struct.pack("256s", ifname[:15].encode()))[20:24])
+    import socket
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(("192.0.2.1", 1))  # sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return one.getsockname()[0]
+
+
+def create_listener(callback_func, port=None, endpoint_error_handling=True,
+                    connect_timeout=5.0):
+    """Listen; callback_func(endpoint), a function or a coroutine, is called
+    for each peer. Close the Listener, or lose it, to stop."""
+    host = "" if _has_secret() else "127.0.0.1"
+    return Listener(_get_pool(), f"{host}:{port or 0}", callback_func)
+
+
+async def create_endpoint(ip_address, port, endpoint_error_handling=True,
+                          connect_timeout=5.0):
+    """Connect to a listener."""
+    host = f"[{ip_address}]" if ":" in ip_address else ip_address
+    return Endpoint(await _get_pool().connect(f"{host}:{port}",
+                                              timeout=connect_timeout))
+
+
+class Listener:
+    """Where peers connect to, until it is closed."""
+
+    def __init__(self, pool, where, callback):
+        self._callback = callback
+        self._listener = pool.listen(where, self._on_channel)
+
+    async def _on_channel(self, channel):
+        result = self._callback(Endpoint(channel))
+        if inspect.isawaitable(result):
+            await result
+
+    def __del__(self):
+        if hasattr(self, "_listener"):
+            self.close()
+
+    @property
+    def port(self):
+        return self._listener.port
+
+    @property
+    def ip(self):
+        return get_address()
+
+    @property
+    def closed(self):
+        return self._listener.closed
+
+    def close(self):
+        if not self._listener.closed:
+            self._listener.close()
+
+
+class Endpoint:
+    """The connection to a peer."""
+
+    def __init__(self, channel):
+        self._channel = channel
+        self._left = None
+        self._received = 0
+
+    @property
+    def channel(self):
+        """The channel below, for what UCXX has no name for."""
+        return self._channel
+
+    @property
+    def alive(self):
+        return not self.closed
+
+    @property
+    def closed(self):
+        return self._channel.ended
+
+    @property
+    def uid(self):
+        return self._channel.number
+
+    async def send(self, buffer, tag=None, force_tag=False):
+        """Send one buffer."""
+        await self._channel.send([buffer], _tag(_PLAIN, tag))
+
+    async def recv(self, buffer, tag=None, force_tag=False):
+        """Receive into one buffer; UCXMessageTruncatedError where it is too
+        short."""
+        await self._channel.recv_into([buffer], _tag(_PLAIN, tag), ANY)
+        self._count()
+
+    async def send_multi(self, buffers, tag=None, force_tag=False):
+        """Send a list of buffers, as one message."""
+        if not isinstance(buffers, (list, tuple)):
+            raise ValueError("`buffers` must be a list or a tuple")
+        await self._channel.send(buffers, _tag(_MULTI, tag))
+
+    async def recv_multi(self, tag=None, force_tag=False):
+        """Receive what send_multi() sent, as a list of memoryviews."""
+        return await self._frames(_tag(_MULTI, tag))
+
+    async def am_send(self, buffer):
+        """Send one buffer whose length the peer need not know."""
+        await self._channel.send([buffer], _ACTIVE)
+
+    async def am_recv(self):
+        """Receive what am_send() sent."""
+        return (await self._frames(_ACTIVE))[0]
+
+    async def send_obj(self, obj, tag=None):
+        """Send a buffer to a peer that calls recv_obj()."""
+        await self._channel.send([obj], _tag(_PLAIN, tag))
+
+    async def recv_obj(self, tag=None, allocator=bytearray):
+        """Receive what send_obj() sent, into what the allocator makes."""
+        message = await self._channel.recv(_tag(_PLAIN, tag), ANY)
+        obj = allocator(message.length)
+        await message.into([obj])
+        self._count()
+        return obj
+
+    async def _frames(self, tag):
+        message = await self._channel.recv(tag, ANY)
+        frames = await message.frames()
+        self._count()
+        return frames
+
+    def close_after_n_recv(self, n, count_from_ep_creation=False):
+        """Close it after n received messages."""
+        wanted = n if count_from_ep_creation else n + self._received
+        if self._left is not None:
+            raise UCXError("close_after_n_recv() has been called already")
+        if wanted < self._received:
+            raise UCXError(f"{self._received} messages have been received "
+                           "already")
+        self._left = wanted
+        self._close_when_due()
+
+    def _count(self):
+        self._received += 1
+        self._close_when_due()
+
+    def _close_when_due(self):
+        if self._left is not None and self._received >= self._left:
+            self.abort()
+
+    async def close(self, period=10**10, max_attempts=1):
+        """Close it; what was sent arrives first."""
+        if not self._channel.closed:
+            self._channel.close()
+        await asyncio.sleep(0)
+
+    def abort(self, period=10**10, max_attempts=1):
+        """Close it at once."""
+        if not self._channel.closed:
+            self._channel.abort()

@@ -1,0 +1,133 @@
+"""The calls that ucxpool.ucxx has in common with UCXX, on both: what holds here
+holds there."""
+import asyncio
+import pickle
+import unittest
+
+import numpy
+
+
+class Calls:
+    """For a class that has `ucxx`, the module."""
+
+    async def asyncSetUp(self):
+        self.accepted = asyncio.Queue()
+        self.listener = self.ucxx.create_listener(self.accepted.put, 0)
+        self.a = await self.ucxx.create_endpoint("127.0.0.1",
+                                                 self.listener.port)
+        self.b = await self.accepted.get()
+
+    async def asyncTearDown(self):
+        await self.a.close()
+        await self.b.close()
+        self.listener.close()
+        await asyncio.sleep(0)
+
+    async def test_send_and_recv(self):
+        for size in (1, 1000, 10 << 20):
+            data = numpy.random.default_rng(size).bytes(size)
+            target = bytearray(size)
+            await asyncio.gather(self.a.send(data), self.b.recv(target))
+            self.assertEqual(target, data)
+
+    async def test_arrays_both_ways(self):
+        here = numpy.arange(100000.)
+        there = numpy.empty_like(here)
+        back = numpy.empty_like(here)
+        await asyncio.gather(self.a.send(here), self.b.recv(there))
+        await asyncio.gather(self.b.send(there), self.a.recv(back))
+        numpy.testing.assert_array_equal(here, back)
+
+    async def test_tags_choose(self):
+        first, second = bytearray(5), bytearray(6)
+        sends = asyncio.gather(self.a.send(b"first", tag=1),
+                               self.a.send(b"second", tag=2))
+        await self.b.recv(second, tag=2)
+        await self.b.recv(first, tag=1)
+        await sends
+        self.assertEqual((first, second), (b"first", b"second"))
+
+    async def test_multi(self):
+        buffers = [bytes([i % 251]) * (1 + i * 7) for i in range(300)]
+        _, got = await asyncio.gather(self.a.send_multi(buffers),
+                                      self.b.recv_multi())
+        self.assertEqual([bytes(one) for one in got], buffers)
+        with self.assertRaises(ValueError):
+            await self.a.send_multi(b"no list")
+
+    async def test_active_messages(self):
+        for size in (1, 100000, 4 << 20):
+            data = numpy.random.default_rng(size).bytes(size)
+            _, got = await asyncio.gather(self.a.am_send(data),
+                                          self.b.am_recv())
+            self.assertEqual(bytes(got), data)
+
+    async def test_objects(self):
+        what = {"list": list(range(1000)), "text": "x" * 5000}
+        _, got = await asyncio.gather(self.a.send_obj(pickle.dumps(what)),
+                                      self.b.recv_obj())
+        self.assertEqual(pickle.loads(got), what)
+        _, got = await asyncio.gather(
+            self.a.send_obj(b"abc"),
+            self.b.recv_obj(allocator=lambda n: numpy.empty(n, "u1")))
+        self.assertEqual(got.tobytes(), b"abc")
+
+    async def test_a_closed_peer_ends_a_receive(self):
+        receive = asyncio.create_task(self.a.recv(bytearray(1)))
+        await asyncio.sleep(0.01)
+        await self.b.close()
+        with self.assertRaises(Exception):
+            await asyncio.wait_for(receive, 10)
+        for _ in range(1000):
+            if self.a.closed:
+                break
+            await asyncio.sleep(0.01)
+        self.assertTrue(self.a.closed)
+        self.assertFalse(self.a.alive)
+
+    async def test_a_handler_that_is_a_coroutine(self):
+        async def echo(endpoint):
+            await endpoint.send_obj(await endpoint.recv_obj())
+            await endpoint.close()
+
+        listener = self.ucxx.create_listener(echo, 0)
+        endpoint = await self.ucxx.create_endpoint("127.0.0.1", listener.port)
+        await endpoint.send_obj(b"hello")
+        self.assertEqual(bytes(await endpoint.recv_obj()), b"hello")
+        await endpoint.close()
+        listener.close()
+
+
+class OnThePool(Calls, unittest.IsolatedAsyncioTestCase):
+    import ucxpool.ucxx as ucxx
+
+    async def asyncTearDown(self):
+        await super().asyncTearDown()
+        self.ucxx.reset()
+
+    async def test_too_short_a_buffer(self):
+        sent = asyncio.create_task(self.a.send(bytes(1 << 20)))
+        with self.assertRaises(self.ucxx.UCXMessageTruncatedError):
+            await self.b.recv(bytearray(2))
+        with self.assertRaises(self.ucxx.UCXError):
+            await sent
+
+    async def test_close_after_so_many(self):
+        self.b.close_after_n_recv(2)
+        for _ in range(2):
+            await asyncio.gather(self.a.send(b"x"),
+                                 self.b.recv(bytearray(1)))
+        self.assertTrue(self.b.closed)
+
+
+class OnUcxx(Calls, unittest.IsolatedAsyncioTestCase):
+    import ucxx
+
+    async def asyncTearDown(self):
+        await super().asyncTearDown()
+        del self.a, self.b, self.listener, self.accepted
+        self.ucxx.reset()
+
+
+if __name__ == "__main__":
+    unittest.main()
