@@ -124,7 +124,7 @@ def _open():
     tried = []
     for name, origin in _candidates():
         if os.path.isabs(name) and not os.path.exists(name):
-            tried.append(f"  {name}: not there")
+            tried.append(f"  {name} ({origin}): not there")
             continue
         try:
             return _load(name)
