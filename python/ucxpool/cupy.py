@@ -18,7 +18,8 @@ from cupy.cuda.memory import CFunctionAllocator
 from cupy.cuda.memory import OutOfMemoryError as _CupyOutOfMemoryError
 
 from ._heap import Heap
-from ._library import OutOfMemoryError, library
+from ._errors import OutOfMemoryError
+from ._library import library
 
 __all__ = ["Allocator", "disable", "enable", "stream_end"]
 

@@ -17,7 +17,7 @@ from numba.cuda import HostOnlyCUDAMemoryManager, MemoryPointer
 from numba.cuda.cudadrv.driver import MemoryInfo
 
 from ._heap import Heap
-from ._library import OutOfMemoryError
+from ._errors import OutOfMemoryError
 
 __all__ = ["Manager", "enable"]
 
