@@ -39,7 +39,7 @@ from ._heap import Heap, Segment
 from ._library import library as _load
 
 _POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pool", "Transfer")
-_MODULES = ("cupy", "numba", "rmm", "torch")
+_MODULES = ("cupy", "dask", "numba", "prometheus", "rmm", "torch", "ucxx")
 
 __all__ = [*_errors, *_POOL, "Heap", "Segment", "heap", "heap_stats",
            "library_path", "ucx_version", "version"]
@@ -75,9 +75,6 @@ def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
     if name in _POOL:
-        # What the extension is linked with is loaded here: the library that
-        # was named, and the UCX that is to be.
-        _load()
         return getattr(importlib.import_module("._pool", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -7,11 +7,17 @@ has ended; then the pool is armed again. There is no thread and no timer.
 import asyncio
 import atexit
 import collections
-import os
 import threading
+import time
 
-from . import _core
-from ._errors import ClosedError, TimedOutError, TruncatedError
+from ._library import library
+
+# What the extension is linked with is loaded here: the library that was named,
+# and the UCX that is to be.
+library()
+
+from . import _core  # noqa: E402
+from ._errors import ClosedError, TimedOutError, TruncatedError  # noqa: E402
 
 ANY = _core.ANY
 
@@ -67,18 +73,27 @@ class Transfer(_core.Request):
         return self.outcome()
 
     async def _wait_in_loop(self):
-        cancelled = None
-        while not self.done:
-            future = self._pool.loop().create_future()
-            self.on_done = _Wake(future)
-            try:
-                await future
-            except asyncio.CancelledError as error:
-                cancelled = error
-                self.cancel()
+        try:
+            await self._woken()
+        except asyncio.CancelledError:
+            self.cancel()
+            while not self.done:
                 self._pool.kick()
-        if cancelled is not None:
-            raise cancelled
+                try:
+                    await self._woken()
+                except asyncio.CancelledError:
+                    pass  # once is enough
+            raise
+
+    def _woken(self):
+        """A future that is done when the transfer is."""
+        future = self._pool.loop().create_future()
+        self.on_done = _Wake(future)
+        if self.done and not future.done():
+            # Another thread has ended it meanwhile.
+            self.on_done = None
+            future.set_result(None)
+        return future
 
     def wait(self, timeout=None):
         """Wait for it without an event loop; TimedOutError after so many
@@ -595,7 +610,6 @@ class Pool(_core.Pool):
 
     def wait_until(self, look, timeout, what):
         """Progress until look() finds something; what it has found."""
-        import time
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             found = look()

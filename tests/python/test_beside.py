@@ -41,6 +41,26 @@ print(*ucxx.get_ucx_version(), sep=".")
             self.assertEqual((hello, count), ("hello", "1"))
             self.assertEqual(version, theirs)
 
+    def test_prometheus_reads_the_statistics(self):
+        said = self.run_python("""
+import ucxpool.prometheus
+from prometheus_client import CollectorRegistry, generate_latest
+pools = [ucxpool.Pool(name=name, comm_size="8m", block_size="64k")
+         for name in "ab"]
+registry = CollectorRegistry()
+registry.register(ucxpool.prometheus.Collector(*pools))
+lines = generate_latest(registry).decode().splitlines()
+print(*[line.replace(" ", "=") for line in lines
+        if line.startswith("ucxpool_block_size{")])
+pools[0].close()
+print(sum(line.startswith("ucxpool_messages_sent_total{")
+          for line in generate_latest(registry).decode().splitlines()), "-")
+pools[1].close()
+""")
+        self.assertEqual(said, ['ucxpool_block_size{pool="a"}=65536.0',
+                                'ucxpool_block_size{pool="b"}=65536.0',
+                                "1", "-"])
+
     def test_importing_takes_nothing_that_is_not_needed(self):
         said = self.run_python("""
 import sys
