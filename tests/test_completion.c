@@ -218,8 +218,7 @@ START_TEST(an_event_loop_that_was_told_all_sleeps)
     ck_assert_int_eq(ucxpool_event_fd(pair.b, &event.fd), UCXPOOL_OK);
     do {
         pair_progress(&pair);
-        ck_assert_int_eq(ucxpool_event_get(pair.b, &told, 1, &num),
-                         UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_event_get(pair.b, &told, 1, &num), UCXPOOL_OK);
     } while (num != 0);
     for (int i = 0; i < 20; i++) {
         post_recv(&pair, 0, NULL);
