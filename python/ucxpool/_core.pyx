@@ -25,6 +25,9 @@ from ._api cimport *
 cdef extern from "<stdlib.h>" nogil:
     int posix_memalign(void **address, size_t alignment, size_t size)
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 cdef extern from "<sys/mman.h>" nogil:
     enum:
         MADV_HUGEPAGE
@@ -50,6 +53,14 @@ _STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
 DEF BATCH = 64
 DEF TURN_ROUNDS = 64
 DEF TURN_NS = 500000
+# How long a turn of which nothing has come looks on before the loop sleeps: the
+# answer of a peer that does the same comes in less time than a sleep takes. It
+# is twice as long each time that something came, and half as long each time
+# that nothing did; then one turn of so many tries again.
+DEF SPIN_MAX_NS = 100000
+DEF SPIN_MIN_NS = 6000
+DEF SPIN_PURE_NS = 2000
+DEF SPIN_TURNS = 32
 # A thread that waits looks this often whether a signal has come.
 DEF WAIT_SLICE_NS = 100000000
 # Frames up to this length share one piece of memory.
@@ -808,6 +819,9 @@ cdef class Pool:
     cdef object __weakref__
     cdef readonly bint is_cuda
     cdef readonly size_t num_ended # requests that ended in the last turn
+    cdef public size_t num_waiting # who wait for a message
+    cdef uint64_t _spin_ns
+    cdef unsigned _num_unspun
     # Types that a subclass of this one makes.
     cdef public object channel_type
     cdef public object listener_type
@@ -818,6 +832,7 @@ cdef class Pool:
         self._requests = {}
         self._channels = {}
         self._listeners = {}
+        self._spin_ns = SPIN_MAX_NS
         self.channel_type = Channel
         self.listener_type = Listener
         self.message_type = Message
@@ -977,17 +992,47 @@ cdef class Pool:
         """Move what can move, for a short time, and end requests that have
         ended. Returns the events: pairs of a channel or listener and of what
         it has to tell."""
-        cdef uint64_t until
-        cdef int rounds
+        cdef bint is_awaited = self.num_waiting > 0 or len(self._requests) > 0
 
         self._check()
         with nogil:
-            until = _now() + TURN_NS
-            for rounds in range(TURN_ROUNDS):
-                if ucxpool_progress(self._pool) == 0 or _now() >= until:
-                    break
+            if self._move() == 0 and is_awaited and self._spin():
+                self._move()
         self._complete()
         return self._events()
+
+    cdef unsigned _move(self) noexcept nogil:
+        """Returns how many rounds moved something."""
+        cdef uint64_t until = _now() + TURN_NS
+        cdef unsigned rounds = 0
+
+        while (rounds < TURN_ROUNDS and ucxpool_progress(self._pool) != 0):
+            rounds += 1
+            if _now() >= until:
+                break
+        return rounds
+
+    cdef bint _spin(self) noexcept nogil:
+        """Look on for a while; has anything come?"""
+        cdef uint64_t begin = _now()
+        cdef uint64_t now = begin
+
+        if self._spin_ns < SPIN_MIN_NS:
+            self._num_unspun += 1
+            if self._num_unspun < SPIN_TURNS:
+                return False
+            self._num_unspun = 0
+            self._spin_ns = SPIN_MAX_NS
+        while now - begin < self._spin_ns:
+            if ucxpool_progress(self._pool) != 0:
+                self._spin_ns = min(2 * self._spin_ns,
+                                    <uint64_t>SPIN_MAX_NS)
+                return True
+            now = _now()
+            if now - begin >= SPIN_PURE_NS:
+                sched_yield()
+        self._spin_ns //= 2
+        return False
 
     cdef int _complete(self) except -1:
         cdef ucxpool_completion_t completions[BATCH]

@@ -270,6 +270,7 @@ class Channel(_core.Channel):
         future = pool.loop().create_future()
         entry = (future, tag, mask)
         self._waiting.append(entry)
+        pool.num_waiting += 1
         pool.kick()
         try:
             return await future
@@ -282,6 +283,8 @@ class Channel(_core.Channel):
             elif entry in self._waiting:
                 self._waiting.remove(entry)
             raise
+        finally:
+            pool.num_waiting -= 1
 
     def _recv_wait(self, tag, mask, timeout):
         self._fail_if_closed()

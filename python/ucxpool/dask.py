@@ -42,9 +42,10 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "ucxpool://"
 
-# A worker has many peers, and those of its host map its blocks: 8 MiB each are
-# as fast as 64, and 16 peers stay below 256 MiB of resident memory.
-DEFAULTS = {"comm-size": "8MiB", "block-size": "64KiB", "accept-queue": 1024}
+# A worker has many peers, and those of its host map its blocks: of 8 MiB each,
+# 16 peers stay below 256 MiB of resident memory. No block is the caller's here.
+DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
+            "recv-share": 39, "accept-queue": 1024}
 
 # Sends of one comm that are under way before a write waits for the oldest.
 MAX_WRITES = 32
