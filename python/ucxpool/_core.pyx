@@ -324,6 +324,7 @@ cdef Buffers _buffers(object given, bint writable, bint is_cuda):
 
 # --- requests -----------------------------------------------------------------
 
+@cython.no_gc_clear
 cdef class Request:
     """One send, receive or flush in progress."""
     cdef ucxpool_request_t *_handle
@@ -454,6 +455,7 @@ cdef class _Params:
 
 # --- messages -----------------------------------------------------------------
 
+@cython.no_gc_clear
 cdef class Message:
     """A message that has arrived and is not received yet."""
     cdef ucxpool_message_t *_handle
@@ -561,6 +563,7 @@ cdef class Message:
 
 # --- channels and listeners ---------------------------------------------------
 
+@cython.no_gc_clear
 cdef class Channel:
     """The connection to one peer's pool."""
     cdef ucxpool_channel_t *_handle
@@ -743,6 +746,7 @@ cdef class Channel:
                     ucxpool_channel_close(handle)
 
 
+@cython.no_gc_clear
 cdef class Listener:
     """Where peers connect to."""
     cdef ucxpool_listener_t *_handle

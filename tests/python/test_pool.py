@@ -589,6 +589,30 @@ class Processes(unittest.TestCase):
             """)
         self.assertEqual(said, "end\n")
 
+    def test_what_is_in_a_circle_is_collected(self):
+        said = self.run_python("""
+            import gc, weakref, ucxpool
+
+            def make():
+                pool = ucxpool.Pool(comm_size="8m", close_timeout="50ms")
+                listener = pool.listen()
+                x = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
+                y = listener.accept().wait(10)
+                sent = x.send(b"kept")
+                circle = [pool, listener, x, y, sent, y.recv().wait(10),
+                          x.send(bytearray(1 << 20))]
+                for one in circle:
+                    if hasattr(one, "__dict__"):
+                        one.circle = circle
+                circle.append(circle)
+                return weakref.ref(pool)
+
+            pools = [make() for _ in range(10)]
+            gc.collect()
+            print([pool() for pool in pools].count(None))
+            """)
+        self.assertEqual(said, "10\n")
+
     def test_a_forked_child_is_told(self):
         said = self.run_python("""
             import os, ucxpool
