@@ -72,12 +72,17 @@ class Wheel(bdist_wheel):
         return "cp311", "abi3", super().get_tag()[2]
 
 
+def extension(name, **words):
+    return Extension(f"ucxpool.{name}", [f"ucxpool/{name}.pyx"],
+                     py_limited_api=True,
+                     define_macros=[("Py_LIMITED_API", "0x030B0000")], **words)
+
+
 setup(
-    ext_modules=[Extension(
-        "ucxpool._core", ["ucxpool/_core.pyx"], libraries=["ucxpool"],
-        py_limited_api=True,
-        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+    ext_modules=[
         # The library lies beside it in the wheel; ucxpool._library loads it
         # first, so that a program may name another one.
-        extra_link_args=["-Wl,-rpath,$ORIGIN/lib"])],
+        extension("_core", libraries=["ucxpool"],
+                  extra_link_args=["-Wl,-rpath,$ORIGIN/lib"]),
+        extension("_cupy")],
     cmdclass={"build_ext": BuildExt, "bdist_wheel": Wheel})

@@ -300,8 +300,13 @@ cdef class Buffers:
             raise ValueError(f"buffer {self.count} is read-only")
         stream = what.get("stream")
         if stream is not None:
+            stream = 0 if stream == 1 else stream
+            if self.has_stream and stream != self.stream:
+                raise ValueError(
+                    f"buffer {self.count} is of another stream than those "
+                    "before it: synchronize first, or send it by itself")
             self.has_stream = True
-            self.stream = 0 if stream == 1 else stream
+            self.stream = stream
         segment.address = <void *><uintptr_t>(address or 0)
         segment.length = size
         return 0

@@ -60,6 +60,25 @@ def _create(lib, device, settings):
     return pool.value
 
 
+class DeviceBuffer:
+    """Bytes of a GPU's heap, in the order of the default stream."""
+
+    def __init__(self, heap, size):
+        self.nbytes = size
+        self.address = heap.alloc(size) if size else None
+        # The heap lives as long as what came out of it.
+        weakref.finalize(self, heap._free_buffer, self.address)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (self.nbytes,), "typestr": "|u1", "version": 3,
+                "data": (self.address or 0, False), "strides": None,
+                "stream": 1}
+
+    def __len__(self):
+        return self.nbytes
+
+
 class Heap:
     """Memory of any size that does not fragment: of this machine
     (Heap()), or of a GPU (Heap(0)).
@@ -67,7 +86,8 @@ class Heap:
     Keywords are settings, as in Heap(memory_limit="1g"); `man 7 ucxpool` lists
     them. A size is a number of bytes, or a text such as "64m". Where neither
     they nor the environment say anything of blocks (comm_size), the pool has
-    none: it is a heap, and no channel is made of it. What is asked for here is freed here: an address is a plain number.
+    none: it is a heap, and no channel is made of it. What is asked
+    for here is freed here: an address is a plain number.
     Streams are numbers, or objects of PyTorch, CuPy, RMM or cuda.core; on the
     host they are only names.
 
@@ -138,10 +158,13 @@ class Heap:
                                             _handle(stream)))
 
     def buffer(self, size):
-        """So many bytes of host memory as a writable buffer, for memoryview()
-        or numpy.frombuffer(). They are freed when nothing refers to it."""
+        """So many bytes as a writable buffer, for memoryview() or
+        numpy.frombuffer(); on a GPU, as a DeviceBuffer, for cupy.asarray().
+        They are freed when nothing refers to it."""
         if self.device != _library.HOST:
-            raise ValueError("memory of a GPU is no buffer of Python's")
+            return DeviceBuffer(self, size)
+        if not size:
+            return (ctypes.c_ubyte * 0)()
         address = self.alloc(size)
         array = (ctypes.c_ubyte * size).from_address(address)
         # The heap lives as long as what came out of it.

@@ -43,36 +43,59 @@ class _Entry:
             lib.address_of("cupy_free"), self.variable).malloc
 
 
+def _current_function():
+    """CuPy's C function for the handle of the current stream, or None."""
+    try:
+        from cupy_backends.cuda import stream
+        return stream.__pyx_capi__["get_current_stream_ptr"]
+    except (ImportError, AttributeError, KeyError):
+        return None
+
+
+class _Malloc:
+    """ucxpool._cupy.Malloc in Python: for a package that was not built, and for
+    versions of CuPy that declare their function otherwise."""
+
+    def __init__(self, add, retry):
+        mallocs = {}
+        current = cupy.cuda.get_current_stream
+        find = mallocs.get
+
+        def malloc(size):
+            handle = current().ptr
+            of_stream = find(handle)
+            if of_stream is None:
+                of_stream = mallocs[handle] = add(handle)
+            memory = of_stream(size)
+            if memory.ptr or not size:
+                return memory
+            return retry(size)
+
+        self.malloc = malloc
+        self.forget = lambda handle: mallocs.pop(handle, None)
+
+
+def _make_malloc(add, retry):
+    try:
+        from . import _cupy
+        return _cupy.Malloc(_current_function(), add, retry)
+    except (ImportError, TypeError):
+        return _Malloc(add, retry)
+
+
 class Allocator:
     """For cupy.cuda.set_allocator(Allocator().malloc)."""
 
     def __init__(self):
         self._entries = {}
-        # What those call, by itself: CuPy asks for memory all the time.
-        self._mallocs = {}
         self._many = _MANY
         self._lock = threading.Lock()
         # Memory that is freed late reads its variable: they stay.
         self._variables = []
-        self.malloc = self._make_malloc()
-
-    def _make_malloc(self):
-        """A function with all that it needs at hand: looking it up would take
-        as long as the allocation itself."""
-        current = cupy.cuda.get_current_stream
-        find = self._mallocs.get
-
-        def malloc(size):
-            stream = current()
-            of_stream = find(stream.ptr)
-            if of_stream is None:
-                of_stream = self._add(stream).malloc
-            memory = of_stream(size)
-            if memory.ptr or not size:
-                return memory
-            return self._retry(stream, size)
-
-        return malloc
+        self._malloc = _make_malloc(
+            lambda handle: self._add(cupy.cuda.get_current_stream()).malloc,
+            self._retry)
+        self.malloc = self._malloc.malloc
 
     def _add(self, stream):
         if stream.ptr == _PER_THREAD:
@@ -88,13 +111,12 @@ class Allocator:
             if entry is None:
                 entry = self._entries[stream.ptr] = _Entry(stream)
                 self._variables.append(entry.variable)
-                self._mallocs[stream.ptr] = entry.malloc
             return entry
 
-    def _retry(self, stream, size):
+    def _retry(self, size):
         """As CuPy's pool does: arrays that only the collector frees may hold
         memory."""
-        entry = self._add(stream)
+        entry = self._add(cupy.cuda.get_current_stream())
         gc.collect()
         memory = entry.malloc(size)
         if memory.ptr:
@@ -126,7 +148,7 @@ class Allocator:
             Heap.of_frameworks(device).stream_end(handle)
         # All its work is done: what is freed later needs no order of its.
         entry.variable.value = 0
-        del self._mallocs[handle]
+        self._malloc.forget(handle)
         del self._entries[handle]
 
     def stream_end(self, stream):

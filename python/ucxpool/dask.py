@@ -16,7 +16,8 @@ names it:
           secret-file: /etc/dask/ucxpool.secret
 
 `secret` is the secret itself, for secrets that are no file's. Off one host a
-secret is needed, as the library's listeners want one.
+secret is needed, as the library's listeners want one. `device: 0` lets frames of
+that GPU go from GPU to GPU, between processes that have one each.
 """
 import asyncio
 import collections
@@ -34,9 +35,10 @@ from distributed.comm.registry import Backend
 from distributed.comm.utils import (ensure_concrete_host, from_frames,
                                     to_frames)
 from distributed.protocol.utils import host_array
-from distributed.utils import ensure_ip, ensure_memoryview, get_ip, get_ipv6
+from distributed.utils import (ensure_ip, ensure_memoryview, get_ip, get_ipv6,
+                               nbytes)
 
-from . import Error, LimitError, NotPermittedError, Pool
+from . import Error, LimitError, NotPermittedError, Pool, _dask_gpu
 
 logger = logging.getLogger(__name__)
 
@@ -50,15 +52,34 @@ DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
 # Sends of one comm that are under way before a write waits for the oldest.
 MAX_WRITES = 32
 
+# Of the pool on a GPU, in place of those. Its blocks hold what is on its way to
+# and from all peers.
+GPU_DEFAULTS = {"comm-size": "256MiB", "block-size": "1MiB",
+                "region-size": "32MiB"}
+
+# How a worker with a GPU serializes for another one.
+GPU_SERIALIZERS = ("cuda", "dask", "pickle", "error")
+
 _pools = []
+_gpus = {}
 _lock = threading.Lock()
 
 
-def settings():
+def _configured():
+    return {key.replace("_", "-"): value for key, value in
+            (dask.config.get("distributed.comm.ucxpool", None) or {}).items()}
+
+
+def settings(on_gpu=False):
     """What Dask's configuration says, as keywords of a Pool."""
-    said = {**DEFAULTS, **{
-        key.replace("_", "-"): value for key, value in
-        (dask.config.get("distributed.comm.ucxpool", None) or {}).items()}}
+    said = _configured()
+    device = said.pop("device", None)
+    said.pop("device-allocator", None)
+    gpu_size = said.pop("gpu-comm-size", GPU_DEFAULTS["comm-size"])
+    said = {**DEFAULTS, **said}
+    if on_gpu:
+        said = {**said, **GPU_DEFAULTS, "comm-size": gpu_size,
+                "device": int(device)}
     for key, value in said.items():
         if isinstance(value, str) and re.fullmatch(r"[\d.]+ *[kKMGT]i?B", value):
             said[key] = parse_bytes(value)  # as Dask writes sizes
@@ -70,16 +91,18 @@ def settings():
                if value is not None}}
 
 
-def pool():
+def pool(on_gpu=False):
     """The pool of the running event loop; that of a loop that is closed goes
     on with this one."""
     loop = asyncio.get_running_loop()
-    wanted = settings()
+    wanted = settings(on_gpu)
     with _lock:
         free = None
         for one, made_with in list(_pools):
             if one.closed:
                 _pools.remove((one, made_with))
+            elif one.is_cuda != on_gpu:
+                continue
             elif one.driven_by is loop:
                 return one
             elif (one.driven_by is None or one.driven_by.is_closed()) and (
@@ -92,6 +115,28 @@ def pool():
         return free
 
 
+def gpu():
+    """What comms of the running event loop share of the GPU that Dask's
+    configuration names, or None."""
+    configured = _configured()
+    if configured.get("device") is None:
+        return None
+    its_pool = pool(True)
+    loop = asyncio.get_running_loop()
+    for one in [one for one in _gpus if one.is_closed()]:
+        del _gpus[one]
+    if loop not in _gpus:
+        _gpus[loop] = _dask_gpu.Gpu(its_pool, int(configured["device"]),
+                                    configured.get("device-allocator"))
+    return _gpus[loop]
+
+
+def _as_it_lies(frame):
+    if isinstance(frame, bytes) or _dask_gpu.is_on_gpu(frame):
+        return frame
+    return ensure_memoryview(frame)
+
+
 class UcxPool(Comm):
     """A comm over one channel; a message of Dask is a message of the
     channel, its frames as they lie."""
@@ -102,6 +147,7 @@ class UcxPool(Comm):
         self._local_addr = PREFIX + channel.local_address
         self._peer_addr = PREFIX + channel.remote_address
         self._writes = collections.deque()
+        self._gpu_frames = None
         self._extra_info = {"wire": channel.wire,
                             "wire_reason": channel.wire_reason}
 
@@ -117,20 +163,39 @@ class UcxPool(Comm):
     def extra_info(self):
         return self._extra_info
 
+    def handshake_info(self):
+        info = super().handshake_info()
+        shared = gpu()
+        if shared is not None:
+            self._gpu_frames = _dask_gpu.Frames(shared)
+            info[_dask_gpu.KEY] = shared.address(
+                _dask_gpu.host_of(self._channel.local_address))
+        return info
+
     def _failed(self, error):
         """What Dask expects of a comm that has ended."""
         if self._channel is not None and self._channel.ended:
             self.abort()
         return CommClosedError(f"in {self!r}: {error}")
 
+    async def _read_frames(self):
+        message = await self._channel.recv()
+        try:
+            # Each frame by itself: what is made of one may outlive the others.
+            frames = await message.frames(host_array)
+            if message.metadata:
+                frames = await self._gpu_frames.merge(message.metadata, frames)
+            return frames
+        except asyncio.CancelledError:
+            self.abort()  # a part of the message is gone
+            raise
+
     async def read(self, deserializers=None):
         if self._channel is None:
             raise CommClosedError(f"{self!r} is closed")
         try:
-            message = await self._channel.recv()
-            # Each frame by itself: what is made of one may outlive the others.
-            frames = await message.frames(host_array)
-        except Error as error:
+            frames = await self._read_frames()
+        except (Error, TimeoutError) as error:
             raise self._failed(error) from error
         try:
             return await from_frames(
@@ -143,40 +208,53 @@ class UcxPool(Comm):
     async def write(self, msg, serializers=None, on_error="message"):
         if self._channel is None:
             raise CommClosedError(f"{self!r} is closed")
+        peer_gpu = (self.remote_info.get(_dask_gpu.KEY)
+                    if self._gpu_frames is not None else None)
+        if peer_gpu is not None and serializers is None:
+            serializers = GPU_SERIALIZERS
         frames = await to_frames(
             msg, allow_offload=self.allow_offload, serializers=serializers,
             on_error=on_error,
             context={"sender": self.local_info,
                      "recipient": self.remote_info, **self.handshake_options},
             frame_split_size=sys.maxsize)  # the pool cuts what is long
-        if self._channel is None:
-            raise CommClosedError(f"{self!r} is closed")
-        frames = [one if isinstance(one, bytes) else ensure_memoryview(one)
-                  for one in frames]
+        frames = [_as_it_lies(frame) for frame in frames]
+        on_gpu = any(map(_dask_gpu.is_on_gpu, frames))
+        if on_gpu and peer_gpu is None:
+            raise TypeError(
+                "frames of a GPU, and one of both sides has none: set "
+                "distributed.comm.ucxpool.device on both, or serialize "
+                "without \"cuda\"")
         try:
+            if on_gpu:
+                await self._gpu_frames.open(peer_gpu)
+            if self._channel is None:
+                raise CommClosedError(f"{self!r} is closed")
             # As over TCP, written is what is under way.
-            sent = self._channel.send(frames)
-            if not sent.done:
-                self._writes.append(sent)
+            self._writes.extend(
+                self._gpu_frames.send(self._channel, frames) if on_gpu
+                else [self._channel.send(frames)])
             while self._writes and (self._writes[0].done
                                     or len(self._writes) > MAX_WRITES):
                 await self._writes.popleft()
-            if sent.done:
-                sent.outcome()
         except Error as error:
             raise self._failed(error) from error
-        return sum(map(len, frames))
+        return sum(map(nbytes, frames))
 
     async def close(self):
         # What was written goes on to the peer.
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+        if self._gpu_frames is not None:
+            self._gpu_frames.close()
 
     def abort(self):
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.abort()
+        if self._gpu_frames is not None:
+            self._gpu_frames.close(True)
 
     def closed(self):
         return self._channel is None or self._channel.ended
@@ -198,6 +276,10 @@ class UcxPoolConnector(Connector):
         return self.comm_class(channel, deserialize)
 
 
+_SECRET = ("--host 127.0.0.1, or distributed.comm.ucxpool.secret-file in the "
+           "configuration of scheduler, workers and clients")
+
+
 class UcxPoolListener(BaseListener):
     prefix = PREFIX
     comm_class = UcxPool
@@ -206,7 +288,8 @@ class UcxPoolListener(BaseListener):
                  allow_offload=True, default_host=None, default_port=0,
                  **connection_args):
         super().__init__()
-        self.ip, self.port = parse_host_port(address, default_port)
+        host, self.port = parse_host_port(address, default_port)
+        self.ip = ensure_ip(host) if host else ""
         self.default_host = default_host
         self.comm_handler = comm_handler
         self.deserialize = deserialize
@@ -214,14 +297,19 @@ class UcxPoolListener(BaseListener):
         self._listener = None
 
     async def start(self):
+        where = unparse_host_port(self.ip, self.port)
         try:
+            self._listener = pool().listen(where, self._on_channel)
+        except NotPermittedError as error:
+            if self.ip:
+                raise NotPermittedError(f"{error}. For Dask: {_SECRET}"
+                                        ) from error
+            # Nobody has said where: with no secret, this machine.
+            logger.warning("Without a secret only processes of this machine "
+                           "can connect. For others: %s", _SECRET)
+            self.ip = "127.0.0.1"
             self._listener = pool().listen(
                 unparse_host_port(self.ip, self.port), self._on_channel)
-        except NotPermittedError as error:
-            raise NotPermittedError(
-                f"{error}. For Dask: --host 127.0.0.1, or "
-                "distributed.comm.ucxpool.secret-file in the configuration of "
-                "scheduler, workers and clients") from error
         self.port = self._listener.port
 
     def stop(self):

@@ -56,6 +56,11 @@ class Comms(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(get_local_address_for("ucxpool://127.0.0.1:5"),
                          WHERE)
 
+    async def test_a_name_becomes_an_address(self):
+        async with listen("ucxpool://localhost", None) as listener:
+            self.assertRegex(listener.contact_address,
+                             r"^ucxpool://127\.0\.0\.1:\d+$")
+
     async def test_messages_there_and_back(self):
         array = numpy.arange(1000000.)
         for message in ("x", {"op": "y", "data": b"z" * 100},
@@ -274,6 +279,16 @@ class Clusters(unittest.TestCase):
             address = client.submit(
                 lambda: get_worker().address).result(timeout=60)
             self.assertTrue(address.startswith("ucxpool://"))
+
+    def test_without_a_word_about_hosts_it_is_this_machine(self):
+        async def start():
+            with self.assertLogs("ucxpool.dask", "WARNING") as said:
+                async with listen("ucxpool://", None) as listener:
+                    self.assertRegex(listener.contact_address,
+                                     r"^ucxpool://127\.0\.0\.1:\d+$")
+            self.assertIn("secret-file", said.output[0])
+
+        asyncio.run(start())
 
     def test_strangers_are_told_what_to_set(self):
         async def start():

@@ -1,0 +1,146 @@
+"""GPU frames of Dask's messages: through a pool in the GPU's memory.
+
+A comm's messages go through the host's pool. Those of their frames that lie on a
+GPU follow in a message of their own, on a channel that the sender opens for the
+comm from its GPU's pool to the peer's. The host's message names the channel, and
+begins with a bitmap of which frames are the GPU's.
+"""
+import asyncio
+import importlib.util
+import secrets
+
+import dask
+from dask.utils import parse_timedelta
+from distributed.comm.addressing import parse_host_port, unparse_host_port
+
+from . import Error, Heap
+
+# What tells a peer where to send GPU frames, in Dask's handshake.
+KEY = "ucxpool-gpu"
+
+_TOKEN_BYTES = 16
+
+
+def is_on_gpu(frame):
+    return hasattr(frame, "__cuda_array_interface__")
+
+
+def _allocator(name, device):
+    """A function that makes memory for frames of these lengths."""
+    if name is None:
+        name = "cupy" if importlib.util.find_spec("cupy") else "heap"
+    if name == "cupy":
+        import cupy
+
+        def allocate(lengths):
+            with cupy.cuda.Device(device):
+                return [cupy.empty(length, "u1") for length in lengths]
+    elif name == "rmm":
+        import rmm
+
+        def allocate(lengths):
+            return [rmm.DeviceBuffer(size=length) for length in lengths]
+    elif name == "heap":
+        heap = Heap.of_frameworks(device)
+
+        def allocate(lengths):
+            return [heap.buffer(length) for length in lengths]
+    else:
+        raise ValueError(f"distributed.comm.ucxpool.device-allocator is "
+                         f"{name!r}: cupy, rmm or heap")
+    return allocate
+
+
+class Gpu:
+    """What all comms of this process share of a GPU."""
+
+    def __init__(self, pool, device, allocator):
+        self.pool = pool
+        self.allocate = _allocator(allocator, device)
+        self._listeners = {}
+        self._opened = {}  # token: future of the channel that a peer opened
+
+    def address(self, host):
+        """Where peers send frames to, at this address of the machine."""
+        listener = self._listeners.get(host)
+        if listener is None or listener.closed:
+            listener = self._listeners[host] = self.pool.listen(
+                unparse_host_port(host, 0), self._on_channel)
+        return unparse_host_port(host, listener.port)
+
+    def _opened_by(self, token):
+        if token not in self._opened:
+            self._opened[token] = asyncio.get_running_loop().create_future()
+        return self._opened[token]
+
+    async def _on_channel(self, channel):
+        try:
+            message = await channel.recv()
+        except Error:
+            channel.abort()
+            return
+        # Those of comms that ended before they read anything.
+        for token, future in list(self._opened.items()):
+            if future.done() and future.result().ended:
+                del self._opened[token]
+        self._opened_by(message.metadata).set_result(channel)
+
+    async def open(self, where):
+        """A channel to a peer's pool, and by what it is named."""
+        channel = await self.pool.connect(where)
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        channel.send(b"", metadata=token)
+        return channel, token
+
+    async def opened(self, token):
+        """The channel that a peer has opened, and named so."""
+        limit = parse_timedelta(
+            dask.config.get("distributed.comm.timeouts.connect"), "seconds")
+        async with asyncio.timeout(limit):
+            channel = await self._opened_by(token)
+        del self._opened[token]
+        return channel
+
+
+class Frames:
+    """The GPU frames of one comm."""
+
+    def __init__(self, gpu):
+        self._gpu = gpu
+        self._out = None
+        self._token = b""
+        self._in = None
+
+    async def open(self, where):
+        """Before the first are sent."""
+        if self._out is None:
+            self._out, self._token = await self._gpu.open(where)
+
+    def send(self, channel, frames):
+        """Send frames of both kinds; the transfers under way."""
+        on_gpu = [is_on_gpu(frame) for frame in frames]
+        host = [frame for frame, there in zip(frames, on_gpu) if not there]
+        there = [frame for frame, there in zip(frames, on_gpu) if there]
+        return [channel.send([bytes(on_gpu), *host], metadata=self._token),
+                self._out.send(there)]
+
+    async def merge(self, token, host):
+        """The frames of a message, of which those of the host are here."""
+        if self._in is None:
+            self._in = await self._gpu.opened(token)
+        message = await self._in.recv()
+        there = self._gpu.allocate(message.lengths)
+        await message.into(there)
+        on_gpu = memoryview(host[0]).cast("B")
+        parts = (iter(host[1:]), iter(there))
+        return [next(parts[one]) for one in on_gpu]
+
+    def close(self, at_once=False):
+        for channel in (self._out, self._in):
+            if channel is not None:
+                channel.abort() if at_once else channel.close()
+        self._out = self._in = None
+
+
+def host_of(address):
+    return parse_host_port(address)[0]

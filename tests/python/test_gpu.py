@@ -1,0 +1,110 @@
+"""Pools on a GPU: CUDA's own, or the stand-in for its driver that the variable
+UCXPOOL_CUDA_DRIVER names. Buffers are the heap's, so that no framework is
+needed."""
+import asyncio
+import os
+import unittest
+
+import ucxpool
+
+SETTINGS = {"comm_size": "32m", "block_size": "64k", "region_size": "2m"}
+
+# A heap by itself, beside the blocks.
+HEAP = {"memory_limit": "64m"}
+
+
+class Strided:
+    def __init__(self, whole):
+        self.whole = whole
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.whole.__cuda_array_interface__,
+                "shape": (4, 4), "strides": (8, 1)}
+
+
+class OfAnotherStream:
+    def __init__(self, whole):
+        self.whole = whole
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.whole.__cuda_array_interface__, "stream": 2}
+
+
+class OnGpu(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        try:
+            self.heap = ucxpool.Heap(0, **HEAP)
+        except ucxpool.Error as error:
+            self.skipTest(f"no GPU: {error}")
+        self.addCleanup(self.heap.close)
+        self.pool = ucxpool.Pool(0, **SETTINGS)
+        self.addCleanup(self.pool.close)
+        listener = self.pool.listen()
+        self.mine, self.other = await asyncio.gather(
+            self.pool.connect(f"127.0.0.1:{listener.port}"),
+            listener.accept())
+
+    async def on_gpu(self, data):
+        """The bytes in a buffer on the GPU."""
+        buffer = self.heap.buffer(len(data))
+        sent = self.mine.send(data)
+        await self.other.recv_into([buffer])
+        await sent
+        return buffer
+
+    async def bytes_of(self, buffers):
+        sent = self.mine.send(buffers)
+        frames = await (await self.other.recv()).frames()
+        await sent
+        return [bytes(frame) for frame in frames]
+
+    async def test_there_and_back(self):
+        for length in (1, 17, 4096, 65537, 3 << 20):
+            data = os.urandom(length)
+            self.assertEqual(await self.bytes_of([await self.on_gpu(data)]),
+                             [data])
+
+    async def test_many_of_both_kinds(self):
+        data = [os.urandom(1 + 997 * i % 20000) for i in range(200)]
+        buffers = [await self.on_gpu(one) if i % 3 else one
+                   for i, one in enumerate(data)]
+        self.assertEqual(await self.bytes_of(buffers), data)
+
+    async def test_frames_in_memory_of_the_gpu(self):
+        data = [os.urandom(length) for length in (3, 70000, 0, 500)]
+        sent = self.mine.send(data)
+        message = await self.other.recv()
+        frames = await message.frames(self.heap.buffer)
+        await sent
+        self.assertEqual([len(one) for one in frames], [3, 70000, 0, 500])
+        self.assertEqual(await self.bytes_of(frames), data)
+
+    async def test_what_cannot_be_sent(self):
+        whole = self.heap.buffer(64)
+        with self.assertRaisesRegex(ValueError, "strided"):
+            self.mine.send([Strided(whole)])
+        with self.assertRaisesRegex(ValueError, "another stream"):
+            self.mine.send([whole, OfAnotherStream(whole)])
+        with ucxpool.Pool(**SETTINGS) as host:
+            listener = host.listen()
+            channel, _ = await asyncio.gather(
+                host.connect(f"127.0.0.1:{listener.port}"), listener.accept())
+            with self.assertRaisesRegex(ValueError, r"Pool\(device=0\)"):
+                channel.send([whole])
+
+    async def test_a_buffer_goes_with_its_last_reference(self):
+        before = self.heap.stats()["live"]
+        buffer = self.heap.buffer(1 << 20)
+        self.assertGreater(self.heap.stats()["live"], before)
+        del buffer
+        self.assertEqual(self.heap.stats()["live"], before)
+
+    async def test_info_names_the_gpu(self):
+        self.assertEqual(self.pool.info()["device"], 0)
+        self.assertIn("GPU 0", repr(self.pool))
+
+
+if __name__ == "__main__":
+    unittest.main()
