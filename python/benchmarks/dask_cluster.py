@@ -1,17 +1,21 @@
-"""dask_cluster.py [--rounds N] [--protocols LIST] [--json FILE]
+"""dask_cluster.py [--gpu] [--rounds N] [--protocols LIST] [--works PART]
+                [--json FILE]
 
 Clusters of two workers of Dask's `distributed`, one for each protocol in turn,
 do the same work; medians of wall time, and of the processor time of all
-processes (scheduler, client and workers).
+processes (scheduler, client and workers). With --gpu arrays are CuPy's; a
+machine of several GPUs gives each worker its own.
 """
 import argparse
 import json
 import statistics
 import time
 
+import dask
 import numpy
 import psutil
-from distributed import Client, LocalCluster, wait
+from distributed import (Client, LocalCluster, Nanny, Scheduler, SpecCluster,
+                         wait)
 
 
 def make(size, seed):
@@ -23,10 +27,20 @@ def total(*parts):
     return sum(int(part[::4096].sum()) for part in parts)
 
 
+def two_workers(client):
+    """Their addresses, once the client has heard of both."""
+    for _ in range(100):
+        found = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        if len(found) == 2:
+            return found
+        time.sleep(0.1)
+    raise SystemExit(f"workers are gone: only {found} are left")
+
+
 def between_workers(client, num, size, seed):
     """Arrays made on one worker, used on the other. The clock runs from when
     they are there."""
-    one, other = sorted(client.scheduler_info()["workers"])
+    one, other = two_workers(client)
     parts = [client.submit(make, size, seed * 1000 + i, workers=[one],
                            pure=False) for i in range(num)]
     wait(parts)
@@ -54,6 +68,39 @@ def submits(client, seed):
     return run
 
 
+def make_on_gpu(num, size, seed):
+    import cupy
+    return [cupy.full(size, (seed + i) % 251, dtype=cupy.uint8)
+            for i in range(num)]
+
+
+def total_on_gpu(parts):
+    import cupy
+    ends = cupy.concatenate([part[-1:] for part in parts])
+    return type(parts[0]).__module__, ends.get().tolist()
+
+
+def on_gpus(client, num, size, seed):
+    one, other = two_workers(client)
+    parts = client.submit(make_on_gpu, num, size, seed, workers=[one],
+                          pure=False)
+    wait(parts)
+
+    def run():
+        kind, ends = client.submit(total_on_gpu, parts, workers=[other],
+                                   pure=False).result()
+        if kind != "cupy" or ends != [(seed + i) % 251 for i in range(num)]:
+            raise SystemExit("the bytes differ")
+    return run
+
+
+GPU_WORKS = {
+    "1 GB in 100 frames":
+        lambda client, seed: on_gpus(client, 100, 10_000_000, seed),
+    "10,000 frames of 64 KiB":
+        lambda client, seed: on_gpus(client, 10000, 65536, seed),
+}
+
 WORKS = {
     "128 MB, worker to worker":
         lambda client, seed: between_workers(client, 1, 128 << 20, seed),
@@ -71,14 +118,30 @@ def processor_time(processes):
     return sum(sum(one.cpu_times()[:2]) for one in processes)
 
 
-def measure(protocol, round):
+def cluster_of(protocol, num_gpus):
+    """Two workers, each with a GPU if there are any."""
+    if not num_gpus:
+        return LocalCluster(n_workers=2, threads_per_worker=1,
+                            protocol=protocol, dashboard_address=None,
+                            silence_logs=50)
+    workers = {i: {"cls": Nanny, "options": {
+        "protocol": protocol, "nthreads": 1, "dashboard": False,
+        "host": "127.0.0.1",
+        "env": {"CUDA_VISIBLE_DEVICES": str(i % num_gpus)}}} for i in range(2)}
+    return SpecCluster(workers, {"cls": Scheduler, "options": {
+        "protocol": protocol, "host": "127.0.0.1", "dashboard": False}},
+        silence_logs=50)
+
+
+def measure(protocol, works, num_gpus, round):
     found = {}
-    with LocalCluster(n_workers=2, threads_per_worker=1, protocol=protocol,
-                      dashboard_address=None, silence_logs=50) as cluster, \
-            Client(cluster) as client:
+    dask.config.set({"distributed.comm.ucxpool.device":
+                     0 if num_gpus and protocol == "ucxpool" else None})
+    with cluster_of(protocol, num_gpus) as cluster, Client(cluster) as client:
+        client.wait_for_workers(2)
         here = psutil.Process()
         processes = [here, *here.children(recursive=True)]
-        for number, (work, prepare) in enumerate(WORKS.items()):
+        for number, (work, prepare) in enumerate(works.items()):
             prepare(client, 10 * round + number)()
             run = prepare(client, 500 + 10 * round + number)
             used, begin = processor_time(processes), time.perf_counter()
@@ -88,18 +151,29 @@ def measure(protocol, round):
     return found
 
 
+def count_gpus():
+    import cupy
+    return cupy.cuda.runtime.getDeviceCount()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--protocols", default="tcp,ucxpool")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--works", default="", help="a part of their names")
     parser.add_argument("--json")
     given = parser.parse_args()
+    num_gpus = count_gpus() if given.gpu else 0
+    works = {work: prepare for work, prepare in
+             (GPU_WORKS if given.gpu else WORKS).items() if given.works in work}
     protocols = given.protocols.split(",")
     results = {}
     for round in range(given.rounds):
         turn = round % len(protocols)
         for protocol in protocols[turn:] + protocols[:turn]:
-            for work, (wall, used) in measure(protocol, round).items():
+            for work, (wall, used) in measure(
+                    protocol, works, num_gpus, round).items():
                 results.setdefault(work, {}).setdefault(
                     protocol, []).append((wall, used))
     for work, found in results.items():

@@ -11,6 +11,7 @@ from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release,
 from cpython.bytes cimport (PyBytes_AsString, PyBytes_Check,
                             PyBytes_FromStringAndSize, PyBytes_Size)
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.memoryview cimport PyMemoryView_Check
 from libc.stdint cimport uint16_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memmove, memset
@@ -197,6 +198,13 @@ cdef class Memory:
         view.internal = NULL
 
 
+cdef bint _is_cuda(object one):
+    """Is it in the memory of a GPU? Arrays of CuPy have a buffer's functions,
+    too, which refuse."""
+    return not PyMemoryView_Check(one) and hasattr(
+        one, "__cuda_array_interface__")
+
+
 cdef class Buffers:
     """Buffers as the library's segments, held until release()."""
     cdef ucxpool_segment_t *segments
@@ -246,7 +254,7 @@ cdef class Buffers:
         if not writable and PyBytes_Check(one):
             segment.address = PyBytes_AsString(one)
             segment.length = PyBytes_Size(one)
-        elif PyObject_CheckBuffer(one):
+        elif PyObject_CheckBuffer(one) and not _is_cuda(one):
             if self._views == NULL:
                 self._views = <Py_buffer *>malloc(
                     (len(self._objects) - self.count) * sizeof(Py_buffer))

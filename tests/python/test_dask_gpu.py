@@ -3,6 +3,7 @@ Arrays are of the heap, serialized as those of CuPy are; with CuPy itself where 
 is installed and there is a GPU."""
 import asyncio
 import os
+import threading
 import unittest
 
 os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
@@ -42,11 +43,19 @@ class Array:
         return bytes(self) == bytes(other)
 
 
+_ends = []
+_lock = threading.Lock()
+
+
 def _copy(source, target):
-    with ucxpool.Pool(0, comm_size="8m", region_size="2m") as pool:
-        listener = pool.listen()
-        mine = pool.connect(f"127.0.0.1:{listener.port}").wait(30)
-        other = listener.accept().wait(30)
+    """Through a pool that needs no event loop."""
+    with _lock:
+        if not _ends:
+            pool = ucxpool.Pool(0, comm_size="32m", region_size="2m")
+            listener = pool.listen()
+            _ends.append(pool.connect(f"127.0.0.1:{listener.port}").wait(30))
+            _ends.append(listener.accept().wait(30))
+        mine, other = _ends
         sent = mine.send(source)
         other.recv_into(target).wait(30)
         sent.wait(30)

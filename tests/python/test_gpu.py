@@ -32,6 +32,18 @@ class OfAnotherStream:
         return {**self.whole.__cuda_array_interface__, "stream": 2}
 
 
+class LikeCupys(bytearray):
+    """A buffer for Python, too, of which only the GPU's side may be used."""
+
+    def __init__(self, whole):
+        super().__init__(len(whole))
+        self.whole = whole
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.whole.__cuda_array_interface__
+
+
 class OnGpu(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         try:
@@ -71,6 +83,12 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
         buffers = [await self.on_gpu(one) if i % 3 else one
                    for i, one in enumerate(data)]
         self.assertEqual(await self.bytes_of(buffers), data)
+
+    async def test_an_array_with_both_interfaces_is_the_gpus(self):
+        data = os.urandom(5000)
+        array = LikeCupys(await self.on_gpu(data))
+        self.assertEqual(await self.bytes_of([array]), [data])
+        self.assertEqual(await self.bytes_of(array), [data])
 
     async def test_frames_in_memory_of_the_gpu(self):
         data = [os.urandom(length) for length in (3, 70000, 0, 500)]
