@@ -16,9 +16,10 @@ jobs=$(nproc 2>/dev/null || echo 2)
 packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
     libssl-dev libtool libucx-dev make pkg-config'
 # What the tests take on top of that.
-packages_tests='abigail-tools binutils ccache check clang clang-format doxygen
-    g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin procps python3 python3-dev python3-pip
-    python3-venv util-linux valgrind xz-utils'
+packages_tests='abigail-tools binutils ccache check clang clang-format cmake
+    doxygen g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin
+    procps python3 python3-dev python3-pip python3-venv util-linux valgrind
+    xz-utils'
 # What the tests on Soft-RoCE take on top of that; their kernel is fetched.
 packages_rdma='busybox-static cpio ibverbs-providers ibverbs-utils iproute2 kmod
     qemu-system-x86 util-linux xz-utils'

@@ -98,6 +98,50 @@ case $said in
     ;;
 esac
 
+# A project of CMake's.
+if command -v cmake >/dev/null; then
+    mkdir "$dir/cmake"
+    cp "$dir/program.c" "$dir/framework.c" "$dir/cmake"
+    cat >"$dir/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(program C)
+find_package(ucxpool ${VERSION} REQUIRED)
+add_executable(program program.c)
+target_link_libraries(program ucxpool::ucxpool)
+add_executable(framework framework.c)
+target_link_libraries(framework ucxpool::framework)
+END
+    # with_cmake VERSION - configure with that version asked for.
+    with_cmake() {
+        rm -rf "$dir/cmake/build"
+        CFLAGS=$SANITIZER_CFLAGS cmake -S "$dir/cmake" -B "$dir/cmake/build" \
+            -DVERSION="$1" -DCMAKE_C_COMPILER="${CC##* }" \
+            -Ducxpool_DIR="$libdir/cmake/ucxpool" >"$dir/log" 2>&1
+    }
+    if ! with_cmake "${version%.*}" ||
+        ! cmake --build "$dir/cmake/build" >>"$dir/log" 2>&1; then
+        cat "$dir/log"
+        exit 1
+    fi
+    [ "$("$dir/cmake/build/framework")" = "$said" ] || {
+        echo 'a program built by CMake does not run'
+        exit 1
+    }
+    case $("$dir/cmake/build/program") in
+    *" $version") ;;
+    *)
+        echo "a program built by CMake is not of version $version"
+        exit 1
+        ;;
+    esac
+    for other in "${version%.*}.99" 9.0; do
+        if with_cmake "$other"; then
+            echo "CMake takes $version for $other"
+            exit 1
+        fi
+    done
+fi
+
 # One binary serves machines with and without libibverbs and a GPU.
 if readelf -d "$libdir/libucxpool.so" | grep -E 'NEEDED.*(ibverbs|cuda|nvidia)'
 then
