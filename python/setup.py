@@ -2,23 +2,35 @@
 
 The library comes from the checkout around this folder, or from the build tree
 that the variable UCXPOOL_BUILD names. UCX is the wheel's (libucx-cu13), or the
-one that UCXPOOL_WITH_UCX names as configure's --with-ucx does."""
+one that UCXPOOL_WITH_UCX names as configure's --with-ucx does.
+
+With the variable UCXPOOL_SYSTEM set, as a distribution's package has it, there
+is no library in the package: it is the system's, and so is UCX, and the
+extension is for the Python that builds it."""
 import os
 import pathlib
 import shutil
 import subprocess
 
 from setuptools import Extension, setup
-from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent
 LIBRARIES = ("libucxpool.so.0", "libucxpool-framework.so.0")
+SYSTEM = bool(os.environ.get("UCXPOOL_SYSTEM"))
 
 
 def run(*command, cwd):
     subprocess.run([str(word) for word in command], cwd=cwd, check=True)
+
+
+def finish(file, path):
+    """Without debugging information, and nothing looked for where it was
+    built: others may write there."""
+    file = pathlib.Path(file).resolve()
+    run("strip", "--strip-debug", file, cwd=HERE)
+    run("patchelf", "--set-rpath", path, file, cwd=HERE)
 
 
 def with_ucx():
@@ -57,32 +69,39 @@ class BuildExt(build_ext):
                                        str(tree / "include")]
             extension.library_dirs.append(str(tree / ".libs"))
         super().run()
-        target = pathlib.Path(self.get_ext_fullpath("ucxpool._core"))
+        if not SYSTEM:
+            self.bundle(tree)
+
+    def bundle(self, tree):
+        """Put the library beside the extensions."""
+        for extension in self.extensions:
+            finish(self.get_ext_fullpath(extension.name), "$ORIGIN/lib")
+        folder = pathlib.Path(self.get_ext_fullpath("ucxpool._core")).parent
+        (folder / "lib").mkdir(exist_ok=True)
         for name in LIBRARIES:
-            place = target.parent / "lib" / name
-            place.parent.mkdir(exist_ok=True)
+            place = folder / "lib" / name
             shutil.copy(tree / ".libs" / name, place)
-            run("strip", "--strip-debug", place, cwd=HERE)
-
-
-class Wheel(bdist_wheel):
-    """One wheel for all versions of Python from 3.11 on."""
-
-    def get_tag(self):
-        return "cp311", "abi3", super().get_tag()[2]
+            finish(place, "$ORIGIN")
 
 
 def extension(name, **words):
-    return Extension(f"ucxpool.{name}", [f"ucxpool/{name}.pyx"],
-                     py_limited_api=True,
-                     define_macros=[("Py_LIMITED_API", "0x030B0000")], **words)
+    if not SYSTEM:
+        words.update(py_limited_api=True,
+                     define_macros=[("Py_LIMITED_API", "0x030B0000")])
+    return Extension(f"ucxpool.{name}", [f"ucxpool/{name}.pyx"], **words)
 
 
-setup(
-    ext_modules=[
-        # The library lies beside it in the wheel; ucxpool._library loads it
-        # first, so that a program may name another one.
-        extension("_core", libraries=["ucxpool"],
-                  extra_link_args=["-Wl,-rpath,$ORIGIN/lib"]),
-        extension("_cupy")],
-    cmdclass={"build_ext": BuildExt, "bdist_wheel": Wheel})
+def wheel():
+    """One for all versions of Python from 3.11 on."""
+    # ucxpool._library loads the library first, so that a program may name
+    # another one.
+    return {"packages": ["ucxpool", "ucxpool.lib"],
+            "package_data": {"ucxpool.lib": ["*.so.*"]},
+            "install_requires": ["libucx-cu13>=1.19"],
+            "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
+
+
+setup(cmdclass={"build_ext": BuildExt},
+      ext_modules=[extension("_core", libraries=["ucxpool"]),
+                   extension("_cupy")],
+      **{"packages": ["ucxpool"]} if SYSTEM else wheel())

@@ -198,7 +198,7 @@ cdef class Memory:
         view.internal = NULL
 
 
-cdef bint _is_cuda(object one):
+cdef bint _is_cuda(object one) except -1:
     """Is it in the memory of a GPU? Arrays of CuPy have a buffer's functions,
     too, which refuse."""
     return not PyMemoryView_Check(one) and hasattr(
@@ -229,7 +229,7 @@ cdef class Buffers:
         self._num_views = 0
         self._objects = None
 
-    cdef void begin(self, list objects):
+    cdef void begin(self, list objects) except *:
         """What is held."""
         self._objects = objects
 

@@ -135,12 +135,23 @@ def _open():
         f"variable {VARIABLE}. Tried:\n" + "\n".join(tried))
 
 
+def _mapped(part):
+    """The files in this process with that in their names."""
+    with open("/proc/self/maps", encoding="utf-8",
+              errors="surrogateescape") as maps:
+        files = {line.split(None, 5)[5].strip() for line in maps
+                 if part in line}
+    return ", ".join(sorted(files))
+
+
 class Library:
     """The library; its functions without their prefix."""
 
     def __init__(self):
         self._library = _open()
         self.path = self._library._name
+        if not os.path.isabs(self.path):
+            self.path = _mapped(f"/{SONAME.partition('.')[0]}.")
         for name, result, parameters in _FUNCTIONS:
             try:
                 function = getattr(self._library, "ucxpool_" + name)
@@ -158,11 +169,7 @@ class Library:
         function = self._library.ucp_get_version
         function.restype = None
         function(*map(ctypes.byref, numbers))
-        with open("/proc/self/maps", encoding="utf-8",
-                  errors="surrogateescape") as maps:
-            files = {line.split(None, 5)[5].strip() for line in maps
-                     if "/libucp" in line}
-        return tuple(one.value for one in numbers), ", ".join(sorted(files))
+        return tuple(one.value for one in numbers), _mapped("/libucp")
 
     def error(self, status):
         """What the last call in this thread said."""

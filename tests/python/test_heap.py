@@ -292,8 +292,9 @@ class LibraryTest(unittest.TestCase):
         code = ("import os; os.environ.pop('LIBUCXPOOL'); import ucxpool;"
                 "print(ucxpool.library_path(), ucxpool.version())")
         done = self.run_python(code, LD_LIBRARY_PATH=folder)
-        self.assertEqual(done.stdout.split(),
-                         ["libucxpool-framework.so.0", ucxpool.version()], done.stderr)
+        file = os.path.realpath(ucxpool.library_path())
+        self.assertEqual(done.stdout.split(), [file, ucxpool.version()],
+                         done.stderr)
 
     def test_versions_are_one(self):
         top = os.environ["top_srcdir"]

@@ -471,6 +471,10 @@ class Package(unittest.TestCase):
             memory = heap.buffer(1 << 20)
             memoryview(memory).cast("B")[:] = bytes(1 << 20)
         self.assertTrue(os.path.exists(ucxpool.library_path()))
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            files = {line.split()[-1] for line in maps
+                     if "/libucxpool" in line}
+        self.assertEqual(len(files), 2, files)
 
     def test_each_status_is_the_builtin_that_fits(self):
         for kind, builtin in ((ucxpool.InvalidParameterError, ValueError),
