@@ -20,6 +20,9 @@ packages_tests='abigail-tools binutils ccache check clang clang-format cmake
     doxygen g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin
     procps python3 python3-dev python3-pip python3-venv util-linux valgrind
     xz-utils'
+# What making Debian's packages, and trying them, takes on top of the first.
+packages_deb='cython3 debhelper dh-python libibverbs-dev mmdebstrap
+    python3-setuptools'
 # What the tests on Soft-RoCE take on top of that; their kernel is fetched.
 packages_rdma='busybox-static cpio ibverbs-providers ibverbs-utils iproute2 kmod
     qemu-system-x86 util-linux xz-utils'
