@@ -198,11 +198,13 @@ cdef class Memory:
         view.internal = NULL
 
 
-cdef bint _is_cuda(object one) except -1:
-    """Is it in the memory of a GPU? Arrays of CuPy have a buffer's functions,
-    too, which refuse."""
-    return not PyMemoryView_Check(one) and hasattr(
-        one, "__cuda_array_interface__")
+cdef dict _cuda_interface(object one):
+    """What is told of memory of a GPU, or None. To be asked first: arrays of
+    CuPy have a buffer's functions, too, which refuse. And once: they make a
+    dictionary each time."""
+    if PyMemoryView_Check(one):
+        return None
+    return getattr(one, "__cuda_array_interface__", None)
 
 
 cdef class Buffers:
@@ -249,44 +251,51 @@ cdef class Buffers:
 
     cdef int _add(self, object one, bint writable, bint is_cuda) except -1:
         cdef ucxpool_segment_t *segment = &self.segments[self.count]
-        cdef Py_buffer *view
+        cdef dict what
 
         if not writable and PyBytes_Check(one):
             segment.address = PyBytes_AsString(one)
             segment.length = PyBytes_Size(one)
-        elif PyObject_CheckBuffer(one) and not _is_cuda(one):
-            if self._views == NULL:
-                self._views = <Py_buffer *>malloc(
-                    (len(self._objects) - self.count) * sizeof(Py_buffer))
-                if self._views == NULL:
-                    raise MemoryError("no memory for a list of buffers")
-            view = &self._views[self._num_views]
-            try:
-                PyObject_GetBuffer(one, view, PyBUF_WRITABLE if writable
-                                   else PyBUF_SIMPLE)
-            except (BufferError, ValueError) as error:
-                raise ValueError(
-                    f"buffer {self.count}: {error}; what is sent or received "
-                    "into is one range of bytes: copy it first, or pass its "
-                    "parts") from None
-            self._num_views += 1
-            segment.address = view.buf
-            segment.length = <size_t>view.len
         else:
-            self._add_cuda(one, segment, writable, is_cuda)
+            what = _cuda_interface(one)
+            if what is not None:
+                self._add_cuda(what, segment, writable, is_cuda)
+            elif PyObject_CheckBuffer(one):
+                self._add_buffer(one, segment, writable)
+            else:
+                raise TypeError(
+                    f"buffer {self.count} is a {type(one).__name__}, which "
+                    "has neither Python's buffer protocol nor "
+                    "__cuda_array_interface__")
         self.length += segment.length
         self.count += 1
         return 0
 
-    cdef int _add_cuda(self, object one, ucxpool_segment_t *segment,
-                       bint writable, bint is_cuda) except -1:
-        cdef dict what = getattr(one, "__cuda_array_interface__", None)
+    cdef int _add_buffer(self, object one, ucxpool_segment_t *segment,
+                         bint writable) except -1:
+        cdef Py_buffer *view
 
-        if what is None:
-            raise TypeError(
-                f"buffer {self.count} is a {type(one).__name__}, which has "
-                "neither Python's buffer protocol nor "
-                "__cuda_array_interface__")
+        if self._views == NULL:
+            self._views = <Py_buffer *>malloc(
+                (len(self._objects) - self.count) * sizeof(Py_buffer))
+            if self._views == NULL:
+                raise MemoryError("no memory for a list of buffers")
+        view = &self._views[self._num_views]
+        try:
+            PyObject_GetBuffer(one, view, PyBUF_WRITABLE if writable
+                               else PyBUF_SIMPLE)
+        except (BufferError, ValueError) as error:
+            raise ValueError(
+                f"buffer {self.count}: {error}; what is sent or received "
+                "into is one range of bytes: copy it first, or pass its "
+                "parts") from None
+        self._num_views += 1
+        segment.address = view.buf
+        segment.length = <size_t>view.len
+        return 0
+
+    cdef int _add_cuda(self, dict what, ucxpool_segment_t *segment,
+                       bint writable, bint is_cuda) except -1:
         if not is_cuda:
             raise ValueError(
                 f"buffer {self.count} is in the memory of a GPU, and the pool "

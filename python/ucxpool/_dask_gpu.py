@@ -12,6 +12,7 @@ import secrets
 import dask
 from dask.utils import parse_timedelta
 from distributed.comm.addressing import parse_host_port, unparse_host_port
+from distributed.utils import ensure_memoryview
 
 from . import Error, Heap
 
@@ -21,8 +22,15 @@ KEY = "ucxpool-gpu"
 _TOKEN_BYTES = 16
 
 
-def is_on_gpu(frame):
-    return hasattr(frame, "__cuda_array_interface__")
+def which(frames):
+    """Of each frame, does it lie on a GPU? Empty where none does."""
+    found = [hasattr(frame, "__cuda_array_interface__") for frame in frames]
+    return found if any(found) else []
+
+
+def as_it_lies(frame):
+    """A frame of the host, for a channel."""
+    return frame if isinstance(frame, bytes) else ensure_memoryview(frame)
 
 
 def _allocator(name, device):
@@ -116,10 +124,10 @@ class Frames:
         if self._out is None:
             self._out, self._token = await self._gpu.open(where)
 
-    def send(self, channel, frames):
+    def send(self, channel, frames, on_gpu):
         """Send frames of both kinds; the transfers under way."""
-        on_gpu = [is_on_gpu(frame) for frame in frames]
-        host = [frame for frame, there in zip(frames, on_gpu) if not there]
+        host = [as_it_lies(frame)
+                for frame, there in zip(frames, on_gpu) if not there]
         there = [frame for frame, there in zip(frames, on_gpu) if there]
         return [channel.send([bytes(on_gpu), *host], metadata=self._token),
                 self._out.send(there)]

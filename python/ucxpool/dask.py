@@ -35,8 +35,7 @@ from distributed.comm.registry import Backend
 from distributed.comm.utils import (ensure_concrete_host, from_frames,
                                     to_frames)
 from distributed.protocol.utils import host_array
-from distributed.utils import (ensure_ip, ensure_memoryview, get_ip, get_ipv6,
-                               nbytes)
+from distributed.utils import ensure_ip, get_ip, get_ipv6, nbytes
 
 from . import Error, LimitError, NotPermittedError, Pool, _dask_gpu
 
@@ -131,12 +130,6 @@ def gpu():
     return _gpus[loop]
 
 
-def _as_it_lies(frame):
-    if isinstance(frame, bytes) or _dask_gpu.is_on_gpu(frame):
-        return frame
-    return ensure_memoryview(frame)
-
-
 class UcxPool(Comm):
     """A comm over one channel; a message of Dask is a message of the
     channel, its frames as they lie."""
@@ -218,8 +211,7 @@ class UcxPool(Comm):
             context={"sender": self.local_info,
                      "recipient": self.remote_info, **self.handshake_options},
             frame_split_size=sys.maxsize)  # the pool cuts what is long
-        frames = [_as_it_lies(frame) for frame in frames]
-        on_gpu = any(map(_dask_gpu.is_on_gpu, frames))
+        on_gpu = _dask_gpu.which(frames)
         if on_gpu and peer_gpu is None:
             raise TypeError(
                 "frames of a GPU, and one of both sides has none: set "
@@ -232,8 +224,10 @@ class UcxPool(Comm):
                 raise CommClosedError(f"{self!r} is closed")
             # As over TCP, written is what is under way.
             self._writes.extend(
-                self._gpu_frames.send(self._channel, frames) if on_gpu
-                else [self._channel.send(frames)])
+                self._gpu_frames.send(self._channel, frames, on_gpu)
+                if on_gpu else
+                [self._channel.send([_dask_gpu.as_it_lies(frame)
+                                     for frame in frames])])
             while self._writes and (self._writes[0].done
                                     or len(self._writes) > MAX_WRITES):
                 await self._writes.popleft()
