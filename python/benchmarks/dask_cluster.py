@@ -1,10 +1,11 @@
-"""dask_cluster.py [--gpu] [--rounds N] [--protocols LIST] [--works PART]
-                [--json FILE]
+"""dask_cluster.py [--gpu | --lineitem SF] [--rounds N] [--protocols LIST]
+                [--works PART] [--json FILE]
 
 Clusters of two workers of Dask's `distributed`, one for each protocol in turn,
 do the same work; medians of wall time, and of the processor time of all
 processes (scheduler, client and workers). With --gpu arrays are CuPy's; a
-machine of several GPUs gives each worker its own.
+machine of several GPUs gives each worker its own. With --lineitem the work is
+a p2p shuffle of TPC-H's table lineitem, of this scale, by its order's key.
 """
 import argparse
 import json
@@ -74,10 +75,10 @@ def make_on_gpu(num, size, seed):
             for i in range(num)]
 
 
-def total_on_gpu(parts):
-    import cupy
-    ends = cupy.concatenate([part[-1:] for part in parts])
-    return type(parts[0]).__module__, ends.get().tolist()
+def ends_on_gpu(parts, every):
+    """Of what kind they are, and the last bytes of some."""
+    return (type(parts[0]).__module__,
+            [int(part[-1]) for part in parts[::every]])
 
 
 def on_gpus(client, num, size, seed):
@@ -87,10 +88,65 @@ def on_gpus(client, num, size, seed):
     wait(parts)
 
     def run():
-        kind, ends = client.submit(total_on_gpu, parts, workers=[other],
-                                   pure=False).result()
-        if kind != "cupy" or ends != [(seed + i) % 251 for i in range(num)]:
+        kind, ends = client.submit(ends_on_gpu, parts, num // 10,
+                                   workers=[other], pure=False).result()
+        if kind != "cupy" or ends != [(seed + i) % 251
+                                      for i in range(0, num, num // 10)]:
             raise SystemExit("the bytes differ")
+    return run
+
+
+# The columns of lineitem; texts are those of TPC-H, or as long.
+MODES = ["REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB"]
+INSTRUCTIONS = ["DELIVER IN PERSON", "COLLECT COD", "NONE", "TAKE BACK RETURN"]
+LINEITEMS = 6_001_215  # of scale 1
+PART_ROWS = 250_000
+
+
+def lineitems(first, num):
+    import pandas
+    rng = numpy.random.default_rng(first)
+    day = numpy.datetime64("1992-01-02") + rng.integers(0, 2526, num)
+    price = rng.integers(90_000, 10_500_000, num) / 100
+    comments = numpy.array(["x" * one for one in range(10, 44)], dtype=object)
+    return pandas.DataFrame({
+        "l_orderkey": rng.permutation(
+            numpy.arange(first, first + num) // 4 + 1),
+        "l_partkey": rng.integers(1, 200_001, num),
+        "l_suppkey": rng.integers(1, 10_001, num),
+        "l_linenumber": rng.integers(1, 8, num),
+        "l_quantity": rng.integers(1, 51, num).astype(float),
+        "l_extendedprice": price,
+        "l_discount": rng.integers(0, 11, num) / 100,
+        "l_tax": rng.integers(0, 9, num) / 100,
+        "l_returnflag": rng.choice(["A", "N", "R"], num),
+        "l_linestatus": rng.choice(["O", "F"], num),
+        "l_shipdate": day.astype("datetime64[s]"),
+        "l_commitdate": (day + 30).astype("datetime64[s]"),
+        "l_receiptdate": (day + 7).astype("datetime64[s]"),
+        "l_shipinstruct": rng.choice(INSTRUCTIONS, num),
+        "l_shipmode": rng.choice(MODES, num),
+        "l_comment": rng.choice(comments, num),
+    }).astype({name: "string[pyarrow]" for name in (
+        "l_returnflag", "l_linestatus", "l_shipinstruct", "l_shipmode",
+        "l_comment")})
+
+
+def shuffle_lineitem(client, scale):
+    import dask.dataframe as dd
+    num = int(LINEITEMS * scale)
+    starts = list(range(0, num, PART_ROWS))
+    table = dd.from_map(lineitems, starts,
+                        [min(PART_ROWS, num - one) for one in starts],
+                        meta=lineitems(0, 1)).persist()
+    wait(table)
+
+    def run():
+        parts = table.shuffle("l_orderkey", shuffle_method="p2p")
+        found = int(parts.map_partitions(
+            lambda part: len(part), meta=("rows", int)).compute().sum())
+        if found != num:
+            raise SystemExit(f"{found} rows of {num} came out")
     return run
 
 
@@ -161,12 +217,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--protocols", default="tcp,ucxpool")
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--lineitem", type=float, metavar="SF")
     parser.add_argument("--works", default="", help="a part of their names")
     parser.add_argument("--json")
     given = parser.parse_args()
     num_gpus = count_gpus() if given.gpu else 0
-    works = {work: prepare for work, prepare in
-             (GPU_WORKS if given.gpu else WORKS).items() if given.works in work}
+    works = WORKS
+    if given.gpu:
+        works = GPU_WORKS
+    elif given.lineitem:
+        works = {f"p2p shuffle of lineitem, SF {given.lineitem:g}":
+                 lambda client, _: shuffle_lineitem(client, given.lineitem)}
+    works = {work: prepare for work, prepare in works.items()
+             if given.works in work}
     protocols = given.protocols.split(",")
     results = {}
     for round in range(given.rounds):

@@ -1,12 +1,21 @@
-"""transfers.py [--rounds N] [--sides LIST] [--works LIST] [--json FILE]
+"""transfers.py [--gpu] [--rounds N] [--sides LIST] [--works PART] [--json FILE]
 
 Two Python processes exchange buffers: through the pool, through UCXX, through
 asyncio's streams, and through sockets in asyncio's loop (in turns, each round in
 new processes). Prints a table of medians: wall time, and processor time of both
 sides together. Every byte is compared before anything is timed.
+
+Those of UCXX's own calls (send, recv, send_multi, recv_multi) run on `ucxx` and,
+by the same lines, on `ucxpool.ucxx`. UCXX progresses in its blocking mode unless
+UCXPY_PROGRESS_MODE says otherwise.
+
+With --gpu the buffers are CuPy's arrays; on a machine of several GPUs each
+process has its own.
 """
 import argparse
 import asyncio
+import collections
+import importlib
 import json
 import os
 import resource
@@ -17,11 +26,24 @@ import subprocess
 import sys
 import time
 
-# Name: frames of a message, bytes of each, messages there, is each answered?
+ALL = ("ucxpool", "ucxx", "streams", "sockets")
+UCXX_CALLS = ("ucxpool.ucxx", "ucxx")
+ON_GPU = ("ucxpool, GPU", "ucxx, GPU")
+
+# Frames of a message, bytes of each, messages there, is each answered?
+Work = collections.namedtuple("Work", "count length num answered sides")
+
 WORKS = {
-    "64 B there and back": (1, 64, 3000, True),
-    "100 x 1 MiB": (100, 1 << 20, 10, False),
-    "10,000 x 4 KiB": (10000, 4096, 10, False),
+    "64 B there and back": Work(1, 64, 3000, True, ALL),
+    "100 x 1 MiB": Work(100, 1 << 20, 10, False, ALL),
+    "10,000 x 4 KiB": Work(10000, 4096, 10, False, ALL),
+    "1 kB there and back, by send() and recv()":
+        Work(1, 1000, 3000, True, UCXX_CALLS),
+    "64 MB, by send() and recv()": Work(1, 64000000, 10, False, UCXX_CALLS),
+    "4,096 x 4 KiB, by send_multi() and recv_multi()":
+        Work(4096, 4096, 10, False, UCXX_CALLS),
+    "1 GB in 100 arrays": Work(100, 10_000_000, 10, False, ON_GPU),
+    "10,000 arrays of 64 KiB": Work(10000, 65536, 10, False, ON_GPU),
 }
 
 
@@ -29,7 +51,27 @@ WORKS = {
 # Each has serve(handler) -> port, connect(port) -> end; an end has
 # send(frames) and recv(lengths) -> frames.
 
-class Pool:
+class Host:
+    @staticmethod
+    def make(length, value):
+        return bytes([value]) * length
+
+    as_bytes = bytes
+
+
+class Gpu:
+    @staticmethod
+    def make(length, value):
+        import cupy
+        return cupy.full(length, value, "u1")
+
+    @staticmethod
+    def as_bytes(frame):
+        import cupy
+        return cupy.asarray(frame).get().tobytes()
+
+
+class Pool(Host):
     class End:
         def __init__(self, channel):
             self.channel = channel
@@ -40,9 +82,11 @@ class Pool:
         async def recv(self, lengths):
             return await (await self.channel.recv()).frames()
 
+    device = None
+
     def __init__(self):
         import ucxpool
-        self.pool = ucxpool.Pool(**json.loads(
+        self.pool = ucxpool.Pool(self.device, **json.loads(
             os.environ.get("BENCHMARK_SETTINGS", "{}")))
 
     async def serve(self, handler):
@@ -54,20 +98,41 @@ class Pool:
         return self.End(await self.pool.connect(f"127.0.0.1:{port}"))
 
 
-class Ucxx:
+class PoolOnGpu(Gpu, Pool):
+    device = 0
+
+    class End(Pool.End):
+        async def recv(self, lengths):
+            import cupy
+            return await (await self.channel.recv()).frames(
+                lambda length: cupy.empty(length, "u1"))
+
+
+class Ucxx(Host):
+    module = "ucxx"
+
     class End:
+        """Of one frame the length is known, and memory there, beforehand."""
+
         def __init__(self, endpoint):
-            self.endpoint = endpoint
+            self.endpoint, self.memory = endpoint, {}
 
         async def send(self, frames):
-            await self.endpoint.send_multi(frames)
+            if len(frames) == 1:
+                await self.endpoint.send(frames[0])
+            else:
+                await self.endpoint.send_multi(frames)
 
         async def recv(self, lengths):
-            return await self.endpoint.recv_multi()
+            if len(lengths) > 1:
+                return await self.endpoint.recv_multi()
+            if lengths[0] not in self.memory:
+                self.memory[lengths[0]] = bytearray(lengths[0])
+            await self.endpoint.recv(self.memory[lengths[0]])
+            return [self.memory[lengths[0]]]
 
     def __init__(self):
-        import ucxx
-        self.ucxx = ucxx
+        self.ucxx = importlib.import_module(self.module)
 
     async def serve(self, handler):
         async def accept(endpoint):
@@ -80,7 +145,20 @@ class Ucxx:
         return self.End(await self.ucxx.create_endpoint("127.0.0.1", port))
 
 
-class Streams:
+class UcxxNames(Ucxx):
+    module = "ucxpool.ucxx"
+
+
+class UcxxOnGpu(Gpu, Ucxx):
+    class End(Ucxx.End):
+        async def send(self, frames):
+            await self.endpoint.send_multi(frames)
+
+        async def recv(self, lengths):
+            return await self.endpoint.recv_multi()
+
+
+class Streams(Host):
     class End:
         def __init__(self, reader, writer):
             self.reader, self.writer = reader, writer
@@ -106,7 +184,7 @@ class Streams:
         return self.End(*await asyncio.open_connection("127.0.0.1", port))
 
 
-class Sockets:
+class Sockets(Host):
     """Short frames are joined first, and received as one."""
 
     class End:
@@ -163,7 +241,8 @@ class Sockets:
 
 
 SIDES = {"ucxpool": Pool, "ucxx": Ucxx, "streams": Streams,
-         "sockets": Sockets}
+         "sockets": Sockets, "ucxpool.ucxx": UcxxNames,
+         "ucxpool, GPU": PoolOnGpu, "ucxx, GPU": UcxxOnGpu}
 
 
 # --- the two processes ------------------------------------------------------
@@ -173,21 +252,22 @@ def processor_time():
     return used.ru_utime + used.ru_stime
 
 
-def frames_of(work):
-    count, length, _, _ = WORKS[work]
-    return [bytes([i % 251]) * length for i in range(count)]
+def frames_of(side, work):
+    count, length = WORKS[work][:2]
+    return [SIDES[side].make(length, i % 251) for i in range(count)]
 
 
 async def server(side, work):
-    count, length, num, answered = WORKS[work]
-    frames, lengths = frames_of(work), [length] * count
+    count, length, num, answered, _ = WORKS[work]
+    lengths = [length] * count
     ended = asyncio.get_running_loop().create_future()
 
     async def handler(end):
         got = await end.recv(lengths)
-        if [bytes(one) for one in got] != frames:
+        if any(SIDES[side].as_bytes(frame) != bytes([i % 251]) * length
+               for i, frame in enumerate(got)):
             raise SystemExit(f"{side}: the bytes differ")
-        await end.send([b"k"])
+        await end.send([SIDES[side].make(1, 0)])
         del got
         begin = processor_time()
         for _ in range(num):
@@ -195,7 +275,7 @@ async def server(side, work):
             if answered:
                 await end.send(got)
         if not answered:
-            await end.send([b"k"])
+            await end.send([SIDES[side].make(1, 0)])
         used = processor_time() - begin
         await end.recv([1])
         ended.set_result(used)
@@ -207,8 +287,8 @@ async def server(side, work):
 
 
 async def client(side, work, port):
-    _, length, num, answered = WORKS[work]
-    frames = frames_of(work)
+    _, length, num, answered, _ = WORKS[work]
+    frames = frames_of(side, work)
     end = await SIDES[side]().connect(int(port))
     await end.send(frames)
     await end.recv([1])
@@ -222,34 +302,66 @@ async def client(side, work, port):
     wall = time.perf_counter() - begin
     print(json.dumps({"wall": wall, "processor": processor_time() - used}),
           flush=True)
-    await end.send([b"k"])
+    await end.send([SIDES[side].make(1, 0)])
     await asyncio.sleep(0.2)
     os._exit(0)
 
 
 def measure(side, work):
+    """One round, again where a side fails of itself."""
+    for _ in range(3):
+        found = one_round(side, work)
+        if found is not None:
+            return found
+        print(f"{side}, {work}: a process failed", file=sys.stderr)
+    raise SystemExit(f"{side}, {work}: failed three times")
+
+
+def gpus():
+    """The environments of the two processes."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return {}, {}
+    import cupy
+    last = cupy.cuda.runtime.getDeviceCount() - 1
+    return ({"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": str(last)})
+
+
+def one_round(side, work):
     start = [sys.executable, __file__]
+    here_has, there_has = (gpus() if WORKS[work].sides is ON_GPU
+                           else ({}, {}))
     there = subprocess.Popen([*start, "--serve", side, work],
+                             env={**os.environ, **there_has},
                              stdout=subprocess.PIPE, text=True)
     port = there.stdout.readline().strip()
     while not port.isdigit():  # UCX warns on stdout
         port = there.stdout.readline().strip()
     here = subprocess.Popen([*start, "--connect", side, work, port],
+                            env={**os.environ, **here_has},
                             stdout=subprocess.PIPE, text=True)
     found = {"wall": 0., "processor": 0.}
-    for process in (here, there):
-        said, _ = process.communicate(timeout=120)
-        if process.returncode:
-            raise SystemExit(f"{side}, {work}: a process failed")
-        for key, value in json.loads(said.splitlines()[-1]).items():
-            found[key] += value
+    try:
+        for process in (here, there):
+            said, _ = process.communicate(timeout=60)
+            if process.returncode:
+                return None
+            for key, value in json.loads(said.splitlines()[-1]).items():
+                found[key] += value
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        for process in (here, there):
+            process.kill()
+            process.wait()
     return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--sides", default="/".join(SIDES),
+                        help="with / between them")
     parser.add_argument("--works", help="a part of their names")
     parser.add_argument("--json")
     parser.add_argument("--serve", nargs=2)
@@ -259,10 +371,13 @@ def main():
         asyncio.run(server(*given.serve))
     if given.connect:
         asyncio.run(client(*given.connect))
-    sides = given.sides.split(",")
+    os.environ.setdefault("UCXPY_PROGRESS_MODE", "blocking")
+    wanted = given.sides.split("/")
     results = {}
     for work in WORKS:
-        if given.works and given.works not in work:
+        sides = [one for one in WORKS[work].sides if one in wanted]
+        if (not sides or (given.works or "") not in work
+                or (WORKS[work].sides is ON_GPU) != given.gpu):
             continue
         for number in range(given.rounds):
             for side in sides[number % len(sides):] + \
@@ -278,18 +393,18 @@ def main():
 
 
 def report(work, found):
-    count, length, num, answered = WORKS[work]
+    count, length, num, answered, _ = WORKS[work]
     print(f"\n{work}, median of {len(next(iter(found.values()))['wall'])} "
           "rounds")
     for side, values in found.items():
         wall = statistics.median(values["wall"])
         used = statistics.median(values["processor"])
         if answered:
-            print(f"  {side:10} {wall / num / 2 * 1e6:8.1f} us one way"
+            print(f"  {side:12} {wall / num / 2 * 1e6:8.1f} us one way"
                   f" {used / num / 2 * 1e6:8.1f} us of processor time")
         else:
             amount = count * length * num / 1e9
-            print(f"  {side:10} {amount / wall:8.2f} GB/s"
+            print(f"  {side:12} {amount / wall:8.2f} GB/s"
                   f" {used / amount:14.2f} s of processor time a GB")
 
 
