@@ -69,6 +69,7 @@ DEF SHORT_FRAME = 65536
 # From so many bytes on memory has large pages.
 DEF LARGE_MEMORY = 4 << 20
 DEF LARGE_PAGE = 2 << 20
+DEF PAGE = 4096
 # What is kept of memory that was freed.
 DEF MAX_SPARES = 128
 DEF MAX_SPARE_BYTES = 64 << 20
@@ -116,7 +117,7 @@ def version():
 
 cdef struct spare_t:
     void *address
-    Py_ssize_t size
+    Py_ssize_t capacity
 
 # Memory that was freed, the oldest first: new memory costs a page fault for each
 # page, which takes longer than to fill it. Under the GIL.
@@ -129,41 +130,54 @@ cdef void *_spare_take(int index) noexcept:
     global _num_spares, _spare_bytes
     cdef void *address = _spares[index].address
 
-    _spare_bytes -= _spares[index].size
+    _spare_bytes -= _spares[index].capacity
     _num_spares -= 1
     memmove(&_spares[index], &_spares[index + 1],
             (_num_spares - index) * sizeof(spare_t))
     return address
 
 
+cdef Py_ssize_t _capacity_of(Py_ssize_t size) noexcept:
+    """What is taken for so many bytes, at most an eighth more: what is freed
+    serves the next of about its size."""
+    cdef Py_ssize_t step = PAGE
+
+    while 16 * step <= size:
+        step *= 2
+    return (size + step - 1) // step * step
+
+
 cdef void *_memory_get(Py_ssize_t size) noexcept:
     cdef void *address = NULL
+    cdef Py_ssize_t capacity = _capacity_of(size)
     cdef int i
 
-    if size > SHORT_FRAME:
-        for i in reversed(range(_num_spares)):
-            if _spares[i].size == size:
-                return _spare_take(i)
-    if size < LARGE_MEMORY:
+    if size <= SHORT_FRAME:
         return malloc(max(size, 1))
-    if posix_memalign(&address, LARGE_PAGE, size) == 0:
-        madvise(address, size, MADV_HUGEPAGE)
+    for i in reversed(range(_num_spares)):
+        if _spares[i].capacity == capacity:
+            return _spare_take(i)
+    if capacity < LARGE_MEMORY:
+        return malloc(capacity)
+    if posix_memalign(&address, LARGE_PAGE, capacity) == 0:
+        madvise(address, capacity, MADV_HUGEPAGE)
     return address
 
 
 cdef void _memory_put(void *address, Py_ssize_t size) noexcept:
     global _num_spares, _spare_bytes
+    cdef Py_ssize_t capacity = _capacity_of(size)
 
-    if size <= SHORT_FRAME or size > MAX_SPARE_BYTES:
+    if size <= SHORT_FRAME or capacity > MAX_SPARE_BYTES:
         free(address)
         return
     while (_num_spares == MAX_SPARES
-           or _spare_bytes + size > MAX_SPARE_BYTES):
+           or _spare_bytes + capacity > MAX_SPARE_BYTES):
         free(_spare_take(0))
     _spares[_num_spares].address = address
-    _spares[_num_spares].size = size
+    _spares[_num_spares].capacity = capacity
     _num_spares += 1
-    _spare_bytes += size
+    _spare_bytes += capacity
 
 
 cdef class Memory:

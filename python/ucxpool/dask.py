@@ -34,10 +34,10 @@ from distributed.comm.core import (BaseListener, Comm, CommClosedError,
 from distributed.comm.registry import Backend
 from distributed.comm.utils import (ensure_concrete_host, from_frames,
                                     to_frames)
-from distributed.protocol.utils import host_array
 from distributed.utils import ensure_ip, get_ip, get_ipv6, nbytes
 
 from . import Error, LimitError, NotPermittedError, Pool, _dask_gpu
+from ._core import Memory
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +130,10 @@ def gpu():
     return _gpus[loop]
 
 
+def _memory(length):
+    return memoryview(Memory(length))
+
+
 class UcxPool(Comm):
     """A comm over one channel; a message of Dask is a message of the
     channel, its frames as they lie."""
@@ -175,7 +179,7 @@ class UcxPool(Comm):
         message = await self._channel.recv()
         try:
             # Each frame by itself: what is made of one may outlive the others.
-            frames = await message.frames(host_array)
+            frames = await message.frames(_memory)
             if message.metadata:
                 frames = await self._gpu_frames.merge(message.metadata, frames)
             return frames

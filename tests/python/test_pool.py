@@ -1,5 +1,6 @@
 """Transfers from Python: both pools in this process, unless a peer is to die."""
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -10,6 +11,7 @@ import threading
 import unittest
 
 import ucxpool
+from ucxpool._pool import _core
 
 SETTINGS = {"comm_size": "8m", "block_size": "64k"}
 
@@ -491,6 +493,40 @@ class Package(unittest.TestCase):
             self.assertIsInstance(error, ucxpool.Error)
             self.assertEqual((str(error), error.status),
                              ("what to change", kind.status))
+
+
+class NewMemory(unittest.TestCase):
+    """What frames are received into."""
+
+    def place(self, size):
+        """Where so many bytes lie that are freed at once."""
+        memory = _core.Memory(size)
+        view = memoryview(memory)
+        self.assertEqual((view.nbytes, len(memory)), (size, size))
+        view[:1] = view[size - 1:] = b"x"
+        return ctypes.addressof((ctypes.c_char * size).from_buffer(memory))
+
+    def test_what_was_freed_serves_the_next_of_about_its_size(self):
+        for size in (100000, 1 << 20, 5000000, 40 << 20):
+            place = self.place(size)
+            self.assertEqual(self.place(size), place)
+            self.assertEqual(self.place(size - size // 100), place)
+
+    def test_it_does_not_serve_two(self):
+        kept = [_core.Memory(1 << 20) for _ in range(3)]
+        for number, one in enumerate(kept):
+            memoryview(one)[:] = bytes([number]) * (1 << 20)
+        self.assertEqual([memoryview(one)[-1] for one in kept], [0, 1, 2])
+
+    def test_little_of_it_is_kept(self):
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+        before = resident()
+        for size in range(1 << 20, 120 << 20, 7 << 20):
+            memoryview(_core.Memory(size))[:] = bytes(size)
+        self.assertLess(resident() - before, 72 << 20)
 
 
 class Threads(unittest.TestCase):
