@@ -64,8 +64,10 @@ DEF SPIN_PURE_NS = 2000
 DEF SPIN_TURNS = 32
 # A thread that waits looks this often whether a signal has come.
 DEF WAIT_SLICE_NS = 100000000
-# Frames up to this length share one piece of memory.
+# Frames up to this length share one piece of memory; those that are to be apart,
+# up to the second, share pieces of the first.
 DEF SHORT_FRAME = 65536
+DEF APART_FRAME = 4096
 # From so many bytes on memory has large pages.
 DEF LARGE_MEMORY = 4 << 20
 DEF LARGE_PAGE = 2 << 20
@@ -542,35 +544,41 @@ cdef class Message:
         return self._receive(_buffers(buffers, True, self._pool.is_cuda),
                              timeout)
 
-    def post_frames(self, timeout=None):
+    def post_frames(self, timeout=None, bint apart=False):
         """Receive it into memory of its own, cut as the sender's; the request
-        that does, whose result is a list of memoryviews."""
+        that does, whose result is a list of memoryviews. What is short shares
+        one piece of memory, or, apart, pieces that are short themselves."""
         cdef list frames = []
         cdef Buffers buffers = Buffers.__new__(Buffers)
-        cdef Memory shared
+        cdef Py_ssize_t short = APART_FRAME if apart else SHORT_FRAME
         cdef Memory memory
+        cdef Memory shared = None
         cdef Py_ssize_t at = 0
+        cdef Py_ssize_t left = 0
         cdef Py_ssize_t length
         cdef Request request
 
         self._check()
         for length in self.lengths:
-            at += length if length <= SHORT_FRAME else 0
-        shared = Memory(at)
-        buffers.begin([shared])
+            left += length if length <= short else 0
+        buffers.begin([])
         buffers.grow(len(self.lengths))
-        view = memoryview(shared)
-        at = 0
         for length in self.lengths:
-            if length <= SHORT_FRAME:
-                buffers.add_range(<char *>shared._address + at, length)
-                frames.append(view[at:at + length])
-                at += length
-            else:
+            if length > short:
                 memory = Memory(length)
                 buffers._objects.append(memory)
                 buffers.add_range(memory._address, length)
                 frames.append(memoryview(memory))
+                continue
+            if shared is None or at + length > shared._size:
+                shared = Memory(min(left, SHORT_FRAME) if apart else left)
+                buffers._objects.append(shared)
+                view = memoryview(shared)
+                at = 0
+            buffers.add_range(<char *>shared._address + at, length)
+            frames.append(view[at:at + length])
+            at += length
+            left -= length
         request = self._receive(buffers, timeout)
         request.result = frames
         return request

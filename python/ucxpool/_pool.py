@@ -146,15 +146,18 @@ class Message(_core.Message):
         the message is still there."""
         return self._pool.posted(self.post_into(buffers, timeout))
 
-    def frames(self, allocator=None, timeout=None):
+    def frames(self, allocator=None, timeout=None, *, apart=False):
         """Receive it into new memory, cut as the sender's buffers: awaited, a
-        list of writable memoryviews. What is short lies in one piece of
-        memory, each long one in its own.
+        list of writable memoryviews. What is short (64 KiB) lies in one piece
+        of memory, which is there as long as one of them is, and each long one
+        in its own. With apart=True, for those that are kept for longer than
+        others, that is so from 4 KiB on, and shorter ones lie in pieces of
+        64 KiB.
 
         allocator(length) makes the memory where it is given (numpy.empty,
         cupy.empty, ...); the list is then of what it returned."""
         if allocator is None:
-            return self._pool.posted(self.post_frames(timeout))
+            return self._pool.posted(self.post_frames(timeout, apart))
         frames = [allocator(length) for length in self.lengths]
         transfer = self.post_into(frames, timeout)
         transfer.result = frames

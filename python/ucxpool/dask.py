@@ -37,7 +37,6 @@ from distributed.comm.utils import (ensure_concrete_host, from_frames,
 from distributed.utils import ensure_ip, get_ip, get_ipv6, nbytes
 
 from . import Error, LimitError, NotPermittedError, Pool, _dask_gpu
-from ._core import Memory
 
 logger = logging.getLogger(__name__)
 
@@ -130,10 +129,6 @@ def gpu():
     return _gpus[loop]
 
 
-def _memory(length):
-    return memoryview(Memory(length))
-
-
 class UcxPool(Comm):
     """A comm over one channel; a message of Dask is a message of the
     channel, its frames as they lie."""
@@ -178,8 +173,8 @@ class UcxPool(Comm):
     async def _read_frames(self):
         message = await self._channel.recv()
         try:
-            # Each frame by itself: what is made of one may outlive the others.
-            frames = await message.frames(_memory)
+            # What is made of one frame may outlive the others.
+            frames = await message.frames(apart=True)
             if message.metadata:
                 frames = await self._gpu_frames.merge(message.metadata, frames)
             return frames

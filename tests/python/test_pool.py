@@ -173,6 +173,20 @@ class Messages(Pair):
         self.assertIs(frames[0], made[0])
         self.assertEqual(made, [b"ab", b"cde"])
 
+    async def test_frames_that_are_apart_hold_little_beside_them(self):
+        lengths = [0, 100, 4096, 4097, 0, 60000, 70000, *[3000] * 100]
+        data = [os.urandom(length) for length in lengths]
+        sent = self.x.send(data)
+        frames = await (await self.y.recv()).frames(apart=True)
+        await sent
+        self.assertEqual(frames, data)
+        pieces = {id(one.obj): len(one.obj) for one in frames}
+        self.assertEqual({len(one.obj) for one in frames if len(one) > 4096},
+                         {4097, 60000, 70000})
+        self.assertLessEqual(max(len(one.obj) for one in frames
+                                 if len(one) <= 4096), 65536)
+        self.assertEqual(len(pieces), 3 + 5)
+
     async def test_a_refusal_reaches_the_sender(self):
         for drop in (False, True):
             sent = self.x.send(bytes(1 << 20))
@@ -519,14 +533,28 @@ class NewMemory(unittest.TestCase):
         self.assertEqual([memoryview(one)[-1] for one in kept], [0, 1, 2])
 
     def test_little_of_it_is_kept(self):
-        def resident():
-            with open("/proc/self/statm") as file:
-                return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+        text = textwrap.dedent("""
+            import ctypes
+            from ucxpool._pool import _core
 
-        before = resident()
-        for size in range(1 << 20, 120 << 20, 7 << 20):
-            memoryview(_core.Memory(size))[:] = bytes(size)
-        self.assertLess(resident() - before, 72 << 20)
+            def resident():
+                with open("/proc/self/statm") as file:
+                    return int(file.read().split()[1]) * 4096
+
+            before = resident()
+            for size in range(1 << 20, 120 << 20, 7 << 20):
+                one = _core.Memory(size)
+                ctypes.memset((ctypes.c_char * size).from_buffer(one), 1, size)
+                del one
+            print(resident() - before)
+            """)
+        # What is freed goes back to the system at once.
+        said = subprocess.run(
+            [sys.executable, "-c", text], text=True, check=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"})
+        self.assertLess(int(said.stdout), 68 << 20)
+        self.assertGreater(int(said.stdout), 0)
 
 
 class Threads(unittest.TestCase):
