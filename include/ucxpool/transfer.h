@@ -35,22 +35,33 @@ extern "C" {
 
 /* --- data -------------------------------------------------------------------
  * Where the bytes of a message are, or where they go. A description is made by
- * one of six functions:
+ * one of seven functions:
  *
  *                 to send or receive into   to send only (const)
  *     one buffer  ucxpool_data_buffer()     ucxpool_source_buffer()
  *     segments    ucxpool_data_segments()   ucxpool_source_segments()
  *     pieces      ucxpool_data_pieces()     ucxpool_source_pieces()
+ *     ranges      -                         ucxpool_source_ranges()
  *
  * The description may go as soon as the call that it was made for has returned.
- * What it points to, arrays and memory, must stay unchanged until the request
- * ends; an array of one is copied.
+ * What it points to, arrays, memory and names, must stay unchanged until the
+ * request ends; an array of one is copied.
  *
  * Pieces are segments that all have one length. For many short ones they are
  * quicker, for the array is half as long and nobody need add it up. In a pool
  * on a GPU, where the params say UCXPOOL_SEGMENTS_CUDA, the array is read as
  * its pieces are moved: by the GPU itself if it lies in pinned memory
  * (cuMemHostAlloc(), cudaMallocHost()) and has 4,096 addresses or more.
+ *
+ * Ranges are of memory and of files, in any order; to the receiver each is a
+ * segment. A file is read as its bytes go to the wire, not mapped, and by its
+ * offset, so that the descriptor's own position does not move. Descriptors are
+ * the caller's: they must stay open until the request ends, be of regular files
+ * or block devices, and not need aligned memory (O_DIRECT). Reading may wait
+ * for the device, in ucxpool_progress() and the functions that wait, and for
+ * messages of up to EAGER_SIZE bytes in ucxpool_send() too; beside such
+ * messages one round of progress reads one block at the most. Ranges that
+ * follow each other in one file are read together.
  */
 
 /* Length bytes from address (NULL is fine for length 0). */
@@ -65,10 +76,29 @@ typedef struct ucxpool_const_segment {
     size_t      length;
 } ucxpool_const_segment_t;
 
+typedef enum ucxpool_range_kind {
+    UCXPOOL_RANGE_MEMORY = 0,
+    UCXPOOL_RANGE_FILE   = 1
+} ucxpool_range_kind_t;
+
+/* Length bytes of memory, or of a file; with length 0 the rest does not matter.
+ * Made by ucxpool_range_memory() and ucxpool_range_file(). */
+typedef struct ucxpool_range {
+    ucxpool_range_kind_t kind;
+    int                  fd; /* of a file */
+    union {
+        const void *address;
+        int64_t     offset; /* in the file */
+    } at;
+    size_t      length;
+    const char *name; /* of a file, for errors. NULL: as /proc has it */
+} ucxpool_range_t;
+
 typedef enum ucxpool_data_kind {
     UCXPOOL_DATA_BUFFER   = 0,
     UCXPOOL_DATA_SEGMENTS = 1,
-    UCXPOOL_DATA_PIECES   = 2
+    UCXPOOL_DATA_PIECES   = 2,
+    UCXPOOL_DATA_RANGES   = 3
 } ucxpool_data_kind_t;
 
 typedef struct ucxpool_data {
@@ -78,8 +108,9 @@ typedef struct ucxpool_data {
         const void                    *buffer;
         const ucxpool_const_segment_t *segments;
         const void *const             *pieces;
+        const ucxpool_range_t         *ranges;
     } at;
-    size_t   count;       /* of segments or pieces; 1 buffer */
+    size_t   count;       /* of segments, pieces or ranges; 1 buffer */
     size_t   length;      /* bytes of the buffer, or of each piece */
     uint64_t reserved[4]; /* 0 */
 } ucxpool_data_t;
@@ -109,6 +140,33 @@ static inline ucxpool_data_t ucxpool_source_pieces(const void *const *addresses,
     ucxpool_data_t data = {UCXPOOL_DATA_PIECES, 1, {NULL}, count, length, {0}};
 
     data.at.pieces = addresses;
+    return data;
+}
+
+static inline ucxpool_range_t ucxpool_range_memory(const void *address,
+                                                   size_t      length)
+{
+    ucxpool_range_t range = {UCXPOOL_RANGE_MEMORY, -1, {NULL}, length, NULL};
+
+    range.at.address = address;
+    return range;
+}
+
+static inline ucxpool_range_t
+ucxpool_range_file(int fd, int64_t offset, size_t length, const char *name)
+{
+    ucxpool_range_t range = {UCXPOOL_RANGE_FILE, fd, {NULL}, length, name};
+
+    range.at.offset = offset;
+    return range;
+}
+
+static inline ucxpool_data_t
+ucxpool_source_ranges(const ucxpool_range_t *ranges, size_t count)
+{
+    ucxpool_data_t data = {UCXPOOL_DATA_RANGES, 1, {NULL}, count, 0, {0}};
+
+    data.at.ranges = ranges;
     return data;
 }
 
@@ -231,14 +289,21 @@ typedef struct ucxpool_request_params {
  * UCXPOOL_ERR_PEER_LOST      the peer died or cannot be reached
  * UCXPOOL_ERR_INVALID_PARAM  a piece is NULL that was looked at late (a pool on
  *                            a GPU, UCXPOOL_SEGMENTS_CUDA); the detail names it
+ * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range
+ *                            does; the detail has its name, the offset and the
+ *                            reason. The receive ends as one that is canceled
  *
- * After any end the caller's memory is the caller's again.
+ * After any end the caller's memory and descriptors are the caller's again.
  *
  * Returned at once, with no request made:
  * UCXPOOL_ERR_INVALID_PARAM  lengths overflow, a NULL address with a length; in
- *                            a pool on a GPU: memory that is not there
- * UCXPOOL_ERR_UNSUPPORTED    a segment lies on another GPU than the pool; or
- *                            this library is older than the kind of data
+ *                            a pool on a GPU: memory that is not there; a range
+ *                            whose descriptor is not open, or whose offset is
+ *                            negative or beyond what a file can have
+ * UCXPOOL_ERR_UNSUPPORTED    a segment lies on another GPU than the pool; a
+ *                            range is of a pipe, a socket or another file
+ *                            without offsets; or this library is older than
+ *                            the kind of data or range
  * UCXPOOL_ERR_LIMIT          more metadata or more differing segment lengths
  *                            than MAX_METADATA, MAX_SEGMENTS
  * UCXPOOL_ERR_CLOSED, UCXPOOL_ERR_PEER_LOST  the channel has ended

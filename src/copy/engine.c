@@ -237,6 +237,31 @@ ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
+                                         const ucxpool_range_t   *ranges,
+                                         size_t                   num_ranges,
+                                         copy_memtypes_t         *memtypes_p)
+{
+    walk_t           walk = walk_begin(driver);
+    ucxpool_status_t status;
+
+    for (size_t i = 0; i < num_ranges; i++) {
+        uint64_t address = (uintptr_t)ranges[i].at.address;
+        uint64_t length  = ranges[i].length;
+
+        if ((ranges[i].kind == UCXPOOL_RANGE_FILE) || (length == 0) ||
+            walk_stays(&walk, address, length)) {
+            continue;
+        }
+        status = walk_segment(&walk, address, length, i);
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    *memtypes_p = walk.found;
+    return UCXPOOL_OK;
+}
+
 /* --- the engine ----------------------------------------------------------- */
 
 /* Copies under way at one time. */
@@ -263,6 +288,9 @@ ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
  *
  * The processor copies from host segments before a gather, and to them after a
  * scatter. Pinned segments of such a message are taken for host memory too.
+ *
+ * Of ranges, which are files among other things, the processor lays all there
+ * that the GPU does not reach, padding too, as it is in the stream.
  */
 
 /* Bytes of the stream that one copy takes then. */
@@ -359,6 +387,81 @@ static void bounce_segments(const mem_cuda_driver_t *driver,
         }
         *entry.address = (uintptr_t)place;
     }
+}
+
+static_assert(BOUNCE_HALF / COPY_ALIGNMENT * 2 <=
+                  LIST_SIZE / sizeof(copy_exact_t),
+              "a list has room for each segment and its padding");
+
+/* The ranges that the GPU reaches, as entries of their own, and between them
+ * what the processor gathers. */
+static ucxpool_status_t bounce_some(const mem_cuda_driver_t *driver,
+                                    const copy_cuda_job_t   *job,
+                                    const copy_work_t *work, uint64_t length,
+                                    copy_table_t *list)
+{
+    copy_exact_t    *entries = job->entries;
+    copy_exact_t    *last    = NULL; /* of the processor, if it is the last */
+    uint64_t         done;
+    copy_extent_t    extent;
+    ucxpool_status_t status;
+
+    for (done = 0; done < length; done += extent.length) {
+        char *place = job->bounce + done;
+
+        copy_plan_extent(work->plan, work->offset + done, length - done,
+                         &extent);
+        if ((extent.address != NULL) &&
+            !(work->has_host_segments &&
+              is_host(driver, (uintptr_t)extent.address))) {
+            last  = NULL;
+            place = extent.address;
+        } else {
+            status = copy_gather(work->plan, work->offset + done, extent.length,
+                                 place);
+            if (status != UCXPOOL_OK) {
+                return status;
+            }
+            if (last != NULL) {
+                last->length += (uint32_t)extent.length;
+                continue;
+            }
+            last = &entries[list->num_entries];
+        }
+        entries[list->num_entries++] = (copy_exact_t){
+            .address = (uintptr_t)place,
+            .length  = (uint32_t)extent.length,
+            .offset  = (uint32_t)done,
+        };
+    }
+    list->form = COPY_EXACT;
+    return UCXPOOL_OK;
+}
+
+/* Gather ranges into the job's memory, as the stream has them, and fill its
+ * list: from there to the block is one piece, if the GPU reaches none. */
+static ucxpool_status_t bounce_ranges(copy_engine_t     *engine,
+                                      copy_cuda_job_t   *job,
+                                      const copy_work_t *work,
+                                      copy_launch_t     *launch)
+{
+    uint64_t length =
+        copy_walk_clip(work->plan, work->offset,
+                       base_min(work->length, (uint64_t)BOUNCE_HALF));
+
+    *launch = (copy_launch_t){
+        .list    = {.entries = job->entries, .stream = (uintptr_t)work->block},
+        .covered = length,
+    };
+    if (work->has_gpu_segments) {
+        return bounce_some(engine->device->driver, job, work, length,
+                           &launch->list);
+    }
+    *(copy_segment_t *)job->entries =
+        (copy_segment_t){(uintptr_t)job->bounce, length};
+    launch->list.form        = COPY_SEGMENTS;
+    launch->list.num_entries = 1;
+    return copy_gather(work->plan, work->offset, length, job->bounce);
 }
 
 /* Put a block's bytes there; returns their address. */
@@ -516,7 +619,12 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
     if (job == NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    status = fill(engine, copy, job, work, &launch);
+    if (copy_memory_is_ranges(&work->plan->memory)) {
+        copy->num_rest = 0;
+        status         = bounce_ranges(engine, job, work, &launch);
+    } else {
+        status = fill(engine, copy, job, work, &launch);
+    }
     if (status == UCXPOOL_OK) {
         status = start_launch(engine, job, &launch, work->is_gather);
     }
@@ -603,6 +711,10 @@ static ucxpool_status_t query_memtypes(const mem_cuda_driver_t *driver,
                                        const copy_memory_t     *memory,
                                        copy_memtypes_t         *memtypes_p)
 {
+    if (copy_memory_is_ranges(memory)) {
+        return copy_memtypes_of_ranges(driver, memory->ranges, memory->num,
+                                       memtypes_p);
+    }
     if (copy_memory_is_pieces(memory)) {
         return copy_memtypes_of_pieces(driver, memory->addresses, memory->num,
                                        memory->length, memtypes_p);
@@ -727,17 +839,18 @@ static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
                                    const copy_work_t *work, uint64_t *covered_p)
 {
     uint64_t length = copy_walk_clip(work->plan, work->offset, work->length);
+    ucxpool_status_t status = UCXPOOL_OK;
 
     (void)engine;
     if (work->is_gather) {
-        copy_gather(work->plan, work->offset, length,
-                    (void *)(uintptr_t)work->block);
+        status = copy_gather(work->plan, work->offset, length,
+                             (void *)(uintptr_t)work->block);
     } else {
         copy_scatter(work->plan, work->offset, length, work->block);
     }
     copy->job  = NULL;
     *covered_p = length;
-    return UCXPOOL_OK;
+    return status;
 }
 
 static unsigned host_progress(copy_engine_t *engine)

@@ -81,6 +81,12 @@ ucxpool_status_t copy_memtypes_of_pieces(const mem_cuda_driver_t *driver,
                                          size_t num_pieces, uint64_t length,
                                          copy_memtypes_t *memtypes_p);
 
+/* The same of ranges; those of files are left out. */
+ucxpool_status_t copy_memtypes_of_ranges(const mem_cuda_driver_t *driver,
+                                         const ucxpool_range_t   *ranges,
+                                         size_t                   num_ranges,
+                                         copy_memtypes_t         *memtypes_p);
+
 /* --- the engine ----------------------------------------------------------- */
 
 struct copy_job;
@@ -111,6 +117,7 @@ typedef struct copy_work {
     /* The GPU does not reach the block (of a scatter); some of the segments. */
     bool has_host_block;
     bool has_host_segments;
+    bool has_gpu_segments; /* it reaches some */
 } copy_work_t;
 
 typedef struct copy_engine copy_engine_t;
@@ -189,6 +196,7 @@ uint64_t copy_engine_deadline(const copy_engine_t *engine);
  * UCXPOOL_INPROGRESS    copy->done will be called
  * UCXPOOL_ERR_BUSY      no job is free for it: try again later
  * UCXPOOL_ERR_INVALID_PARAM  a piece of the caller's has no address
+ * UCXPOOL_ERR_IO        a file of the caller's could not be read
  * UCXPOOL_ERR_IO, others  the GPU failed
  */
 ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,

@@ -1,6 +1,7 @@
 #include "copy/list.h"
 
 #include "base/math.h"
+#include "copy/file.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -201,9 +202,10 @@ bool copy_streams(size_t total_size)
 
 typedef struct copy_batch {
     void (*copy)(const copy_entry_t *copies, size_t num_copies);
-    bool         is_scatter; /* from the block to memory */
-    size_t       num_copies;
-    copy_entry_t copies[COPY_BATCH];
+    bool              is_scatter; /* from the block to memory */
+    size_t            num_copies;
+    copy_entry_t      copies[COPY_BATCH];
+    copy_file_reads_t reads;
 } copy_batch_t;
 
 static void copy_batch_flush(copy_batch_t *batch)
@@ -270,6 +272,23 @@ static inline void copy_pass(copy_plan_t *plan, uint64_t stride,
     copy_settle(plan);
 }
 
+/* From or to the walk's place in memory. Of files there are only gathers. */
+static inline void copy_batch_walk(copy_batch_t *batch, const copy_plan_t *plan,
+                                   char *block, uint64_t length)
+{
+    const ucxpool_range_t *range;
+
+    if (copy_memory_is_ranges(&plan->memory)) {
+        range = &plan->memory.ranges[plan->at.memory];
+        if (range->kind == UCXPOOL_RANGE_FILE) {
+            copy_file_reads_add(&batch->reads, range, plan->at.memory_offset,
+                                length, block);
+            return;
+        }
+    }
+    copy_batch_add(batch, copy_walk_address(plan), block, length);
+}
+
 /* Copy bytes that are one piece of the stream. */
 static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
                              uint64_t length, char *block)
@@ -281,7 +300,7 @@ static inline void copy_data(copy_plan_t *plan, copy_batch_t *batch,
                plan->at.memory_offset;
         n = base_min(left, length);
         if (n > 0) {
-            copy_batch_add(batch, copy_walk_address(plan), block, n);
+            copy_batch_walk(batch, plan, block, n);
         }
         plan->at.memory_offset += n;
         if (n == left) {
@@ -376,7 +395,8 @@ static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
     const uint64_t    stride = copy_run_stride(run);
     uint64_t          count;
 
-    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0)) {
+    if ((plan->at.segment_offset != 0) || (plan->at.memory_offset != 0) ||
+        copy_memory_is_ranges(&plan->memory)) {
         return 0;
     }
     count = copy_memory_is_pieces(&plan->memory)
@@ -389,8 +409,9 @@ static uint64_t copy_whole(copy_plan_t *plan, copy_batch_t *batch,
     return count * stride;
 }
 
-static void copy_range(copy_plan_t *plan, uint64_t offset, uint64_t length,
-                       char *block, bool is_scatter)
+static ucxpool_status_t copy_range(copy_plan_t *plan, uint64_t offset,
+                                   uint64_t length, char *block,
+                                   bool is_scatter)
 {
     copy_batch_t batch;
     uint64_t     n;
@@ -402,9 +423,10 @@ static void copy_range(copy_plan_t *plan, uint64_t offset, uint64_t length,
                            : copy_list;
     batch.is_scatter = is_scatter;
     batch.num_copies = 0;
-    length           = copy_walk_clip(plan, offset, length);
+    copy_file_reads_init(&batch.reads);
+    length = copy_walk_clip(plan, offset, length);
     copy_walk_seek(plan, offset);
-    for (; length > 0; length -= n) {
+    for (; (length > 0) && (batch.reads.status == UCXPOOL_OK); length -= n) {
         n = copy_whole(plan, &batch, length, block);
         if (n == 0) {
             n = copy_segment(plan, &batch, length, block);
@@ -412,17 +434,19 @@ static void copy_range(copy_plan_t *plan, uint64_t offset, uint64_t length,
         block += n;
     }
     copy_batch_flush(&batch);
+    return copy_file_reads_flush(&batch.reads);
 }
 
-void copy_gather(copy_plan_t *plan, uint64_t offset, uint64_t length,
-                 void *block)
+ucxpool_status_t copy_gather(copy_plan_t *plan, uint64_t offset,
+                             uint64_t length, void *block)
 {
-    copy_range(plan, offset, length, block, false);
+    return copy_range(plan, offset, length, block, false);
 }
 
 void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,
                   const void *block)
 {
-    /* A block that is scattered is only read. */
-    copy_range(plan, offset, length, (char *)(uintptr_t)block, true);
+    /* A block that is scattered is only read, and into memory, which does not
+     * fail. */
+    (void)copy_range(plan, offset, length, (char *)(uintptr_t)block, true);
 }

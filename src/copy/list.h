@@ -42,9 +42,11 @@ bool copy_streams(size_t total_size);
 /*
  * Gather: copy the range [offset, offset + length) of the stream from the
  * plan's memory to `block`. Padding becomes zeros.
+ *
+ * UCXPOOL_ERR_IO  a file among the ranges could not be read; see copy/file.h
  */
-void copy_gather(copy_plan_t *plan, uint64_t offset, uint64_t length,
-                 void *block);
+ucxpool_status_t copy_gather(copy_plan_t *plan, uint64_t offset,
+                             uint64_t length, void *block);
 
 /* Scatter: copy such a range from `block` into the plan's memory. */
 void copy_scatter(copy_plan_t *plan, uint64_t offset, uint64_t length,

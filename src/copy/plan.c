@@ -338,6 +338,30 @@ ucxpool_status_t copy_lengths_count(const ucxpool_segment_t *segments,
     return UCXPOOL_OK;
 }
 
+ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
+                                        size_t num_ranges, copy_run_t *runs,
+                                        size_t max_runs, size_t *num_runs_p,
+                                        copy_totals_t *totals_p)
+{
+    copy_totals_t totals   = {0, 0, 0};
+    copy_run_t    last     = {0, 0};
+    size_t        num_runs = 0;
+
+    for (size_t i = 0; i < num_ranges; i++) {
+        if (!lengths_add(&totals, ranges[i].length, 1)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "range %zu (%zu bytes) takes the message over "
+                              "%llu bytes; check its length",
+                              i, ranges[i].length,
+                              (unsigned long long)LENGTHS_LIMIT);
+        }
+        run_add(runs, max_runs, &last, &num_runs, ranges[i].length, 1);
+    }
+    *num_runs_p = num_runs;
+    *totals_p   = totals;
+    return UCXPOOL_OK;
+}
+
 ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
                                         copy_run_t *run_p, size_t *num_runs_p,
                                         copy_totals_t *totals_p)
@@ -447,15 +471,15 @@ static void plan_advance_pieces(copy_plan_t *plan, uint64_t length)
 /* Pass `length` bytes of memory, and then segments that have nothing left. */
 static void plan_advance_memory(copy_plan_t *plan, uint64_t length)
 {
-    const ucxpool_segment_t *segments = plan->memory.segments;
-    uint64_t                 left;
+    uint64_t left;
 
     if (copy_memory_is_pieces(&plan->memory)) {
         plan_advance_pieces(plan, length);
         return;
     }
     for (; plan->at.memory < plan->memory.num; plan->at.memory++) {
-        left = segments[plan->at.memory].length - plan->at.memory_offset;
+        left = copy_memory_length(&plan->memory, plan->at.memory) -
+               plan->at.memory_offset;
         if (length < left) {
             plan->at.memory_offset += length;
             return;
@@ -555,7 +579,7 @@ static bool plan_extend_memory(const copy_plan_t *plan, size_t *memory_p,
     while ((next < memory->num) && (copy_memory_length(memory, next) == 0)) {
         next++;
     }
-    if ((next == memory->num) ||
+    if ((next == memory->num) || (copy_memory_address(memory, i) == NULL) ||
         ((uintptr_t)copy_memory_address(memory, next) !=
          (uintptr_t)copy_memory_address(memory, i) +
              copy_memory_length(memory, i))) {

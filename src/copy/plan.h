@@ -71,32 +71,48 @@ ucxpool_status_t copy_lengths_of_pieces(uint64_t length, size_t num_pieces,
 ucxpool_status_t copy_lengths_check(const void *runs, size_t num_runs,
                                     copy_totals_t *totals_p);
 
+/*
+ * The same of ranges, each of which is a segment. Descriptors are not looked
+ * at.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  lengths that overflow; the detail names the range
+ */
+ucxpool_status_t copy_lengths_of_ranges(const ucxpool_range_t *ranges,
+                                        size_t num_ranges, copy_run_t *runs,
+                                        size_t max_runs, size_t *num_runs_p,
+                                        copy_totals_t *totals_p);
+
 /* Lengths of the segments from number `first` on; returns how many. */
 size_t copy_lengths_expand(const copy_run_t *runs, size_t num_runs,
                            uint64_t first, size_t num_lengths, size_t *lengths);
 
 /* --- memory -----------------------------------------------------------------
  * The memory of one side of a message, in order: a caller's segments, or its
- * pieces, which are addresses alone and have one length.
+ * pieces, which are addresses alone and have one length, or its ranges, of
+ * which some are no memory but parts of files.
  *
  *     segments    {address, length} {address, length} ...
  *     pieces       address address address ...          length
+ *     ranges      {address, length} {fd, offset, length} ...
  *
- * Tight loops ask once which of the two it is, and have a variant for each.
+ * Tight loops ask once whether these are segments or pieces, and have a variant
+ * for each. Ranges are gathered one by one, where files are read.
  */
 
 typedef struct copy_memory {
-    const ucxpool_segment_t *segments;  /* NULL for pieces, and for nothing */
-    void *const             *addresses; /* NULL for segments */
+    /* One of these at the most. */
+    const ucxpool_segment_t *segments;
+    void *const             *addresses; /* of pieces */
+    const ucxpool_range_t   *ranges;
     uint64_t                 length;    /* of each piece */
-    size_t                   num;       /* segments, or pieces */
+    size_t                   num;       /* segments, pieces, or ranges */
     bool                     is_pinned; /* a GPU can read `addresses` itself */
 } copy_memory_t;
 
 static inline copy_memory_t
 copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 {
-    copy_memory_t memory = {segments, NULL, 0, num, false};
+    copy_memory_t memory = {segments, NULL, NULL, 0, num, false};
 
     return memory;
 }
@@ -104,7 +120,15 @@ copy_memory_of_segments(const ucxpool_segment_t *segments, size_t num)
 static inline copy_memory_t copy_memory_of_pieces(void *const *addresses,
                                                   size_t num, uint64_t length)
 {
-    copy_memory_t memory = {NULL, addresses, length, num, false};
+    copy_memory_t memory = {NULL, addresses, NULL, length, num, false};
+
+    return memory;
+}
+
+static inline copy_memory_t copy_memory_of_ranges(const ucxpool_range_t *ranges,
+                                                  size_t                 num)
+{
+    copy_memory_t memory = {NULL, NULL, ranges, 0, num, false};
 
     return memory;
 }
@@ -114,14 +138,28 @@ static inline bool copy_memory_is_pieces(const copy_memory_t *memory)
     return memory->addresses != NULL;
 }
 
+static inline bool copy_memory_is_ranges(const copy_memory_t *memory)
+{
+    return memory->ranges != NULL;
+}
+
 static inline uint64_t copy_memory_length(const copy_memory_t *memory, size_t i)
 {
+    if (copy_memory_is_ranges(memory)) {
+        return memory->ranges[i].length;
+    }
     return copy_memory_is_pieces(memory) ? memory->length
                                          : memory->segments[i].length;
 }
 
+/* NULL where there is no memory, but a part of a file. */
 static inline void *copy_memory_address(const copy_memory_t *memory, size_t i)
 {
+    if (copy_memory_is_ranges(memory)) {
+        return (memory->ranges[i].kind == UCXPOOL_RANGE_FILE)
+                   ? NULL
+                   : (void *)memory->ranges[i].at.address;
+    }
     return copy_memory_is_pieces(memory) ? memory->addresses[i]
                                          : memory->segments[i].address;
 }
@@ -173,8 +211,9 @@ typedef struct copy_extent {
 /*
  * The longest extent of contiguous memory, with no padding inside, that starts
  * at stream offset `offset` and is at most `length` bytes long. *extent_p is
- * {NULL, n} where n bytes of padding lie at `offset`; or n bytes of a piece
- * whose address is NULL, where the caller's list was not looked through.
+ * {NULL, n} where n bytes of padding lie at `offset`; or n bytes of a file; or
+ * of a piece whose address is NULL, where the caller's list was not looked
+ * through.
  */
 void copy_plan_extent(copy_plan_t *plan, uint64_t offset, uint64_t length,
                       copy_extent_t *extent_p);
