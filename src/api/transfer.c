@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "copy/file.h"
 #include "core/control.h"
 #include "core/request.h"
 #include "pool/pool.h"
@@ -54,6 +55,9 @@ static ucxpool_status_t read_data(const ucxpool_data_t *data,
         caller->memory = copy_memory_of_pieces((void *const *)data->at.pieces,
                                                data->count, data->length);
         return UCXPOOL_OK;
+    case UCXPOOL_DATA_RANGES:
+        caller->memory = copy_memory_of_ranges(data->at.ranges, data->count);
+        return UCXPOOL_OK;
     }
     return refuse_unknown(data);
 }
@@ -61,7 +65,7 @@ static ucxpool_status_t read_data(const ucxpool_data_t *data,
 static ucxpool_status_t read_target(const ucxpool_data_t *data,
                                     caller_data_t        *caller)
 {
-    if (data->is_source) {
+    if (data->is_source || (data->kind == UCXPOOL_DATA_RANGES)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the data to receive into was made by "
                           "ucxpool_source_...(), which is for what is only "
@@ -73,10 +77,20 @@ static ucxpool_status_t read_target(const ucxpool_data_t *data,
 /* --- send -------------------------------------------------------------------
  */
 
+/* Of the memory. */
 static uint64_t longest_segment(const ucxpool_request_t *request)
 {
-    uint64_t longest = 0;
+    const copy_memory_t *memory  = &request->data.memory;
+    uint64_t             longest = 0;
 
+    if (copy_memory_is_ranges(memory)) {
+        for (size_t i = 0; i < memory->num; i++) {
+            if (memory->ranges[i].kind == UCXPOOL_RANGE_MEMORY) {
+                longest = base_max(longest, (uint64_t)memory->ranges[i].length);
+            }
+        }
+        return longest;
+    }
     for (size_t i = 0; i < request->data.num_runs; i++) {
         longest = base_max(longest, request->data.runs[i].length);
     }
@@ -120,6 +134,12 @@ static bool has_comm_memory(const ucxpool_request_t *request)
 /* As many runs as there is room for are written, too. */
 static ucxpool_status_t count_runs(ucxpool_request_t *request)
 {
+    if (copy_memory_is_ranges(&request->data.memory)) {
+        return copy_lengths_of_ranges(
+            request->data.memory.ranges, request->data.memory.num,
+            request->data.runs, request->data.runs_size,
+            &request->data.num_runs, &request->data.totals);
+    }
     return copy_lengths_count(request->data.memory.segments,
                               request->data.memory.num, request->data.runs,
                               request->data.runs_size, &request->data.num_runs,
@@ -142,9 +162,16 @@ static ucxpool_status_t count_pieces(ucxpool_request_t *request)
 /* Lengths as runs, and what there is to be sent in place. */
 static ucxpool_status_t plan_send(ucxpool_request_t *request)
 {
-    ucxpool_t       *pool = request->pool;
-    ucxpool_status_t status;
+    ucxpool_t       *pool   = request->pool;
+    ucxpool_status_t status = UCXPOOL_OK;
 
+    if (copy_memory_is_ranges(&request->data.memory)) {
+        status = copy_file_check(request->data.memory.ranges,
+                                 request->data.memory.num);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     status = copy_memory_is_pieces(&request->data.memory)
                  ? count_pieces(request)
                  : count_runs(request);

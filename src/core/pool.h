@@ -17,6 +17,7 @@
  *       requests.runnable   --> requests that can go on
  *       requests.waiters    --> sends that wait for a block
  *       requests.stalled    --> sends whose wire has no room
+ *       requests.readers    --> sends that want to read files, in turns
  *       requests.completed  --> ended requests whose callback is to be called
  *       requests.to_tell    --> ended requests whose completion is to be told
  */
@@ -121,6 +122,8 @@ typedef struct core_requests {
     base_list_t runnable;
     base_list_t waiters;
     base_list_t stalled; /* no room in their wire; tried again */
+    base_list_t readers; /* the first may read, if nobody has in this round */
+    unsigned    read_in; /* progress_count when one did last */
     base_list_t completed;
     base_list_t to_tell; /* ended, with a completion that was not told yet */
     base_list_t deadlines;

@@ -173,7 +173,7 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
     ucxpool_status_t   status;
 
     if ((memory->segments == NULL) && !copy_memory_is_pieces(memory) &&
-        (memory->num != 0)) {
+        !copy_memory_is_ranges(memory) && (memory->num != 0)) {
         return base_error(UCXPOOL_ERR_INVALID_PARAM,
                           "the list is NULL, but the number of its entries is "
                           "%zu",
@@ -185,7 +185,10 @@ ucxpool_status_t core_request_create(ucxpool_t                      *pool,
     }
     reset(request, kind);
     request->data.memory = *memory;
-    if (memory->num == 1) {
+    if (copy_memory_is_ranges(memory) && (memory->num == 1)) {
+        request->data.range  = memory->ranges[0];
+        request->data.memory = copy_memory_of_ranges(&request->data.range, 1);
+    } else if (memory->num == 1) {
         request->data.segment.address = copy_memory_address(memory, 0);
         request->data.segment.length  = copy_memory_length(memory, 0);
         request->data.memory =

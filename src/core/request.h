@@ -97,8 +97,9 @@ typedef struct core_send {
     uint32_t          window;
     bool              all_posted;   /* all of the stream has its piece */
     uint64_t          inplace_size; /* of the longest fragment in place */
-    base_list_t       unsent; /* that the wire has not got yet, in order */
-    uint64_t          busy;   /* bit i: fragments[i] is there */
+    base_list_t       unsent;    /* that the wire has not got yet, in order */
+    base_list_t       read_link; /* pool->requests.readers */
+    uint64_t          busy;      /* bit i: fragments[i] is there */
     unsigned          num_blocks;
     core_send_block_t blocks[CORE_SEND_BLOCKS_MAX];
     core_fragment_t  *fragments[CORE_FRAGMENTS_MAX];
@@ -134,6 +135,7 @@ typedef struct core_stream {
 typedef struct core_data {
     copy_memory_t     memory;   /* the caller's */
     ucxpool_segment_t segment;  /* the list of a single buffer */
+    ucxpool_range_t   range;    /* the list of a single range */
     uint64_t          capacity; /* receive: bytes in all */
     copy_run_t       *runs;     /* kept when the request is reused */
     size_t            num_runs;
@@ -270,7 +272,8 @@ void core_request_destroy_all(ucxpool_t *pool);
 /*
  * Look at the segments as they are posted, and set a marker in the caller's
  * stream. In a pool of host memory, only pieces are looked at, for NULL; in one
- * on a GPU nothing is, where the caller says what the segments are.
+ * on a GPU nothing is, where the caller says what the segments are. Ranges are
+ * looked at before, by copy_file_check().
  *
  * UCXPOOL_ERR_UNSUPPORTED    a segment lies on a GPU that the pool's does not
  *                            reach

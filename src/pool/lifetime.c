@@ -136,6 +136,7 @@ static void init_lists(ucxpool_t *pool)
         &pool->wireup.fd_imports,     &pool->channels.endpoints,
         &pool->channels.events,       &pool->requests.fragments,
         &pool->free.fragments,        &pool->requests.to_tell,
+        &pool->requests.readers,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {

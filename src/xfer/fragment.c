@@ -388,6 +388,7 @@ static ucxpool_status_t gather(ucxpool_request_t *request, range_t *range,
         .block             = slice,
         .is_gather         = true,
         .has_host_segments = request->stream.has_host_segments,
+        .has_gpu_segments  = request->stream.has_gpu_segments,
     };
 
     fragment->copy.done = gathered;

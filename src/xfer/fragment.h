@@ -22,6 +22,7 @@ void xfer_fragment_set_limits(ucxpool_request_t *request, uint64_t frag_size,
  * UCXPOOL_INPROGRESS the window is full, or no block is free (the request then
  *                    stands among the waiters)
  * UCXPOOL_ERR_BUSY   the GPU has too much to do now
+ * UCXPOOL_ERR_IO     a file could not be read
  * others             the GPU failed
  */
 ucxpool_status_t xfer_fragment_post(ucxpool_request_t *request);

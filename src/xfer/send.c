@@ -122,9 +122,12 @@ static void put_number(ucxpool_request_t *request)
     }
 }
 
+/* `read`: the stream, where files had to be read for it; else NULL. */
 static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
-                      uint32_t flags, uint8_t *data)
+                      uint32_t flags, uint8_t *data, const uint8_t *read)
 {
+    uint64_t stream_size = request->data.totals.stream_size;
+
     desc->message       = request->send.message;
     desc->sequence      = request->send.sequence;
     desc->tag           = request->tag;
@@ -140,9 +143,10 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
         memcpy(data, request->metadata.bytes, request->metadata.length);
         data += request->metadata.length;
     }
-    if (flags & PROTO_DESC_EAGER) {
-        copy_gather(&request->data.plan, 0, request->data.totals.stream_size,
-                    data);
+    if ((flags & PROTO_DESC_EAGER) && (read != NULL)) {
+        memcpy(data, read, stream_size);
+    } else if (flags & PROTO_DESC_EAGER) {
+        (void)copy_gather(&request->data.plan, 0, stream_size, data);
     }
 }
 
@@ -163,11 +167,11 @@ static size_t desc_data_size(const ucxpool_request_t *request,
     return size + runs_size(request);
 }
 
-static step_result_t step_desc(ucxpool_request_t *request)
+/* The descriptor, and in an eager one the stream; see fill_desc(). */
+static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
+                               size_t size, const uint8_t *read)
 {
     ucxpool_channel_t *channel = request->channel;
-    uint32_t           flags;
-    size_t             size = desc_data_size(request, &flags);
     proto_fixed_t     *fixed;
     void              *data;
 
@@ -180,7 +184,7 @@ static step_result_t step_desc(ucxpool_request_t *request)
     if (!(flags & PROTO_DESC_EAGER)) {
         take_number(request);
     }
-    fill_desc(request, &fixed->desc, flags, data);
+    fill_desc(request, &fixed->desc, flags, data, read);
     core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
         core_traffic_t *sent = &request->pool->stats.sent[CORE_MODE_EAGER];
@@ -194,6 +198,34 @@ static step_result_t step_desc(ucxpool_request_t *request)
     request->send.runs_sent =
         (flags & PROTO_DESC_RUNS) ? 0 : (uint32_t)request->data.num_runs;
     return STEP_NEXT;
+}
+
+/* A file is read first: a descriptor that has been begun must go out. */
+static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
+                               size_t size)
+{
+    uint8_t          stream[PROTO_DATA_MAX];
+    ucxpool_status_t status;
+
+    status = copy_gather(&request->data.plan, 0,
+                         request->data.totals.stream_size, stream);
+    if (status != UCXPOOL_OK) {
+        xfer_send_stop(request, status, ucxpool_error_detail());
+        return STEP_END;
+    }
+    return send_desc(request, flags, size, stream);
+}
+
+static step_result_t step_desc(ucxpool_request_t *request)
+{
+    uint32_t flags;
+    size_t   size = desc_data_size(request, &flags);
+
+    if ((flags & PROTO_DESC_EAGER) &&
+        copy_memory_is_ranges(&request->data.memory)) {
+        return send_read(request, flags, size);
+    }
+    return send_desc(request, flags, size, NULL);
 }
 
 static step_result_t step_runs(ucxpool_request_t *request)
@@ -229,6 +261,98 @@ static step_result_t step_accept(ucxpool_request_t *request)
     return (request->send.receive == 0) ? STEP_WAIT : STEP_NEXT;
 }
 
+/* All fragments are laid out, or the channel has failed. */
+static step_result_t end_fragments(const ucxpool_request_t *request)
+{
+    return base_list_is_empty(&request->send.unsent) ? STEP_NEXT : STEP_WAIT;
+}
+
+/* The next fragment is not laid out now, or never. */
+static step_result_t stop_fragments(ucxpool_request_t *request,
+                                    ucxpool_status_t   status)
+{
+    if (status == UCXPOOL_INPROGRESS) {
+        return STEP_WAIT;
+    }
+    if (status == UCXPOOL_ERR_BUSY) {
+        return STEP_STALL;
+    }
+    xfer_send_stop(request, status, ucxpool_error_detail());
+    return STEP_END;
+}
+
+/* --- sends that read files ---------------------------------------------------
+ * A read may take as long as a disk does. So in a round of progress one
+ * fragment is read, and those who want to read stand in a line for it.
+ */
+
+static void wake_reader(ucxpool_t *pool)
+{
+    ucxpool_request_t *first;
+
+    if (!base_list_is_empty(&pool->requests.readers)) {
+        first = base_list_head(&pool->requests.readers, ucxpool_request_t,
+                               send.read_link);
+        core_request_wake(first);
+    }
+}
+
+/* Let others read. */
+static void leave_readers(ucxpool_request_t *request)
+{
+    if (!base_list_is_empty(&request->send.read_link)) {
+        base_list_del(&request->send.read_link);
+        wake_reader(request->pool);
+    }
+}
+
+/* May it read now? If not it is woken when it may. */
+static bool may_read(ucxpool_request_t *request)
+{
+    ucxpool_t   *pool = request->pool;
+    base_list_t *link = &request->send.read_link;
+
+    if (base_list_is_empty(link)) {
+        base_list_add_tail(&pool->requests.readers, link);
+    }
+    if (pool->requests.readers.next != link) {
+        return false;
+    }
+    if (pool->requests.read_in == pool->progress_count) {
+        core_request_wake(request);
+        return false;
+    }
+    return true;
+}
+
+static step_result_t read_fragment(ucxpool_request_t *request)
+{
+    ucxpool_t       *pool = request->pool;
+    ucxpool_status_t status;
+
+    if (!may_read(request)) {
+        return STEP_WAIT;
+    }
+    base_list_del(&request->send.read_link);
+    status = xfer_fragment_post(request);
+    if (status == UCXPOOL_OK) {
+        pool->requests.read_in = pool->progress_count;
+        if (!request->send.all_posted) {
+            base_list_add_tail(&pool->requests.readers,
+                               &request->send.read_link);
+        }
+    }
+    wake_reader(pool);
+    if (status != UCXPOOL_OK) {
+        return stop_fragments(request, status);
+    }
+    status = xfer_fragment_flush(request);
+    if (status == UCXPOOL_ERR_BUSY) {
+        return STEP_STALL;
+    }
+    return request->send.all_posted ? end_fragments(request) : STEP_WAIT;
+}
+
 static step_result_t step_fragments(ucxpool_request_t *request)
 {
     core_send_t     *send = &request->send;
@@ -240,21 +364,18 @@ static step_result_t step_fragments(ucxpool_request_t *request)
     for (;;) {
         status = xfer_fragment_flush(request);
         if (status == UCXPOOL_ERR_BUSY) {
+            leave_readers(request);
             return STEP_STALL;
         }
         if ((status != UCXPOOL_OK) || send->all_posted) {
-            break;
+            return end_fragments(request);
+        }
+        if (copy_memory_is_ranges(&request->data.memory)) {
+            return read_fragment(request);
         }
         status = xfer_fragment_post(request);
-        if (status == UCXPOOL_INPROGRESS) {
-            return STEP_WAIT;
-        }
-        if (status == UCXPOOL_ERR_BUSY) {
-            return STEP_STALL;
-        }
         if (status != UCXPOOL_OK) {
-            xfer_send_stop(request, status, ucxpool_error_detail());
-            return STEP_END;
+            return stop_fragments(request, status);
         }
         if (copy_engine_is_launched(request->pool->engine)) {
             /* One copy at a time: to fill its list and launch it takes so long
@@ -262,7 +383,6 @@ static step_result_t step_fragments(ucxpool_request_t *request)
             return STEP_STALL;
         }
     }
-    return base_list_is_empty(&send->unsent) ? STEP_NEXT : STEP_WAIT;
 }
 
 static step_result_t step_done(ucxpool_request_t *request)
@@ -375,6 +495,7 @@ static void end(ucxpool_request_t *request, ucxpool_status_t status,
         request->send.ending = true;
         request->send.end    = status;
         xfer_slice_leave(request);
+        leave_readers(request);
         core_request_set_detail(request, detail);
         core_request_drain(request);
     }
@@ -527,6 +648,7 @@ static void init(ucxpool_request_t *request)
     /* Those of fragments[] are set when they are used. */
     memset(&request->send, 0, offsetof(core_send_t, fragments));
     base_list_init(&request->send.unsent);
+    base_list_init(&request->send.read_link);
 }
 
 static void resume(ucxpool_request_t *request)
@@ -545,6 +667,7 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     } else {
         stats->messages_failed++;
     }
+    leave_readers(request);
     xfer_send_release(request);
 }
 

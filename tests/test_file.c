@@ -1,0 +1,742 @@
+/* Messages of ranges of files and of memory, on both wires. */
+#include "files.h"
+#include "pair.h"
+#include "segments.h"
+
+#include "core/stats.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Each test runs once on each wire. Blocks have 64 KiB, and there are 16. */
+static const char *const wires[] = {
+    "WIRE=map", "WIRE=ucx", "WIRE=map CHECKSUM=crc32c FRAG_SIZE=16k",
+    "WIRE=ucx CHECKSUM=crc32c FRAG_SIZE=16k INPLACE_MIN=inf"};
+#define NUM_WIRES ((int)(sizeof(wires) / sizeof(wires[0])))
+
+#define TAG        UINT64_C(0x1234)
+#define ALL_BITS   UINT64_MAX
+#define MAX_RANGES ((size_t)10000)
+#define FILE_SIZE  ((size_t)3 << 20)
+#define MEMORY     ((size_t)1 << 20)
+#define BLOCK      ((size_t)64 << 10)
+#define LONG       ((size_t)400000) /* many fragments */
+
+static pair_t          pair;
+static file_t          file;
+static uint8_t         memory[MEMORY];
+static ucxpool_range_t ranges[MAX_RANGES];
+
+static void start(int wire)
+{
+    srand(7);
+    reads_reset();
+    file_init(&file, FILE_SIZE);
+    pair_fill(memory, sizeof(memory));
+    pair_init(&pair, wires[wire], wires[wire]);
+}
+
+static void stop(void)
+{
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+    file_cleanup(&file);
+}
+
+static ucxpool_range_t of_file(size_t offset, size_t length)
+{
+    return ucxpool_range_file(file.fd, (int64_t)offset, length, NULL);
+}
+
+static ucxpool_request_t *post_send(size_t num)
+{
+    ucxpool_request_t *send;
+
+    ck_assert_msg(send_ranges(pair.to_b, ranges, num, TAG, NULL, &send) ==
+                      UCXPOOL_OK,
+                  "%s", ucxpool_error_detail());
+    return send;
+}
+
+static ucxpool_request_t *post_recv(void *target, size_t length)
+{
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, target, length, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    return recv;
+}
+
+/* The ranges, as one message, arrive. */
+static void exchange(size_t num)
+{
+    size_t             length;
+    uint8_t           *message = file_message(&file, ranges, num, &length);
+    uint8_t           *target  = malloc(length + 1);
+    ucxpool_request_t *recv;
+
+    pair_poison(target, length + 1);
+    recv = post_recv(target, length);
+    ck_assert_int_eq(pair_finish(&pair, post_send(num)), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(target, message, length);
+    ck_assert_uint_eq(target[length], 0xfe);
+    free(message);
+    free(target);
+}
+
+START_TEST(files_and_memory_mix)
+{
+    start(_i);
+    for (size_t length = 1; length < 900000; length = length * 3 + 1) {
+        exchange(file_cut(&file, memory, sizeof(memory), length, ranges,
+                          MAX_RANGES));
+        exchange(file_cut(&file, NULL, 0, length, ranges, MAX_RANGES));
+    }
+    stop();
+}
+END_TEST
+
+START_TEST(ten_thousand_short_ranges_are_one_message)
+{
+    start(_i);
+    /* In any order, and of any length. */
+    for (size_t i = 0; i < MAX_RANGES; i++) {
+        ranges[i] =
+            of_file((size_t)rand() % (FILE_SIZE - 100), (size_t)rand() % 100);
+    }
+    exchange(MAX_RANGES);
+    /* Of one length, and each as the one before. */
+    for (size_t i = 0; i < MAX_RANGES; i++) {
+        ranges[i] = of_file(i * 7919 % (FILE_SIZE - 100), 64);
+    }
+    exchange(MAX_RANGES);
+    stop();
+}
+END_TEST
+
+START_TEST(ranges_that_follow_each_other_are_read_together)
+{
+    start(_i);
+    for (size_t i = 0; i < MAX_RANGES; i++) {
+        ranges[i] = of_file(i * 50, 50);
+    }
+    exchange(MAX_RANGES);
+    ck_assert_uint_le(reads_count(), MAX_RANGES / 100);
+    ck_assert_uint_eq(reads_size(), MAX_RANGES * 50);
+    reads_reset();
+    /* Without padding between them it is one read for each fragment. */
+    for (size_t i = 0; i < MAX_RANGES; i++) {
+        ranges[i] = of_file(i * 64, 64);
+    }
+    exchange(MAX_RANGES);
+    ck_assert_uint_le(reads_count(), MAX_RANGES * 64 / 16384 + 1);
+    stop();
+}
+END_TEST
+
+START_TEST(a_range_may_be_longer_than_all_blocks)
+{
+    start(_i);
+    ranges[0] = of_file(3, FILE_SIZE - 3);
+    exchange(1);
+    ranges[1] = of_file(0, FILE_SIZE);
+    ranges[2] = ucxpool_range_memory(memory, sizeof(memory));
+    exchange(3);
+    stop();
+}
+END_TEST
+
+START_TEST(ranges_without_bytes_are_segments_of_nothing)
+{
+    ucxpool_message_t     *message = NULL;
+    ucxpool_message_attr_t attr;
+    ucxpool_request_t     *recv, *send;
+    size_t                 lengths[4];
+
+    start(_i);
+    exchange(0);
+    ranges[0] = ucxpool_range_file(-5, -5, 0, NULL);
+    exchange(1);
+    ranges[1] = ucxpool_range_memory(NULL, 0);
+    ranges[2] = of_file(FILE_SIZE, 0);
+    exchange(3);
+    ranges[1] = of_file(10, 77);
+    exchange(3);
+    send = post_send(3);
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    ucxpool_message_query(message, &attr, sizeof(attr));
+    ck_assert_uint_eq(attr.num_segments, 3);
+    ck_assert_uint_eq(ucxpool_message_lengths(message, 0, 4, lengths), 3);
+    ck_assert_uint_eq(lengths[0], 0);
+    ck_assert_uint_eq(lengths[1], 77);
+    ck_assert_int_eq(message_recv_segments(message,
+                                           &(ucxpool_segment_t){memory, 77}, 1,
+                                           NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(memory, file.bytes + 10, 77);
+    stop();
+}
+END_TEST
+
+START_TEST(a_short_message_is_read_when_it_is_posted)
+{
+    uint8_t            target[3000];
+    ucxpool_request_t *send;
+
+    start(_i);
+    ranges[0] = of_file(1, 1000);
+    ranges[1] = ucxpool_range_memory(memory, 1000);
+    ranges[2] = of_file(1234, 1000);
+    send      = post_send(3);
+    ck_assert_int_eq(ucxpool_request_test(send), UCXPOOL_OK);
+    ck_assert_int_eq(ftruncate(file.fd, 0), 0);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, post_recv(target, 3000)), UCXPOOL_OK);
+    ck_assert_mem_eq(target, file.bytes + 1, 1000);
+    ck_assert_mem_eq(target + 1000, memory, 1000);
+    ck_assert_mem_eq(target + 2000, file.bytes + 1234, 1000);
+    stop();
+}
+END_TEST
+
+START_TEST(memory_among_the_ranges_goes_in_place)
+{
+    uint8_t     *comm;
+    core_stats_t stats;
+
+    start(_i);
+    ck_assert_int_eq(ucxpool_comm_alloc(pair.a, 2 * BLOCK, (void **)&comm),
+                     UCXPOOL_OK);
+    pair_fill(comm, 2 * BLOCK);
+    ranges[0] = of_file(5, 70001);
+    ranges[1] = ucxpool_range_memory(comm, 2 * BLOCK);
+    ranges[2] = of_file(9, 70001);
+    exchange(3);
+    core_stats_get(pair.a, &stats);
+    if (strstr(wires[_i], "INPLACE_MIN=inf") == NULL) {
+        ck_assert_uint_eq(stats.copies_avoided_bytes, 2 * BLOCK);
+    }
+    ucxpool_comm_free(pair.a, comm);
+    stop();
+}
+END_TEST
+
+/* What waits does not sleep while there is something to read. */
+START_TEST(a_pool_sends_a_file_to_itself_while_it_waits)
+{
+    uint8_t           *target = malloc(FILE_SIZE);
+    ucxpool_request_t *send, *recv;
+
+    srand(7);
+    reads_reset();
+    file_init(&file, FILE_SIZE);
+    pair.a    = pair_pool(wires[_i]);
+    pair.b    = pair.a;
+    pair.to_a = pair_meet(pair.a, pair.a);
+    pair.to_b = pair_meet(pair.a, pair.a);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    ranges[0] = of_file(0, FILE_SIZE);
+    recv      = post_recv(target, FILE_SIZE);
+    send      = post_send(1);
+    ck_assert_int_eq(ucxpool_request_wait(send, UCXPOOL_FOREVER), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(target, file.bytes, FILE_SIZE);
+    ck_assert_int_eq(ucxpool_check(pair.a), UCXPOOL_OK);
+    ucxpool_destroy(pair.a);
+    file_cleanup(&file);
+    free(target);
+}
+END_TEST
+
+/* --- turns ---------------------------------------------------------------- */
+
+START_TEST(a_round_of_progress_reads_a_block_at_the_most)
+{
+    enum { NUM = 6 };
+    ucxpool_request_t *sends[NUM], *recvs[NUM];
+    uint8_t           *target = malloc(NUM * LONG);
+    uint64_t           until  = pair_deadline();
+    size_t             before;
+
+    start(_i);
+    ranges[0] = of_file(0, LONG);
+    for (size_t i = 0; i < NUM; i++) {
+        recvs[i] = post_recv(target + i * LONG, LONG);
+        sends[i] = post_send(1);
+    }
+    while (reads_size() < NUM * LONG) {
+        before = reads_size();
+        ucxpool_progress(pair.a);
+        ck_assert_uint_le(reads_size() - before, BLOCK);
+        ucxpool_progress(pair.b);
+        ck_assert(!pair_is_late(until));
+    }
+    for (size_t i = 0; i < NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        ck_assert_mem_eq(target + i * LONG, file.bytes, LONG);
+    }
+    stop();
+    free(target);
+}
+END_TEST
+
+START_TEST(sends_that_read_take_turns)
+{
+    file_t             other;
+    ucxpool_request_t *sends[2], *recvs[2];
+    uint8_t           *target = malloc(2 * LONG);
+    unsigned           num[2] = {0, 0};
+
+    start(_i);
+    file_init(&other, LONG);
+    ranges[0] = of_file(0, LONG);
+    ranges[1] = ucxpool_range_file(other.fd, 0, LONG, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        recvs[i] = post_recv(target + i * LONG, LONG);
+        ck_assert_int_eq(
+            send_ranges(pair.to_b, &ranges[i], 1, TAG, NULL, &sends[i]),
+            UCXPOOL_OK);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+    }
+    ck_assert_mem_eq(target + LONG, other.bytes, LONG);
+    /* When one was read to its end, the other had most of its turns. */
+    for (unsigned i = 0; i < reads_count() * 3 / 4; i++) {
+        num[reads_fd(i) == other.fd]++;
+    }
+    ck_assert_uint_ge(num[0], reads_count() / 4);
+    ck_assert_uint_ge(num[1], reads_count() / 4);
+    file_cleanup(&other);
+    stop();
+    free(target);
+}
+END_TEST
+
+/* --- reads that go wrong -------------------------------------------------- */
+
+START_TEST(short_and_interrupted_reads_are_gone_on_with)
+{
+    start(_i);
+    reads_disturb(1000);
+    ranges[0] = of_file(77, 200000);
+    exchange(1);
+    ck_assert_uint_gt(reads_count(), 400);
+    /* In the middle of ranges that are read together. */
+    reads_disturb(37);
+    for (size_t i = 0; i < 3000; i++) {
+        ranges[i] = of_file(i * 50, 50);
+    }
+    exchange(3000);
+    stop();
+}
+END_TEST
+
+/* The send ends with an error of the file, the receive is canceled, and all is
+ * as it was. */
+static void check_fails(size_t num, size_t length, const char *const *words)
+{
+    uint8_t               *target = malloc(length);
+    ucxpool_request_t     *send, *recv;
+    ucxpool_request_attr_t attr;
+
+    recv = post_recv(target, length);
+    send = post_send(num);
+    pair_until(&pair, pair_ended(send));
+    ucxpool_request_query(send, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_IO);
+    for (; *words != NULL; words++) {
+        ck_assert_msg(strstr(attr.detail, *words) != NULL, "no %s in \"%s\"",
+                      *words, attr.detail);
+    }
+    ucxpool_request_release(send);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    pair_check_blocks(&pair);
+    reads_reset();
+    pair_exchange(&pair, 100000);
+    free(target);
+}
+
+static void truncate_file(void)
+{
+    ck_assert_int_eq(ftruncate(file.fd, LONG / 2), 0);
+}
+
+START_TEST(a_file_that_is_cut_short_ends_its_send)
+{
+    const char *words[] = {"/tmp/" FILE_NAME, "no byte at offset 200000", NULL};
+
+    start(_i);
+    ranges[0] = of_file(0, LONG);
+    reads_before(3, truncate_file);
+    check_fails(1, LONG, words);
+    stop();
+}
+END_TEST
+
+START_TEST(a_read_that_fails_ends_its_send_whichever_it_is)
+{
+    const char *words[] = {"the file cannot be read", "Input/output error",
+                           " at offset ", NULL};
+    size_t      length, num;
+    unsigned    num_reads;
+
+    start(_i);
+    num = file_cut(&file, memory, sizeof(memory), LONG, ranges, MAX_RANGES);
+    free(file_message(&file, ranges, num, &length));
+    exchange(num);
+    num_reads = reads_count();
+    ck_assert_uint_gt(num_reads, 40);
+    for (unsigned n = 1; n <= num_reads; n += 1 + n / 10) {
+        reads_fail(n, EIO);
+        check_fails(num, length, words);
+    }
+    reads_fail(num_reads + 1, EIO);
+    exchange(num);
+    stop();
+}
+END_TEST
+
+static void close_early(void)
+{
+    close(ranges[0].fd);
+}
+
+START_TEST(a_descriptor_that_is_closed_too_early_ends_its_send)
+{
+    const char *words[] = {"descriptor ", "Bad file descriptor", NULL};
+
+    start(_i);
+    ranges[0] =
+        ucxpool_range_file(fcntl(file.fd, F_DUPFD_CLOEXEC, 0), 0, LONG, NULL);
+    reads_before(1, close_early);
+    check_fails(1, LONG, words);
+    stop();
+}
+END_TEST
+
+START_TEST(of_a_short_message_that_cannot_be_read_nobody_hears)
+{
+    ucxpool_request_t     *send;
+    ucxpool_request_attr_t attr;
+    uint8_t                target[10];
+
+    start(_i);
+    ranges[0] = of_file(FILE_SIZE - 5, 10);
+    send      = post_send(1);
+    ucxpool_request_query(send, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(attr.detail, "is too short"));
+    ucxpool_request_release(send);
+    ranges[0] = of_file(FILE_SIZE - 10, 10);
+    ck_assert_int_eq(pair_finish(&pair, post_send(1)), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, post_recv(target, 10)), UCXPOOL_OK);
+    ck_assert_mem_eq(target, file.bytes + FILE_SIZE - 10, 10);
+    stop();
+}
+END_TEST
+
+START_TEST(an_error_tells_the_end_of_a_long_name)
+{
+    const char            *end = "/data/shuffle_3_141_0.data";
+    char                   name[200];
+    ucxpool_request_t     *send;
+    ucxpool_request_attr_t attr;
+
+    start(_i);
+    memset(name, 'x', sizeof(name));
+    snprintf(name + 100, 100, "%s", end);
+    name[99]  = '\n';
+    ranges[0] = ucxpool_range_file(file.fd, FILE_SIZE, 10, name);
+    send      = post_send(1);
+    ucxpool_request_query(send, &attr, sizeof(attr));
+    ck_assert_ptr_eq(strstr(attr.detail, "...xxx"), attr.detail);
+    ck_assert_ptr_nonnull(strstr(attr.detail, "xx?/data/shuffle_3_141_0.data"));
+    ck_assert_ptr_nonnull(strstr(attr.detail, "were to be sent"));
+    ucxpool_request_release(send);
+    stop();
+}
+END_TEST
+
+/* --- ends that come early ------------------------------------------------- */
+
+static bool is_reading(void)
+{
+    return reads_count() >= 2;
+}
+
+START_TEST(a_send_is_canceled_in_the_middle)
+{
+    uint8_t           *target = malloc(LONG);
+    ucxpool_request_t *canceled, *recv, *next;
+
+    start(_i);
+    ranges[0] = of_file(0, LONG);
+    recv      = post_recv(target, LONG);
+    canceled  = post_send(1);
+    next      = post_send(1);
+    pair_until(&pair, is_reading());
+    ucxpool_request_cancel(canceled);
+    ck_assert_int_eq(pair_finish(&pair, canceled), UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
+    recv = post_recv(target, LONG);
+    ck_assert_int_eq(pair_finish(&pair, next), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(target, file.bytes, LONG);
+    stop();
+    free(target);
+}
+END_TEST
+
+START_TEST(a_send_that_nobody_receives_expires_unread)
+{
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+        .timeout_ns = 20000000,
+    };
+    ucxpool_request_t *send;
+
+    start(_i);
+    ranges[0] = of_file(0, LONG);
+    ck_assert_int_eq(send_ranges(pair.to_b, ranges, 1, TAG, &params, &send),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_ERR_TIMED_OUT);
+    ck_assert_uint_eq(reads_count(), 0);
+    stop();
+}
+END_TEST
+
+START_TEST(a_channel_that_ends_ends_its_reader_and_not_others)
+{
+    uint8_t           *target = malloc(LONG);
+    ucxpool_channel_t *to_a   = NULL;
+    ucxpool_channel_t *to_b   = NULL;
+    ucxpool_request_t *send, *recv, *ended;
+
+    start(_i);
+    to_b = pair_meet(pair.a, pair.b);
+    to_a = pair_meet(pair.b, pair.a);
+    pair_until(&pair, pair_is_open(to_a) && pair_is_open(to_b));
+    ranges[0] = of_file(0, LONG);
+    recv      = post_recv(target, LONG);
+    ended     = post_send(1);
+    pair_until(&pair, is_reading());
+    ck_assert_int_eq(send_ranges(to_b, ranges, 1, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    ucxpool_channel_abort(pair.to_a);
+    ck_assert_int_ne(pair_finish(&pair, ended), UCXPOOL_OK);
+    ck_assert_int_ne(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_recv_buffer(pair.b, to_a, target, LONG, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+    ck_assert_mem_eq(target, file.bytes, LONG);
+    stop();
+    free(target);
+}
+END_TEST
+
+/* --- what is refused at once ---------------------------------------------- */
+
+static void check_refused(ucxpool_range_t range, ucxpool_status_t status,
+                          const char *words)
+{
+    ucxpool_request_t *send = NULL;
+
+    ranges[0] = of_file(0, 10);
+    ranges[1] = range;
+    ck_assert_int_eq(send_ranges(pair.to_b, ranges, 2, TAG, NULL, &send),
+                     status);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "range 1"));
+    ck_assert_ptr_null(send);
+}
+
+static void check_descriptor(int fd, ucxpool_status_t status, const char *words)
+{
+    ck_assert_int_ge(fd, 0);
+    check_refused(ucxpool_range_file(fd, 0, 10, NULL), status, words);
+    close(fd);
+}
+
+START_TEST(what_has_no_offsets_is_refused)
+{
+    int             fds[2];
+    ucxpool_range_t other = {(ucxpool_range_kind_t)7, 0, {NULL}, 0, NULL};
+
+    start(0);
+    ck_assert_int_eq(pipe(fds), 0);
+    check_descriptor(fds[0], UCXPOOL_ERR_UNSUPPORTED, "is a pipe");
+    close(fds[1]);
+    check_descriptor(socket(AF_UNIX, SOCK_STREAM, 0), UCXPOOL_ERR_UNSUPPORTED,
+                     "is a socket");
+    check_descriptor(open("/tmp", O_RDONLY), UCXPOOL_ERR_UNSUPPORTED,
+                     "is a directory");
+    check_descriptor(open("/dev/zero", O_RDONLY), UCXPOOL_ERR_UNSUPPORTED,
+                     "is a character device");
+    check_descriptor(eventfd(0, 0), UCXPOOL_ERR_UNSUPPORTED,
+                     "is something else");
+    check_refused(other, UCXPOOL_ERR_UNSUPPORTED, "of kind 7");
+    stop();
+}
+END_TEST
+
+START_TEST(what_no_file_can_have_is_refused)
+{
+    int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
+
+    start(0);
+    close(fd);
+    check_refused(ucxpool_range_file(fd, 0, 10, NULL),
+                  UCXPOOL_ERR_INVALID_PARAM, "Bad file descriptor");
+    check_refused(ucxpool_range_file(-1, 0, 10, NULL),
+                  UCXPOOL_ERR_INVALID_PARAM, "descriptor is -1");
+    check_refused(ucxpool_range_file(file.fd, -1, 10, NULL),
+                  UCXPOOL_ERR_INVALID_PARAM, "from offset -1 on");
+    check_refused(ucxpool_range_file(file.fd, INT64_MAX, 1, NULL),
+                  UCXPOOL_ERR_INVALID_PARAM, "check its offset");
+    check_refused(ucxpool_range_file(file.fd, 1, SIZE_MAX, NULL),
+                  UCXPOOL_ERR_INVALID_PARAM, "check its offset");
+    check_refused(ucxpool_range_file(file.fd, 0, INT64_MAX, NULL),
+                  UCXPOOL_ERR_INVALID_PARAM, "takes the message over");
+    check_refused(ucxpool_range_memory(NULL, 1), UCXPOOL_ERR_INVALID_PARAM,
+                  "no address");
+    stop();
+}
+END_TEST
+
+START_TEST(a_list_that_is_missing_or_too_long_is_refused)
+{
+    start(0);
+    ck_assert_int_eq(send_ranges(pair.to_b, NULL, 1, TAG, NULL, NULL),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "list is NULL"));
+    pair_cleanup(&pair);
+    pair_init(&pair, "MAX_SEGMENTS=2", "");
+    for (size_t i = 0; i < 3; i++) {
+        ranges[i] = of_file(0, i + 1);
+    }
+    ck_assert_int_eq(send_ranges(pair.to_b, ranges, 3, TAG, NULL, NULL),
+                     UCXPOOL_ERR_LIMIT);
+    exchange(2);
+    stop();
+}
+END_TEST
+
+START_TEST(nothing_is_received_into_ranges)
+{
+    ucxpool_data_t     data = ucxpool_source_ranges(ranges, 1);
+    ucxpool_message_t *message;
+
+    start(0);
+    for (data.is_source = 0; data.is_source < 2; data.is_source++) {
+        ranges[0] = of_file(0, 10);
+        ck_assert_int_eq(
+            ucxpool_recv(pair.b, NULL, &data, TAG, ALL_BITS, NULL, NULL),
+            UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(pair_finish(&pair, post_send(1)), UCXPOOL_OK);
+        pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS,
+                                        &message) == UCXPOOL_OK);
+        ck_assert_int_eq(ucxpool_message_recv(message, &data, NULL, NULL),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "only sent"));
+        ucxpool_message_refuse(message, NULL);
+    }
+    stop();
+}
+END_TEST
+
+static void add_on_wires(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, files_and_memory_mix, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, ten_thousand_short_ranges_are_one_message, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, ranges_that_follow_each_other_are_read_together,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase, a_range_may_be_longer_than_all_blocks, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, ranges_without_bytes_are_segments_of_nothing, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_short_message_is_read_when_it_is_posted, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, memory_among_the_ranges_goes_in_place, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_pool_sends_a_file_to_itself_while_it_waits, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_round_of_progress_reads_a_block_at_the_most, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, sends_that_read_take_turns, 0, NUM_WIRES);
+}
+
+static void add_ends(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, short_and_interrupted_reads_are_gone_on_with, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_file_that_is_cut_short_ends_its_send, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_read_that_fails_ends_its_send_whichever_it_is,
+                        0, NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_descriptor_that_is_closed_too_early_ends_its_send, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        of_a_short_message_that_cannot_be_read_nobody_hears, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, an_error_tells_the_end_of_a_long_name, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase, a_send_is_canceled_in_the_middle, 0, NUM_WIRES);
+    tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires_unread, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_channel_that_ends_ends_its_reader_and_not_others, 0,
+                        NUM_WIRES);
+}
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("file");
+    TCase *tcase = tcase_create("wires");
+    TCase *ends  = tcase_create("ends");
+    TCase *calls = tcase_create("refused");
+
+    add_on_wires(tcase);
+    add_ends(ends);
+    tcase_add_test(calls, what_has_no_offsets_is_refused);
+    tcase_add_test(calls, what_no_file_can_have_is_refused);
+    tcase_add_test(calls, a_list_that_is_missing_or_too_long_is_refused);
+    tcase_add_test(calls, nothing_is_received_into_ranges);
+    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(ends, 60);
+    suite_add_tcase(suite, tcase);
+    suite_add_tcase(suite, ends);
+    suite_add_tcase(suite, calls);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    int      num_failed;
+
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
