@@ -147,31 +147,17 @@ void reads_before(unsigned n, void (*hook)(void))
     reads.hook   = hook;
 }
 
-/* The linker makes the one name. */
+/* The linker makes the names __real_*. */
+ssize_t __real_pread(int fd, void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset);
 ssize_t __real_preadv(int fd, const struct iovec *places, int num,
                       off_t offset);
 ssize_t __wrap_preadv(int fd, const struct iovec *places, int num,
                       off_t offset);
 
-/* One that another call cuts short, or that is. */
-static ssize_t disturbed(int fd, const struct iovec *places, off_t offset)
+/* Is a read to go on? Else errno is set. */
+static bool begin(int fd)
 {
-    struct iovec place = places[0];
-
-    if (reads.count % 2 == 0) {
-        errno = EINTR;
-        return -1;
-    }
-    if (place.iov_len > reads.max) {
-        place.iov_len = reads.max;
-    }
-    return __real_preadv(fd, &place, 1, offset);
-}
-
-ssize_t __wrap_preadv(int fd, const struct iovec *places, int num, off_t offset)
-{
-    ssize_t length;
-
     reads.fds[reads.count % NUM_LOGGED] = fd;
     reads.count++;
     if (reads.count == reads.hooked) {
@@ -179,10 +165,50 @@ ssize_t __wrap_preadv(int fd, const struct iovec *places, int num, off_t offset)
     }
     if (reads.count == reads.fails) {
         errno = reads.error;
-        return -1;
+        return false;
     }
-    length = (reads.max != 0) ? disturbed(fd, places, offset)
-                              : __real_preadv(fd, places, num, offset);
+    if ((reads.max != 0) && (reads.count % 2 == 0)) {
+        errno = EINTR;
+        return false;
+    }
+    return true;
+}
+
+static ssize_t end(ssize_t length)
+{
     reads.size += (length > 0) ? (size_t)length : 0;
     return length;
+}
+
+ssize_t __wrap_pread(int fd, void *bytes, size_t length, off_t offset)
+{
+    if (!begin(fd)) {
+        return -1;
+    }
+    if ((reads.max != 0) && (length > reads.max)) {
+        length = reads.max;
+    }
+    return end(__real_pread(fd, bytes, length, offset));
+}
+
+/* One that is cut short ends in the first place, or in the second. */
+ssize_t __wrap_preadv(int fd, const struct iovec *places, int num, off_t offset)
+{
+    struct iovec cut[2];
+
+    if (!begin(fd)) {
+        return -1;
+    }
+    if (reads.max == 0) {
+        return end(__real_preadv(fd, places, num, offset));
+    }
+    memcpy(cut, places, sizeof(cut)); /* there are two, or it were pread() */
+    if (cut[0].iov_len > reads.max) {
+        cut[0].iov_len = reads.max;
+        num            = 1;
+    } else {
+        cut[1].iov_len = (cut[1].iov_len + 1) / 2;
+        num            = 2;
+    }
+    return end(__real_preadv(fd, cut, num, offset));
 }

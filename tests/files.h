@@ -1,6 +1,7 @@
 /*
  * Files of random bytes, and messages of ranges of them. The linker's --wrap
- * puts a preadv() in the way of the real one that a test can make go wrong.
+ * puts pread() and preadv() in the way of the real ones that a test can make go
+ * wrong.
  */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H

@@ -338,10 +338,12 @@ START_TEST(short_and_interrupted_reads_are_gone_on_with)
     exchange(1);
     ck_assert_uint_gt(reads_count(), 400);
     /* In the middle of ranges that are read together. */
-    reads_disturb(37);
     for (size_t i = 0; i < 3000; i++) {
         ranges[i] = of_file(i * 50, 50);
     }
+    reads_disturb(37);
+    exchange(3000);
+    reads_disturb(50);
     exchange(3000);
     stop();
 }
