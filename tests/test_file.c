@@ -446,7 +446,7 @@ static void truncate_file(void)
 
 START_TEST(a_file_that_is_cut_short_ends_its_send)
 {
-    const char *words[] = {"/tmp/" FILE_NAME, "no byte at offset 200000", NULL};
+    const char *words[] = {"/tmp/" FILE_NAME, "nothing at offset 200000", NULL};
 
     start(_i);
     ranges[0] = of_file(0, LONG);

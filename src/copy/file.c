@@ -235,8 +235,8 @@ static ucxpool_status_t file_ended(const copy_file_reads_t *reads)
     name_t name;
 
     return base_error(UCXPOOL_ERR_IO,
-                      "%s is too short: it has no byte at offset %llu, and "
-                      "%llu bytes from there on were to be sent",
+                      "%s is too short: nothing at offset %llu, from where "
+                      "%llu bytes were to be sent",
                       name_of(reads->range, &name),
                       (unsigned long long)reads->offset,
                       (unsigned long long)reads->length);
