@@ -33,6 +33,12 @@ class Segment(ctypes.Structure):
                 ("reserved", ctypes.c_uint64 * 2)]
 
 
+class _Found(ctypes.Structure):
+    """Dl_info"""
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
+                ("symbol", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
 class StatAttr(ctypes.Structure):
     """ucxpool_stat_attr_t"""
     _fields_ = [("name", ctypes.c_char_p), ("unit", ctypes.c_char_p),
@@ -135,13 +141,12 @@ def _open():
         f"variable {VARIABLE}. Tried:\n" + "\n".join(tried))
 
 
-def _mapped(part):
-    """The files in this process with that in their names."""
-    with open("/proc/self/maps", encoding="utf-8",
-              errors="surrogateescape") as maps:
-        files = {line.split(None, 5)[5].strip() for line in maps
-                 if part in line}
-    return ", ".join(sorted(files))
+def _file_of(function):
+    """The file in this process that has this function."""
+    found = _Found()
+    ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p),
+                             ctypes.byref(found))
+    return os.path.realpath(os.fsdecode(found.file))
 
 
 class Library:
@@ -150,8 +155,6 @@ class Library:
     def __init__(self):
         self._library = _open()
         self.path = self._library._name
-        if not os.path.isabs(self.path):
-            self.path = _mapped(f"/{SONAME.partition('.')[0]}.")
         for name, result, parameters in _FUNCTIONS:
             try:
                 function = getattr(self._library, "ucxpool_" + name)
@@ -162,14 +165,17 @@ class Library:
             function.restype = result
             function.argtypes = parameters
             setattr(self, name, function)
+        if not os.path.isabs(self.path):
+            self.path = _file_of(self.framework_pool)
 
     def ucx_version(self):
-        """Of the UCX that it has found, and the file that this is."""
+        """Of the UCX that it runs on, and the file that this is; there may be
+        others in the process."""
         numbers = [ctypes.c_uint() for _ in range(3)]
         function = self._library.ucp_get_version
         function.restype = None
         function(*map(ctypes.byref, numbers))
-        return tuple(one.value for one in numbers), _mapped("/libucp")
+        return tuple(one.value for one in numbers), _file_of(function)
 
     def error(self, status):
         """What the last call in this thread said."""

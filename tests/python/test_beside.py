@@ -1,5 +1,6 @@
 """Beside other packages that bring UCX, in either order: each in a new
 process."""
+import importlib.util
 import subprocess
 import sys
 import unittest
@@ -17,6 +18,35 @@ async def main():
         await sent
 
 asyncio.run(main())
+"""
+
+
+# A read of one agent from the other, and the end without the destructors of
+# NIXL's libraries: its libnl-route's ends in a crash, with NIXL alone, too.
+NIXL_TRANSFER = """
+import os
+import numpy
+
+def agent(name):
+    return nixl_cu13.nixl_agent(
+        name, nixl_cu13.nixl_agent_config(backends=["UCX"]))
+
+def described(array):
+    return (array.ctypes.data, array.nbytes, 0)
+
+def read(theirs, ours):
+    source = numpy.arange(1 << 16)
+    target = numpy.zeros_like(source)
+    for one, array in ((theirs, source), (ours, target)):
+        one.register_memory([(*described(array), "")], "DRAM")
+    ours.add_remote_agent(theirs.get_agent_metadata())
+    handle = ours.initialize_xfer(
+        "READ", ours.get_xfer_descs([described(target)], "DRAM"),
+        ours.get_xfer_descs([described(source)], "DRAM"), theirs.name, b"")
+    state = ours.transfer(handle)
+    while state == "PROC":
+        state = ours.check_xfer_state(handle)
+    print(bool((source == target).all()), end=" ")
 """
 
 
@@ -40,6 +70,28 @@ print(*ucxx.get_ucx_version(), sep=".")
 """)
             self.assertEqual((hello, count), ("hello", "1"))
             self.assertEqual(version, theirs)
+
+    @unittest.skipUnless(importlib.util.find_spec("nixl_cu13"),
+                         "nixl-cu13 is not installed")
+    def test_nixl_in_either_order(self):
+        # It has a UCX of its own under another name: there are two then.
+        for first, second in (
+                ("import ucxpool; pool = ucxpool.Pool(comm_size='8m')",
+                 "import nixl_cu13; one = agent('one')"),
+                ("import nixl_cu13; one = agent('one')",
+                 "import ucxpool; pool = ucxpool.Pool(comm_size='8m')")):
+            said = self.run_python(f"""
+{NIXL_TRANSFER}
+{first}
+{second}
+{TRANSFER}
+read(one, agent("two"))
+asyncio.run(main())
+file = ucxpool.ucx_version()[1]
+print("nixl" in file, file.count("libucp"), flush=True)
+os._exit(0)
+""")
+            self.assertEqual(said, ["True", "hello", "False", "1"])
 
     def test_prometheus_reads_the_statistics(self):
         said = self.run_python("""
