@@ -18,8 +18,8 @@ packages_build='autoconf automake gcc libc6-dev libibverbs-dev libpmix-dev
 # What the tests take on top of that.
 packages_tests='abigail-tools binutils ccache check clang clang-format cmake
     doxygen g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin
-    procps python3 python3-dev python3-pip python3-venv util-linux valgrind
-    xz-utils'
+    procps python3 python3-dev python3-pip python3-torch python3-venv util-linux
+    valgrind xz-utils'
 # What making Debian's packages, and trying them, takes on top of the first.
 packages_deb='cython3 debhelper dh-python libibverbs-dev mmdebstrap
     python3-setuptools'

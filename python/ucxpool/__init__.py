@@ -39,7 +39,7 @@ from ._heap import Heap, Segment
 from ._library import library as _load
 
 _POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pool", "Transfer")
-_MODULES = ("cupy", "dask", "numba", "prometheus", "rmm", "torch", "ucxx")
+_MODULES = ("cupy", "dask", "numba", "prometheus", "ray", "rmm", "torch", "ucxx")
 
 __all__ = [*_errors, *_POOL, "Heap", "Segment", "heap", "heap_stats",
            "library_path", "ucx_version", "version"]

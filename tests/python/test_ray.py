@@ -1,0 +1,380 @@
+"""Ray's actors hand tensors to each other by the pool."""
+import asyncio
+import os
+import signal
+import tempfile
+import threading
+import unittest
+import unittest.mock
+
+import ucxpool
+
+try:
+    import ray
+    import torch
+except ImportError as error:
+    raise unittest.SkipTest(f"Ray's transport takes Ray and PyTorch: {error}")
+
+import ucxpool.ray
+from ray.exceptions import RayDirectTransportError, RayTaskError
+from ray.experimental.rdt.util import get_tensor_transport_manager
+
+ucxpool.ray.register()
+
+# Longer than the blocks of a pool, so that it cannot be under way as a whole.
+LARGE = 256 << 20
+
+
+def the_transport():
+    return get_tensor_transport_manager("UCXPOOL")
+
+
+def tensors(seed):
+    """Of all kinds that differ in how they lie."""
+    torch.manual_seed(seed)
+    return {
+        "numbers": torch.arange(seed, seed + 100_000),
+        "halves": torch.randn(33, 7).to(torch.bfloat16),
+        "flags": torch.rand(1001) < 0.5,
+        "complex": torch.randn(5, 5, dtype=torch.complex64),
+        "scalar": torch.tensor(float(seed)),
+        "nothing": torch.empty(0, 3),
+        "turned": torch.arange(seed, seed + 12).reshape(3, 4).T,
+        "rows": [torch.full((17,), seed, dtype=torch.uint8)] * 3,
+        "words": f"object {seed}",
+    }
+
+
+def difference(got, expected):
+    """What is not the same, or None."""
+    for key, value in expected.items():
+        pairs = (zip(got[key], value, strict=True) if isinstance(value, list)
+                 else [(got[key], value)])
+        for one, other in pairs:
+            if not (torch.equal(one, other) and one.dtype == other.dtype
+                    if isinstance(other, torch.Tensor) else one == other):
+                return f"{key}: {one} is not {other}"
+    return None
+
+
+@ray.remote(enable_tensor_transport=True, num_cpus=0)
+class Actor:
+    @ray.method(tensor_transport="ucxpool")
+    def make(self, seed):
+        return tensors(seed)
+
+    @ray.method(tensor_transport="ucxpool")
+    def fill(self, length, value):
+        self.kept = torch.full((length,), value, dtype=torch.uint8)
+        return self.kept
+
+    @ray.method(tensor_transport="ucxpool")
+    def nothing(self):
+        return {"words": "no tensor"}
+
+    @ray.method(tensor_transport="ucxpool")
+    def pass_on(self, got):
+        return [part + 1 for part in got]
+
+    def check(self, seed, got):
+        return difference(got, tensors(seed))
+
+    def checks(self, seeds, *objects):
+        return [difference(one, tensors(seed))
+                for seed, one in zip(seeds, objects, strict=True)]
+
+    def get(self, references):
+        return difference(ray.get(references[0]), tensors(1))
+
+    def count(self, got, value):
+        return int((got == value).sum())
+
+    def put(self, seed):
+        return [ray.put(tensors(seed), _tensor_transport="ucxpool")]
+
+    def listens_at(self):
+        return the_transport()._sides[None].address.rpartition(":")[0]
+
+    def die_in_mid_transfer(self):
+        """Once a part of something long has moved."""
+        pool = the_transport()._sides[None].pool
+
+        def moved():
+            return sum(value for name, value in pool.stats().items()
+                       if name.startswith(("sent_", "received_"))
+                       and name.endswith("_bytes"))
+
+        def watch():
+            while moved() < 4 << 20:
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+    def kept_after_the_end(self):
+        """Objects that the transport keeps, once `kept` is no part of one."""
+        ray.experimental.wait_tensor_freed(self.kept, timeout=60)
+        return len(the_transport()._objects)
+
+
+def setUpModule():
+    global folder
+    # A short name: Ray makes sockets below it.
+    folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp",
+                                         ignore_cleanup_errors=True)
+    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
+    ucxpool.ray.register()  # once more changes nothing
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False,
+             object_store_memory=100 << 20, _temp_dir=folder.name)
+
+
+def tearDownModule():
+    ray.shutdown()
+    folder.cleanup()
+
+
+class Actors(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.one, cls.two = Actor.remote(), Actor.remote()
+
+    def test_an_object_of_many_tensors(self):
+        self.assertIsNone(ray.get(
+            self.two.check.remote(7, self.one.make.remote(7)), timeout=60))
+
+    def test_many_objects_both_ways_at_once(self):
+        seeds = range(100)
+        said = [there.checks.remote(seeds, *[here.make.remote(seed)
+                                             for seed in seeds])
+                for here, there in ((self.one, self.two),
+                                    (self.two, self.one))]
+        self.assertEqual(ray.get(said, timeout=120), [[None] * 100] * 2)
+
+    def test_a_tensor_longer_than_the_blocks(self):
+        got = self.one.fill.remote(LARGE, 5)
+        self.assertEqual(
+            ray.get(self.two.count.remote(got, 5), timeout=120), LARGE)
+
+    def test_the_driver_gets_and_puts(self):
+        self.assertIsNone(difference(
+            ray.get(self.one.make.remote(3), timeout=60), tensors(3)))
+        put = ray.put(tensors(4), _tensor_transport="ucxpool")
+        self.assertIsNone(ray.get(self.two.check.remote(4, put), timeout=60))
+
+    def test_many_are_got_in_one_call(self):
+        got = ray.get([self.one.make.remote(seed) for seed in range(20)],
+                      timeout=60)
+        self.assertEqual([difference(one, tensors(seed))
+                          for seed, one in enumerate(got)], [None] * 20)
+
+    def test_an_actor_gets_what_another_has_put(self):
+        references = ray.get(self.one.put.remote(1), timeout=60)
+        self.assertIsNone(ray.get(self.two.get.remote(references),
+                                  timeout=60))
+
+    def test_a_chain(self):
+        got = ray.put([torch.zeros(1000), torch.ones(3)],
+                      _tensor_transport="ucxpool")
+        for actor in (self.one, self.two) * 3:
+            got = actor.pass_on.remote(got)
+        zeros, ones = ray.get(got, timeout=60)
+        self.assertTrue(torch.equal(zeros, torch.full((1000,), 6.)))
+        self.assertTrue(torch.equal(ones, torch.full((3,), 7.)))
+
+    def test_into_memory_of_ones_own(self):
+        mine = torch.empty(1000, dtype=torch.uint8)
+        reference = self.one.fill.remote(1000, 9)
+        ray.experimental.set_target_for_ref(reference, [mine])
+        got = ray.get(reference, timeout=60)
+        self.assertEqual(got.data_ptr(), mine.data_ptr())
+        self.assertTrue(bool((mine == 9).all()))
+
+    def test_actors_with_a_secret_listen_where_others_reach_them(self):
+        with tempfile.NamedTemporaryFile(dir=folder.name) as secret:
+            secret.write(os.urandom(32).hex().encode())
+            secret.flush()
+            environment = {"env_vars": {"UCXPOOL_SECRET_FILE": secret.name}}
+            one, two = [Actor.options(runtime_env=environment).remote()
+                        for _ in range(2)]
+            got = one.make.remote(5)
+            self.assertIsNone(ray.get(two.check.remote(5, got), timeout=60))
+            self.assertEqual(ray.get(one.listens_at.remote(), timeout=60),
+                             ray.util.get_node_ip_address())
+            # The driver does not know the secret.
+            with self.assertRaisesRegex(RayDirectTransportError,
+                                        "did not arrive"):
+                ray.get(got, timeout=60)
+
+    def test_an_object_without_tensors(self):
+        self.assertEqual(ray.get(self.one.nothing.remote(), timeout=60),
+                         {"words": "no tensor"})
+
+    def test_nothing_is_kept_of_what_has_gone(self):
+        actor = Actor.remote()
+        reference = actor.fill.remote(1000, 1)
+        self.assertEqual(
+            ray.get(self.two.count.remote(reference, 1), timeout=60), 1000)
+        del reference
+        self.assertEqual(
+            ray.get(actor.kept_after_the_end.remote(), timeout=90), 0)
+
+    def test_a_sender_killed_in_mid_transfer(self):
+        for receive in (lambda got: ray.get(got, timeout=60),
+                        lambda got: ray.get(self.two.count.remote(got, 1),
+                                            timeout=60)):
+            victim = Actor.remote()
+            got = victim.fill.remote(LARGE, 1)
+            ray.get(victim.die_in_mid_transfer.remote(), timeout=60)
+            with self.assertRaises((RayDirectTransportError,
+                                    RayTaskError)) as caught:
+                receive(got)
+            self.assertIn("did not arrive", str(caught.exception))
+        # The others go on.
+        self.assertIsNone(ray.get(
+            self.two.check.remote(1, self.one.make.remote(1)), timeout=60))
+
+    def test_a_receiver_killed_in_mid_transfer(self):
+        victim = Actor.remote()
+        got = self.one.fill.remote(LARGE, 2)
+        ray.get(self.two.count.remote(victim.fill.remote(10, 3), 3),
+                timeout=60)
+        ray.get(victim.die_in_mid_transfer.remote(), timeout=60)
+        with self.assertRaises(ray.exceptions.RayActorError):
+            ray.get(victim.count.remote(got, 2), timeout=60)
+        self.assertEqual(
+            ray.get(self.two.count.remote(got, 2), timeout=60), LARGE)
+
+
+class Fetches(unittest.IsolatedAsyncioTestCase):
+    """The transport of this process, and a peer of it that the test plays."""
+
+    async def asyncSetUp(self):
+        self.transport = the_transport()
+        self.pool = ucxpool.Pool(comm_size="8m")
+        listener = self.pool.listen()
+        self.fetch = self.start(f"127.0.0.1:{listener.port}")
+        self.channel = await listener.accept()
+        self.asked = await self.channel.recv()
+        await self.asked.into([])
+
+    async def asyncTearDown(self):
+        await self.pool.aclose()
+
+    def start(self, address):
+        return self.transport.fetch_multiple_tensors(
+            "0badcafe", ucxpool.ray.Metadata(
+                [(torch.Size([4]), torch.float32)], "cpu", address), None)
+
+    def wait(self, timeout=60):
+        return asyncio.to_thread(self.transport.wait_fetch_complete,
+                                 self.fetch, timeout)
+
+    async def test_it_arrives(self):
+        self.assertEqual(self.asked.metadata, b"0badcafe")
+        with self.assertRaises(TimeoutError):
+            await self.wait(0)
+        await self.channel.send(torch.ones(4).numpy(), self.asked.tag)
+        [got] = await self.wait()
+        self.assertTrue(torch.equal(got, torch.ones(4)))
+
+    async def test_aborted_ones_end_and_their_answers_are_refused(self):
+        self.transport.abort_transport("0badcafe", None)
+        with self.assertRaisesRegex(RayDirectTransportError, "was aborted"):
+            await self.wait()
+        with self.assertRaisesRegex(ucxpool.RefusedError, "aborted"):
+            await self.channel.send(bytes(1 << 20), self.asked.tag)
+
+    async def test_a_peer_that_ends(self):
+        self.channel.abort()
+        with self.assertRaisesRegex(RayDirectTransportError,
+                                    "did not arrive"):
+            await self.wait()
+
+    async def test_an_object_that_is_gone(self):
+        await self.channel.send([], self.asked.tag, b"gone")
+        with self.assertRaisesRegex(RayDirectTransportError, "any more"):
+            await self.wait()
+        mine = self.transport.extract_tensor_transport_metadata(
+            "another", [torch.ones(4)])
+        self.transport.garbage_collect("another", mine, [])
+        self.fetch = self.start(mine.address)
+        with self.assertRaisesRegex(RayDirectTransportError, "any more"):
+            await self.wait()
+
+    async def test_nobody_is_there(self):
+        listener = self.pool.listen()
+        port = listener.port
+        listener.close()
+        self.fetch = self.start(f"127.0.0.1:{port}")
+        with self.assertRaisesRegex(RayDirectTransportError,
+                                    "did not arrive"):
+            await self.wait()
+
+
+class OnGpu:
+    """As much of a tensor on a GPU as the transport looks at: the GPU may be
+    the stand-in for CUDA's driver, and PyTorch without CUDA."""
+    is_cuda = True
+    device = torch.device("cuda", 0)
+    dtype = torch.uint8
+
+    def __init__(self, heap, length):
+        self.memory = heap.buffer(length)
+        self.shape = torch.Size([length])
+
+    def contiguous(self):
+        return self
+
+    def numel(self):
+        return self.shape[0]
+
+    def element_size(self):
+        return 1
+
+    def data_ptr(self):
+        return self.memory.__cuda_array_interface__["data"][0]
+
+
+class GpuTensors(unittest.TestCase):
+    def setUp(self):
+        try:
+            self.heap = ucxpool.Heap(0, memory_limit="64m")
+        except ucxpool.Error as error:
+            self.skipTest(f"no GPU: {error}")
+        self.addCleanup(self.heap.close)
+        self.addCleanup(os.environ.pop, "UCXPOOL_COMM_SIZE", None)
+        os.environ["UCXPOOL_COMM_SIZE"] = "32m"
+
+    def move(self, here, there):
+        """By the transport of this process, from itself."""
+        transport = the_transport()
+        with unittest.mock.patch("torch.cuda.synchronize") as waited:
+            metadata = transport.extract_tensor_transport_metadata(
+                "00", here)
+        self.assertEqual(waited.called, here[0].is_cuda)
+        transport.recv_multiple_tensors("00", metadata, None, there)
+        transport.garbage_collect("00", metadata, here)
+
+    def test_between_gpus_and_the_host(self):
+        lengths = (1, 5000, 3 << 20)
+        host = [torch.randint(0, 256, (length,), dtype=torch.uint8)
+                for length in lengths]
+        one, two = [[OnGpu(self.heap, length) for length in lengths]
+                    for _ in range(2)]
+        back = [torch.empty_like(tensor) for tensor in host]
+        self.move(host, one)
+        self.move(one, two)
+        self.move(two, back)
+        for tensor, expected in zip(back, host, strict=True):
+            self.assertTrue(torch.equal(tensor, expected))
+
+
+class Refused(unittest.TestCase):
+    def test_tensors_of_several_devices(self):
+        with self.assertRaisesRegex(ValueError, "several devices: .*meta"):
+            the_transport().extract_tensor_transport_metadata(
+                "0", [torch.empty(1), torch.empty(1, device="meta")])
+
+
+if __name__ == "__main__":
+    unittest.main()
