@@ -6,9 +6,12 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <ucxpool/log.h>
+
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,6 +226,114 @@ START_TEST(a_log_that_cannot_be_written_harms_nothing)
 }
 END_TEST
 
+typedef struct heard {
+    _Atomic unsigned    count;
+    ucxpool_log_level_t level;
+    char                message[2000];
+} heard_t;
+
+static void hear(ucxpool_log_level_t level, const char *message, void *arg)
+{
+    heard_t *heard = arg;
+
+    heard->level = level;
+    snprintf(heard->message, sizeof(heard->message), "%s", message);
+    errno = ENOENT;
+    heard->count++;
+}
+
+START_TEST(a_handler_gets_messages_in_place_of_stderr)
+{
+    heard_t heard = {0};
+
+    ck_assert_int_eq(ucxpool_log_set_handler(hear, &heard), UCXPOOL_OK);
+    errno = EBUSY;
+    base_warn("it is %d\nhere", 5);
+    ck_assert_int_eq(errno, EBUSY);
+    ck_assert_uint_eq(heard.count, 1);
+    ck_assert_int_eq(heard.level, UCXPOOL_LOG_WARN);
+    ck_assert_str_eq(heard.message, "it is 5?here");
+    base_warn("%2000s", "long");
+    ck_assert_uint_eq(strlen(heard.message), 1023);
+    ck_assert_str_eq(caught_text(), "");
+}
+END_TEST
+
+START_TEST(without_a_handler_it_is_stderr_again)
+{
+    heard_t first  = {0};
+    heard_t second = {0};
+
+    ck_assert_int_eq(ucxpool_log_set_handler(hear, &first), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_log_set_handler(hear, &second), UCXPOOL_OK);
+    base_warn("for the second");
+    ck_assert_int_eq(ucxpool_log_set_handler(NULL, NULL), UCXPOOL_OK);
+    base_warn("for all to see");
+    ck_assert_uint_eq(first.count, 0);
+    ck_assert_uint_eq(second.count, 1);
+    ck_assert_ptr_nonnull(strstr(caught_text(), "WARN: for all to see\n"));
+}
+END_TEST
+
+START_TEST(a_handler_gets_what_the_level_allows)
+{
+    heard_t heard = {0};
+
+    ck_assert_int_eq(ucxpool_log_set_handler(hear, &heard), UCXPOOL_OK);
+    base_info("not this");
+    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_INFO), UCXPOOL_OK);
+    base_info("this");
+    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_NONE), UCXPOOL_OK);
+    base_log(BASE_LOG_ERROR, "nor this");
+    ck_assert_uint_eq(heard.count, 1);
+    ck_assert_str_eq(heard.message, "this");
+    ck_assert_int_eq(ucxpool_log_set_level(UCXPOOL_LOG_TRACE + 1),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(base_log_get_level(), BASE_LOG_NONE);
+}
+END_TEST
+
+static void count(ucxpool_log_level_t level, const char *message, void *arg)
+{
+    _Atomic unsigned *num = arg;
+
+    ck_assert_int_eq(level, UCXPOOL_LOG_WARN);
+    ck_assert_str_eq(message, "said");
+    (*num)++;
+}
+
+#define NUM_SAID 10000
+
+static void *say_in_thread(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < NUM_SAID; i++) {
+        base_warn("said");
+    }
+    return NULL;
+}
+
+START_TEST(each_message_goes_to_one_handler_while_they_change)
+{
+    _Atomic unsigned num[2] = {0, 0};
+    pthread_t        threads[2];
+
+    ck_assert_int_eq(ucxpool_log_set_handler(count, &num[0]), UCXPOOL_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, say_in_thread, NULL),
+                         0);
+    }
+    for (int i = 0; i < 100; i++) {
+        ck_assert_int_eq(ucxpool_log_set_handler(count, &num[i % 2]),
+                         UCXPOOL_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    ck_assert_uint_eq(num[0] + num[1], 2 * NUM_SAID);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("error");
@@ -249,6 +360,10 @@ int main(void)
     tcase_add_test(tcase, a_log_line_is_one_line_and_names_its_level);
     tcase_add_test(tcase, a_long_log_line_is_cut_and_ends);
     tcase_add_test(tcase, a_log_that_cannot_be_written_harms_nothing);
+    tcase_add_test(tcase, a_handler_gets_messages_in_place_of_stderr);
+    tcase_add_test(tcase, without_a_handler_it_is_stderr_again);
+    tcase_add_test(tcase, a_handler_gets_what_the_level_allows);
+    tcase_add_test(tcase, each_message_goes_to_one_handler_while_they_change);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

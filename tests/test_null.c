@@ -2,8 +2,9 @@
  * Every public function given NULL where a handle or a place for its answer
  * belongs. tests/check_exports.sh sees to it that each exported name stands
  * here. What takes no pointer: ucxpool_status_string(),
- * ucxpool_version_string(), ucxpool_device_count(),
- * ucxpool_torch_refuse_graph().
+ * ucxpool_version_string(), ucxpool_device_count(), ucxpool_log_set_level(),
+ * ucxpool_torch_refuse_graph(). What takes none for another purpose:
+ * ucxpool_log_set_handler().
  */
 #include "pair.h"
 

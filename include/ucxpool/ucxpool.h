@@ -49,12 +49,12 @@
  * how long what they return is valid; and the few calls that most programs
  * need.
  *
- * Headers: status.h errors, config.h settings, pool.h create and progress,
- * memory.h blocks and registered buffers, channel.h peers, event.h what they
- * have to tell, transfer.h send and receive, heap.h memory of any size, stats.h
- * counters, device.h GPUs and verbs.h RDMA by one's own. framework.h, with the
- * allocators of PyTorch, CuPy and RMM, is that of libucxpool-framework and not
- * included here.
+ * Headers: status.h errors, log.h the log, config.h settings, pool.h create and
+ * progress, memory.h blocks and registered buffers, channel.h peers, event.h
+ * what they have to tell, transfer.h send and receive, heap.h memory of any
+ * size, stats.h counters, device.h GPUs and verbs.h RDMA by one's own.
+ * framework.h, with the allocators of PyTorch, CuPy and RMM, is that of
+ * libucxpool-framework and not included here.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -64,6 +64,7 @@
 #include <ucxpool/device.h>
 #include <ucxpool/event.h>
 #include <ucxpool/heap.h>
+#include <ucxpool/log.h>
 #include <ucxpool/memory.h>
 #include <ucxpool/pool.h>
 #include <ucxpool/stats.h>

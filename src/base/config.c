@@ -444,7 +444,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "Time in which a connection must be through its handshake."),
 
     WORD("LOG_LEVEL", log_level, "warn", log_words,
-         "What is written to stderr, for the whole process."),
+         "What is logged, on stderr unless the program takes it, for the "
+         "whole process."),
 };
 /* clang-format on */
 

@@ -2,18 +2,22 @@
 
 #include "base/log.h"
 
+#include "base/error.h"
 #include "base/math.h"
 #include "base/text.h"
+
+#include <ucxpool/log.h>
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of the longest line, with its end. */
-#define LINE_SIZE 1024
+/* Bytes of the longest message, with its end. */
+#define MESSAGE_SIZE 1024
 
 static _Atomic unsigned log_level = BASE_LOG_WARN;
 
@@ -34,6 +38,53 @@ base_log_level_t base_log_get_level(void)
                                                   memory_order_relaxed);
 }
 
+_Static_assert(((int)UCXPOOL_LOG_NONE == (int)BASE_LOG_NONE) &&
+                   ((int)UCXPOOL_LOG_ERROR == (int)BASE_LOG_ERROR) &&
+                   ((int)UCXPOOL_LOG_WARN == (int)BASE_LOG_WARN) &&
+                   ((int)UCXPOOL_LOG_INFO == (int)BASE_LOG_INFO) &&
+                   ((int)UCXPOOL_LOG_DEBUG == (int)BASE_LOG_DEBUG) &&
+                   ((int)UCXPOOL_LOG_TRACE == (int)BASE_LOG_TRACE),
+               "the public levels are these");
+
+/* Never freed, for a thread may still be about to call it: those before are
+ * kept behind it. NULL: none was set yet. */
+typedef struct receiver {
+    ucxpool_log_handler_t handler; /* NULL: stderr */
+    void                 *arg;
+    struct receiver      *before;
+} receiver_t;
+
+static _Atomic(receiver_t *) last_receiver;
+
+ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
+                                         void                 *arg)
+{
+    receiver_t *receiver = malloc(sizeof(*receiver));
+
+    if (receiver == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a handler of the log");
+    }
+    receiver->handler = handler;
+    receiver->arg     = arg;
+    receiver->before  = atomic_load(&last_receiver);
+    while (!atomic_compare_exchange_weak(&last_receiver, &receiver->before,
+                                         receiver)) {
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ucxpool_log_set_level(ucxpool_log_level_t level)
+{
+    if ((unsigned)level > UCXPOOL_LOG_TRACE) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "log level %d: give one of UCXPOOL_LOG_*",
+                          (int)level);
+    }
+    base_log_set_level((base_log_level_t)level);
+    return UCXPOOL_OK;
+}
+
 /* A line goes out in one write, so that those of several threads and processes
  * on one terminal do not mix. What cannot be written is lost. */
 static void write_line(const char *line, size_t length)
@@ -45,25 +96,30 @@ static void write_line(const char *line, size_t length)
     } while ((written < 0) && (errno == EINTR));
 }
 
+static void write_message(base_log_level_t level, const char *message)
+{
+    char line[MESSAGE_SIZE + 64];
+    int  length = snprintf(line, sizeof(line), "ucxpool[%d] %s: %s\n",
+                           (int)getpid(), level_names[level], message);
+
+    write_line(line, (size_t)length);
+}
+
 void base_log_write(base_log_level_t level, const char *format, ...)
 {
-    int     saved_errno = errno;
-    char    line[LINE_SIZE];
-    size_t  length;
-    va_list args;
-
-    snprintf(line, sizeof(line), "ucxpool[%d] %s: ", (int)getpid(),
-             level_names[level]);
-    length = strlen(line);
+    const receiver_t *receiver    = atomic_load(&last_receiver);
+    int               saved_errno = errno;
+    char              message[MESSAGE_SIZE];
+    va_list           args;
 
     va_start(args, format);
-    /* One byte is kept back for the end of the line. */
-    vsnprintf(line + length, sizeof(line) - 1 - length, format, args);
+    vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-
-    base_text_clean(line);
-    length         = strlen(line);
-    line[length++] = '\n';
-    write_line(line, length);
+    base_text_clean(message);
+    if ((receiver != NULL) && (receiver->handler != NULL)) {
+        receiver->handler((ucxpool_log_level_t)level, message, receiver->arg);
+    } else {
+        write_message(level, message);
+    }
     errno = saved_errno;
 }

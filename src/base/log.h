@@ -1,5 +1,6 @@
 /*
- * The log: lines on stderr, filtered by one level (setting LOG_LEVEL).
+ * The log: lines on stderr, or for the handler of <ucxpool/log.h>, filtered by
+ * one level (setting LOG_LEVEL).
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
