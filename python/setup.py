@@ -102,6 +102,7 @@ def wheel():
 
 
 setup(cmdclass={"build_ext": BuildExt},
-      ext_modules=[extension("_core", libraries=["ucxpool"]),
+      ext_modules=[extension("_core", libraries=["ucxpool"],
+                             depends=["ucxpool/_log.h"]),
                    extension("_cupy")],
       **{"packages": ["ucxpool"]} if SYSTEM else wheel())

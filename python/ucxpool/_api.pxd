@@ -29,6 +29,16 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
     const char *ucxpool_error_detail()
     const char *ucxpool_version_string()
 
+    # --- log.h
+    ctypedef enum ucxpool_log_level_t:
+        pass
+    ctypedef void (*ucxpool_log_handler_t)(ucxpool_log_level_t level,
+                                           const char *message,
+                                           void *arg) noexcept
+    ucxpool_status_t ucxpool_log_set_handler(ucxpool_log_handler_t handler,
+                                             void *arg)
+    ucxpool_status_t ucxpool_log_set_level(ucxpool_log_level_t level)
+
     # --- config.h
     ucxpool_status_t ucxpool_config_read(ucxpool_config_t **config_p)
     ucxpool_status_t ucxpool_config_modify(ucxpool_config_t *config,

@@ -34,6 +34,19 @@ cdef extern from "<sys/mman.h>" nogil:
         MADV_HUGEPAGE
     int madvise(void *address, size_t size, int advice)
 
+cdef extern from "_log.h" nogil:
+    ctypedef struct log_entry_t:
+        log_entry_t *next
+        double time
+        int level
+        char *message
+    void log_keep(ucxpool_log_level_t level, const char *message,
+                  void *arg) noexcept
+    bint log_has_some()
+    log_entry_t *log_take()
+    unsigned log_take_num_lost()
+
+from . import _log
 from ._errors import ClosedError, of_status
 
 CONNECTING = UCXPOOL_CHANNEL_CONNECTING
@@ -84,6 +97,7 @@ cdef str _text(const char *text):
 cdef object _error(ucxpool_status_t status):
     cdef str detail = _text(ucxpool_error_detail())
 
+    _tell()
     return of_status(<int>status,
                      detail or _text(ucxpool_status_string(status)))
 
@@ -113,6 +127,54 @@ cdef uint64_t _now() noexcept nogil:
 def version():
     """The version of libucxpool."""
     return _text(ucxpool_version_string())
+
+
+# --- the log ------------------------------------------------------------------
+
+# Has a pool's maker set the level?
+cdef bint _level_is_given = False
+
+
+def take_log():
+    """What was logged and is not told yet, and how many more were lost."""
+    cdef log_entry_t *entry = log_take()
+    cdef log_entry_t *next
+    cdef list messages = []
+
+    while entry != NULL:
+        messages.append((entry.level, entry.time, _text(entry.message)))
+        next = entry.next
+        free(entry)
+        entry = next
+    return messages, log_take_num_lost()
+
+
+cdef int _tell() except -1:
+    """Log through `logging` what the library has logged. To be called where
+    nothing of the library is held."""
+    if log_has_some():
+        _log.tell(take_log)
+    return 0
+
+
+def tell_log():
+    """For calls of the library that do not go through here."""
+    _tell()
+
+
+cdef int _follow_level() except -1:
+    """Have the library log what the logger is enabled for now."""
+    cdef int level
+
+    if _log.IS_USED and not _level_is_given:
+        level = _log.level()
+        ucxpool_log_set_level(<ucxpool_log_level_t>level)
+    return 0
+
+
+if _log.IS_USED:
+    _check(ucxpool_log_set_handler(log_keep, NULL))
+    _follow_level()
 
 
 # --- memory -------------------------------------------------------------------
@@ -420,6 +482,7 @@ cdef class Request:
             finally:
                 self._num_waiting -= 1
             self._look()
+            _tell()
         return True
 
     cdef void _look(self) noexcept:
@@ -836,7 +899,9 @@ cdef dict _pools = {}
 
 
 def _after_fork():
-    """A child may not use its parent's pools."""
+    """A child may not use its parent's pools. What they have said, the parent
+    tells."""
+    _log.forget(take_log)
     for reference in list(_pools.values()):
         pool = reference()
         if pool is not None:
@@ -853,6 +918,10 @@ def close_all():
         pool = reference()
         if pool is not None:
             pool.destroy()
+    # From here on nobody would tell what is kept.
+    if _log.IS_USED:
+        ucxpool_log_set_handler(NULL, NULL)
+        _tell()
 
 
 @cython.no_gc_clear
@@ -893,7 +962,13 @@ cdef class Pool:
         cdef ucxpool_status_t status
         cdef bytes label = name.encode()
 
+        global _level_is_given
+
         memset(&params, 0, sizeof(params))
+        _level_is_given = _level_is_given or "LOG_LEVEL" in settings
+        if _log.IS_USED and not _level_is_given:
+            settings["LOG_LEVEL"] = _log.level_word()
+        _follow_level()
         _check(ucxpool_config_read(&config))
         try:
             for key, value in settings.items():
@@ -919,6 +994,7 @@ cdef class Pool:
         finally:
             ucxpool_config_release(config)
         _pools[id(self)] = weakref.ref(self)
+        _tell()
 
     def __dealloc__(self):
         _pools.pop(<uintptr_t><void *>self, None)
@@ -936,6 +1012,7 @@ cdef class Pool:
                 ucxpool_destroy(pool)
             for request in list(self._requests.values()):
                 (<Request>request)._lost()
+            _tell()
 
     cdef int _check(self) except -1:
         if self._pool == NULL:
@@ -972,9 +1049,11 @@ cdef class Pool:
         cdef ucxpool_status_t status
 
         self._check()
+        _follow_level()
         with nogil:
             status = ucxpool_channel_connect(self._pool, place, &handle)
         _check(status)
+        _tell()
         return self._new_channel(handle)
 
     cdef Channel _new_channel(self, ucxpool_channel_t *handle):
@@ -997,9 +1076,11 @@ cdef class Pool:
         cdef Listener listener
 
         self._check()
+        _follow_level()
         with nogil:
             status = ucxpool_listener_create(self._pool, place, &handle)
         _check(status)
+        _tell()
         listener = self.listener_type.__new__(self.listener_type)
         listener._handle = handle
         listener._pool = self
@@ -1028,11 +1109,12 @@ cdef class Pool:
     cdef Request _posted(self, Request request, ucxpool_status_t status):
         """After the call that posts it."""
         if status != UCXPOOL_OK:
-            error = _error(status)
-            self._requests.pop(request.number, None)
-            if request._buffers is not None:
-                request._buffers.release()
-            raise error
+            try:
+                raise _error(status)
+            finally:
+                self._requests.pop(request.number, None)
+                if request._buffers is not None:
+                    request._buffers.release()
         request._look()
         return request
 
@@ -1047,6 +1129,7 @@ cdef class Pool:
             if self._move() == 0 and is_awaited and self._spin():
                 self._move()
         self._complete()
+        _tell()
         return self._events()
 
     cdef unsigned _move(self) noexcept nogil:

@@ -180,6 +180,9 @@ class Library:
     def error(self, status):
         """What the last call in this thread said."""
         detail = self.error_detail().decode(errors="replace")
+        core = sys.modules.get("ucxpool._core")
+        if core is not None:
+            core.tell_log()
         return of_status(status,
                          detail or self.status_string(status).decode())
 

@@ -1,0 +1,85 @@
+/*
+ * What the library logs, until a thread that has the GIL takes it. The library
+ * may hold a lock when it logs, and a thread that has the GIL may wait for that
+ * lock: so nothing here waits, neither for the GIL nor for a lock of its own,
+ * which a fork() might catch.
+ */
+#ifndef UCXPOOL_PYTHON_LOG_H
+#define UCXPOOL_PYTHON_LOG_H
+
+#include <ucxpool/log.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Messages that are kept at one time; those that come then are counted. */
+#define LOG_MAX_KEPT 1000
+
+typedef struct log_entry {
+    struct log_entry *next;
+    double            time; /* seconds since 1970 */
+    int               level;
+    char              message[];
+} log_entry_t;
+
+static log_entry_t *log_newest;
+static unsigned     log_num_kept;
+static unsigned     log_num_lost;
+
+/* A ucxpool_log_handler_t. */
+static void log_keep(ucxpool_log_level_t level, const char *message, void *arg)
+{
+    size_t          size  = strlen(message) + 1;
+    log_entry_t    *entry = NULL;
+    struct timespec now;
+
+    (void)arg;
+    if (__atomic_load_n(&log_num_kept, __ATOMIC_RELAXED) < LOG_MAX_KEPT) {
+        entry = malloc(sizeof(*entry) + size);
+    }
+    if (entry == NULL) {
+        __atomic_fetch_add(&log_num_lost, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_fetch_add(&log_num_kept, 1, __ATOMIC_RELAXED);
+    clock_gettime(CLOCK_REALTIME, &now);
+    entry->time  = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    entry->level = (int)level;
+    memcpy(entry->message, message, size);
+    entry->next = __atomic_load_n(&log_newest, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&log_newest, &entry->next, entry, 1,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
+static int log_has_some(void)
+{
+    return __atomic_load_n(&log_newest, __ATOMIC_RELAXED) != NULL;
+}
+
+/* Take all, the oldest first; to be freed one by one. */
+static log_entry_t *log_take(void)
+{
+    log_entry_t *newest =
+        __atomic_exchange_n(&log_newest, NULL, __ATOMIC_ACQUIRE);
+    log_entry_t *oldest = NULL;
+
+    while (newest != NULL) {
+        log_entry_t *next = newest->next;
+
+        __atomic_fetch_sub(&log_num_kept, 1, __ATOMIC_RELAXED);
+        newest->next = oldest;
+        oldest       = newest;
+        newest       = next;
+    }
+    return oldest;
+}
+
+/* How many were lost since this was asked last. */
+static unsigned log_take_num_lost(void)
+{
+    return __atomic_exchange_n(&log_num_lost, 0, __ATOMIC_RELAXED);
+}
+
+#endif

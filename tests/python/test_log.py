@@ -1,0 +1,261 @@
+"""What the library logs comes out of `logging`: each in a new process."""
+import os
+import subprocess
+import sys
+import unittest
+
+BEGIN = """
+import logging
+import os
+import sys
+import threading
+import time
+import ucxpool
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+    def texts(self):
+        return [record.getMessage() for record in self.records]
+
+logger = logging.getLogger("ucxpool")
+kept = Kept()
+
+def say(number):
+    # An error that is logged at level info, and is not told at once.
+    from ucxpool._library import library
+    library().config_modify(None, b"%d" % number, b"")
+
+def connect(pool, where="nowhere"):
+    try:
+        pool.connect(where).wait()
+    except ucxpool.InvalidParameterError as error:
+        return str(error)
+"""
+
+
+class Log(unittest.TestCase):
+    def run_python(self, text, **variables):
+        """What it writes, to stdout and to stderr."""
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("UCXPOOL_LOG")}
+        done = subprocess.run(
+            [sys.executable, "-c", BEGIN + text], text=True,
+            capture_output=True, timeout=60, env={**environment, **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout, done.stderr
+
+    def passes(self, text, **variables):
+        """It asserts what is expected, and writes nothing."""
+        self.assertEqual(self.run_python(text, **variables), ("", ""))
+
+    def test_a_message_is_a_record(self):
+        self.passes("""
+logger.addHandler(kept)
+before = time.time()
+ucxpool.Pool(comm_size="8m").close()
+[record] = kept.records
+assert record.name == "ucxpool" and record.levelno == logging.WARNING
+assert "BLOK_SIZE" in record.getMessage(), record
+assert before <= record.created <= time.time(), record.created
+assert record.process == os.getpid()
+""", UCXPOOL_BLOK_SIZE="64k")
+
+    def test_without_a_handler_it_is_as_logging_does(self):
+        out, err = self.run_python("""
+ucxpool.Pool(comm_size="8m").close()
+""", UCXPOOL_BLOK_SIZE="64k")
+        self.assertEqual(out, "")
+        self.assertRegex(err, r"^.*BLOK_SIZE.*\n$")
+        self.assertNotIn("ucxpool[", err)
+
+    def test_the_loggers_level_is_the_librarys(self):
+        self.passes("""
+logger.addHandler(kept)
+with ucxpool.Pool(comm_size="8m") as pool:
+    connect(pool)
+    assert not kept.records
+    logger.setLevel(logging.INFO)
+    said = connect(pool)
+    assert [record.levelno for record in kept.records] == [logging.INFO]
+    assert kept.texts() == [said], kept.texts()
+    logger.setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(logging.INFO)
+    connect(pool)
+    assert kept.texts() == [said] * 2, kept.texts()
+    logging.disable(logging.INFO)
+    connect(pool)
+    logging.disable(logging.NOTSET)
+    logger.setLevel(logging.CRITICAL)
+    connect(pool)
+    assert kept.texts() == [said] * 2, kept.texts()
+""")
+
+    def test_a_pool_with_a_level(self):
+        self.passes("""
+logger.addHandler(kept)
+logger.setLevel(logging.INFO)
+with ucxpool.Pool(comm_size="8m", log_level="warn") as pool:
+    connect(pool)
+    assert not kept.records
+""")
+
+    def test_the_variable_is_for_stderr(self):
+        out, err = self.run_python("""
+logger.addHandler(kept)
+logger.setLevel(logging.DEBUG)
+with ucxpool.Pool(comm_size="8m") as pool:
+    print(connect(pool))
+assert not kept.records
+""", UCXPOOL_LOG_LEVEL="info")
+        self.assertRegex(err, r"(?m)^ucxpool\[\d+\] INFO: " + out)
+
+    def test_errors_of_many_threads_and_a_handler_that_uses_the_pool(self):
+        self.passes("""
+class Busy(Kept):
+    def emit(self, record):
+        pool.stats()
+        connect(pool, "elsewhere")
+        super().emit(record)
+
+pool = ucxpool.Pool(comm_size="8m")
+kept = Busy()
+logger.addHandler(kept)
+logger.setLevel(logging.INFO)
+
+def work():
+    for _ in range(100):
+        connect(pool)
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+pool.turn()
+num = sum("nowhere" in text for text in kept.texts())
+assert num == 800, num
+logger.removeHandler(kept)
+pool.close()
+""")
+
+    def test_a_killed_peer_is_a_warning(self):
+        self.passes("""
+import asyncio
+import subprocess
+
+logger.addHandler(kept)
+
+async def main():
+    async with ucxpool.Pool(comm_size="8m") as pool:
+        listener = pool.listen()
+        peer = subprocess.Popen([sys.executable, "-c", '''
+import sys
+import ucxpool
+pool = ucxpool.Pool(comm_size="8m")
+channel = pool.connect(sys.argv[1]).wait()
+sys.stdin.read()
+''', f"127.0.0.1:{listener.port}"], stdin=subprocess.PIPE)
+        channel = await listener.accept()
+        peer.kill()
+        try:
+            await channel.recv()
+        except ucxpool.PeerLostError:
+            pass
+        else:
+            raise AssertionError("the peer is not lost")
+        peer.stdin.close()
+        peer.wait()
+
+asyncio.run(main())
+[record] = kept.records
+assert record.levelno == logging.WARNING
+assert "has failed" in record.getMessage(), record
+""")
+
+    def test_what_is_not_told_at_a_fork_is_the_parents(self):
+        self.passes("""
+logger.addHandler(kept)
+logger.setLevel(logging.INFO)
+pool = ucxpool.Pool(comm_size="8m")
+kept.records.clear()
+say(1)
+child = os.fork()
+if child == 0:
+    mine = ucxpool.Pool(comm_size="8m")
+    kept.records.clear()
+    said = connect(mine)
+    os._exit(0 if kept.texts() == [said] else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert not kept.records
+pool.turn()
+assert len(kept.records) == 1, kept.texts()
+pool.close()
+""")
+
+    def test_a_child_that_a_handler_forks_tells(self):
+        self.passes("""
+class Forking(Kept):
+    def emit(self, record):
+        super().emit(record)
+        if len(self.records) == 1:
+            self.child = os.fork()
+            if self.child == 0:
+                connect(ucxpool.Pool(comm_size="8m"), "elsewhere")
+                os._exit(0 if "elsewhere" in self.texts()[-1] else 1)
+
+kept = Forking()
+pool = ucxpool.Pool(comm_size="8m")
+logger.addHandler(kept)
+logger.setLevel(logging.INFO)
+connect(pool)
+assert os.waitpid(kept.child, 0)[1] == 0
+""")
+
+    def test_what_is_not_told_at_the_end_is_told_then(self):
+        out, err = self.run_python("""
+logging.basicConfig(stream=sys.stdout, level=logging.INFO,
+                    format="%(name)s %(levelname)s")
+ucxpool.Pool
+say(1)
+""")
+        self.assertEqual((out, err), ("ucxpool INFO\n", ""))
+
+    def test_too_many_are_counted(self):
+        self.passes("""
+logger.addHandler(kept)
+logger.setLevel(logging.INFO)
+with ucxpool.Pool(comm_size="8m") as pool:
+    kept.records.clear()
+    for number in range(1234):
+        say(number)
+    pool.turn()
+    assert len(kept.records) == 1001, len(kept.records)
+    assert kept.texts()[-1].startswith("234 "), kept.texts()[-1]
+    assert kept.records[-1].levelno == logging.WARNING
+    say(0)
+    pool.turn()
+    assert len(kept.records) == 1002, kept.texts()[1000:]
+""")
+
+    def test_a_filter_that_fails(self):
+        out, err = self.run_python("""
+def fail(record):
+    raise ValueError("this filter")
+
+logger.addFilter(fail)
+logger.setLevel(logging.INFO)
+with ucxpool.Pool(comm_size="8m") as pool:
+    print("nowhere" in connect(pool))
+""")
+        self.assertEqual(out, "True\n")
+        self.assertIn("ValueError: this filter", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
