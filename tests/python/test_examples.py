@@ -1,0 +1,104 @@
+"""The examples of python/examples/, run as a user runs them; and the guide, whose
+code is theirs."""
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+import unittest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = TOP / "python" / "examples"
+GUIDE = TOP / "docs" / "python.md"
+
+
+def start(name, *arguments):
+    return subprocess.Popen(
+        [sys.executable, EXAMPLES / f"{name}.py", *arguments], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+class Examples(unittest.TestCase):
+    def run_example(self, name, *arguments):
+        process = start(name, *arguments)
+        said, errors = process.communicate(timeout=120)
+        self.assertEqual((process.returncode, errors), (0, ""))
+        return said
+
+    def test_echo(self):
+        with start("echo_server", "127.0.0.1:0") as server:
+            try:
+                line = server.stdout.readline()
+                self.assertRegex(line, r"^listening on port \d+\n$")
+                where = f"127.0.0.1:{line.split()[-1]}"
+                for _ in range(2):
+                    self.assertEqual(self.run_example("echo_client", where),
+                                     "1 (4, 7) [b'many', b'buffers']\n")
+                    self.assertEqual(server.stdout.readline(),
+                                     "a client has left\n")
+            finally:
+                server.terminate()
+
+    def test_all_to_all(self):
+        self.assertEqual(
+            self.run_example("all_to_all", "3"),
+            "6 of 6 messages of 1000 buffers arrived as they were sent\n")
+
+    def test_no_asyncio(self):
+        said = self.run_example("no_asyncio").splitlines()
+        self.assertEqual(sorted(said), [f"thread {i}: header, the same"
+                                        for i in range(3)])
+
+    def test_ucxx_echo(self):
+        self.assertEqual(self.run_example("ucxx_echo"),
+                         "[b'many', b'buffers']\n")
+
+    def test_dask_cluster(self):
+        self.assertEqual(self.run_example("dask_cluster"),
+                         "ucxpool:\n328350\n")
+
+    def test_gpu_frames(self):
+        self.assertEqual(self.run_example("gpu_frames"),
+                         "4 frames on the GPU: True\n"
+                         "from the host and back: True\n")
+
+    def test_each_has_its_test(self):
+        names = {path.stem for path in EXAMPLES.glob("*.py")}
+        tested = {name.removeprefix("test_") for name in dir(self)
+                  if name.startswith("test_")}
+        self.assertEqual(names - tested, {"echo_client", "echo_server"})
+
+
+def code_of(text):
+    """The blocks of Python of a page."""
+    return [textwrap.dedent(block) for block in
+            re.findall(r"^ *```python\n(.*?)^ *```$", text, re.M | re.S)]
+
+
+def unknown(blocks):
+    """Those that are no part of an example."""
+    texts = [path.read_text() for path in EXAMPLES.glob("*.py")]
+    return [block for block in blocks
+            if not any("\n" + block in text for text in texts)]
+
+
+class Guide(unittest.TestCase):
+    def test_its_code_is_that_of_the_examples(self):
+        blocks = code_of(GUIDE.read_text())
+        self.assertGreaterEqual(len(blocks), 6)
+        self.assertEqual(unknown(blocks), [])
+
+    def test_code_that_differs_is_found(self):
+        block = code_of(GUIDE.read_text())[0]
+        self.assertEqual(unknown([block]), [])
+        changed = block.replace("recv()", "receive()")
+        self.assertEqual(unknown([changed]), [changed])
+
+    def test_it_names_each_example(self):
+        text = GUIDE.read_text()
+        self.assertEqual([path.name for path in EXAMPLES.glob("*.py")
+                          if path.name not in text], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
