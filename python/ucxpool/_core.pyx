@@ -469,6 +469,7 @@ cdef class Request:
 
         until = until if until == UCXPOOL_FOREVER else _now() + until
         while not self.done:
+            self._pool._check()
             left = UCXPOOL_FOREVER if until == UCXPOOL_FOREVER else (
                 until - min(_now(), until))
             if left == 0:
@@ -599,6 +600,7 @@ cdef class Message:
             raise ClosedError("the pool of this message is closed")
         if self._handle == NULL:
             raise ValueError("this message has been received or refused")
+        self._pool._check()
         return 0
 
     def post_into(self, buffers, timeout=None):

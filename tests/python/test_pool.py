@@ -697,6 +697,37 @@ class Processes(unittest.TestCase):
             """)
         self.assertRegex(said, "(?s)parent process.*True")
 
+    def test_a_forked_child_that_ends_leaves_its_parents_transfers(self):
+        """It ends as a process does, with all that it has of its parent."""
+        said = self.run_python("""
+            import os, sys, ucxpool
+            with ucxpool.Pool(comm_size="8m") as pool:
+                listener = pool.listen()
+                x = pool.connect(f"127.0.0.1:{listener.port}").wait(10)
+                y = listener.accept().wait(10)
+                data = os.urandom(1 << 20)
+                small = x.send(b"small", tag=1)
+                sent = x.send(data, tag=2)
+                message = y.recv(1, ucxpool.ANY).wait(10)
+                child = os.fork()
+                if child == 0:
+                    for call in (lambda: x.send(b""), message.frames,
+                                 sent.wait, pool.stats):
+                        try:
+                            call()
+                        except RuntimeError as error:
+                            print(error)
+                    del message, x, y
+                    sys.exit(0)
+                print(os.waitpid(child, 0)[1])
+                print(bytes(message.frames().wait(10)[0]))
+                frames = y.recv(2, ucxpool.ANY).wait(10).frames().wait(10)
+                sent.wait(10)
+                print(frames[0] == data)
+            """)
+        told = "this pool is its parent process's: .*\\n"
+        self.assertRegex(said, f"^({told}){{4}}0\nb'small'\nTrue\n$")
+
     def test_spawned_and_forkserver_children_have_their_own(self):
         for method in ("spawn", "forkserver"):
             context = __import__("multiprocessing").get_context(method)
