@@ -938,6 +938,7 @@ cdef class Pool:
     cdef object __weakref__
     cdef readonly bint is_cuda
     cdef readonly size_t num_ended # requests that ended in the last turn
+    cdef readonly unsigned num_rounds # of it, in which something moved
     cdef public size_t num_waiting # who wait for a message
     cdef uint64_t _spin_ns
     cdef unsigned _num_unspun
@@ -1128,8 +1129,9 @@ cdef class Pool:
 
         self._check()
         with nogil:
-            if self._move() == 0 and is_awaited and self._spin():
-                self._move()
+            self.num_rounds = self._move()
+            if self.num_rounds == 0 and is_awaited and self._spin():
+                self.num_rounds = self._move()
         self._complete()
         _tell()
         return self._events()

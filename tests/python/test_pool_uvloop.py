@@ -1,10 +1,11 @@
-"""The tests of test_pool.py under uvloop."""
+"""The tests of test_pool.py and test_pool_loop.py under uvloop."""
 import asyncio
 import unittest
 
 import uvloop
 
 import test_pool
+import test_pool_loop
 
 
 class UnderUvloop:
@@ -27,6 +28,18 @@ class Ends(UnderUvloop, test_pool.Ends):
 
 
 class Listeners(UnderUvloop, test_pool.Listeners):
+    pass
+
+
+class Busy(UnderUvloop, test_pool_loop.Busy):
+    pass
+
+
+class Awaiting(UnderUvloop, test_pool_loop.Awaiting):
+    pass
+
+
+class ThreadsBesideALoop(UnderUvloop, test_pool_loop.ThreadsBesideALoop):
     pass
 
 

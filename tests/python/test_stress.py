@@ -57,12 +57,36 @@ def check_released(test, held):
         test.assertEqual(sys.getrefcount(held.pop()), 1)
 
 
+class Memory:
+    """What Python allocates must not grow after the first quarter of the
+    rounds."""
+
+    def __init__(self, number):
+        self.measured = number // 4
+        gc.collect()
+        tracemalloc.start()
+
+    def after(self, round):
+        if round == self.measured:
+            self.before = self._now()
+
+    def _now(self):
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    def check(self, test):
+        grown = self._now() - self.before
+        tracemalloc.stop()
+        test.assertLess(grown, 100000)
+
+
 class Stress(unittest.IsolatedAsyncioTestCase):
     async def survive_kills(self, wire, number):
         async with ucxpool.Pool(comm_size="4m", block_size="64k", wire=wire,
                                 close_timeout="100ms") as pool:
             listener = pool.listen()
             where = f"127.0.0.1:{listener.port}"
+            memory = Memory(number)
             for round in range(number):
                 peer = subprocess.Popen(
                     [sys.executable, "-c", PEER, where, wire],
@@ -84,8 +108,10 @@ class Stress(unittest.IsolatedAsyncioTestCase):
                 channel.close()
                 peer.wait()
                 peer.stdout.close()
-                del task
+                del task, channel
                 check_released(self, held)
+                memory.after(round)
+            memory.check(self)
             self.assertEqual(pool.info()["requests"], 0)
             pool.check()
 
@@ -112,9 +138,7 @@ class Stress(unittest.IsolatedAsyncioTestCase):
 
             listener = b.listen()
             where = f"127.0.0.1:{listener.port}"
-            gc.collect()
-            tracemalloc.start()
-            before = 0
+            memory = Memory(number)
             for round in range(number):
                 channel, there = await asyncio.gather(
                     a.connect(where), listener.accept())
@@ -146,13 +170,8 @@ class Stress(unittest.IsolatedAsyncioTestCase):
                 channel.close()
                 there.close()
                 await asyncio.gather(echoing, return_exceptions=True)
-                if round == number // 4:
-                    gc.collect()
-                    before = tracemalloc.get_traced_memory()[0]
-            gc.collect()
-            grown = tracemalloc.get_traced_memory()[0] - before
-            tracemalloc.stop()
-            self.assertLess(grown, 100000)
+                memory.after(round)
+            memory.check(self)
             for pool in (a, b):
                 self.assertEqual(pool.info()["requests"], 0)
                 pool.check()
