@@ -7,9 +7,9 @@ class Error(RuntimeError):
     """What libucxpool says: str() has what failed, on what, and what to
     change; status is the number of ucxpool_status_t."""
 
-    status = None
+    status: int | None = None
 
-    def __init__(self, detail, status=None):
+    def __init__(self, detail: str, status: int | None = None) -> None:
         super().__init__(detail)
         if status is not None:
             self.status = status
@@ -95,7 +95,7 @@ class AddressInUseError(Error, OSError):
     """The port is taken."""
     status = -16
 
-    def __init__(self, detail, status=None):
+    def __init__(self, detail: str, status: int | None = None) -> None:
         super().__init__(detail, status)
         self.errno = _errno.EADDRINUSE
 
@@ -110,8 +110,12 @@ class LimitError(Error, ValueError):
     status = -18
 
 
-__all__ = [name for name, kind in list(globals().items())
-           if isinstance(kind, type) and issubclass(kind, Error)]
+__all__ = ["Error", "InvalidParameterError", "OutOfMemoryError",
+           "NoBlocksError", "UnsupportedError", "InputOutputError",
+           "CanceledError", "TimedOutError", "PeerLostError", "RefusedError",
+           "TruncatedError", "NoMessageError", "BusyError",
+           "NotPermittedError", "ProtocolError", "ChecksumError",
+           "AddressInUseError", "ClosedError", "LimitError"]
 
 _BY_STATUS = {kind.status: kind for kind in list(globals().values())
               if isinstance(kind, type) and issubclass(kind, Error)

@@ -9,6 +9,7 @@ import atexit
 import collections
 import threading
 import time
+import types
 
 from ._library import library
 
@@ -53,6 +54,9 @@ class Operation:
         if self._coroutine is not None:
             self._coroutine.close()
 
+    # Operation[Channel], for annotations.
+    __class_getitem__ = classmethod(types.GenericAlias)
+
     def wait(self, timeout=None):
         """The same without an event loop: the result, or TimedOutError after
         so many seconds."""
@@ -66,6 +70,8 @@ class Transfer(_core.Request):
     A task that is cancelled while it awaits one cancels it, and goes on when
     the memory is its own again. The attributes tell how it ended: done,
     status, length (bytes of the message), tag, metadata."""
+
+    __class_getitem__ = classmethod(types.GenericAlias)
 
     def __await__(self):
         if not self.done:

@@ -1,0 +1,21 @@
+from ._errors import *
+from ._heap import Heap as Heap, Segment as Segment
+from ._pool import (ANY as ANY, Channel as Channel, Listener as Listener,
+                    Message as Message, Operation as Operation, Pool as Pool,
+                    Transfer as Transfer)
+
+__all__ = ["Error", "InvalidParameterError", "OutOfMemoryError",
+           "NoBlocksError", "UnsupportedError", "InputOutputError",
+           "CanceledError", "TimedOutError", "PeerLostError", "RefusedError",
+           "TruncatedError", "NoMessageError", "BusyError",
+           "NotPermittedError", "ProtocolError", "ChecksumError",
+           "AddressInUseError", "ClosedError", "LimitError",
+           "ANY", "Channel", "Listener", "Message", "Operation", "Pool",
+           "Transfer", "Heap", "Segment", "heap", "heap_stats",
+           "library_path", "ucx_version", "version"]
+
+def heap(device: int | None = 0) -> Heap: ...
+def heap_stats(device: int | None = 0) -> dict[str, int]: ...
+def library_path() -> str: ...
+def version() -> str: ...
+def ucx_version() -> tuple[tuple[int, int, int], str]: ...

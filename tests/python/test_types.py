@@ -1,0 +1,83 @@
+"""The package's types, which py.typed promises: mypy's stubtest compares them
+with what is installed, and the examples are checked with them."""
+import ast
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import ucxpool
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "python" / "examples"
+PACKAGE = pathlib.Path(ucxpool.__file__).parent
+# Those of frameworks that are not here have none to be compared with.
+MODULES = ("_errors", "_heap", "_pool", "prometheus", "ucxx")
+
+
+def run(module, *arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            [sys.executable, "-m", module, *map(str, arguments)], cwd=folder,
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=300)
+
+
+def stubtest(*arguments):
+    return run("mypy.stubtest", "--concise", *arguments,
+               *[f"ucxpool.{module}" for module in MODULES])
+
+
+def mypy(*arguments):
+    return run("mypy", "--strict", "--ignore-missing-imports", *arguments)
+
+
+class Stubs(unittest.TestCase):
+    def test_they_tell_what_is_there(self):
+        done = stubtest("--allowlist", HERE / "stubtest.allow")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_what_is_in_no_stub_is_seen(self):
+        done = stubtest()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ucxpool._pool.Pool.kick is not present in stub",
+                      done.stdout)
+
+    def test_the_package_exports_what_it_says(self):
+        tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
+        told = {name.name: name for name in tree.body
+                if isinstance(name, ast.FunctionDef)}
+        names = [ast.literal_eval(one.value) for one in tree.body
+                 if isinstance(one, ast.Assign)]
+        self.assertEqual(sorted(names[0]), sorted(ucxpool.__all__))
+        for name in ucxpool.__all__:
+            one = getattr(ucxpool, name)
+            if not isinstance(one, (type, int)):
+                self.assertEqual([part.arg for part in told[name].args.args],
+                                 list(one.__code__.co_varnames[
+                                     :one.__code__.co_argcount]))
+
+
+class Programs(unittest.TestCase):
+    def test_the_examples_are_typed(self):
+        # distributed has no types.
+        paths = [path for path in EXAMPLES.glob("*.py")
+                 if path.stem != "dask_cluster"]
+        done = mypy(*paths)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(f"no issues found in {len(paths)} source files",
+                      done.stdout)
+
+    def test_a_wrong_argument_is_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "wrong.py"
+            text = (EXAMPLES / "echo_client.py").read_text()
+            path.write_text(text.replace("tag=1", 'tag="1"'))
+            done = mypy(path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('Argument "tag" to "send" of "Channel"', done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
