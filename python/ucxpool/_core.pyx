@@ -455,7 +455,7 @@ cdef class Request:
             self._look()
 
     def outcome(self):
-        """Its result; raises what it failed with."""
+        """Its result, when it is done; raises what it failed with."""
         if self.status != UCXPOOL_OK:
             raise of_status(self.status, self.detail)
         return self.result
@@ -577,7 +577,7 @@ cdef class Message:
 
     @property
     def lengths(self):
-        """The lengths of the sender's buffers."""
+        """The lengths of the sender's buffers, in bytes."""
         cdef size_t *lengths
         cdef size_t i
 
@@ -664,7 +664,8 @@ cdef class Message:
         return self._pool._posted(request, status)
 
     def refuse(self, reason=""):
-        """Its sender's request ends with RefusedError and this reason."""
+        """Do not take it: its sender's transfer ends with RefusedError and this
+        reason."""
         self._check()
         ucxpool_message_refuse(self._handle, reason.encode())
         self._handle = NULL
@@ -726,6 +727,7 @@ cdef class Channel:
 
     @property
     def name(self):
+        """For logs and statistics; may be set."""
         return _text(self._query().name)
 
     @name.setter
@@ -864,12 +866,15 @@ cdef class Listener:
 
     @property
     def port(self):
+        """The port at which it listens, where port 0 was asked for, too;
+        ClosedError where it is closed."""
         if self.closed:
             raise ClosedError("this listener is closed")
         return ucxpool_listener_port(self._handle)
 
     @property
     def closed(self):
+        """Was it, or its pool, closed?"""
         return self._handle == NULL or self._pool._pool == NULL
 
     def take(self):
@@ -1027,6 +1032,7 @@ cdef class Pool:
 
     @property
     def closed(self):
+        """Was it closed?"""
         return self._pool == NULL
 
     @property
@@ -1229,21 +1235,26 @@ cdef class Pool:
         return self.turn()
 
     def channels(self):
-        """Those that are there, and were not closed."""
+        """Its channels that are there, and were not closed."""
         return [one for one in [reference() for reference in
                                 list(self._channels.values())]
                 if one is not None]
 
     def listeners(self):
+        """Its listeners that were not closed."""
         return list(self._listeners.values())
 
     def check(self):
-        """Verify the pool's invariants; for tests."""
+        """Verify the pool's invariants, for tests; ucxpool.Error where one does
+        not hold."""
         self._check()
         _check(ucxpool_check(self._pool))
 
     def info(self):
-        """What the pool is."""
+        """What the pool is: name, device (None: the host), block_size and
+        region_size in bytes, num_regions, degraded (why it is slower than it
+        could be, or None), requests (transfers under way), channels, and the
+        version of the library. ClosedError where it is closed."""
         cdef ucxpool_attr_t attr
 
         self._check()
@@ -1259,7 +1270,8 @@ cdef class Pool:
                 "version": version()}
 
     def stats(self):
-        """The statistics by their names (<ucxpool/stats.h>)."""
+        """The statistics by their names (<ucxpool/stats.h>). ClosedError where
+        it is closed."""
         cdef size_t count = ucxpool_stats_count()
         cdef size_t num = 0
         cdef size_t i

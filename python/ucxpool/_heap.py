@@ -8,6 +8,11 @@ from . import _library
 
 Segment = collections.namedtuple("Segment",
                                  "address length chunk chunk_size")
+Segment.__doc__ = "A range of a heap's memory that is one physical piece."
+Segment.address.__doc__ = "Where it begins."
+Segment.length.__doc__ = "Its bytes."
+Segment.chunk.__doc__ = "Where the chunk begins that it is part of."
+Segment.chunk_size.__doc__ = "The chunk's bytes."
 
 _FORMATS = {"text": 0, "json": 1, "openmetrics": 2}
 
@@ -145,15 +150,17 @@ class Heap:
             self._finalizer = None
 
     def alloc(self, size, stream=None):
-        """The address of so many bytes; OutOfMemoryError where there are not
-        so many."""
+        """The address of so many bytes, for work in the stream (None: the
+        default stream); OutOfMemoryError where there are not so many. It is the
+        caller's until free(), and nothing frees it otherwise but close()."""
         address = ctypes.c_void_p()
         self._lib.check(self._lib.heap_alloc(
             self.pool, size, _handle(stream), ctypes.byref(address)))
         return address.value
 
     def free(self, address, stream=None):
-        """Free what alloc() gave; None is allowed."""
+        """Free what alloc() gave, once the work in the stream is done that was
+        given to it before; None is allowed."""
         self._lib.check(self._lib.heap_free(self.pool, address,
                                             _handle(stream)))
 
@@ -183,7 +190,8 @@ class Heap:
         return size.value
 
     def segments(self, address, length):
-        """The physical pieces of a range, as a list of Segment."""
+        """The physical pieces of a range of what alloc() gave, as a list of
+        Segment."""
         num, room = ctypes.c_size_t(), 0
         while True:
             found = (_library.Segment * room)()

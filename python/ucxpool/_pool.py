@@ -26,7 +26,9 @@ atexit.register(_core.close_all)
 
 
 class Operation:
-    """What is awaited, or waited for by wait(). It begins when it is."""
+    """What is awaited, or waited for by wait(). It begins then, and not before:
+    one that is dropped has done nothing. It is a coroutine for
+    asyncio.create_task(), and can be awaited once."""
 
     __slots__ = ("_start", "_wait", "_coroutine")
 
@@ -58,18 +60,24 @@ class Operation:
     __class_getitem__ = classmethod(types.GenericAlias)
 
     def wait(self, timeout=None):
-        """The same without an event loop: the result, or TimedOutError after
-        so many seconds."""
+        """The same without an event loop, from any thread: the result, or
+        TimedOutError after so many seconds (None: as long as it takes). In the
+        thread of the event loop that drives the pool it blocks the loop."""
         return self._wait(timeout)
 
 
 class Transfer(_core.Request):
     """A send, a receive or a flush, under way since it was asked for: await
-    it, or wait().
+    it, or wait(). For gather() and ensure_future() it is an awaitable as any
+    other.
 
-    A task that is cancelled while it awaits one cancels it, and goes on when
-    the memory is its own again. The attributes tell how it ended: done,
-    status, length (bytes of the message), tag, metadata."""
+    Its buffers are held until it has ended, in whatever way, also where it is
+    dropped. A task that is cancelled while it awaits one cancels it, and goes
+    on when the memory is its own again. It ends with PeerLostError where the
+    peer dies, RefusedError where the receiver refuses the message,
+    TruncatedError where buffers are too short, TimedOutError after its timeout,
+    CanceledError where it or its message was cancelled or the channel or pool
+    was closed before its end."""
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
@@ -102,8 +110,8 @@ class Transfer(_core.Request):
         return future
 
     def wait(self, timeout=None):
-        """Wait for it without an event loop; TimedOutError after so many
-        seconds, and it goes on."""
+        """Wait for it without an event loop, from any thread. TimedOutError
+        after so many seconds (None: as long as it takes), and it goes on."""
         if not self.done and not self._pool.is_driven_elsewhere():
             self.wait_done(timeout)
         elif not self.done:
@@ -139,29 +147,31 @@ class _Wake:
 
 
 class Message(_core.Message):
-    """A message that has arrived, and is not received yet.
-
-    tag, length (bytes), num_buffers and lengths (of the sender's buffers),
-    metadata, channel. It is received by into() or frames(), or refused; one
-    that is dropped is refused."""
+    """A message that has arrived, and is not received yet: its bytes are
+    still the sender's, or in blocks. It is received by into() or frames(), or
+    refused; one that is dropped is refused. ValueError where it is received a
+    second time."""
 
     def into(self, buffers, timeout=None):
         """Receive it into one writable buffer or several, which need not be
-        cut as the sender's were: `await message.into(array)`, or
-        `.into(array).wait()`. TruncatedError where they are too short, and
-        the message is still there."""
+        cut as the sender's were, and may be longer: `await
+        message.into(array)`, or `.into(array).wait()`. TruncatedError, at once,
+        where they are too short, and the message is still there. timeout is in
+        seconds (None: the setting REQUEST_TIMEOUT)."""
         return self._pool.posted(self.post_into(buffers, timeout))
 
     def frames(self, allocator=None, timeout=None, *, apart=False):
         """Receive it into new memory, cut as the sender's buffers: awaited, a
-        list of writable memoryviews. What is short (64 KiB) lies in one piece
-        of memory, which is there as long as one of them is, and each long one
-        in its own. With apart=True, for those that are kept for longer than
-        others, that is so from 4 KiB on, and shorter ones lie in pieces of
-        64 KiB.
+        list of writable memoryviews. All of up to 64 KiB lie in one piece of
+        memory, which is kept as long as one of them is; each longer one has its
+        own. With apart=True, for frames of which some are kept for longer than
+        others, each of more than 4 KiB has its own, and shorter ones lie in
+        pieces of up to 64 KiB.
 
-        allocator(length) makes the memory where it is given (numpy.empty,
-        cupy.empty, ...); the list is then of what it returned."""
+        allocator(length) makes the memory where it is given, of a length in
+        bytes (numpy.empty with dtype="u1", cupy.empty, ...); the list is then
+        of what it returned. timeout is in seconds (None: the setting
+        REQUEST_TIMEOUT)."""
         if allocator is None:
             return self._pool.posted(self.post_frames(timeout, apart))
         frames = [allocator(length) for length in self.lengths]
@@ -171,7 +181,9 @@ class Message(_core.Message):
 
 
 class Channel(_core.Channel):
-    """The connection to one peer's pool."""
+    """The connection to one peer's pool, of Pool.connect() or
+    Listener.accept(). Messages arrive in the order in which they were sent. One
+    that is dropped is closed; a context manager, too. Any thread may use it."""
 
     def __init__(self):
         self._kept = collections.deque()
@@ -186,6 +198,7 @@ class Channel(_core.Channel):
 
     @property
     def pool(self):
+        """The pool that it goes through."""
         return self._pool
 
     @property
@@ -198,23 +211,34 @@ class Channel(_core.Channel):
         """Send one buffer, or an iterable of them, as one message.
 
         Buffers have Python's buffer protocol or __cuda_array_interface__, any
-        number and length, each contiguous. They must not change until the
-        transfer has ended. tag has 64 bits; metadata are bytes that travel
-        ahead. timeout is in seconds, after which the send ends with
-        TimedOutError (the setting REQUEST_TIMEOUT where None)."""
+        number and length, each contiguous. They are held, and must not change,
+        until the transfer has ended. tag has 64 bits; metadata are bytes
+        that travel ahead, up to the setting MAX_METADATA, and are copied. timeout is in seconds, after which the
+        send ends with TimedOutError (None: the setting REQUEST_TIMEOUT).
+
+        Up to the setting EAGER_SIZE it has ended when its bytes are copied,
+        above that when the receiver has taken it. At once: ValueError for a
+        buffer that is strided or of a GPU in a pool of the host, TypeError for
+        what is no buffer, OverflowError for a tag of more bits, LimitError for
+        longer metadata, ClosedError for a channel that has ended."""
         return self._pool.posted(
             self.post_send(buffers, tag, metadata, timeout))
 
     def recv(self, tag=0, mask=0):
         """The next message whose tag equals `tag` in the bits of `mask` (0:
-        any), as a Message that is then received."""
+        any message; ucxpool.ANY: this very tag), as a Message that is then
+        received. Those who wait get messages in the order in which they began
+        to. Cancelled, it loses no message. ClosedError where the peer has
+        closed the channel and no message is left, PeerLostError where it has
+        died."""
         return Operation(lambda: self._recv(tag, mask),
                          lambda timeout: self._recv_wait(tag, mask, timeout))
 
     def recv_into(self, buffers, tag=0, mask=0, timeout=None):
-        """Receive the next message that matches into writable buffers; a
-        Transfer, whose length tells how long the message was. It ends with
-        TruncatedError where they are too short, and the message is lost."""
+        """Receive the next message that matches, as in recv(), into writable
+        buffers; a Transfer, whose length tells how many bytes the message had.
+        It ends with TruncatedError where the buffers are too short, and the
+        message is lost: its sender gets an error, too."""
         message = self._take(tag, mask)
         if message is None:
             return self._pool.posted(
@@ -226,12 +250,14 @@ class Channel(_core.Channel):
             return self._pool.failed(error)
 
     def flush(self, timeout=None):
-        """A Transfer that ends when all sends before it have ended."""
+        """A Transfer that ends when all sends before it have ended. timeout is
+        in seconds (None: the setting REQUEST_TIMEOUT)."""
         return self._pool.posted(self.post_flush(timeout))
 
     def close(self):
-        """Close it, once what was posted has come to its end. Does not wait:
-        await flush() before, to know."""
+        """Close it, once what was posted has come to its end, for the setting
+        CLOSE_TIMEOUT at most. Does not wait: await flush() before, to know. Who
+        waits in recv() gets ClosedError. Twice is allowed."""
         self._end(ClosedError("this channel is closed"))
         if not self.closed:
             self.release()
@@ -363,7 +389,12 @@ class Channel(_core.Channel):
 
 
 class Listener(_core.Listener):
-    """Where peers connect to: an asynchronous iterator of their channels."""
+    """Where peers connect to: an asynchronous iterator of their channels, which
+    ends when it is closed; a context manager, too. Its pool keeps it until then.
+
+    handler  a coroutine function that is run as a task with the channel of each
+             peer, or None. The task is kept until it has ended; what it raises
+             goes to the event loop's exception handler"""
 
     def __init__(self):
         self._accepted = collections.deque()
@@ -373,14 +404,17 @@ class Listener(_core.Listener):
 
     @property
     def pool(self):
+        """The pool whose channels it makes."""
         return self._pool
 
     def accept(self):
-        """The channel of the next peer, awaited or by wait()."""
+        """The channel of the next peer, awaited or by wait(). Cancelled, it
+        loses no peer. ClosedError where the listener is closed."""
         return Operation(self._accept, self._accept_wait)
 
     def close(self):
-        """Stop listening; channels that were accepted stay."""
+        """Stop listening; channels that were accepted stay. Who waits in
+        accept() gets ClosedError. Twice is allowed."""
         self.release()
         waiting, self._waiting = self._waiting, collections.deque()
         for future in waiting:
@@ -463,12 +497,17 @@ class Pool(_core.Pool):
     device  the GPU of the blocks and of the buffers, by number; None: the host
     name    for logs and statistics
     secret  bytes that peers on other hosts must know, too
+
     Further keywords are settings, as in Pool(comm_size="64m"); `man 7 ucxpool`
     lists them. The environment's UCXPOOL_* count where nothing is said here.
+    InvalidParameterError where there is no such setting or value,
+    OutOfMemoryError where there is not so much memory.
 
-    A pool belongs to the process that made it, and to the first event loop in
-    which something of it is awaited; other threads may use it, too, by wait().
-    It is a context manager; also closed by close(), or `await aclose()`."""
+    A pool belongs to the process that made it (after fork() a child gets
+    RuntimeError), and to the first event loop in which something of it is
+    awaited; other threads may use it, too, by wait(). It is a context manager;
+    also closed by close(), by `await aclose()`, and at the interpreter's
+    end."""
 
     def __init__(self, device=None, *, name="python", secret=None, **settings):
         self.channel_type = Channel
@@ -494,16 +533,22 @@ class Pool(_core.Pool):
 
     def connect(self, where, *, name=None, timeout=None):
         """A channel to the listener at "host:port", awaited or by wait(), when
-        it is open."""
+        it is open. name is for logs and statistics; timeout is in seconds, after
+        which it ends with TimedOutError, at the latest after the setting
+        HANDSHAKE_TIMEOUT. InvalidParameterError where `where` is no such text, PeerLostError where
+        nobody listens, NotPermittedError where the secrets differ."""
         return Operation(
             lambda: self._connect(where, name, timeout),
             lambda limit: self._connect_wait(
                 where, name, timeout if limit is None else limit))
 
     def listen(self, where="127.0.0.1:0", handler=None):
-        """Listen at "host:port"; port 0 takes a free one, an empty host is all
-        addresses. handler(channel) is run as a task for each peer; without
-        one, iterate: `async for channel in pool.listen(where)`."""
+        """Listen at "host:port"; port 0 takes a free one (Listener.port), an
+        empty host is all addresses. handler(channel) is run as a task for each
+        peer of the running event loop, RuntimeError where there is none; without
+        one, iterate: `async for channel in pool.listen(where)`. AddressInUseError where the port is
+        taken, NotPermittedError where other machines could connect and there is
+        no secret."""
         listener = self.create_listener(where)
         if handler is not None:
             listener.handler = handler
@@ -513,13 +558,15 @@ class Pool(_core.Pool):
 
     def close(self):
         """Close all channels, and give the memory back. Waits for peers, for
-        the setting CLOSE_TIMEOUT at most."""
+        the setting CLOSE_TIMEOUT at most, and blocks the thread. What is under
+        way ends with CanceledError, who waits gets ClosedError. Twice is
+        allowed."""
         self._leave_loop()
         self._end_all()
         self.destroy()
 
     async def aclose(self):
-        """The same beside the event loop."""
+        """The same in another thread, while the event loop goes on."""
         if not self.closed:
             self._leave_loop()
             self._end_all()

@@ -12,12 +12,14 @@ from ._pool import _core
 
 
 class Collector:
-    """Of some pools; closed ones are left out."""
+    """Of some pools, which may be added to `pools`; closed ones are left
+    out."""
 
     def __init__(self, *pools):
         self.pools = list(pools)
 
     def collect(self):
+        """For prometheus_client: its families of metrics."""
         families = {
             name: (CounterMetricFamily if kind == "counter"
                    else GaugeMetricFamily)("ucxpool_" + name, text,

@@ -91,6 +91,7 @@ def progress():
 
 
 def get_ucx_version():
+    """The version of the UCX that it runs on, as (1, 21, 0)."""
     return ucx_version()[0]
 
 
@@ -150,17 +151,21 @@ class Listener:
 
     @property
     def port(self):
+        """The port at which it listens."""
         return self._listener.port
 
     @property
     def ip(self):
+        """get_address()."""
         return get_address()
 
     @property
     def closed(self):
+        """Was it closed?"""
         return self._listener.closed
 
     def close(self):
+        """Stop listening; endpoints stay."""
         if not self._listener.closed:
             self._listener.close()
 
@@ -180,14 +185,17 @@ class Endpoint:
 
     @property
     def alive(self):
+        """Is it not closed?"""
         return not self.closed
 
     @property
     def closed(self):
+        """Closed here or by the peer, or failed; no message is left."""
         return self._channel.ended
 
     @property
     def uid(self):
+        """Its number among the endpoints of this process."""
         return self._channel.number
 
     async def send(self, buffer, tag=None, force_tag=False):

@@ -10,7 +10,8 @@ import unittest
 import ucxpool
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLES = HERE.parents[1] / "python" / "examples"
+TOP = HERE.parents[1]
+EXAMPLES = TOP / "python" / "examples"
 PACKAGE = pathlib.Path(ucxpool.__file__).parent
 # Those of frameworks that are not here have none to be compared with.
 MODULES = ("_errors", "_heap", "_pool", "prometheus", "ucxx")
@@ -57,6 +58,17 @@ class Stubs(unittest.TestCase):
                 self.assertEqual([part.arg for part in told[name].args.args],
                                  list(one.__code__.co_varnames[
                                      :one.__code__.co_argcount]))
+
+
+class Pages(unittest.TestCase):
+    def test_the_page_is_what_the_package_says(self):
+        """Else: scripts/make-python-api >docs/python-api.md"""
+        made = subprocess.run([sys.executable, TOP / "scripts/make-python-api"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.maxDiff = None
+        self.assertEqual((TOP / "docs" / "python-api.md").read_text(),
+                         made.stdout)
 
 
 class Programs(unittest.TestCase):
