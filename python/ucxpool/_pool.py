@@ -251,7 +251,8 @@ class Channel(_core.Channel):
 
     def flush(self, timeout=None):
         """A Transfer that ends when all sends before it have ended. timeout is
-        in seconds (None: the setting REQUEST_TIMEOUT)."""
+        in seconds (None: the setting REQUEST_TIMEOUT). ClosedError, at once,
+        where the peer has closed the channel."""
         return self._pool.posted(self.post_flush(timeout))
 
     def close(self):
@@ -549,10 +550,10 @@ class Pool(_core.Pool):
         one, iterate: `async for channel in pool.listen(where)`. AddressInUseError where the port is
         taken, NotPermittedError where other machines could connect and there is
         no secret."""
-        listener = self.create_listener(where)
         if handler is not None:
-            listener.handler = handler
             self.loop()
+        listener = self.create_listener(where)
+        listener.handler = handler
         self.kick()
         return listener
 

@@ -588,6 +588,15 @@ class Threads(unittest.TestCase):
             with self.assertRaises(ucxpool.TimedOutError):
                 pool.connect(where).wait(0)
 
+    def test_a_handler_wants_an_event_loop(self):
+        async def handler(channel):
+            channel.close()
+
+        with ucxpool.Pool(**SETTINGS) as pool:
+            with self.assertRaisesRegex(RuntimeError, "no event loop"):
+                pool.listen(handler=handler)
+            self.assertEqual(pool.listeners(), [])
+
     def test_threads_beside_an_event_loop(self):
         async def main():
             async with ucxpool.Pool(**SETTINGS) as pool:
