@@ -38,7 +38,6 @@ async def receive() -> None:
         print(len(frames), "frames on the GPU:",
               all(hasattr(one, "__cuda_array_interface__") for one in frames))
         await channel.send([message.metadata, *frames])
-        await channel.flush()
         await peer.wait()
 
 
