@@ -16,11 +16,15 @@ names it:
           secret-file: /etc/dask/ucxpool.secret
 
 `secret` is the secret itself, for secrets that are no file's. Off one host a
-secret is needed, as the library's listeners want one. `device: 0` lets frames of
-that GPU go from GPU to GPU, between processes that have one each.
+secret is needed, as the library's listeners want one. It proves who a peer is;
+nothing is encrypted, and where Dask's configuration requires encryption, comms
+are refused. `device: 0` lets frames of that GPU go from GPU to GPU, between
+processes that have one each.
 """
 import asyncio
 import collections
+import contextlib
+import inspect
 import logging
 import re
 import sys
@@ -28,15 +32,17 @@ import threading
 
 import dask
 from dask.utils import parse_bytes
-from distributed.comm.addressing import parse_host_port, unparse_host_port
+from distributed.comm.addressing import (get_address_host, parse_host_port,
+                                         unparse_host_port)
 from distributed.comm.core import (BaseListener, Comm, CommClosedError,
                                    Connector, FatalCommClosedError)
 from distributed.comm.registry import Backend
 from distributed.comm.utils import (ensure_concrete_host, from_frames,
                                     to_frames)
-from distributed.utils import ensure_ip, get_ip, get_ipv6, nbytes
+from distributed.utils import ensure_ip, get_ip, nbytes
 
-from . import Error, LimitError, NotPermittedError, Pool, _dask_gpu
+from . import (ClosedError, Error, LimitError, NotPermittedError, Pool,
+               ProtocolError, RefusedError, _dask_gpu)
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +51,10 @@ PREFIX = "ucxpool://"
 # A worker has many peers, and those of its host map its blocks: of 8 MiB each,
 # 16 peers stay below 256 MiB of resident memory. No block is the caller's here.
 DEFAULTS = {"comm-size": "8MiB", "block-size": "256KiB", "send-share": 60,
-            "recv-share": 39, "accept-queue": 1024}
+            "recv-share": 39}
+
+# The library takes no longer queue of peers that wait to be accepted.
+MAX_ACCEPT_QUEUE = 4096
 
 # Sends of one comm that are under way before a write waits for the oldest.
 MAX_WRITES = 32
@@ -74,7 +83,8 @@ def settings(on_gpu=False):
     device = said.pop("device", None)
     said.pop("device-allocator", None)
     gpu_size = said.pop("gpu-comm-size", GPU_DEFAULTS["comm-size"])
-    said = {**DEFAULTS, **said}
+    backlog = int(dask.config.get("distributed.comm.socket-backlog"))
+    said = {**DEFAULTS, "accept-queue": min(backlog, MAX_ACCEPT_QUEUE), **said}
     if on_gpu:
         said = {**said, **GPU_DEFAULTS, "comm-size": gpu_size,
                 "device": int(device)}
@@ -164,31 +174,32 @@ class UcxPool(Comm):
                 _dask_gpu.host_of(self._channel.local_address))
         return info
 
-    def _failed(self, error):
-        """What Dask expects of a comm that has ended."""
-        if self._channel is not None and self._channel.ended:
+    @contextlib.contextmanager
+    def _ends_if_it_fails(self):
+        """Whatever fails or is cancelled ends the comm, as over TCP: else the
+        next to read would get the answer to somebody else's question."""
+        try:
+            yield
+        except (Error, TimeoutError) as error:
             self.abort()
-        return CommClosedError(f"in {self!r}: {error}")
+            raise CommClosedError(f"in {self!r}: {error}") from error
+        except BaseException:
+            self.abort()
+            raise
 
     async def _read_frames(self):
         message = await self._channel.recv()
-        try:
-            # What is made of one frame may outlive the others.
-            frames = await message.frames(apart=True)
-            if message.metadata:
-                frames = await self._gpu_frames.merge(message.metadata, frames)
-            return frames
-        except asyncio.CancelledError:
-            self.abort()  # a part of the message is gone
-            raise
+        # What is made of one frame may outlive the others.
+        frames = await message.frames(apart=True)
+        if message.metadata:
+            frames = await self._gpu_frames.merge(message.metadata, frames)
+        return frames
 
     async def read(self, deserializers=None):
         if self._channel is None:
             raise CommClosedError(f"{self!r} is closed")
-        try:
+        with self._ends_if_it_fails():
             frames = await self._read_frames()
-        except (Error, TimeoutError) as error:
-            raise self._failed(error) from error
         try:
             return await from_frames(
                 frames, deserialize=self.deserialize,
@@ -216,7 +227,7 @@ class UcxPool(Comm):
                 "frames of a GPU, and one of both sides has none: set "
                 "distributed.comm.ucxpool.device on both, or serialize "
                 "without \"cuda\"")
-        try:
+        with self._ends_if_it_fails():
             if on_gpu:
                 await self._gpu_frames.open(peer_gpu)
             if self._channel is None:
@@ -230,8 +241,6 @@ class UcxPool(Comm):
             while self._writes and (self._writes[0].done
                                     or len(self._writes) > MAX_WRITES):
                 await self._writes.popleft()
-        except Error as error:
-            raise self._failed(error) from error
         return sum(map(nbytes, frames))
 
     async def close(self):
@@ -253,18 +262,31 @@ class UcxPool(Comm):
         return self._channel is None or self._channel.ended
 
 
+def _refuse_if_encryption_is_required(address, connection_args):
+    if connection_args.get("require_encryption"):
+        raise RuntimeError(
+            "encryption required by Dask configuration, refusing communication "
+            f"from/to {PREFIX + address!r}: a secret proves who the peer is, "
+            "and nothing is encrypted. Use protocol=\"tls\", or, on a network "
+            "that you trust, leave distributed.comm.require-encryption and "
+            "Security(require_encryption=True) out")
+
+
 class UcxPoolConnector(Connector):
     prefix = PREFIX
     comm_class = UcxPool
+    encrypted = False
 
     async def connect(self, address, deserialize=True, **connection_args):
+        _refuse_if_encryption_is_required(address, connection_args)
         host, port = parse_host_port(address)
         try:
             channel = await pool().connect(
                 unparse_host_port(ensure_ip(host), port))
-        except NotPermittedError as error:
+        except (ClosedError, NotPermittedError, ProtocolError) as error:
+            # Another try would not help, or it was open and then closed.
             raise FatalCommClosedError(str(error)) from error
-        except LimitError as error:
+        except (LimitError, RefusedError) as error:
             raise CommClosedError(str(error)) from error
         return self.comm_class(channel, deserialize)
 
@@ -273,17 +295,28 @@ _SECRET = ("--host 127.0.0.1, or distributed.comm.ucxpool.secret-file in the "
            "configuration of scheduler, workers and clients")
 
 
+def _host_for_scheduler(comm_handler):
+    """Where the scheduler reaches the worker whose handler this is, or None.
+    `distributed` tells that to TCP's listeners only, as default_host."""
+    scheduler = getattr(getattr(comm_handler, "__self__", None), "scheduler",
+                        None)
+    address = getattr(scheduler, "address", None)
+    return None if address is None else get_ip(get_address_host(address))
+
+
 class UcxPoolListener(BaseListener):
     prefix = PREFIX
     comm_class = UcxPool
+    encrypted = False
 
     def __init__(self, address, comm_handler, deserialize=True,
                  allow_offload=True, default_host=None, default_port=0,
                  **connection_args):
         super().__init__()
+        _refuse_if_encryption_is_required(address, connection_args)
         host, self.port = parse_host_port(address, default_port)
         self.ip = ensure_ip(host) if host else ""
-        self.default_host = default_host
+        self.default_host = default_host or _host_for_scheduler(comm_handler)
         self.comm_handler = comm_handler
         self.deserialize = deserialize
         self.allow_offload = allow_offload
@@ -322,7 +355,14 @@ class UcxPoolListener(BaseListener):
             logger.info("Connection from %s closed before handshake completed",
                         comm.peer_address)
             return
-        await self.comm_handler(comm)
+        except Exception:
+            comm.abort()
+            logger.warning("%s is no peer of this version of Dask",
+                           comm.peer_address, exc_info=True)
+            return
+        handled = self.comm_handler(comm)
+        if inspect.isawaitable(handled):
+            await handled
 
     def get_host_port(self):
         """The address it listens at."""
@@ -362,6 +402,4 @@ class UcxPoolBackend(Backend):
         return unparse_host_port(ensure_ip(host), port)
 
     def get_local_address_for(self, loc):
-        host = ensure_ip(parse_host_port(loc)[0])
-        return unparse_host_port(
-            get_ipv6(host) if ":" in host else get_ip(host), None)
+        return unparse_host_port(get_ip(ensure_ip(parse_host_port(loc)[0])))
