@@ -150,8 +150,7 @@ class UcxPool(Comm):
         self._peer_addr = PREFIX + channel.remote_address
         self._writes = collections.deque()
         self._gpu_frames = None
-        self._extra_info = {"wire": channel.wire,
-                            "wire_reason": channel.wire_reason}
+        self._extra_info = {}
 
     @property
     def local_address(self):
@@ -163,6 +162,10 @@ class UcxPool(Comm):
 
     @property
     def extra_info(self):
+        """How its bytes go; a peer that connects says that late."""
+        if self._channel is not None and not self._extra_info.get("wire"):
+            self._extra_info = {"wire": self._channel.wire,
+                                "wire_reason": self._channel.wire_reason}
         return self._extra_info
 
     def handshake_info(self):

@@ -143,6 +143,13 @@ class Addresses(Case):
         # Those of a comm that has ended are still told.
         self.assertEqual((comm.local_address, comm.peer_address), ends)
 
+    async def test_both_ends_tell_the_wire_also_after_the_end(self):
+        comm, peer = await self.pair()
+        for one in (peer, comm):
+            self.assertEqual(one.extra_info["wire"], "map")
+            one.abort()
+            self.assertEqual(one.extra_info["wire"], "map")
+
     async def test_what_is_printed_of_a_comm(self):
         comm, peer = await self.pair()
         for one in (comm, peer):
