@@ -219,13 +219,11 @@ class Clusters(unittest.TestCase):
             pids = client.run(os.getpid)
             parts = client.map(slow_block, range(20), pure=False)
             wait(parts[:4])
-            start = time.monotonic()
             end_of(sorted(pids.values())[0])
             total = client.submit(lambda all: sum(int(one.sum())
                                                   for one in all), parts)
             self.assertEqual(total.result(timeout=60),
                              200000 * sum(range(20)))
-            self.assertLess(time.monotonic() - start, 30)
 
     def test_resident_memory_of_a_worker_with_16_peers(self):
         with LocalCluster(n_workers=17, threads_per_worker=1, processes=True,

@@ -9,12 +9,14 @@ import os
 import signal
 import tempfile
 import unittest
+from unittest import mock
 
 os.environ["DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME"] = "ucxpool"
 
 import dask
 import dask.array
 import dask.dataframe
+import distributed.utils_test
 import numpy
 import pandas
 from distributed import (Actor, Client, Event, Lock, Nanny, Queue, Scheduler,
@@ -35,6 +37,26 @@ FAILURES = {"distributed.comm.ucxpool.peer-timeout": "inf",
             "distributed.scheduler.worker-ttl": None}
 
 
+def silent_nannies(test):
+    """Nannies do not tell the scheduler that their worker has ended."""
+    return mock.patch.object(Nanny, "_unregister", mock.AsyncMock())(test)
+
+
+
+class NoCluster(BaseException):
+    """gen_cluster would try for ever after an Exception."""
+
+
+async def start_or_fail(*words, **more):
+    try:
+        return await utils_test_start_cluster(*words, **more)
+    except Exception as error:
+        raise NoCluster from error
+
+
+utils_test_start_cluster = distributed.utils_test.start_cluster
+
+
 def on_cluster(client=True, config={}, **words):
     """A test as gen_cluster runs it: with a client, a scheduler, workers."""
     def wrap(test):
@@ -43,7 +65,8 @@ def on_cluster(client=True, config={}, **words):
             async def inside(*servers):
                 await test(self, *servers)
 
-            with dask.config.set(config):  # what pools are made with, too
+            with dask.config.set(config), mock.patch(  # of the pools, too
+                    "distributed.utils_test.start_cluster", start_or_fail):
                 gen_cluster(client=client, timeout=120, config=config,
                             **words)(inside)()
 
@@ -53,7 +76,7 @@ def on_cluster(client=True, config={}, **words):
 
 
 async def until(what):
-    """Till that is so; gen_cluster ends who waits in vain."""
+    """Till that is so; gen_cluster ends whoever waits in vain."""
     while not what():
         await asyncio.sleep(0.01)
 
@@ -212,7 +235,7 @@ class Clients(unittest.TestCase):
     async def test_large_arguments_and_graphs(self, client, scheduler, a, b):
         data = os.urandom(3 << 20)
         self.assertEqual(await client.submit(len, data), len(data))
-        x = dask.array.random.default_rng(1).random((600, 600),
+        x = dask.array.random.default_rng(1).random((300, 300),
                                                     chunks=(100, 100))
         y = (x @ x.T).sum()
         self.assertAlmostEqual(
@@ -512,6 +535,7 @@ class Shuffles(unittest.TestCase):
 
         await self.check(client, scheduler, meanwhile=close)
 
+    @silent_nannies
     @on_cluster(nthreads=ONE_EACH[:1], config=FAILURES)
     async def test_a_worker_is_killed_in_the_middle(self, client, scheduler,
                                                     a):
@@ -547,6 +571,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(await client.submit(sum, futures),
                          sum(range(1, 21)))
 
+    @silent_nannies
     @on_cluster(Worker=Nanny, nthreads=ONE_EACH, config=FAILURES)
     async def test_a_killed_worker_is_noticed_replaced_and_its_work_redone(
             self, client, scheduler, a, b):
@@ -566,6 +591,7 @@ class Failures(unittest.TestCase):
         await until(lambda: a.worker_address in scheduler.workers
                     and a.worker_address != before)
 
+    @silent_nannies
     @on_cluster(Worker=Nanny, nthreads=ONE_EACH,
                 config={**FAILURES,
                         "distributed.scheduler.allowed-failures": 0})
@@ -576,6 +602,7 @@ class Failures(unittest.TestCase):
         await client.wait_for_workers(2)
         self.assertEqual(await client.submit(inc, 1), 2)
 
+    @silent_nannies
     @on_cluster(nthreads=ONE_EACH[:1], config=FAILURES)
     async def test_a_peer_killed_while_data_are_fetched_from_it(
             self, client, scheduler, a):
@@ -642,14 +669,20 @@ class KilledPeers(unittest.IsolatedAsyncioTestCase):
                     target=hold_still,
                     args=(listener.contact_address, stage))
                 peer.start()
+                gone = asyncio.create_task(asyncio.to_thread(peer.join))
+                here = asyncio.create_task(accepted.get())
                 try:
-                    comm = await accepted.get()
+                    await asyncio.wait([here, gone],
+                                       return_when=asyncio.FIRST_COMPLETED)
+                    self.assertTrue(here.done(), "the peer has ended")
+                    comm = here.result()
                     self.assertEqual(comm.extra_info["wire"], "map")
                     await act(comm, peer)
                     self.assertTrue(comm.closed())
                 finally:
                     peer.kill()
-                    peer.join()
+                    await gone
+                    here.cancel()
 
     async def test_while_it_is_waited_for(self):
         async def act(comm, peer):
