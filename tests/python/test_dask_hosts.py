@@ -59,8 +59,7 @@ class TwoHosts(unittest.TestCase):
             **os.environ, "PWD": self.folder,
             "PATH": f"{bin_folder}:{os.environ['PATH']}",
             # Heartbeats that stay away do not count.
-            "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "None",
-            "DASK_DISTRIBUTED__COMM__UCXPOOL__PEER_TIMEOUT": "2s"}
+            "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "None"}
 
     def run_here(self, command):
         for host, name in self.names.items():
@@ -108,18 +107,22 @@ class TwoHosts(unittest.TestCase):
                                self.say_of("export")).groups()
         self.variables[name] = os.path.join(self.folder, value)
         where = self.say_of("dask scheduler").split()[-1]
+        processes = []
         for host, pattern in (("host-one", "dask scheduler"),
                               ("host-one", "dask worker .* one$"),
                               ("host-two", "dask worker .* two$")):
             log = open(os.path.join(self.folder, f"{len(pattern)}.log"), "w")
             self.addCleanup(log.close)
-            self.on(host, *self.say_of(pattern).split(), "--no-dashboard",
-                    stderr=log)
-        return f"ucxpool://{where}:8786"
+            processes.append(self.on(host, *self.say_of(pattern).split(),
+                                     "--no-dashboard", stderr=log))
+        return f"ucxpool://{where}:8786", processes[-1]
 
-    def test_a_cluster_whose_cable_is_cut(self):
+    def check(self, peer_timeout, end_two):
+        """Two works and ends; one does its work again."""
+        self.variables["DASK_DISTRIBUTED__COMM__UCXPOOL__PEER_TIMEOUT"] = (
+            peer_timeout)
         self.plug_in()
-        address = self.start_dask()
+        address, two = self.start_dask()
         before = self.sent_by("host-two")
         client = self.on("host-one", sys.executable, __file__, "--client",
                          address, stdin=subprocess.PIPE,
@@ -138,8 +141,8 @@ class TwoHosts(unittest.TestCase):
         # What one has read of two went over the cable.
         self.assertGreater(self.sent_by("host-two") - before, 8 * LENGTH)
 
-        self.run_here(self.say_of(r"ip .* down$"))
-        client.stdin.write("cut\n")
+        end_two(two)
+        client.stdin.write("ended\n")
         client.stdin.flush()
         line = client.stdout.readline()
         self.assertTrue(line, "the client has ended")
@@ -148,6 +151,13 @@ class TwoHosts(unittest.TestCase):
         self.assertEqual(second["sum"], sum(range(LENGTH)) + LENGTH)
         self.assertEqual(second["where"], [first["addresses"]["one"]])
         self.assertEqual(client.wait(), 0)
+
+    def test_a_cable_that_is_cut_is_noticed_within_the_setting(self):
+        self.check("2s", lambda two: self.run_here(
+            self.say_of(r"ip .* down$")))
+
+    def test_all_of_a_host_that_is_killed_is_noticed_by_its_connections(self):
+        self.check("inf", lambda two: two.kill())
 
 
 def client(address):
