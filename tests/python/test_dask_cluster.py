@@ -6,6 +6,7 @@ import functools
 import itertools
 import multiprocessing
 import os
+import random
 import signal
 import tempfile
 import unittest
@@ -464,6 +465,11 @@ def frame():
         seed=7)
 
 
+def mark(part):
+    """With a number that no other partition has."""
+    return part.assign(mark=random.getrandbits(62))
+
+
 def by_rows(data):
     return data.sort_values(list(data.columns)).reset_index(drop=True)
 
@@ -478,17 +484,15 @@ class Shuffles(unittest.TestCase):
         data = frame()
         with p2p(**{"distributed.p2p.storage.disk": on_disk}):
             out = data.shuffle("n", force=True)
-        whole = client.compute(out)
-        together = client.compute(
-            out.map_partitions(lambda part: pandas.DataFrame(
-                {"n": part.n.unique()}), meta={"n": int}).n.nunique())
-        keys = client.compute(data.n.nunique())
+        marked = client.compute(out.map_partitions(
+            mark, meta=mark(data._meta)))
         if meanwhile is not None:
             await meanwhile()
-        expected = data.compute(scheduler="sync")
-        pandas.testing.assert_frame_equal(by_rows(await whole),
-                                          by_rows(expected))
-        self.assertEqual(await together, await keys)
+        got = await marked
+        self.assertEqual(set(got.groupby("n").mark.nunique()), {1})
+        pandas.testing.assert_frame_equal(
+            by_rows(got.drop(columns="mark")),
+            by_rows(data.compute(scheduler="sync")))
         plugin = scheduler.plugins["shuffle"]
         await until(lambda: not plugin.active_shuffles)
 
