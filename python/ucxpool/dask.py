@@ -288,9 +288,11 @@ class UcxPoolConnector(Connector):
                 unparse_host_port(ensure_ip(host), port))
         except (ClosedError, NotPermittedError, ProtocolError) as error:
             # Another try would not help, or it was open and then closed.
-            raise FatalCommClosedError(str(error)) from error
+            raise FatalCommClosedError(
+                f"cannot connect to {PREFIX + address}: {error}") from error
         except (LimitError, RefusedError) as error:
-            raise CommClosedError(str(error)) from error
+            raise CommClosedError(
+                f"cannot connect to {PREFIX + address}: {error}") from error
         return self.comm_class(channel, deserialize)
 
 
