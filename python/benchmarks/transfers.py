@@ -150,6 +150,17 @@ class UcxxNames(Ucxx):
 
 
 class UcxxOnGpu(Gpu, Ucxx):
+    # As distributed-ucxx sets it.
+    UCX = {"MAX_RNDV_RAILS": "1", "RNDV_THRESH": "8192",
+           "RNDV_FRAG_MEM_TYPE": "cuda"}
+
+    def __init__(self):
+        # UCX knows a GPU's memory where CUDA has begun before it.
+        self.make(1, 0)
+        for key, value in self.UCX.items():
+            os.environ.setdefault(f"UCX_{key}", value)
+        super().__init__()
+
     class End(Ucxx.End):
         async def send(self, frames):
             await self.endpoint.send_multi(frames)
