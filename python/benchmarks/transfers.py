@@ -35,13 +35,13 @@ Work = collections.namedtuple("Work", "count length num answered sides")
 
 WORKS = {
     "64 B there and back": Work(1, 64, 3000, True, ALL),
-    "100 x 1 MiB": Work(100, 1 << 20, 10, False, ALL),
-    "10,000 x 4 KiB": Work(10000, 4096, 10, False, ALL),
+    "100 x 1 MiB": Work(100, 1 << 20, 20, False, ALL),
+    "10,000 x 4 KiB": Work(10000, 4096, 40, False, ALL),
     "1 kB there and back, by send() and recv()":
         Work(1, 1000, 3000, True, UCXX_CALLS),
-    "64 MB, by send() and recv()": Work(1, 64000000, 10, False, UCXX_CALLS),
+    "64 MB, by send() and recv()": Work(1, 64000000, 20, False, UCXX_CALLS),
     "4,096 x 4 KiB, by send_multi() and recv_multi()":
-        Work(4096, 4096, 10, False, UCXX_CALLS),
+        Work(4096, 4096, 100, False, UCXX_CALLS),
     "1 GB in 100 arrays": Work(100, 10_000_000, 10, False, ON_GPU),
     "10,000 arrays of 64 KiB": Work(10000, 65536, 10, False, ON_GPU),
 }
