@@ -30,6 +30,10 @@ AC_DEFUN([UCXPOOL_SUMMARY], [
     [ucxpool_line Python yes],
     [ucxpool_line Python \
       'no: the Python package is not tested by make check (Debian: python3)'])
+  AS_IF([test $have_java = no],
+      [ucxpool_line Java \
+        'no: no make java (Debian: default-jdk-headless)'],
+    [ucxpool_line Java 'yes: make java'])
   AS_IF([test -n "$ucxpool_sanitizers"],
     [ucxpool_line sanitizers "$ucxpool_sanitizers"])
 ])

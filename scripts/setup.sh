@@ -20,6 +20,8 @@ packages_tests='abigail-tools binutils ccache check clang clang-format cmake
     doxygen g++ gnuplot-nox iproute2 libc6-dbg libclang-rt-dev llvm openmpi-bin
     procps python3 python3-dev python3-pip python3-torch python3-venv util-linux
     valgrind xz-utils'
+# What the Java package and its tests take.
+packages_java='default-jdk-headless junit4'
 # What making Debian's packages, and trying them, takes on top of the first.
 packages_deb='cython3 debhelper dh-python libibverbs-dev mmdebstrap
     python3-setuptools'

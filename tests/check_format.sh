@@ -16,7 +16,7 @@ check() {
     (
         cd "$1"
         # What is generated is for compilers.
-        find src include tools examples tests -name '*.[ch]' \
+        find src include tools examples java tests -name '*.[ch]' \
             ! -name '*_ptx.c' | LC_ALL=C sort |
             xargs clang-format --style=file --dry-run 2>&1 |
             sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning.*/\1/p' | uniq
@@ -26,7 +26,8 @@ check() {
 # A check that cannot fail proves nothing.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/src" "$dir/include" "$dir/tools" "$dir/examples" "$dir/tests"
+mkdir "$dir/src" "$dir/include" "$dir/tools" "$dir/examples" "$dir/java" \
+    "$dir/tests"
 cp "$top_srcdir/.clang-format" "$dir"
 echo 'int a;' >"$dir/src/good.c"
 echo 'int  a ;' >"$dir/src/bad.c"

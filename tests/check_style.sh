@@ -11,8 +11,8 @@ check() {
     (
         cd "$1"
         # What is generated is for compilers.
-        find src include tools examples tests fuzz \( -name '*.[ch]' \
-            -o -name '*.cu' \) ! -name '*_ptx.c' 2>/dev/null |
+        find src include tools examples java tests fuzz \( -name '*.[ch]' \
+            -o -name '*.cu' -o -name '*.java' \) ! -name '*_ptx.c' 2>/dev/null |
             LC_ALL=C sort | while read -r file; do
             awk -v file="$file" \
                 -v max_function=$max_function -v max_column=$max_column '
@@ -68,7 +68,7 @@ check() {
         done
         # The words are put together here so that this file has none.
         markers="TO""DO|FIX""ME|XX""X|HA""CK"
-        find src include tools examples tests fuzz scripts docs .ci \
+        find src include tools examples java tests fuzz scripts docs .ci \
             m4/ucxpool_* Makefile.am configure.ac run-tests run-gpu-tests \
             run-rdma-tests quickstart README.md \
             -type f 2>/dev/null | LC_ALL=C sort |
@@ -103,6 +103,7 @@ trap 'rm -rf "$dir"' EXIT
     plant src/base/function.c 1
 printf '%080d\n' 0 | plant include/ucxpool/wide.h 0
 printf '%081d\n' 0 | plant include/ucxpool/wide.h 1
+printf '%081d\n' 0 | plant java/org/Wide.java 1
 printf '/* %s: later */\n' TO''DO | plant tools/marker.c 1
 printf '/* a comment\n * ucp_mem_map()\n */\nint ucp_x;\n' |
     plant src/block/call.c 0

@@ -1,0 +1,74 @@
+/*
+ * libucxpool as this library finds it: opened by dlopen() when the JVM asks for
+ * it, and not by the dynamic linker, because UCX must not see the environment
+ * before UCX_ERROR_SIGNALS is in it. UCX's own handler of SIGSEGV would take
+ * the faults that HotSpot lives on (safepoints, null checks), and end the JVM;
+ * and SIGHUP, at which the JVM ends in order.
+ */
+#ifndef JNI_LIBRARY_H
+#define JNI_LIBRARY_H
+
+#include <ucxpool/ucxpool.h>
+
+#include <stdbool.h>
+
+/* The functions of the public headers that are called, by name. */
+#define LIBRARY_FUNCTIONS(F) \
+    F(arm) \
+    F(channel_abort) \
+    F(channel_close) \
+    F(channel_connect) \
+    F(channel_query) \
+    F(channel_set_user_ptr) \
+    F(comm_alloc) \
+    F(comm_free) \
+    F(completion_get) \
+    F(config_modify) \
+    F(config_read) \
+    F(config_release) \
+    F(config_set_secret) \
+    F(create) \
+    F(destroy) \
+    F(error_detail) \
+    F(event_fd) \
+    F(event_get) \
+    F(heap_alloc) \
+    F(heap_free) \
+    F(heap_trim) \
+    F(listener_accept) \
+    F(listener_create) \
+    F(listener_destroy) \
+    F(listener_port) \
+    F(message_lengths) \
+    F(message_query) \
+    F(message_recv) \
+    F(message_refuse) \
+    F(probe) \
+    F(progress) \
+    F(request_cancel) \
+    F(request_query) \
+    F(request_release) \
+    F(send) \
+    F(stats_count) \
+    F(stats_query) \
+    F(stats_read) \
+    F(status_string)
+
+#define LIBRARY_FIELD(name) __typeof__(ucxpool_##name) *name;
+
+typedef struct library {
+    LIBRARY_FUNCTIONS(LIBRARY_FIELD)
+} library_t;
+
+/* Filled by library_open(); nothing is called before that. */
+extern library_t library;
+
+/*
+ * Open libucxpool, once a process; later calls succeed and change nothing.
+ *
+ * path  The file, or a name that the dynamic linker finds.
+ * why   [out] What failed, in words; of why_size bytes.
+ */
+bool library_open(const char *path, char *why, size_t why_size);
+
+#endif

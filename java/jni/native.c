@@ -1,0 +1,809 @@
+/*
+ * The native methods of org.ucxpool.Native. They translate and nothing else:
+ * what is kept alive, by whom and for how long, is decided in Java.
+ *
+ * A method that returns a handle returns it as a positive number, or a status,
+ * which is negative; the words for it are ucxpool_error_detail()'s, of the same
+ * thread, and are asked for next.
+ *
+ * What a request needs until it ends (its list of segments, and the number by
+ * which Java knows it) is one allocation, a transfer, which the request carries
+ * as its completion pointer. No reference of JNI outlives a call.
+ */
+#include <config.h>
+
+#include "java/jni/library.h"
+#include "java/jni/org_ucxpool_Native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jni.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define UNUSED __attribute__((unused))
+
+/* A method's definition begins with this; further parameters follow the name.
+ */
+#define METHOD(type, name, ...) \
+    JNIEXPORT type JNICALL Java_org_ucxpool_Native_##name( \
+        UNUSED JNIEnv *env, UNUSED jclass class, ##__VA_ARGS__)
+
+static void *to_pointer(jlong handle)
+{
+    return (void *)(uintptr_t)handle;
+}
+
+static jlong to_handle(const void *pointer)
+{
+    return (jlong)(uintptr_t)pointer;
+}
+
+/* A copy of a byte array that ends with a 0; NULL with *status_p set. */
+static char *copy_bytes(JNIEnv *env, jbyteArray array, size_t *length_p)
+{
+    size_t length = (size_t)(*env)->GetArrayLength(env, array);
+    char  *bytes  = malloc(length + 1);
+
+    if (bytes != NULL) {
+        (*env)->GetByteArrayRegion(env, array, 0, (jsize)length,
+                                   (jbyte *)bytes);
+        bytes[length] = '\0';
+        *length_p     = length;
+    }
+    return bytes;
+}
+
+static jbyteArray new_bytes(JNIEnv *env, const void *bytes, size_t length)
+{
+    jbyteArray array = (*env)->NewByteArray(env, (jsize)length);
+
+    if (array != NULL) {
+        (*env)->SetByteArrayRegion(env, array, 0, (jsize)length, bytes);
+    }
+    return array;
+}
+
+/* Text goes as UTF-8, because that of JNI is another. */
+static jbyteArray new_text(JNIEnv *env, const char *text)
+{
+    return new_bytes(env, text, strlen(text));
+}
+
+/* --- the library ---------------------------------------------------------- */
+
+METHOD(jbyteArray, open, jbyteArray path)
+{
+    char   why[512] = "no memory";
+    size_t length;
+    char  *name    = copy_bytes(env, path, &length);
+    bool   is_open = (name != NULL) && library_open(name, why, sizeof(why));
+
+    free(name);
+    return is_open ? NULL : new_text(env, why);
+}
+
+METHOD(jbyteArray, detail)
+{
+    return new_text(env, library.error_detail());
+}
+
+METHOD(jbyteArray, statusString, jint status)
+{
+    return new_text(env, library.status_string((ucxpool_status_t)status));
+}
+
+/* --- pool ----------------------------------------------------------------- */
+
+/* keys and values by turns, each ended by a 0 byte */
+static ucxpool_status_t modify_all(ucxpool_config_t *config, const char *text,
+                                   size_t length)
+{
+    const char      *end    = text + length;
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    while ((status == UCXPOOL_OK) && (text < end)) {
+        const char *value = text + strlen(text) + 1;
+
+        status = library.config_modify(config, text, value);
+        text   = value + strlen(value) + 1;
+    }
+    return status;
+}
+
+static ucxpool_status_t set_secret(JNIEnv *env, ucxpool_config_t *config,
+                                   jbyteArray secret)
+{
+    size_t           length;
+    char            *bytes;
+    ucxpool_status_t status;
+
+    if (secret == NULL) {
+        return UCXPOOL_OK;
+    }
+    bytes = copy_bytes(env, secret, &length);
+    if (bytes == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    status = library.config_set_secret(config, bytes, length);
+    explicit_bzero(bytes, length);
+    free(bytes);
+    return status;
+}
+
+METHOD(jlong, create, jbyteArray settings, jbyteArray secret, jbyteArray name)
+{
+    ucxpool_params_t  params = {.field_mask = UCXPOOL_PARAM_FIELD_CONFIG |
+                                              UCXPOOL_PARAM_FIELD_NAME};
+    ucxpool_config_t *config = NULL;
+    ucxpool_t        *pool   = NULL;
+    size_t            text_length, name_length;
+    char             *text   = copy_bytes(env, settings, &text_length);
+    char             *label  = copy_bytes(env, name, &name_length);
+    ucxpool_status_t  status = UCXPOOL_ERR_NO_MEMORY;
+
+    if ((text != NULL) && (label != NULL)) {
+        status = library.config_read(&config);
+    }
+    if (status == UCXPOOL_OK) {
+        status = modify_all(config, text, text_length);
+    }
+    if (status == UCXPOOL_OK) {
+        status = set_secret(env, config, secret);
+    }
+    if (status == UCXPOOL_OK) {
+        params.config = config;
+        params.name   = label;
+        status        = library.create(&params, &pool);
+    }
+    library.config_release(config);
+    free(label);
+    free(text);
+    return (status == UCXPOOL_OK) ? to_handle(pool) : status;
+}
+
+METHOD(void, destroy, jlong pool)
+{
+    library.destroy(to_pointer(pool));
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+METHOD(jlong, heapAlloc, jlong pool, jlong size)
+{
+    void            *address = NULL;
+    ucxpool_status_t status =
+        library.heap_alloc(to_pointer(pool), (size_t)size, NULL, &address);
+
+    return (status == UCXPOOL_OK) ? to_handle(address) : status;
+}
+
+METHOD(jint, heapFree, jlong pool, jlong address)
+{
+    return library.heap_free(to_pointer(pool), to_pointer(address), NULL);
+}
+
+METHOD(jint, heapTrim, jlong pool, jlong keep)
+{
+    return library.heap_trim(to_pointer(pool), (size_t)keep, NULL);
+}
+
+METHOD(jlong, commAlloc, jlong pool, jlong size)
+{
+    void            *address = NULL;
+    ucxpool_status_t status =
+        library.comm_alloc(to_pointer(pool), (size_t)size, &address);
+
+    return (status == UCXPOOL_OK) ? to_handle(address) : status;
+}
+
+METHOD(void, commFree, jlong pool, jlong address)
+{
+    library.comm_free(to_pointer(pool), to_pointer(address));
+}
+
+METHOD(jobject, view, jlong address, jlong size)
+{
+    return (*env)->NewDirectByteBuffer(env, to_pointer(address), size);
+}
+
+METHOD(jlong, addressOf, jobject buffer)
+{
+    return to_handle((*env)->GetDirectBufferAddress(env, buffer));
+}
+
+/* --- channels and listeners ----------------------------------------------- */
+
+/* Held from the making of a channel until it has its number, and while events
+ * are collected, which tell of it by that. */
+static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+
+/* What Java calls a channel: a number that is never used again, unlike its
+ * address. */
+static jlong next_number(void)
+{
+    static jlong last;
+
+    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
+
+METHOD(jlong, connect, jlong pool, jbyteArray where, jlongArray number_out)
+{
+    jlong              number  = next_number();
+    ucxpool_channel_t *channel = NULL;
+    ucxpool_status_t   status  = UCXPOOL_ERR_NO_MEMORY;
+    size_t             length;
+    char              *text = copy_bytes(env, where, &length);
+
+    if (text != NULL) {
+        pthread_mutex_lock(&naming);
+        status = library.channel_connect(to_pointer(pool), text, &channel);
+        if (status == UCXPOOL_OK) {
+            library.channel_set_user_ptr(channel, to_pointer(number));
+        }
+        pthread_mutex_unlock(&naming);
+        free(text);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    (*env)->SetLongArrayRegion(env, number_out, 0, 1, &number);
+    return to_handle(channel);
+}
+
+METHOD(jlong, listen, jlong pool, jbyteArray where)
+{
+    ucxpool_listener_t *listener = NULL;
+    ucxpool_status_t    status   = UCXPOOL_ERR_NO_MEMORY;
+    size_t              length;
+    char               *text = copy_bytes(env, where, &length);
+
+    if (text != NULL) {
+        status = library.listener_create(to_pointer(pool), text, &listener);
+        free(text);
+    }
+    return (status == UCXPOOL_OK) ? to_handle(listener) : status;
+}
+
+METHOD(jint, listenerPort, jlong listener)
+{
+    return library.listener_port(to_pointer(listener));
+}
+
+METHOD(void, listenerDestroy, jlong listener)
+{
+    library.listener_destroy(to_pointer(listener));
+}
+
+METHOD(void, channelClose, jlong channel, jboolean at_once)
+{
+    if (at_once) {
+        library.channel_abort(to_pointer(channel));
+    } else {
+        library.channel_close(to_pointer(channel));
+    }
+}
+
+/* numbers: state, status, wire; texts: reason, wire's reason, both ends */
+METHOD(void, channelQuery, jlong channel, jintArray numbers_out,
+       jobjectArray texts_out)
+{
+    ucxpool_channel_attr_t attr;
+    jint                   numbers[3];
+
+    library.channel_query(to_pointer(channel), &attr, sizeof(attr));
+    numbers[0] = (jint)attr.state;
+    numbers[1] = (jint)attr.status;
+    numbers[2] = (jint)attr.wire;
+    (*env)->SetIntArrayRegion(env, numbers_out, 0, 3, numbers);
+
+    const char *const texts[] = {attr.reason, attr.wire_reason,
+                                 attr.local_address, attr.remote_address};
+
+    for (jsize i = 0; i < 4; i++) {
+        jbyteArray text = new_text(env, (texts[i] == NULL) ? "" : texts[i]);
+
+        (*env)->SetObjectArrayElement(env, texts_out, i, text);
+        (*env)->DeleteLocalRef(env, text);
+    }
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+/* What a request needs until it is released. */
+typedef struct transfer {
+    jlong number; /* what Java calls it */
+    union {
+        ucxpool_range_t   ranges[1]; /* where there are files */
+        ucxpool_segment_t segments[1];
+    } list;
+} transfer_t;
+
+/* A list comes as triples: address, length, 0; or a file's offset, length, and
+ * its descriptor + 1. */
+#define TRIPLE 3
+
+/* One of them as a range; its files are named by /proc in errors. */
+static ucxpool_range_t to_range(const jlong *triple)
+{
+    size_t length = (size_t)triple[1];
+
+    if (triple[2] == 0) {
+        return ucxpool_range_memory(to_pointer(triple[0]), length);
+    }
+    return ucxpool_range_file((int)triple[2] - 1, triple[0], length, NULL);
+}
+
+/* Returns NULL when there is no memory. */
+static transfer_t *transfer_create(JNIEnv *env, jlongArray list, size_t count,
+                                   bool has_files, jlong number)
+{
+    transfer_t *transfer =
+        malloc(sizeof(*transfer) + count * sizeof(ucxpool_range_t));
+    jlong triples[64 * TRIPLE];
+
+    if (transfer == NULL) {
+        return NULL;
+    }
+    transfer->number = number;
+    for (size_t i = 0; i < count; i++) {
+        jlong *triple = &triples[i % 64 * TRIPLE];
+
+        if (i % 64 == 0) {
+            size_t num = (count - i < 64) ? count - i : 64;
+
+            (*env)->GetLongArrayRegion(env, list, (jsize)(i * TRIPLE),
+                                       (jsize)(num * TRIPLE), triples);
+        }
+        if (has_files) {
+            transfer->list.ranges[i] = to_range(triple);
+        } else {
+            transfer->list.segments[i] =
+                (ucxpool_segment_t){to_pointer(triple[0]), (size_t)triple[1]};
+        }
+    }
+    return transfer;
+}
+
+static void set_timeout(ucxpool_request_params_t *params, jlong timeout_ns)
+{
+    if (timeout_ns > 0) {
+        params->field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT;
+        params->timeout_ns = (uint64_t)timeout_ns;
+    }
+}
+
+METHOD(jlong, send, jlong channel, jlongArray list, jint count,
+       jboolean has_files, jlong tag, jbyteArray metadata, jlong number,
+       jlong timeout_ns)
+{
+    ucxpool_request_params_t params  = {0};
+    ucxpool_request_t       *request = NULL;
+    transfer_t              *transfer =
+        transfer_create(env, list, (size_t)count, has_files, number);
+    char             bytes[4096];
+    ucxpool_data_t   data;
+    ucxpool_status_t status;
+
+    if (transfer == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    if (metadata != NULL) {
+        jsize length = (*env)->GetArrayLength(env, metadata);
+
+        /* Longer than any that is taken: let the library say so. */
+        params.metadata_length = (size_t)length;
+        params.metadata        = bytes;
+        params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
+        if ((size_t)length <= sizeof(bytes)) {
+            (*env)->GetByteArrayRegion(env, metadata, 0, length,
+                                       (jbyte *)bytes);
+        }
+    }
+    params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
+    params.completion_ptr = transfer;
+    set_timeout(&params, timeout_ns);
+    if (has_files) {
+        data = ucxpool_source_ranges(transfer->list.ranges, (size_t)count);
+    } else {
+        data = ucxpool_source_segments(
+            (const ucxpool_const_segment_t *)transfer->list.segments,
+            (size_t)count);
+    }
+    status = library.send(to_pointer(channel), &data, (uint64_t)tag, &params,
+                          &request);
+    if (status != UCXPOOL_OK) {
+        free(transfer);
+        return status;
+    }
+    return to_handle(request);
+}
+
+METHOD(jlong, receive, jlong message, jlongArray list, jint count, jlong number,
+       jlong timeout_ns)
+{
+    ucxpool_request_params_t params  = {0};
+    ucxpool_request_t       *request = NULL;
+    transfer_t              *transfer =
+        transfer_create(env, list, (size_t)count, false, number);
+    ucxpool_data_t   data;
+    ucxpool_status_t status;
+
+    if (transfer == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    params.field_mask     = UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION;
+    params.completion_ptr = transfer;
+    set_timeout(&params, timeout_ns);
+    data = ucxpool_data_segments(transfer->list.segments, (size_t)count);
+    status =
+        library.message_recv(to_pointer(message), &data, &params, &request);
+    if (status != UCXPOOL_OK) {
+        free(transfer);
+        return status;
+    }
+    return to_handle(request);
+}
+
+METHOD(void, cancel, jlong request)
+{
+    library.request_cancel(to_pointer(request));
+}
+
+METHOD(void, refuse, jlong message, jbyteArray reason)
+{
+    size_t length;
+    char  *text = copy_bytes(env, reason, &length);
+
+    library.message_refuse(to_pointer(message), text);
+    free(text);
+}
+
+METHOD(jint, lengths, jlong message, jlongArray lengths_out, jint count)
+{
+    size_t first = 0, num = 1;
+    size_t part[256];
+
+    while ((first < (size_t)count) && (num > 0)) {
+        jlong  values[256];
+        size_t wanted = (size_t)count - first;
+
+        if (wanted > 256) {
+            wanted = 256;
+        }
+        num = library.message_lengths(to_pointer(message), first, wanted, part);
+        for (size_t i = 0; i < num; i++) {
+            values[i] = (jlong)part[i];
+        }
+        (*env)->SetLongArrayRegion(env, lengths_out, (jsize)first, (jsize)num,
+                                   values);
+        first += num;
+    }
+    return (jint)first;
+}
+
+/* --- what has happened ---------------------------------------------------- */
+
+/*
+ * Records of what has happened, one after the other in memory that Java gives
+ * and reads, each aligned to 8 bytes. org.ucxpool.Pool has the same numbers.
+ */
+enum {
+    RECORD_ENDED   = 1, /* a request */
+    RECORD_MESSAGE = 2,
+    RECORD_STATE   = 3,
+    RECORD_CALLER  = 4
+};
+
+typedef struct record {
+    int32_t  kind;
+    int32_t  status;       /* ENDED, STATE */
+    int64_t  size;         /* of the record with its text, rounded up to 8 */
+    int64_t  number;       /* transfer; or channel */
+    int64_t  handle;       /* request; message; channel */
+    uint64_t tag;          /* ENDED, MESSAGE; CALLER: the listener */
+    uint64_t length;       /* ENDED, MESSAGE: bytes; STATE: the state */
+    int64_t  num_segments; /* MESSAGE */
+    int64_t  text_length;  /* detail; metadata; reason */
+    char     text[];
+} record_t;
+
+/* A record's longest text: metadata; a detail is cut to it. */
+#define TEXT_MAX    4096
+#define RECORD_MAX  (sizeof(record_t) + TEXT_MAX)
+#define NUM_AT_ONCE 64
+
+typedef struct records {
+    char  *next;
+    size_t left;
+    jint   count;
+} records_t;
+
+static void add_record(records_t *records, const record_t *from,
+                       const void *text, size_t text_length)
+{
+    record_t *record = (record_t *)records->next;
+
+    if (text_length > TEXT_MAX) {
+        text_length = TEXT_MAX;
+    }
+    *record             = *from;
+    record->text_length = (int64_t)text_length;
+    record->size = (int64_t)((sizeof(*record) + text_length + 7) & ~(size_t)7);
+    if (text_length > 0) {
+        memcpy(record->text, text, text_length);
+    }
+    records->next += record->size;
+    records->left -= (size_t)record->size;
+    records->count++;
+}
+
+static void add_completion(records_t                  *records,
+                           const ucxpool_completion_t *completion)
+{
+    transfer_t            *transfer = completion->completion_ptr;
+    ucxpool_request_attr_t attr     = {0};
+    record_t               record   = {.kind   = RECORD_ENDED,
+                                       .status = completion->status,
+                                       .number = transfer->number,
+                                       .handle = to_handle(completion->request),
+                                       .tag    = completion->tag,
+                                       .length = completion->length};
+
+    if (completion->status != UCXPOOL_OK) {
+        library.request_query(completion->request, &attr, sizeof(attr));
+    }
+    add_record(records, &record, attr.detail,
+               (attr.detail == NULL) ? 0 : strlen(attr.detail));
+    free(transfer);
+}
+
+static void add_completions(ucxpool_t *pool, records_t *records)
+{
+    ucxpool_completion_t completions[NUM_AT_ONCE];
+    size_t               num = NUM_AT_ONCE;
+
+    while ((num == NUM_AT_ONCE) &&
+           (records->left >= (NUM_AT_ONCE + 1) * RECORD_MAX)) {
+        num = 0;
+        library.completion_get(pool, completions, NUM_AT_ONCE, &num);
+        for (size_t i = 0; i < num; i++) {
+            add_completion(records, &completions[i]);
+        }
+    }
+}
+
+static void add_messages(ucxpool_t *pool, const ucxpool_event_t *event,
+                         records_t *records)
+{
+    ucxpool_message_attr_t attr;
+    ucxpool_message_t     *message;
+
+    while (
+        (records->left >= RECORD_MAX) &&
+        (library.probe(pool, event->channel, 0, 0, &message) == UCXPOOL_OK)) {
+        library.message_query(message, &attr, sizeof(attr));
+        add_record(records,
+                   &(record_t){.kind         = RECORD_MESSAGE,
+                               .number       = to_handle(event->user_ptr),
+                               .handle       = to_handle(message),
+                               .tag          = attr.tag,
+                               .length       = attr.length,
+                               .num_segments = (int64_t)attr.num_segments},
+                   attr.metadata, attr.metadata_length);
+    }
+}
+
+static void add_state(const ucxpool_event_t *event, records_t *records)
+{
+    ucxpool_channel_attr_t attr;
+
+    library.channel_query(event->channel, &attr, sizeof(attr));
+    add_record(records,
+               &(record_t){.kind   = RECORD_STATE,
+                           .status = attr.status,
+                           .number = to_handle(event->user_ptr),
+                           .length = attr.state},
+               attr.reason, strlen(attr.reason));
+}
+
+static void add_callers(const ucxpool_event_t *event, records_t *records)
+{
+    ucxpool_channel_t *channel;
+
+    while ((records->left >= RECORD_MAX) &&
+           (library.listener_accept(event->listener, &channel) == UCXPOOL_OK)) {
+        jlong number = next_number();
+
+        library.channel_set_user_ptr(channel, to_pointer(number));
+        add_record(records,
+                   &(record_t){.kind   = RECORD_CALLER,
+                               .number = number,
+                               .handle = to_handle(channel),
+                               .tag    = (uint64_t)to_handle(event->listener)},
+                   NULL, 0);
+    }
+}
+
+/* A state is told once, so each event has its room before it is asked for. */
+static void add_events(ucxpool_t *pool, records_t *records)
+{
+    ucxpool_event_t events[NUM_AT_ONCE];
+    size_t          num = 0;
+
+    if (records->left < NUM_AT_ONCE * 2 * RECORD_MAX) {
+        return;
+    }
+    library.event_get(pool, events, NUM_AT_ONCE, &num);
+    for (size_t i = 0; i < num; i++) {
+        if (events[i].kinds & UCXPOOL_EVENT_STATE) {
+            add_state(&events[i], records);
+        }
+    }
+    for (size_t i = 0; i < num; i++) {
+        if (events[i].kinds & UCXPOOL_EVENT_MESSAGE) {
+            add_messages(pool, &events[i], records);
+        }
+        if (events[i].kinds & UCXPOOL_EVENT_CALLER) {
+            add_callers(&events[i], records);
+        }
+    }
+}
+
+static jlong now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (jlong)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static jint collect(ucxpool_t *pool, jlong memory, jlong size)
+{
+    records_t records = {to_pointer(memory), (size_t)size, 0};
+
+    add_completions(pool, &records);
+    pthread_mutex_lock(&naming);
+    add_events(pool, &records);
+    pthread_mutex_unlock(&naming);
+    return records.count;
+}
+
+/* Sleep until something comes, Java wakes this thread, or the time is over.
+ * False: there is no use in waiting any longer. */
+static bool sleep_once(ucxpool_t *pool, int wake_fd, jlong timeout_ns)
+{
+    struct timespec  timeout = {.tv_sec  = timeout_ns / 1000000000,
+                                .tv_nsec = timeout_ns % 1000000000};
+    struct pollfd    fds[2]  = {{.events = POLLIN},
+                                {.fd = wake_fd, .events = POLLIN}};
+    ucxpool_status_t status  = library.event_fd(pool, &fds[0].fd);
+    eventfd_t        number;
+
+    if (status == UCXPOOL_OK) {
+        status = library.arm(pool);
+    }
+    if (status != UCXPOOL_OK) {
+        return status == UCXPOOL_ERR_BUSY;
+    }
+    if (ppoll(fds, 2, &timeout, NULL) <= 0) {
+        return false;
+    }
+    if (fds[1].revents != 0) {
+        eventfd_read(wake_fd, &number);
+        return false;
+    }
+    return true;
+}
+
+METHOD(jint, poll, jlong pool, jint wake_fd, jlong memory, jlong size,
+       jlong timeout_ns)
+{
+    jlong deadline = now() + timeout_ns;
+    jlong left     = timeout_ns;
+    jint  count;
+
+    for (;;) {
+        library.progress(to_pointer(pool));
+        count = collect(to_pointer(pool), memory, size);
+        if ((count != 0) || (left <= 0)) {
+            return count;
+        }
+        if (sleep_once(to_pointer(pool), wake_fd, left)) {
+            left = deadline - now();
+        } else {
+            left = 0;
+        }
+    }
+}
+
+/* Returns a descriptor that ends the sleep, or an errno less than 0. */
+METHOD(jint, wakeCreate)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    return (fd < 0) ? -errno : fd;
+}
+
+METHOD(void, wake, jint wake_fd)
+{
+    eventfd_write(wake_fd, 1);
+}
+
+METHOD(void, release, jlongArray requests, jint count)
+{
+    jlong handles[NUM_AT_ONCE];
+
+    for (jint first = 0; first < count; first += NUM_AT_ONCE) {
+        jint num = (count - first < NUM_AT_ONCE) ? count - first : NUM_AT_ONCE;
+
+        (*env)->GetLongArrayRegion(env, requests, first, num, handles);
+        for (jint i = 0; i < num; i++) {
+            library.request_release(to_pointer(handles[i]));
+        }
+    }
+}
+
+/* --- statistics ----------------------------------------------------------- */
+
+METHOD(jint, statsCount)
+{
+    return (jint)library.stats_count();
+}
+
+METHOD(jbyteArray, statsName, jint index)
+{
+    ucxpool_stat_attr_t attr = {0};
+
+    library.stats_query((size_t)index, &attr, sizeof(attr));
+    return new_text(env, attr.name);
+}
+
+METHOD(void, statsRead, jlong pool, jlongArray values_out)
+{
+    size_t    num    = (size_t)(*env)->GetArrayLength(env, values_out);
+    uint64_t *values = calloc(num, sizeof(*values));
+
+    if ((values != NULL) && (library.stats_read(to_pointer(pool), values, num,
+                                                &num) == UCXPOOL_OK)) {
+        (*env)->SetLongArrayRegion(env, values_out, 0, (jsize)num,
+                                   (jlong *)values);
+    }
+    free(values);
+}
+
+/* --- files ---------------------------------------------------------------- */
+
+/* Returns a descriptor, or an errno less than 0. */
+METHOD(jint, fileOpen, jbyteArray path)
+{
+    size_t length;
+    char  *name = copy_bytes(env, path, &length);
+    int    fd   = -ENOMEM;
+
+    if (name != NULL) {
+        fd = open(name, O_RDONLY | O_CLOEXEC);
+        fd = (fd < 0) ? -errno : fd;
+        free(name);
+    }
+    return fd;
+}
+
+METHOD(void, fileClose, jint fd)
+{
+    close(fd);
+}
+
+METHOD(jbyteArray, errorString, jint error)
+{
+    char text[128];
+
+    return new_text(env, strerror_r(error, text, sizeof(text)));
+}

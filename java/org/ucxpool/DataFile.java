@@ -1,0 +1,86 @@
+package org.ucxpool;
+
+import java.nio.file.Path;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * A file that ranges are sent of, open for reading. Counted by references as a
+ * {@link Buffer} is; a transfer holds those it reads.
+ */
+public final class DataFile implements AutoCloseable {
+    private final Path path;
+    private final int descriptor;
+    private final AtomicInteger references = new AtomicInteger(1);
+
+    private DataFile(Path path, int descriptor) {
+        this.path = path;
+        this.descriptor = descriptor;
+    }
+
+    /**
+     * Open a file.
+     *
+     * @param path the file
+     * @return the open file
+     * @throws UcxpoolException it cannot be opened
+     */
+    public static DataFile open(Path path) throws UcxpoolException {
+        Native.load();
+        int descriptor =
+            Native.fileOpen(Native.bytesOfPath(path.toString()));
+
+        if (descriptor < 0) {
+            throw new UcxpoolException(Status.IO, path + ": "
+                + Native.text(Native.errorString(-descriptor)));
+        }
+        return new DataFile(path, descriptor);
+    }
+
+    /**
+     * Which file it is.
+     *
+     * @return the path it was opened by
+     */
+    public Path path() {
+        return path;
+    }
+
+    int descriptor() {
+        return descriptor;
+    }
+
+    /**
+     * Hold it open.
+     *
+     * @return this
+     * @throws IllegalStateException it is closed
+     */
+    public DataFile retain() {
+        if (references.getAndUpdate(n -> n > 0 ? n + 1 : n) == 0) {
+            throw new IllegalStateException(path + " is closed");
+        }
+        return this;
+    }
+
+    /**
+     * Let go of it; the last one closes it.
+     *
+     * @throws IllegalStateException it was released more often than retained
+     */
+    public void release() {
+        int before = references.getAndUpdate(n -> n > 0 ? n - 1 : n);
+
+        if (before == 0) {
+            throw new IllegalStateException(path + " is closed");
+        }
+        if (before == 1) {
+            Native.fileClose(descriptor);
+        }
+    }
+
+    /** The same as {@link #release()}. */
+    @Override
+    public void close() {
+        release();
+    }
+}

@@ -1,0 +1,161 @@
+package org.ucxpool;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UnsupportedEncodingException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+
+/**
+ * The calls into C: java/jni/native.c says what each does. Texts are UTF-8.
+ */
+final class Native {
+    /** Where libucxpool is: a path, or a name that the dynamic linker finds. */
+    static final String LIBRARY_PROPERTY = "org.ucxpool.library";
+
+    private static final String LIBRARY_DEFAULT = "libucxpool.so.0";
+    private static final String JNI_LIBRARY = "ucxpool-jni";
+
+    private static boolean isOpen;
+
+    private Native() {
+    }
+
+    /**
+     * Loads both libraries, once.
+     *
+     * @throws UnsatisfiedLinkError one of them is not there, or too old
+     */
+    static synchronized void load() {
+        if (isOpen) {
+            return;
+        }
+        String library =
+            System.getProperty(LIBRARY_PROPERTY, LIBRARY_DEFAULT);
+
+        loadJni();
+        byte[] why = open(bytesOfPath(library));
+        if (why != null) {
+            throw new UnsatisfiedLinkError(library + ": " + text(why)
+                + " (the property " + LIBRARY_PROPERTY + " names the file)");
+        }
+        isOpen = true;
+    }
+
+    /** From this jar, where it lies in it; else from java.library.path. */
+    private static void loadJni() {
+        String name = System.mapLibraryName(JNI_LIBRARY);
+
+        try (InputStream in = Native.class.getResourceAsStream(name)) {
+            if (in == null) {
+                System.loadLibrary(JNI_LIBRARY);
+                return;
+            }
+            Path file = Files.createTempFile(JNI_LIBRARY, ".so");
+
+            try {
+                Files.copy(in, file, StandardCopyOption.REPLACE_EXISTING);
+                System.load(file.toString());
+            } finally {
+                /* It stays mapped. */
+                Files.delete(file);
+            }
+        } catch (IOException e) {
+            throw (UnsatisfiedLinkError) new UnsatisfiedLinkError(
+                name + " could not be unpacked: " + e).initCause(e);
+        }
+    }
+
+    static String text(byte[] bytes) {
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** A path as the system has it. */
+    static byte[] bytesOfPath(String path) {
+        String encoding = System.getProperty("sun.jnu.encoding", "UTF-8");
+
+        try {
+            return path.getBytes(encoding);
+        } catch (UnsupportedEncodingException e) {
+            return bytes(path);
+        }
+    }
+
+    private static native byte[] open(byte[] library);
+
+    static native byte[] detail();
+
+    static native byte[] statusString(int status);
+
+    static native long create(byte[] settings, byte[] secret, byte[] name);
+
+    static native void destroy(long pool);
+
+    static native long heapAlloc(long pool, long size);
+
+    static native int heapFree(long pool, long address);
+
+    static native int heapTrim(long pool, long keep);
+
+    static native long commAlloc(long pool, long size);
+
+    static native void commFree(long pool, long address);
+
+    static native ByteBuffer view(long address, long size);
+
+    static native long addressOf(ByteBuffer buffer);
+
+    static native long connect(long pool, byte[] where, long[] number);
+
+    static native long listen(long pool, byte[] where);
+
+    static native int listenerPort(long listener);
+
+    static native void listenerDestroy(long listener);
+
+    static native void channelClose(long channel, boolean atOnce);
+
+    static native void channelQuery(long channel, int[] numbers,
+                                    Object[] texts);
+
+    static native long send(long channel, long[] list, int count,
+                            boolean hasFiles, long tag, byte[] metadata,
+                            long number, long timeoutNs);
+
+    static native long receive(long message, long[] list, int count,
+                               long number, long timeoutNs);
+
+    static native void cancel(long request);
+
+    static native void refuse(long message, byte[] reason);
+
+    static native int lengths(long message, long[] lengths, int count);
+
+    static native int poll(long pool, int wakeDescriptor, long memory,
+                           long size, long timeoutNs);
+
+    static native int wakeCreate();
+
+    static native void wake(int wakeDescriptor);
+
+    static native void release(long[] requests, int count);
+
+    static native int statsCount();
+
+    static native byte[] statsName(int index);
+
+    static native void statsRead(long pool, long[] values);
+
+    static native int fileOpen(byte[] path);
+
+    static native void fileClose(int descriptor);
+
+    static native byte[] errorString(int error);
+}

@@ -1,0 +1,610 @@
+package org.ucxpool;
+
+import java.io.ByteArrayOutputStream;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
+
+/**
+ * A fixed set of registered blocks, and everything that is sent through them.
+ *
+ * <p>Threads. Any thread may call any method at any time. Of the threads that
+ * wait one polls, and tells the others when something has come; handlers and
+ * listeners are called by it. They may start transfers, close channels and free
+ * memory, and must not wait.
+ */
+public final class Pool implements AutoCloseable {
+    /* As java/jni/native.c has them. */
+    private static final int RECORD_ENDED = 1;
+    private static final int RECORD_MESSAGE = 2;
+    private static final int RECORD_STATE = 3;
+    private static final int RECORD_CALLER = 4;
+    private static final int RECORD_HEADER = 64;
+    private static final int RECORDS_SIZE = 1 << 20;
+
+    private static final long CLOSE_NS = TimeUnit.SECONDS.toNanos(5);
+
+    /* About three days. */
+    private static final long LONGEST_NS = 1L << 48;
+
+    private final long handle;
+    private final int wakeDescriptor;
+    private final String[] statNames;
+    private final AtomicLong lastNumber = new AtomicLong();
+    private final Map<Long, Transfer> transfers = new ConcurrentHashMap<>();
+
+    /** Held while handles are made, so that no record comes before the object
+     * that it is for. */
+    private final Object handles = new Object();
+    private final Map<Long, Channel> channels = new HashMap<>();
+    private final Map<Long, Listener> listeners = new HashMap<>();
+
+    /** Of those who wait one leads. */
+    private final Object turn = new Object();
+    private Thread leader;
+    private final ByteBuffer records =
+        ByteBuffer.allocateDirect(RECORDS_SIZE).order(ByteOrder.nativeOrder());
+    private final long recordsAddress;
+    private long[] ended = new long[64];
+    private int numEnded;
+
+    /** The open pool itself, each buffer, and each call under way. */
+    private final AtomicLong users = new AtomicLong(1);
+    private volatile boolean isClosed;
+
+    /**
+     * Makes a pool.
+     *
+     * @param name for logs and statistics
+     * @param settings as {@code ucxpool_info -c} lists them, without the prefix
+     *        UCXPOOL_; they count more than the environment
+     * @param secret what peers must know, 16 bytes or more; or null
+     * @throws UcxpoolException a setting is wrong, or there is no memory
+     * @throws UnsatisfiedLinkError libucxpool is not there, or too old
+     */
+    public Pool(String name, Map<String, String> settings, byte[] secret)
+            throws UcxpoolException {
+        Native.load();
+        wakeDescriptor = Native.wakeCreate();
+        if (wakeDescriptor < 0) {
+            throw UcxpoolException.of(Status.IO, Native.text(
+                Native.errorString(-wakeDescriptor)));
+        }
+        handle = Native.create(joined(settings), secret, Native.bytes(name));
+        if (handle < 0) {
+            UcxpoolException failure = UcxpoolException.ofLastCall(handle);
+
+            Native.fileClose(wakeDescriptor);
+            throw failure;
+        }
+        recordsAddress = Native.addressOf(records);
+        statNames = new String[Native.statsCount()];
+        for (int i = 0; i < statNames.length; i++) {
+            statNames[i] = Native.text(Native.statsName(i));
+        }
+    }
+
+    /**
+     * Makes a pool with the settings of the environment.
+     *
+     * @param name for logs and statistics
+     * @throws UcxpoolException a setting is wrong, or there is no memory
+     */
+    public Pool(String name) throws UcxpoolException {
+        this(name, Map.of(), null);
+    }
+
+    private static byte[] joined(Map<String, String> settings) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+
+        settings.forEach((key, value) -> {
+            out.writeBytes(Native.bytes(key));
+            out.write(0);
+            out.writeBytes(Native.bytes(value));
+            out.write(0);
+        });
+        return out.toByteArray();
+    }
+
+    /* --- who uses it ----------------------------------------------------- */
+
+    private void enter() throws UcxpoolException {
+        if (isClosed
+            || users.getAndUpdate(n -> n > 0 ? n + 1 : n) == 0) {
+            throw UcxpoolException.of(Status.CLOSED, "the pool is closed");
+        }
+    }
+
+    private void leave() {
+        if (users.decrementAndGet() == 0) {
+            Native.destroy(handle);
+            Native.fileClose(wakeDescriptor);
+        }
+    }
+
+    /* --- memory ---------------------------------------------------------- */
+
+    /**
+     * Allocate from the pool's heap, which grows until MEMORY_LIMIT (a
+     * setting).
+     *
+     * @param size bytes, 1 or more
+     * @return memory with undefined contents
+     * @throws UcxpoolException.NoMemory there is not so much
+     * @throws UcxpoolException another error
+     */
+    public Buffer allocate(int size) throws UcxpoolException {
+        return allocate(size, false);
+    }
+
+    /**
+     * Allocate registered blocks, which are sent and received in place.
+     *
+     * @param size bytes, 1 or more; rounded up to whole blocks
+     * @return memory with undefined contents
+     * @throws UcxpoolException.NoMemory too few blocks are free
+     * @throws UcxpoolException another error
+     */
+    public Buffer allocateRegistered(int size) throws UcxpoolException {
+        return allocate(size, true);
+    }
+
+    private Buffer allocate(int size, boolean isRegistered)
+            throws UcxpoolException {
+        enter();
+        long address = isRegistered ? Native.commAlloc(handle, size)
+                                    : Native.heapAlloc(handle, size);
+        if (address < 0) {
+            UcxpoolException failure = UcxpoolException.ofLastCall(address);
+
+            leave();
+            throw failure;
+        }
+        /* The buffer stays a user. */
+        return new Buffer(this, address, size, isRegistered);
+    }
+
+    void free(long address, boolean isRegistered) {
+        if (isRegistered) {
+            Native.commFree(handle, address);
+        } else {
+            Native.heapFree(handle, address);
+        }
+        leave();
+    }
+
+    /**
+     * Give free memory of the heap back to the system.
+     *
+     * @param keep bytes that it may keep
+     * @throws UcxpoolException the system failed
+     */
+    public void trim(long keep) throws UcxpoolException {
+        enter();
+        try {
+            check(Native.heapTrim(handle, keep));
+        } finally {
+            leave();
+        }
+    }
+
+    private static void check(long status) throws UcxpoolException {
+        if (status < 0) {
+            throw UcxpoolException.ofLastCall(status);
+        }
+    }
+
+    /* --- peers ----------------------------------------------------------- */
+
+    /**
+     * Connect to a listener. Does not wait.
+     *
+     * @param where host and port: "1.2.3.4:7000", "[::1]:7000"
+     * @return the channel, connecting
+     * @throws UcxpoolException there is no such host
+     */
+    public Channel connect(String where) throws UcxpoolException {
+        long[] number = new long[1];
+
+        enter();
+        try {
+            synchronized (handles) {
+                long channel =
+                    Native.connect(handle, Native.bytes(where), number);
+
+                check(channel);
+                return add(channel, number[0], Channel.State.CONNECTING);
+            }
+        } finally {
+            leave();
+        }
+    }
+
+    private Channel add(long address, long number, Channel.State state) {
+        Channel channel = new Channel(this, address, number, state);
+
+        channels.put(number, channel);
+        return channel;
+    }
+
+    /**
+     * Listen for peers. Without a secret only addresses of this machine are
+     * taken.
+     *
+     * @param where host and port; port 0 takes a free one
+     * @return the listener
+     * @throws UcxpoolException the port is taken, or a secret is needed
+     */
+    public Listener listen(String where) throws UcxpoolException {
+        enter();
+        try {
+            synchronized (handles) {
+                long address = Native.listen(handle, Native.bytes(where));
+
+                check(address);
+                Listener listener = new Listener(this, address);
+
+                listeners.put(address, listener);
+                return listener;
+            }
+        } finally {
+            leave();
+        }
+    }
+
+    void forget(Channel channel) {
+        synchronized (handles) {
+            channels.remove(channel.number());
+        }
+    }
+
+    void forget(Listener listener) {
+        synchronized (handles) {
+            listeners.remove(listener.handle());
+        }
+    }
+
+    /* --- transfers ------------------------------------------------------- */
+
+    Transfer send(Channel channel, Source source, long tag, byte[] metadata,
+                  Transfer.Listener listener) throws UcxpoolException {
+        Transfer transfer =
+            new Transfer(this, source.retainAll(), listener);
+        long number = lastNumber.incrementAndGet();
+        long request;
+
+        transfers.put(number, transfer);
+        try {
+            synchronized (channel) {
+                request = Native.send(channel.handle(), source.list(),
+                                      source.count(), source.hasFiles(), tag,
+                                      metadata, number, 0);
+                check(request);
+            }
+        } catch (UcxpoolException e) {
+            transfers.remove(number);
+            transfer.drop();
+            throw e;
+        }
+        transfer.start(request);
+        return transfer;
+    }
+
+    Transfer receive(long message, Source target, Transfer.Listener listener)
+            throws UcxpoolException {
+        Transfer transfer =
+            new Transfer(this, target.retainAll(), listener);
+        long number = lastNumber.incrementAndGet();
+        long request;
+
+        enter();
+        transfers.put(number, transfer);
+        try {
+            request = Native.receive(message, target.list(), target.count(),
+                                     number, 0);
+            check(request);
+        } catch (UcxpoolException e) {
+            transfers.remove(number);
+            transfer.drop();
+            throw e;
+        } finally {
+            leave();
+        }
+        transfer.start(request);
+        return transfer;
+    }
+
+    void refuse(long message, String reason) {
+        try {
+            enter();
+        } catch (UcxpoolException.Closed e) {
+            /* It has gone with the pool. */
+            return;
+        } catch (UcxpoolException e) {
+            throw new AssertionError(e);
+        }
+        Native.refuse(message, Native.bytes(reason));
+        leave();
+    }
+
+    /* --- polling --------------------------------------------------------- */
+
+    /**
+     * Move what can move, and tell of what has come: the one call of an event
+     * loop. While another thread polls, wait for what that finds.
+     *
+     * @param timeout how long to wait at most when nothing has come
+     * @param unit of the timeout
+     * @return how many things have come
+     * @throws UcxpoolException the pool is closed
+     */
+    public int poll(long timeout, TimeUnit unit) throws UcxpoolException {
+        int[] count = new int[1];
+
+        take(() -> false, unit.toNanos(timeout), count);
+        return count[0];
+    }
+
+    /** End the wait of the thread that polls. */
+    public void wakeup() {
+        try {
+            enter();
+        } catch (UcxpoolException e) {
+            return;
+        }
+        Native.wake(wakeDescriptor);
+        leave();
+    }
+
+    /** Poll until there is what is waited for. Returns false if the time is
+     * over first. */
+    boolean await(BooleanSupplier isThere, long timeoutNs)
+            throws UcxpoolException {
+        long start = System.nanoTime();
+        long left = timeoutNs;
+
+        while (!isThere.getAsBoolean()) {
+            if (left <= 0) {
+                return false;
+            }
+            take(isThere, left, null);
+            left = timeoutNs - (System.nanoTime() - start);
+        }
+        return true;
+    }
+
+    /** One turn: as the leader, or while another one leads. */
+    private void take(BooleanSupplier isThere, long timeoutNs, int[] count)
+            throws UcxpoolException {
+        long wait = Math.min(timeoutNs, LONGEST_NS);
+
+        enter();
+        try {
+            if (!lead(isThere, wait)) {
+                return;
+            }
+            try {
+                int num = Native.poll(handle, wakeDescriptor, recordsAddress,
+                                      RECORDS_SIZE,
+                                      isThere.getAsBoolean() ? 0 : wait);
+
+                dispatch(num);
+                if (count != null) {
+                    count[0] = num;
+                }
+            } finally {
+                synchronized (turn) {
+                    leader = null;
+                    turn.notifyAll();
+                }
+            }
+        } finally {
+            leave();
+        }
+    }
+
+    /** Become the leader. False: another one leads, and has come back. */
+    private boolean lead(BooleanSupplier isThere, long timeoutNs) {
+        synchronized (turn) {
+            if (leader == Thread.currentThread()) {
+                throw new IllegalStateException(
+                    "a handler must not wait: it is called by what it would "
+                    + "wait for");
+            }
+            if (leader == null) {
+                leader = Thread.currentThread();
+                return true;
+            }
+            if (!isThere.getAsBoolean()) {
+                try {
+                    /* 0 would be for ever. */
+                    turn.wait(timeoutNs / 1000000 + 1);
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+            return false;
+        }
+    }
+
+    /** All that has come is told, whatever a handler throws. */
+    private void dispatch(int num) {
+        RuntimeException thrown = null;
+        int at = 0;
+
+        numEnded = 0;
+        for (int i = 0; i < num; i++) {
+            int size = (int) records.getLong(at + 8);
+
+            try {
+                dispatchOne(at);
+            } catch (RuntimeException e) {
+                thrown = e;
+            }
+            at += size;
+        }
+        if (numEnded > 0) {
+            Native.release(ended, numEnded);
+        }
+        if (thrown != null) {
+            throw thrown;
+        }
+    }
+
+    private void dispatchOne(int at) {
+        int status = records.getInt(at + 4);
+        long number = records.getLong(at + 16);
+        long object = records.getLong(at + 24);
+        long tag = records.getLong(at + 32);
+        long length = records.getLong(at + 40);
+        int numSegments = (int) records.getLong(at + 48);
+        byte[] text = new byte[(int) records.getLong(at + 56)];
+
+        records.get(at + RECORD_HEADER, text);
+        switch (records.getInt(at)) {
+        case RECORD_ENDED:
+            noteEnded(object);
+            transfers.remove(number).finish(Status.of(status),
+                                            Native.text(text), length);
+            break;
+        case RECORD_MESSAGE:
+            arrived(number, object, tag, length, numSegments, text);
+            break;
+        case RECORD_STATE:
+            changed(number, status, (int) length, Native.text(text));
+            break;
+        case RECORD_CALLER:
+            called(number, object, tag);
+            break;
+        default:
+            throw new AssertionError(records.getInt(at));
+        }
+    }
+
+    private void noteEnded(long request) {
+        if (numEnded == ended.length) {
+            ended = Arrays.copyOf(ended, 2 * numEnded);
+        }
+        ended[numEnded++] = request;
+    }
+
+    private void arrived(long number, long message, long tag, long length,
+                         int numSegments, byte[] metadata) {
+        Channel channel;
+
+        synchronized (handles) {
+            channel = channels.get(number);
+        }
+        if (channel == null) {
+            Native.refuse(message, Native.bytes("the channel was closed"));
+        } else {
+            channel.put(new Message(this, channel, message, tag, length,
+                                    numSegments, metadata));
+        }
+    }
+
+    private void changed(long number, int status, int state, String reason) {
+        Channel channel;
+
+        synchronized (handles) {
+            channel = channels.get(number);
+        }
+        if (channel != null) {
+            channel.change(Channel.State.values()[state], Status.of(status),
+                           reason);
+        }
+    }
+
+    private void called(long number, long address, long listenerAddress) {
+        Listener listener;
+        Channel channel = null;
+
+        synchronized (handles) {
+            listener = listeners.get(listenerAddress);
+            if (listener != null) {
+                channel = add(address, number, Channel.State.OPEN);
+            }
+        }
+        if (listener == null) {
+            Native.channelClose(address, true);
+        } else {
+            listener.put(channel);
+        }
+    }
+
+    /* --- statistics ------------------------------------------------------ */
+
+    /**
+     * What the pool has done and holds, in one snapshot.
+     *
+     * @return numbers by the names of ucxpool/stats.h, in their order
+     * @throws UcxpoolException the pool is closed
+     */
+    public Map<String, Long> stats() throws UcxpoolException {
+        long[] values = new long[statNames.length];
+        Map<String, Long> stats = new LinkedHashMap<>();
+
+        enter();
+        try {
+            Native.statsRead(handle, values);
+        } finally {
+            leave();
+        }
+        for (int i = 0; i < values.length; i++) {
+            stats.put(statNames[i], values[i]);
+        }
+        return stats;
+    }
+
+    /* --- the end --------------------------------------------------------- */
+
+    /**
+     * Close the pool: what is under way ends as canceled, peers are told. The
+     * memory goes when the last buffer has been released. Not to be called by
+     * a handler.
+     */
+    @Override
+    public void close() {
+        List<Channel> open;
+        List<Listener> listening;
+        long start = System.nanoTime();
+
+        synchronized (handles) {
+            if (isClosed) {
+                return;
+            }
+            open = new ArrayList<>(channels.values());
+            listening = new ArrayList<>(listeners.values());
+        }
+        for (Listener listener : listening) {
+            listener.close();
+        }
+        for (Channel channel : open) {
+            channel.abort();
+        }
+        try {
+            await(() -> transfers.isEmpty(),
+                  CLOSE_NS - (System.nanoTime() - start));
+        } catch (UcxpoolException e) {
+            /* Another thread was quicker. */
+            return;
+        }
+        synchronized (handles) {
+            if (isClosed) {
+                return;
+            }
+            isClosed = true;
+        }
+        Native.wake(wakeDescriptor);
+        leave();
+    }
+}

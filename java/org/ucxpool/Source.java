@@ -1,0 +1,176 @@
+package org.ucxpool;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * What a message is made of: ranges of buffers, of direct byte buffers and of
+ * files, in any order. To the receiver each is a segment with its length.
+ */
+public final class Source {
+    /* address or offset, length, descriptor + 1 */
+    private static final int TRIPLE = 3;
+
+    private long[] list;
+    private int count;
+    private long length;
+    private boolean hasFiles;
+    private final List<Object> held = new ArrayList<>();
+
+    /** Nothing yet: a message without data. */
+    public Source() {
+        this(4);
+    }
+
+    /**
+     * Nothing yet.
+     *
+     * @param capacity how many ranges there probably will be
+     */
+    public Source(int capacity) {
+        list = new long[TRIPLE * Math.max(capacity, 1)];
+    }
+
+    private Source add(long where, long size, long file) {
+        if (TRIPLE * (count + 1) > list.length) {
+            list = Arrays.copyOf(list, 2 * list.length);
+        }
+        list[TRIPLE * count] = where;
+        list[TRIPLE * count + 1] = size;
+        list[TRIPLE * count + 2] = file;
+        count++;
+        length += size;
+        return this;
+    }
+
+    /* Ranges of one object mostly follow each other. */
+    private void hold(Object object) {
+        if (held.isEmpty() || held.get(held.size() - 1) != object) {
+            held.add(object);
+        }
+    }
+
+    private static void check(long offset, long size, long whole) {
+        if (offset < 0 || size < 0 || size > whole - offset) {
+            throw new IndexOutOfBoundsException(
+                size + " bytes from " + offset + " of " + whole);
+        }
+    }
+
+    /**
+     * Add a range of a buffer.
+     *
+     * @param buffer the buffer
+     * @param offset first byte
+     * @param size bytes
+     * @return this
+     */
+    public Source add(Buffer buffer, int offset, int size) {
+        check(offset, size, buffer.size());
+        hold(buffer);
+        return add(buffer.address() + offset, size, 0);
+    }
+
+    /**
+     * Add a whole buffer.
+     *
+     * @param buffer the buffer
+     * @return this
+     */
+    public Source add(Buffer buffer) {
+        return add(buffer, 0, buffer.size());
+    }
+
+    /**
+     * Add what remains of a direct byte buffer.
+     *
+     * @param buffer from its position to its limit, which are not changed
+     * @return this
+     * @throws IllegalArgumentException it lies in the Java heap
+     */
+    public Source add(ByteBuffer buffer) {
+        if (!buffer.isDirect()) {
+            throw new IllegalArgumentException(
+                "a buffer in the Java heap: a direct one is needed");
+        }
+        hold(buffer);
+        return add(Native.addressOf(buffer) + buffer.position(),
+                   buffer.remaining(), 0);
+    }
+
+    /**
+     * Add a range of a file.
+     *
+     * @param file the file
+     * @param offset first byte
+     * @param size bytes; a file that ends before is an error of the transfer
+     * @return this
+     */
+    public Source add(DataFile file, long offset, long size) {
+        check(offset, size, Long.MAX_VALUE);
+        hold(file);
+        hasFiles = true;
+        return add(offset, size, file.descriptor() + 1L);
+    }
+
+    /**
+     * Add a segment without bytes.
+     *
+     * @return this
+     */
+    public Source addEmpty() {
+        return add(0, 0, 0);
+    }
+
+    /**
+     * How many ranges there are.
+     *
+     * @return their number
+     */
+    public int count() {
+        return count;
+    }
+
+    /**
+     * How long they are together.
+     *
+     * @return bytes
+     */
+    public long length() {
+        return length;
+    }
+
+    boolean hasFiles() {
+        return hasFiles;
+    }
+
+    long[] list() {
+        return list;
+    }
+
+    /** Hold all that the ranges lie in. Returns who holds. */
+    Object[] retainAll() {
+        Object[] all = held.toArray();
+
+        for (Object object : all) {
+            if (object instanceof Buffer) {
+                ((Buffer) object).retain();
+            } else if (object instanceof DataFile) {
+                ((DataFile) object).retain();
+            }
+        }
+        return all;
+    }
+
+    static void releaseAll(Object[] all) {
+        for (Object object : all) {
+            if (object instanceof Buffer) {
+                ((Buffer) object).release();
+            } else if (object instanceof DataFile) {
+                ((DataFile) object).release();
+            }
+        }
+    }
+}

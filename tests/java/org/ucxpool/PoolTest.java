@@ -1,0 +1,490 @@
+package org.ucxpool;
+
+import static org.junit.Assert.assertArrayEquals;
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertSame;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+import org.junit.After;
+import org.junit.Before;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+
+/** Two pools of one process that are connected; each polls as it waits. */
+public class PoolTest {
+    private static final long LIMIT = 60;
+    private static final byte[] SECRET =
+        "a secret of a test".getBytes(StandardCharsets.UTF_8);
+
+    @Rule
+    public final TemporaryFolder folder = new TemporaryFolder();
+
+    private final List<Thread> polling = new ArrayList<>();
+    private Pool left;
+    private Pool right;
+    private Channel toRight;
+    private Channel toLeft;
+
+    private static Pool pool(String name, byte[] secret) throws Exception {
+        return new Pool(name, Map.of("COMM_SIZE", "8m", "MEMORY_LIMIT", "48m",
+                                     "HEAP_CHUNK", "2m", "HUGE_PAGES", "n"),
+                        secret);
+    }
+
+    /** Both ends have to move for anything to. */
+    private void pollAlways(Pool pool) {
+        Thread thread = new Thread(() -> {
+            try {
+                for (;;) {
+                    pool.poll(LIMIT, TimeUnit.SECONDS);
+                }
+            } catch (UcxpoolException e) {
+                /* The pool is closed. */
+            }
+        });
+
+        thread.start();
+        polling.add(thread);
+    }
+
+    @Before
+    public void setUp() throws Exception {
+        left = pool("left", SECRET);
+        right = pool("right", SECRET);
+        pollAlways(left);
+        pollAlways(right);
+        try (Listener listener = right.listen("127.0.0.1:0")) {
+            toRight = left.connect("127.0.0.1:" + listener.port());
+            toLeft = listener.accept(LIMIT, TimeUnit.SECONDS);
+        }
+        assertTrue(toRight.await(LIMIT, TimeUnit.SECONDS));
+    }
+
+    @After
+    public void tearDown() throws Exception {
+        left.close();
+        right.close();
+        for (Thread thread : polling) {
+            thread.join();
+        }
+    }
+
+    private static ByteBuffer direct(byte[] bytes) {
+        return ByteBuffer.allocateDirect(bytes.length).put(bytes).flip();
+    }
+
+    private Message receive() throws Exception {
+        return toLeft.receive(LIMIT, TimeUnit.SECONDS);
+    }
+
+    private byte[] bytesOf(Message message) throws Exception {
+        byte[] bytes = new byte[(int) message.length()];
+        ByteBuffer target = ByteBuffer.allocateDirect(bytes.length);
+
+        message.receive(target, null).await();
+        target.get(bytes);
+        return bytes;
+    }
+
+    private static byte[] random(int length) {
+        byte[] bytes = new byte[length];
+
+        new Random(length).nextBytes(bytes);
+        return bytes;
+    }
+
+    @Test
+    public void a_message_has_its_segments_tag_and_metadata()
+            throws Exception {
+        byte[] metadata = {1, 2, 3};
+        Source source = new Source().add(direct(new byte[] {10, 11}))
+            .addEmpty()
+            .add(direct(new byte[] {12, 13, 14}));
+        Transfer sent = toRight.send(source, -5, metadata, null);
+        Message message = receive();
+
+        assertEquals(5, message.length());
+        assertEquals(-5, message.tag());
+        assertArrayEquals(metadata, message.metadata());
+        assertArrayEquals(new long[] {2, 0, 3}, message.lengths());
+        assertSame(toLeft, message.channel());
+        assertArrayEquals(new byte[] {10, 11, 12, 13, 14}, bytesOf(message));
+        sent.await();
+        assertEquals(Status.OK, sent.status());
+        assertEquals(5, sent.length());
+        assertEquals("map", toLeft.wire());
+        assertEquals(toRight.localAddress(), toLeft.remoteAddress());
+    }
+
+    @Test
+    public void memory_and_ranges_of_files_go_as_one_message()
+            throws Exception {
+        byte[] bytes = random(3 << 20);
+        Path path = folder.newFile("a name, \u00e4\u00f6").toPath();
+        byte[] wanted = new byte[2 + (1 << 20) + 1000];
+
+        Files.write(path, bytes);
+        wanted[0] = 7;
+        wanted[1] = 8;
+        System.arraycopy(bytes, 12345, wanted, 2, 1 << 20);
+        System.arraycopy(bytes, 5, wanted, 2 + (1 << 20), 1000);
+        DataFile file = DataFile.open(path);
+        Transfer sent = toRight.send(
+            new Source().add(direct(new byte[] {7, 8}))
+                .add(file, 12345, 1 << 20)
+                .add(file, 5, 1000),
+            1);
+
+        /* The transfer holds it open. */
+        file.release();
+        assertArrayEquals(wanted, bytesOf(receive()));
+        sent.await();
+        assertThrows(IllegalStateException.class, file::retain);
+    }
+
+    @Test
+    public void a_file_that_is_cut_short_ends_both_sides() throws Exception {
+        Path path = folder.newFile().toPath();
+
+        Files.write(path, random(1 << 20));
+        try (DataFile file = DataFile.open(path)) {
+            Transfer sent =
+                toRight.send(new Source().add(file, 0, 1 << 20), 1);
+            Message message = receive();
+
+            Files.write(path, new byte[1]);
+            assertThrows(UcxpoolException.Canceled.class,
+                         () -> bytesOf(message));
+            UcxpoolException failure =
+                assertThrows(UcxpoolException.class, sent::await);
+
+            assertEquals(Status.IO, failure.status());
+        }
+    }
+
+    @Test
+    public void a_range_beyond_the_end_of_its_file_is_an_error()
+            throws Exception {
+        Path path = folder.newFile().toPath();
+
+        Files.write(path, new byte[100]);
+        try (DataFile file = DataFile.open(path)) {
+            UcxpoolException failure =
+                assertThrows(UcxpoolException.class,
+                             () -> toRight.send(new Source().add(file, 50, 51),
+                                                1).await());
+
+            assertEquals(Status.IO, failure.status());
+            assertTrue(failure.getMessage(),
+                       failure.getMessage().contains(path.toString()));
+        }
+        assertThrows(UcxpoolException.class,
+                     () -> DataFile.open(path.resolveSibling("not there")));
+    }
+
+    @Test
+    public void buffers_are_sent_and_received_in_place() throws Exception {
+        byte[] bytes = random(1 << 20);
+
+        try (Buffer from = left.allocateRegistered(bytes.length);
+             Buffer to = right.allocateRegistered(bytes.length)) {
+            byte[] arrived = new byte[bytes.length];
+
+            assertTrue(from.isRegistered());
+            from.byteBuffer().put(bytes);
+            Transfer sent = toRight.send(new Source().add(from), 1);
+
+            receive().receive(to, null).await();
+            sent.await();
+            to.byteBuffer().get(arrived);
+            assertArrayEquals(bytes, arrived);
+        }
+        assertEquals(0, (long) left.stats().get("blocks_user_held"));
+        assertEquals(0, (long) right.stats().get("blocks_user_held"));
+    }
+
+    @Test
+    public void a_buffer_is_given_back_with_its_last_reference()
+            throws Exception {
+        Buffer buffer = left.allocate(1000);
+
+        assertEquals(1000, buffer.byteBuffer().remaining());
+        assertTrue(left.stats().get("heap_live") >= 1000);
+        buffer.retain();
+        buffer.release();
+        assertTrue(left.stats().get("heap_live") >= 1000);
+        buffer.release();
+        assertEquals(0, (long) left.stats().get("heap_live"));
+        assertThrows(IllegalStateException.class, buffer::release);
+        assertThrows(IllegalStateException.class, buffer::retain);
+    }
+
+    @Test
+    public void memory_over_the_limit_is_an_error_of_its_own()
+            throws Exception {
+        assertThrows(UcxpoolException.NoMemory.class,
+                     () -> left.allocate(64 << 20));
+        assertThrows(UcxpoolException.NoMemory.class,
+                     () -> left.allocateRegistered(64 << 20));
+        left.allocate(1 << 20).release();
+        left.trim(0);
+        assertEquals(0, (long) left.stats().get("heap_reserved"));
+    }
+
+    @Test
+    public void a_refused_message_tells_its_sender_why() throws Exception {
+        Transfer sent =
+            toRight.send(new Source().add(direct(random(100000))), 1);
+        Message message = receive();
+
+        message.refuse("not today");
+        UcxpoolException failure =
+            assertThrows(UcxpoolException.Refused.class, sent::await);
+
+        assertTrue(failure.getMessage(),
+                   failure.getMessage().contains("not today"));
+        assertThrows(IllegalStateException.class,
+                     () -> message.refuse("again"));
+        assertThrows(IllegalStateException.class, message::lengths);
+    }
+
+    @Test
+    public void a_canceled_send_ends_as_canceled() throws Exception {
+        CountDownLatch told = new CountDownLatch(1);
+        Transfer sent =
+            toRight.send(new Source().add(direct(random(100000))), 1, null,
+                         transfer -> told.countDown());
+
+        assertFalse(sent.isDone());
+        assertNull(sent.failure());
+        sent.cancel();
+        assertThrows(UcxpoolException.Canceled.class, sent::await);
+        assertTrue(told.await(LIMIT, TimeUnit.SECONDS));
+        /* Once more is nothing. */
+        sent.cancel();
+    }
+
+    @Test
+    public void handlers_are_told_in_order() throws Exception {
+        List<Long> tags = new ArrayList<>();
+        CountDownLatch all = new CountDownLatch(100);
+        CompletableFuture<Channel.State> ended = new CompletableFuture<>();
+
+        toLeft.handle(new Channel.Handler() {
+            @Override
+            public void arrived(Message message) {
+                tags.add(message.tag());
+                try {
+                    message.receive();
+                } catch (UcxpoolException e) {
+                    throw new AssertionError(e);
+                }
+                all.countDown();
+            }
+
+            @Override
+            public void changed(Channel channel, Channel.State state,
+                                String reason) {
+                if (state != Channel.State.OPEN) {
+                    ended.complete(state);
+                }
+            }
+        });
+        for (long i = 0; i < 100; i++) {
+            toRight.send(new Source(), i);
+        }
+        assertTrue(all.await(LIMIT, TimeUnit.SECONDS));
+        for (int i = 0; i < 100; i++) {
+            assertEquals(i, (long) tags.get(i));
+        }
+        toRight.close();
+        assertEquals(Channel.State.CLOSED,
+                     ended.get(LIMIT, TimeUnit.SECONDS));
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> toRight.send(new Source(), 1));
+    }
+
+    @Test
+    public void a_handler_that_waits_gets_an_error() throws Exception {
+        CompletableFuture<Throwable> thrown = new CompletableFuture<>();
+
+        toRight.send(new Source(), 1, null, transfer -> {
+            try {
+                toRight.receive(LIMIT, TimeUnit.SECONDS);
+            } catch (UcxpoolException | RuntimeException e) {
+                thrown.complete(e);
+            }
+        });
+        assertTrue(thrown.get(LIMIT, TimeUnit.SECONDS)
+                       instanceof IllegalStateException);
+    }
+
+    @Test
+    public void many_threads_wait_on_one_pool() throws Exception {
+        int numThreads = 8;
+        int numMessages = 200;
+        AtomicInteger wrong = new AtomicInteger();
+        List<Thread> threads = new ArrayList<>();
+
+        /* The receiver sends back what comes. */
+        toLeft.handle(new Channel.Handler() {
+            @Override
+            public void arrived(Message message) {
+                ByteBuffer bytes =
+                    ByteBuffer.allocateDirect((int) message.length());
+
+                try {
+                    message.receive(bytes, got -> {
+                        try {
+                            toLeft.send(new Source().add(bytes),
+                                        message.tag());
+                        } catch (UcxpoolException e) {
+                            wrong.incrementAndGet();
+                        }
+                    });
+                } catch (UcxpoolException e) {
+                    wrong.incrementAndGet();
+                }
+            }
+
+            @Override
+            public void changed(Channel channel, Channel.State state,
+                                String reason) {
+            }
+        });
+        for (int i = 0; i < numThreads; i++) {
+            byte[] bytes = random(1 + 7000 * i);
+
+            threads.add(new Thread(() -> {
+                try {
+                    for (int j = 0; j < numMessages; j++) {
+                        toRight.send(new Source().add(direct(bytes)), j)
+                            .await();
+                    }
+                } catch (UcxpoolException e) {
+                    wrong.incrementAndGet();
+                }
+            }));
+        }
+        threads.forEach(Thread::start);
+        for (int i = 0; i < numThreads * numMessages; i++) {
+            Message back = toRight.receive(LIMIT, TimeUnit.SECONDS);
+            byte[] bytes = bytesOf(back);
+
+            assertArrayEquals(random(bytes.length), bytes);
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        assertEquals(0, wrong.get());
+    }
+
+    @Test
+    public void a_pool_that_goes_is_noticed() throws Exception {
+        Transfer sent =
+            toRight.send(new Source().add(direct(random(100000))), 1);
+
+        right.close();
+        UcxpoolException failure =
+            assertThrows(UcxpoolException.class, sent::await);
+
+        assertTrue(failure.toString(),
+                   Arrays.asList(Status.CLOSED, Status.CANCELED,
+                                 Status.PEER_LOST)
+                       .contains(failure.status()));
+        assertThrows(UcxpoolException.class,
+                     () -> toRight.receive(LIMIT, TimeUnit.SECONDS));
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> right.listen("127.0.0.1:0"));
+        assertThrows(UcxpoolException.Closed.class,
+                     () -> right.poll(0, TimeUnit.SECONDS));
+    }
+
+    @Test
+    public void memory_outlives_its_pool() throws Exception {
+        Buffer buffer = right.allocate(100000);
+
+        right.close();
+        buffer.byteBuffer().put(99999, (byte) 3);
+        assertEquals(3, buffer.byteBuffer().get(99999));
+        buffer.release();
+    }
+
+    @Test
+    public void a_wrong_secret_is_not_let_in() throws Exception {
+        Pool stranger =
+            pool("stranger", "another secret!!".getBytes(
+                StandardCharsets.UTF_8));
+
+        try (stranger; Listener listener = right.listen("127.0.0.1:0")) {
+            Channel channel =
+                stranger.connect("127.0.0.1:" + listener.port());
+            UcxpoolException failure =
+                assertThrows(UcxpoolException.class,
+                             () -> channel.await(LIMIT, TimeUnit.SECONDS));
+
+            assertEquals(Status.PERMISSION, failure.status());
+            assertEquals(Channel.State.FAILED, channel.state());
+            assertEquals(Status.PERMISSION, channel.failure().status());
+        }
+    }
+
+    @Test
+    public void wrong_settings_are_named() {
+        UcxpoolException failure = assertThrows(
+            UcxpoolException.class,
+            () -> new Pool("wrong", Map.of("COMM_SIZES", "8m"), null));
+
+        assertEquals(Status.INVALID_PARAM, failure.status());
+        assertTrue(failure.getMessage(),
+                   failure.getMessage().contains("COMM_SIZE"));
+        assertThrows(UcxpoolException.class,
+                     () -> new Pool("short", Map.of(), new byte[3]));
+    }
+
+    @Test
+    public void ranges_outside_are_refused() throws Exception {
+        try (Buffer buffer = left.allocate(100)) {
+            assertThrows(IndexOutOfBoundsException.class,
+                         () -> new Source().add(buffer, 50, 51));
+            assertThrows(IndexOutOfBoundsException.class,
+                         () -> new Source().add(buffer, -1, 1));
+            assertThrows(IllegalArgumentException.class,
+                         () -> new Source().add(ByteBuffer.allocate(8)));
+        }
+    }
+
+    /** UCX would take the signal for itself, and end the process. */
+    @Test
+    public void the_virtual_machine_has_its_faults_for_itself() {
+        int caught = 0;
+        Object[] nothing = new Object[1];
+
+        for (int i = 0; i < 200000; i++) {
+            try {
+                caught -= nothing[0].hashCode();
+            } catch (NullPointerException e) {
+                caught++;
+            }
+        }
+        assertEquals(200000, caught);
+    }
+}

@@ -1,0 +1,33 @@
+#!/bin/sh
+# org.ucxpool, tested by JUnit in one virtual machine.
+set -eu
+
+if [ -z "$JUNIT_JARS" ]; then
+    echo 'configure has found no JDK, or no JUnit'
+    exit 77
+fi
+if [ -n "$SANITIZER_CFLAGS" ]; then
+    echo 'Java does not load a library with a sanitizer'
+    exit 77
+fi
+UCXPOOL_LOG_LEVEL=none
+export UCXPOOL_LOG_LEVEL
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+java -Xcheck:jni -Xmx128m \
+    -Dorg.ucxpool.library="$top_builddir/.libs/libucxpool.so" \
+    -cp "$top_builddir/java/ucxpool.jar:$top_builddir/java/ucxpool-tests.jar:$JUNIT_JARS" \
+    org.junit.runner.JUnitCore org.ucxpool.BounceBufferTest \
+    org.ucxpool.PoolTest >"$log" 2>&1 || status=$?
+cat "$log"
+# What -Xcheck:jni finds it only warns of.
+if grep -q '^WARNING in native method' "$log"; then
+    echo 'the native methods do not keep to the rules of JNI'
+    exit 1
+fi
+# The number of tests, for count-tests.
+sed -n 's/^OK (\([0-9]*\) tests*)$/100%: Checks: \1, Failures: 0, Errors: 0/p
+    s/^Tests run: \([0-9]*\),  Failures: \([0-9]*\)$/0%: Checks: \1, Failures: \2, Errors: 0/p' \
+    "$log"
+exit $status
