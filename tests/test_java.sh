@@ -1,5 +1,5 @@
 #!/bin/sh
-# org.ucxpool, tested by JUnit in one virtual machine.
+# org.ucxpool, tested by JUnit in one virtual machine; and its example.
 set -eu
 
 if [ -z "$JUNIT_JARS" ]; then
@@ -12,12 +12,24 @@ if [ -n "$SANITIZER_CFLAGS" ]; then
 fi
 UCXPOOL_LOG_LEVEL=none
 export UCXPOOL_LOG_LEVEL
+library=-Dorg.ucxpool.library=$top_builddir/.libs/libucxpool.so
+jar=$top_builddir/java/ucxpool.jar
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+
+java -Xmx128m "$library" -cp "$jar" "$top_srcdir/examples/BounceTransport.java" \
+    >"$log" 2>&1 || {
+    cat "$log"
+    exit 1
+}
+grep -q '^2000 blocks, [0-9]* bytes, through bounce buffers$' "$log" || {
+    cat "$log"
+    exit 1
+}
+
 status=0
-java -Xcheck:jni -Xmx128m \
-    -Dorg.ucxpool.library="$top_builddir/.libs/libucxpool.so" \
-    -cp "$top_builddir/java/ucxpool.jar:$top_builddir/java/ucxpool-tests.jar:$JUNIT_JARS" \
+java -Xcheck:jni -Xmx128m "$library" \
+    -cp "$jar:$top_builddir/java/ucxpool-tests.jar:$JUNIT_JARS" \
     org.junit.runner.JUnitCore org.ucxpool.BounceBufferTest \
     org.ucxpool.PoolTest >"$log" 2>&1 || status=$?
 cat "$log"
