@@ -1,13 +1,21 @@
 # UCXPOOL_CHECK_JAVA
 # ------------------
-# Find what `make java` takes: a JDK, into JAVAC, JAR and JNI_CFLAGS; JUnit, into
-# JUNIT_JARS, for its tests. --without-java leaves all out.
+# Find what `make java` takes: a JDK, into JAVAC, JAR and JNI_CFLAGS; Spark's
+# jars, into SPARK_JARS, for its plugin; JUnit, into JUNIT_JARS, for tests.
+# --with-spark=DIR names the folder of the jars, or one that has them in jars/ or
+# pyspark/jars/; without it that is SPARK_HOME. --without-java leaves all out.
 AC_DEFUN([UCXPOOL_CHECK_JAVA], [
   AC_ARG_WITH([java],
     [AS_HELP_STRING([--without-java], [no make java, though there is a JDK])],
     [], [with_java=check])
+  AC_ARG_WITH([spark],
+    [AS_HELP_STRING([--with-spark=DIR],
+      [make java has the plugin for the Spark under DIR, for example the folder
+       pyspark of its wheel])],
+    [], [with_spark=$SPARK_HOME])
   have_java=no
   JNI_CFLAGS=
+  SPARK_JARS=
   JUNIT_JARS=
   AS_IF([test "x$with_java" != xno], [
     AC_CHECK_PROGS([JAVAC], [javac])
@@ -20,12 +28,24 @@ AC_DEFUN([UCXPOOL_CHECK_JAVA], [
          JNI_CFLAGS="-I$jdk/include -I$jdk/include/linux"])])])
   AS_IF([test "x$with_java" = xyes && test $have_java = no],
     [AC_MSG_ERROR([no javac with its jni.h was found: install a JDK])])
+  AS_CASE([$with_spark],
+    [no|''], [],
+    [yes], [AC_MSG_ERROR([--with-spark wants the folder: --with-spark=DIR])],
+    [for dir in "$with_spark" "$with_spark/jars" "$with_spark/pyspark/jars"; do
+       AS_IF([ls "$dir"/spark-core_*.jar >/dev/null 2>&1], [SPARK_JARS=$dir])
+     done
+     AS_IF([test -z "$SPARK_JARS"],
+       [AC_MSG_ERROR([there is no spark-core_*.jar in $with_spark])])
+     SPARK_JARS=`cd "$SPARK_JARS" && pwd`])
   junit=/usr/share/java/junit4.jar
   hamcrest=/usr/share/java/hamcrest.jar
   AS_IF([test $have_java = yes && test -f $junit && test -f $hamcrest],
     [JUNIT_JARS=$junit:$hamcrest])
   AC_SUBST([JNI_CFLAGS])
+  AC_SUBST([SPARK_JARS])
   AC_SUBST([JUNIT_JARS])
   AM_CONDITIONAL([HAVE_JAVA], [test $have_java = yes])
+  AM_CONDITIONAL([HAVE_SPARK],
+    [test $have_java = yes && test -n "$SPARK_JARS"])
   AM_CONDITIONAL([HAVE_JUNIT], [test -n "$JUNIT_JARS"])
 ])

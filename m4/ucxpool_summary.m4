@@ -33,7 +33,10 @@ AC_DEFUN([UCXPOOL_SUMMARY], [
   AS_IF([test $have_java = no],
       [ucxpool_line Java \
         'no: no make java (Debian: default-jdk-headless)'],
-    [ucxpool_line Java 'yes: make java'])
+    [test -z "$SPARK_JARS"],
+      [ucxpool_line Java \
+        'yes: make java; without the plugin for Spark (--with-spark=DIR)'],
+    [ucxpool_line Java "yes: make java, for Spark in $SPARK_JARS"])
   AS_IF([test -n "$ucxpool_sanitizers"],
     [ucxpool_line sanitizers "$ucxpool_sanitizers"])
 ])

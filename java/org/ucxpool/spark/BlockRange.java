@@ -1,0 +1,116 @@
+package org.ucxpool.spark;
+
+import java.io.ByteArrayOutputStream;
+import java.nio.ByteBuffer;
+
+/**
+ * Which bytes of a map output a shuffle block is: those of the reducers from
+ * first to end. That is what a request has of each block, in few bytes: lists
+ * of some hundred fit where a message has its metadata.
+ */
+final class BlockRange {
+    private static final String PREFIX = "shuffle_";
+
+    final int shuffleId;
+    final long mapId;
+    final int first;
+    final int end;
+
+    BlockRange(int shuffleId, long mapId, int first, int end) {
+        this.shuffleId = shuffleId;
+        this.mapId = mapId;
+        this.first = first;
+        this.end = end;
+    }
+
+    /**
+     * Of shuffle_S_M_R, one block, and shuffle_S_M_FIRST_END, several that
+     * Spark fetches as one. Returns null for names of anything else.
+     */
+    static BlockRange parse(String name) {
+        if (!name.startsWith(PREFIX)) {
+            return null;
+        }
+        String[] parts = name.substring(PREFIX.length()).split("_");
+
+        if (parts.length < 3 || parts.length > 4) {
+            return null;
+        }
+        try {
+            int shuffleId = Integer.parseInt(parts[0]);
+            long mapId = Long.parseLong(parts[1]);
+            int first = Integer.parseInt(parts[2]);
+            int end =
+                parts.length == 4 ? Integer.parseInt(parts[3]) : first + 1;
+
+            if (shuffleId < 0 || mapId < 0 || first < 0 || end < first) {
+                return null;
+            }
+            return new BlockRange(shuffleId, mapId, first, end);
+        } catch (NumberFormatException e) {
+            return null;
+        }
+    }
+
+    /** Write it behind others. */
+    void write(ByteArrayOutputStream out) {
+        writeNumber(out, shuffleId);
+        writeNumber(out, mapId);
+        writeNumber(out, first);
+        writeNumber(out, end - first);
+    }
+
+    /**
+     * Read one.
+     *
+     * @throws IllegalArgumentException it is none
+     */
+    static BlockRange read(ByteBuffer in) {
+        long shuffleId = readNumber(in);
+        long mapId = readNumber(in);
+        long first = readNumber(in);
+        long count = readNumber(in);
+
+        if (shuffleId > Integer.MAX_VALUE || first > Integer.MAX_VALUE
+            || count > Integer.MAX_VALUE - first) {
+            throw new IllegalArgumentException("a number is too large");
+        }
+        return new BlockRange((int) shuffleId, mapId, (int) first,
+                              (int) (first + count));
+    }
+
+    /* Seven bits a byte, the lowest first. */
+    private static void writeNumber(ByteArrayOutputStream out, long number) {
+        long left = number;
+
+        while (left >= 0x80) {
+            out.write((int) (left & 0x7f) | 0x80);
+            left >>>= 7;
+        }
+        out.write((int) left);
+    }
+
+    private static long readNumber(ByteBuffer in) {
+        long number = 0;
+
+        for (int shift = 0; shift < 63; shift += 7) {
+            if (!in.hasRemaining()) {
+                throw new IllegalArgumentException("the request is cut off");
+            }
+            byte part = in.get();
+
+            number |= (long) (part & 0x7f) << shift;
+            if (part >= 0) {
+                return number;
+            }
+        }
+        throw new IllegalArgumentException("a number is too long");
+    }
+
+    @Override
+    public String toString() {
+        String name = PREFIX + shuffleId + "_" + mapId + "_" + first;
+
+        return end == first + 1 ? name : name + "_" + end;
+    }
+}

@@ -1,0 +1,181 @@
+package org.ucxpool.spark;
+
+import java.io.ByteArrayInputStream;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.RandomAccessFile;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.StandardOpenOption;
+import java.util.concurrent.atomic.AtomicInteger;
+
+import org.ucxpool.Buffer;
+
+/** Bytes of a block that have come: in memory of the pool, or in a file. */
+abstract class Part {
+    final int length;
+
+    Part(int length) {
+        this.length = length;
+    }
+
+    abstract InputStream open() throws IOException;
+
+    /** Append the bytes. */
+    abstract void copyTo(ByteBuffer target) throws IOException;
+
+    /** The bytes where they are, or null where that is no memory. */
+    abstract ByteBuffer view();
+
+    abstract void release();
+
+    /** A part of a buffer, which is retained for it. */
+    static Part of(Buffer buffer, int offset, int length) {
+        return new InMemory(buffer.retain(), offset, length);
+    }
+
+    private static final class InMemory extends Part {
+        private final Buffer buffer;
+        private final int offset;
+
+        InMemory(Buffer buffer, int offset, int length) {
+            super(length);
+            this.buffer = buffer;
+            this.offset = offset;
+        }
+
+        @Override
+        ByteBuffer view() {
+            return buffer.byteBuffer(offset, length).asReadOnlyBuffer();
+        }
+
+        @Override
+        InputStream open() {
+            return new ViewInputStream(view());
+        }
+
+        @Override
+        void copyTo(ByteBuffer target) {
+            target.put(view());
+        }
+
+        @Override
+        void release() {
+            buffer.release();
+        }
+    }
+
+    /** Reads a view. */
+    private static final class ViewInputStream extends InputStream {
+        private final ByteBuffer view;
+
+        ViewInputStream(ByteBuffer view) {
+            this.view = view;
+        }
+
+        @Override
+        public int read() {
+            return view.hasRemaining() ? view.get() & 0xff : -1;
+        }
+
+        @Override
+        public int read(byte[] bytes, int offset, int length) {
+            int count = Math.min(length, view.remaining());
+
+            if (count == 0 && length > 0) {
+                return -1;
+            }
+            view.get(bytes, offset, count);
+            return count;
+        }
+
+        @Override
+        public long skip(long count) {
+            int skipped =
+                (int) Math.max(0, Math.min(count, view.remaining()));
+
+            view.position(view.position() + skipped);
+            return skipped;
+        }
+
+        @Override
+        public int available() {
+            return view.remaining();
+        }
+    }
+
+    /** What one message brought while there was no memory for it. */
+    static final class SpillFile {
+        private final File file;
+        private final AtomicInteger references = new AtomicInteger(1);
+
+        /** Write it; held by the caller. */
+        SpillFile(File file, ByteBuffer bytes) throws IOException {
+            this.file = file;
+            try (FileChannel out = FileChannel.open(
+                     file.toPath(), StandardOpenOption.CREATE,
+                     StandardOpenOption.WRITE)) {
+                while (bytes.hasRemaining()) {
+                    out.write(bytes);
+                }
+            } catch (IOException e) {
+                file.delete();
+                throw e;
+            }
+        }
+
+        /** A part of it, which holds it. */
+        Part part(long offset, int length) {
+            references.incrementAndGet();
+            return new InFile(this, offset, length);
+        }
+
+        void release() {
+            if (references.decrementAndGet() == 0) {
+                file.delete();
+            }
+        }
+    }
+
+    private static final class InFile extends Part {
+        private final SpillFile spilled;
+        private final long offset;
+
+        InFile(SpillFile spilled, long offset, int length) {
+            super(length);
+            this.spilled = spilled;
+            this.offset = offset;
+        }
+
+        @Override
+        ByteBuffer view() {
+            return null;
+        }
+
+        @Override
+        InputStream open() throws IOException {
+            byte[] bytes = new byte[length];
+
+            copyTo(ByteBuffer.wrap(bytes));
+            return new ByteArrayInputStream(bytes);
+        }
+
+        @Override
+        void copyTo(ByteBuffer target) throws IOException {
+            try (RandomAccessFile in =
+                     new RandomAccessFile(spilled.file, "r")) {
+                byte[] bytes = new byte[length];
+
+                in.seek(offset);
+                in.readFully(bytes);
+                target.put(bytes);
+            }
+        }
+
+        @Override
+        void release() {
+            spilled.release();
+        }
+    }
+}

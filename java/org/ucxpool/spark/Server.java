@@ -1,0 +1,229 @@
+package org.ucxpool.spark;
+
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.ucxpool.Channel;
+import org.ucxpool.DataFile;
+import org.ucxpool.Message;
+import org.ucxpool.Source;
+import org.ucxpool.Transfer;
+import org.ucxpool.UcxpoolException;
+
+/**
+ * Answers the requests of one other executor, from the files of the map
+ * outputs. Used by the transport's thread alone.
+ */
+final class Server implements Channel.Handler {
+    private static final Logger LOG = LoggerFactory.getLogger(Server.class);
+
+    /** Replies under way at one time. */
+    private static final int WINDOW = 4;
+    /** Blocks in one reply. */
+    private static final int MAX_PIECES = 4096;
+
+    /** What is left of a request to be answered. */
+    private static final class Answer {
+        final long request;
+        final List<BlockRange> blocks;
+        int next; /* the first block that is not sent whole */
+        long sent; /* of it, bytes */
+        MapOutputs.Location location; /* of it, when it is begun */
+
+        Answer(long request, List<BlockRange> blocks) {
+            this.request = request;
+            this.blocks = blocks;
+        }
+
+        boolean isOver() {
+            return next == blocks.size();
+        }
+
+        /** Returns its file, to be released, or null. */
+        DataFile endBlock() {
+            DataFile file = location == null ? null : location.file;
+
+            location = null;
+            sent = 0;
+            next++;
+            return file;
+        }
+    }
+
+    private final MapOutputs outputs;
+    private final int messageSize;
+    private final Statistics statistics;
+    private final Channel channel;
+    private final Queue<Answer> answers = new ArrayDeque<>();
+    /** Files of the reply that is being made. */
+    private final List<DataFile> files = new ArrayList<>();
+    private int numUnderWay;
+
+    Server(Channel channel, MapOutputs outputs, int messageSize,
+           Statistics statistics) {
+        this.channel = channel;
+        this.outputs = outputs;
+        this.messageSize = messageSize;
+        this.statistics = statistics;
+    }
+
+    @Override
+    public void arrived(Message message) {
+        if (Protocol.kind(message.tag()) != Protocol.REQUEST) {
+            message.refuse("not a request");
+            return;
+        }
+        try {
+            answers.add(new Answer(Protocol.request(message.tag()),
+                                   Protocol.blocks(message.metadata())));
+            message.receive();
+        } catch (IllegalArgumentException e) {
+            message.refuse(e.getMessage());
+            return;
+        } catch (UcxpoolException e) {
+            /* The channel has ended, and says so next. */
+            LOG.debug("a request cannot be taken", e);
+            return;
+        }
+        sendMore();
+    }
+
+    @Override
+    public void changed(Channel ended, Channel.State state, String reason) {
+        if (state == Channel.State.OPEN) {
+            return;
+        }
+        for (Answer answer : answers) {
+            while (!answer.isOver()) {
+                end(answer);
+            }
+        }
+        releaseFiles();
+        answers.clear();
+        ended.close();
+    }
+
+    private void sendMore() {
+        try {
+            while (numUnderWay < WINDOW && !answers.isEmpty()) {
+                Answer answer = answers.element();
+
+                sendNext(answer);
+                if (answer.isOver()) {
+                    answers.remove();
+                }
+            }
+        } catch (UcxpoolException e) {
+            LOG.debug("a reply cannot be sent", e);
+        }
+    }
+
+    /** Send the next reply, or that a block failed. */
+    private void sendNext(Answer answer) throws UcxpoolException {
+        int first = answer.next;
+        int count = 0;
+        boolean isLastComplete = true;
+        Source source = new Source(
+            Math.min(answer.blocks.size() - first, MAX_PIECES));
+        IOException failure = null;
+
+        while (!answer.isOver() && count < MAX_PIECES && isLastComplete
+               && source.length() < messageSize) {
+            try {
+                isLastComplete = addPiece(answer, source);
+                count++;
+            } catch (IOException e) {
+                failure = e;
+                break;
+            }
+        }
+        if (count > 0) {
+            send(answer, source, first, count, isLastComplete);
+        }
+        if (failure != null) {
+            LOG.warn("block {} cannot be read: {}",
+                     answer.blocks.get(answer.next), failure.toString());
+            sendFailure(answer.request, answer.next, failure.toString());
+            end(answer);
+        }
+        releaseFiles();
+    }
+
+    private void end(Answer answer) {
+        DataFile file = answer.endBlock();
+
+        if (file != null) {
+            files.add(file);
+        }
+    }
+
+    private void releaseFiles() {
+        files.forEach(DataFile::release);
+        files.clear();
+    }
+
+    /** Add what fits of the next block. Returns whether that is all of it. */
+    private boolean addPiece(Answer answer, Source source)
+            throws IOException {
+        if (answer.location == null) {
+            answer.location = outputs.find(answer.blocks.get(answer.next));
+        }
+        MapOutputs.Location location = answer.location;
+        long size = Math.min(location.length - answer.sent,
+                             messageSize - source.length());
+
+        if (location.file == null) {
+            /* A segment all the same: segments are counted. */
+            source.addEmpty();
+        } else {
+            source.add(location.file, location.offset + answer.sent, size);
+        }
+        answer.sent += size;
+        if (answer.sent < location.length) {
+            return false;
+        }
+        end(answer);
+        statistics.servedBlocks.inc();
+        return true;
+    }
+
+    private void send(Answer answer, Source source, int first, int count,
+                      boolean isLastComplete) throws UcxpoolException {
+        long request = answer.request;
+
+        channel.send(source, Protocol.tag(Protocol.REPLY, request),
+                     Protocol.reply(first, isLastComplete),
+                     sent -> sent(request, first, count, sent));
+        numUnderWay++;
+        statistics.replies.inc();
+        statistics.servedBytes.inc(source.length());
+    }
+
+    private void sent(long request, int first, int count, Transfer sent) {
+        UcxpoolException failure = sent.failure();
+
+        numUnderWay--;
+        if (channel.state() != Channel.State.OPEN) {
+            return;
+        }
+        try {
+            for (int i = 0; failure != null && i < count; i++) {
+                sendFailure(request, first + i, failure.getMessage());
+            }
+        } catch (UcxpoolException e) {
+            LOG.debug("a failure cannot be told", e);
+        }
+        sendMore();
+    }
+
+    private void sendFailure(long request, int index, String why)
+            throws UcxpoolException {
+        channel.send(new Source(), Protocol.tag(Protocol.FAILURE, request),
+                     Protocol.failure(index, why), null);
+    }
+}

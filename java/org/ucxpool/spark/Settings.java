@@ -1,0 +1,95 @@
+package org.ucxpool.spark;
+
+import java.util.HashMap;
+import java.util.Map;
+
+import org.apache.spark.SparkConf;
+import scala.Tuple2;
+
+/** The settings spark.ucxpool.*; docs/spark.md lists them. */
+final class Settings {
+    static final String PREFIX = "spark.ucxpool.";
+    static final String POOL_PREFIX = PREFIX + "conf.";
+    static final String MANAGER = "spark.shuffle.manager";
+    static final String PLUGINS = "spark.plugins";
+
+    private static final String[] KEYS =
+        {"memory", "messageSize", "port", "wire", "library"};
+
+    /** All memory of the pool, bytes. */
+    final long memory;
+    /** The longest message. */
+    final int messageSize;
+    /** Where to listen; 0: any free port. */
+    final int port;
+    /** Where libucxpool is; null: where the dynamic linker finds it. */
+    final String library;
+    /** The pool's. */
+    final Map<String, String> pool = new HashMap<>();
+
+    /**
+     * Read them.
+     *
+     * @throws IllegalArgumentException one is unknown or wrong
+     */
+    Settings(SparkConf conf) {
+        for (Tuple2<String, String> entry : conf.getAllWithPrefix(PREFIX)) {
+            check(entry._1());
+        }
+        memory = conf.getSizeAsBytes(PREFIX + "memory", "64m");
+        long size = conf.getSizeAsBytes(PREFIX + "messageSize", "1m");
+        port = conf.getInt(PREFIX + "port", 0);
+        library = conf.get(PREFIX + "library", null);
+        if (memory < 8 << 20) {
+            throw wrong("memory", memory, "8m or more");
+        }
+        if (size < 4096 || size > memory / 16) {
+            throw wrong("messageSize", size,
+                        "4k or more, and at most a 16th of "
+                            + PREFIX + "memory");
+        }
+        messageSize = (int) Math.min(size, 1 << 30);
+        fillPool(conf);
+    }
+
+    /*
+     * A quarter for the blocks, which go by half to what is sent; the rest for
+     * what has come and Spark has not read yet. Peers on this host map what is
+     * sent, so that the quarter's half counts as memory of theirs, too.
+     */
+    private void fillPool(SparkConf conf) {
+        pool.put("COMM_SIZE", Long.toString(memory / 4));
+        pool.put("SEND_SHARE", "50");
+        pool.put("RECV_SHARE", "50");
+        pool.put("MEMORY_LIMIT", Long.toString(memory));
+        pool.put("HEAP_CHUNK", "2m");
+        pool.put("HUGE_PAGES", "n");
+        pool.put("MAX_METADATA", Integer.toString(Protocol.METADATA_MAX));
+        pool.put("ACCEPT_QUEUE", "4096");
+        pool.put("WIRE", conf.get(PREFIX + "wire", "auto"));
+        for (Tuple2<String, String> entry :
+             conf.getAllWithPrefix(POOL_PREFIX)) {
+            pool.put(entry._1(), entry._2());
+        }
+    }
+
+    private static void check(String name) {
+        boolean isKnown = name.startsWith("conf.");
+
+        for (String key : KEYS) {
+            isKnown |= key.equals(name);
+        }
+        if (!isKnown) {
+            throw new IllegalArgumentException(PREFIX + name
+                + " is no setting: there are " + PREFIX
+                + String.join(", " + PREFIX, KEYS) + " and " + POOL_PREFIX
+                + "KEY");
+        }
+    }
+
+    private static IllegalArgumentException wrong(String key, long value,
+                                                  String right) {
+        return new IllegalArgumentException(
+            PREFIX + key + "=" + value + ": it must be " + right);
+    }
+}

@@ -1,0 +1,46 @@
+package org.ucxpool.spark;
+
+import org.apache.spark.SparkConf;
+import org.apache.spark.shuffle.IndexShuffleBlockResolver;
+import org.apache.spark.shuffle.sort.SortShuffleManager;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Spark's own shuffle manager, of which the blocks are fetched over the pool
+ * once {@link UcxPoolPlugin}, which must be loaded too, has started it.
+ */
+public final class UcxPoolShuffleManager extends SortShuffleManager {
+    private static final Logger LOG =
+        LoggerFactory.getLogger(UcxPoolShuffleManager.class);
+
+    /* Spark makes one in a process; that which it gives out is of a type that
+     * was another in 4.0. */
+    private static volatile UcxPoolShuffleManager current;
+
+    /**
+     * Made by Spark.
+     *
+     * @param conf the application's settings
+     */
+    public UcxPoolShuffleManager(SparkConf conf) {
+        super(conf);
+        current = this;
+        if (!conf.get(Settings.PLUGINS, "").contains(
+                UcxPoolPlugin.class.getName())) {
+            LOG.warn("shuffle blocks go over Netty: {} does not name {}",
+                     Settings.PLUGINS, UcxPoolPlugin.class.getName());
+        }
+    }
+
+    /** Finds the files of this process's map outputs. */
+    static IndexShuffleBlockResolver resolver() {
+        return current.shuffleBlockResolver();
+    }
+
+    @Override
+    public boolean unregisterShuffle(int shuffleId) {
+        ExecutorSide.forget(shuffleId);
+        return super.unregisterShuffle(shuffleId);
+    }
+}

@@ -1,0 +1,156 @@
+package org.ucxpool.spark;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertSame;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+
+import org.apache.spark.SparkConf;
+import org.apache.spark.shuffle.IndexShuffleBlockResolver;
+import org.junit.After;
+import org.junit.Rule;
+import org.junit.Test;
+import org.junit.rules.TemporaryFolder;
+import scala.Option;
+
+public class MapOutputsTest {
+    @Rule
+    public final TemporaryFolder folder = new TemporaryFolder();
+
+    /** Finds files by their name, in one folder. */
+    private final class Resolver extends IndexShuffleBlockResolver {
+        Resolver() {
+            super(new SparkConf(false), null,
+                  new java.util.concurrent.ConcurrentHashMap<>());
+        }
+
+        @Override
+        public File getDataFile(int shuffleId, long mapId) {
+            return new File(folder.getRoot(), shuffleId + "_" + mapId
+                                                  + ".data");
+        }
+
+        @Override
+        public File getIndexFile(int shuffleId, long mapId,
+                                 Option<String[]> folders) {
+            return new File(folder.getRoot(), shuffleId + "_" + mapId
+                                                  + ".index");
+        }
+    }
+
+    private final Resolver resolver = new Resolver();
+    private final MapOutputs outputs = new MapOutputs(() -> resolver);
+
+    @After
+    public void tearDown() {
+        outputs.close();
+    }
+
+    private void write(int shuffleId, long mapId, long... offsets)
+            throws IOException {
+        ByteBuffer index = ByteBuffer.allocate(8 * offsets.length);
+
+        for (long offset : offsets) {
+            index.putLong(offset);
+        }
+        Files.write(resolver.getIndexFile(shuffleId, mapId, null).toPath(),
+                    index.array());
+        Files.write(resolver.getDataFile(shuffleId, mapId).toPath(),
+                    new byte[(int) offsets[offsets.length - 1]]);
+    }
+
+    private MapOutputs.Location find(String name) throws IOException {
+        return outputs.find(BlockRange.parse(name));
+    }
+
+    @Test
+    public void blocks_lie_where_the_index_says() throws IOException {
+        write(1, 7, 0, 10, 10, 35);
+        MapOutputs.Location location = find("shuffle_1_7_0");
+
+        assertEquals(0, location.offset);
+        assertEquals(10, location.length);
+        assertEquals("1_7.data", location.file.path().getFileName()
+                                     .toString());
+        location.file.release();
+        location = find("shuffle_1_7_2");
+        assertEquals(10, location.offset);
+        assertEquals(25, location.length);
+        location.file.release();
+        location = find("shuffle_1_7_0_3");
+        assertEquals(0, location.offset);
+        assertEquals(35, location.length);
+        location.file.release();
+        location = find("shuffle_1_7_1");
+        assertEquals(0, location.length);
+        assertNull(location.file);
+    }
+
+    @Test
+    public void a_long_index_is_read_where_it_is_needed() throws IOException {
+        long[] offsets = new long[5001];
+
+        for (int i = 0; i < offsets.length; i++) {
+            offsets[i] = 3L * i;
+        }
+        write(1, 8, offsets);
+        MapOutputs.Location location = find("shuffle_1_8_4000_4999");
+
+        assertEquals(12000, location.offset);
+        assertEquals(2997, location.length);
+        location.file.release();
+        assertThrows(IOException.class, () -> find("shuffle_1_8_5000"));
+    }
+
+    @Test
+    public void what_is_not_there_or_damaged_is_an_error() throws IOException {
+        assertThrows(IOException.class, () -> find("shuffle_2_1_0"));
+        write(2, 2, 0, 5, 9);
+        assertThrows(IOException.class, () -> find("shuffle_2_2_2"));
+        write(2, 3, 0, 9, 5, 12);
+        assertThrows(IOException.class, () -> find("shuffle_2_3_1"));
+        write(2, 4, 0, 5);
+        assertTrue(resolver.getDataFile(2, 4).delete());
+        assertThrows(IOException.class, () -> find("shuffle_2_4_0"));
+    }
+
+    @Test
+    public void files_stay_open_until_their_shuffle_goes()
+            throws IOException {
+        write(3, 1, 0, 5);
+        write(4, 1, 0, 5);
+        MapOutputs.Location first = find("shuffle_3_1_0");
+        MapOutputs.Location other = find("shuffle_4_1_0");
+        MapOutputs.Location again = find("shuffle_3_1_0");
+
+        assertSame(first.file, again.file);
+        first.file.release();
+        again.file.release();
+        other.file.release();
+        outputs.forget(3);
+        assertThrows(IllegalStateException.class, first.file::retain);
+        other.file.retain().release();
+    }
+
+    @Test
+    public void the_oldest_are_closed_when_there_are_too_many()
+            throws IOException {
+        write(5, 0, 0, 5);
+        MapOutputs.Location oldest = find("shuffle_5_0_0");
+
+        for (int i = 1; i <= 512; i++) {
+            write(5, i, 0, 5);
+            find("shuffle_5_" + i + "_0").file.release();
+        }
+        /* Closed, but for the one who still reads it. */
+        oldest.file.release();
+        assertThrows(IllegalStateException.class, oldest.file::retain);
+        find("shuffle_5_0_0").file.release();
+    }
+}

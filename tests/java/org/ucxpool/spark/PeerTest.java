@@ -1,0 +1,224 @@
+package org.ucxpool.spark;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertSame;
+import static org.junit.Assert.assertTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+import org.apache.spark.network.buffer.ManagedBuffer;
+import org.apache.spark.network.shuffle.BlockFetchingListener;
+import org.apache.spark.network.util.TransportConf;
+import org.junit.After;
+import org.junit.Before;
+import org.junit.Test;
+import org.ucxpool.Channel;
+import org.ucxpool.Listener;
+import org.ucxpool.Message;
+import org.ucxpool.Pool;
+import org.ucxpool.Source;
+
+/** A peer that is not there, is another's, or says what it should not. */
+public class PeerTest implements Peer.Owner, Fetch.Surroundings,
+                                 BlockFetchingListener {
+    private static final long LIMIT = 60;
+    private static final String[] IDS = {"shuffle_0_0_0", "shuffle_0_1_0"};
+
+    private final Statistics statistics = new Statistics();
+    private final List<String> fetched = new ArrayList<>();
+    private final List<String> failed = new ArrayList<>();
+    private final List<Fetch> overNetty = new ArrayList<>();
+    private Throwable why;
+    private Pool pool;
+    private Pool other;
+    private Channel accepted;
+
+    private static Pool makePool(String name, byte[] secret)
+            throws Exception {
+        return new Pool(name, Map.of("COMM_SIZE", "2m", "MEMORY_LIMIT", "16m",
+                                     "HEAP_CHUNK", "2m", "HUGE_PAGES", "n"),
+                        secret);
+    }
+
+    @Before
+    public void setUp() throws Exception {
+        pool = makePool("asks", null);
+    }
+
+    @After
+    public void tearDown() {
+        pool.close();
+        if (other != null) {
+            other.close();
+        }
+    }
+
+    @Override
+    public Pool pool() {
+        return pool;
+    }
+
+    @Override
+    public void admit(Fetch.Arrival arrival, Peer peer) {
+        throw new AssertionError("a reply that should have been refused");
+    }
+
+    @Override
+    public void toNetty(Peer peer, Fetch fetch) {
+        overNetty.add(fetch);
+    }
+
+    @Override
+    public Statistics statistics() {
+        return statistics;
+    }
+
+    @Override
+    public File spillFile() {
+        throw new AssertionError("nothing is spilled");
+    }
+
+    @Override
+    public TransportConf transportConf() {
+        throw new AssertionError("nothing goes to files");
+    }
+
+    @Override
+    public void onBlockFetchSuccess(String id, ManagedBuffer block) {
+        fetched.add(id);
+    }
+
+    @Override
+    public void onBlockFetchFailure(String id, Throwable thrown) {
+        failed.add(id);
+        why = thrown;
+    }
+
+    private Fetch post(Peer peer) throws IOException {
+        Fetch fetch = new Fetch(this, IDS, this, null);
+        int[] count = new int[1];
+        List<BlockRange> ranges = new ArrayList<>();
+
+        for (String id : IDS) {
+            ranges.add(BlockRange.parse(id));
+        }
+        assertTrue(peer.post(fetch, Protocol.request(ranges, 0, count)));
+        return fetch;
+    }
+
+    private void pollUntilTold() throws IOException {
+        while (failed.isEmpty() && overNetty.isEmpty()) {
+            pool.poll(LIMIT, TimeUnit.SECONDS);
+        }
+    }
+
+    @Test
+    public void nobody_there_is_a_failed_fetch() throws Exception {
+        int port;
+
+        try (ServerSocket socket =
+                 new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            port = socket.getLocalPort();
+        }
+        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:" + port);
+
+        post(peer);
+        pollUntilTold();
+        assertEquals(Arrays.asList(IDS), failed);
+        assertTrue(overNetty.isEmpty());
+        assertTrue(why.getMessage(), why.getMessage().startsWith(
+            "executor 1 at 127.0.0.1:" + port + " cannot be reached: "));
+        assertEquals(2, statistics.failedBlocks.getCount());
+        assertFalse(peer.isWithoutPool());
+    }
+
+    @Test
+    public void another_secret_goes_over_netty() throws Exception {
+        other = makePool("other", "another secret!!".getBytes("US-ASCII"));
+        try (Listener listener = other.listen("127.0.0.1:0")) {
+            Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                                 "127.0.0.1:" + listener.port());
+            Thread thread = poll(other);
+            Fetch fetch = post(peer);
+
+            pollUntilTold();
+            assertSame(fetch, overNetty.get(0));
+            assertTrue(failed.isEmpty());
+            assertTrue(peer.isWithoutPool());
+            assertFalse(peer.post(fetch, new byte[0]));
+            other.close();
+            thread.join();
+        }
+    }
+
+    /** Polls until the pool is closed. */
+    private static Thread poll(Pool polled) {
+        Thread thread = new Thread(() -> {
+            try {
+                for (;;) {
+                    polled.poll(LIMIT, TimeUnit.SECONDS);
+                }
+            } catch (IOException e) {
+                /* It is closed. */
+            }
+        });
+
+        thread.start();
+        return thread;
+    }
+
+    @Test
+    public void replies_that_cannot_be_are_refused() throws Exception {
+        other = makePool("other", null);
+        try (Listener listener = other.listen("127.0.0.1:0")) {
+            Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                                 "127.0.0.1:" + listener.port());
+            Thread thread = poll(other);
+            byte[][] replies = {Protocol.reply(2, true),
+                                Protocol.reply(-1, true), new byte[3],
+                                new byte[0]};
+
+            for (byte[] reply : replies) {
+                failed.clear();
+                post(peer);
+                answer(listener, reply);
+                pollUntilTold();
+                assertEquals(Arrays.asList(IDS), failed);
+                assertTrue(why.getMessage(),
+                           why.getMessage().contains("sent nonsense"));
+            }
+            assertTrue(fetched.isEmpty());
+            other.close();
+            thread.join();
+        }
+    }
+
+    /** Answer the next request with one reply. */
+    private void answer(Listener listener, byte[] reply) throws Exception {
+        while (accepted == null) {
+            pool.poll(1, TimeUnit.MILLISECONDS);
+            accepted = listener.accept(1, TimeUnit.MILLISECONDS);
+        }
+        Message request = null;
+
+        while (request == null) {
+            pool.poll(1, TimeUnit.MILLISECONDS);
+            request = accepted.receive(1, TimeUnit.MILLISECONDS);
+        }
+        request.receive();
+        accepted.send(new Source().add(ByteBuffer.allocateDirect(8)),
+                      Protocol.tag(Protocol.REPLY,
+                                   Protocol.request(request.tag())),
+                      reply, null);
+    }
+}
