@@ -1,5 +1,6 @@
-"""run.py RESULTS MODULE... - run test modules, each in a process of its own,
-with results where those of other tests are: RESULTS/MODULE.log and .trs."""
+"""run.py [--in FOLDER] RESULTS MODULE... - run test modules of this folder, or
+another one, each in a process of its own, with results where those of other tests
+are: RESULTS/MODULE.log and .trs."""
 import pathlib
 import subprocess
 import sys
@@ -20,7 +21,7 @@ def run(module):
     return 0 if result.wasSuccessful() else 1
 
 
-def start(results, module):
+def start(folder, results, module):
     """The same in a process of its own."""
     log = results / f"{module}.log"
     with open(log, "wb") as said:
@@ -28,7 +29,7 @@ def start(results, module):
             status = subprocess.run(
                 [sys.executable, "-X", "faulthandler", "-X", "dev", "-W",
                  "ignore::ResourceWarning", __file__, "--inside", module],
-                cwd=HERE, stdout=said, stderr=subprocess.STDOUT,
+                cwd=folder, stdout=said, stderr=subprocess.STDOUT,
                 timeout=LIMIT).returncode
         except subprocess.TimeoutExpired:
             said.write(f"ended after {LIMIT} s\n".encode())
@@ -44,11 +45,14 @@ def start(results, module):
 
 def main():
     if sys.argv[1] == "--inside":
-        sys.path.insert(0, str(HERE))
+        sys.path.insert(0, str(pathlib.Path.cwd()))
         return run(sys.argv[2])
-    results = pathlib.Path(sys.argv[1]).resolve()
+    folder, arguments = HERE, sys.argv[1:]
+    if arguments[0] == "--in":
+        folder, arguments = pathlib.Path(arguments[1]), arguments[2:]
+    results = pathlib.Path(arguments[0]).resolve()
     results.mkdir(parents=True, exist_ok=True)
-    return max([start(results, module) for module in sys.argv[2:]])
+    return max([start(folder, results, module) for module in arguments[1:]])
 
 
 if __name__ == "__main__":

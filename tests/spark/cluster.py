@@ -1,0 +1,106 @@
+"""Spark clusters of two executors on this machine, with the plugin and without:
+processes of their own that talk over the loopback interface. The demo and the
+benchmark in java/ have them, too."""
+import glob
+import json
+import os
+import pathlib
+import tempfile
+
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+BUILD = pathlib.Path(os.environ["UCXPOOL_BUILD"])
+JARS = [BUILD / "java" / name
+        for name in ("ucxpool-spark.jar", "ucxpool-spark-tests.jar")]
+os.environ["PYSPARK_SUBMIT_ARGS"] = (
+    "--jars " + ",".join(map(str, JARS)) + " --driver-memory 1g pyspark-shell")
+
+# Spark remembers the folder of the first cluster of a process.
+FOLDER = tempfile.TemporaryDirectory()
+os.environ["SPARK_LOCAL_DIRS"] = FOLDER.name
+
+import pyspark
+from pyspark.sql import SparkSession
+
+PLUGIN = {
+    "spark.shuffle.manager": "org.ucxpool.spark.UcxPoolShuffleManager",
+    "spark.plugins": "org.ucxpool.spark.UcxPoolPlugin",
+    "spark.ucxpool.library": str(BUILD / ".libs" / "libucxpool.so"),
+}
+COMMON = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "7",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+class Cluster:
+    """Two executors of one processor each, or more."""
+
+    def __init__(self, settings, cores=1):
+        # What is set when the virtual machine starts counts for all clusters.
+        pyspark.SparkContext._ensure_initialized()
+        builder = (SparkSession.builder.appName("ucxpool")
+                   .master(f"local-cluster[2,{cores},1024]"))
+        for key, value in {**COMMON,
+                           "spark.jars": ",".join(map(str, JARS)),
+                           **settings}.items():
+            builder = builder.config(key, value)
+        self.spark = builder.getOrCreate()
+        self.work = os.path.join(os.path.dirname(pyspark.__file__), "work",
+                                 self.spark.sparkContext.applicationId)
+        for name, type_name in (("CountersOfExecutor", "string"),
+                                ("StopOnce", "long")):
+            self.spark.udf.registerJavaFunction(
+                name, f"org.ucxpool.spark.{name}", type_name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.spark.stop()
+
+    def counters(self, executors=2):
+        """What each executor tells of itself, by its id."""
+        told = {}
+        while len(told) < executors:
+            for row in (self.spark.range(0, 8, 1, 8)
+                        .selectExpr("CountersOfExecutor(id)").collect()):
+                words = dict(word.split("=") for word in row[0].split())
+                words = {key: int(value) for key, value in words.items()}
+                told[words.pop("executor")] = words
+        return told
+
+    def total(self, name):
+        """One counter of all executors together."""
+        return sum(told.get(name, 0) for told in self.counters().values())
+
+    def logs(self):
+        """What the executors have written."""
+        return {name: pathlib.Path(name).read_text(errors="replace")
+                for name in sorted(glob.glob(f"{self.work}/*/stderr"))}
+
+
+def event_log(folder):
+    """Settings with which a cluster writes Spark's events there."""
+    return {"spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": f"file://{folder}"}
+
+
+def events(folder):
+    """The events of clusters that have ended."""
+    for path in sorted(pathlib.Path(folder).glob("**/events_*")):
+        for line in path.read_text().splitlines():
+            yield json.loads(line)
+
+
+def shuffle_read(folder, name):
+    """A metric of what all tasks have read of shuffles, together."""
+    return sum(event["Task Metrics"]["Shuffle Read Metrics"][name]
+               for event in events(folder)
+               if event["Event"] == "SparkListenerTaskEnd"
+               and event.get("Task Metrics"))

@@ -1,0 +1,42 @@
+"""The plugin's own parts, tested by JUnit in a virtual machine with Spark's
+classes: each method is a test here as well."""
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+import pyspark
+
+BUILD = pathlib.Path(os.environ["UCXPOOL_BUILD"]) / "java"
+JARS = [BUILD / "ucxpool-spark.jar", BUILD / "ucxpool-spark-tests.jar",
+        "/usr/share/java/junit4.jar", "/usr/share/java/hamcrest.jar",
+        pathlib.Path(pyspark.__file__).parent / "jars" / "*"]
+
+
+class JUnit(unittest.TestCase):
+    def test_block_ranges(self):
+        self.run_class("org.ucxpool.spark.BlockRangeTest")
+
+    def test_map_outputs(self):
+        self.run_class("org.ucxpool.spark.MapOutputsTest")
+
+    def test_peers(self):
+        self.run_class("org.ucxpool.spark.PeerTest")
+
+    def test_received_blocks(self):
+        self.run_class("org.ucxpool.spark.ReceivedBlockTest")
+
+    def run_class(self, name):
+        library = BUILD.parent / ".libs" / "libucxpool.so"
+        done = subprocess.run(
+            ["java", f"-Dorg.ucxpool.library={library}",
+             "-cp", ":".join(map(str, JARS)), "org.junit.runner.JUnitCore",
+             name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, re.compile(r"^OK \(\d+ tests?\)$", re.M))
+
+
+if __name__ == "__main__":
+    unittest.main()

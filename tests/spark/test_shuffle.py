@@ -1,0 +1,141 @@
+"""Spark's shuffle on the pool gives what it gives over Netty, and goes over
+Netty where it must."""
+import socket
+import tempfile
+import unittest
+
+import queries
+from cluster import PLUGIN, Cluster, event_log, shuffle_read
+
+SECRET = {"spark.authenticate": "true",
+          "spark.authenticate.secret": "of these tests"}
+
+
+class Shuffle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with Cluster(queries.SKEW) as cluster:
+            cls.wanted = queries.run(cluster.spark)
+            cls.total_of_netty = cluster.total("fetchedBlocks")
+
+    def check(self, rows):
+        for query, found in rows.items():
+            self.assertEqual(found, self.wanted[query], query)
+
+    def check_all_went_over_the_pool(self, cluster):
+        told = cluster.counters()
+        for executor, counted in told.items():
+            self.assertGreater(counted["fetchedBlocks"], 0, told)
+            self.assertEqual(counted["nettyBlocks"], 0, told)
+            self.assertEqual(counted["failedBlocks"], 0, told)
+        self.assertEqual(sum(x["servedBlocks"] for x in told.values()),
+                         sum(x["fetchedBlocks"] for x in told.values()))
+        return told
+
+    def test_results_are_those_of_netty(self):
+        self.assertEqual(self.total_of_netty, 0)
+        with Cluster({**PLUGIN, **queries.SKEW}) as cluster:
+            self.check(queries.run(cluster.spark))
+            told = self.check_all_went_over_the_pool(cluster)
+            for counted in told.values():
+                self.assertEqual(counted["spilledBytes"], 0)
+                # The pool's own count; and what was read is given back.
+                self.assertGreaterEqual(
+                    counted["pool.messages_received"],
+                    counted["requests"] + counted["replies"])
+                self.assertEqual(counted["pool.heap_live"], 2 << 20)
+
+    def test_many_small_blocks_are_one_message(self):
+        with Cluster(PLUGIN) as cluster:
+            cluster.spark.conf.set("spark.sql.adaptive.enabled", "false")
+            rows = (cluster.spark.range(0, 6000, 1, 60)
+                    .repartition(30, "id").selectExpr("sum(id)").collect())
+            self.assertEqual(rows[0][0], 6000 * 5999 // 2)
+            told = self.check_all_went_over_the_pool(cluster)
+            total = {name: sum(counted[name] for counted in told.values())
+                     for name in ("fetchedBlocks", "requests", "replies")}
+            # 60 maps, of which about one half are the other executor's.
+            self.assertGreater(total["fetchedBlocks"], 8 * total["requests"])
+            self.assertLessEqual(total["replies"], total["requests"])
+
+    def test_no_memory_and_no_compression(self):
+        """What has no room is written to disk."""
+        with Cluster({**PLUGIN, "spark.shuffle.compress": "false",
+                      "spark.ucxpool.memory": "8m",
+                      "spark.ucxpool.conf.MEMORY_LIMIT": "5m",
+                      "spark.ucxpool.messageSize": "256k"}) as cluster:
+            self.check(queries.run(cluster.spark, [False],
+                                   [queries.join, queries.wide]))
+            told = self.check_all_went_over_the_pool(cluster)
+            self.assertGreater(
+                sum(x["spilledBytes"] for x in told.values()), 1 << 20)
+
+    def test_long_requests_go_to_files(self):
+        """As Spark asks for them above a size; over the other wire, encrypted
+        on disk, with a secret, in messages shorter than a block."""
+        with tempfile.TemporaryDirectory() as folder:
+            with Cluster({**PLUGIN, **SECRET, **event_log(folder),
+                          "spark.ucxpool.wire": "ucx",
+                          "spark.io.encryption.enabled": "true",
+                          "spark.network.maxRemoteBlockSizeFetchToMem": "100k",
+                          "spark.ucxpool.messageSize": "16k"}) as cluster:
+                self.check(queries.run(cluster.spark, [True],
+                                       [queries.sort, queries.wide,
+                                        queries.skewed]))
+                told = self.check_all_went_over_the_pool(cluster)
+                for log in cluster.logs().values():
+                    self.assertIn("over the wire ucx", log)
+            to_files = shuffle_read(folder, "Remote Bytes Read To Disk")
+            self.assertGreater(to_files, 100 << 10)
+            # What Spark says it has read is what came.
+            self.assertEqual(shuffle_read(folder, "Remote Bytes Read"),
+                             sum(x["fetchedBytes"] for x in told.values()))
+            self.assertEqual(shuffle_read(folder, "Remote Blocks Fetched"),
+                             sum(x["fetchedBlocks"] for x in told.values()))
+
+    def check_netty(self, settings, reason):
+        with Cluster({**PLUGIN, **settings}) as cluster:
+            self.assertEqual(queries.group(cluster.spark).collect(),
+                             self.wanted["group", True])
+            self.assertEqual(cluster.total("fetchedBlocks"), 0)
+            for log in cluster.logs().values():
+                found = [line for line in log.splitlines()
+                         if "shuffle blocks go over Netty" in line]
+                self.assertEqual(len(found), 1, log)
+                self.assertIn(reason, found[0])
+
+    def test_encryption_goes_over_netty(self):
+        self.check_netty({**SECRET, "spark.network.crypto.enabled": "true"},
+                         "spark.network.crypto.enabled")
+
+    def test_no_library_goes_over_netty(self):
+        self.check_netty({"spark.ucxpool.library": "/not/there.so"},
+                         "/not/there.so")
+
+    def test_a_wrong_setting_goes_over_netty(self):
+        self.check_netty({"spark.ucxpool.memroy": "1g"},
+                         "spark.ucxpool.memroy is no setting")
+
+    def test_one_executor_without_a_pool(self):
+        """The one that takes the port has a pool; both fetch over Netty what
+        comes from, or is wanted by, the other one."""
+        with Cluster({**PLUGIN, "spark.ucxpool.port": free_port()}) as cluster:
+            self.assertEqual(queries.join(cluster.spark).collect(),
+                             self.wanted["join", True])
+            told = cluster.counters()
+            with_pool = [x for x in told.values() if "pool.heap_live" in x]
+            self.assertEqual(len(with_pool), 1, told)
+            self.assertEqual(with_pool[0]["fetchedBlocks"], 0)
+            self.assertGreater(with_pool[0]["nettyBlocks"], 0)
+            logs = "".join(cluster.logs().values())
+            self.assertIn("address in use", logs)
+            self.assertIn("come over Netty: it has no pool", logs)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
