@@ -3,6 +3,10 @@
 # own error where its library is loaded, a stand-in for it here.
 set -eu
 
+# Not while test_install.sh has libtool link it anew.
+exec 9<"$top_builddir/libucxpool-framework.la"
+flock -s 9
+
 case $CC in
 *clang*) cxx=${CXX-clang++} ;;
 *) cxx=${CXX-g++} ;;

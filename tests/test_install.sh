@@ -8,7 +8,9 @@ trap 'rm -rf "$dir"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL
 root=$dir/root
 
-make -s -C "$top_builddir" install DESTDIR="$root" >"$dir/log" 2>&1 || {
+# libtool takes libucxpool-framework away for a moment, to link it anew.
+flock "$top_builddir/libucxpool-framework.la" \
+    make -s -C "$top_builddir" install DESTDIR="$root" >"$dir/log" 2>&1 || {
     cat "$dir/log"
     exit 1
 }

@@ -3,6 +3,10 @@
 # fakes of them on the stand-in for the CUDA driver.
 set -eu
 
+# Not while test_install.sh has libtool link it anew.
+exec 9<"$top_builddir/libucxpool-framework.la"
+flock -s 9
+
 if ! command -v python3 >/dev/null; then
     echo 'Python is not installed'
     exit 77

@@ -31,6 +31,11 @@ def say(number):
     from ucxpool._library import library
     library().config_modify(None, b"%d" % number, b"")
 
+def tell():
+    # A forked child makes no pool here: it might wait for a lock of UCX's.
+    from ucxpool._pool import _core
+    _core.tell_log()
+
 def connect(pool, where="nowhere"):
     try:
         pool.connect(where).wait()
@@ -173,9 +178,10 @@ sys.stdin.read()
         peer.wait()
 
 asyncio.run(main())
-[record] = kept.records
-assert record.levelno == logging.WARNING
-assert "has failed" in record.getMessage(), record
+# There is one more where it went before its memory was mapped.
+assert 1 <= len(kept.records) <= 2, kept.texts()
+assert {record.levelno for record in kept.records} == {logging.WARNING}
+assert "has failed" in kept.texts()[-1], kept.texts()
 """)
 
     def test_what_is_not_told_at_a_fork_is_the_parents(self):
@@ -187,10 +193,9 @@ kept.records.clear()
 say(1)
 child = os.fork()
 if child == 0:
-    mine = ucxpool.Pool(comm_size="8m")
-    kept.records.clear()
-    said = connect(mine)
-    os._exit(0 if kept.texts() == [said] else 1)
+    say(2)
+    tell()
+    os._exit(0 if len(kept.records) == 1 else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert not kept.records
 pool.turn()
@@ -206,8 +211,9 @@ class Forking(Kept):
         if len(self.records) == 1:
             self.child = os.fork()
             if self.child == 0:
-                connect(ucxpool.Pool(comm_size="8m"), "elsewhere")
-                os._exit(0 if "elsewhere" in self.texts()[-1] else 1)
+                say(2)
+                tell()
+                os._exit(0 if len(self.texts()) == 2 else 1)
 
 kept = Forking()
 pool = ucxpool.Pool(comm_size="8m")
