@@ -343,7 +343,7 @@ class Channel(_core.Channel):
             raise self.ended_with()
 
     def _keep(self, message):
-        """Give a message to the first who waits for such, or keep it."""
+        """Give a message to the first that waits for such, or keep it."""
         for entry in self._waiting:
             future, tag, mask = entry
             if (message.tag ^ tag) & mask == 0 and not future.done():
@@ -414,8 +414,8 @@ class Listener(_core.Listener):
         return Operation(self._accept, self._accept_wait)
 
     def close(self):
-        """Stop listening; channels that were accepted stay. Who waits in
-        accept() gets ClosedError. Twice is allowed."""
+        """Stop listening; channels that were accepted stay. An accept()
+        that waits ends with ClosedError. Twice is allowed."""
         self.release()
         waiting, self._waiting = self._waiting, collections.deque()
         for future in waiting:
@@ -560,8 +560,8 @@ class Pool(_core.Pool):
     def close(self):
         """Close all channels, and give the memory back. Waits for peers, for
         the setting CLOSE_TIMEOUT at most, and blocks the thread. What is under
-        way ends with CanceledError, who waits gets ClosedError. Twice is
-        allowed."""
+        way ends with CanceledError, and a recv() or accept() that waits with
+        ClosedError. Twice is allowed."""
         self._leave_loop()
         self._end_all()
         self.destroy()
