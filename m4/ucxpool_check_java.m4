@@ -4,6 +4,10 @@
 # jars, into SPARK_JARS, for its plugin; JUnit, into JUNIT_JARS, for tests.
 # --with-spark=DIR names the folder of the jars, or one that has them in jars/ or
 # pyspark/jars/; without it that is SPARK_HOME. --without-java leaves all out.
+#
+# The part in C is in the jars, unless --with-jnidir=DIR names a folder that the
+# virtual machine looks into, as distributions have one: then make install puts it
+# there.
 AC_DEFUN([UCXPOOL_CHECK_JAVA], [
   AC_ARG_WITH([java],
     [AS_HELP_STRING([--without-java], [no make java, though there is a JDK])],
@@ -13,6 +17,15 @@ AC_DEFUN([UCXPOOL_CHECK_JAVA], [
       [make java has the plugin for the Spark under DIR, for example the folder
        pyspark of its wheel])],
     [], [with_spark=$SPARK_HOME])
+  AC_ARG_WITH([jnidir],
+    [AS_HELP_STRING([--with-jnidir=DIR],
+      [where libucxpool-jni.so is installed, a folder of java.library.path;
+       without it the jars have it in them])],
+    [], [with_jnidir=no])
+  AS_CASE([$with_jnidir],
+    [no], [with_jnidir=],
+    [/*], [],
+    [AC_MSG_ERROR([--with-jnidir wants a whole path: --with-jnidir=/DIR])])
   have_java=no
   JNI_CFLAGS=
   SPARK_JARS=
@@ -41,11 +54,13 @@ AC_DEFUN([UCXPOOL_CHECK_JAVA], [
   hamcrest=/usr/share/java/hamcrest.jar
   AS_IF([test $have_java = yes && test -f $junit && test -f $hamcrest],
     [JUNIT_JARS=$junit:$hamcrest])
+  AC_SUBST([jnidir], [$with_jnidir])
   AC_SUBST([JNI_CFLAGS])
   AC_SUBST([SPARK_JARS])
   AC_SUBST([JUNIT_JARS])
   AM_CONDITIONAL([HAVE_JAVA], [test $have_java = yes])
   AM_CONDITIONAL([HAVE_SPARK],
     [test $have_java = yes && test -n "$SPARK_JARS"])
+  AM_CONDITIONAL([JNI_IN_JARS], [test -z "$with_jnidir"])
   AM_CONDITIONAL([HAVE_JUNIT], [test -n "$JUNIT_JARS"])
 ])

@@ -151,6 +151,34 @@ then
     exit 1
 fi
 
+# The jar, by the name that does not change.
+if [ -f "$top_builddir/java/ucxpool.jar" ] && [ -z "$SANITIZER_CFLAGS" ]; then
+    jar=$(find "$root" -name ucxpool.jar)
+    [ "$(readlink "$jar")" = "ucxpool-$version.jar" ] || {
+        echo "ucxpool.jar is no link to the jar of this version: '$jar'"
+        exit 1
+    }
+    cat >"$dir/Program.java" <<'END'
+import org.ucxpool.Pool;
+
+public final class Program {
+    public static void main(String[] args) throws Exception {
+        try (Pool pool = new Pool("installed")) {
+            System.out.println(pool.stats().get("blocks_asked") > 0);
+        }
+    }
+}
+END
+    jni=$(find "$root" -name libucxpool-jni.so)
+    said=$(java -Xmx64m ${jni:+"-Djava.library.path=${jni%/*}"} -cp "$jar" \
+        "$dir/Program.java")
+    echo "Java: $said"
+    [ "$said" = true ] || {
+        echo 'a program does not run with the installed jar'
+        exit 1
+    }
+fi
+
 make -s -C "$top_builddir" uninstall DESTDIR="$root" >"$dir/log" 2>&1
 left=$(find "$root" ! -type d)
 if [ -n "$left" ]; then

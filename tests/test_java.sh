@@ -13,11 +13,12 @@ fi
 UCXPOOL_LOG_LEVEL=none
 export UCXPOOL_LOG_LEVEL
 library=-Dorg.ucxpool.library=$top_builddir/.libs/libucxpool.so
+jni=-Djava.library.path=$top_builddir/java/.libs
 jar=$top_builddir/java/ucxpool.jar
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-java -Xmx128m "$library" -cp "$jar" "$top_srcdir/examples/BounceTransport.java" \
+java -Xmx128m "$library" "$jni" -cp "$jar" "$top_srcdir/examples/BounceTransport.java" \
     >"$log" 2>&1 || {
     cat "$log"
     exit 1
@@ -28,7 +29,7 @@ grep -q '^2000 blocks, [0-9]* bytes, through bounce buffers$' "$log" || {
 }
 
 status=0
-java -Xcheck:jni -Xmx128m "$library" \
+java -Xcheck:jni -Xmx128m "$library" "$jni" \
     -cp "$jar:$top_builddir/java/ucxpool-tests.jar:$JUNIT_JARS" \
     org.junit.runner.JUnitCore org.ucxpool.BounceBufferTest \
     org.ucxpool.PoolTest >"$log" 2>&1 || status=$?
