@@ -75,9 +75,15 @@ assert backend.value == "ucxpool.dask:UcxPoolBackend"
 END
 }
 
+# The part in C is found by Debian's virtual machine itself.
+bounce_transport() {
+    java -cp /usr/share/java/ucxpool.jar BounceTransport.java |
+        grep '^2000 blocks, .* through bounce buffers$'
+}
+
 purge() {
-    apt-get -q -y purge libucxpool0 libucxpool-dev ucxpool-tools \
-        python3-ucxpool &&
+    apt-get -q -y purge libucxpool0 libucxpool-dev libucxpool-java \
+        libucxpool-jni ucxpool-tools python3-ucxpool &&
         find / -xdev -name '*ucxpool*' ! -path '/try/*' ! -path '/proc/*' \
             >after &&
         diff before after
@@ -91,4 +97,6 @@ try python python
 try entry-point entry_point
 try install-dev install libucxpool-dev gcc libc6-dev pkg-config
 try program program
+try install-java install libucxpool-java libucxpool-jni default-jdk-headless
+try java bounce_transport
 try purge purge
