@@ -97,6 +97,37 @@ START_TEST(a_send_that_nobody_receives_expires)
 }
 END_TEST
 
+START_TEST(the_receiver_of_a_send_that_expires_is_told)
+{
+    ucxpool_request_params_t params = within(20);
+    uint8_t                 *bytes  = calloc(1, LENGTH);
+    pair_t                   pair;
+    ucxpool_request_t       *send;
+    ucxpool_request_t       *recv;
+    ucxpool_request_attr_t   attr;
+    ucxpool_message_t       *message;
+    ucxpool_data_t           target = ucxpool_data_buffer(bytes, LENGTH);
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    ck_assert_int_eq(
+        ucxpool_send_buffer(pair.to_b, bytes, LENGTH, TAG, &params, &send),
+        UCXPOOL_OK);
+    pair_until(&pair, ucxpool_probe(pair.b, NULL, TAG, ALL_BITS, &message) ==
+                          UCXPOOL_OK);
+    check_expires(&pair, send);
+    check_channel(&pair);
+    ck_assert_int_eq(ucxpool_message_recv(message, &target, NULL, &recv),
+                     UCXPOOL_OK);
+    ucxpool_request_query(recv, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
+    ck_assert_str_eq(attr.detail,
+                     "the sender ended the message: the deadline passed");
+    ucxpool_request_release(recv);
+    pair_cleanup(&pair);
+    free(bytes);
+}
+END_TEST
+
 START_TEST(a_send_in_the_queue_expires_and_the_next_goes_on)
 {
     ucxpool_request_params_t params = within(20);
@@ -477,6 +508,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_receive_without_a_message_expires, 0, 2);
     tcase_add_loop_test(tcase, a_send_that_nobody_receives_expires, 0, 2);
+    tcase_add_loop_test(tcase, the_receiver_of_a_send_that_expires_is_told, 0,
+                        2);
     tcase_add_loop_test(tcase, a_send_in_the_queue_expires_and_the_next_goes_on,
                         0, 2);
     tcase_add_loop_test(tcase, a_request_on_a_channel_that_never_opens_expires,

@@ -4,6 +4,7 @@
 #include "segments.h"
 
 #include "core/channel.h"
+#include "core/proto.h"
 #include "core/ring.h"
 #include "core/stats.h"
 
@@ -414,8 +415,25 @@ START_TEST(short_and_interrupted_reads_are_gone_on_with)
 }
 END_TEST
 
-/* The send ends with an error of the file, the receive is canceled, and all is
- * as it was. */
+/* The receive has been canceled, and tells what the send tells. */
+static void check_is_told(ucxpool_request_t *recv, const char *detail)
+{
+    static const char      begin[] = "the sender ended the message: ";
+    const size_t           length  = sizeof(begin) - 1;
+    ucxpool_request_attr_t attr;
+
+    pair_until(&pair, pair_ended(recv));
+    ucxpool_request_query(recv, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
+    ck_assert_msg(
+        (strncmp(attr.detail, begin, length) == 0) &&
+            (strncmp(attr.detail + length, detail, PROTO_TEXT_MAX) == 0),
+        "\"%s\" does not tell \"%s\"", attr.detail, detail);
+    ucxpool_request_release(recv);
+}
+
+/* The send ends with an error of the file, the receive is canceled for it, and
+ * all is as it was. */
 static void check_fails(size_t num, size_t length, const char *const *words)
 {
     uint8_t               *target = malloc(length);
@@ -431,8 +449,8 @@ static void check_fails(size_t num, size_t length, const char *const *words)
         ck_assert_msg(strstr(attr.detail, *words) != NULL, "no %s in \"%s\"",
                       *words, attr.detail);
     }
+    check_is_told(recv, attr.detail);
     ucxpool_request_release(send);
-    ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_ERR_CANCELED);
     pair_check_blocks(&pair);
     reads_reset();
     pair_exchange(&pair, 100000);
@@ -476,6 +494,35 @@ START_TEST(a_read_that_fails_ends_its_send_whichever_it_is)
     reads_fail(num_reads + 1, EIO);
     exchange(num);
     stop();
+}
+END_TEST
+
+/* The receiver finds a fragment that it must not read any more before it comes
+ * upon the reason. */
+START_TEST(a_receiver_that_was_slow_is_told_why)
+{
+    uint8_t               *target = malloc(LONG);
+    ucxpool_request_t     *send, *recv;
+    ucxpool_request_attr_t attr;
+    uint64_t               until = pair_deadline();
+
+    start(_i);
+    ranges[0] = of_file(0, LONG);
+    reads_fail(3, EIO);
+    recv = post_recv(target, LONG);
+    send = post_send(1);
+    pair_until(&pair, reads_count() >= 1);
+    while (!pair_ended(send)) {
+        ucxpool_progress(pair.a);
+        ck_assert(!pair_is_late(until));
+    }
+    ck_assert_uint_eq(reads_count(), 3);
+    ucxpool_request_query(send, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_IO);
+    check_is_told(recv, attr.detail);
+    ucxpool_request_release(send);
+    stop();
+    free(target);
 }
 END_TEST
 
@@ -761,6 +808,8 @@ static void add_ends(TCase *tcase)
                         NUM_WIRES);
     tcase_add_loop_test(tcase, a_read_that_fails_ends_its_send_whichever_it_is,
                         0, NUM_WIRES);
+    tcase_add_loop_test(tcase, a_receiver_that_was_slow_is_told_why, 0,
+                        NUM_WIRES);
     tcase_add_loop_test(tcase,
                         a_descriptor_that_is_closed_too_early_ends_its_send, 0,
                         NUM_WIRES);

@@ -378,7 +378,8 @@ static void answers_that_are_not_read(hostile_t *hostile)
 
 static void words_about_unknown_messages(hostile_t *hostile)
 {
-    proto_fixed_t cancel = {.cancel = {.message = 12345}};
+    proto_fixed_t cancel = {
+        .cancel = {.message = 12345, .status = UCXPOOL_ERR_CANCELED}};
 
     say_accept(hostile, 12345, 65536, 4);
     say_taken(hostile, 12345, 0);
@@ -517,14 +518,26 @@ static void accept_of_a_canceled_send(hostile_t *hostile)
 
 static void cancel_again_and_again(hostile_t *hostile)
 {
-    proto_fixed_t cancel = {.cancel = {.message = MESSAGE}};
+    proto_fixed_t cancel = {
+        .cancel = {.message = MESSAGE, .status = UCXPOOL_ERR_IO}};
+    ucxpool_request_attr_t attr;
 
     begin(hostile);
     for (int i = 0; i < 100; i++) {
-        hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
+        hostile_say(hostile, PROTO_CANCEL, &cancel, "a\nb\x80", 4);
     }
     hostile_let_read(hostile);
-    ck_assert_int_eq(ucxpool_request_test(hostile->recv), UCXPOOL_ERR_CANCELED);
+    ucxpool_request_query(hostile->recv, &attr, sizeof(attr));
+    ck_assert_int_eq(attr.status, UCXPOOL_ERR_CANCELED);
+    ck_assert_str_eq(attr.detail, "the sender ended the message: a?b?");
+}
+
+static void cancel_without_an_error(hostile_t *hostile)
+{
+    proto_fixed_t cancel = {.cancel = {.message = MESSAGE}};
+
+    begin(hostile);
+    hostile_say(hostile, PROTO_CANCEL, &cancel, NULL, 0);
 }
 
 /* --- runs ---------------------------------------------------------------- */
@@ -574,6 +587,7 @@ static const deed_t crimes[] = {
     DEED(head_moved_back),
     DEED(head_moved_far),
     DEED(answers_that_are_not_read),
+    DEED(cancel_without_an_error),
 };
 #define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
 

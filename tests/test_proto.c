@@ -12,6 +12,9 @@ static void begin(unsigned type)
     memset(&fixed, 0, sizeof(fixed));
     fixed.head.type    = (uint8_t)type;
     fixed.head.version = PROTO_VERSION;
+    if (type == PROTO_CANCEL) {
+        fixed.cancel.status = UCXPOOL_ERR_CANCELED;
+    }
 }
 
 static ucxpool_status_t parse(size_t data_size)
@@ -73,9 +76,28 @@ END_TEST
 
 START_TEST(texts_have_an_end)
 {
-    begin(PROTO_DONE);
-    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
-    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_TEXT_MAX + 1));
+    const unsigned types[] = {PROTO_READY, PROTO_DONE, PROTO_CANCEL};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        begin(types[i]);
+        ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
+        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(PROTO_TEXT_MAX + 1));
+    }
+}
+END_TEST
+
+START_TEST(a_cancel_has_an_error)
+{
+    const int32_t wrong[] = {UCXPOOL_OK, UCXPOOL_INPROGRESS,
+                             UCXPOOL_ERR_LIMIT - 1, INT32_MAX, INT32_MIN};
+
+    begin(PROTO_CANCEL);
+    fixed.cancel.status = UCXPOOL_ERR_LIMIT;
+    ck_assert_int_eq(UCXPOOL_OK, parse(0));
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        fixed.cancel.status = wrong[i];
+        ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL, parse(0));
+    }
 }
 END_TEST
 
@@ -156,6 +178,7 @@ int main(void)
     tcase_add_test(tcase, another_version_is_refused_by_number);
     tcase_add_test(tcase, a_hello_has_as_many_files_as_it_says);
     tcase_add_test(tcase, texts_have_an_end);
+    tcase_add_test(tcase, a_cancel_has_an_error);
     tcase_add_test(tcase, a_descriptor_has_its_runs_and_metadata);
     tcase_add_test(tcase, runs_that_follow_are_some);
     tcase_add_test(tcase, a_descriptor_adds_up);

@@ -291,7 +291,8 @@ typedef struct ucxpool_request_params {
  *                            a GPU, UCXPOOL_SEGMENTS_CUDA); the detail names it
  * UCXPOOL_ERR_IO             a file cannot be read, or ends before its range
  *                            does; the detail has its name, the offset and the
- *                            reason. The receive ends as one that is canceled
+ *                            reason. The receive ends with
+ *                            UCXPOOL_ERR_CANCELED, and tells the same
  *
  * After any end the caller's memory and descriptors are the caller's again.
  *

@@ -244,27 +244,48 @@ void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
     }
 }
 
-void core_control_done(ucxpool_channel_t *channel, uint64_t message,
-                       ucxpool_status_t status, const char *reason)
+/* Begin a message whose variable part is a reason, or nothing. */
+static proto_fixed_t *begin_words(ucxpool_channel_t *channel, proto_type_t type,
+                                  const char *reason)
 {
     size_t size =
         (reason == NULL) ? 0 : base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
     void          *data;
     proto_fixed_t *fixed;
 
+    fixed = core_control_begin(channel, type, size, CORE_MUST, &data);
+    if ((fixed != NULL) && (size != 0)) {
+        memcpy(data, reason, size);
+    }
+    return fixed;
+}
+
+void core_control_done(ucxpool_channel_t *channel, uint64_t message,
+                       ucxpool_status_t status, const char *reason)
+{
+    proto_fixed_t *fixed;
+
     if (!core_channel_is_live(channel)) {
         return;
     }
-    fixed = core_control_begin(channel, PROTO_DONE, size, CORE_MUST, &data);
-    if (fixed == NULL) {
-        return;
+    fixed = begin_words(channel, PROTO_DONE, reason);
+    if (fixed != NULL) {
+        fixed->done.message = message;
+        fixed->done.status  = status;
+        core_control_end(channel);
     }
-    fixed->done.message = message;
-    fixed->done.status  = status;
-    if (size != 0) {
-        memcpy(data, reason, size);
+}
+
+void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
+                         ucxpool_status_t status, const char *reason)
+{
+    proto_fixed_t *fixed = begin_words(channel, PROTO_CANCEL, reason);
+
+    if (fixed != NULL) {
+        fixed->cancel.message = message;
+        fixed->cancel.status  = status;
+        core_control_end(channel);
     }
-    core_control_end(channel);
 }
 
 /* Move one message of the backlog to the ring or to UCX. */

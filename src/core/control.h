@@ -31,9 +31,11 @@ void           core_control_end(ucxpool_channel_t *channel);
 void core_control_post(ucxpool_channel_t *channel, proto_type_t type,
                        core_control_way_t way);
 
-/* DONE, with a reason or NULL. */
+/* DONE or CANCEL, with a reason or NULL. */
 void core_control_done(ucxpool_channel_t *channel, uint64_t message,
                        ucxpool_status_t status, const char *reason);
+void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
+                         ucxpool_status_t status, const char *reason);
 
 /* Send what is in the backlog, and credits that are owed. */
 unsigned core_control_flush(ucxpool_channel_t *channel);

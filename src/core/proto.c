@@ -31,7 +31,7 @@ static_assert(sizeof(proto_accept_t) == 48, "layout");
 static_assert(sizeof(proto_data_t) == 80, "layout");
 static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
-static_assert(sizeof(proto_cancel_t) == 24, "layout");
+static_assert(sizeof(proto_cancel_t) == 32, "layout");
 static_assert(sizeof(proto_import_t) == 24, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");
 
@@ -51,6 +51,7 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
                (data_size == message->hello.num_files * sizeof(ipc_file_t));
     case PROTO_READY:
     case PROTO_DONE:
+    case PROTO_CANCEL:
         return data_size <= PROTO_TEXT_MAX;
     case PROTO_DESC:
         size = message->desc.metadata_size;
@@ -74,6 +75,11 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     }
 }
 
+static bool is_error(int32_t status)
+{
+    return (status < UCXPOOL_OK) && (status >= UCXPOOL_ERR_LIMIT);
+}
+
 ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                              size_t data_size, proto_fixed_t *message_p)
 {
@@ -95,6 +101,13 @@ ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                           "a peer sent a message of type %u with a header of "
                           "%zu bytes",
                           message_p->head.type, fixed_size);
+    }
+    if ((message_p->head.type == PROTO_CANCEL) &&
+        !is_error(message_p->cancel.status)) {
+        return base_error(UCXPOOL_ERR_PROTOCOL,
+                          "a peer canceled a message with status %d, which is "
+                          "no error",
+                          (int)message_p->cancel.status);
     }
     if (!data_size_fits(message_p, data_size)) {
         return base_error(UCXPOOL_ERR_PROTOCOL,

@@ -189,9 +189,12 @@ typedef struct proto_done {
     uint32_t     reserved;
 } proto_done_t;
 
+/* Variable part: the reason in words. */
 typedef struct proto_cancel {
     proto_head_t head;
     uint64_t     message;
+    int32_t      status; /* how its send ended: an error of ucxpool_status_t */
+    uint32_t     reserved;
 } proto_cancel_t;
 
 /* CREDIT, BYE, DOORBELL, KEPT and GO are a head alone. */
@@ -215,7 +218,8 @@ size_t proto_fixed_size(unsigned type);
 /*
  * Copy the fixed part of a message that a peer sent, and check that it is of
  * our version, as long as its type says, and that the variable part is as long
- * as the fixed part says. Data of a DATA message is not looked at.
+ * as the fixed part says, and that the status of a CANCEL is an error. Data of
+ * a DATA message is not looked at.
  *
  * UCXPOOL_ERR_PROTOCOL  it is not; the detail says what is wrong
  */

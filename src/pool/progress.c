@@ -41,6 +41,16 @@ static void handle_done(ucxpool_channel_t *channel, const proto_done_t *done,
     xfer_send_done(channel, done, reason);
 }
 
+static void handle_cancel(ucxpool_channel_t    *channel,
+                          const proto_cancel_t *cancel, const void *data,
+                          size_t data_size)
+{
+    char reason[PROTO_TEXT_MAX + 1];
+
+    proto_copy_text(reason, sizeof(reason), data, data_size);
+    xfer_recv_canceled(channel, cancel, reason);
+}
+
 /* One parsed message of a live channel, from whichever way. */
 static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
                    const void *data, size_t data_size)
@@ -71,7 +81,7 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
         handle_done(channel, &message->done, data, data_size);
         break;
     case PROTO_CANCEL:
-        xfer_recv_canceled(channel, message->cancel.message);
+        handle_cancel(channel, &message->cancel, data, data_size);
         break;
     case PROTO_BYE:
         core_channel_peer_left(channel);

@@ -130,8 +130,8 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
         return;
     }
     if (core_ring_is_revoked(&channel->ring, data->message)) {
-        xfer_recv_stop(request, UCXPOOL_ERR_CANCELED,
-                       "the sender canceled the message");
+        /* The CANCEL that ends the receive comes, and says why; or else the end
+         * of the channel. */
         return;
     }
     if (status == UCXPOOL_OK) {

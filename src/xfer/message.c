@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "core/control.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -327,7 +328,8 @@ static bool cancel_arriving(ucxpool_channel_t *channel, uint64_t number)
     return false;
 }
 
-bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
+bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number,
+                         const char *why)
 {
     ucxpool_message_t *message;
     base_list_t       *lists[] = {&channel->pool->requests.unexpected,
@@ -338,6 +340,8 @@ bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t number)
             if ((message->channel == channel) &&
                 (message->desc.message == number)) {
                 message->canceled = true;
+                snprintf(message->canceled_why, sizeof(message->canceled_why),
+                         "%s", why);
                 if (!message->probed) {
                     xfer_message_release(message);
                 }

@@ -17,7 +17,8 @@ struct ucxpool_message {
     bool               waits;    /* in pool->requests.unexpected */
     bool               probed;   /* the caller's */
     bool               canceled; /* by the sender */
-    bool               refused;  /* no room for its runs */
+    char               canceled_why[CORE_REASON_SIZE];
+    bool               refused; /* no room for its runs */
     proto_desc_t       desc;
     uint32_t           runs_missing;
     copy_totals_t      totals;
@@ -42,8 +43,9 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
 /* The message is used up: its credit goes back to the peer. */
 void xfer_message_release(ucxpool_message_t *message);
 
-/* The sender has canceled it. True when it was there. */
-bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message);
+/* The sender has canceled it, for this reason. True when it was there. */
+bool xfer_message_cancel(ucxpool_channel_t *channel, uint64_t message,
+                         const char *why);
 
 /* The channel has ended: drop what can not be received any more. */
 void xfer_message_channel_ended(ucxpool_channel_t *channel);

@@ -340,7 +340,7 @@ void xfer_recv_start(ucxpool_request_t *request, ucxpool_message_t *message)
     request->tag         = message->desc.tag;
     request->data.totals = message->totals;
     if (message->canceled) {
-        end(request, UCXPOOL_ERR_CANCELED, "the sender canceled the message");
+        end(request, UCXPOOL_ERR_CANCELED, message->canceled_why);
     } else if (message->totals.payload_size > request->data.capacity) {
         refuse_truncated(request, message);
     } else if (core_request_set_metadata(request, message->metadata,
@@ -439,24 +439,48 @@ void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
     end(request, status, detail);
 }
 
-void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message)
+/* What the receiver is told: its caller has asked for nothing of the kind. */
+static void say_why(char text[CORE_REASON_SIZE], ucxpool_status_t status,
+                    const char *reason)
 {
-    static const char text[] = "the sender canceled the message";
-
-    if (message == 0) {
-        return; /* the number of all that came with their descriptors */
+    if (status == UCXPOOL_ERR_CANCELED) {
+        snprintf(text, CORE_REASON_SIZE, "the sender canceled the message");
+    } else {
+        snprintf(text, CORE_REASON_SIZE, "the sender ended the message: %s",
+                 (reason[0] != '\0') ? reason : ucxpool_status_string(status));
     }
+}
+
+/* The receive of a message that has met one; NULL: it has not, or has ended. */
+static ucxpool_request_t *find_of(const ucxpool_channel_t *channel,
+                                  uint64_t                 message)
+{
     for (unsigned i = 0; i < PROTO_SENDS_MAX; i++) {
         ucxpool_request_t *request = channel->requests.receives[i];
 
         if ((request != NULL) && (request->recv.message == message)) {
-            core_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
-            end(request, UCXPOOL_ERR_CANCELED, text);
-            return;
+            return request;
         }
     }
-    if (xfer_message_cancel(channel, message)) {
-        core_control_done(channel, message, UCXPOOL_ERR_CANCELED, text);
+    return NULL;
+}
+
+void xfer_recv_canceled(ucxpool_channel_t    *channel,
+                        const proto_cancel_t *cancel, const char *reason)
+{
+    ucxpool_request_t *request;
+    char               text[CORE_REASON_SIZE];
+
+    if (cancel->message == 0) {
+        return; /* the number of all that came with their descriptors */
+    }
+    say_why(text, (ucxpool_status_t)cancel->status, reason);
+    request = find_of(channel, cancel->message);
+    if (request != NULL) {
+        core_control_done(channel, cancel->message, UCXPOOL_ERR_CANCELED, NULL);
+        end(request, UCXPOOL_ERR_CANCELED, text);
+    } else if (xfer_message_cancel(channel, cancel->message, text)) {
+        core_control_done(channel, cancel->message, UCXPOOL_ERR_CANCELED, NULL);
     }
 }
 

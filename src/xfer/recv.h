@@ -42,8 +42,9 @@ void xfer_recv_stop(ucxpool_request_t *request, ucxpool_status_t status,
 void xfer_recv_abort(ucxpool_request_t *request, ucxpool_status_t status,
                      const char *detail);
 
-/* The sender has canceled a message. */
-void xfer_recv_canceled(ucxpool_channel_t *channel, uint64_t message);
+/* The sender has taken a message back, for a reason of one line, or "". */
+void xfer_recv_canceled(ucxpool_channel_t    *channel,
+                        const proto_cancel_t *cancel, const char *reason);
 
 /* --- rendezvous --------------------------------------------------------------
  * Fragments of the `ucx` wire that UCX writes by rendezvous, into a receive

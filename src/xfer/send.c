@@ -466,19 +466,15 @@ static bool is_being_read(const ucxpool_request_t *request)
     return false;
 }
 
-static void send_cancel(ucxpool_request_t *request)
+static void send_cancel(ucxpool_request_t *request, ucxpool_status_t status,
+                        const char *detail)
 {
     ucxpool_channel_t *channel = request->channel;
-    proto_fixed_t     *fixed;
 
     if (channel->wire->is_read) {
         core_ring_revoke(&channel->ring, request->send.message);
     }
-    fixed = core_control_begin(channel, PROTO_CANCEL, 0, CORE_MUST, NULL);
-    if (fixed != NULL) {
-        fixed->cancel.message = request->send.message;
-        core_control_end(channel);
-    }
+    core_control_cancel(channel, request->send.message, status, detail);
 }
 
 /*
@@ -511,7 +507,7 @@ void xfer_send_accepted(ucxpool_channel_t    *channel,
     }
     if (core_request_has_ended(request)) {
         /* Our CANCEL came before the descriptor was known there. */
-        send_cancel(request);
+        send_cancel(request, core_request_status(request), request->detail);
         return;
     }
     if ((accept->receive == 0) || (accept->frag_size < FRAG_SIZE_MIN) ||
@@ -623,7 +619,7 @@ void xfer_send_stop(ucxpool_request_t *request, ucxpool_status_t status,
     if (request->send.step == CORE_SEND_RUNS) {
         leave_queue(request);
     }
-    send_cancel(request);
+    send_cancel(request, status, detail);
     end(request, status, detail);
 }
 

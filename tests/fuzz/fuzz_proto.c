@@ -110,6 +110,9 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
         break;
     case PROTO_READY:
     case PROTO_DONE:
+    case PROTO_CANCEL:
+        CHECK((message->head.type != PROTO_CANCEL) ||
+              (message->cancel.status < 0));
         CHECK(size <= PROTO_TEXT_MAX);
         check_text(data, size);
         break;
