@@ -68,7 +68,7 @@ static void send_words(ucxpool_t *pool, const char *where, char **words,
     for (int i = 0; i < num_words && num < 64; i++) {
         segments[num++] = (ucxpool_const_segment_t){words[i], strlen(words[i])};
     }
-    must(ucxpool_channel_connect(pool, where, &channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &channel));
     data = ucxpool_source_segments(segments, num);
     must(ucxpool_send(channel, &data, 1, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));

@@ -66,7 +66,7 @@ static int run_peer(const char *name, int port_fd)
         return 1;
     }
     must(ucxpool_create(NULL, &pool));
-    must(ucxpool_channel_connect(pool, where, &channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &channel));
     must(ucxpool_send_buffer(channel, name, strlen(name) + 1, TAG_NAME, NULL,
                              &request));
     finish(request);
@@ -105,7 +105,7 @@ static void meet(ucxpool_t *pool, ucxpool_listener_t *listener, peer_t *peer)
 {
     ucxpool_status_t status;
 
-    while ((status = ucxpool_listener_accept(listener, &peer->channel)) ==
+    while ((status = ucxpool_listener_accept(listener, NULL, &peer->channel)) ==
            UCXPOOL_INPROGRESS) {
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
     }

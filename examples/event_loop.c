@@ -42,7 +42,7 @@ static int run_client(int port_fd)
         return 1;
     }
     must(ucxpool_create(NULL, &pool));
-    must(ucxpool_channel_connect(pool, where, &channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &channel));
     for (int i = 0; i < NUM_ROUNDS; i++) {
         int answer = -1;
 
@@ -96,7 +96,7 @@ static int see_to(ucxpool_t *pool, const ucxpool_event_t *event)
     ucxpool_channel_t *channel;
 
     if (event->kinds & UCXPOOL_EVENT_CALLER) {
-        while (ucxpool_listener_accept(event->listener, &channel) ==
+        while (ucxpool_listener_accept(event->listener, NULL, &channel) ==
                UCXPOOL_OK) {
             /* Its events bring it back to us. */
         }

@@ -142,7 +142,7 @@ static int run_sender(int port_fd, char *letters)
     start_cuda();
     pool = create_pool();
     make_buffers(buffers, letters, 'a');
-    must(ucxpool_channel_connect(pool, where, &channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &channel));
     data = ucxpool_data_segments(buffers, NUM_BUFFERS);
     must(ucxpool_send(channel, &data, TAG, NULL, &request));
     finish(request);
@@ -157,7 +157,7 @@ static ucxpool_channel_t *accept_peer(ucxpool_t          *pool,
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    while ((status = ucxpool_listener_accept(listener, &channel)) ==
+    while ((status = ucxpool_listener_accept(listener, NULL, &channel)) ==
            UCXPOOL_INPROGRESS) {
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
     }

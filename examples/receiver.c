@@ -23,7 +23,7 @@ static ucxpool_channel_t *accept_peer(ucxpool_t          *pool,
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    while ((status = ucxpool_listener_accept(listener, &channel)) ==
+    while ((status = ucxpool_listener_accept(listener, NULL, &channel)) ==
            UCXPOOL_INPROGRESS) {
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
     }

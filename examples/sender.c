@@ -16,6 +16,7 @@ static void must(ucxpool_status_t status)
 
 int main(int argc, char **argv)
 {
+    const char             *where = argc > 1 ? argv[1] : "";
     ucxpool_const_segment_t words[64];
     ucxpool_data_t          data;
     size_t                  num_words = 0;
@@ -28,7 +29,7 @@ int main(int argc, char **argv)
             (ucxpool_const_segment_t){argv[i], strlen(argv[i])};
     }
     must(ucxpool_create(NULL, &pool));
-    must(ucxpool_channel_connect(pool, argc > 1 ? argv[1] : "", &channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &channel));
     data = ucxpool_source_segments(words, num_words);
     must(ucxpool_send(channel, &data, 1, NULL, &request));
     must(ucxpool_request_wait(request, UCXPOOL_FOREVER));

@@ -313,7 +313,7 @@ static void run_receiver(const job_t *job, const struct sockaddr_in *address,
         fail("connect");
     }
     must(ucxpool_create(NULL, &end.pool));
-    must(ucxpool_channel_connect(end.pool, where, &end.channel));
+    must(ucxpool_channel_connect(end.pool, where, NULL, &end.channel));
     receive_all(job, &end);
     ucxpool_destroy(end.pool);
 }
@@ -332,7 +332,7 @@ static void run_sender(const job_t *job, int listener, int pipe_fd)
         fail("write");
     }
     end.connection = accept(listener, NULL, NULL);
-    while (ucxpool_listener_accept(calls, &end.channel) != UCXPOOL_OK) {
+    while (ucxpool_listener_accept(calls, NULL, &end.channel) != UCXPOOL_OK) {
         ucxpool_wait(end.pool, 1000000);
     }
     send_all(job, &end);

@@ -281,7 +281,7 @@ static void receive_words(shared_t *board)
     atomic_store(&board->num_arrived, 1);
     for (unsigned i = 0; i < NUM_STARTS; i++) {
         must(recv_segments(pool, NULL, &segment, 1, 0, 0, NULL, &request));
-        while (ucxpool_listener_accept(listener, &channel) ==
+        while (ucxpool_listener_accept(listener, NULL, &channel) ==
                UCXPOOL_INPROGRESS) {
             must(ucxpool_wait(pool, UCXPOOL_FOREVER));
         }
@@ -301,7 +301,7 @@ static void send_words(const shared_t *board)
     char               address[32];
 
     snprintf(address, sizeof(address), "127.0.0.1:%u", board->port);
-    must(ucxpool_channel_connect(pool, address, &channel));
+    must(ucxpool_channel_connect(pool, address, NULL, &channel));
     must(send_segments(channel, words, 4, 1, NULL, &request));
     finish(request);
     ucxpool_destroy(pool);

@@ -146,7 +146,7 @@ static ucxpool_channel_t *call(ucxpool_t *pool, const char *where)
     if (where[0] == '/') {
         return exchange(pool, where, "caller.address", "listener.address");
     }
-    must(ucxpool_channel_connect(pool, where, &channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &channel));
     return channel;
 }
 
@@ -184,7 +184,7 @@ static ucxpool_channel_t *hear(ucxpool_t *pool, const char *where)
     }
     must(ucxpool_listener_create(pool, where, &listener));
     printf("listening on port %u\n", ucxpool_listener_port(listener));
-    while ((status = ucxpool_listener_accept(listener, &channel)) ==
+    while ((status = ucxpool_listener_accept(listener, NULL, &channel)) ==
            UCXPOOL_INPROGRESS) {
         must(ucxpool_wait(pool, UCXPOOL_FOREVER));
     }

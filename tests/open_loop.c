@@ -124,7 +124,7 @@ static void open_one(slot_t *slot)
     char     where[32];
 
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    must(ucxpool_channel_connect(pool, where, &slot->channel));
+    must(ucxpool_channel_connect(pool, where, NULL, &slot->channel));
     slot->since = now();
     slot->early_at =
         (rand() % 4 == 0) ? slot->since + (unsigned)rand() % EARLY_NS : 0;
@@ -218,7 +218,7 @@ static void see_to(const ucxpool_event_t *event)
     ucxpool_channel_attr_t attr;
 
     if (event->kinds & UCXPOOL_EVENT_CALLER) {
-        while (ucxpool_listener_accept(event->listener, &channel) ==
+        while (ucxpool_listener_accept(event->listener, NULL, &channel) ==
                UCXPOOL_OK) {
         }
         return;

@@ -131,7 +131,8 @@ ucxpool_channel_t *pair_call(ucxpool_t *pool, const char *host, uint16_t port)
     ucxpool_channel_t *channel;
 
     snprintf(where, sizeof(where), "%s:%u", host, port);
-    ck_assert_msg(ucxpool_channel_connect(pool, where, &channel) == UCXPOOL_OK,
+    ck_assert_msg(ucxpool_channel_connect(pool, where, NULL, &channel) ==
+                      UCXPOOL_OK,
                   "%s", ucxpool_error_detail());
     return channel;
 }

@@ -354,12 +354,50 @@ START_TEST(callers_are_told_of_until_the_last_one_is_taken)
     check_caller(pair.a, listener);
     for (int i = 0; i < 2; i++) {
         check_caller(pair.a, listener);
-        ck_assert_int_eq(ucxpool_listener_accept(listener, &taken[i]),
+        ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &taken[i]),
                          UCXPOOL_OK);
     }
     check_none(pair.a);
     pair_until(&pair, pair_is_open(taken[0]) && pair_is_open(taken[1]));
     ck_assert_uint_eq(num_kinds(pair.a, UCXPOOL_EVENT_STATE), 2);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+static void check_state_of(ucxpool_t *pool, const ucxpool_channel_t *channel,
+                           const void *user_ptr)
+{
+    ucxpool_event_t events[MAX];
+
+    ck_assert_uint_eq(get(pool, events, MAX), 1);
+    ck_assert_ptr_eq(events[0].channel, channel);
+    ck_assert_ptr_eq(events[0].user_ptr, user_ptr);
+    ck_assert_uint_eq(events[0].kinds, UCXPOOL_EVENT_STATE);
+}
+
+/* As it must be where another thread collects the events. */
+START_TEST(the_first_event_has_the_pointer_that_the_channel_was_made_with)
+{
+    pair_t              pair     = {.a = pair_pool(NULL), .b = pair_pool(NULL)};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR};
+    char where[64];
+
+    check_none(pair.a);
+    check_none(pair.b);
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             ucxpool_listener_port(listener));
+    params.user_ptr = &pair.to_a;
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pair.b, where, &params, &pair.to_a),
+        UCXPOOL_OK);
+    params.user_ptr = &pair.to_b;
+    pair_until(&pair, ucxpool_listener_accept(listener, &params, &pair.to_b) ==
+                          UCXPOOL_OK);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    check_state_of(pair.b, pair.to_a, &pair.to_a);
+    check_state_of(pair.a, pair.to_b, &pair.to_b);
     pair_cleanup(&pair);
 }
 END_TEST
@@ -604,6 +642,8 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, a_channel_that_drains_is_not_told_of, 0,
                         NUM_WIRES);
     tcase_add_test(tcase, callers_are_told_of_until_the_last_one_is_taken);
+    tcase_add_test(
+        tcase, the_first_event_has_the_pointer_that_the_channel_was_made_with);
     tcase_add_test(tcase, a_listener_that_was_destroyed_is_not_told_of);
     tcase_add_loop_test(tcase, with_a_short_array_all_have_their_turn, 0,
                         NUM_WIRES);

@@ -271,7 +271,8 @@ static ucxpool_status_t make_caller(maker_t *maker, void **made_p)
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = ucxpool_channel_connect(maker->pool, "127.0.0.1:1", &channel);
+    status =
+        ucxpool_channel_connect(maker->pool, "127.0.0.1:1", NULL, &channel);
     if (status == UCXPOOL_OK) {
         *made_p = channel;
     }

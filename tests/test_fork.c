@@ -171,7 +171,7 @@ static void peer_main(uint16_t port, int to)
     pid_t              pid;
 
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    if ((ucxpool_channel_connect(pool, where, &channel) != UCXPOOL_OK) ||
+    if ((ucxpool_channel_connect(pool, where, NULL, &channel) != UCXPOOL_OK) ||
         (ucxpool_channel_wait(channel, UINT64_C(10000000000)) != UCXPOOL_OK)) {
         _exit(1);
     }
@@ -215,7 +215,7 @@ START_TEST(a_child_that_lives_on_does_not_hide_its_parents_death)
                      UCXPOOL_OK);
     port = ucxpool_listener_port(listener);
     ck_assert_int_eq(write(down[1], &port, sizeof(port)), sizeof(port));
-    while (ucxpool_listener_accept(listener, &channel) != UCXPOOL_OK) {
+    while (ucxpool_listener_accept(listener, NULL, &channel) != UCXPOOL_OK) {
         ucxpool_wait(pool, 10000000);
     }
     ck_assert_int_eq(ucxpool_channel_wait(channel, UINT64_C(10000000000)),

@@ -105,7 +105,8 @@ START_TEST(a_heap_alone_has_no_channels)
     params.address = address;
     assert_no_channels(ucxpool_channel_create(pool, &params, &channel));
     ucxpool_address_release(address);
-    assert_no_channels(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel));
+    assert_no_channels(
+        ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel));
     assert_no_channels(ucxpool_listener_create(pool, "127.0.0.1:0", &listener));
     assert_no_channels(ucxpool_self_test(pool));
     destroy();

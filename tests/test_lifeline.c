@@ -21,8 +21,8 @@ static void meet(pair_t *pair, const char *settings)
     listener = pair_listen(pair->a, "127.0.0.1:0");
     pair->to_a =
         pair_call(pair->b, "127.0.0.1", ucxpool_listener_port(listener));
-    pair_until(pair,
-               ucxpool_listener_accept(listener, &pair->to_b) == UCXPOOL_OK);
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_b) ==
+                         UCXPOOL_OK);
     ucxpool_listener_destroy(listener);
 }
 

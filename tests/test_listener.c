@@ -62,8 +62,8 @@ static ucxpool_t *pool_with(const char *secret, const char *settings)
 static void meet(pair_t *pair, ucxpool_listener_t *listener, const char *host)
 {
     pair->to_a = pair_call(pair->b, host, ucxpool_listener_port(listener));
-    pair_until(pair,
-               ucxpool_listener_accept(listener, &pair->to_b) == UCXPOOL_OK);
+    pair_until(pair, ucxpool_listener_accept(listener, NULL, &pair->to_b) ==
+                         UCXPOOL_OK);
     pair_until(pair, pair_is_open(pair->to_a) && pair_is_open(pair->to_b));
 }
 
@@ -154,6 +154,69 @@ static void check_named(ucxpool_channel_t *channel, void *user_ptr)
     ck_assert_int_eq(strncmp(attr.name, "channel-", 8), 0);
 }
 
+static void check_has(const ucxpool_channel_t        *channel,
+                      const ucxpool_channel_params_t *params)
+{
+    ucxpool_channel_attr_t attr;
+
+    ucxpool_channel_query(channel, &attr, sizeof(attr));
+    ck_assert_str_eq(attr.name, params->name);
+    ck_assert_ptr_eq(attr.user_ptr, params->user_ptr);
+}
+
+START_TEST(connected_and_accepted_channels_are_made_with_what_is_asked)
+{
+    ucxpool_channel_params_t params = {.field_mask =
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_NAME |
+                                           UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR,
+                                       .user_ptr = &params};
+    pair_t pair = {.a = pool_with(NULL, ""), .b = pool_with(NULL, "")};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    char                where[64];
+
+    snprintf(where, sizeof(where), "127.0.0.1:%u",
+             ucxpool_listener_port(listener));
+    params.name = "the caller";
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pair.b, where, &params, &pair.to_a),
+        UCXPOOL_OK);
+    check_has(pair.to_a, &params);
+    params.name = "taken";
+    pair_until(&pair, ucxpool_listener_accept(listener, &params, &pair.to_b) ==
+                          UCXPOOL_OK);
+    check_has(pair.to_b, &params);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+START_TEST(who_goes_through_a_listener_brings_no_way_of_its_own)
+{
+    const uint64_t           own[]  = {UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+                                       UCXPOOL_CHANNEL_PARAM_FIELD_EP};
+    ucxpool_channel_params_t params = {.field_mask = 0};
+    pair_t pair = {.a = pool_with(NULL, ""), .b = pool_with(NULL, "")};
+    ucxpool_listener_t *listener = pair_listen(pair.a, "127.0.0.1:0");
+    ucxpool_channel_t  *none     = NULL;
+
+    pair.to_a = pair_call(pair.b, "127.0.0.1", ucxpool_listener_port(listener));
+    pair_until(&pair, pair.to_a->wireup.client == NULL);
+    for (int i = 0; i < 2; i++) {
+        params.field_mask = own[i];
+        ck_assert_int_eq(
+            ucxpool_channel_connect(pair.b, "127.0.0.1:1", &params, &none),
+            UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(ucxpool_listener_accept(listener, &params, &none),
+                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "no address"));
+    }
+    ck_assert_ptr_null(none);
+    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &pair.to_b),
+                     UCXPOOL_OK);
+    pair_until(&pair, pair_is_open(pair.to_a) && pair_is_open(pair.to_b));
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(connected_and_accepted_channels_take_a_name_and_a_pointer)
 {
     ucxpool_listener_t *listener;
@@ -243,7 +306,7 @@ START_TEST(a_client_without_the_right_secret_is_turned_away)
     ck_assert_int_eq(strncmp(attr.remote_address, "127.0.0.1:", 10), 0);
     pair_until(&pair,
                (core_stats_get(pair.a, &stats), stats.handshakes_refused == 1));
-    ck_assert_int_eq(ucxpool_listener_accept(listener, &none),
+    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &none),
                      UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
@@ -347,10 +410,10 @@ START_TEST(as_many_wait_to_be_accepted_as_the_setting_says)
                           (pair_state(channels[1]) == UCXPOOL_CHANNEL_FAILED) ||
                           (pair_state(channels[2]) == UCXPOOL_CHANNEL_FAILED));
     for (int i = 0; i < 2; i++) {
-        pair_until(&pair,
-                   ucxpool_listener_accept(listener, &pair.to_b) == UCXPOOL_OK);
+        pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
+                              UCXPOOL_OK);
     }
-    ck_assert_int_eq(ucxpool_listener_accept(listener, &pair.to_b),
+    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &pair.to_b),
                      UCXPOOL_INPROGRESS);
     for (int i = 0; i < 3; i++) {
         ucxpool_channel_query(channels[i], &attr, sizeof(attr));
@@ -370,11 +433,13 @@ START_TEST(a_secret_that_others_can_read_is_refused)
     ck_assert_int_eq(chmod(secret_a, 0644), 0);
     ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
                      UCXPOOL_ERR_PERMISSION);
-    ck_assert_int_eq(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel),
-                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel),
+        UCXPOOL_ERR_PERMISSION);
     ck_assert_int_eq(unlink(secret_a), 0);
-    ck_assert_int_eq(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel),
-                     UCXPOOL_ERR_PERMISSION);
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel),
+        UCXPOOL_ERR_PERMISSION);
     ucxpool_destroy(pool);
 }
 END_TEST
@@ -392,8 +457,9 @@ START_TEST(what_is_not_an_address_is_refused)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         ck_assert_int_eq(ucxpool_listener_create(pool, texts[i], &listener),
                          UCXPOOL_ERR_INVALID_PARAM);
-        ck_assert_int_eq(ucxpool_channel_connect(pool, texts[i], &channel),
-                         UCXPOOL_ERR_INVALID_PARAM);
+        ck_assert_int_eq(
+            ucxpool_channel_connect(pool, texts[i], NULL, &channel),
+            UCXPOOL_ERR_INVALID_PARAM);
     }
     ucxpool_destroy(pool);
 }
@@ -466,7 +532,8 @@ START_TEST(many_clients_get_in)
                 num_open += pair_is_open(to[i][j]);
             }
         }
-        while (ucxpool_listener_accept(listener, &from[count]) == UCXPOOL_OK) {
+        while (ucxpool_listener_accept(listener, NULL, &from[count]) ==
+               UCXPOOL_OK) {
             count++;
         }
         for (unsigned i = 0; i < count; i++) {
@@ -580,8 +647,8 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
         if (i == PLACES) {
             callers[i] = pair_call(pair.b, "127.0.0.1", port);
         }
-        pair_until(&pair, ucxpool_listener_accept(listener, &accepted[i]) ==
-                              UCXPOOL_OK);
+        pair_until(&pair, ucxpool_listener_accept(listener, NULL,
+                                                  &accepted[i]) == UCXPOOL_OK);
     }
     for (int i = 0; i <= PLACES; i++) {
         pair_until(&pair,
@@ -590,7 +657,7 @@ START_TEST(who_finds_too_many_waiting_is_told_and_may_come_again)
         pair.to_b = accepted[i];
         pair_exchange(&pair, 1000);
     }
-    ck_assert_int_eq(ucxpool_listener_accept(listener, &pair.to_b),
+    ck_assert_int_eq(ucxpool_listener_accept(listener, NULL, &pair.to_b),
                      UCXPOOL_INPROGRESS);
     pair_cleanup(&pair);
 }
@@ -704,6 +771,9 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, a_client_gets_in_with_the_secret, 0, NUM_WAYS);
     tcase_add_loop_test(tcase, both_ends_know_the_addresses_of_both, 0,
                         NUM_WAYS);
+    tcase_add_test(tcase,
+                   connected_and_accepted_channels_are_made_with_what_is_asked);
+    tcase_add_test(tcase, who_goes_through_a_listener_brings_no_way_of_its_own);
     tcase_add_test(tcase,
                    connected_and_accepted_channels_take_a_name_and_a_pointer);
     tcase_add_test(tcase, errors_of_a_channel_begin_with_the_name_it_was_given);

@@ -84,8 +84,8 @@ START_TEST(a_pool_meets_itself_at_its_listener)
     listener = pair_listen(pair.a, "127.0.0.1:0");
     for (int i = 0; i < ROUNDS; i++) {
         pair.to_a = call(pair.a, listener);
-        pair_until(&pair,
-                   ucxpool_listener_accept(listener, &pair.to_b) == UCXPOOL_OK);
+        pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
+                              UCXPOOL_OK);
         check_self(&pair);
         first = (i == 0) ? num_endpoints(pair.a) : first;
     }
@@ -125,11 +125,12 @@ static void call_each_other(pair_t *pair, ucxpool_listener_t *at_a,
         called[i]       = call(pair->a, at_b);
         called[NUM + i] = call(pair->b, at_a);
     }
-    pair_until(pair, (num_b += ucxpool_listener_accept(at_b, &taken[num_b]) ==
-                               UCXPOOL_OK) == NUM);
     pair_until(pair,
-               (num_a += ucxpool_listener_accept(at_a, &taken[NUM + num_a]) ==
+               (num_b += ucxpool_listener_accept(at_b, NULL, &taken[num_b]) ==
                          UCXPOOL_OK) == NUM);
+    pair_until(pair, (num_a += ucxpool_listener_accept(at_a, NULL,
+                                                       &taken[NUM + num_a]) ==
+                               UCXPOOL_OK) == NUM);
     for (unsigned i = 0; i < 2 * NUM; i++) {
         pair_until(pair, pair_is_open(called[i]) && pair_is_open(taken[i]));
     }
@@ -177,8 +178,8 @@ static void close_at_once(const char *settings, bool is_caller)
         pair_until(&pair, pair.to_a->conn.remote != NULL);
         ucxpool_channel_close(pair.to_a);
     }
-    pair_until(&pair,
-               ucxpool_listener_accept(listener, &pair.to_b) == UCXPOOL_OK);
+    pair_until(&pair, ucxpool_listener_accept(listener, NULL, &pair.to_b) ==
+                          UCXPOOL_OK);
     if (!is_caller) {
         ucxpool_channel_close(pair.to_b);
     }

@@ -131,9 +131,9 @@ START_TEST(channels)
     refused(ucxpool_channel_create(pool, &params, NULL));
     ck_assert_int_eq(ucxpool_channel_create(pool, NULL, &channel),
                      UCXPOOL_ERR_INVALID_PARAM);
-    refused(ucxpool_channel_connect(NULL, "127.0.0.1:1", &channel));
-    refused(ucxpool_channel_connect(pool, NULL, &channel));
-    refused(ucxpool_channel_connect(pool, "127.0.0.1:1", NULL));
+    refused(ucxpool_channel_connect(NULL, "127.0.0.1:1", NULL, &channel));
+    refused(ucxpool_channel_connect(pool, NULL, NULL, &channel));
+    refused(ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, NULL));
     ck_assert_int_eq(ucxpool_channel_wait(NULL, 0), UCXPOOL_ERR_INVALID_PARAM);
     ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "is NULL"));
     ignored(ucxpool_channel_query(NULL, &attr, sizeof(attr)));
@@ -164,12 +164,12 @@ START_TEST(listeners)
     refused(ucxpool_listener_create(NULL, "127.0.0.1:0", &listener));
     refused(ucxpool_listener_create(pool, NULL, &listener));
     refused(ucxpool_listener_create(pool, "127.0.0.1:0", NULL));
-    refused(ucxpool_listener_accept(NULL, &channel));
+    refused(ucxpool_listener_accept(NULL, NULL, &channel));
     ignored(ck_assert_uint_eq(ucxpool_listener_port(NULL), 0));
     ucxpool_listener_destroy(NULL);
     ck_assert_int_eq(ucxpool_listener_create(pool, "127.0.0.1:0", &listener),
                      UCXPOOL_OK);
-    refused(ucxpool_listener_accept(listener, NULL));
+    refused(ucxpool_listener_accept(listener, NULL, NULL));
     ucxpool_listener_destroy(listener);
     ucxpool_destroy(pool);
 }

@@ -54,7 +54,7 @@ START_TEST(what_a_call_returns_is_not_logged)
     assert_quiet(ucxpool_config_modify(config, "BLOCKSIZE", "4m"));
     ucxpool_config_release(config);
     assert_quiet(ucxpool_listener_create(pool, "0.0.0.0:0", &listener));
-    assert_quiet(ucxpool_channel_connect(pool, "nowhere", &channel));
+    assert_quiet(ucxpool_channel_connect(pool, "nowhere", NULL, &channel));
     assert_quiet(ucxpool_channel_create(pool, NULL, &channel));
     assert_quiet(ucxpool_comm_alloc(pool, 0, &address));
     assert_quiet(ucxpool_heap_alloc(pool, (size_t)1 << 40, NULL, &address));
@@ -94,8 +94,9 @@ START_TEST(a_channel_that_fails_says_so_once)
 {
     ucxpool_channel_t *channel;
 
-    ck_assert_int_eq(ucxpool_channel_connect(pool, "127.0.0.1:1", &channel),
-                     UCXPOOL_OK);
+    ck_assert_int_eq(
+        ucxpool_channel_connect(pool, "127.0.0.1:1", NULL, &channel),
+        UCXPOOL_OK);
     ck_assert_int_eq(ucxpool_channel_wait(channel, UCXPOOL_FOREVER),
                      UCXPOOL_ERR_PEER_LOST);
     assert_told("cannot connect to 127.0.0.1:1");

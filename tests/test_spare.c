@@ -140,7 +140,8 @@ static void listener_main(int to)
     if (write(to, &port, sizeof(port)) != sizeof(port)) {
         _exit(2);
     }
-    while (ucxpool_listener_accept(listener, &channel) == UCXPOOL_INPROGRESS) {
+    while (ucxpool_listener_accept(listener, NULL, &channel) ==
+           UCXPOOL_INPROGRESS) {
         ucxpool_wait(pool, 100000000);
     }
     for (;;) {
@@ -182,7 +183,7 @@ START_TEST(strangers_leave_what_a_caller_needs)
     }
     pool = pair_pool("WIRE=ucx");
     snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    ck_assert_int_eq(ucxpool_channel_connect(pool, where, &channel),
+    ck_assert_int_eq(ucxpool_channel_connect(pool, where, NULL, &channel),
                      UCXPOOL_OK);
     ck_assert_msg(ucxpool_channel_wait(channel, UINT64_C(5000000000)) ==
                       UCXPOOL_OK,

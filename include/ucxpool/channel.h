@@ -52,7 +52,8 @@ typedef enum ucxpool_channel_params_field {
     UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR = 1u << 3
 } ucxpool_channel_params_field_t;
 
-/* Exactly one of address and ep must be given. */
+/* Only the fields named in field_mask are read. Address and ep are for
+ * ucxpool_channel_create(), where exactly one of them must be given. */
 typedef struct ucxpool_channel_params {
     uint64_t    field_mask;
     const void *address;        /* from the peer's ucxpool_address_get() */
@@ -88,13 +89,17 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
  * them is UCXPOOL_ERR_LIMIT: too many wait there to be accepted; close the
  * channel and connect again.
  *
- * where  "host:port", "1.2.3.4:port" or "[::1]:port".
+ * where   "host:port", "1.2.3.4:port" or "[::1]:port".
+ * params  The channel's name (default: where) and its user_ptr; NULL for
+ *         neither.
  *
- * UCXPOOL_ERR_INVALID_PARAM  not of that form, or the host has no address
+ * UCXPOOL_ERR_INVALID_PARAM  not of that form, or the host has no address; or
+ *                            params has an address or an endpoint
  * UCXPOOL_ERR_PERMISSION     SECRET_FILE cannot be read, or is readable by
  *                            others
  */
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
+                                         const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p);
 
 /*
@@ -120,10 +125,16 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
  * setting ACCEPT_QUEUE says may wait to be taken; more are refused, and are
  * told so.
  *
- * UCXPOOL_OK          *channel_p is a new channel
- * UCXPOOL_INPROGRESS  nobody is waiting
+ * params  The channel's name (default: the peer's address) and its user_ptr;
+ *         NULL for neither.
+ *
+ * UCXPOOL_OK                 *channel_p is a new channel
+ * UCXPOOL_INPROGRESS         nobody is waiting
+ * UCXPOOL_ERR_INVALID_PARAM  params has an address or an endpoint; who waits
+ *                            waits on
  */
 ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
+                                         const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p);
 
 /* Stop listening. Channels that were accepted stay. NULL is allowed. */
@@ -142,7 +153,8 @@ void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name);
 
 /*
  * What the channel is to the program: given back by ucxpool_channel_query() and
- * in its events. The library does not look at it. NULL until it is set.
+ * in its events. The library does not look at it. NULL until it is set: events
+ * that come first have it where it was in the params that made the channel.
  */
 void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel, void *user_ptr);
 

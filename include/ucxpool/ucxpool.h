@@ -21,7 +21,7 @@
  * A sender in full:
  *
  *   ucxpool_create(NULL, &pool);
- *   ucxpool_channel_connect(pool, "127.0.0.1:7000", &channel);
+ *   ucxpool_channel_connect(pool, "127.0.0.1:7000", NULL, &channel);
  *   ucxpool_send_buffer(channel, data, length, 1, NULL, &request);
  *   status = ucxpool_request_wait(request, UCXPOOL_FOREVER);
  *   ucxpool_request_release(request);

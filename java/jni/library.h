@@ -19,7 +19,6 @@
     F(channel_close) \
     F(channel_connect) \
     F(channel_query) \
-    F(channel_set_user_ptr) \
     F(comm_alloc) \
     F(comm_free) \
     F(completion_get) \

@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <jni.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,10 +220,6 @@ METHOD(jlong, addressOf, jobject buffer)
 
 /* --- channels and listeners ----------------------------------------------- */
 
-/* Held from the making of a channel until it has its number, and while events
- * are collected, which tell of it by that. */
-static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
-
 /* What Java calls a channel: a number that is never used again, unlike its
  * address. */
 static jlong next_number(void)
@@ -234,21 +229,26 @@ static jlong next_number(void)
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
+/* Events tell of the channel by its number from the first one on. */
+static ucxpool_channel_params_t with_number(jlong number)
+{
+    return (ucxpool_channel_params_t){.field_mask =
+                                          UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR,
+                                      .user_ptr = to_pointer(number)};
+}
+
 METHOD(jlong, connect, jlong pool, jbyteArray where, jlongArray number_out)
 {
-    jlong              number  = next_number();
-    ucxpool_channel_t *channel = NULL;
-    ucxpool_status_t   status  = UCXPOOL_ERR_NO_MEMORY;
-    size_t             length;
-    char              *text = copy_bytes(env, where, &length);
+    jlong                    number  = next_number();
+    ucxpool_channel_params_t params  = with_number(number);
+    ucxpool_channel_t       *channel = NULL;
+    ucxpool_status_t         status  = UCXPOOL_ERR_NO_MEMORY;
+    size_t                   length;
+    char                    *text = copy_bytes(env, where, &length);
 
     if (text != NULL) {
-        pthread_mutex_lock(&naming);
-        status = library.channel_connect(to_pointer(pool), text, &channel);
-        if (status == UCXPOOL_OK) {
-            library.channel_set_user_ptr(channel, to_pointer(number));
-        }
-        pthread_mutex_unlock(&naming);
+        status =
+            library.channel_connect(to_pointer(pool), text, &params, &channel);
         free(text);
     }
     if (status != UCXPOOL_OK) {
@@ -616,13 +616,15 @@ static void add_state(const ucxpool_event_t *event, records_t *records)
 
 static void add_callers(const ucxpool_event_t *event, records_t *records)
 {
-    ucxpool_channel_t *channel;
+    while (records->left >= RECORD_MAX) {
+        jlong                    number = next_number();
+        ucxpool_channel_params_t params = with_number(number);
+        ucxpool_channel_t       *channel;
 
-    while ((records->left >= RECORD_MAX) &&
-           (library.listener_accept(event->listener, &channel) == UCXPOOL_OK)) {
-        jlong number = next_number();
-
-        library.channel_set_user_ptr(channel, to_pointer(number));
+        if (library.listener_accept(event->listener, &params, &channel) !=
+            UCXPOOL_OK) {
+            return;
+        }
         add_record(records,
                    &(record_t){.kind   = RECORD_CALLER,
                                .number = number,
@@ -670,9 +672,7 @@ static jint collect(ucxpool_t *pool, jlong memory, jlong size)
     records_t records = {to_pointer(memory), (size_t)size, 0};
 
     add_completions(pool, &records);
-    pthread_mutex_lock(&naming);
     add_events(pool, &records);
-    pthread_mutex_unlock(&naming);
     return records.count;
 }
 

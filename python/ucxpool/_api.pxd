@@ -100,12 +100,15 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         void *user_ptr
         const char *local_address
         const char *remote_address
-    ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool,
-                                             const char *where,
-                                             ucxpool_channel_t **channel_p)
+    enum:
+        UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
+    ctypedef struct ucxpool_channel_params_t:
+        uint64_t field_mask
+        void *user_ptr
+    ucxpool_status_t ucxpool_channel_connect(
+        ucxpool_t *pool, const char *where,
+        const ucxpool_channel_params_t *params, ucxpool_channel_t **channel_p)
     void ucxpool_channel_set_name(ucxpool_channel_t *channel, const char *name)
-    void ucxpool_channel_set_user_ptr(ucxpool_channel_t *channel,
-                                      void *user_ptr)
     void ucxpool_channel_query(const ucxpool_channel_t *channel,
                                ucxpool_channel_attr_t *attr_p,
                                size_t attr_size)
@@ -115,8 +118,9 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
                                              const char *where,
                                              ucxpool_listener_t **listener_p)
     uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener)
-    ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
-                                             ucxpool_channel_t **channel_p)
+    ucxpool_status_t ucxpool_listener_accept(
+        ucxpool_listener_t *listener, const ucxpool_channel_params_t *params,
+        ucxpool_channel_t **channel_p)
     void ucxpool_listener_destroy(ucxpool_listener_t *listener)
 
     # --- event.h

@@ -880,15 +880,17 @@ cdef class Listener:
     def take(self):
         """The channel of the next peer that has connected, or None."""
         cdef ucxpool_channel_t *handle = NULL
+        cdef ucxpool_channel_params_t params
         cdef ucxpool_status_t status
 
         if self.closed:
             raise ClosedError("this listener is closed")
-        status = ucxpool_listener_accept(self._handle, &handle)
+        self._pool._number(&params)
+        status = ucxpool_listener_accept(self._handle, &params, &handle)
         if status == UCXPOOL_INPROGRESS:
             return None
         _check(status)
-        return self._pool._new_channel(handle)
+        return self._pool._new_channel(handle, &params)
 
     def release(self):
         """Stop listening; channels that were accepted stay."""
@@ -1055,24 +1057,32 @@ cdef class Pool:
         cdef ucxpool_channel_t *handle = NULL
         cdef bytes text = where.encode()
         cdef const char *place = text
+        cdef ucxpool_channel_params_t params
         cdef ucxpool_status_t status
 
         self._check()
         _follow_level()
+        self._number(&params)
         with nogil:
-            status = ucxpool_channel_connect(self._pool, place, &handle)
+            status = ucxpool_channel_connect(self._pool, place, &params,
+                                             &handle)
         _check(status)
         _tell()
-        return self._new_channel(handle)
+        return self._new_channel(handle, &params)
 
-    cdef Channel _new_channel(self, ucxpool_channel_t *handle):
+    cdef void _number(self, ucxpool_channel_params_t *params) noexcept:
+        """The number of a new channel, by which events tell of it."""
+        self._last_number += 1
+        params.field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR
+        params.user_ptr = <void *><uintptr_t>self._last_number
+
+    cdef Channel _new_channel(self, ucxpool_channel_t *handle,
+                              const ucxpool_channel_params_t *params):
         cdef Channel channel = self.channel_type.__new__(self.channel_type)
 
-        self._last_number += 1
         channel._handle = handle
         channel._pool = self
-        channel.number = self._last_number
-        ucxpool_channel_set_user_ptr(handle, <void *><uintptr_t>channel.number)
+        channel.number = <uintptr_t>params.user_ptr
         self._channels[channel.number] = weakref.ref(channel)
         channel.__init__()
         return channel

@@ -41,20 +41,14 @@ static ucxpool_status_t create(ucxpool_t                      *pool,
                                const ucxpool_channel_params_t *params,
                                ucxpool_channel_t             **channel_p)
 {
-    uint64_t           fields = params->field_mask;
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = core_channel_create(
-        pool, (fields & UCXPOOL_CHANNEL_PARAM_FIELD_NAME) ? params->name : NULL,
-        &channel);
+    status = core_channel_create(pool, params, "", &channel);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR) {
-        channel->user_ptr = params->user_ptr;
-    }
-    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_EP) {
+    if (params->field_mask & UCXPOOL_CHANNEL_PARAM_FIELD_EP) {
         status = wireup_connect_ep(channel, params->ep);
     } else {
         status = wireup_connect_address(channel, params->address,
@@ -72,9 +66,8 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
                                         const ucxpool_channel_params_t *params,
                                         ucxpool_channel_t **channel_p)
 {
-    const uint64_t ways =
-        UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP;
-    uint64_t         way = (params == NULL) ? 0 : params->field_mask & ways;
+    const uint64_t   ways = CORE_CHANNEL_WAYS;
+    uint64_t         way  = (params == NULL) ? 0 : params->field_mask & ways;
     ucxpool_status_t status;
 
     if (base_missing(pool) || base_missing(channel_p)) {
@@ -102,6 +95,7 @@ ucxpool_status_t ucxpool_channel_create(ucxpool_t                      *pool,
 }
 
 ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
+                                         const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p)
 {
     bootstrap_where_t  resolved;
@@ -111,7 +105,10 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
     if (base_missing(pool) || base_missing(where) || base_missing(channel_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = core_memory_check(pool);
+    status = core_channel_params_check(params);
+    if (status == UCXPOOL_OK) {
+        status = core_memory_check(pool);
+    }
     if (status == UCXPOOL_OK) {
         status =
             bootstrap_where_resolve(where, BOOTSTRAP_WHERE_CONNECT, &resolved);
@@ -120,7 +117,7 @@ ucxpool_status_t ucxpool_channel_connect(ucxpool_t *pool, const char *where,
         return status;
     }
     core_lock(pool);
-    status = core_channel_create(pool, where, &channel);
+    status = core_channel_create(pool, params, where, &channel);
     if (status == UCXPOOL_OK) {
         status = wireup_connect_listener(channel, &resolved);
         if (status != UCXPOOL_OK) {

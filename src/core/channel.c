@@ -73,8 +73,38 @@ void core_channel_set_name(ucxpool_channel_t *channel, const char *name)
     }
 }
 
-ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
-                                     ucxpool_channel_t **channel_p)
+ucxpool_status_t
+core_channel_params_check(const ucxpool_channel_params_t *params)
+{
+    if ((params != NULL) && (params->field_mask & CORE_CHANNEL_WAYS)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a channel through a listener has no address and no "
+                          "endpoint of the caller's: give it a name and a "
+                          "user_ptr alone");
+    }
+    return UCXPOOL_OK;
+}
+
+/* The name of a new channel, and whose it is. */
+static void read_params(ucxpool_channel_t              *channel,
+                        const ucxpool_channel_params_t *params,
+                        const char                     *name)
+{
+    uint64_t fields = (params == NULL) ? 0 : params->field_mask;
+
+    if ((fields & UCXPOOL_CHANNEL_PARAM_FIELD_NAME) && (params->name != NULL)) {
+        name = params->name;
+    }
+    core_channel_set_name(channel, name);
+    if (fields & UCXPOOL_CHANNEL_PARAM_FIELD_USER_PTR) {
+        channel->user_ptr = params->user_ptr;
+    }
+}
+
+ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
+                                     const ucxpool_channel_params_t *params,
+                                     const char                     *name,
+                                     ucxpool_channel_t             **channel_p)
 {
     ucxpool_channel_t *channel = calloc(1, sizeof(*channel));
     ucxpool_status_t   status;
@@ -102,7 +132,7 @@ ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
     if (status != UCXPOOL_OK) {
         goto err_free_channel;
     }
-    core_channel_set_name(channel, (name == NULL) ? "" : name);
+    read_params(channel, params, name);
     if (RAND_bytes((unsigned char *)&channel->key, sizeof(channel->key)) != 1) {
         status = base_error(UCXPOOL_ERR_IO, "no random numbers are available");
         goto err_table_del;

@@ -178,9 +178,20 @@ struct ucxpool_channel {
     core_closing_t          closing;
 };
 
-/* A channel that knows no peer yet; see connect.h. */
-ucxpool_status_t core_channel_create(ucxpool_t *pool, const char *name,
-                                     ucxpool_channel_t **channel_p);
+/* Ways to a peer that are the caller's own. */
+#define CORE_CHANNEL_WAYS \
+    (UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS | UCXPOOL_CHANNEL_PARAM_FIELD_EP)
+
+/* Refuse params (or NULL) that have one of them. */
+ucxpool_status_t
+core_channel_params_check(const ucxpool_channel_params_t *params);
+
+/* A channel that knows no peer yet; see connect.h. Of params (or NULL) the name
+ * is read, in place of the given one, and the user_ptr. */
+ucxpool_status_t core_channel_create(ucxpool_t                      *pool,
+                                     const ucxpool_channel_params_t *params,
+                                     const char                     *name,
+                                     ucxpool_channel_t             **channel_p);
 
 /* "": made of its number. A name that is too long is cut. */
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name);

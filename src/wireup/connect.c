@@ -389,12 +389,13 @@ uint64_t wireup_listener_deadline(ucxpool_t *pool)
 
 /* Make a channel of a peer that has proven itself. */
 static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
-                              ucxpool_channel_t **channel_p)
+                              const ucxpool_channel_params_t *params,
+                              ucxpool_channel_t             **channel_p)
 {
     ucxpool_channel_t *channel;
     ucxpool_status_t   status;
 
-    status = core_channel_create(pool, peer->ends.remote, &channel);
+    status = core_channel_create(pool, params, peer->ends.remote, &channel);
     if (status != UCXPOOL_OK) {
         close(peer->fd);
         return status;
@@ -412,6 +413,7 @@ static ucxpool_status_t admit(ucxpool_t *pool, const bootstrap_peer_t *peer,
 }
 
 ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
+                                         const ucxpool_channel_params_t *params,
                                          ucxpool_channel_t **channel_p)
 {
     bootstrap_peer_t peer;
@@ -420,11 +422,15 @@ ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
     if (base_missing(listener) || base_missing(channel_p)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
+    status = core_channel_params_check(params);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
     core_lock(listener->pool);
     progress(listener);
     status = bootstrap_listener_accept(listener->bootstrap, &peer);
     if (status == UCXPOOL_OK) {
-        status = admit(listener->pool, &peer, channel_p);
+        status = admit(listener->pool, &peer, params, channel_p);
     }
     look_who_waits(listener);
     core_unlock_posted(listener->pool);

@@ -159,8 +159,8 @@ static int accept_client(remote_t *remote, const char *where, FILE *output)
     fprintf(output, "listening on %s:%u\n", text,
             ucxpool_listener_port(listener));
     fflush(output);
-    while ((status = ucxpool_listener_accept(listener, &remote->channel)) ==
-           UCXPOOL_INPROGRESS) {
+    while ((status = ucxpool_listener_accept(
+                listener, NULL, &remote->channel)) == UCXPOOL_INPROGRESS) {
         ucxpool_wait(remote->pool, UCXPOOL_FOREVER);
     }
     ucxpool_listener_destroy(listener);
@@ -219,7 +219,7 @@ int remote_connect(const char *where, remote_t **remote_p)
     if (remote_create(&remote) != 0) {
         return -1;
     }
-    if (ucxpool_channel_connect(remote->pool, where, &remote->channel) !=
+    if (ucxpool_channel_connect(remote->pool, where, NULL, &remote->channel) !=
         UCXPOOL_OK) {
         fail(where);
         goto err_release_remote;
