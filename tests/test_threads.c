@@ -420,6 +420,7 @@ END_TEST
 
 /* A thread that waits for a request, and how that ended. */
 typedef struct waiter {
+    ucxpool_t         *pool;
     ucxpool_request_t *request;
     ucxpool_status_t   status;
     pthread_t          thread;
@@ -433,6 +434,18 @@ static void *wait_for_request(void *arg)
     return NULL;
 }
 
+/* As a program with an event loop of its own waits: for anything. */
+static void *wait_for_anything(void *arg)
+{
+    waiter_t *waiter = arg;
+
+    do {
+        waiter->status = ucxpool_wait(waiter->pool, MINUTE);
+    } while ((waiter->status == UCXPOOL_OK) &&
+             (ucxpool_request_test(waiter->request) == UCXPOOL_INPROGRESS));
+    return NULL;
+}
+
 static bool is_asleep(ucxpool_t *pool)
 {
     bool asleep;
@@ -443,19 +456,25 @@ static bool is_asleep(ucxpool_t *pool)
     return asleep;
 }
 
-/* A receive on pair->a that a thread sleeps for. */
-static void start_waiter(waiter_t *waiter, pair_t *pair, uint64_t tag)
+/* A receive on pair->a that a thread sleeps for, in that function. */
+static void start_waiter_in(waiter_t *waiter, pair_t *pair, uint64_t tag,
+                            void *(*wait)(void *))
 {
     static uint8_t byte;
 
     ck_assert_int_eq(ucxpool_recv_buffer(pair->a, NULL, &byte, 1, tag, ALL_BITS,
                                          NULL, &waiter->request),
                      UCXPOOL_OK);
-    ck_assert_int_eq(
-        pthread_create(&waiter->thread, NULL, wait_for_request, waiter), 0);
+    waiter->pool = pair->a;
+    ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait, waiter), 0);
     while (!is_asleep(pair->a)) {
         sched_yield();
     }
+}
+
+static void start_waiter(waiter_t *waiter, pair_t *pair, uint64_t tag)
+{
+    start_waiter_in(waiter, pair, tag, wait_for_request);
 }
 
 static void end_waiter(waiter_t *waiter, ucxpool_status_t status)
@@ -502,6 +521,44 @@ START_TEST(a_sleeper_sees_what_another_thread_canceled)
 }
 END_TEST
 
+/* Nothing is left for the sleeper to move: it has the pool when all is over. */
+static void end_all(pair_t *pair, ucxpool_request_t *request, bool by_cancel)
+{
+    static uint8_t byte;
+
+    core_lock(pair->a);
+    if (by_cancel) {
+        ucxpool_request_cancel(request);
+    } else {
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair->to_a, &byte, 1, 1, NULL, NULL),
+            UCXPOOL_OK);
+        pair_until(pair, pair_ended(request));
+    }
+    while (ucxpool_progress(pair->a) != 0) {
+    }
+    core_unlock(pair->a);
+}
+
+START_TEST(a_wait_for_anything_sees_what_another_thread_ended)
+{
+    pair_t   pair;
+    waiter_t waiter;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < rounds(40); i++) {
+        bool by_cancel = (i % 2 != 0);
+
+        start_waiter_in(&waiter, &pair, 1, wait_for_anything);
+        end_all(&pair, waiter.request, by_cancel);
+        ck_assert_int_eq(ucxpool_request_test(waiter.request),
+                         by_cancel ? UCXPOOL_ERR_CANCELED : UCXPOOL_OK);
+        end_waiter(&waiter, UCXPOOL_OK);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* Two threads sleep; what one of them is woken for is the other's. */
 START_TEST(two_sleepers_are_both_woken)
 {
@@ -543,6 +600,9 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, a_sleeper_sees_what_another_thread_progressed, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, a_sleeper_sees_what_another_thread_canceled, 0,
+                        NUM_WIRES);
+    tcase_add_loop_test(tcase,
+                        a_wait_for_anything_sees_what_another_thread_ended, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, two_sleepers_are_both_woken, 0, NUM_WIRES);
 }

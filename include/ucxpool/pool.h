@@ -161,6 +161,9 @@ unsigned ucxpool_progress(ucxpool_t *pool);
 /*
  * Progress until something moved, or the time is over. Sleeps in between. A
  * program that uses events (event.h) is not kept waiting while there are some.
+ * What another thread moves ends the wait where it has ended a request, brought
+ * a message or changed a channel. A request that ended before the call does
+ * not: several threads wait for one by ucxpool_request_wait().
  *
  * timeout_ns  Nanoseconds, or UCXPOOL_FOREVER.
  *

@@ -238,7 +238,7 @@ static bool is_settled(const void *channel)
 ucxpool_status_t ucxpool_channel_wait(ucxpool_channel_t *channel,
                                       uint64_t           timeout_ns)
 {
-    pool_goal_t            goal = {is_settled, channel};
+    pool_goal_t            goal = {.is_reached = is_settled, .object = channel};
     ucxpool_channel_attr_t attr;
 
     if (!is_settled(channel)) {

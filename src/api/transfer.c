@@ -646,7 +646,7 @@ static bool has_ended(const void *request)
 ucxpool_status_t ucxpool_request_wait(ucxpool_request_t *request,
                                       uint64_t           timeout_ns)
 {
-    pool_goal_t goal = {has_ended, request};
+    pool_goal_t goal = {.is_reached = has_ended, .object = request};
 
     if (!has_ended(request)) {
         pool_wait(request->pool, &goal, base_clock_deadline(timeout_ns));

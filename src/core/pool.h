@@ -78,7 +78,7 @@ typedef struct core_wakeup {
     bool                has_many; /* several threads have armed the pool */
     bool                was_armed;
     pthread_t           armed_by;   /* the last one; valid if was_armed */
-    uint64_t            num_events; /* that a caller may look for */
+    uint64_t            num_events; /* see core_event_count(); atomic */
     uint64_t            num_seen; /* of them, when the event loop looked last */
     bool                tells_events; /* it was asked to tell some; atomic */
     bool                tells_ends;   /* of requests, by completions; atomic */

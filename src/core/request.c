@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "copy/plan.h"
+#include "core/wakeup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,7 +326,7 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
         base_list_add_tail(&request->pool->requests.to_tell,
                            &request->told_link);
     } else {
-        request->pool->wakeup.num_events++;
+        core_event_count(request->pool);
     }
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);

@@ -105,11 +105,22 @@ void core_event_update(core_event_t *event)
     }
 }
 
+void core_event_count(ucxpool_t *pool)
+{
+    __atomic_store_n(&pool->wakeup.num_events, pool->wakeup.num_events + 1,
+                     __ATOMIC_RELAXED);
+}
+
+uint64_t core_event_counted(const ucxpool_t *pool)
+{
+    return __atomic_load_n(&pool->wakeup.num_events, __ATOMIC_RELAXED);
+}
+
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind)
 {
     event->kinds |= kind;
     if (!__atomic_load_n(&event->pool->wakeup.tells_events, __ATOMIC_RELAXED)) {
-        event->pool->wakeup.num_events++;
+        core_event_count(event->pool);
     }
     core_event_update(event);
 }

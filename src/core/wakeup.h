@@ -77,6 +77,11 @@ void core_event_init(core_event_t *event, ucxpool_t *pool,
 void core_event_set(core_event_t *event, ucxpool_event_kind_t kind);
 void core_event_clear(core_event_t *event, ucxpool_event_kind_t kind);
 
+/* One more thing that a caller may look for, and is not told of otherwise; and
+ * how many there were, which is asked without the lock. */
+void     core_event_count(ucxpool_t *pool);
+uint64_t core_event_counted(const ucxpool_t *pool);
+
 /* The program was given the channel, or has released it. */
 void core_event_update(core_event_t *event);
 

@@ -41,18 +41,21 @@ unsigned pool_progress_all(ucxpool_t *pool);
 
 /* --- waiting: sleep.c ----------------------------------------------------- */
 
-/* What a thread waits for; is_reached NULL: that anything moves, or that there
- * is an event to be told. */
+/*
+ * What a thread waits for. is_reached NULL: that anything moves, in this thread
+ * or another; or that there is an event to be told.
+ */
 typedef struct pool_goal {
     bool (*is_reached)(const void *object);
     const void *object;
+    uint64_t    num_events; /* counted when the wait began; by pool_wait() */
 } pool_goal_t;
 
 /*
  * Progress until the goal is reached, or the moment `until` has come. The lock
  * is not held.
  */
-ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *goal,
+ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
                            uint64_t until);
 
 /* When the sockets want to be looked after though nothing happens. */

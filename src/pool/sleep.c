@@ -294,8 +294,11 @@ static void follow(ucxpool_t *pool, uint64_t until)
 /* Is what the caller waits for there? */
 static bool is_there(ucxpool_t *pool, const pool_goal_t *goal)
 {
-    return (goal->is_reached == NULL) ? core_event_is_pending(pool)
-                                      : goal->is_reached(goal->object);
+    if (goal->is_reached != NULL) {
+        return goal->is_reached(goal->object);
+    }
+    return (core_event_counted(pool) != goal->num_events) ||
+           core_event_is_pending(pool);
 }
 
 /* Sleep until the leader wakes; as the leader, if there is none. Returns how
@@ -340,16 +343,18 @@ static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
     return sleep_once(pool, goal, until);
 }
 
-ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *goal,
+ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
                            uint64_t until)
 {
-    uint64_t idle_since = 0;
-    unsigned count      = 0;
+    pool_goal_t goal       = *wanted;
+    uint64_t    idle_since = 0;
+    unsigned    count      = 0;
 
+    goal.num_events = core_event_counted(pool);
     for (;;) {
         count += ucxpool_progress(pool);
-        if (is_there(pool, goal) ||
-            ((count != 0) && (goal->is_reached == NULL))) {
+        if (is_there(pool, &goal) ||
+            ((count != 0) && (goal.is_reached == NULL))) {
             return UCXPOOL_OK;
         }
         if ((until != BASE_CLOCK_FOREVER) && (base_clock_now() >= until)) {
@@ -363,6 +368,6 @@ ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *goal,
         if (idle_since == 0) {
             idle_since = base_clock_now();
         }
-        count = be_idle(pool, goal, idle_since, until);
+        count = be_idle(pool, &goal, idle_since, until);
     }
 }
