@@ -171,12 +171,15 @@ public class PoolTest {
             Message message = receive();
 
             Files.write(path, new byte[1]);
-            assertThrows(UcxpoolException.Canceled.class,
-                         () -> bytesOf(message));
+            UcxpoolException told =
+                assertThrows(UcxpoolException.Canceled.class,
+                             () -> bytesOf(message));
             UcxpoolException failure =
                 assertThrows(UcxpoolException.class, sent::await);
 
             assertEquals(Status.IO, failure.status());
+            assertTrue(told.getMessage(),
+                       told.getMessage().contains(path + " is too short"));
         }
     }
 
