@@ -289,9 +289,10 @@ bool core_request_has_ended(const ucxpool_request_t *request)
 
 void core_request_set_detail(ucxpool_request_t *request, const char *detail)
 {
-    if (detail != request->detail) {
-        snprintf(request->detail, sizeof(request->detail), "%s",
-                 (detail == NULL) ? "" : detail);
+    if (detail == NULL) {
+        request->detail[0] = '\0';
+    } else if (detail != request->detail) {
+        snprintf(request->detail, sizeof(request->detail), "%s", detail);
     }
 }
 
