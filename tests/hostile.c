@@ -75,6 +75,14 @@ void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
     core_ring_commit(&channel->ring);
 }
 
+void hostile_write_word(hostile_t *hostile, uint64_t place, uint64_t word)
+{
+    core_ring_page_t *page = hostile->channel->ring.mine;
+    void             *at   = page->entries + place % CORE_RING_SIZE;
+
+    __atomic_store_n((uint64_t *)at, word, __ATOMIC_SEQ_CST);
+}
+
 proto_desc_t hostile_desc(uint64_t message, uint64_t sequence)
 {
     return (proto_desc_t){

@@ -35,6 +35,9 @@ void hostile_let_read(hostile_t *hostile);
 void hostile_say(hostile_t *hostile, proto_type_t type, proto_fixed_t *fixed,
                  const void *data, size_t data_size);
 
+/* Write a word at a place of the ring, counted since its beginning. */
+void hostile_write_word(hostile_t *hostile, uint64_t place, uint64_t word);
+
 /* A descriptor of one segment that the victim's receive takes. */
 proto_desc_t hostile_desc(uint64_t message, uint64_t sequence);
 

@@ -337,21 +337,32 @@ static void hello_again(hostile_t *hostile)
     say_head(hostile, PROTO_HELLO);
 }
 
-static void head_moved_back(hostile_t *hostile)
+/* What was read in the lap before stands in the ring, as if it were new. */
+static void word_of_the_lap_before(hostile_t *hostile)
 {
-    core_ring_page_t *page = hostile->channel->ring.mine;
-
-    say_head(hostile, PROTO_CREDIT);
-    hostile_let_read(hostile);
-    __atomic_store_n(&page->head, page->head - 32, __ATOMIC_SEQ_CST);
+    while (hostile->channel->ring.head < CORE_RING_SIZE) {
+        say_head(hostile, PROTO_CREDIT);
+        hostile_let_read(hostile);
+    }
+    hostile_write_word(hostile, hostile->channel->ring.head,
+                       sizeof(proto_head_t) | UINT64_C(1) << 32);
 }
 
-static void head_moved_far(hostile_t *hostile)
+static void skip_to_nothing(hostile_t *hostile)
 {
-    core_ring_page_t *page = hostile->channel->ring.mine;
+    hostile_write_word(hostile, hostile->channel->ring.head,
+                       UINT16_MAX | UINT64_C(1) << 32);
+}
 
-    __atomic_store_n(&page->head, page->head + CORE_RING_SIZE + 16,
-                     __ATOMIC_SEQ_CST);
+static void entry_over_the_end(hostile_t *hostile)
+{
+    while (hostile->channel->ring.head < CORE_RING_SIZE - 64) {
+        say_head(hostile, PROTO_CREDIT);
+        hostile_let_read(hostile);
+    }
+    hostile_write_word(hostile, hostile->channel->ring.head,
+                       sizeof(proto_head_t) | (uint64_t)PROTO_DATA_MAX << 16 |
+                           UINT64_C(1) << 32);
 }
 
 /* A message that is refused makes the victim say so; the peer never reads. */
@@ -584,8 +595,9 @@ static const deed_t crimes[] = {
     DEED(empty_list_of_runs),
     DEED(runs_of_no_message),
     DEED(hello_again),
-    DEED(head_moved_back),
-    DEED(head_moved_far),
+    DEED(word_of_the_lap_before),
+    DEED(skip_to_nothing),
+    DEED(entry_over_the_end),
     DEED(answers_that_are_not_read),
     DEED(cancel_without_an_error),
 };

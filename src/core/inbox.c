@@ -141,25 +141,19 @@ static bool read_one(ucxpool_channel_t *channel)
     }
     channel->pool->dispatch->from_ring(channel, &message, entry.data,
                                        entry.data_size);
-    core_ring_consume(&channel->ring);
+    if (core_ring_consume(&channel->ring) && core_channel_is_live(channel)) {
+        core_control_doorbell(channel);
+    }
     return true;
 }
 
 static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
 {
     unsigned count = 0;
-    bool     is_crowded;
 
-    if (!core_ring_has_input(&channel->ring)) {
-        return 0;
-    }
-    is_crowded = core_ring_is_crowded(&channel->ring);
     while ((count < max) && core_channel_is_readable(channel) &&
            read_one(channel)) {
         count++;
-    }
-    if (is_crowded && (count != 0) && core_channel_is_live(channel)) {
-        core_control_doorbell(channel);
     }
     return count;
 }

@@ -6,26 +6,63 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Each entry begins with one of these and is padded to their size. */
+/* Bytes of a cache line: each entry begins with one. */
+#define LINE 64u
+
+/* Lines whose words are cleared ahead of need, while nobody waits: the
+ * processor has them to itself then when the next entries are written. */
+#define AHEAD (4u * LINE)
+
+/* How an entry begins. All of it is one word, which is 0 until the entry is
+ * complete. */
 typedef struct entry_head {
-    uint32_t fixed_size; /* SKIP: the rest of the ring is empty */
-    uint32_t data_size;
-    uint64_t reserved;
+    uint16_t fixed_size; /* SKIP: the rest of the ring is empty */
+    uint16_t data_size;
+    uint32_t lap; /* 1 in the first, so that no word of an entry is 0 */
 } entry_head_t;
 
-#define SKIP UINT32_MAX
+#define SKIP UINT16_MAX
 
-static_assert(sizeof(entry_head_t) == 16, "entries stay aligned");
+static_assert(sizeof(entry_head_t) == sizeof(uint64_t), "it is one word");
 static_assert((CORE_RING_SIZE & (CORE_RING_SIZE - 1)) == 0, "a power of two");
-static_assert(sizeof(proto_fixed_t) + PROTO_DATA_MAX +
-                      2 * sizeof(entry_head_t) <=
-                  CORE_RING_SIZE / 4,
+static_assert(sizeof(proto_fixed_t) + PROTO_DATA_MAX + 2 * LINE <=
+                  CORE_RING_SIZE / 8,
               "an entry always fits, wherever the ring stands");
+static_assert((sizeof(proto_fixed_t) < SKIP) && (PROTO_DATA_MAX < UINT16_MAX),
+              "sizes fit in their places");
 
 static uint64_t entry_size(uint64_t fixed_size, uint64_t data_size)
 {
-    return base_align_up(sizeof(entry_head_t) + fixed_size + data_size,
-                         sizeof(entry_head_t));
+    return base_align_up(sizeof(entry_head_t) + fixed_size + data_size, LINE);
+}
+
+/* The word of an entry that begins at a place, counted since the beginning. */
+static uint64_t word_of(uint64_t place, size_t fixed_size, size_t data_size)
+{
+    entry_head_t head = {
+        .fixed_size = (uint16_t)fixed_size,
+        .data_size  = (uint16_t)data_size,
+        .lap        = (uint32_t)(place / CORE_RING_SIZE + 1),
+    };
+    uint64_t word;
+
+    memcpy(&word, &head, sizeof(word));
+    return word;
+}
+
+static uint64_t *word_at(core_ring_page_t *page, uint64_t place)
+{
+    return (uint64_t *)(void *)(page->entries + place % CORE_RING_SIZE);
+}
+
+static uint64_t load_word(const core_ring_page_t *page, uint64_t place,
+                          int order)
+{
+    const void *word = page->entries + place % CORE_RING_SIZE;
+
+    return (order == __ATOMIC_SEQ_CST)
+               ? __atomic_load_n((const uint64_t *)word, __ATOMIC_SEQ_CST)
+               : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
 }
 
 ucxpool_status_t core_ring_init(core_ring_t *ring)
@@ -40,8 +77,9 @@ ucxpool_status_t core_ring_init(core_ring_t *ring)
     if (status != UCXPOOL_OK) {
         return status;
     }
-    ring->mine = address;
-    ring->fd   = fd;
+    ring->mine    = address;
+    ring->fd      = fd;
+    ring->cleared = CORE_RING_SIZE; /* new memory is */
     return UCXPOOL_OK;
 }
 
@@ -72,7 +110,7 @@ static uint64_t room(core_ring_t *ring, uint64_t needed)
 
     if ((used > CORE_RING_SIZE) || (CORE_RING_SIZE - used < needed)) {
         ring->tail_seen =
-            __atomic_load_n(&ring->theirs->tail, __ATOMIC_ACQUIRE);
+            __atomic_load_n(&ring->theirs->tail, __ATOMIC_SEQ_CST);
         used = ring->head - ring->tail_seen;
     }
     return (used > CORE_RING_SIZE) ? 0 : CORE_RING_SIZE - used;
@@ -81,51 +119,64 @@ static uint64_t room(core_ring_t *ring, uint64_t needed)
 bool core_ring_reserve(core_ring_t *ring, size_t fixed_size, size_t data_size,
                        void **fixed_p, void **data_p)
 {
-    uint64_t      size   = entry_size(fixed_size, data_size);
-    uint64_t      at     = ring->head % CORE_RING_SIZE;
-    uint64_t      to_end = CORE_RING_SIZE - at;
-    uint64_t      skip   = (to_end < size) ? to_end : 0;
-    entry_head_t *head;
+    uint64_t size   = entry_size(fixed_size, data_size);
+    uint64_t to_end = CORE_RING_SIZE - ring->head % CORE_RING_SIZE;
+    uint64_t skip   = (to_end < size) ? to_end : 0;
+    uint64_t needed = skip + size + LINE; /* the line of the word behind it */
+    uint8_t *entry;
 
-    if (room(ring, skip + size) < skip + size) {
+    if (room(ring, needed) < needed) {
         return false;
     }
-    if (skip != 0) {
-        head             = (entry_head_t *)(ring->mine->entries + at);
-        head->fixed_size = SKIP;
-        at               = 0;
-    }
-    head             = (entry_head_t *)(ring->mine->entries + at);
-    head->fixed_size = (uint32_t)fixed_size;
-    head->data_size  = (uint32_t)data_size;
-    ring->reserved   = skip + size;
-    *fixed_p         = head + 1;
-    *data_p          = (uint8_t *)(head + 1) + fixed_size;
+    ring->skipped  = skip;
+    ring->reserved = size;
+    ring->word     = word_of(ring->head + skip, fixed_size, data_size);
+    entry          = (uint8_t *)word_at(ring->mine, ring->head + skip);
+    *fixed_p       = entry + sizeof(entry_head_t);
+    *data_p        = entry + sizeof(entry_head_t) + fixed_size;
     return true;
 }
 
+/* So that all words from `begin` to `end` are 0. */
+static void clear_words(core_ring_t *ring, uint64_t begin, uint64_t end)
+{
+    ring->cleared = base_max(ring->cleared, begin);
+    for (; ring->cleared < end; ring->cleared += LINE) {
+        __atomic_store_n(word_at(ring->mine, ring->cleared), 0,
+                         __ATOMIC_RELAXED);
+    }
+}
+
 /*
- * A sleeper stores `sleeping` and then looks at head and tail; a writer stores
- * head or tail and then looks at `sleeping`. All of these are sequentially
- * consistent, so that one of the two sees the other.
+ * A sleeper stores `sleeping` and then looks at the next word and at the tail;
+ * a writer stores the word or the tail and then looks at `sleeping`. All of
+ * these are sequentially consistent, so that one of the two sees the other.
  */
 void core_ring_commit(core_ring_t *ring)
 {
-    ring->head += ring->reserved;
-    ring->reserved = 0;
-    __atomic_store_n(&ring->mine->head, ring->head, __ATOMIC_SEQ_CST);
+    uint64_t  begin = ring->head;
+    uint64_t  end   = begin + ring->skipped + ring->reserved;
+    uint64_t *word  = word_at(ring->mine, begin);
+
+    clear_words(ring, end, end + LINE);
+    if (ring->skipped == 0) {
+        __atomic_store_n(word, ring->word, __ATOMIC_SEQ_CST);
+    } else {
+        __atomic_store_n(word_at(ring->mine, begin + ring->skipped), ring->word,
+                         __ATOMIC_RELEASE);
+        __atomic_store_n(word, word_of(begin, SKIP, 0), __ATOMIC_SEQ_CST);
+    }
+    ring->head = end;
+    if (ring->cleared < end + AHEAD) {
+        (void)room(ring, AHEAD); /* which may be more than was seen */
+        clear_words(ring, end,
+                    base_min(end + AHEAD, ring->tail_seen + CORE_RING_SIZE));
+    }
 }
 
 bool core_ring_has_input(const core_ring_t *ring)
 {
-    return __atomic_load_n(&ring->theirs->head, __ATOMIC_SEQ_CST) != ring->tail;
-}
-
-bool core_ring_is_crowded(const core_ring_t *ring)
-{
-    uint64_t head = __atomic_load_n(&ring->theirs->head, __ATOMIC_SEQ_CST);
-
-    return head - ring->tail > CORE_RING_SIZE / 2;
+    return load_word(ring->theirs, ring->tail, __ATOMIC_SEQ_CST) != 0;
 }
 
 static ucxpool_status_t corrupt(const char *what, uint64_t value)
@@ -135,23 +186,24 @@ static ucxpool_status_t corrupt(const char *what, uint64_t value)
                       (unsigned long long)value);
 }
 
-/* Read the entry at the tail, of which `available` bytes are there. */
-static ucxpool_status_t read_entry(core_ring_t *ring, uint64_t available,
+/* The entry at the tail, which begins with this word. */
+static ucxpool_status_t read_entry(core_ring_t *ring, uint64_t word,
                                    core_ring_entry_t *entry_p)
 {
-    uint64_t       at = ring->tail % CORE_RING_SIZE;
-    uint64_t       size;
+    uint64_t       at   = ring->tail % CORE_RING_SIZE;
     const uint8_t *base = ring->theirs->entries + at;
+    uint64_t       size;
     entry_head_t   head;
 
-    memcpy(&head, base, sizeof(head));
-    if ((head.fixed_size > sizeof(proto_fixed_t)) ||
+    memcpy(&head, &word, sizeof(head));
+    if ((word_of(ring->tail, head.fixed_size, head.data_size) != word) ||
+        (head.fixed_size > sizeof(proto_fixed_t)) ||
         (head.data_size > PROTO_DATA_MAX)) {
-        return corrupt("entry of", head.fixed_size);
+        return corrupt("an entry with the word", word);
     }
     size = entry_size(head.fixed_size, head.data_size);
-    if ((size > available) || (size > CORE_RING_SIZE - at)) {
-        return corrupt("entry over its end, of", size);
+    if (size > CORE_RING_SIZE - at) {
+        return corrupt("an entry over the ring's end, of", size);
     }
     ring->entry_size    = size;
     entry_p->fixed      = base + sizeof(head);
@@ -163,37 +215,31 @@ static ucxpool_status_t read_entry(core_ring_t *ring, uint64_t available,
 
 ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p)
 {
-    uint64_t available = ring->head_seen - ring->tail;
-    uint64_t at        = ring->tail % CORE_RING_SIZE;
-    uint32_t first;
+    uint64_t word = load_word(ring->theirs, ring->tail, __ATOMIC_ACQUIRE);
 
-    if (available == 0) {
-        ring->head_seen =
-            __atomic_load_n(&ring->theirs->head, __ATOMIC_ACQUIRE);
-        available = ring->head_seen - ring->tail;
-        if (available == 0) {
-            return UCXPOOL_INPROGRESS;
-        }
+    if (word == 0) {
+        return UCXPOOL_INPROGRESS;
     }
-    if ((available > CORE_RING_SIZE) || (available < sizeof(entry_head_t)) ||
-        (available % sizeof(entry_head_t) != 0)) {
-        return corrupt("head ahead by", available);
+    if (word == word_of(ring->tail, SKIP, 0)) {
+        ring->tail += CORE_RING_SIZE - ring->tail % CORE_RING_SIZE;
+        word = load_word(ring->theirs, ring->tail, __ATOMIC_ACQUIRE);
     }
-    memcpy(&first, ring->theirs->entries + at, sizeof(first));
-    if (first == SKIP) {
-        if (available <= CORE_RING_SIZE - at) {
-            return corrupt("a skip to", ring->head_seen);
-        }
-        available -= CORE_RING_SIZE - at;
-        ring->tail += CORE_RING_SIZE - at;
-    }
-    return read_entry(ring, available, entry_p);
+    return read_entry(ring, word, entry_p);
 }
 
-void core_ring_consume(core_ring_t *ring)
+bool core_ring_consume(core_ring_t *ring)
 {
+    uint64_t quarter;
+
     ring->tail += ring->entry_size;
+    quarter = ring->tail / (CORE_RING_SIZE / 4);
+    if (quarter == ring->quarter) {
+        __atomic_store_n(&ring->mine->tail, ring->tail, __ATOMIC_RELEASE);
+        return false;
+    }
+    ring->quarter = quarter;
     __atomic_store_n(&ring->mine->tail, ring->tail, __ATOMIC_SEQ_CST);
+    return true;
 }
 
 void core_ring_sleep(core_ring_t *ring)

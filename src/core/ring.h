@@ -7,14 +7,23 @@
  *     mine (I write, the peer reads)        theirs (the other way round)
  *     +----------------------------+        +----------------------------+
  *     | sleeping                   |        | sleeping                   |
- *     | head: bytes I have written | -----> |                            |
  *     | tail: bytes I have read    |        | tail: how far they read me |
  *     | revoked[]                  |        | revoked[]                  |
  *     | ring of entries            | -----> |                            |
  *     +----------------------------+        +----------------------------+
  *
- * head - theirs->tail <= ring size, always. A number from the peer's page is
- * believed only as far as it harms nobody but the peer.
+ * An entry begins with a word, and with a cache line. The word is 0 until the
+ * entry is complete, and tells that it is: so a short message is one line that
+ * goes from one processor to the other. What follows the last entry is a word
+ * that is 0, written before the entry's own:
+ *
+ *     | word, entry ... | word, entry ... | 0             0       what was read
+ *     ^ theirs->tail                      ^ head          ^ cleared
+ *
+ *     head - theirs->tail < ring size, and head < cleared, always
+ *
+ * A number from the peer's page is believed only as far as it harms nobody but
+ * the peer.
  *
  * Sleeping is a count that is odd while the owner sleeps or is about to; a
  * writer that sees a new odd value rings the doorbell (a message DOORBELL),
@@ -41,7 +50,6 @@
 /* Words are read and written by atomic builtins only. */
 typedef struct core_ring_page {
     uint32_t sleeping CORE_RING_LINE;
-    uint64_t head     CORE_RING_LINE;
     uint64_t tail     CORE_RING_LINE;
     uint64_t          revoked[PROTO_SENDS_MAX] CORE_RING_LINE;
     uint8_t           entries[CORE_RING_SIZE] __attribute__((aligned(4096)));
@@ -49,15 +57,19 @@ typedef struct core_ring_page {
 
 typedef struct core_ring {
     core_ring_page_t       *mine;
-    const core_ring_page_t *theirs;     /* NULL until attached */
-    int                     fd;         /* of mine */
-    uint64_t                head;       /* what I have written */
-    uint64_t                reserved;   /* bytes of the entry being written */
-    uint64_t                tail;       /* what I have read */
-    uint64_t                entry_size; /* of the entry being read */
-    uint64_t                head_seen;  /* of theirs */
-    uint64_t                tail_seen;  /* of theirs */
-    uint32_t                rung;       /* last value of sleeping answered */
+    const core_ring_page_t *theirs;   /* NULL until attached */
+    int                     fd;       /* of mine */
+    uint64_t                head;     /* what I have written */
+    uint64_t                cleared;  /* so far all words are 0 */
+    uint64_t                skipped;  /* before the entry being written */
+    uint64_t                reserved; /* bytes of it */
+    uint64_t                word;     /* of it */
+    uint64_t                tail;     /* what I have read */
+    uint64_t                quarter;  /* of the ring: where the tail was when
+                                         core_ring_consume() last told */
+    uint64_t entry_size;              /* of the entry being read */
+    uint64_t tail_seen;               /* of theirs */
+    uint32_t rung;                    /* last value of sleeping answered */
 } core_ring_t;
 
 /* A message in the peer's ring. The memory is the peer's and may change under
@@ -91,21 +103,23 @@ void core_ring_commit(core_ring_t *ring);
  * UCXPOOL_ERR_PROTOCOL  the peer's ring holds nonsense
  */
 ucxpool_status_t core_ring_peek(core_ring_t *ring, core_ring_entry_t *entry_p);
-void             core_ring_consume(core_ring_t *ring);
+
+/*
+ * It has been read. True when a quarter of the ring has become free since the
+ * last time: the peer, if it sleeps for want of room, has some now. It found
+ * less than a quarter free, so it is told before all is read.
+ */
+bool core_ring_consume(core_ring_t *ring);
 
 /* Is there something to read? */
 bool core_ring_has_input(const core_ring_t *ring);
-
-/* May the peer wait for room? An entry, with what is skipped before it, takes
- * half the ring at most. */
-bool core_ring_is_crowded(const core_ring_t *ring);
 
 /* Tell the peer that this side is about to sleep, or awake. */
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
 
 /* Must the peer be woken? True once for each of its sleeps. To be asked after
- * a commit, and after a consume that began where the ring was crowded. */
+ * a commit, and after a consume that was true. */
 bool core_ring_needs_doorbell(core_ring_t *ring);
 
 void core_ring_revoke(core_ring_t *ring, uint64_t message);

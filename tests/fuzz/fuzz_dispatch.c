@@ -35,7 +35,7 @@ enum {
     DEED_POST = PROTO_LAST, /* more of the victim's requests */
     DEED_READ,
     DEED_CANCEL,
-    DEED_HEAD,
+    DEED_WORD,
     DEED_TAIL,
     DEED_SLEEPING,
     DEED_REVOKE,
@@ -135,9 +135,9 @@ static void do_deed(unsigned deed, const uint8_t *header, input_t *input)
     case DEED_CANCEL:
         ucxpool_request_cancel((argument & 1u) ? hostile.recv : hostile.send);
         break;
-    case DEED_HEAD:
-        __atomic_store_n(&page->head, page->head + (argument - 128) * 16,
-                         __ATOMIC_SEQ_CST);
+    case DEED_WORD:
+        hostile_write_word(&hostile, hostile.channel->ring.head,
+                           argument << 56 | argument << 24 | argument);
         break;
     case DEED_TAIL:
         __atomic_store_n(&page->tail, hostile.victim->ring.head - argument,
@@ -196,10 +196,7 @@ static void finish(void)
     hostile_let_read(&hostile);
     if (!hostile_is_over(&hostile)) {
         /* Whatever was done to the words of its page. */
-        core_ring_page_t *page = hostile.channel->ring.mine;
-
-        __atomic_store_n(&page->head, hostile.channel->ring.head,
-                         __ATOMIC_SEQ_CST);
+        hostile_write_word(&hostile, hostile.channel->ring.head, 0);
         hostile_say(&hostile, PROTO_BYE, &bye, NULL, 0);
         hostile_let_read(&hostile);
     }

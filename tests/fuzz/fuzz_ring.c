@@ -1,7 +1,7 @@
 /*
  * Fuzz target: the page that a peer on the same host lets us read, and may
  * write to while we do. A script: each step begins with a byte that tells what
- * the peer does.
+ * the peer does. Its head is a place in the ring, where it writes next.
  */
 #include "base/log.h"
 #include "base/math.h"
@@ -14,8 +14,8 @@
 typedef enum step {
     STEP_ENTRY, /* write an entry at its head: sizes, then bytes */
     STEP_SKIP,  /* skip to the ring's start */
-    STEP_HEAD,  /* move its head by 16 times a signed 16-bit number */
-    STEP_ODD,   /* move its head by one byte */
+    STEP_HEAD,  /* move its head by 64 times a signed 16-bit number */
+    STEP_LAP,   /* write the word of an entry of the lap before */
     STEP_TAIL,  /* say how far it has read: a 16-bit number less than written */
     STEP_SLEEP, /* set its count of sleeps */
     STEP_WORD,  /* write 4 bytes anywhere: a 16-bit place, times 4 */
@@ -38,7 +38,10 @@ typedef struct script {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define LINE UINT64_C(64)
+
 static core_ring_page_t *theirs;
+static uint64_t          head; /* theirs */
 
 static uint32_t take(script_t *script, size_t size)
 {
@@ -51,27 +54,38 @@ static uint32_t take(script_t *script, size_t size)
     return value;
 }
 
+/* How an entry begins: its sizes, and the lap of the ring. */
+static void write_word(uint32_t fixed_size, uint32_t data_size, uint64_t lap)
+{
+    uint64_t word = fixed_size | (uint64_t)data_size << 16 | lap << 32;
+
+    memcpy(theirs->entries + head % CORE_RING_SIZE, &word, sizeof(word));
+}
+
+static uint64_t lap(void)
+{
+    return (uint32_t)(head / CORE_RING_SIZE + 1);
+}
+
 /* The entry may say one thing and hold another; it stays in the ring. */
 static void write_entry(script_t *script)
 {
-    uint64_t at       = theirs->head % CORE_RING_SIZE;
-    uint32_t sizes[4] = {take(script, 2), take(script, 2), 0, 0};
-    size_t   length   = base_min(script->size, (size_t)sizes[0] + sizes[1]);
+    uint64_t at         = head % CORE_RING_SIZE + sizeof(uint64_t);
+    uint32_t fixed_size = take(script, 2);
+    uint32_t data_size  = take(script, 2);
+    size_t   length = base_min(script->size, (size_t)fixed_size + data_size);
 
-    at &= ~(uint64_t)15;
-    memcpy(theirs->entries + at, sizes, sizeof(sizes));
-    at += sizeof(sizes);
+    write_word(fixed_size, data_size, lap());
     length = base_min(length, CORE_RING_SIZE - at);
     memcpy(theirs->entries + at, script->data, length);
     script->data += length;
     script->size -= length;
-    theirs->head += base_align_up(sizeof(sizes) + (uint64_t)sizes[0] + sizes[1],
-                                  (uint64_t)16);
+    head += base_align_up(sizeof(uint64_t) + (uint64_t)fixed_size + data_size,
+                          LINE);
 }
 
 static void take_step(script_t *script, const core_ring_t *ring)
 {
-    uint64_t at = theirs->head % CORE_RING_SIZE & ~(uint64_t)15;
     uint32_t place;
 
     switch ((step_t)(take(script, 1) % NUM_STEPS)) {
@@ -79,14 +93,14 @@ static void take_step(script_t *script, const core_ring_t *ring)
         write_entry(script);
         break;
     case STEP_SKIP:
-        memset(theirs->entries + at, 0xff, 4);
-        theirs->head += CORE_RING_SIZE - at;
+        write_word(UINT16_MAX, 0, lap());
+        head += CORE_RING_SIZE - head % CORE_RING_SIZE;
         break;
     case STEP_HEAD:
-        theirs->head += (uint64_t)(int16_t)take(script, 2) * 16;
+        head += (uint64_t)(int16_t)take(script, 2) * LINE;
         break;
-    case STEP_ODD:
-        theirs->head++;
+    case STEP_LAP:
+        write_word(sizeof(proto_head_t), 0, lap() - 1);
         break;
     case STEP_TAIL:
         theirs->tail = ring->head - take(script, 2);
@@ -109,7 +123,7 @@ static bool read_entries(core_ring_t *ring)
     proto_fixed_t     message;
     ucxpool_status_t  status;
 
-    for (size_t i = 0; i < CORE_RING_SIZE / 16 + 1; i++) {
+    for (size_t i = 0; i < CORE_RING_SIZE / LINE + 1; i++) {
         status = core_ring_peek(ring, &entry);
         if (status == UCXPOOL_INPROGRESS) {
             return true;
@@ -127,7 +141,7 @@ static bool read_entries(core_ring_t *ring)
                         &message) != UCXPOOL_OK) {
             return false;
         }
-        core_ring_consume(ring);
+        (void)core_ring_consume(ring);
     }
     /* The peer does not write meanwhile, so there is an end. */
     CHECK(!core_ring_has_input(ring));
@@ -166,12 +180,12 @@ static void init(core_ring_t *ring)
         memset(theirs, 0, sizeof(*theirs));
     }
     memset(ring, 0, sizeof(*ring));
-    ring->mine       = mine;
-    ring->fd         = -1;
-    theirs->head     = 0;
-    theirs->tail     = 0;
-    theirs->sleeping = 0;
-    memset(theirs->entries, 0, 4096);
+    ring->mine = mine;
+    ring->fd   = -1;
+    memset(mine->entries, 0, sizeof(mine->entries));
+    memset(theirs, 0, sizeof(*theirs));
+    head          = 0;
+    ring->cleared = CORE_RING_SIZE;
     core_ring_attach(ring, theirs);
 }
 
