@@ -71,7 +71,7 @@ prologue() {
     echo '#include "copy/plan.h"'
     echo '#include "bootstrap/auth.h"'
     echo '#include "core/request.h"'
-    for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL; do
+    for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done

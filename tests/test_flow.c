@@ -448,6 +448,106 @@ static ucxpool_segment_t *differing(uint8_t *bytes, size_t count,
     return segments;
 }
 
+#define ORDERED_NUM 60u
+
+static ucxpool_request_t *recv_one(pair_t *pair, uint8_t *target, size_t size)
+{
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, NULL, target, size, TAG,
+                                         ALL_BITS, NULL, &recv),
+                     UCXPOOL_OK);
+    return recv;
+}
+
+/* As one buffer, or as a list of three segments. */
+static ucxpool_request_t *send_one(pair_t *pair, ucxpool_segment_t segments[3],
+                                   uint8_t *source, size_t length)
+{
+    ucxpool_data_t     data = ucxpool_data_buffer(source, length);
+    ucxpool_request_t *send;
+
+    if (length % 5 == 2) {
+        segments[0] = (ucxpool_segment_t){source, 1};
+        segments[1] = (ucxpool_segment_t){source, 0};
+        segments[2] = (ucxpool_segment_t){source + 1, length - 1};
+        data        = ucxpool_data_segments(segments, 3);
+    }
+    ck_assert_int_eq(ucxpool_send(pair->to_b, &data, TAG, NULL, &send),
+                     UCXPOOL_OK);
+    return send;
+}
+
+/* Some have their bytes with them, alone or behind a list of lengths, others
+ * are fetched; some have receives that wait for them, others wait. */
+START_TEST(messages_of_one_tag_arrive_in_their_order)
+{
+    enum { SIZE = 5000 };
+    static ucxpool_segment_t segments[ORDERED_NUM][3];
+    static uint8_t           sources[ORDERED_NUM][SIZE];
+    static uint8_t           targets[ORDERED_NUM][SIZE];
+    ucxpool_request_t       *sends[ORDERED_NUM];
+    ucxpool_request_t       *recvs[ORDERED_NUM];
+    ucxpool_request_attr_t   attr;
+    pair_t                   pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < ORDERED_NUM; i++) {
+        size_t length = (i % 4 == 3) ? SIZE : i % 9;
+
+        memset(sources[i], (int)i + 1, SIZE);
+        if (i >= ORDERED_NUM / 2) {
+            recvs[i - ORDERED_NUM / 2] =
+                recv_one(&pair, targets[i - ORDERED_NUM / 2], SIZE);
+        }
+        sends[i] = send_one(&pair, segments[i], sources[i], length);
+        pair_progress(&pair);
+    }
+    for (unsigned i = ORDERED_NUM / 2; i < ORDERED_NUM; i++) {
+        recvs[i] = recv_one(&pair, targets[i], SIZE);
+    }
+    for (unsigned i = 0; i < ORDERED_NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        pair_until(&pair, pair_ended(recvs[i]));
+        ucxpool_request_query(recvs[i], &attr, sizeof(attr));
+        ck_assert_uint_eq(attr.length, (i % 4 == 3) ? SIZE : i % 9);
+        ck_assert_mem_eq(targets[i], sources[i], attr.length);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+    }
+    pair_check_blocks(&pair);
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* The same with receives that all wait already. */
+START_TEST(short_messages_meet_receives_that_wait)
+{
+    enum { SIZE = 4096 };
+    static uint8_t     sources[ORDERED_NUM][SIZE];
+    static uint8_t     targets[ORDERED_NUM][SIZE];
+    ucxpool_request_t *recvs[ORDERED_NUM];
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], wires[_i]);
+    for (unsigned i = 0; i < ORDERED_NUM; i++) {
+        pair_poison(targets[i], SIZE);
+        recvs[i] = recv_one(&pair, targets[i], SIZE);
+    }
+    for (unsigned i = 0; i < ORDERED_NUM; i++) {
+        memset(sources[i], (int)i + 1, SIZE);
+        ck_assert_int_eq(ucxpool_send_buffer(pair.to_b, sources[i], i * 69 + 1,
+                                             TAG, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    for (unsigned i = 0; i < ORDERED_NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+        ck_assert_mem_eq(targets[i], sources[i], i * 69 + 1);
+        ck_assert_uint_eq(targets[i][i * 69 + 1], 0xfe);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(a_list_of_65536_differing_lengths_arrives)
 {
     const size_t       count = 65536;
@@ -621,6 +721,8 @@ int main(void)
     ADD(suite, a_receive_that_is_too_small_refuses_with_a_reason);
     ADD(suite, a_message_is_refused_with_the_reason_that_is_given);
     ADD(suite, a_message_without_segments_arrives);
+    ADD(suite, messages_of_one_tag_arrive_in_their_order);
+    ADD(suite, short_messages_meet_receives_that_wait);
     ADD(suite, a_list_of_65536_differing_lengths_arrives);
     ADD(suite, more_than_our_limits_is_refused_at_once);
     ADD(suite,

@@ -332,6 +332,45 @@ static void runs_of_no_message(hostile_t *hostile)
     say_runs(hostile, 5, 0, 1);
 }
 
+static void say_short(hostile_t *hostile, size_t size)
+{
+    static const uint8_t bytes[PROTO_DATA_MAX];
+    proto_fixed_t        fixed = {.in_short = {.tag = 99}};
+
+    hostile_say(hostile, PROTO_SHORT, &fixed, bytes, size);
+}
+
+static void short_without_bytes(hostile_t *hostile)
+{
+    say_short(hostile, 0);
+}
+
+static void short_of_more_than_fits(hostile_t *hostile)
+{
+    say_short(hostile, PROTO_SHORT_MAX + 1);
+}
+
+static void more_shorts_than_credits(hostile_t *hostile)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        say_short(hostile, i + 1);
+    }
+    hostile_let_read(hostile);
+    ck_assert(!hostile_is_over(hostile));
+    say_short(hostile, PROTO_SHORT_MAX);
+}
+
+/* Behind a descriptor whose number is the last there is. */
+static void short_with_a_number_of_before(hostile_t *hostile)
+{
+    proto_fixed_t fixed = {.desc = hostile_desc(1, UINT64_MAX)};
+    copy_run_t    run   = {HOSTILE_SIZE, 1};
+
+    say_short(hostile, 1);
+    hostile_say(hostile, PROTO_DESC, &fixed, &run, sizeof(run));
+    say_short(hostile, 1);
+}
+
 static void hello_again(hostile_t *hostile)
 {
     say_head(hostile, PROTO_HELLO);
@@ -594,6 +633,10 @@ static const deed_t crimes[] = {
     DEED(runs_that_were_not_missing),
     DEED(empty_list_of_runs),
     DEED(runs_of_no_message),
+    DEED(short_without_bytes),
+    DEED(short_of_more_than_fits),
+    DEED(more_shorts_than_credits),
+    DEED(short_with_a_number_of_before),
     DEED(hello_again),
     DEED(word_of_the_lap_before),
     DEED(skip_to_nothing),

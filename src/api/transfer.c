@@ -199,17 +199,74 @@ static ucxpool_status_t plan_send(ucxpool_request_t *request)
     return UCXPOOL_OK;
 }
 
+/* Is it one short piece of host memory, with nothing but a tag? */
+static bool is_short(const ucxpool_t *pool, const copy_memory_t *memory,
+                     const ucxpool_request_params_t *params)
+{
+    const ucxpool_segment_t *segment = memory->segments;
+
+    return (segment != NULL) && (memory->num == 1) && (segment->length != 0) &&
+           (segment->address != NULL) &&
+           (segment->length <= pool->config.eager_size) &&
+           !copy_engine_is_launched(pool->engine) &&
+           ((params == NULL) ||
+            !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA));
+}
+
+/* Nobody has a request, or is told of its end. */
+static bool is_untold(const ucxpool_request_params_t *params,
+                      ucxpool_request_t             **request_p)
+{
+    return (request_p == NULL) &&
+           ((params == NULL) ||
+            !(params->field_mask & (UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                                    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
+}
+
+/* Without a request. */
+static bool send_untold(ucxpool_channel_t       *channel,
+                        const ucxpool_segment_t *segment, uint64_t tag)
+{
+    if (!xfer_send_short(channel, tag, segment)) {
+        return false;
+    }
+    channel->flow.num_posted++;
+    channel->pool->stats.messages_sent++;
+    return true;
+}
+
+/* With a request, which has ended then. */
+static bool send_short(ucxpool_request_t *request)
+{
+    const ucxpool_segment_t *segment = &request->data.segment;
+
+    if (!xfer_send_short(request->channel, request->tag, segment)) {
+        return false;
+    }
+    request->data.totals = (copy_totals_t){.num_segments = 1,
+                                           .payload_size = segment->length,
+                                           .stream_size  = segment->length};
+    request->order       = request->channel->flow.num_posted++;
+    core_request_end(request, UCXPOOL_OK, NULL);
+    return true;
+}
+
 static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
                                   const copy_memory_t *memory, uint64_t tag,
                                   const ucxpool_request_params_t *params,
                                   ucxpool_request_t             **request_p)
 {
-    ucxpool_t         *pool = channel->pool;
+    ucxpool_t         *pool     = channel->pool;
+    bool               as_short = is_short(pool, memory, params);
     ucxpool_request_t *request;
     ucxpool_status_t   status;
 
     if (!core_channel_is_live(channel)) {
         return core_channel_say_ended(channel);
+    }
+    if (as_short && is_untold(params, request_p) &&
+        send_untold(channel, memory->segments, tag)) {
+        return UCXPOOL_OK;
     }
     status =
         core_request_create(pool, &xfer_send_kind, memory, params, &request);
@@ -218,6 +275,10 @@ static ucxpool_status_t post_send(ucxpool_channel_t   *channel,
     }
     request->tag = tag;
     core_request_set_channel(request, channel);
+    if (as_short && send_short(request)) {
+        core_request_hand_out(request, request_p);
+        return UCXPOOL_OK;
+    }
     status = plan_send(request);
     if (status == UCXPOOL_OK) {
         status = xfer_send_check_limits(request);

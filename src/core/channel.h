@@ -102,8 +102,9 @@ typedef struct core_flow {
     uint32_t credits_owed; /* messages received, not told yet */
     uint64_t next_sequence;
     uint64_t expected_sequence;
-    uint64_t next_number; /* of sends and receives */
-    uint64_t num_posted;  /* sends */
+    uint64_t arrived_sequence; /* after that of the last descriptor; ring */
+    uint64_t next_number;      /* of sends and receives */
+    uint64_t num_posted;       /* sends */
 } core_flow_t;
 
 typedef struct core_messages {

@@ -20,18 +20,22 @@ static const size_t fixed_sizes[PROTO_LAST] = {
     [PROTO_BYE]      = sizeof(proto_head_t),
     [PROTO_DOORBELL] = sizeof(proto_head_t),
     [PROTO_KEPT]     = sizeof(proto_head_t),
+    [PROTO_SHORT]    = sizeof(proto_short_t),
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");
 static_assert(sizeof(proto_hello_t) == 176, "layout");
 static_assert(sizeof(proto_ready_t) == 24, "layout");
 static_assert(sizeof(proto_desc_t) == 64, "layout");
+static_assert(sizeof(proto_short_t) == 24, "layout");
 static_assert(sizeof(proto_runs_t) == 32, "layout");
 static_assert(sizeof(proto_accept_t) == 48, "layout");
 static_assert(sizeof(proto_data_t) == 80, "layout");
 static_assert(sizeof(proto_taken_t) == 32, "layout");
 static_assert(sizeof(proto_done_t) == 32, "layout");
 static_assert(sizeof(proto_cancel_t) == 32, "layout");
+static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) == PROTO_DATA_MAX,
+              "a SHORT and its run fit");
 static_assert(sizeof(proto_import_t) == 24, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");
 
@@ -64,6 +68,8 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
         return (data_size <= PROTO_DATA_MAX) &&
                ((message->desc.flags & PROTO_DESC_EAGER) ? size <= data_size
                                                          : size == data_size);
+    case PROTO_SHORT:
+        return (data_size != 0) && (data_size <= PROTO_SHORT_MAX);
     case PROTO_RUNS:
         return (data_size <= PROTO_DATA_MAX) &&
                (data_size ==

@@ -48,6 +48,7 @@ typedef enum proto_type {
     PROTO_BYE,
     PROTO_DOORBELL,
     PROTO_KEPT,
+    PROTO_SHORT,
     PROTO_LAST
 } proto_type_t;
 
@@ -135,6 +136,18 @@ typedef struct proto_desc {
     uint32_t     reserved;
 } proto_desc_t;
 
+/* Longest variable part of a SHORT, so that it and its run fit in the place of
+ * a descriptor. */
+#define PROTO_SHORT_MAX (PROTO_DATA_MAX - 16)
+
+/* A descriptor in a ring, of a message in one piece: eager, without metadata.
+ * Its sequence number is the one after that of the descriptor before it.
+ * Variable part: the bytes, 1 or more. */
+typedef struct proto_short {
+    proto_head_t head;
+    uint64_t     tag;
+} proto_short_t;
+
 /* Variable part: runs[num_runs], to stand from number first on. */
 typedef struct proto_runs {
     proto_head_t head;
@@ -204,6 +217,7 @@ typedef union proto_fixed {
     proto_hello_t  hello;
     proto_ready_t  ready;
     proto_desc_t   desc;
+    proto_short_t  in_short;
     proto_runs_t   runs;
     proto_accept_t accept;
     proto_data_t   data;

@@ -28,6 +28,11 @@ typedef struct core_request_kind {
     /* It was posted, and its message has come, which it uses up. */
     void (*match)(ucxpool_request_t *request, ucxpool_message_t *message);
 
+    /* The same, of a message whose bytes are all in one piece. False: it does
+     * not take them from there, and nothing was done. */
+    bool (*match_short)(ucxpool_request_t *request, ucxpool_channel_t *channel,
+                        uint64_t tag, const void *bytes, size_t size);
+
     /* Its caller's stream has come to where it was posted. */
     void (*resume)(ucxpool_request_t *request);
 

@@ -63,6 +63,9 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     case PROTO_DESC:
         xfer_message_desc(channel, &message->desc, data, data_size);
         break;
+    case PROTO_SHORT:
+        xfer_message_short(channel, &message->in_short, data, data_size);
+        break;
     case PROTO_RUNS:
         xfer_message_runs(channel, &message->runs, data);
         break;
@@ -133,7 +136,8 @@ static void handle_outside(ucxpool_channel_t   *channel,
         wireup_hello_go(channel, reply_ep);
     } else if (!core_channel_is_live(channel)) {
         handle_after_end(channel, message);
-    } else if ((type != PROTO_DATA) && !is_too_early(channel, type)) {
+    } else if ((type != PROTO_DATA) && (type != PROTO_SHORT) &&
+               !is_too_early(channel, type)) {
         handle(channel, message, data, data_size);
     }
 }

@@ -80,11 +80,20 @@ void xfer_message_release(ucxpool_message_t *message)
     message_put(message);
 }
 
-static bool matches(const ucxpool_request_t *request,
-                    const ucxpool_message_t *message)
+/* The oldest receive for a message; NULL: none. */
+static ucxpool_request_t *find_posted(const ucxpool_channel_t *channel,
+                                      uint64_t                 tag)
 {
-    return ((request->any_channel) || (request->channel == message->channel)) &&
-           (((request->tag ^ message->desc.tag) & request->mask) == 0);
+    ucxpool_request_t *request;
+
+    base_list_for_each(request, &channel->pool->requests.posted,
+                       ucxpool_request_t, link) {
+        if ((request->any_channel || (request->channel == channel)) &&
+            (((request->tag ^ tag) & request->mask) == 0)) {
+            return request;
+        }
+    }
+    return NULL;
 }
 
 /* In its turn and complete: to the oldest receive, or among the unexpected. */
@@ -103,13 +112,11 @@ static void deliver(ucxpool_message_t *message)
         xfer_message_release(message);
         return;
     }
-    base_list_for_each(request, &pool->requests.posted, ucxpool_request_t,
-                       link) {
-        if (matches(request, message)) {
-            base_list_del(&request->link);
-            request->kind->match(request, message);
-            return;
-        }
+    request = find_posted(message->channel, message->desc.tag);
+    if (request != NULL) {
+        base_list_del(&request->link);
+        request->kind->match(request, message);
+        return;
     }
     base_list_add_tail(&pool->requests.unexpected, &message->link);
     message->waits = true;
@@ -241,14 +248,86 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
     if (message == NULL) {
         return;
     }
-    message->desc         = *desc;
-    message->runs_missing = 0;
+    channel->flow.arrived_sequence = desc->sequence + 1;
+    message->desc                  = *desc;
+    message->runs_missing          = 0;
     memcpy(message->data, data, data_size);
     if ((desc->flags & PROTO_DESC_RUNS) ? !expect_runs(message)
                                         : !settle(message, data_size)) {
         message_put(message);
         return;
     }
+    base_list_add_tail(&channel->messages.arriving, &message->link);
+    deliver_arriving(channel);
+}
+
+/* The descriptor that a SHORT stands for. */
+static proto_desc_t desc_of(const proto_short_t *in_short, uint64_t sequence,
+                            size_t data_size)
+{
+    return (proto_desc_t){
+        .head         = in_short->head,
+        .sequence     = sequence,
+        .tag          = in_short->tag,
+        .payload_size = data_size,
+        .num_runs     = 1,
+        .flags        = PROTO_DESC_EAGER,
+    };
+}
+
+static void fill_short(ucxpool_message_t *message, const proto_desc_t *desc,
+                       const void *data)
+{
+    const uint64_t   size = desc->payload_size;
+    const copy_run_t run  = {.length = size, .count = 1};
+
+    message->desc         = *desc;
+    message->runs_missing = 0;
+    message->totals       = (copy_totals_t){
+              .num_segments = 1, .payload_size = size, .stream_size = size};
+    message->runs     = (copy_run_t *)(void *)message->data;
+    message->metadata = message->data + sizeof(run);
+    message->stream   = message->metadata;
+    memcpy(message->runs, &run, sizeof(run));
+    memcpy(message->stream, data, size);
+}
+
+/*
+ * One whose turn it is, and that a receive waits for, is put where it belongs
+ * out of the ring. The others get a place, and go the way of all descriptors.
+ */
+void xfer_message_short(ucxpool_channel_t   *channel,
+                        const proto_short_t *in_short, const void *data,
+                        size_t data_size)
+{
+    uint64_t           sequence = channel->flow.arrived_sequence++;
+    ucxpool_request_t *request  = NULL;
+    ucxpool_message_t *message;
+    proto_desc_t       desc;
+
+    if ((sequence == channel->flow.expected_sequence) &&
+        base_list_is_empty(&channel->messages.arriving)) {
+        request = find_posted(channel, in_short->tag);
+    }
+    if ((request != NULL) &&
+        request->kind->match_short(request, channel, in_short->tag, data,
+                                   data_size)) {
+        channel->flow.expected_sequence++;
+        channel->flow.credits_owed++;
+        return;
+    }
+    if (is_known(channel, sequence)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent descriptor %llu twice",
+                          (unsigned long long)sequence);
+        return;
+    }
+    message = message_get(channel);
+    if (message == NULL) {
+        return;
+    }
+    desc = desc_of(in_short, sequence, data_size);
+    fill_short(message, &desc, data);
     base_list_add_tail(&channel->messages.arriving, &message->link);
     deliver_arriving(channel);
 }

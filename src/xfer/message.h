@@ -29,9 +29,13 @@ struct ucxpool_message {
     uint8_t            data[PROTO_DATA_MAX] __attribute__((aligned(16)));
 };
 
-/* A descriptor has arrived, or more of its runs. */
+/* A descriptor has arrived, or more of its runs. What a SHORT has with it may
+ * change meanwhile, and is copied once. */
 void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                        const void *data, size_t data_size);
+void xfer_message_short(ucxpool_channel_t   *channel,
+                        const proto_short_t *in_short, const void *data,
+                        size_t data_size);
 void xfer_message_runs(ucxpool_channel_t *channel, const proto_runs_t *runs,
                        const void *data);
 

@@ -167,6 +167,14 @@ static size_t desc_data_size(const ucxpool_request_t *request,
     return size + runs_size(request);
 }
 
+static void count_eager(ucxpool_t *pool, uint64_t size)
+{
+    core_traffic_t *sent = &pool->stats.sent[CORE_MODE_EAGER];
+
+    sent->bytes += size;
+    sent->fragments++;
+}
+
 /* The descriptor, and in an eager one the stream; see fill_desc(). */
 static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
                                size_t size, const uint8_t *read)
@@ -187,10 +195,7 @@ static step_result_t send_desc(ucxpool_request_t *request, uint32_t flags,
     fill_desc(request, &fixed->desc, flags, data, read);
     core_control_end(channel);
     if (flags & PROTO_DESC_EAGER) {
-        core_traffic_t *sent = &request->pool->stats.sent[CORE_MODE_EAGER];
-
-        sent->bytes += request->data.totals.payload_size;
-        sent->fragments++;
+        count_eager(request->pool, request->data.totals.payload_size);
         leave_queue(request);
         core_request_end(request, UCXPOOL_OK, NULL);
         return STEP_END;
@@ -226,6 +231,31 @@ static step_result_t step_desc(ucxpool_request_t *request)
         return send_read(request, flags, size);
     }
     return send_desc(request, flags, size, NULL);
+}
+
+bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
+                     const ucxpool_segment_t *segment)
+{
+    proto_fixed_t *fixed;
+    void          *data;
+
+    if (!channel->wire->has_ring || (channel->state != UCXPOOL_CHANNEL_OPEN) ||
+        (channel->flow.credits == 0) || (channel->peer.max_runs == 0) ||
+        !base_list_is_empty(&channel->requests.queue)) {
+        return false;
+    }
+    fixed = core_control_begin(channel, PROTO_SHORT, segment->length, CORE_MAY,
+                               &data);
+    if (fixed == NULL) {
+        return false;
+    }
+    channel->flow.credits--;
+    channel->flow.next_sequence++;
+    fixed->in_short.tag = tag;
+    memcpy(data, segment->address, segment->length);
+    core_control_end(channel);
+    count_eager(channel->pool, segment->length);
+    return true;
 }
 
 static step_result_t step_runs(ucxpool_request_t *request)

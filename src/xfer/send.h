@@ -16,6 +16,14 @@ extern const core_request_kind_t xfer_send_kind;
  */
 ucxpool_status_t xfer_send_check_limits(const ucxpool_request_t *request);
 
+/*
+ * Send a message that is one piece of this host's memory, and short (eager),
+ * without steps: as a SHORT. False: it is not the next one, or there is no ring
+ * for it, or no room, and nothing was done.
+ */
+bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
+                     const ucxpool_segment_t *segment);
+
 /* Do the next steps, as far as they can go; false: not at all. */
 bool xfer_send_advance(ucxpool_request_t *request);
 

@@ -32,7 +32,7 @@ typedef struct input {
 } input_t;
 
 enum {
-    DEED_POST = PROTO_LAST, /* more of the victim's requests */
+    DEED_POST = 128, /* more of the victim's requests */
     DEED_READ,
     DEED_CANCEL,
     DEED_WORD,
