@@ -47,6 +47,41 @@ START_TEST(one_has_it_at_a_time)
 }
 END_TEST
 
+static base_own_lock_t own_lock;
+
+/* A second time while it has it. */
+static void *count_up_twice(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < num_each; i++) {
+        base_own_lock_take(&own_lock);
+        base_own_lock_take(&own_lock);
+        count++;
+        base_own_lock_give(&own_lock);
+        count++;
+        base_own_lock_give(&own_lock);
+    }
+    return NULL;
+}
+
+START_TEST(its_owner_may_take_it_again)
+{
+    pthread_t threads[NUM_THREADS];
+
+    num_each = rounds(100) * 1000;
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, count_up_twice, NULL), 0);
+    }
+    for (unsigned i = 0; i < NUM_THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    ck_assert_uint_eq(count, 2 * NUM_THREADS * num_each);
+    ck_assert_uint_eq(own_lock.lock.state, BASE_LOCK_FREE);
+    ck_assert_ptr_null(own_lock.owner);
+}
+END_TEST
+
 typedef struct waiter {
     pthread_t thread;
     pid_t     number; /* atomic; 0: not yet known */
@@ -119,6 +154,7 @@ int main(void)
     int      failed;
 
     tcase_add_test(tcase, one_has_it_at_a_time);
+    tcase_add_test(tcase, its_owner_may_take_it_again);
     tcase_add_test(tcase, who_waits_sleeps_until_it_is_given_back);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

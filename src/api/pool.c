@@ -51,19 +51,14 @@ static int init_condition(ucxpool_t *pool)
 
 static ucxpool_status_t init_locks(ucxpool_t *pool)
 {
-    pthread_mutexattr_t attributes;
-    int                 error;
+    int error = pthread_mutex_init(&pool->wakeup.leader_lock, NULL);
 
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-    error = pthread_mutex_init(&pool->lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
     if (error != 0) {
         return base_error_errno(error, "no lock");
     }
     error = init_condition(pool);
     if (error != 0) {
-        pthread_mutex_destroy(&pool->lock);
+        pthread_mutex_destroy(&pool->wakeup.leader_lock);
         return base_error_errno(error, "no condition variable");
     }
     core_domains_init(&pool->domains);
@@ -74,7 +69,7 @@ static void cleanup_locks(ucxpool_t *pool)
 {
     core_domains_cleanup(&pool->domains);
     pthread_cond_destroy(&pool->wakeup.leader_woke);
-    pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->wakeup.leader_lock);
 }
 
 static ucxpool_status_t init_context(ucxpool_t              *pool,

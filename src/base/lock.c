@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+__thread char base_lock_me;
+
 void base_lock_await(base_lock_t *lock)
 {
     /* It stays marked as awaited once it is had: whether others sleep is not

@@ -3,13 +3,14 @@
  * atomic operation takes it and one gives it back, about half of what a mutex
  * of the C library takes. A thread that finds it taken sleeps.
  *
- * Zeroed memory is a lock that is free. It belongs to one process, and is not
- * recursive.
+ * Zeroed memory is a lock that is free. It belongs to one process. The second
+ * kind is recursive: the thread that has it may take it again.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -43,6 +44,38 @@ static inline void base_lock_give(base_lock_t *lock)
         BASE_LOCK_AWAITED) {
         base_lock_wake(lock);
     }
+}
+
+/* Its address names the thread. */
+extern __thread char base_lock_me
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+typedef struct base_own_lock {
+    base_lock_t lock;
+    unsigned    depth; /* how often its owner has taken it besides */
+    const char *owner; /* NULL: nobody; atomic, since others look at it */
+} base_own_lock_t;
+
+static inline void base_own_lock_take(base_own_lock_t *lock)
+{
+    const char *me = &base_lock_me;
+
+    if (__atomic_load_n(&lock->owner, __ATOMIC_RELAXED) == me) {
+        lock->depth++;
+        return;
+    }
+    base_lock_take(&lock->lock);
+    __atomic_store_n(&lock->owner, me, __ATOMIC_RELAXED);
+}
+
+static inline void base_own_lock_give(base_own_lock_t *lock)
+{
+    if (lock->depth != 0) {
+        lock->depth--;
+        return;
+    }
+    __atomic_store_n(&lock->owner, (const char *)NULL, __ATOMIC_RELAXED);
+    base_lock_give(&lock->lock);
 }
 
 #endif

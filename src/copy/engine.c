@@ -824,11 +824,6 @@ static void host_destroy(copy_engine_t *engine)
     free(engine);
 }
 
-static void host_nothing(copy_engine_t *engine)
-{
-    (void)engine;
-}
-
 static uint64_t host_deadline(const copy_engine_t *engine)
 {
     (void)engine;
@@ -892,8 +887,6 @@ static const copy_engine_calls_t host_calls = {
     .reaches_list  = host_reaches_list,
     .shares_device = host_shares_device,
     .destroy       = host_destroy,
-    .enter         = host_nothing,
-    .leave         = host_nothing,
     .deadline      = host_deadline,
     .start         = host_start,
     .progress      = host_progress,
@@ -924,14 +917,14 @@ void copy_engine_destroy(copy_engine_t *engine)
 
 void copy_engine_enter(copy_engine_t *engine)
 {
-    if (engine != NULL) {
+    if ((engine != NULL) && (engine->calls->enter != NULL)) {
         engine->calls->enter(engine);
     }
 }
 
 void copy_engine_leave(copy_engine_t *engine)
 {
-    if (engine != NULL) {
+    if ((engine != NULL) && (engine->calls->leave != NULL)) {
         engine->calls->leave(engine);
     }
 }

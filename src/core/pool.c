@@ -11,14 +11,14 @@
 
 void core_lock(ucxpool_t *pool)
 {
-    pthread_mutex_lock(&pool->lock);
+    base_own_lock_take(&pool->lock);
     copy_engine_enter(pool->engine);
 }
 
 void core_unlock(ucxpool_t *pool)
 {
     copy_engine_leave(pool->engine);
-    pthread_mutex_unlock(&pool->lock);
+    base_own_lock_give(&pool->lock);
 }
 
 void core_wake(ucxpool_t *pool)

@@ -26,6 +26,7 @@
 
 #include "base/config.h"
 #include "base/list.h"
+#include "base/lock.h"
 #include "block/comm.h"
 #include "block/pool.h"
 #include "core/stats.h"
@@ -83,6 +84,7 @@ typedef struct core_wakeup {
     bool                tells_events; /* it was asked to tell some; atomic */
     bool                tells_ends;   /* of requests, by completions; atomic */
     pthread_cond_t      leader_woke;
+    pthread_mutex_t     leader_lock; /* of num_wakes; taken after the pool's */
     bool has_leader;    /* a thread sleeps on the descriptors; others
                            that wait sleep on leader_woke */
     uint64_t num_wakes; /* of leaders */
@@ -148,7 +150,7 @@ struct ucxpool {
     char          name[CORE_NAME_SIZE];
     uint8_t       id[CORE_ID_SIZE];  /* names the pool */
     uint8_t       key[CORE_ID_SIZE]; /* shown by a peer that has our address */
-    pthread_mutex_t     lock;
+    base_own_lock_t     lock;
     ucx_context_t       ucx;
     core_pool_memory_t  memory;
     struct copy_engine *engine; /* NULL: host memory */

@@ -270,25 +270,35 @@ static void lead(ucxpool_t *pool, uint64_t until)
     ppoll(&event, 1, (until == BASE_CLOCK_FOREVER) ? NULL : &timeout, NULL);
     core_lock(pool);
     pool->wakeup.has_leader = false;
+    pthread_mutex_lock(&pool->wakeup.leader_lock);
     pool->wakeup.num_wakes++;
     pthread_cond_broadcast(&pool->wakeup.leader_woke);
+    pthread_mutex_unlock(&pool->wakeup.leader_lock);
 }
 
-/* One sleep of another thread, until the leader wakes or `until`. */
+/* One sleep of another thread, until the leader wakes or `until`. The leader
+ * cannot wake before the pool's lock is given, so nothing comes between. */
 static void follow(ucxpool_t *pool, uint64_t until)
 {
-    uint64_t        num_wakes = pool->wakeup.num_wakes;
-    struct timespec moment    = to_timespec(until);
-    int             error     = 0;
+    core_wakeup_t  *wakeup = &pool->wakeup;
+    struct timespec moment = to_timespec(until);
+    int             error  = 0;
+    uint64_t        num_wakes;
 
-    while ((pool->wakeup.num_wakes == num_wakes) && (error == 0)) {
+    pthread_mutex_lock(&wakeup->leader_lock);
+    num_wakes = wakeup->num_wakes;
+    core_unlock(pool);
+    while ((wakeup->num_wakes == num_wakes) && (error == 0)) {
         if (until == BASE_CLOCK_FOREVER) {
-            error = pthread_cond_wait(&pool->wakeup.leader_woke, &pool->lock);
+            error =
+                pthread_cond_wait(&wakeup->leader_woke, &wakeup->leader_lock);
         } else {
-            error = pthread_cond_timedwait(&pool->wakeup.leader_woke,
-                                           &pool->lock, &moment);
+            error = pthread_cond_timedwait(&wakeup->leader_woke,
+                                           &wakeup->leader_lock, &moment);
         }
     }
+    pthread_mutex_unlock(&wakeup->leader_lock);
+    core_lock(pool);
 }
 
 /* Is what the caller waits for there? */
