@@ -60,8 +60,10 @@ const char *ucxpool_version_string(void)
 
 /* --- errors --------------------------------------------------------------- */
 
-static _Thread_local char             last_error[BASE_ERROR_SIZE];
-static _Thread_local base_log_level_t log_level = BASE_LOG_INFO;
+static _Thread_local char last_error[BASE_ERROR_SIZE];
+/* Set by each round of progress: without a call to find it. */
+static _Thread_local base_log_level_t log_level
+    __attribute__((tls_model("initial-exec"))) = BASE_LOG_INFO;
 
 const char *ucxpool_error_detail(void)
 {

@@ -325,6 +325,19 @@ static uint32_t credits_free(const ucxpool_channel_t *channel)
     return credits - base_min(channel->messages.num_waiting, credits);
 }
 
+static bool owes_credits(const ucxpool_channel_t *channel)
+{
+    return (channel->flow.credits_owed != 0) &&
+           (channel->state == UCXPOOL_CHANNEL_OPEN) &&
+           (channel->flow.credits_owed > credits_free(channel) / 2);
+}
+
+bool core_control_is_due(const ucxpool_channel_t *channel)
+{
+    return !base_list_is_empty(&channel->control.backlog) ||
+           owes_credits(channel);
+}
+
 unsigned core_control_flush(ucxpool_channel_t *channel)
 {
     unsigned        count = 0;
@@ -338,8 +351,7 @@ unsigned core_control_flush(ucxpool_channel_t *channel)
         }
         count++;
     }
-    if ((channel->state == UCXPOOL_CHANNEL_OPEN) &&
-        (channel->flow.credits_owed > credits_free(channel) / 2)) {
+    if (owes_credits(channel)) {
         core_control_post(channel, PROTO_CREDIT, CORE_MUST);
         count++;
     }

@@ -37,6 +37,9 @@ void core_control_done(ucxpool_channel_t *channel, uint64_t message,
 void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
                          ucxpool_status_t status, const char *reason);
 
+/* Is there something to be sent by core_control_flush(), if there is room? */
+bool core_control_is_due(const ucxpool_channel_t *channel);
+
 /* Send what is in the backlog, and credits that are owed. */
 unsigned core_control_flush(ucxpool_channel_t *channel);
 

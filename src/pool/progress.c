@@ -174,9 +174,11 @@ const core_dispatch_t pool_dispatch = {
 
 /* --- rounds --------------------------------------------------------------- */
 
-/* While rings are busy, UCX (which may make a system call) is asked once in so
- * many rounds; so are the descriptors, in any case. */
+/* Where all channels have rings, UCX (which may make a system call) is asked
+ * once in so many rounds: where it has endpoints, and where nothing can come by
+ * it but strangers and new channels. So are the descriptors, in any case. */
 #define UCX_EVERY    16u
+#define NEW_EVERY    128u
 #define EVENTS_EVERY 256u
 /* The same while there is a listener, or descriptors are handed over. */
 #define STRANGERS_EVERY 16u
@@ -316,6 +318,16 @@ uint64_t pool_sockets_deadline(ucxpool_t *pool)
     return first;
 }
 
+static bool is_ucx_due(const ucxpool_t *pool)
+{
+    unsigned every =
+        (has_endpoints(pool) || !pool->ucx.own_worker) ? UCX_EVERY : NEW_EVERY;
+
+    return (pool->channels.num_mapped != pool->channels.count) ||
+           (pool->channels.num_mapped == 0) ||
+           (pool->progress_count % every == 0);
+}
+
 /* What most rounds have nothing of is looked for here already: a message waits
  * for these rounds. */
 static unsigned progress(ucxpool_t *pool)
@@ -324,14 +336,14 @@ static unsigned progress(ucxpool_t *pool)
 
     pool->progress_count++;
     count += core_inbox_progress(pool);
-    count += copy_engine_progress(pool->engine);
-    count += core_request_markers_progress(pool);
+    if (copy_engine_is_launched(pool->engine)) {
+        count += copy_engine_progress(pool->engine);
+        count += core_request_markers_progress(pool);
+    }
     if (!base_list_is_empty(&pool->requests.deliveries)) {
         count += xfer_delivery_progress(pool);
     }
-    if ((pool->channels.num_mapped != pool->channels.count) ||
-        (pool->channels.num_mapped == 0) ||
-        (pool->progress_count % UCX_EVERY == 0)) {
+    if (is_ucx_due(pool)) {
         count += progress_ucx(pool);
     }
     if ((pool->progress_count % EVENTS_EVERY == 0) ||
@@ -342,8 +354,13 @@ static unsigned progress(ucxpool_t *pool)
     if (!base_list_is_empty(&pool->requests.rndv_waiters)) {
         count += xfer_rndv_progress(pool);
     }
-    count += xfer_send_wake_waiters(pool);
-    count += progress_runnable(pool);
+    if (!base_list_is_empty(&pool->requests.waiters)) {
+        count += xfer_send_wake_waiters(pool);
+    }
+    if (!base_list_is_empty(&pool->requests.runnable) ||
+        !base_list_is_empty(&pool->requests.stalled)) {
+        count += progress_runnable(pool);
+    }
     count += progress_deadlines(pool);
     if (pool->wireup.next_hello != BASE_CLOCK_FOREVER) {
         count += wireup_hello_progress(pool);

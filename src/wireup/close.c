@@ -419,10 +419,27 @@ static unsigned progress_close(ucxpool_channel_t *channel)
     return count;
 }
 
+/* Is it open, with nothing to be said, to be waited for, or to be looked at?
+ * Most channels are in most rounds. */
+static bool is_quiet(const ucxpool_channel_t *channel)
+{
+    return (channel->state == UCXPOOL_CHANNEL_OPEN) &&
+           (channel->peer.next_look == BASE_CLOCK_FOREVER) &&
+           (channel->conn.lifeline.deadline == BASE_CLOCK_FOREVER) &&
+           (channel->conn.lost_at == BASE_CLOCK_FOREVER) &&
+           !channel->peer.has_ended && !core_channel_is_broken(channel) &&
+           !channel->closing.drains &&
+           base_list_is_empty(&channel->requests.flushes) &&
+           !core_control_is_due(channel);
+}
+
 unsigned wireup_channel_progress(ucxpool_channel_t *channel)
 {
     unsigned count = 0;
 
+    if (is_quiet(channel)) {
+        return 0;
+    }
     core_channel_get(channel);
     if (channel->peer.next_look != BASE_CLOCK_FOREVER) {
         count += wireup_process_watch_look(channel);
