@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 
 #define TAG           UINT64_C(7)
 #define ALL_BITS      UINT64_MAX
@@ -143,6 +145,97 @@ START_TEST(no_wake_up_is_lost_by_waiting)
     play(&two, sleep_in_wait, rounds(5000), 8);
     play(&two, sleep_in_wait, rounds(500), 150000);
     two_cleanup(&two);
+}
+END_TEST
+
+/* Sometimes what comes is polled for, sometimes it is slept for. */
+START_TEST(no_wake_up_is_lost_between_polling_and_sleep)
+{
+    two_t two;
+
+    two_init(&two, "WIRE=map SPIN=5us");
+    play(&two, sleep_in_wait, rounds(5000), 8);
+    two_cleanup(&two);
+}
+END_TEST
+
+/* System calls of this process. */
+static unsigned num_sends, num_receives, num_looks;
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
+int     __real_epoll_wait(int fd, struct epoll_event *events, int max, int ms);
+int     __wrap_epoll_wait(int fd, struct epoll_event *events, int max, int ms);
+ucs_status_t __real_ucp_worker_arm(ucp_worker_h worker);
+ucs_status_t __wrap_ucp_worker_arm(ucp_worker_h worker);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    num_sends++;
+    return __real_sendmsg(fd, message, flags);
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    num_receives++;
+    return __real_recvmsg(fd, message, flags);
+}
+
+int __wrap_epoll_wait(int fd, struct epoll_event *events, int max, int ms)
+{
+    num_looks++;
+    return __real_epoll_wait(fd, events, max, ms);
+}
+
+ucs_status_t __wrap_ucp_worker_arm(ucp_worker_h worker)
+{
+    num_looks++;
+    return __real_ucp_worker_arm(worker);
+}
+
+static ucxpool_request_t *expect_number(pair_t *pair, uint64_t *number)
+{
+    ucxpool_request_t *recv;
+
+    ck_assert_int_eq(ucxpool_recv_buffer(pair->b, pair->to_a, number,
+                                         sizeof(*number), TAG, ALL_BITS, NULL,
+                                         &recv),
+                     UCXPOOL_OK);
+    return recv;
+}
+
+/* Of an event loop, besides its own poll(). */
+START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
+{
+    const unsigned     num    = 200;
+    uint64_t           number = 0;
+    ucxpool_request_t *recv;
+    pair_t             pair;
+
+    pair_init(&pair, wires[0], wires[0]);
+    pair_arm(pair.b);
+    ucxpool_progress(pair.b);
+    num_sends = num_receives = num_looks = 0;
+    for (uint64_t i = 1; i <= num; i++) {
+        recv = expect_number(&pair, &number);
+        ck_assert_int_eq(ucxpool_arm(pair.b), UCXPOOL_OK);
+        ck_assert(!pair_is_readable(pair.b));
+        ucxpool_progress(pair.a); /* it hears of credits */
+        ck_assert_int_eq(
+            ucxpool_send_buffer(pair.to_b, &i, sizeof(i), TAG, NULL, NULL),
+            UCXPOOL_OK);
+        ck_assert(pair_is_readable(pair.b));
+        ucxpool_progress(pair.b);
+        ck_assert_uint_eq(number, i);
+        ck_assert_int_eq(ucxpool_request_test(recv), UCXPOOL_OK);
+        ucxpool_request_release(recv);
+    }
+    ck_assert_uint_eq(num_sends, num);
+    ck_assert_uint_le(num_receives, num);
+    ck_assert_uint_le(num_looks, num / 10); /* once in many rounds */
+    pair_cleanup(&pair);
 }
 END_TEST
 
@@ -323,6 +416,8 @@ int main(void)
     tcase_add_loop_test(tcase, no_wake_up_is_lost_by_an_event_loop, 0,
                         NUM_WIRES);
     tcase_add_loop_test(tcase, no_wake_up_is_lost_by_waiting, 0, NUM_WIRES);
+    tcase_add_test(tcase, no_wake_up_is_lost_between_polling_and_sleep);
+    tcase_add_test(tcase, a_message_to_a_sleeper_costs_two_system_calls);
     tcase_add_loop_test(tcase, waiting_ends_in_time_when_nothing_moves, 0,
                         NUM_WIRES);
     tcase_add_test(tcase, a_deadline_wakes_a_sleeper);

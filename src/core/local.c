@@ -81,22 +81,23 @@ static void hung_up(ucxpool_channel_t *channel)
     }
 }
 
-static unsigned ready(core_source_t *source)
+/* Read max messages at most. A doorbell is nothing that moves: the ring is
+ * looked at in any case. */
+static unsigned read_some(ucxpool_channel_t *channel, unsigned max)
 {
-    ucxpool_channel_t *channel =
-        base_container_of(source, ucxpool_channel_t, conn.local);
     _Alignas(proto_hello_t) uint8_t bytes[CORE_LOCAL_MAX];
     unsigned                        count = 0;
     size_t                          length;
     int                             error = 0;
 
     core_channel_get(channel);
-    while ((count < ROUND_MAX) && (error == 0) && core_local_is_up(channel)) {
+    for (unsigned i = 0; (i < max) && (error == 0) && core_local_is_up(channel);
+         i++) {
         error = ipc_socket_recv_any(channel->conn.local.fd, bytes,
                                     sizeof(bytes), &length);
         if (error == 0) {
+            count += (bytes[0] == PROTO_DOORBELL) ? 0 : 1;
             handle(channel, bytes, length);
-            count++;
         } else if ((error == ECONNRESET) || (error == EPROTO)) {
             hung_up(channel);
             count++;
@@ -104,6 +105,22 @@ static unsigned ready(core_source_t *source)
     }
     core_channel_put(channel);
     return count;
+}
+
+/* On an open channel there is seldom more than a doorbell: what else there is
+ * keeps the descriptor readable. */
+static unsigned ready(core_source_t *source)
+{
+    ucxpool_channel_t *channel =
+        base_container_of(source, ucxpool_channel_t, conn.local);
+
+    return read_some(channel,
+                     (channel->state == UCXPOOL_CHANNEL_OPEN) ? 1 : ROUND_MAX);
+}
+
+void core_local_progress(ucxpool_channel_t *channel)
+{
+    read_some(channel, 1);
 }
 
 bool core_local_parse_hello(const void *bytes, size_t length,

@@ -25,6 +25,9 @@ ucxpool_status_t core_local_connect(ucxpool_channel_t *channel);
  * cannot be watched, and is closed. */
 bool core_local_adopt(ucxpool_channel_t *channel, int fd);
 
+/* Read a message, if there is one. */
+void core_local_progress(ucxpool_channel_t *channel);
+
 bool core_local_is_up(const ucxpool_channel_t *channel);
 void core_local_close(ucxpool_channel_t *channel);
 

@@ -74,20 +74,23 @@ typedef struct core_wakeup {
     int                 num_ready;
     ucx_child_t         child; /* what a forked one loses */
     ucx_tcp_watch_t     tcp_watch;
-    bool                is_armed; /* the peers were told */
-    bool                is_woken; /* event_fd is readable; atomic */
-    bool                has_many; /* several threads have armed the pool */
-    bool                was_armed;
-    pthread_t           armed_by;   /* the last one; valid if was_armed */
-    uint64_t            num_events; /* see core_event_count(); atomic */
-    uint64_t            num_seen; /* of them, when the event loop looked last */
-    bool                tells_events; /* it was asked to tell some; atomic */
-    bool                tells_ends;   /* of requests, by completions; atomic */
-    pthread_cond_t      leader_woke;
-    pthread_mutex_t     leader_lock; /* of num_wakes; taken after the pool's */
-    bool has_leader;    /* a thread sleeps on the descriptors; others
-                           that wait sleep on leader_woke */
-    uint64_t num_wakes; /* of leaders */
+    bool                is_armed;     /* the peers were told */
+    bool                is_ucx_armed; /* UCX's worker: its descriptor tells of
+                                         all that is to come */
+    bool            is_woken;         /* event_fd is readable; atomic */
+    bool            has_many;         /* several threads have armed the pool */
+    bool            was_armed;
+    pthread_t       armed_by;     /* the last one; valid if was_armed */
+    uint64_t        num_events;   /* see core_event_count(); atomic */
+    uint64_t        num_seen;     /* of them, when the event loop looked last */
+    bool            tells_events; /* it was asked to tell some; atomic */
+    bool            tells_ends;   /* of requests, by completions; atomic */
+    pthread_cond_t  leader_woke;
+    pthread_mutex_t leader_lock; /* of num_wakes; taken after the pool's */
+    bool            has_leader;  /* a thread sleeps on the descriptors; others
+                                    that wait sleep on leader_woke */
+    uint64_t num_wakes;          /* of leaders */
+    uint64_t spin_ns; /* that a wait polls now: SPIN at most; atomic */
 } core_wakeup_t;
 
 typedef struct core_channels {

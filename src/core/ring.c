@@ -246,7 +246,13 @@ void core_ring_sleep(core_ring_t *ring)
 {
     uint32_t value = __atomic_load_n(&ring->mine->sleeping, __ATOMIC_RELAXED);
 
+    ring->slept_at = ring->tail;
     __atomic_store_n(&ring->mine->sleeping, value | 1u, __ATOMIC_SEQ_CST);
+}
+
+bool core_ring_was_read_since_sleep(const core_ring_t *ring)
+{
+    return ring->tail != ring->slept_at;
 }
 
 void core_ring_awake(core_ring_t *ring)

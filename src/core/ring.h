@@ -69,6 +69,7 @@ typedef struct core_ring {
                                          core_ring_consume() last told */
     uint64_t entry_size;              /* of the entry being read */
     uint64_t tail_seen;               /* of theirs */
+    uint64_t slept_at;                /* tail when it was about to sleep */
     uint32_t rung;                    /* last value of sleeping answered */
 } core_ring_t;
 
@@ -117,6 +118,9 @@ bool core_ring_has_input(const core_ring_t *ring);
 /* Tell the peer that this side is about to sleep, or awake. */
 void core_ring_sleep(core_ring_t *ring);
 void core_ring_awake(core_ring_t *ring);
+
+/* Has anything been read since this side was about to sleep? */
+bool core_ring_was_read_since_sleep(const core_ring_t *ring);
 
 /* Must the peer be woken? True once for each of its sleeps. To be asked after
  * a commit, and after a consume that was true. */

@@ -67,7 +67,9 @@ unsigned core_source_progress(ucxpool_t *pool)
     for (int i = 0; i < pool->wakeup.num_ready; i++) {
         core_source_t *source = batch[i].data.ptr;
 
-        if ((source != NULL) && (source->ready != NULL)) {
+        if (batch[i].data.ptr == pool) {
+            pool->wakeup.is_ucx_armed = false; /* its worker's */
+        } else if ((source != NULL) && (source->ready != NULL)) {
             count += source->ready(source);
         }
     }

@@ -50,7 +50,8 @@ bool core_source_set_watched(core_source_t *source, bool is_watched);
  */
 void core_source_remove(core_source_t *source);
 
-/* Call those that are ready. Returns how many things moved. */
+/* Call those that are ready. Returns how many things moved. The pool itself
+ * stands for UCX's worker, which is not armed any more when it is ready. */
 unsigned core_source_progress(ucxpool_t *pool);
 
 /* --- events -----------------------------------------------------------------

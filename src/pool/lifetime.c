@@ -30,9 +30,10 @@
 
 /* --- its descriptors ------------------------------------------------------ */
 
-static ucxpool_status_t watch(ucxpool_t *pool, int fd)
+/* source: what core_source_progress() sees when it is ready. */
+static ucxpool_status_t watch(ucxpool_t *pool, int fd, void *source)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
 
     if (epoll_ctl(pool->wakeup.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         return base_error_errno(errno, "a descriptor cannot be watched");
@@ -77,6 +78,7 @@ static ucxpool_status_t descriptors_init(ucxpool_t *pool)
         status = say_not_made("eventfd");
         goto err_close_timer;
     }
+    pool->wakeup.spin_ns   = pool->config.spin_ns;
     pool->wakeup.worker_fd = -1;
     if ((ucp_worker_get_efd(pool->ucx.worker, &pool->wakeup.worker_fd) !=
          UCS_OK) ||
@@ -84,13 +86,13 @@ static ucxpool_status_t descriptors_init(ucxpool_t *pool)
         /* UCX 1.22 says OK, and gives none. */
         pool->wakeup.worker_fd = -1;
     } else {
-        status = watch(pool, pool->wakeup.worker_fd);
+        status = watch(pool, pool->wakeup.worker_fd, pool);
     }
     if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->wakeup.timer_fd);
+        status = watch(pool, pool->wakeup.timer_fd, NULL);
     }
     if (status == UCXPOOL_OK) {
-        status = watch(pool, pool->wakeup.event_fd);
+        status = watch(pool, pool->wakeup.event_fd, NULL);
     }
     if (status == UCXPOOL_OK) {
         ucx_tcp_watch_init(&pool->wakeup.tcp_watch, pool->name,

@@ -36,6 +36,10 @@ unsigned pool_progress(ucxpool_t *pool);
  * once; it is released around each callback. */
 unsigned pool_call_back(ucxpool_t *pool);
 
+/* Is UCX armed, and nothing posted to it: will its descriptor tell before there
+ * is anything for it to do? */
+bool pool_ucx_sleeps(const ucxpool_t *pool);
+
 /* A round that leaves nothing out; with the lock held. */
 unsigned pool_progress_all(ucxpool_t *pool);
 

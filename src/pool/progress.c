@@ -183,10 +183,25 @@ const core_dispatch_t pool_dispatch = {
 /* The same while there is a listener, or descriptors are handed over. */
 #define STRANGERS_EVERY 16u
 
+static bool has_endpoints(const ucxpool_t *pool)
+{
+    return !base_list_is_empty(&pool->channels.endpoints);
+}
+
+bool pool_ucx_sleeps(const ucxpool_t *pool)
+{
+    return pool->wakeup.is_ucx_armed && pool->ucx.own_worker &&
+           !has_endpoints(pool) && (pool->num_operations == 0);
+}
+
 static unsigned progress_ucx(ucxpool_t *pool)
 {
     unsigned count = 0;
 
+    if (pool_ucx_sleeps(pool)) {
+        return 0;
+    }
+    pool->wakeup.is_ucx_armed = false;
     while ((count < 64) && (ucp_worker_progress(pool->ucx.worker) != 0)) {
         count++;
     }
@@ -278,11 +293,6 @@ static bool has_strangers(const ucxpool_t *pool)
            !base_list_is_empty(&pool->wireup.listeners) ||
            !base_list_is_empty(&pool->wireup.fd_imports) ||
            wireup_fd_export_is_busy(pool);
-}
-
-static bool has_endpoints(const ucxpool_t *pool)
-{
-    return !base_list_is_empty(&pool->channels.endpoints);
 }
 
 /* Those whose descriptors are watched, and UCX's. */
@@ -385,9 +395,9 @@ unsigned pool_progress(ucxpool_t *pool)
 unsigned pool_progress_all(ucxpool_t *pool)
 {
     base_log_level_t level = base_error_log_at(BASE_LOG_WARN);
-    unsigned         count = progress_ucx(pool);
+    unsigned         count = progress_sockets(pool);
 
-    count += progress_sockets(pool);
+    count += progress_ucx(pool);
     count += progress(pool);
     base_error_log_at(level);
     return count;

@@ -71,13 +71,28 @@ static bool has_work(ucxpool_t *pool)
     return false;
 }
 
+/*
+ * The doorbell that has woken us, if one has, is taken from its socket: it
+ * would end the next sleep. That whoever has written to the ring has rung is
+ * likely, and who has not costs a look.
+ */
+static void take_doorbell(ucxpool_channel_t *channel)
+{
+    if (core_ring_was_read_since_sleep(&channel->ring)) {
+        core_local_progress(channel);
+    }
+}
+
 static void set_sleeping(ucxpool_t *pool, bool sleeping)
 {
     ucxpool_channel_t *channel;
+    ucxpool_channel_t *next;
 
-    base_list_for_each(channel, &pool->channels.open, ucxpool_channel_t, link) {
+    base_list_for_each_safe(channel, next, &pool->channels.open,
+                            ucxpool_channel_t, link) {
         if (channel->wire->has_ring && core_channel_is_live(channel)) {
             if (sleeping) {
+                take_doorbell(channel);
                 core_ring_sleep(&channel->ring);
             } else {
                 core_ring_awake(&channel->ring);
@@ -118,8 +133,13 @@ unsigned ucxpool_progress(ucxpool_t *pool)
     }
     core_lock(pool);
     if (pool->wakeup.is_armed) {
+        /* Most sleeps end with a message in a ring. What other descriptors have
+         * keeps them readable, and the next sleep is short. */
         disarm(pool);
-        count = pool_progress_all(pool);
+        count = pool_progress(pool);
+        if (count == 0) {
+            count = pool_progress_all(pool);
+        }
         count += pool_call_back(pool);
         note_seen(pool);
     } else {
@@ -157,11 +177,15 @@ static ucxpool_status_t arm(ucxpool_t *pool, unsigned *num_moved_p)
     }
     set_sleeping(pool, true);
     if (!has_work(pool)) {
-        *num_moved_p = pool_progress_all(pool);
+        /* What UCX or a socket has makes their descriptors readable. */
+        *num_moved_p = pool_ucx_sleeps(pool) ? pool_progress(pool)
+                                             : pool_progress_all(pool);
     }
     if ((*num_moved_p == 0) && !has_work(pool)) {
-        status = ucp_worker_arm(pool->ucx.worker);
+        status =
+            pool_ucx_sleeps(pool) ? UCS_OK : ucp_worker_arm(pool->ucx.worker);
         if (status == UCS_OK) {
+            pool->wakeup.is_ucx_armed = true;
             return UCXPOOL_OK;
         }
         if (status != UCS_ERR_BUSY) {
@@ -333,6 +357,22 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
 }
 
 /*
+ * A wait is over that was slept for. Had polling for SPIN caught what came, the
+ * next wait polls twice as long, up to SPIN; else half as long, as what comes
+ * seldom is not worth a processor's time.
+ */
+static void adapt_spin(ucxpool_t *pool, uint64_t waited_ns)
+{
+    uint64_t max   = pool->config.spin_ns;
+    uint64_t least = base_min(PURE_SPIN_NS, max);
+    uint64_t spin  = __atomic_load_n(&pool->wakeup.spin_ns, __ATOMIC_RELAXED);
+
+    spin =
+        (waited_ns < max) ? base_min(spin * 2, max) : base_max(spin / 2, least);
+    __atomic_store_n(&pool->wakeup.spin_ns, spin, __ATOMIC_RELAXED);
+}
+
+/*
  * Nothing has moved since `idle_since`: poll on, or sleep. Polling shortens
  * the wait for an answer; but its sender may need this very processor, so it is
  * offered after a while. Returns what moved.
@@ -340,17 +380,20 @@ static unsigned sleep_once(ucxpool_t *pool, const pool_goal_t *goal,
 static unsigned be_idle(ucxpool_t *pool, const pool_goal_t *goal,
                         uint64_t idle_since, uint64_t until)
 {
-    uint64_t now = base_clock_now();
+    uint64_t now  = base_clock_now();
+    uint64_t spin = __atomic_load_n(&pool->wakeup.spin_ns, __ATOMIC_RELAXED);
+    unsigned num_moved;
 
-    if (now - idle_since < base_min(PURE_SPIN_NS, pool->config.spin_ns)) {
+    if (now - idle_since < base_min(PURE_SPIN_NS, spin)) {
         return 0;
     }
-    if ((now - idle_since < pool->config.spin_ns) ||
-        (pool->wakeup.worker_fd < 0)) {
+    if ((now - idle_since < spin) || (pool->wakeup.worker_fd < 0)) {
         sched_yield();
         return 0;
     }
-    return sleep_once(pool, goal, until);
+    num_moved = sleep_once(pool, goal, until);
+    adapt_spin(pool, base_clock_now() - idle_since);
+    return num_moved;
 }
 
 ucxpool_status_t pool_wait(ucxpool_t *pool, const pool_goal_t *wanted,
