@@ -426,7 +426,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "pool, which looks at UCX's connections. "
          "ucxpool_info shows what follows. inf leaves it to UCX."),
     TIME("SPIN", spin_ns, "200us", BASE_KEY_INF, 0, BASE_KEY_NO_MAX,
-         "Time that a waiting call polls before it sleeps. inf never sleeps."),
+         "Most time that a waiting call polls before it sleeps. It polls for "
+         "less while what it waits for takes longer to come, and for longer "
+         "again when that comes soon. inf never sleeps."),
 
     PATH("SECRET_FILE", secret_file, "",
          "File with the secret that the peers of a listener must know too. "

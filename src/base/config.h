@@ -85,7 +85,7 @@ typedef struct base_config {
     uint64_t        request_timeout_ns; /* REQUEST_TIMEOUT: inf */
     uint64_t        close_timeout_ns;   /* CLOSE_TIMEOUT: 2s */
     uint64_t        peer_timeout_ns;    /* PEER_TIMEOUT: 10s */
-    uint64_t        spin_ns;            /* SPIN: 200us, polling before sleep */
+    uint64_t        spin_ns;            /* SPIN: 200us, before a sleep */
 
     /* peers */
     char           secret_file[BASE_PATH_SIZE]; /* SECRET_FILE: empty */
