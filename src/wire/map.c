@@ -12,7 +12,13 @@
 
 /* What is in flight (DEPTH of them) stays in the processors' caches between the
  * two copies. */
-#define FRAG_SIZE (256u * 1024u)
+#define FRAG_SIZE ((uint64_t)256 << 10)
+
+/* A short message is cut so often, so that one fragment is read while the next
+ * is gathered; but one of a few pages takes no longer to copy than to tell. */
+#define CUTS       4u
+#define FRAG_MIN   ((uint64_t)16 << 10)
+#define FRAG_ALIGN ((uint64_t)4 << 10)
 
 /* Between GPUs a launch costs some microseconds, in which the link moves some
  * hundred KiB; and several must be under way, so that gathering one does not
@@ -61,11 +67,22 @@ static uint64_t gpu_frag_size(const ucxpool_request_t *request)
     return base_max(GPU_FRAG_MIN, base_min(GPU_FRAG_SIZE, size));
 }
 
+/* What goes in place is not gathered. */
+static uint64_t host_frag_size(const ucxpool_request_t *request)
+{
+    uint64_t size = request->data.totals.stream_size / CUTS;
+
+    if (request->send.in_place || (size >= FRAG_SIZE)) {
+        return FRAG_SIZE;
+    }
+    return base_max(FRAG_MIN, base_align_up(size, FRAG_ALIGN));
+}
+
 static uint64_t map_frag_size(const ucxpool_request_t *request)
 {
     return copy_engine_is_launched(request->pool->engine)
                ? gpu_frag_size(request)
-               : FRAG_SIZE;
+               : host_frag_size(request);
 }
 
 static ucxpool_status_t map_send(ucxpool_channel_t *channel,
@@ -95,6 +112,13 @@ static void taken(ucxpool_channel_t *channel, const proto_data_t *data)
         fixed->taken.piece   = data->piece;
         core_control_end(channel);
     }
+}
+
+/* Will the message be whole with the fragment that has just been copied? Then
+ * DONE says that all have been read. */
+static bool is_last(const core_recv_t *recv)
+{
+    return recv->num_seen + 1 == recv->num_all;
 }
 
 /* Where the fragment lies in our address space; NULL: nowhere. */
@@ -134,7 +158,7 @@ static void delivered(ucxpool_request_t *request, const proto_data_t *data,
          * of the channel. */
         return;
     }
-    if (status == UCXPOOL_OK) {
+    if ((status == UCXPOOL_OK) && !is_last(&request->recv)) {
         taken(channel, data);
     }
     xfer_recv_delivered(request, data, status,
