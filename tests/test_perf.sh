@@ -34,6 +34,14 @@ run 0 $short -t any -s 300001
 says out 'am/peer'
 run 0 $short -t pingpong
 says out 'times as long as am/none'
+run 0 $short -t pingpong-event --wire map
+says out 'pool-event/map'
+run 0 $short -t pingpong-wait -s 5k
+says out 'pool-wait/auto'
+run 0 $short -t rate -n 200 --wire map
+says out 'M/s'
+says out 'pool-each/map is'
+run 0 $short -s 5001 -n 9 -O 3 --sides pool-each/ucx,tag-each/none
 # Answers that repeat the message, eager and by rendezvous.
 run 0 $short -t pingpong -s 300k --sides tag/peer,am/peer,tag/none,am/none
 run 0 $short -t pingpong --sides tag/peer,tag-memh/none,am-memh/none

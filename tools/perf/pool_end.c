@@ -5,6 +5,7 @@
 #include "perf/error.h"
 #include "perf/pool_lane.h"
 
+#include <poll.h>
 #include <stdlib.h>
 
 /* What a message is; the slot stands in the low bits. */
@@ -15,7 +16,12 @@ typedef struct pool_end {
     end_t        end; /* first: an end_t * is a pool_end_t * */
     pool_lane_t *lane;
     void        *comm; /* NULL: the buffers are not the pool's */
+    int          event_fd;
 } pool_end_t;
+
+/* A sleep is that long at most: between batches another descriptor is waited
+ * for. */
+#define SLEEP_MS 10
 
 static int fail(end_t *end, const char *what, const char *why)
 {
@@ -67,6 +73,17 @@ static void data_arrived(ucxpool_request_t *request, ucxpool_status_t status,
         if (!slot->arrived) {
             fail(slot->end, "a message", "of a wrong size");
         }
+    }
+}
+
+static void part_arrived(ucxpool_request_t *request, ucxpool_status_t status,
+                         void *arg)
+{
+    end_slot_t *slot = arg;
+
+    if (ended_well(slot, request, status) &&
+        (++slot->num_arrived == slot->end->buffers.num_segments)) {
+        slot->arrived = true;
     }
 }
 
@@ -131,22 +148,70 @@ static ucxpool_status_t recv_data(pool_lane_t *lane, end_t *end, unsigned index,
 }
 
 /* The receive of the answer first, so that it is there in time. */
-static int pool_send(end_t *end, unsigned index)
+static int expect_reply(end_t *end, unsigned index)
 {
     pool_lane_t             *lane = ((pool_end_t *)end)->lane;
     end_slot_t              *slot = &end->slots[index];
     ucxpool_request_params_t params;
 
     fill_params(&params, slot, reply_arrived, end->work.echo);
-    if (posted(slot, ucxpool_recv_buffer(lane->pool, lane->channel,
-                                         buffers_reply(&end->buffers, index),
-                                         buffers_reply_size(&end->buffers),
-                                         TAG_REPLY | index, UINT64_MAX, &params,
-                                         NULL)) != 0) {
+    return posted(slot, ucxpool_recv_buffer(lane->pool, lane->channel,
+                                            buffers_reply(&end->buffers, index),
+                                            buffers_reply_size(&end->buffers),
+                                            TAG_REPLY | index, UINT64_MAX,
+                                            &params, NULL));
+}
+
+static int pool_send(end_t *end, unsigned index)
+{
+    pool_lane_t             *lane = ((pool_end_t *)end)->lane;
+    end_slot_t              *slot = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    if (expect_reply(end, index) != 0) {
         return -1;
     }
     fill_params(&params, slot, sent, true);
     return posted(slot, send_data(lane, end, index, &params));
+}
+
+/* That all have ended is told by the answer. */
+static int pool_send_each(end_t *end, unsigned index)
+{
+    const ucxpool_segment_t *segments = buffers_segments(&end->buffers, index);
+    pool_lane_t             *lane     = ((pool_end_t *)end)->lane;
+
+    if (expect_reply(end, index) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < end->buffers.num_segments; i++) {
+        if (ucxpool_send_buffer(lane->channel, segments[i].address,
+                                segments[i].length, TAG_DATA | index, NULL,
+                                NULL) != UCXPOOL_OK) {
+            return fail(end, "a message was not taken", ucxpool_error_detail());
+        }
+    }
+    return 0;
+}
+
+static int pool_expect_each(end_t *end, unsigned index)
+{
+    const ucxpool_segment_t *segments = buffers_segments(&end->buffers, index);
+    pool_lane_t             *lane     = ((pool_end_t *)end)->lane;
+    end_slot_t              *slot     = &end->slots[index];
+    ucxpool_request_params_t params;
+
+    slot->num_arrived = 0;
+    for (size_t i = 0; i < end->buffers.num_segments; i++) {
+        fill_params(&params, slot, part_arrived, true);
+        if (posted(slot, ucxpool_recv_buffer(
+                             lane->pool, lane->channel, segments[i].address,
+                             segments[i].length, TAG_DATA | index, UINT64_MAX,
+                             &params, NULL)) != 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static int pool_expect(end_t *end, unsigned index)
@@ -180,6 +245,22 @@ static void pool_progress(end_t *end)
     ucxpool_progress(((pool_end_t *)end)->lane->pool);
 }
 
+static void pool_sleep(end_t *end)
+{
+    pool_end_t   *pool_end = (pool_end_t *)end;
+    struct pollfd event    = {.fd = pool_end->event_fd, .events = POLLIN};
+
+    if (ucxpool_arm(pool_end->lane->pool) == UCXPOOL_OK) {
+        poll(&event, 1, SLEEP_MS);
+    }
+    ucxpool_progress(pool_end->lane->pool);
+}
+
+static void pool_wait(end_t *end)
+{
+    ucxpool_wait(((pool_end_t *)end)->lane->pool, SLEEP_MS * UINT64_C(1000000));
+}
+
 static void pool_end_destroy(end_t *end)
 {
     pool_end_t *pool_end = (pool_end_t *)end;
@@ -196,6 +277,44 @@ static const end_ops_t pool_ops = {
     .progress = pool_progress,
     .destroy  = pool_end_destroy,
 };
+
+static const end_ops_t each_ops = {
+    .send     = pool_send_each,
+    .expect   = pool_expect_each,
+    .reply    = pool_reply,
+    .progress = pool_progress,
+    .destroy  = pool_end_destroy,
+};
+
+static const end_ops_t event_ops = {
+    .send     = pool_send,
+    .expect   = pool_expect,
+    .reply    = pool_reply,
+    .progress = pool_sleep,
+    .destroy  = pool_end_destroy,
+};
+
+static const end_ops_t wait_ops = {
+    .send     = pool_send,
+    .expect   = pool_expect,
+    .reply    = pool_reply,
+    .progress = pool_wait,
+    .destroy  = pool_end_destroy,
+};
+
+static const end_ops_t *ops_of(side_t side)
+{
+    switch (side.way) {
+    case WAY_POOL_EACH:
+        return &each_ops;
+    case WAY_POOL_EVENT:
+        return &event_ops;
+    case WAY_POOL_WAIT:
+        return &wait_ops;
+    default:
+        return &pool_ops;
+    }
+}
 
 size_t pool_end_comm_size(side_t side, const work_t *work, bool is_sender)
 {
@@ -216,8 +335,13 @@ int pool_end_create(pool_lane_t *lane, const end_params_t *params,
     if (pool_end == NULL) {
         return perf_error("out of memory for a side");
     }
-    end_init(&pool_end->end, &pool_ops, params);
+    end_init(&pool_end->end, ops_of(params->side), params);
     pool_end->lane = lane;
+    if ((params->side.way == WAY_POOL_EVENT) &&
+        (ucxpool_event_fd(lane->pool, &pool_end->event_fd) != UCXPOOL_OK)) {
+        fail(&pool_end->end, "no event descriptor", ucxpool_error_detail());
+        goto err_destroy_end;
+    }
     if ((comm_size != 0) &&
         (ucxpool_comm_alloc(lane->pool, comm_size, &pool_end->comm) !=
          UCXPOOL_OK)) {

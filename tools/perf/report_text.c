@@ -7,6 +7,17 @@
 
 #include <string.h>
 
+static bool counts_messages(const job_result_t *result)
+{
+    return test_find(result->job.test)->unit == TEST_UNIT_MESSAGES;
+}
+
+/* Millions a second, where each buffer is one. */
+static double message_rate(const job_t *job, double seconds)
+{
+    return seconds > 0 ? (double)job->work.count / seconds * 1e-6 : 0;
+}
+
 static void print_side(const job_result_t *result, unsigned index, FILE *stream)
 {
     const job_side_t *side = &result->sides[index];
@@ -18,6 +29,11 @@ static void print_side(const job_result_t *result, unsigned index, FILE *stream)
     } else if (side->side.way == WAY_BLOCK) {
         fprintf(stream, "%9.1f %9.1f %9.1f  ns\n", side->median * 1e9,
                 side->p05 * 1e9, side->p95 * 1e9);
+    } else if (counts_messages(result)) {
+        fprintf(stream, "%9.3f %9.3f %9.3f\n",
+                message_rate(&result->job, side->median),
+                message_rate(&result->job, side->p95),
+                message_rate(&result->job, side->p05));
     } else if (result->job.work.echo) {
         fprintf(stream, "%9.2f %9.2f %9.2f  %10.1f %10.1f\n",
                 side->median * 1e6, side->p05 * 1e6, side->p95 * 1e6,
@@ -88,6 +104,8 @@ static void print_heading(const job_result_t *result, FILE *stream)
 {
     if (result->sides[0].side.way == WAY_BLOCK) {
         fprintf(stream, "  %-18s %9s %9s %9s\n", "side", "median", "5%", "95%");
+    } else if (counts_messages(result)) {
+        fprintf(stream, "  %-18s %9s %9s %9s\n", "side", "M/s", "5%", "95%");
     } else if (result->job.work.echo) {
         fprintf(stream, "  %-18s %9s %9s %9s  %10s %10s\n", "side", "us", "5%",
                 "95%", "one p50 us", "one p99 us");

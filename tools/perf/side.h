@@ -30,6 +30,9 @@ typedef enum way {
     WAY_POOL,           /* any memory on both sides */
     WAY_POOL_PIECES,    /* the same as ucxpool_data_pieces():
                            buffers of one length */
+    WAY_POOL_EACH,      /* one message per buffer */
+    WAY_POOL_EVENT,     /* WAY_POOL; both sides sleep on the event descriptor */
+    WAY_POOL_WAIT,      /* the same in ucxpool_wait() */
     WAY_POOL_COMM,      /* ucxpool_comm_alloc() memory on both sides */
     WAY_POOL_COMM_SEND, /* at the sender only */
     WAY_POOL_COMM_RECV, /* at the receiver only */

@@ -10,9 +10,10 @@
 #define TEST_MAX_WAYS 7
 
 typedef enum test_unit {
-    TEST_UNIT_RATE, /* GB/s of a stream of messages */
-    TEST_UNIT_TRIP, /* microseconds there and back */
-    TEST_UNIT_BLOCK /* nanoseconds of a block's get and put */
+    TEST_UNIT_RATE,     /* GB/s of a stream of messages */
+    TEST_UNIT_TRIP,     /* microseconds there and back */
+    TEST_UNIT_MESSAGES, /* millions a second, of one buffer each */
+    TEST_UNIT_BLOCK     /* nanoseconds of a block's get and put */
 } test_unit_t;
 
 typedef struct test {
