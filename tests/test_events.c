@@ -159,8 +159,8 @@ START_TEST(no_wake_up_is_lost_between_polling_and_sleep)
 }
 END_TEST
 
-/* System calls of this process. */
-static unsigned num_sends, num_receives, num_looks;
+/* System calls of this process, by all of its threads. */
+static _Atomic unsigned num_sends, num_receives, num_looks;
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
