@@ -1,0 +1,414 @@
+#include "xfer/post.h"
+
+#include "base/error.h"
+#include "copy/file.h"
+#include "xfer/recv.h"
+#include "xfer/send.h"
+
+/* --- sends ------------------------------------------------------------------
+ */
+
+/* Of the memory. */
+static uint64_t longest_segment(const ucxpool_request_t *request)
+{
+    const copy_memory_t *memory  = &request->data.memory;
+    uint64_t             longest = 0;
+
+    if (copy_memory_is_ranges(memory)) {
+        for (size_t i = 0; i < memory->num; i++) {
+            if (memory->ranges[i].kind == UCXPOOL_RANGE_MEMORY) {
+                longest = base_max(longest, (uint64_t)memory->ranges[i].length);
+            }
+        }
+        return longest;
+    }
+    for (size_t i = 0; i < request->data.num_runs; i++) {
+        longest = base_max(longest, request->data.runs[i].length);
+    }
+    return longest;
+}
+
+/* A copy on a GPU takes longer than a fragment of its own; but where there are
+ * others to be packed, short ones go with them. */
+static uint64_t inplace_min(const ucxpool_request_t *request)
+{
+    if (copy_engine_is_launched(request->pool->engine) &&
+        (request->data.memory.num == 1)) {
+        return 1;
+    }
+    return request->pool->config.inplace_min;
+}
+
+/* Does any segment lie in comm memory, and is worth a fragment? */
+static bool has_comm_memory(const ucxpool_request_t *request)
+{
+    const copy_memory_t *memory = &request->data.memory;
+    mem_piece_t          where;
+    block_comm_buffer_t *buffer;
+
+    if (request->send.longest < request->send.inplace_min) {
+        return false;
+    }
+    for (size_t i = 0; i < memory->num; i++) {
+        uint64_t length = copy_memory_length(memory, i);
+
+        if ((length >= request->send.inplace_min) &&
+            block_comm_find(request->pool->memory.comm,
+                            copy_memory_address(memory, i), length, &where,
+                            &buffer)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As many runs as there is room for are written, too. */
+static ucxpool_status_t count_runs(ucxpool_request_t *request)
+{
+    if (copy_memory_is_ranges(&request->data.memory)) {
+        return copy_lengths_of_ranges(
+            request->data.memory.ranges, request->data.memory.num,
+            request->data.runs, request->data.runs_size,
+            &request->data.num_runs, &request->data.totals);
+    }
+    return copy_lengths_count(request->data.memory.segments,
+                              request->data.memory.num, request->data.runs,
+                              request->data.runs_size, &request->data.num_runs,
+                              &request->data.totals);
+}
+
+/* The run of pieces is known without a look at them. */
+static ucxpool_status_t count_pieces(ucxpool_request_t *request)
+{
+    ucxpool_status_t status = core_request_reserve_runs(request, 1);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    return copy_lengths_of_pieces(
+        request->data.memory.length, request->data.memory.num,
+        request->data.runs, &request->data.num_runs, &request->data.totals);
+}
+
+/* Lengths as runs, and what there is to be sent in place. */
+static ucxpool_status_t plan_send(ucxpool_request_t *request)
+{
+    ucxpool_t       *pool   = request->pool;
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (copy_memory_is_ranges(&request->data.memory)) {
+        status = copy_file_check(request->data.memory.ranges,
+                                 request->data.memory.num);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = copy_memory_is_pieces(&request->data.memory)
+                 ? count_pieces(request)
+                 : count_runs(request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (request->data.num_runs > pool->config.max_segments) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu differing segment lengths are more than "
+                          "UCXPOOL_MAX_SEGMENTS=%zu",
+                          request->data.num_runs, pool->config.max_segments);
+    }
+    if (request->data.num_runs > request->data.runs_size) {
+        status = core_request_reserve_runs(request, request->data.num_runs);
+        if (status == UCXPOOL_OK) {
+            status = count_runs(request);
+        }
+        if (status != UCXPOOL_OK) {
+            return status;
+        }
+    }
+    request->send.longest     = longest_segment(request);
+    request->send.inplace_min = inplace_min(request);
+    request->send.in_place    = has_comm_memory(request);
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t create_send(ucxpool_channel_t              *channel,
+                                    const copy_memory_t            *memory,
+                                    const ucxpool_request_params_t *params,
+                                    ucxpool_request_t             **request_p)
+{
+    ucxpool_status_t status;
+
+    if (!core_channel_is_live(channel)) {
+        return core_channel_say_ended(channel);
+    }
+    status = core_request_create(channel->pool, &xfer_send_kind, memory, params,
+                                 request_p);
+    if (status == UCXPOOL_OK) {
+        core_request_set_channel(*request_p, channel);
+    }
+    return status;
+}
+
+/* After an error the request is gone. */
+static ucxpool_status_t prepare_send(ucxpool_request_t              *request,
+                                     const ucxpool_request_params_t *params)
+{
+    ucxpool_status_t status = plan_send(request);
+
+    if (status == UCXPOOL_OK) {
+        status = xfer_send_check_limits(request);
+    }
+    if (status == UCXPOOL_OK) {
+        status = core_request_find_memtypes(request, params);
+    }
+    if (status != UCXPOOL_OK) {
+        core_request_discard(request);
+        return status;
+    }
+    copy_plan_init(&request->data.plan, request->data.runs,
+                   request->data.num_runs, &request->data.totals,
+                   &request->data.memory);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
+                                  const copy_memory_t            *memory,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p)
+{
+    ucxpool_status_t status = create_send(channel, memory, params, request_p);
+
+    return (status == UCXPOOL_OK) ? prepare_send(*request_p, params) : status;
+}
+
+void xfer_send_queue(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+
+    request->order = channel->flow.num_posted++;
+    base_list_add_tail(&channel->requests.queue, &request->link);
+    xfer_send_advance(request);
+}
+
+/* Is it one short piece of host memory, with nothing but a tag? */
+static bool is_short(const ucxpool_t *pool, const copy_memory_t *memory,
+                     const ucxpool_request_params_t *params)
+{
+    const ucxpool_segment_t *segment = memory->segments;
+
+    return (segment != NULL) && (memory->num == 1) && (segment->length != 0) &&
+           (segment->address != NULL) &&
+           (segment->length <= pool->config.eager_size) &&
+           !copy_engine_is_launched(pool->engine) &&
+           ((params == NULL) ||
+            !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA));
+}
+
+/* Nobody has a request, or is told of its end. */
+static bool is_untold(const ucxpool_request_params_t *params,
+                      ucxpool_request_t             **request_p)
+{
+    return (request_p == NULL) &&
+           ((params == NULL) ||
+            !(params->field_mask & (UCXPOOL_REQUEST_PARAM_FIELD_CALLBACK |
+                                    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION)));
+}
+
+/* Without a request. */
+static bool send_untold(ucxpool_channel_t       *channel,
+                        const ucxpool_segment_t *segment, uint64_t tag)
+{
+    if (!xfer_send_short(channel, tag, segment)) {
+        return false;
+    }
+    channel->flow.num_posted++;
+    channel->pool->stats.messages_sent++;
+    return true;
+}
+
+/* With a request, which has ended then. */
+static bool send_short(ucxpool_request_t *request)
+{
+    const ucxpool_segment_t *segment = &request->data.segment;
+
+    if (!xfer_send_short(request->channel, request->tag, segment)) {
+        return false;
+    }
+    request->data.totals = (copy_totals_t){.num_segments = 1,
+                                           .payload_size = segment->length,
+                                           .stream_size  = segment->length};
+    request->order       = request->channel->flow.num_posted++;
+    core_request_end(request, UCXPOOL_OK, NULL);
+    return true;
+}
+
+ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
+                                const copy_memory_t *memory, uint64_t tag,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p)
+{
+    bool               as_short = is_short(channel->pool, memory, params);
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (as_short && is_untold(params, request_p) &&
+        core_channel_is_live(channel) &&
+        send_untold(channel, memory->segments, tag)) {
+        return UCXPOOL_OK;
+    }
+    status = create_send(channel, memory, params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    request->tag = tag;
+    if (as_short && send_short(request)) {
+        core_request_hand_out(request, request_p);
+        return UCXPOOL_OK;
+    }
+    status = prepare_send(request, params);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    core_request_arm(request);
+    xfer_send_queue(request);
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+/* --- receive ----------------------------------------------------------------
+ */
+
+static ucxpool_status_t multiply_capacity(ucxpool_request_t *request)
+{
+    const copy_memory_t *memory = &request->data.memory;
+
+    if (!base_mul(memory->num, memory->length, &request->data.capacity) ||
+        (request->data.capacity > PROTO_SIZE_MAX)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "%zu pieces of %llu bytes overflow", memory->num,
+                          (unsigned long long)memory->length);
+    }
+    return UCXPOOL_OK;
+}
+
+/* How much the segments hold together. */
+static ucxpool_status_t add_capacity(ucxpool_request_t *request)
+{
+    const copy_memory_t *memory = &request->data.memory;
+
+    if (copy_memory_is_pieces(memory)) {
+        return multiply_capacity(request);
+    }
+    if (copy_pairs_sum(memory->segments, memory->num,
+                       &request->data.capacity)) {
+        return UCXPOOL_OK;
+    }
+    request->data.capacity = 0;
+    for (size_t i = 0; i < memory->num; i++) {
+        const ucxpool_segment_t *segment = &memory->segments[i];
+
+        if ((segment->address == NULL) && (segment->length != 0)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "segment %zu is NULL with a length of %zu", i,
+                              segment->length);
+        }
+        if (!base_add(request->data.capacity, segment->length,
+                      &request->data.capacity) ||
+            (request->data.capacity > PROTO_SIZE_MAX)) {
+            return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                              "the lengths of the segments overflow at %zu", i);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    status =
+        core_request_create(pool, &xfer_recv_kind, memory, params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = add_capacity(request);
+    if (status == UCXPOOL_OK) {
+        status = core_request_find_memtypes(request, params);
+    }
+    if (status != UCXPOOL_OK) {
+        core_request_discard(request);
+        return status;
+    }
+    *request_p = request;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                                const copy_memory_t *memory, uint64_t tag,
+                                uint64_t                        mask,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_message_t *message;
+    ucxpool_status_t   status;
+
+    if (pool->closing) {
+        return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
+    }
+    status = xfer_recv_create(pool, memory, params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    request->tag         = tag;
+    request->mask        = mask;
+    request->any_channel = (channel == NULL);
+    message              = xfer_message_match(pool, channel, tag, mask);
+    if ((message == NULL) && (channel != NULL) &&
+        !core_channel_is_live(channel)) {
+        core_request_discard(request);
+        return core_channel_say_ended(channel);
+    }
+    if (channel != NULL) {
+        core_request_set_channel(request, channel);
+    }
+    core_request_arm(request);
+    if (message != NULL) {
+        xfer_recv_start(request, message);
+    } else {
+        base_list_add_tail(&pool->requests.posted, &request->link);
+    }
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
+                                        const copy_memory_t            *memory,
+                                        const ucxpool_request_params_t *params,
+                                        ucxpool_request_t **request_p)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    status = xfer_recv_create(message->pool, memory, params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (request->data.capacity < message->totals.payload_size) {
+        status =
+            base_error(UCXPOOL_ERR_TRUNCATED,
+                       "the message has %llu bytes, the %s hold %llu",
+                       (unsigned long long)message->totals.payload_size,
+                       copy_memory_is_pieces(memory) ? "pieces" : "segments",
+                       (unsigned long long)request->data.capacity);
+        core_request_discard(request);
+        return status;
+    }
+    base_list_del(&message->link);
+    core_request_arm(request);
+    xfer_recv_start(request, message);
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}

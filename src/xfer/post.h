@@ -1,0 +1,39 @@
+/*
+ * Posting: what a caller gave, checked, made a request, and begun.
+ */
+#ifndef XFER_POST_H
+#define XFER_POST_H
+
+#include "xfer/message.h"
+
+/* As ucxpool_send(). */
+ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
+                                const copy_memory_t *memory, uint64_t tag,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p);
+
+/* As ucxpool_recv(). */
+ucxpool_status_t xfer_post_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
+                                const copy_memory_t *memory, uint64_t tag,
+                                uint64_t                        mask,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p);
+
+/* As ucxpool_message_recv(). */
+ucxpool_status_t xfer_post_message_recv(ucxpool_message_t              *message,
+                                        const copy_memory_t            *memory,
+                                        const ucxpool_request_params_t *params,
+                                        ucxpool_request_t **request_p);
+
+/* In steps: a request that nobody has seen yet, whose deadline is not watched;
+ * and a send put in its channel's queue. */
+ucxpool_status_t xfer_send_create(ucxpool_channel_t              *channel,
+                                  const copy_memory_t            *memory,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p);
+void             xfer_send_queue(ucxpool_request_t *request);
+ucxpool_status_t xfer_recv_create(ucxpool_t *pool, const copy_memory_t *memory,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t             **request_p);
+
+#endif
