@@ -71,7 +71,9 @@ prologue() {
     echo '#include "copy/plan.h"'
     echo '#include "bootstrap/auth.h"'
     echo '#include "core/request.h"'
-    for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT; do
+    echo '#include "window/window.h"'
+    for name in HELLO READY DESC RUNS ACCEPT DATA TAKEN DONE CANCEL SHORT \
+        WINDOW_OPEN WINDOW_OPENED WINDOW_CLOSE WINDOW_REVOKE WINDOW_END; do
         type=$(echo "$name" | tr '[:upper:]' '[:lower:]')
         echo "#define FIXED_PROTO_$name proto_${type}_t x;"
     done

@@ -50,6 +50,50 @@ static ucxpool_data_t    data    = {.count = 1};
 static size_t            size;
 static int               number;
 
+START_TEST(windows)
+{
+    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE] = {0};
+    ucxpool_window_attr_t window;
+    ucxpool_remote_attr_t remote;
+    pair_t                pair;
+    ucxpool_window_t     *own    = NULL;
+    ucxpool_remote_t     *of     = NULL;
+    ucxpool_places_t      places = ucxpool_places(NULL, 0);
+
+    pair_init(&pair, "", "");
+    refused(ucxpool_window_create(NULL, address, 1, NULL, &own));
+    refused(ucxpool_window_create(pair.a, NULL, 1, NULL, &own));
+    refused(ucxpool_window_create(pair.a, address, 1, NULL, NULL));
+    refused(ucxpool_window_export(NULL, 1, blob));
+    refused(ucxpool_window_revoke(NULL, 0));
+    refused(ucxpool_window_import(NULL, blob, sizeof(blob), &of));
+    refused(ucxpool_window_import(pair.to_b, NULL, sizeof(blob), &of));
+    refused(ucxpool_window_import(pair.to_b, blob, sizeof(blob), NULL));
+    ignored(ucxpool_window_query(NULL, &window, sizeof(window)));
+    ck_assert_ptr_null(window.address);
+    ignored(ucxpool_remote_query(NULL, &remote, sizeof(remote)));
+    ck_assert_int_eq(remote.status, UCXPOOL_ERR_INVALID_PARAM);
+    refused(ucxpool_read(NULL, &places, &data, NULL, NULL));
+    refused(ucxpool_write(NULL, &places, &data, NULL, NULL));
+    ucxpool_window_destroy(NULL);
+    ucxpool_remote_release(NULL);
+    ck_assert_int_eq(ucxpool_window_create(pair.a, address, 1, NULL, &own),
+                     UCXPOOL_OK);
+    refused(ucxpool_window_export(own, 1, NULL));
+    ignored(ucxpool_window_query(own, NULL, 0));
+    ck_assert_int_eq(ucxpool_window_export(own, 1, blob), UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_import(pair.to_a, blob, sizeof(blob), &of),
+                     UCXPOOL_OK);
+    refused(ucxpool_read(of, NULL, &data, NULL, NULL));
+    refused(ucxpool_read(of, &places, NULL, NULL, NULL));
+    refused(ucxpool_write(of, NULL, &data, NULL, NULL));
+    refused(ucxpool_write(of, &places, NULL, NULL, NULL));
+    ignored(ucxpool_remote_query(of, NULL, 0));
+    ucxpool_remote_release(of);
+    pair_cleanup(&pair);
+}
+END_TEST
+
 START_TEST(settings)
 {
     ucxpool_config_t *config;
@@ -399,6 +443,7 @@ int main(void)
     int      num_failed;
 
     tcase_add_test(tcase, settings);
+    tcase_add_test(tcase, windows);
     tcase_add_test(tcase, pools);
     tcase_add_test(tcase, blocks_and_buffers);
     tcase_add_test(tcase, channels);

@@ -222,7 +222,8 @@ typedef enum ucxpool_request_params_field {
     UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT    = 1u << 2,
     UCXPOOL_REQUEST_PARAM_FIELD_STREAM     = 1u << 3,
     UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS   = 1u << 4,
-    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION = 1u << 5
+    UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION = 1u << 5,
+    UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY     = 1u << 6
 } ucxpool_request_params_field_t;
 
 /* What the segments of a request are, for pools of UCXPOOL_MEMORY_CUDA. */
@@ -269,6 +270,9 @@ typedef struct ucxpool_request_params {
      * (NULL will do). A callback may be given, too.
      */
     void *completion_ptr;
+    /* For ucxpool_read() and ucxpool_write(): the tag of a message to the
+     * window's owner when all is done. */
+    uint64_t notify_tag;
 } ucxpool_request_params_t;
 
 /*

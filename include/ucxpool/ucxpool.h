@@ -51,10 +51,11 @@
  *
  * Headers: status.h errors, log.h the log, config.h settings, pool.h create and
  * progress, memory.h blocks and registered buffers, channel.h peers, event.h
- * what they have to tell, transfer.h send and receive, heap.h memory of any
- * size, stats.h counters, device.h GPUs and verbs.h RDMA by one's own.
- * framework.h, with the allocators of PyTorch, CuPy and RMM, is that of
- * libucxpool-framework and not included here.
+ * what they have to tell, transfer.h send and receive, window.h memory that
+ * peers read and write by themselves, heap.h memory of any size, stats.h
+ * counters, device.h GPUs and verbs.h RDMA by one's own. framework.h, with the
+ * allocators of PyTorch, CuPy and RMM, is that of libucxpool-framework and not
+ * included here.
  */
 #ifndef UCXPOOL_UCXPOOL_H
 #define UCXPOOL_UCXPOOL_H
@@ -72,5 +73,6 @@
 #include <ucxpool/transfer.h>
 #include <ucxpool/verbs.h>
 #include <ucxpool/version.h>
+#include <ucxpool/window.h>
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include <ucxpool/transfer.h>
 
+#include "api/data.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/control.h"
@@ -12,67 +13,6 @@
 #include "xfer/post.h"
 #include "xfer/send.h"
 
-/* --- data -------------------------------------------------------------------
- */
-
-/* What the caller described, and room for the list of one buffer. */
-typedef struct caller_data {
-    copy_memory_t     memory;
-    ucxpool_segment_t buffer;
-} caller_data_t;
-
-static ucxpool_status_t refuse_unknown(const ucxpool_data_t *data)
-{
-    return base_error(UCXPOOL_ERR_UNSUPPORTED,
-                      "this library does not know data of kind %d: it is older "
-                      "than the header, or the ucxpool_data_t was not made by "
-                      "ucxpool_data_...() or ucxpool_source_...()",
-                      (int)data->kind);
-}
-
-/* Sources are read only, and looked at by the same code as targets. */
-static ucxpool_status_t read_data(const ucxpool_data_t *data,
-                                  caller_data_t        *caller)
-{
-    for (size_t i = 0; i < sizeof(data->reserved) / sizeof(data->reserved[0]);
-         i++) {
-        if (data->reserved[i] != 0) {
-            return refuse_unknown(data);
-        }
-    }
-    switch (data->kind) {
-    case UCXPOOL_DATA_BUFFER:
-        caller->buffer.address = (void *)data->at.buffer;
-        caller->buffer.length  = data->length;
-        caller->memory         = copy_memory_of_segments(&caller->buffer, 1);
-        return UCXPOOL_OK;
-    case UCXPOOL_DATA_SEGMENTS:
-        caller->memory = copy_memory_of_segments(
-            (const ucxpool_segment_t *)data->at.segments, data->count);
-        return UCXPOOL_OK;
-    case UCXPOOL_DATA_PIECES:
-        caller->memory = copy_memory_of_pieces((void *const *)data->at.pieces,
-                                               data->count, data->length);
-        return UCXPOOL_OK;
-    case UCXPOOL_DATA_RANGES:
-        caller->memory = copy_memory_of_ranges(data->at.ranges, data->count);
-        return UCXPOOL_OK;
-    }
-    return refuse_unknown(data);
-}
-
-static ucxpool_status_t read_target(const ucxpool_data_t *data,
-                                    caller_data_t        *caller)
-{
-    if (data->is_source || (data->kind == UCXPOOL_DATA_RANGES)) {
-        return base_error(UCXPOOL_ERR_INVALID_PARAM,
-                          "the data to receive into was made by "
-                          "ucxpool_source_...(), which is for what is only "
-                          "sent: use ucxpool_data_...()");
-    }
-    return read_data(data, caller);
-}
-
 /* --- send and receive -------------------------------------------------------
  */
 
@@ -81,13 +21,13 @@ ucxpool_status_t ucxpool_send(ucxpool_channel_t    *channel,
                               const ucxpool_request_params_t *params,
                               ucxpool_request_t             **request_p)
 {
-    caller_data_t    caller;
+    api_data_t       caller;
     ucxpool_status_t status;
 
     if (base_missing(channel) || base_missing(data)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = read_data(data, &caller);
+    status = api_data_read(data, &caller);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -117,13 +57,13 @@ ucxpool_status_t ucxpool_recv(ucxpool_t *pool, ucxpool_channel_t *channel,
                               const ucxpool_request_params_t *params,
                               ucxpool_request_t             **request_p)
 {
-    caller_data_t    caller;
+    api_data_t       caller;
     ucxpool_status_t status;
 
     if (base_missing(pool) || base_missing(data)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = read_target(data, &caller);
+    status = api_data_read_target(data, &caller);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -153,14 +93,14 @@ ucxpool_status_t ucxpool_message_recv(ucxpool_message_t              *message,
                                       const ucxpool_request_params_t *params,
                                       ucxpool_request_t             **request_p)
 {
-    caller_data_t    caller;
+    api_data_t       caller;
     ucxpool_t       *pool;
     ucxpool_status_t status;
 
     if (base_missing(message) || base_missing(data)) {
         return UCXPOOL_ERR_INVALID_PARAM;
     }
-    status = read_target(data, &caller);
+    status = api_data_read_target(data, &caller);
     if (status != UCXPOOL_OK) {
         return status;
     }
@@ -265,8 +205,7 @@ ucxpool_status_t ucxpool_probe(ucxpool_t *pool, ucxpool_channel_t *channel,
     core_lock(pool);
     message = xfer_message_match(pool, channel, tag, mask);
     if (message != NULL) {
-        message->probed = true;
-        base_list_add_tail(&pool->requests.probed, &message->link);
+        xfer_message_keep(message);
         *message_p = message;
     }
     core_unlock(pool);

@@ -275,6 +275,11 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 #define MS  UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
+static const char *const window_way_words[] = {
+    [BASE_WINDOW_WAY_AUTO]     = "auto",
+    [BASE_WINDOW_WAY_MESSAGES] = "messages",
+    [BASE_WINDOW_WAY_PROCESS]  = "process",
+};
 static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_MAP]  = "map",
                                          [BASE_WIRE_UCX]  = "ucx",
@@ -386,6 +391,10 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "What carries the bytes. map: a peer of the same host and user reads "
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "
          "else ucx."),
+    WORD("WINDOW_WAY", window_way, "auto", window_way_words,
+         "How peers' windows are read and written: process (same host and "
+         "user, by the system's own copy from process to process), messages "
+         "(any peer), auto"),
     SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),
@@ -452,6 +461,8 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
 /* clang-format on */
 
 static_assert(sizeof(base_wire_t) == sizeof(unsigned), "words are unsigned");
+static_assert(sizeof(base_window_way_t) == sizeof(unsigned),
+              "words are unsigned");
 static_assert(sizeof(base_backing_t) == sizeof(unsigned), "words are unsigned");
 static_assert(sizeof(base_checksum_t) == sizeof(unsigned),
               "words are unsigned");

@@ -30,6 +30,12 @@ typedef enum base_wire {
     BASE_WIRE_UCX
 } base_wire_t;
 
+typedef enum base_window_way {
+    BASE_WINDOW_WAY_AUTO,
+    BASE_WINDOW_WAY_MESSAGES,
+    BASE_WINDOW_WAY_PROCESS
+} base_window_way_t;
+
 typedef enum base_checksum {
     BASE_CHECKSUM_NONE,
     BASE_CHECKSUM_CRC32C
@@ -70,11 +76,12 @@ typedef struct base_config {
     char   heap_log[BASE_PATH_SIZE]; /* HEAP_LOG: empty */
 
     /* transfer */
-    base_wire_t wire;             /* WIRE: auto, map, ucx */
-    size_t      frag_size;        /* FRAG_SIZE: auto; slice of a block */
-    unsigned    depth;            /* DEPTH: fragments in flight per message */
-    size_t      eager_size;       /* EAGER_SIZE: 4k */
-    unsigned    credits;          /* CREDITS: unreceived messages a peer may
+    base_wire_t       wire;       /* WIRE: auto, map, ucx */
+    base_window_way_t window_way; /* WINDOW_WAY: auto, messages, process */
+    size_t            frag_size;  /* FRAG_SIZE: auto; slice of a block */
+    unsigned          depth;      /* DEPTH: fragments in flight per message */
+    size_t            eager_size; /* EAGER_SIZE: 4k */
+    unsigned          credits;    /* CREDITS: unreceived messages a peer may
                                      leave with us: 64 */
     size_t inplace_min;           /* INPLACE_MIN: 16k; shorter pieces of
                                      registered memory are packed */
@@ -168,7 +175,7 @@ typedef struct base_key {
 /* A size or time that has no upper limit of its own. */
 #define BASE_KEY_NO_MAX UINT64_MAX
 
-#define BASE_NUM_KEYS 35
+#define BASE_NUM_KEYS 36
 
 extern const base_key_t base_keys[BASE_NUM_KEYS];
 

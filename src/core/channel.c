@@ -61,6 +61,11 @@ static void init_lists(ucxpool_channel_t *channel)
     base_list_init(&channel->messages.arriving);
     base_list_init(&channel->messages.free);
     base_list_init(&channel->control.backlog);
+    base_list_init(&channel->windows.remotes);
+    base_list_init(&channel->windows.grants);
+    base_list_init(&channel->windows.served);
+    base_list_init(&channel->windows.queued);
+    base_list_init(&channel->windows.called);
 }
 
 void core_channel_set_name(ucxpool_channel_t *channel, const char *name)
@@ -210,6 +215,7 @@ bool core_channel_is_readable(const ucxpool_channel_t *channel)
     /* A peer that has sent nonsense is not listened to any more. */
     return core_channel_is_live(channel) ||
            (((channel->requests.num_sends != 0) ||
+             !base_list_is_empty(&channel->windows.grants) ||
              (channel->closing.step == CORE_CLOSE_GOODBYE)) &&
             (channel->status != UCXPOOL_ERR_PROTOCOL));
 }

@@ -126,6 +126,22 @@ typedef struct core_channel_requests {
     uint32_t           num_receives;
 } core_channel_requests_t;
 
+/* Windows over this channel; see window/window.h. */
+typedef struct core_channel_windows {
+    base_list_t remotes; /* the peer's, imported here */
+    base_list_t grants;  /* ours, imported there */
+    unsigned    num_grants;
+    base_list_t served; /* the peer's operations on ours, by messages */
+    unsigned    num_served;
+    uint64_t    served_size; /* bytes of their CALLs */
+    base_list_t queued;    /* operations on the peer's, by messages, whose CALL
+                              has not been sent */
+    base_list_t called;    /* likewise, whose CALL has */
+    unsigned    num_calls; /* of ours that the peer may hold */
+    uint64_t    calls_size;
+    uint64_t    next_number; /* of remotes and operations */
+} core_channel_windows_t;
+
 /* Control messages on their way out. */
 typedef struct core_controls {
     struct core_control *writing; /* begun; NULL: it lies in the ring */
@@ -175,6 +191,7 @@ struct ucxpool_channel {
     core_flow_t             flow;
     core_messages_t         messages;
     core_channel_requests_t requests;
+    core_channel_windows_t  windows;
     core_controls_t         control;
     core_closing_t          closing;
 };

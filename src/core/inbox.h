@@ -26,6 +26,9 @@ typedef struct core_dispatch {
     void (*from_ucx)(ucxpool_channel_t *channel, const proto_fixed_t *message,
                      const void *data, size_t data_size, ucp_ep_h reply_ep);
 
+    /* A message with a flag of PROTO_DESC_WINDOW, in its turn. */
+    void (*window_message)(struct ucxpool_message *message);
+
     /* The channel's connection within the host has broken while it opens. */
     void (*unheard)(ucxpool_channel_t *channel);
 } core_dispatch_t;

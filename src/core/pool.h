@@ -20,6 +20,7 @@
  *       requests.readers    --> sends that want to read files, in turns
  *       requests.completed  --> ended requests whose callback is to be called
  *       requests.to_tell    --> ended requests whose completion is to be told
+ *       windows.all         --> memory that peers read and write
  */
 #ifndef CORE_POOL_H
 #define CORE_POOL_H
@@ -139,6 +140,14 @@ typedef struct core_requests {
     base_list_t deliveries;   /* bytes that a GPU puts in their place */
 } core_requests_t;
 
+/* See window/window.h. */
+typedef struct core_windows {
+    base_list_t all;         /* of the caller's */
+    base_list_t copying;     /* operations that copy by themselves, in turns */
+    base_list_t runnable;    /* the peers' operations that can go on */
+    uint64_t    next_number; /* of windows and grants */
+} core_windows_t;
+
 /* Free lists. */
 typedef struct core_free {
     base_list_t requests;
@@ -163,6 +172,7 @@ struct ucxpool {
     core_channels_t     channels;
     core_wireup_t       wireup;
     core_requests_t     requests;
+    core_windows_t      windows;
     core_free_t         free;
 
     const struct core_dispatch *dispatch; /* of what arrives */

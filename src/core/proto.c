@@ -3,24 +3,31 @@
 #include "base/error.h"
 #include "base/math.h"
 
+#include <ucxpool/window.h>
+
 #include <string.h>
 
 static const size_t fixed_sizes[PROTO_LAST] = {
-    [PROTO_HELLO]    = sizeof(proto_hello_t),
-    [PROTO_READY]    = sizeof(proto_ready_t),
-    [PROTO_GO]       = sizeof(proto_head_t),
-    [PROTO_DESC]     = sizeof(proto_desc_t),
-    [PROTO_RUNS]     = sizeof(proto_runs_t),
-    [PROTO_ACCEPT]   = sizeof(proto_accept_t),
-    [PROTO_DATA]     = sizeof(proto_data_t),
-    [PROTO_TAKEN]    = sizeof(proto_taken_t),
-    [PROTO_DONE]     = sizeof(proto_done_t),
-    [PROTO_CANCEL]   = sizeof(proto_cancel_t),
-    [PROTO_CREDIT]   = sizeof(proto_head_t),
-    [PROTO_BYE]      = sizeof(proto_head_t),
-    [PROTO_DOORBELL] = sizeof(proto_head_t),
-    [PROTO_KEPT]     = sizeof(proto_head_t),
-    [PROTO_SHORT]    = sizeof(proto_short_t),
+    [PROTO_HELLO]         = sizeof(proto_hello_t),
+    [PROTO_READY]         = sizeof(proto_ready_t),
+    [PROTO_GO]            = sizeof(proto_head_t),
+    [PROTO_DESC]          = sizeof(proto_desc_t),
+    [PROTO_RUNS]          = sizeof(proto_runs_t),
+    [PROTO_ACCEPT]        = sizeof(proto_accept_t),
+    [PROTO_DATA]          = sizeof(proto_data_t),
+    [PROTO_TAKEN]         = sizeof(proto_taken_t),
+    [PROTO_DONE]          = sizeof(proto_done_t),
+    [PROTO_CANCEL]        = sizeof(proto_cancel_t),
+    [PROTO_CREDIT]        = sizeof(proto_head_t),
+    [PROTO_BYE]           = sizeof(proto_head_t),
+    [PROTO_DOORBELL]      = sizeof(proto_head_t),
+    [PROTO_KEPT]          = sizeof(proto_head_t),
+    [PROTO_SHORT]         = sizeof(proto_short_t),
+    [PROTO_WINDOW_OPEN]   = sizeof(proto_window_open_t),
+    [PROTO_WINDOW_OPENED] = sizeof(proto_window_opened_t),
+    [PROTO_WINDOW_CLOSE]  = sizeof(proto_window_close_t),
+    [PROTO_WINDOW_REVOKE] = sizeof(proto_window_revoke_t),
+    [PROTO_WINDOW_END]    = sizeof(proto_window_end_t),
 };
 
 static_assert(sizeof(proto_head_t) == 16, "layout");
@@ -36,6 +43,12 @@ static_assert(sizeof(proto_done_t) == 32, "layout");
 static_assert(sizeof(proto_cancel_t) == 32, "layout");
 static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) == PROTO_DATA_MAX,
               "a SHORT and its run fit");
+static_assert(sizeof(proto_window_open_t) == 56, "layout");
+static_assert(sizeof(proto_window_opened_t) == 56, "layout");
+static_assert(sizeof(proto_window_close_t) == 24, "layout");
+static_assert(sizeof(proto_window_revoke_t) == 24, "layout");
+static_assert(sizeof(proto_window_end_t) == 32, "layout");
+static_assert(sizeof(proto_call_t) == 48, "layout");
 static_assert(sizeof(proto_import_t) == 24, "layout");
 static_assert(sizeof(proto_given_t) == 16, "layout");
 
@@ -56,6 +69,8 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     case PROTO_READY:
     case PROTO_DONE:
     case PROTO_CANCEL:
+    case PROTO_WINDOW_OPENED:
+    case PROTO_WINDOW_END:
         return data_size <= PROTO_TEXT_MAX;
     case PROTO_DESC:
         size = message->desc.metadata_size;
@@ -151,6 +166,77 @@ ucxpool_status_t proto_check_desc(const proto_desc_t *desc,
                           data_size, (unsigned long long)expected);
     }
     return UCXPOOL_OK;
+}
+
+static ucxpool_status_t say_place(uint64_t place)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "place %llu goes beyond the window's end",
+                      (unsigned long long)place);
+}
+
+static ucxpool_status_t say_size(const proto_call_t *call)
+{
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "the places are not %llu bytes together",
+                      (unsigned long long)call->size);
+}
+
+/* Places with lengths of their own. */
+static ucxpool_status_t check_places(const proto_call_t    *call,
+                                     const ucxpool_place_t *places,
+                                     uint64_t               window_length)
+{
+    uint64_t size = 0;
+
+    for (uint64_t i = 0; i < call->num_places; i++) {
+        if ((places[i].offset > window_length) ||
+            (places[i].length > window_length - places[i].offset)) {
+            return say_place(i);
+        }
+        if (!base_add(size, places[i].length, &size)) {
+            return say_size(call);
+        }
+    }
+    return (size == call->size) ? UCXPOOL_OK : say_size(call);
+}
+
+static ucxpool_status_t check_even_places(const proto_call_t *call,
+                                          const uint64_t     *offsets,
+                                          uint64_t            window_length)
+{
+    uint64_t size;
+
+    if (!base_mul(call->num_places, call->length, &size) ||
+        (size != call->size)) {
+        return say_size(call);
+    }
+    for (uint64_t i = 0; i < call->num_places; i++) {
+        if ((call->length > window_length) ||
+            (offsets[i] > window_length - call->length)) {
+            return say_place(i);
+        }
+    }
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
+                                  uint64_t data_size, uint64_t window_length)
+{
+    uint64_t entry =
+        (call->length != 0) ? sizeof(uint64_t) : sizeof(ucxpool_place_t);
+
+    if (((call->kind != PROTO_CALL_READ) && (call->kind != PROTO_CALL_WRITE)) ||
+        (call->num_places == 0) || (call->num_places > PROTO_PLACES_MAX) ||
+        (call->size == 0) || (data_size != call->num_places * entry)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "an operation on a window makes no sense: kind %u, "
+                          "%llu places in %llu bytes",
+                          call->kind, (unsigned long long)call->num_places,
+                          (unsigned long long)data_size);
+    }
+    return (call->length != 0) ? check_even_places(call, places, window_length)
+                               : check_places(call, places, window_length);
 }
 
 bool proto_parse_import(const void *bytes, size_t length,

@@ -30,6 +30,14 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PROTO_FILES_MAX 1024u
 /* Sends of one channel that may be on their way at a time. */
 #define PROTO_SENDS_MAX 256u
+/* Imports of windows over one channel. */
+#define PROTO_GRANTS_MAX 4096u
+/* Operations of one channel on windows that the owner serves at a time, and
+ * bytes of their CALLs. */
+#define PROTO_CALLS_MAX      64u
+#define PROTO_CALLS_SIZE_MAX (UINT64_C(32) << 20)
+/* Places of one operation. */
+#define PROTO_PLACES_MAX (UINT64_C(1) << 20)
 /* Longest message. */
 #define PROTO_SIZE_MAX (UINT64_C(1) << 62)
 
@@ -49,6 +57,11 @@ typedef enum proto_type {
     PROTO_DOORBELL,
     PROTO_KEPT,
     PROTO_SHORT,
+    PROTO_WINDOW_OPEN,
+    PROTO_WINDOW_OPENED,
+    PROTO_WINDOW_CLOSE,
+    PROTO_WINDOW_REVOKE,
+    PROTO_WINDOW_END,
     PROTO_LAST
 } proto_type_t;
 
@@ -120,8 +133,14 @@ typedef struct proto_given {
 
 typedef enum proto_desc_flags {
     PROTO_DESC_EAGER = 1u << 0, /* the stream follows in the variable part */
-    PROTO_DESC_RUNS  = 1u << 1  /* the runs follow in messages of their own */
+    PROTO_DESC_RUNS  = 1u << 1, /* the runs follow in messages of their own */
+    /* For no receive of the caller's; one of these at the most. */
+    PROTO_DESC_CALL  = 1u << 2, /* an operation on a window: proto_call_t */
+    PROTO_DESC_READ  = 1u << 3, /* what a read has asked for; tag: which */
+    PROTO_DESC_WRITE = 1u << 4  /* what a write brings; tag: which */
 } proto_desc_flags_t;
+
+#define PROTO_DESC_WINDOW (PROTO_DESC_CALL | PROTO_DESC_READ | PROTO_DESC_WRITE)
 
 /* Variable part: runs (unless PROTO_DESC_RUNS), metadata, stream (if eager). */
 typedef struct proto_desc {
@@ -210,20 +229,90 @@ typedef struct proto_cancel {
     uint32_t     reserved;
 } proto_cancel_t;
 
+typedef struct proto_window_open {
+    proto_head_t head;
+    uint64_t     remote; /* the importer's number of it */
+    uint64_t     window;
+    uint8_t      key[16]; /* of its blob */
+    uint32_t     access;  /* ucxpool_window_access_t */
+    uint32_t     reserved;
+} proto_window_open_t;
+
+/* Variable part: the reason in words, of a refusal. */
+typedef struct proto_window_opened {
+    proto_head_t head;
+    uint64_t     remote;
+    uint64_t     grant;   /* the owner's number of it; 0: refused */
+    uint64_t     length;  /* of the window */
+    uint64_t     address; /* in the owner's process */
+    int32_t      status;  /* ucxpool_status_t */
+    uint32_t     flags;   /* proto_opened_flags_t */
+} proto_window_opened_t;
+
+/* What an owner offers beside messages. */
+typedef enum proto_opened_flags {
+    PROTO_OPENED_PROCESS = 1u << 0 /* host memory, by its address */
+} proto_opened_flags_t;
+
+/* The importer can touch the window no more. */
+typedef struct proto_window_close {
+    proto_head_t head;
+    uint64_t     grant;
+} proto_window_close_t;
+
+/* The owner wants that. */
+typedef struct proto_window_revoke {
+    proto_head_t head;
+    uint64_t     remote;
+} proto_window_revoke_t;
+
+/* Variable part: the reason in words. */
+typedef struct proto_window_end {
+    proto_head_t head;
+    uint64_t     operation;
+    int32_t      status;  /* ucxpool_status_t */
+    uint32_t     refused; /* 1: by the owner; 0: the importer gives it up */
+} proto_window_end_t;
+
+typedef enum proto_call_kind {
+    PROTO_CALL_READ  = 1,
+    PROTO_CALL_WRITE = 2
+} proto_call_kind_t;
+
+/*
+ * The first bytes of a message with PROTO_DESC_CALL. Then the places: where
+ * `length` is not 0 num_places offsets of 8 bytes, of which each has that
+ * length; otherwise as many of ucxpool_place_t.
+ */
+typedef struct proto_call {
+    uint64_t operation; /* the importer's number */
+    uint64_t grant;
+    uint32_t kind; /* proto_call_kind_t */
+    uint32_t reserved;
+    uint64_t num_places;
+    uint64_t length;
+    uint64_t size; /* bytes of all places */
+} proto_call_t;
+
 /* CREDIT, BYE, DOORBELL, KEPT and GO are a head alone. */
 
 typedef union proto_fixed {
-    proto_head_t   head;
-    proto_hello_t  hello;
-    proto_ready_t  ready;
-    proto_desc_t   desc;
-    proto_short_t  in_short;
-    proto_runs_t   runs;
-    proto_accept_t accept;
-    proto_data_t   data;
-    proto_taken_t  taken;
-    proto_done_t   done;
-    proto_cancel_t cancel;
+    proto_head_t          head;
+    proto_hello_t         hello;
+    proto_ready_t         ready;
+    proto_desc_t          desc;
+    proto_short_t         in_short;
+    proto_runs_t          runs;
+    proto_accept_t        accept;
+    proto_data_t          data;
+    proto_taken_t         taken;
+    proto_done_t          done;
+    proto_cancel_t        cancel;
+    proto_window_open_t   window_open;
+    proto_window_opened_t window_opened;
+    proto_window_close_t  window_close;
+    proto_window_revoke_t window_revoke;
+    proto_window_end_t    window_end;
 } proto_fixed_t;
 
 /* Size of the fixed part of a type; 0 for a type that does not exist. */
@@ -239,6 +328,17 @@ size_t proto_fixed_size(unsigned type);
  */
 ucxpool_status_t proto_parse(const void *fixed, size_t fixed_size,
                              size_t data_size, proto_fixed_t *message_p);
+
+/*
+ * Check a CALL that has come whole, and that its places lie within a window of
+ * window_length bytes.
+ *
+ * data_size  Bytes behind the call.
+ *
+ * UCXPOOL_ERR_INVALID_PARAM  they do not; the detail says what is wrong
+ */
+ucxpool_status_t proto_check_call(const proto_call_t *call, const void *places,
+                                  uint64_t data_size, uint64_t window_length);
 
 /* Copy an IMPORT, checked likewise. False: it is none, and *import_p stays. */
 bool proto_parse_import(const void *bytes, size_t length,

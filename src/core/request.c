@@ -107,6 +107,7 @@ static void reset(ucxpool_request_t *request, const core_request_kind_t *kind)
     request->told.callback_arg        = NULL;
     request->told.has_completion      = false;
     request->told.completion_ptr      = NULL;
+    request->told.hook                = NULL;
     request->deadline                 = BASE_CLOCK_FOREVER;
     request->tag                      = 0;
     request->mask                     = 0;
@@ -328,6 +329,9 @@ void core_request_end(ucxpool_request_t *request, ucxpool_status_t status,
                            &request->told_link);
     } else {
         core_event_count(request->pool);
+    }
+    if (request->told.hook != NULL) {
+        request->told.hook(request, status, request->told.hook_arg);
     }
     /* After this store the caller may look at the request without a lock. */
     __atomic_store_n(&request->status, status, __ATOMIC_RELEASE);

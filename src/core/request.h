@@ -86,6 +86,7 @@ typedef enum core_send_step {
 
 typedef struct core_send {
     core_send_step_t  step;
+    uint32_t          desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
     bool              in_place;    /* something can be sent in place */
     bool              ending;      /* ends when UCX has let go of the memory */
     ucxpool_status_t  end;         /* how, if ending */
@@ -155,6 +156,9 @@ typedef struct core_metadata {
     size_t   size; /* room */
 } core_metadata_t;
 
+typedef void (*core_request_hook_t)(ucxpool_request_t *request,
+                                    ucxpool_status_t status, void *arg);
+
 /* How its end is told. */
 typedef struct core_told {
     ucxpool_request_cb_t callback; /* NULL: none */
@@ -162,6 +166,10 @@ typedef struct core_told {
     bool                 called_back;
     bool                 has_completion; /* ucxpool_completion_get() tells it */
     void                *completion_ptr;
+    /* For the library itself: called at the end, with the lock held. NULL: not.
+     */
+    core_request_hook_t hook;
+    void               *hook_arg;
 } core_told_t;
 
 struct ucxpool_request {

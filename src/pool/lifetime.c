@@ -14,6 +14,7 @@
 #include "wireup/connect.h"
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
+#include "window/window.h"
 #include "xfer/delivery.h"
 #include "xfer/fragment.h"
 #include "xfer/recv.h"
@@ -138,7 +139,8 @@ static void init_lists(ucxpool_t *pool)
         &pool->wireup.fd_imports,     &pool->channels.endpoints,
         &pool->channels.events,       &pool->requests.fragments,
         &pool->free.fragments,        &pool->requests.to_tell,
-        &pool->requests.readers,
+        &pool->requests.readers,      &pool->windows.all,
+        &pool->windows.copying,       &pool->windows.runnable,
     };
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -322,6 +324,7 @@ void pool_cleanup(ucxpool_t *pool)
     wireup_listener_destroy_all(pool);
     wireup_match_destroy_all(pool);
     wireup_channel_destroy_all(pool);
+    window_destroy_all(pool);
     core_request_destroy_all(pool);
     xfer_fragment_destroy_all(pool);
     xfer_delivery_destroy_all(pool);

@@ -12,6 +12,7 @@
 #include "wireup/connect.h"
 #include "wireup/fd_passing.h"
 #include "wireup/hello.h"
+#include "window/window.h"
 #include "xfer/delivery.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
@@ -89,6 +90,13 @@ static void handle(ucxpool_channel_t *channel, const proto_fixed_t *message,
     case PROTO_BYE:
         core_channel_peer_left(channel);
         break;
+    case PROTO_WINDOW_OPEN:
+    case PROTO_WINDOW_OPENED:
+    case PROTO_WINDOW_CLOSE:
+    case PROTO_WINDOW_REVOKE:
+    case PROTO_WINDOW_END:
+        window_received(channel, message, data, data_size);
+        break;
     default: /* CREDIT and DOORBELL have said all with their head, and GO and
                 KEPT do not come through a ring */
         break;
@@ -113,6 +121,9 @@ static void handle_after_end(ucxpool_channel_t   *channel,
         break;
     case PROTO_DONE:
         xfer_send_done(channel, &message->done, "");
+        break;
+    case PROTO_WINDOW_CLOSE:
+        window_received(channel, message, NULL, 0);
         break;
     case PROTO_BYE:
         core_channel_peer_left(channel);
@@ -165,11 +176,12 @@ static void handle_local(ucxpool_channel_t   *channel,
 }
 
 const core_dispatch_t pool_dispatch = {
-    .hello      = wireup_hello_received,
-    .from_ring  = handle_ring,
-    .from_local = handle_local,
-    .from_ucx   = handle_outside,
-    .unheard    = wireup_hello_unheard,
+    .hello          = wireup_hello_received,
+    .from_ring      = handle_ring,
+    .from_local     = handle_local,
+    .from_ucx       = handle_outside,
+    .window_message = window_message,
+    .unheard        = wireup_hello_unheard,
 };
 
 /* --- rounds --------------------------------------------------------------- */
@@ -371,6 +383,7 @@ static unsigned progress(ucxpool_t *pool)
         !base_list_is_empty(&pool->requests.stalled)) {
         count += progress_runnable(pool);
     }
+    count += window_progress(pool);
     count += progress_deadlines(pool);
     if (pool->wireup.next_hello != BASE_CLOCK_FOREVER) {
         count += wireup_hello_progress(pool);

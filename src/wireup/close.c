@@ -18,6 +18,7 @@
 #include "wireup/connect.h"
 #include "wireup/fd_passing.h"
 #include "wireup/mapping.h"
+#include "window/window.h"
 #include "xfer/message.h"
 #include "xfer/recv.h"
 #include "xfer/send.h"
@@ -262,6 +263,7 @@ static void abort_requests(ucxpool_channel_t *channel)
         }
     }
     xfer_flush_abort(channel, status);
+    window_channel_ended(channel);
     xfer_message_channel_ended(channel);
 }
 
@@ -300,6 +302,7 @@ static bool is_unused(const ucxpool_channel_t *channel)
      * watch for its end. */
     return (channel->closing.step == CORE_CLOSE_DONE) &&
            (channel->requests.num_sends == 0) &&
+           base_list_is_empty(&channel->windows.grants) &&
            ((channel->conn.endpoint == NULL) ||
             core_endpoint_is_over(channel->conn.endpoint)) &&
            !channel->user_ref;
@@ -347,7 +350,8 @@ void wireup_channel_abort(ucxpool_channel_t *channel)
 /* Sends that were posted, and receives that have their message. */
 static bool has_requests(const ucxpool_channel_t *channel)
 {
-    bool any = xfer_flush_has_sends(channel, UINT64_MAX);
+    bool any = xfer_flush_has_sends(channel, UINT64_MAX) ||
+               window_channel_is_busy(channel);
 
     for (unsigned i = 0; (i < PROTO_SENDS_MAX) && !any; i++) {
         any = (channel->requests.receives[i] != NULL) &&
@@ -450,6 +454,7 @@ unsigned wireup_channel_progress(ucxpool_channel_t *channel)
     look(channel);
     count += settle(channel);
     count += xfer_flush_progress(channel);
+    count += window_channel_progress(channel);
     count += progress_drain(channel);
     if (channel->closing.step != CORE_CLOSE_NONE) {
         count += progress_close(channel);
@@ -520,6 +525,7 @@ void wireup_channel_destroy_all(ucxpool_t *pool)
         }
         channel->peer.gone = true;
         forget_sends(channel);
+        window_channel_destroy(channel);
         xfer_message_drop_all(channel);
         channel->refs = 1;
         core_channel_put(channel);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "core/control.h"
+#include "core/inbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,12 @@ static void message_put(ucxpool_message_t *message)
     core_channel_put(channel);
 }
 
+void xfer_message_keep(ucxpool_message_t *message)
+{
+    message->probed = true;
+    base_list_add_tail(&message->pool->requests.probed, &message->link);
+}
+
 void xfer_message_release(ucxpool_message_t *message)
 {
     message->channel->flow.credits_owed++;
@@ -110,6 +117,10 @@ static void deliver(ucxpool_message_t *message)
     }
     if (message->refused || message->canceled) {
         xfer_message_release(message);
+        return;
+    }
+    if (message->desc.flags & PROTO_DESC_WINDOW) {
+        pool->dispatch->window_message(message);
         return;
     }
     request = find_posted(message->channel, message->desc.tag);
@@ -222,6 +233,12 @@ static bool is_known(const ucxpool_channel_t *channel, uint64_t sequence)
     return false;
 }
 
+/* One bit, or none. */
+static bool is_for_one(uint32_t flags)
+{
+    return (flags & (flags - 1)) == 0;
+}
+
 void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
                        const void *data, size_t data_size)
 {
@@ -234,6 +251,11 @@ void xfer_message_desc(ucxpool_channel_t *channel, const proto_desc_t *desc,
         core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
                           "the peer sent descriptor %llu twice, or half eager",
                           (unsigned long long)desc->sequence);
+        return;
+    }
+    if (!is_for_one(desc->flags & PROTO_DESC_WINDOW)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent a message of a window of two kinds");
         return;
     }
     if (desc->metadata_size > channel->pool->config.max_metadata) {

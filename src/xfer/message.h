@@ -44,6 +44,10 @@ ucxpool_message_t *xfer_message_match(ucxpool_t               *pool,
                                       const ucxpool_channel_t *channel,
                                       uint64_t tag, uint64_t mask);
 
+/* Taken out of all lists, it is its taker's, until it is received or released.
+ * That its sender cancels it is noted in it. */
+void xfer_message_keep(ucxpool_message_t *message);
+
 /* The message is used up: its credit goes back to the peer. */
 void xfer_message_release(ucxpool_message_t *message);
 

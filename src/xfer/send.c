@@ -86,7 +86,9 @@ static bool is_eager(const ucxpool_request_t *request)
 {
     uint64_t limit = request->pool->config.eager_size;
 
+    /* The end of a write says that it is in its place. */
     return !request->stream.has_gpu_segments &&
+           (request->send.desc_flags != PROTO_DESC_WRITE) &&
            (request->data.totals.payload_size <= limit) &&
            (request->data.totals.stream_size + runs_size(request) +
                 request->metadata.length <=
@@ -134,7 +136,7 @@ static void fill_desc(ucxpool_request_t *request, proto_desc_t *desc,
     desc->payload_size  = request->data.totals.payload_size;
     desc->num_runs      = (uint32_t)request->data.num_runs;
     desc->metadata_size = (uint32_t)request->metadata.length;
-    desc->flags         = flags;
+    desc->flags         = flags | request->send.desc_flags;
     if (!(flags & PROTO_DESC_RUNS) && (request->data.num_runs != 0)) {
         memcpy(data, request->data.runs, runs_size(request));
         data += runs_size(request);

@@ -1,0 +1,227 @@
+/*
+ * The public functions of windows.
+ */
+#include "window/window.h"
+
+#include "api/data.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "pool/pool.h"
+
+/* --- the owner's side ----------------------------------------------------- */
+
+ucxpool_status_t ucxpool_window_create(ucxpool_t *pool, void *address,
+                                       size_t                         length,
+                                       const ucxpool_window_params_t *params,
+                                       ucxpool_window_t             **window_p)
+{
+    ucxpool_status_t status;
+
+    if (base_missing(pool) || base_missing(address) || base_missing(window_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(pool);
+    status = window_create(pool, address, length, params, window_p);
+    core_unlock(pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
+                                       unsigned access, void *blob)
+{
+    ucxpool_status_t status;
+
+    if (base_missing(window) || base_missing(blob)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(window->pool);
+    status = window_export(window, access, blob);
+    core_unlock(window->pool);
+    return status;
+}
+
+static bool is_free(const void *window)
+{
+    const ucxpool_window_t *asked = window;
+    bool                    free;
+
+    core_lock(asked->pool);
+    free = window_is_free(asked);
+    core_unlock(asked->pool);
+    return free;
+}
+
+ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
+                                       uint64_t          timeout_ns)
+{
+    const pool_goal_t goal = {.is_reached = is_free, .object = window};
+
+    if (base_missing(window)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(window->pool);
+    window_revoke(window);
+    core_unlock_posted(window->pool);
+    if (!is_free(window)) {
+        pool_wait(window->pool, &goal, base_clock_deadline(timeout_ns));
+    }
+    return is_free(window) ? UCXPOOL_OK : UCXPOOL_INPROGRESS;
+}
+
+void ucxpool_window_destroy(ucxpool_window_t *window)
+{
+    ucxpool_t *pool;
+
+    if (window == NULL) {
+        return;
+    }
+    pool = window->pool;
+    while (ucxpool_window_revoke(window, UCXPOOL_FOREVER) != UCXPOOL_OK) {
+    }
+    core_lock(pool);
+    window_free(window);
+    core_unlock(pool);
+}
+
+static ucxpool_window_attr_t describe(const ucxpool_window_t *window)
+{
+    const window_grant_t *grant;
+    ucxpool_window_attr_t attr = {
+        .name       = window->name,
+        .address    = window->address,
+        .length     = window->length,
+        .is_revoked = window->is_revoked,
+    };
+
+    base_list_for_each(grant, &window->grants, const window_grant_t, link) {
+        attr.num_peers++;
+    }
+    return attr;
+}
+
+void ucxpool_window_query(const ucxpool_window_t *window,
+                          ucxpool_window_attr_t *attr_p, size_t attr_size)
+{
+    ucxpool_window_attr_t attr = {.name = ""};
+
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (!base_missing(window)) {
+        core_lock(window->pool);
+        attr = describe(window);
+        core_unlock(window->pool);
+    }
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
+}
+
+/* --- the peer's side ------------------------------------------------------ */
+
+ucxpool_status_t ucxpool_window_import(ucxpool_channel_t *channel,
+                                       const void *blob, size_t blob_size,
+                                       ucxpool_remote_t **remote_p)
+{
+    ucxpool_status_t status;
+
+    if (base_missing(channel) || base_missing(blob) || base_missing(remote_p)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    core_lock(channel->pool);
+    status = window_import(channel, blob, blob_size, remote_p);
+    core_unlock_posted(channel->pool);
+    return status;
+}
+
+void ucxpool_remote_release(ucxpool_remote_t *remote)
+{
+    ucxpool_t *pool;
+
+    if (remote == NULL) {
+        return;
+    }
+    pool = remote->channel->pool;
+    core_lock(pool);
+    window_remote_release(remote);
+    core_unlock_posted(pool);
+}
+
+void ucxpool_remote_query(const ucxpool_remote_t *remote,
+                          ucxpool_remote_attr_t *attr_p, size_t attr_size)
+{
+    ucxpool_remote_attr_t attr = {
+        .status     = UCXPOOL_ERR_INVALID_PARAM,
+        .reason     = "the remote is NULL",
+        .way_reason = "",
+    };
+    ucxpool_channel_t *channel;
+
+    if (base_missing(attr_p)) {
+        return;
+    }
+    if (!base_missing(remote)) {
+        channel = remote->channel;
+        core_lock(channel->pool);
+        attr = (ucxpool_remote_attr_t){
+            .status     = remote->status,
+            .reason     = remote->reason,
+            .length     = remote->length,
+            .access     = remote->access,
+            .way        = remote->way,
+            .way_reason = remote->way_reason,
+            .channel    = channel->user_ref ? channel : NULL,
+        };
+        core_unlock(channel->pool);
+    }
+    base_output(attr_p, attr_size, &attr, sizeof(attr));
+}
+
+ucxpool_status_t ucxpool_read(ucxpool_remote_t               *remote,
+                              const ucxpool_places_t         *places,
+                              const ucxpool_data_t           *data,
+                              const ucxpool_request_params_t *params,
+                              ucxpool_request_t             **request_p)
+{
+    api_data_t       caller;
+    ucxpool_status_t status;
+
+    if (base_missing(remote) || base_missing(places) || base_missing(data)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    status = api_data_read_target(data, &caller);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    core_lock(remote->channel->pool);
+    status = window_operate(remote, false, places, &caller.memory, params,
+                            request_p);
+    core_unlock_posted(remote->channel->pool);
+    return status;
+}
+
+ucxpool_status_t ucxpool_write(ucxpool_remote_t               *remote,
+                               const ucxpool_places_t         *places,
+                               const ucxpool_data_t           *data,
+                               const ucxpool_request_params_t *params,
+                               ucxpool_request_t             **request_p)
+{
+    api_data_t       caller;
+    ucxpool_status_t status;
+
+    if (base_missing(remote) || base_missing(places) || base_missing(data)) {
+        return UCXPOOL_ERR_INVALID_PARAM;
+    }
+    if (data->kind == UCXPOOL_DATA_RANGES) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "ranges of files cannot be written to a window: "
+                          "send them");
+    }
+    status = api_data_read(data, &caller);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    core_lock(remote->channel->pool);
+    status =
+        window_operate(remote, true, places, &caller.memory, params, request_p);
+    core_unlock_posted(remote->channel->pool);
+    return status;
+}

@@ -1,0 +1,570 @@
+/*
+ * Operations: reads and writes of a peer's window.
+ *
+ * An operation waits for the owner's answer to the import, then goes its
+ * remote's way. By messages, its request is an ordinary receive or send, which
+ * the owner's pool answers, and a message goes before it that says what is
+ * wanted: the CALL.
+ */
+#include "window/window.h"
+
+#include "base/error.h"
+#include "core/control.h"
+#include "xfer/post.h"
+#include "xfer/recv.h"
+#include "xfer/send.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* So much is copied in the call that posts it; more takes its turn. */
+#define AT_ONCE ((uint64_t)256 << 10)
+
+/* --- the request of an operation ------------------------------------------ */
+
+static void stop(ucxpool_request_t *request, ucxpool_status_t status,
+                 const char *detail)
+{
+    core_request_end(request, status, detail);
+}
+
+/* Until it goes by messages. */
+static const core_request_kind_t operation_kind = {.stop = stop};
+
+/* The operation may be gone after it. */
+static void finish(window_operation_t *operation, ucxpool_status_t status,
+                   const char *detail)
+{
+    ucxpool_request_t *request = operation->request;
+
+    core_request_stop(request, status, detail);
+    core_request_reuse(request);
+}
+
+static void free_if_over(window_operation_t *operation)
+{
+    if ((operation->request == NULL) && (operation->call_request == NULL)) {
+        window_remote_put(operation->remote);
+        free(operation->call.address);
+        free(operation);
+    }
+}
+
+static void say_given_up(const window_operation_t *operation)
+{
+    ucxpool_channel_t *channel = operation->remote->channel;
+    proto_fixed_t     *fixed;
+
+    if (!core_channel_is_live(channel)) {
+        return;
+    }
+    fixed = core_control_begin(channel, PROTO_WINDOW_END, 0, CORE_MUST, NULL);
+    if (fixed != NULL) {
+        fixed->window_end.operation = operation->number;
+        fixed->window_end.status    = UCXPOOL_ERR_CANCELED;
+        core_control_end(channel);
+    }
+}
+
+static void notify(ucxpool_request_t *notification, ucxpool_status_t status)
+{
+    if ((status == UCXPOOL_OK) && core_channel_is_live(notification->channel)) {
+        xfer_send_queue(notification);
+        core_request_hand_out(notification, NULL);
+    } else {
+        core_request_discard(notification);
+    }
+}
+
+static void ended(ucxpool_request_t *request, ucxpool_status_t status,
+                  void *arg)
+{
+    window_operation_t *operation = arg;
+    ucxpool_channel_t  *channel   = operation->remote->channel;
+
+    request->told.hook = NULL;
+    operation->request = NULL;
+    base_list_del(&operation->link);
+    if (operation->was_called) {
+        channel->windows.num_calls--;
+        channel->windows.calls_size -= operation->call.length;
+        if (status != UCXPOOL_OK) {
+            say_given_up(operation);
+        }
+    }
+    if (operation->notification != NULL) {
+        notify(operation->notification, status);
+    }
+    free_if_over(operation);
+}
+
+/* --- posting -------------------------------------------------------------- */
+
+static uint64_t add_places(const ucxpool_places_t *places)
+{
+    uint64_t size = 0;
+
+    if (places->places == NULL) {
+        return base_mul(places->count, places->length, &size) ? size
+                                                              : UINT64_MAX;
+    }
+    for (size_t i = 0; i < places->count; i++) {
+        if (!base_add(size, places->places[i].length, &size)) {
+            return UINT64_MAX;
+        }
+    }
+    return size;
+}
+
+static proto_call_t describe(const window_operation_t *operation)
+{
+    return (proto_call_t){
+        .operation  = operation->number,
+        .grant      = operation->remote->grant,
+        .kind       = operation->is_write ? PROTO_CALL_WRITE : PROTO_CALL_READ,
+        .num_places = operation->places.count,
+        .length =
+            (operation->places.places == NULL) ? operation->places.length : 0,
+        .size = operation->size,
+    };
+}
+
+static const void *places_of(const window_operation_t *operation)
+{
+    return (operation->places.places != NULL)
+               ? (const void *)operation->places.places
+               : (const void *)operation->places.offsets;
+}
+
+static uint64_t places_size(const window_operation_t *operation)
+{
+    return operation->places.count * ((operation->places.places != NULL)
+                                          ? sizeof(ucxpool_place_t)
+                                          : sizeof(uint64_t));
+}
+
+static ucxpool_status_t check_allowed(const ucxpool_remote_t *remote,
+                                      const ucxpool_places_t *places,
+                                      bool                    is_write)
+{
+    unsigned needed = is_write ? UCXPOOL_WINDOW_WRITE : UCXPOOL_WINDOW_READ;
+
+    if (remote->status < UCXPOOL_OK) {
+        return base_error(remote->status, "%s", remote->reason);
+    }
+    if ((remote->access & needed) == 0) {
+        return base_error(UCXPOOL_ERR_PERMISSION,
+                          "the window was not exported for %s: give "
+                          "%s to ucxpool_window_export()",
+                          is_write ? "writing" : "reading",
+                          is_write ? "UCXPOOL_WINDOW_WRITE"
+                                   : "UCXPOOL_WINDOW_READ");
+    }
+    if ((places->reserved[0] != 0) || (places->reserved[1] != 0)) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "this library does not know these places: they were "
+                          "not made by ucxpool_places() or "
+                          "ucxpool_places_even()");
+    }
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t check_places(const window_operation_t *operation)
+{
+    const ucxpool_places_t *places = &operation->places;
+    const proto_call_t      call   = describe(operation);
+
+    if ((places->count != 0) && (places_of(operation) == NULL)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the list is NULL, but the number of its places is "
+                          "%zu",
+                          places->count);
+    }
+    if (places->count > PROTO_PLACES_MAX) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%zu places are more than one operation may have "
+                          "(%llu): make several of it",
+                          places->count, (unsigned long long)PROTO_PLACES_MAX);
+    }
+    if (operation->size == 0) {
+        return UCXPOOL_OK;
+    }
+    return proto_check_call(&call, places_of(operation), places_size(operation),
+                            operation->remote->length);
+}
+
+static ucxpool_status_t check_data(const window_operation_t *operation,
+                                   const ucxpool_request_t  *request)
+{
+    uint64_t length = operation->is_write ? request->data.totals.payload_size
+                                          : request->data.capacity;
+
+    if (operation->is_write ? (length == operation->size)
+                            : (length >= operation->size)) {
+        return UCXPOOL_OK;
+    }
+    return base_error(
+        UCXPOOL_ERR_INVALID_PARAM, "the data have %llu bytes, the places %llu",
+        (unsigned long long)length, (unsigned long long)operation->size);
+}
+
+/* What tells the owner in the end, made now, when it can be refused. */
+static ucxpool_status_t
+make_notification(window_operation_t             *operation,
+                  const ucxpool_request_params_t *params)
+{
+    const copy_memory_t      nothing = copy_memory_of_segments(NULL, 0);
+    ucxpool_request_params_t own     = {
+            .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT,
+            .timeout_ns = UCXPOOL_FOREVER,
+    };
+    ucxpool_status_t status;
+
+    if ((params == NULL) ||
+        !(params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY)) {
+        return UCXPOOL_OK;
+    }
+    if (params->field_mask & UCXPOOL_REQUEST_PARAM_FIELD_METADATA) {
+        own.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA;
+        own.metadata        = params->metadata;
+        own.metadata_length = params->metadata_length;
+    }
+    status = xfer_send_create(operation->remote->channel, &nothing, &own,
+                              &operation->notification);
+    if (status == UCXPOOL_OK) {
+        operation->notification->tag = params->notify_tag;
+    }
+    return status;
+}
+
+static ucxpool_status_t make_request(window_operation_t             *operation,
+                                     const copy_memory_t            *memory,
+                                     const ucxpool_request_params_t *params)
+{
+    ucxpool_channel_t *channel = operation->remote->channel;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    if (operation->is_write) {
+        status = xfer_send_create(channel, memory, params, &request);
+    } else {
+        status = xfer_recv_create(channel->pool, memory, params, &request);
+    }
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    if (!operation->is_write) {
+        core_request_set_channel(request, channel);
+    }
+    status = check_data(operation, request);
+    if (status == UCXPOOL_OK) {
+        status = make_notification(operation, params);
+    }
+    if (status != UCXPOOL_OK) {
+        core_request_discard(request);
+        return status;
+    }
+    request->metadata.length = 0; /* the notification has it */
+    request->kind            = &operation_kind;
+    request->told.hook       = ended;
+    request->told.hook_arg   = operation;
+    operation->request       = request;
+    return UCXPOOL_OK;
+}
+
+static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
+                                  const ucxpool_places_t *places)
+{
+    window_operation_t *operation =
+        core_alloc(remote->channel->pool, sizeof(*operation));
+
+    if (operation == NULL) {
+        base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for an operation");
+        return NULL;
+    }
+    *operation = (window_operation_t){
+        .remote   = remote,
+        .number   = ++remote->channel->windows.next_number,
+        .is_write = is_write,
+        .places   = *places,
+        .size     = add_places(places),
+    };
+    base_list_init(&operation->link);
+    if ((places->count == 1) && (places_of(operation) != NULL)) {
+        operation->place =
+            (places->places != NULL)
+                ? places->places[0]
+                : (ucxpool_place_t){places->offsets[0], places->length};
+        operation->places = ucxpool_places(&operation->place, 1);
+    }
+    remote->refs++;
+    return operation;
+}
+
+/* --- on its way ----------------------------------------------------------- */
+
+static void begin(window_operation_t *operation)
+{
+    ucxpool_channel_t *channel = operation->remote->channel;
+    ucxpool_status_t   status  = UCXPOOL_INPROGRESS;
+
+    if (operation->size == 0) {
+        status = UCXPOOL_OK;
+    } else if (operation->remote->way == UCXPOOL_WAY_MESSAGES) {
+        base_list_add_tail(&channel->windows.queued, &operation->link);
+        return;
+    } else if (operation->size <= AT_ONCE) {
+        while (status == UCXPOOL_INPROGRESS) {
+            status = window_process_copy(operation);
+        }
+    }
+    if (status != UCXPOOL_INPROGRESS) {
+        finish(operation, status,
+               (status == UCXPOOL_OK) ? NULL : ucxpool_error_detail());
+    } else {
+        base_list_add_tail(&channel->pool->windows.copying, &operation->link);
+    }
+}
+
+ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
+                                const ucxpool_places_t         *places,
+                                const copy_memory_t            *memory,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p)
+{
+    ucxpool_status_t    status = check_allowed(remote, places, is_write);
+    window_operation_t *operation;
+    ucxpool_request_t  *request;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    operation = create(remote, is_write, places);
+    if (operation == NULL) {
+        return UCXPOOL_ERR_NO_MEMORY;
+    }
+    status = check_places(operation);
+    if (status == UCXPOOL_OK) {
+        status = make_request(operation, memory, params);
+    }
+    if (status != UCXPOOL_OK) {
+        free_if_over(operation);
+        return status;
+    }
+    request = operation->request;
+    core_request_arm(request);
+    if (remote->status == UCXPOOL_INPROGRESS) {
+        base_list_add_tail(&remote->waiting, &operation->link);
+    } else {
+        begin(operation);
+        window_operations_progress(remote->channel);
+    }
+    core_request_hand_out(request, request_p);
+    return UCXPOOL_OK;
+}
+
+void window_operations_begin(ucxpool_remote_t *remote)
+{
+    window_operation_t *operation;
+
+    remote->refs++; /* until we are through here */
+    while (!base_list_is_empty(&remote->waiting)) {
+        operation = base_list_head(&remote->waiting, window_operation_t, link);
+        base_list_del(&operation->link);
+        begin(operation);
+    }
+    window_remote_put(remote);
+}
+
+static void abort_list(base_list_t *list, const ucxpool_remote_t *remote,
+                       ucxpool_status_t status, const char *reason)
+{
+    window_operation_t *operation;
+    window_operation_t *next;
+
+    base_list_for_each_safe(operation, next, list, window_operation_t, link) {
+        if ((operation->remote == remote) && (operation->request != NULL)) {
+            finish(operation, status, reason);
+        }
+    }
+}
+
+void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
+                             const char *reason)
+{
+    core_channel_windows_t *windows = &remote->channel->windows;
+
+    abort_list(&remote->waiting, remote, status, reason);
+    abort_list(&windows->queued, remote, status, reason);
+    abort_list(&windows->called, remote, status, reason);
+    abort_list(&remote->channel->pool->windows.copying, remote, status, reason);
+}
+
+/* --- by messages ---------------------------------------------------------- */
+
+static void call_sent(ucxpool_request_t *request, ucxpool_status_t status,
+                      void *arg)
+{
+    window_operation_t *operation = arg;
+
+    operation->call_request = NULL;
+    if ((status != UCXPOOL_OK) && (operation->request != NULL)) {
+        finish(operation, status, request->detail);
+        return;
+    }
+    free_if_over(operation);
+}
+
+static ucxpool_status_t fill_call(window_operation_t *operation)
+{
+    const proto_call_t call = describe(operation);
+    uint64_t           size = places_size(operation);
+
+    operation->call.address =
+        core_alloc(operation->remote->channel->pool, sizeof(call) + size);
+    if (operation->call.address == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY,
+                          "no memory for a list of %zu places",
+                          operation->places.count);
+    }
+    operation->call.length = sizeof(call) + size;
+    memcpy(operation->call.address, &call, sizeof(call));
+    memcpy((uint8_t *)operation->call.address + sizeof(call),
+           places_of(operation), size);
+    return UCXPOOL_OK;
+}
+
+/* The CALL goes first, and then what a write brings. */
+static void send_call(window_operation_t *operation, ucxpool_request_t *call)
+{
+    ucxpool_channel_t *channel  = operation->remote->channel;
+    ucxpool_request_t *request  = operation->request;
+    bool               is_write = operation->is_write;
+
+    channel->windows.num_calls++;
+    channel->windows.calls_size += operation->call.length;
+    operation->was_called   = true;
+    operation->call_request = call;
+    base_list_del(&operation->link);
+    base_list_add_tail(&channel->windows.called, &operation->link);
+    request->kind = is_write ? &xfer_send_kind : &xfer_recv_kind;
+
+    call->send.desc_flags = PROTO_DESC_CALL;
+    call->tag             = operation->number;
+    call->told.hook       = call_sent;
+    call->told.hook_arg   = operation;
+    if (is_write) {
+        request->send.desc_flags = PROTO_DESC_WRITE;
+        request->tag             = operation->number;
+    }
+    xfer_send_queue(call);
+    if (is_write && !core_request_has_ended(request)) {
+        xfer_send_queue(request);
+    }
+    core_request_hand_out(call, NULL);
+}
+
+static void call_owner(window_operation_t *operation)
+{
+    const ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT |
+                      UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+        .timeout_ns = UCXPOOL_FOREVER,
+        .stream     = UCXPOOL_STREAM_READY,
+    };
+    copy_memory_t      memory;
+    ucxpool_request_t *call;
+    ucxpool_status_t   status = fill_call(operation);
+
+    if (status == UCXPOOL_OK) {
+        memory = copy_memory_of_segments(&operation->call, 1);
+        status = xfer_send_create(operation->remote->channel, &memory, &params,
+                                  &call);
+    }
+    if (status != UCXPOOL_OK) {
+        finish(operation, status, ucxpool_error_detail());
+        return;
+    }
+    send_call(operation, call);
+}
+
+static bool may_call(const core_channel_windows_t *windows,
+                     const window_operation_t     *operation)
+{
+    uint64_t size = sizeof(proto_call_t) + places_size(operation);
+
+    return (windows->num_calls < PROTO_CALLS_MAX) &&
+           (size <= PROTO_CALLS_SIZE_MAX - windows->calls_size);
+}
+
+unsigned window_operations_progress(ucxpool_channel_t *channel)
+{
+    core_channel_windows_t *windows = &channel->windows;
+    unsigned                count   = 0;
+    window_operation_t     *operation;
+
+    while (!base_list_is_empty(&windows->queued)) {
+        operation = base_list_head(&windows->queued, window_operation_t, link);
+        if (!may_call(windows, operation)) {
+            break;
+        }
+        call_owner(operation);
+        count++;
+    }
+    return count;
+}
+
+static window_operation_t *find(const ucxpool_channel_t *channel,
+                                uint64_t                 number)
+{
+    window_operation_t *operation;
+
+    base_list_for_each(operation, &channel->windows.called, window_operation_t,
+                       link) {
+        if (operation->number == number) {
+            return operation;
+        }
+    }
+    return NULL;
+}
+
+void window_operation_answered(ucxpool_message_t *message)
+{
+    ucxpool_channel_t  *channel   = message->channel;
+    window_operation_t *operation = find(channel, message->desc.tag);
+
+    if ((operation == NULL) || operation->is_write || operation->is_answered) {
+        if (message->desc.message != 0) {
+            core_control_done(channel, message->desc.message,
+                              UCXPOOL_ERR_CANCELED,
+                              "nobody waits for what was read");
+        }
+        xfer_message_release(message);
+        return;
+    }
+    if (message->totals.payload_size != operation->size) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent %llu bytes in answer to a read of "
+                          "%llu",
+                          (unsigned long long)message->totals.payload_size,
+                          (unsigned long long)operation->size);
+        xfer_message_release(message);
+        return;
+    }
+    operation->is_answered = true;
+    xfer_recv_start(operation->request, message);
+}
+
+void window_operation_refused(ucxpool_channel_t        *channel,
+                              const proto_window_end_t *end, const char *reason)
+{
+    window_operation_t *operation = find(channel, end->operation);
+    ucxpool_status_t    status    = (ucxpool_status_t)end->status;
+
+    if (operation != NULL) {
+        finish(operation,
+               (status == UCXPOOL_ERR_CANCELED) ? UCXPOOL_ERR_CANCELED
+                                                : UCXPOOL_ERR_REFUSED,
+               reason);
+    }
+}

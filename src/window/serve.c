@@ -1,0 +1,398 @@
+/*
+ * Operations that a peer has this pool do on its windows, by messages.
+ *
+ * A CALL is received into memory of its own. Its places, once they are checked,
+ * become the addresses of an ordinary send or receive, in the same memory.
+ */
+#include "window/window.h"
+
+#include "base/error.h"
+#include "core/control.h"
+#include "xfer/message.h"
+#include "xfer/post.h"
+#include "xfer/recv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const ucxpool_request_params_t own_params = {
+    .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT |
+                  UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+    .timeout_ns = UCXPOOL_FOREVER,
+    .stream     = UCXPOOL_STREAM_READY,
+};
+
+static window_served_t *find(const ucxpool_channel_t *channel, uint64_t number)
+{
+    window_served_t *served;
+
+    base_list_for_each(served, &channel->windows.served, window_served_t,
+                       link) {
+        if (served->number == number) {
+            return served;
+        }
+    }
+    return NULL;
+}
+
+/* --- saying no ------------------------------------------------------------ */
+
+static void refuse(ucxpool_channel_t *channel, uint64_t number,
+                   ucxpool_status_t status, const char *reason)
+{
+    size_t         size = base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
+    void          *data;
+    proto_fixed_t *fixed;
+
+    if (!core_channel_is_live(channel)) {
+        return;
+    }
+    fixed =
+        core_control_begin(channel, PROTO_WINDOW_END, size, CORE_MUST, &data);
+    if (fixed != NULL) {
+        fixed->window_end.operation = number;
+        fixed->window_end.status    = status;
+        fixed->window_end.refused   = 1;
+        memcpy(data, reason, size);
+        core_control_end(channel);
+    }
+}
+
+/* A message that nobody here takes. */
+static void drop(ucxpool_message_t *message, const char *reason)
+{
+    if ((message->desc.message != 0) && !message->canceled) {
+        core_control_done(message->channel, message->desc.message,
+                          UCXPOOL_ERR_REFUSED, reason);
+    }
+    xfer_message_release(message);
+}
+
+/* --- begin and end -------------------------------------------------------- */
+
+static void wake(window_served_t *served)
+{
+    base_list_del(&served->run_link);
+    base_list_add_tail(&served->channel->pool->windows.runnable,
+                       &served->run_link);
+}
+
+static void request_ended(ucxpool_request_t *request, ucxpool_status_t status,
+                          void *arg)
+{
+    window_served_t *served = arg;
+
+    served->request = NULL;
+    if (status != UCXPOOL_OK) {
+        served->is_over = true;
+        refuse(served->channel, served->number, status, request->detail);
+    }
+    wake(served);
+}
+
+static void own(window_served_t *served, ucxpool_request_t *request)
+{
+    request->told.hook     = request_ended;
+    request->told.hook_arg = served;
+    served->request        = request;
+}
+
+static window_served_t *create(ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+    uint64_t           size    = message->totals.payload_size;
+    window_served_t   *served  = core_alloc(channel->pool, sizeof(*served));
+    void              *bytes   = core_alloc(channel->pool, size);
+
+    if ((served == NULL) || (bytes == NULL)) {
+        free(served);
+        free(bytes);
+        return NULL;
+    }
+    *served = (window_served_t){
+        .channel = channel,
+        .number  = message->desc.tag,
+        .call    = {bytes, size},
+    };
+    base_list_init(&served->run_link);
+    base_list_add_tail(&channel->windows.served, &served->link);
+    channel->windows.num_served++;
+    channel->windows.served_size += size;
+    core_channel_get(channel);
+    return served;
+}
+
+static void destroy(window_served_t *served)
+{
+    ucxpool_channel_t *channel = served->channel;
+
+    if (served->message != NULL) {
+        drop(served->message, "the write was refused");
+    }
+    if (served->grant != NULL) {
+        window_grant_put(served->grant);
+    }
+    base_list_del(&served->link);
+    base_list_del(&served->run_link);
+    channel->windows.num_served--;
+    channel->windows.served_size -= served->call.length;
+    free(served->call.address);
+    free(served);
+    core_channel_put(channel);
+}
+
+/* --- the CALL ------------------------------------------------------------- */
+
+static bool is_call(const ucxpool_message_t *message)
+{
+    uint64_t size = message->totals.payload_size;
+
+    return (size >= sizeof(proto_call_t)) &&
+           (size <=
+            sizeof(proto_call_t) + PROTO_PLACES_MAX * sizeof(ucxpool_place_t));
+}
+
+static bool has_room(const ucxpool_message_t *message)
+{
+    const core_channel_windows_t *windows = &message->channel->windows;
+
+    return (windows->num_served < PROTO_CALLS_MAX) &&
+           (message->totals.payload_size <=
+            PROTO_CALLS_SIZE_MAX - windows->served_size);
+}
+
+void window_served_called(ucxpool_message_t *message)
+{
+    ucxpool_channel_t *channel = message->channel;
+    ucxpool_t         *pool    = channel->pool;
+    uint64_t           number  = message->desc.tag;
+    window_served_t   *served  = NULL;
+    ucxpool_request_t *request;
+    copy_memory_t      memory;
+
+    if (!is_call(message) || (find(channel, number) != NULL)) {
+        core_channel_fail(channel, UCXPOOL_ERR_PROTOCOL,
+                          "the peer sent an operation on a window in %llu "
+                          "bytes, or for the second time",
+                          (unsigned long long)message->totals.payload_size);
+        xfer_message_release(message);
+        return;
+    }
+    if (has_room(message)) {
+        served = create(message);
+    }
+    if (served != NULL) {
+        memory = copy_memory_of_segments(&served->call, 1);
+        if (xfer_recv_create(pool, &memory, &own_params, &request) ==
+            UCXPOOL_OK) {
+            own(served, request);
+            xfer_recv_start(request, message);
+            core_request_hand_out(request, NULL);
+            return;
+        }
+        destroy(served);
+    }
+    drop(message, "too many operations on windows");
+    refuse(channel, number, UCXPOOL_ERR_LIMIT,
+           "the owner has too many operations on its windows at once");
+}
+
+/* The places become addresses. */
+static copy_memory_t resolve(const proto_call_t *call, window_served_t *served)
+{
+    uint8_t *window = served->grant->window->address;
+    uint8_t *places = (uint8_t *)served->call.address + sizeof(*call);
+
+    if (call->length != 0) {
+        uint64_t *offsets = (uint64_t *)places;
+
+        for (uint64_t i = 0; i < call->num_places; i++) {
+            offsets[i] += (uintptr_t)window;
+        }
+        return copy_memory_of_pieces((void *const *)places, call->num_places,
+                                     call->length);
+    }
+    for (uint64_t i = 0; i < call->num_places; i++) {
+        ((ucxpool_place_t *)places)[i].offset += (uintptr_t)window;
+    }
+    return copy_memory_of_segments((const ucxpool_segment_t *)places,
+                                   call->num_places);
+}
+
+static_assert((sizeof(ucxpool_place_t) == sizeof(ucxpool_segment_t)) &&
+                  (sizeof(uint64_t) == sizeof(void *)),
+              "a list of places becomes one of segments where it lies");
+
+static ucxpool_status_t check(window_served_t *served, const proto_call_t *call)
+{
+    window_grant_t *grant = window_grant_find(served->channel, call->grant);
+    unsigned needed = (call->kind == PROTO_CALL_WRITE) ? UCXPOOL_WINDOW_WRITE
+                                                       : UCXPOOL_WINDOW_READ;
+
+    if ((grant == NULL) || grant->is_let_go || grant->window->is_revoked) {
+        return base_error(UCXPOOL_ERR_CANCELED, "the window has been revoked");
+    }
+    if (call->operation != served->number) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "the operation has two numbers");
+    }
+    if ((grant->access & needed) == 0) {
+        return base_error(UCXPOOL_ERR_PERMISSION,
+                          "the window was not exported for that");
+    }
+    served->grant = grant;
+    grant->num_served++;
+    return proto_check_call(
+        call, (const uint8_t *)served->call.address + sizeof(*call),
+        served->call.length - sizeof(*call), grant->window->length);
+}
+
+/* --- the bytes ------------------------------------------------------------ */
+
+static ucxpool_status_t start_read(window_served_t     *served,
+                                   const copy_memory_t *memory)
+{
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    status = xfer_send_create(served->channel, memory, &own_params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    request->send.desc_flags = PROTO_DESC_READ;
+    request->tag             = served->number;
+    own(served, request);
+    xfer_send_queue(request);
+    core_request_hand_out(request, NULL);
+    return UCXPOOL_OK;
+}
+
+static ucxpool_status_t start_write(window_served_t *served)
+{
+    ucxpool_message_t *message = served->message;
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    status = xfer_recv_create(served->channel->pool, &served->memory,
+                              &own_params, &request);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    served->step    = WINDOW_STEP_MOVE;
+    served->message = NULL;
+    own(served, request);
+    base_list_del(&message->link);
+    xfer_recv_start(request, message);
+    core_request_hand_out(request, NULL);
+    return UCXPOOL_OK;
+}
+
+/* The CALL is there. */
+static ucxpool_status_t start(window_served_t *served)
+{
+    proto_call_t     call;
+    ucxpool_status_t status;
+
+    memcpy(&call, served->call.address, sizeof(call));
+    status = check(served, &call);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    served->memory = resolve(&call, served);
+    if (call.kind == PROTO_CALL_READ) {
+        served->step = WINDOW_STEP_MOVE;
+        return start_read(served, &served->memory);
+    }
+    served->step = WINDOW_STEP_WRITE;
+    return (served->message != NULL) ? start_write(served) : UCXPOOL_OK;
+}
+
+static void advance(window_served_t *served)
+{
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    if (served->request != NULL) {
+        return; /* its end wakes us again */
+    }
+    if (served->is_over || (served->step == WINDOW_STEP_MOVE)) {
+        destroy(served);
+        return;
+    }
+    if (served->step == WINDOW_STEP_CALL) {
+        status = start(served);
+    } else if (served->message != NULL) {
+        status = start_write(served);
+    }
+    if (status != UCXPOOL_OK) {
+        refuse(served->channel, served->number, status, ucxpool_error_detail());
+        destroy(served);
+    }
+}
+
+unsigned window_served_progress(ucxpool_t *pool)
+{
+    unsigned         count = 0;
+    base_list_t      round;
+    window_served_t *served;
+
+    if (base_list_is_empty(&pool->windows.runnable)) {
+        return 0;
+    }
+    base_list_init(&round);
+    base_list_splice_tail(&round, &pool->windows.runnable);
+    while (!base_list_is_empty(&round)) {
+        served = base_list_head(&round, window_served_t, run_link);
+        base_list_del(&served->run_link);
+        advance(served);
+        count++;
+    }
+    return count;
+}
+
+void window_served_brought(ucxpool_message_t *message)
+{
+    window_served_t *served = find(message->channel, message->desc.tag);
+
+    if ((served == NULL) || (served->message != NULL) || served->is_over ||
+        (served->step == WINDOW_STEP_MOVE)) {
+        drop(message, "nobody waits for what was written");
+        return;
+    }
+    served->message = message;
+    xfer_message_keep(message);
+    wake(served);
+}
+
+/* --- ended early ---------------------------------------------------------- */
+
+static void cancel(window_served_t *served)
+{
+    served->is_over = true;
+    if (served->request != NULL) {
+        core_request_cancel(served->request);
+    }
+    wake(served);
+}
+
+void window_served_given_up(ucxpool_channel_t *channel, uint64_t number)
+{
+    window_served_t *served = find(channel, number);
+
+    if (served != NULL) {
+        cancel(served);
+    }
+}
+
+void window_served_cancel(ucxpool_channel_t    *channel,
+                          const window_grant_t *grant)
+{
+    window_served_t *served;
+    window_served_t *next;
+
+    base_list_for_each_safe(served, next, &channel->windows.served,
+                            window_served_t, link) {
+        if ((grant == NULL) || (served->grant == grant)) {
+            cancel(served);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+/*
+ * What arrives for windows, and what follows from a channel's end.
+ */
+#include "window/window.h"
+
+#include "core/control.h"
+#include "core/wire.h"
+#include "xfer/message.h"
+
+#include <stdlib.h>
+
+/* --- what arrives --------------------------------------------------------- */
+
+static void let_go(ucxpool_channel_t *channel, uint64_t number)
+{
+    window_grant_t *grant = window_grant_find(channel, number);
+
+    if ((grant != NULL) && !grant->is_let_go) {
+        window_grant_let_go(grant);
+    }
+}
+
+void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
+                     const void *data, size_t data_size)
+{
+    char reason[PROTO_TEXT_MAX + 1];
+
+    proto_copy_text(reason, sizeof(reason), data, data_size);
+    switch (message->head.type) {
+    case PROTO_WINDOW_OPEN:
+        window_grant_open(channel, &message->window_open);
+        break;
+    case PROTO_WINDOW_OPENED:
+        window_remote_opened(channel, &message->window_opened, reason);
+        break;
+    case PROTO_WINDOW_CLOSE:
+        let_go(channel, message->window_close.grant);
+        break;
+    case PROTO_WINDOW_REVOKE:
+        window_remote_revoked(channel, message->window_revoke.remote);
+        break;
+    case PROTO_WINDOW_END:
+        if (message->window_end.refused) {
+            window_operation_refused(channel, &message->window_end, reason);
+        } else {
+            window_served_given_up(channel, message->window_end.operation);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+void window_message(ucxpool_message_t *message)
+{
+    if (message->desc.flags & PROTO_DESC_CALL) {
+        window_served_called(message);
+    } else if (message->desc.flags & PROTO_DESC_READ) {
+        window_operation_answered(message);
+    } else {
+        window_served_brought(message);
+    }
+}
+
+/* --- progress ------------------------------------------------------------- */
+
+unsigned window_progress(ucxpool_t *pool)
+{
+    return window_served_progress(pool) + window_process_progress(pool);
+}
+
+/* May the peer read our memory by itself, and has not said that it is gone? */
+static bool may_touch(const ucxpool_channel_t *channel)
+{
+    return channel->wire->is_read && !channel->peer.gone;
+}
+
+static void let_all_go(ucxpool_channel_t *channel)
+{
+    window_grant_t *grant;
+    window_grant_t *next;
+
+    base_list_for_each_safe(grant, next, &channel->windows.grants,
+                            window_grant_t, channel_link) {
+        if (!grant->is_let_go) {
+            window_grant_let_go(grant);
+        }
+    }
+}
+
+unsigned window_channel_progress(ucxpool_channel_t *channel)
+{
+    unsigned count = 0;
+
+    if (channel->state == UCXPOOL_CHANNEL_OPEN) {
+        if (!base_list_is_empty(&channel->windows.remotes)) {
+            count += window_remotes_progress(channel);
+            count += window_operations_progress(channel);
+        }
+    } else if (!core_channel_is_live(channel) &&
+               !base_list_is_empty(&channel->windows.grants) &&
+               !may_touch(channel)) {
+        let_all_go(channel);
+    }
+    return count;
+}
+
+/* --- the end -------------------------------------------------------------- */
+
+bool window_channel_is_busy(const ucxpool_channel_t *channel)
+{
+    const ucxpool_remote_t *remote;
+
+    base_list_for_each(remote, &channel->windows.remotes, ucxpool_remote_t,
+                       link) {
+        if (remote->refs != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void window_channel_ended(ucxpool_channel_t *channel)
+{
+    ucxpool_remote_t *remote;
+    ucxpool_remote_t *next;
+
+    base_list_for_each_safe(remote, next, &channel->windows.remotes,
+                            ucxpool_remote_t, link) {
+        window_remote_end(remote, channel->status, channel->reason);
+    }
+    window_served_cancel(channel, NULL);
+}
+
+void window_channel_destroy(ucxpool_channel_t *channel)
+{
+    core_channel_windows_t *windows = &channel->windows;
+
+    /* Their requests went before; what still waits to run will not. */
+    window_served_cancel(channel, NULL);
+    window_served_progress(channel->pool);
+    let_all_go(channel);
+    while (!base_list_is_empty(&windows->remotes)) {
+        ucxpool_remote_t *remote =
+            base_list_head(&windows->remotes, ucxpool_remote_t, link);
+
+        base_list_del(&remote->link);
+        free(remote);
+    }
+}
+
+void window_destroy_all(ucxpool_t *pool)
+{
+    while (!base_list_is_empty(&pool->windows.all)) {
+        window_free(base_list_head(&pool->windows.all, ucxpool_window_t, link));
+    }
+}

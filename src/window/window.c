@@ -1,0 +1,259 @@
+/*
+ * Windows and their grants: the owner's side.
+ */
+#include "window/window.h"
+
+#include "base/error.h"
+#include "core/control.h"
+#include "copy/engine.h"
+
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_ACCESS ((unsigned)(UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE))
+
+/* --- windows -------------------------------------------------------------- */
+
+static ucxpool_status_t check_memory(const ucxpool_t *pool, void *address,
+                                     size_t length)
+{
+    const ucxpool_segment_t segment = {address, length};
+    const copy_memory_t     memory  = copy_memory_of_segments(&segment, 1);
+    unsigned                types;
+
+    if ((length == 0) || ((uintptr_t)address > UINTPTR_MAX - length)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "a window of %zu bytes at %p cannot be", length,
+                          address);
+    }
+    return copy_engine_memtypes(pool->engine, &memory, &types);
+}
+
+ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
+                               const ucxpool_window_params_t *params,
+                               ucxpool_window_t             **window_p)
+{
+    uint64_t          fields = (params == NULL) ? 0 : params->field_mask;
+    ucxpool_window_t *window;
+    ucxpool_status_t  status;
+
+    if (pool->closing) {
+        return base_error(UCXPOOL_ERR_CLOSED, "the pool is being destroyed");
+    }
+    status = check_memory(pool, address, length);
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    window = calloc(1, sizeof(*window));
+    if (window == NULL) {
+        return base_error(UCXPOOL_ERR_NO_MEMORY, "no memory for a window");
+    }
+    if (RAND_bytes(&window->key[0][0], sizeof(window->key)) != 1) {
+        free(window);
+        return base_error(UCXPOOL_ERR_IO, "no random numbers are available");
+    }
+    if ((fields & UCXPOOL_WINDOW_PARAM_FIELD_NAME) && (params->name != NULL)) {
+        snprintf(window->name, sizeof(window->name), "%s", params->name);
+    }
+    window->pool    = pool;
+    window->number  = ++pool->windows.next_number;
+    window->address = address;
+    window->length  = length;
+    base_list_init(&window->grants);
+    base_list_add_tail(&pool->windows.all, &window->link);
+    *window_p = window;
+    return UCXPOOL_OK;
+}
+
+void window_free(ucxpool_window_t *window)
+{
+    base_list_del(&window->link);
+    OPENSSL_cleanse(window->key, sizeof(window->key));
+    free(window);
+}
+
+ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
+                               void *blob)
+{
+    window_blob_t filled = {
+        .magic   = WINDOW_BLOB_MAGIC,
+        .version = PROTO_VERSION,
+        .access  = (uint16_t)access,
+        .window  = window->number,
+        .length  = window->length,
+    };
+
+    if ((access == 0) || ((access & ~ALL_ACCESS) != 0)) {
+        return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                          "access %#x is not UCXPOOL_WINDOW_READ, "
+                          "UCXPOOL_WINDOW_WRITE or both",
+                          access);
+    }
+    if (window->is_revoked) {
+        return base_error(UCXPOOL_ERR_CANCELED, "the window has been revoked");
+    }
+    memcpy(filled.pool, window->pool->id, sizeof(filled.pool));
+    memcpy(filled.key, window->key[access - 1], sizeof(filled.key));
+    memcpy(blob, &filled, sizeof(filled));
+    return UCXPOOL_OK;
+}
+
+static void ask_to_let_go(const window_grant_t *grant)
+{
+    proto_fixed_t *fixed;
+
+    if (!core_channel_is_live(grant->channel)) {
+        return; /* its end is waited for */
+    }
+    fixed = core_control_begin(grant->channel, PROTO_WINDOW_REVOKE, 0,
+                               CORE_MUST, NULL);
+    if (fixed != NULL) {
+        fixed->window_revoke.remote = grant->remote;
+        core_control_end(grant->channel);
+    }
+}
+
+void window_revoke(ucxpool_window_t *window)
+{
+    window_grant_t *grant;
+
+    if (window->is_revoked) {
+        return;
+    }
+    window->is_revoked = true;
+    base_list_for_each(grant, &window->grants, window_grant_t, link) {
+        window_served_cancel(grant->channel, grant);
+        ask_to_let_go(grant);
+    }
+}
+
+bool window_is_free(const ucxpool_window_t *window)
+{
+    return base_list_is_empty(&window->grants);
+}
+
+/* --- grants --------------------------------------------------------------- */
+
+window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
+                                  uint64_t                 number)
+{
+    window_grant_t *grant;
+
+    base_list_for_each(grant, &channel->windows.grants, window_grant_t,
+                       channel_link) {
+        if (grant->number == number) {
+            return grant;
+        }
+    }
+    return NULL;
+}
+
+static void say_opened(ucxpool_channel_t *channel, uint64_t remote,
+                       const window_grant_t *grant, ucxpool_status_t status,
+                       const char *reason)
+{
+    size_t         size = base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
+    void          *data;
+    proto_fixed_t *fixed;
+
+    fixed = core_control_begin(channel, PROTO_WINDOW_OPENED, size, CORE_MUST,
+                               &data);
+    if (fixed == NULL) {
+        return;
+    }
+    fixed->window_opened.remote = remote;
+    fixed->window_opened.status = status;
+    if (grant != NULL) {
+        fixed->window_opened.grant   = grant->number;
+        fixed->window_opened.length  = grant->window->length;
+        fixed->window_opened.address = (uintptr_t)grant->window->address;
+        if (!copy_engine_is_launched(channel->pool->engine)) {
+            fixed->window_opened.flags = PROTO_OPENED_PROCESS;
+        }
+    }
+    memcpy(data, reason, size);
+    core_control_end(channel);
+}
+
+/* The window of a blob, if it is a true one. */
+static ucxpool_window_t *find(ucxpool_t *pool, const proto_window_open_t *open)
+{
+    ucxpool_window_t *window;
+
+    base_list_for_each(window, &pool->windows.all, ucxpool_window_t, link) {
+        if (window->number == open->window) {
+            return (CRYPTO_memcmp(window->key[open->access - 1], open->key,
+                                  sizeof(open->key)) == 0)
+                       ? window
+                       : NULL;
+        }
+    }
+    return NULL;
+}
+
+void window_grant_open(ucxpool_channel_t         *channel,
+                       const proto_window_open_t *open)
+{
+    ucxpool_window_t *window = NULL;
+    window_grant_t   *grant;
+
+    if ((open->access != 0) && ((open->access & ~ALL_ACCESS) == 0)) {
+        window = find(channel->pool, open);
+    }
+    if ((window == NULL) || window->is_revoked) {
+        say_opened(channel, open->remote, NULL, UCXPOOL_ERR_REFUSED,
+                   (window == NULL)
+                       ? "the peer's pool has no such window (any more)"
+                       : "the window has been revoked");
+        return;
+    }
+    if (channel->windows.num_grants == PROTO_GRANTS_MAX) {
+        say_opened(channel, open->remote, NULL, UCXPOOL_ERR_LIMIT,
+                   "too many windows are imported over one channel");
+        return;
+    }
+    grant = core_alloc(channel->pool, sizeof(*grant));
+    if (grant == NULL) {
+        say_opened(channel, open->remote, NULL, UCXPOOL_ERR_NO_MEMORY,
+                   "the peer has no memory for an import");
+        return;
+    }
+    *grant = (window_grant_t){
+        .window  = window,
+        .channel = channel,
+        .number  = ++channel->pool->windows.next_number,
+        .remote  = open->remote,
+        .access  = open->access,
+    };
+    base_list_add_tail(&window->grants, &grant->link);
+    base_list_add_tail(&channel->windows.grants, &grant->channel_link);
+    channel->windows.num_grants++;
+    say_opened(channel, open->remote, grant, UCXPOOL_OK, "");
+}
+
+static void free_if_unused(window_grant_t *grant)
+{
+    if (grant->is_let_go && (grant->num_served == 0)) {
+        base_list_del(&grant->link);
+        base_list_del(&grant->channel_link);
+        grant->channel->windows.num_grants--;
+        free(grant);
+    }
+}
+
+void window_grant_let_go(window_grant_t *grant)
+{
+    grant->is_let_go = true;
+    grant->num_served++; /* until we are through here */
+    window_served_cancel(grant->channel, grant);
+    window_grant_put(grant);
+}
+
+void window_grant_put(window_grant_t *grant)
+{
+    grant->num_served--;
+    free_if_unused(grant);
+}

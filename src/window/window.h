@@ -1,0 +1,283 @@
+/*
+ * Windows: memory of the caller's that peers read and write by themselves
+ * (docs/design.md, "Windows").
+ *
+ *     owner                                     peer
+ *
+ *     window  (pool->windows.all)
+ *       grants --> grant  <-- one of a channel --> remote
+ *                    |                              |
+ *                    +-- served <------ CALL ------ operation --> request
+ *
+ * window     memory, its keys, and who may touch it
+ * grant      one import of a window, as its owner has it
+ * remote     the same, as the importer has it
+ * operation  a read or write of a remote: the importer's
+ * served     the same by messages, as the owner has it
+ *
+ * A grant is there for as long as its importer may touch the memory.
+ */
+#ifndef WINDOW_WINDOW_H
+#define WINDOW_WINDOW_H
+
+#include "core/request.h"
+
+#include <ucxpool/window.h>
+
+#define WINDOW_KEY_SIZE 16u
+
+#define WINDOW_BLOB_MAGIC 0x77786375u /* "ucxw" */
+
+/* What ucxpool_window_export() gives. Little-endian. */
+typedef struct window_blob {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t access;
+    uint8_t  pool[CORE_ID_SIZE];
+    uint64_t window;
+    uint8_t  key[WINDOW_KEY_SIZE];
+    uint64_t length;
+    uint64_t reserved;
+} window_blob_t;
+
+static_assert(sizeof(window_blob_t) == UCXPOOL_WINDOW_BLOB_SIZE,
+              "the size of a blob is public");
+
+/* --- owner: windows and grants -------------------------------------------- */
+
+struct ucxpool_window {
+    base_list_t link;
+    ucxpool_t  *pool;
+    uint64_t    number;
+    char        name[CORE_NAME_SIZE];
+    void       *address;
+    uint64_t    length;
+    /* Of a blob for each access: key[access - 1]. */
+    uint8_t key[UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE][WINDOW_KEY_SIZE];
+    bool    is_revoked;
+    base_list_t grants;
+};
+
+typedef struct window_grant {
+    base_list_t        link; /* the window's */
+    base_list_t        channel_link;
+    ucxpool_window_t  *window;
+    ucxpool_channel_t *channel; /* in whose list it is: no reference */
+    uint64_t           number;
+    uint64_t           remote; /* the importer's number */
+    unsigned           access;
+    unsigned           num_served; /* operations that still use it */
+    bool               is_let_go;  /* by the importer */
+} window_grant_t;
+
+/* As ucxpool_window_create(). */
+ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
+                               const ucxpool_window_params_t *params,
+                               ucxpool_window_t             **window_p);
+
+/* No grant refers to it any more. */
+void window_free(ucxpool_window_t *window);
+
+/* As ucxpool_window_export(). */
+ucxpool_status_t window_export(const ucxpool_window_t *window, unsigned access,
+                               void *blob);
+
+/* Refuse imports from now on, end what is served, and ask all importers to let
+ * go. */
+void window_revoke(ucxpool_window_t *window);
+
+/* May nobody touch it any more? */
+bool window_is_free(const ucxpool_window_t *window);
+
+/* An import is wanted: grant or refuse it. */
+void window_grant_open(ucxpool_channel_t         *channel,
+                       const proto_window_open_t *open);
+
+/* The grant of a number, if it is the channel's; else NULL. */
+window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
+                                  uint64_t                 number);
+
+/* The importer touches the memory no more. What is served of it ends. */
+void window_grant_let_go(window_grant_t *grant);
+
+/* An operation of it is not served any more. */
+void window_grant_put(window_grant_t *grant);
+
+/* --- importer: remotes ---------------------------------------------------- */
+
+struct ucxpool_remote {
+    base_list_t        link;    /* the channel's */
+    ucxpool_channel_t *channel; /* a reference */
+    uint64_t           number;
+    window_blob_t      blob;
+    bool               was_asked; /* for; when the channel is open */
+    bool               user_ref;
+    unsigned           refs; /* operations */
+    ucxpool_status_t   status;
+    char               reason[CORE_REASON_SIZE];
+    uint64_t           length;
+    unsigned           access;
+    uint64_t           grant;   /* the owner's number; 0: none, or given back */
+    uint64_t           address; /* in the owner's process */
+    ucxpool_way_t      way;
+    char               way_reason[CORE_REASON_SIZE];
+    base_list_t        waiting; /* operations, until the owner has answered */
+};
+
+/* As ucxpool_window_import(). */
+ucxpool_status_t window_import(ucxpool_channel_t *channel, const void *blob,
+                               size_t blob_size, ucxpool_remote_t **remote_p);
+
+/* The caller, or an operation, has it no more. */
+void window_remote_release(ucxpool_remote_t *remote);
+void window_remote_put(ucxpool_remote_t *remote);
+
+/* Ask for what was imported before the channel was open. */
+unsigned window_remotes_progress(ucxpool_channel_t *channel);
+
+/* The owner has answered; and wants to be let go. */
+void window_remote_opened(ucxpool_channel_t           *channel,
+                          const proto_window_opened_t *opened,
+                          const char                  *reason);
+void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
+
+/* It cannot be used any more; its operations end so. */
+void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
+                       const char *reason);
+
+/* --- importer: operations ------------------------------------------------- */
+
+typedef struct window_operation {
+    base_list_t link; /* the remote's waiting ones, the channel's queued or
+                         called ones, the pool's copying ones, or none */
+    ucxpool_remote_t  *remote;       /* a reference */
+    ucxpool_request_t *request;      /* the caller's; NULL: it has ended */
+    ucxpool_request_t *call_request; /* sends the CALL; NULL: not under way */
+    uint64_t           number;
+    bool               is_write;
+    bool               was_called; /* the CALL counts at the owner */
+    ucxpool_places_t   places;
+    ucxpool_place_t    place; /* the list of one */
+    uint64_t           size;  /* bytes of all places */
+    /* Copying by ourselves: what comes next. */
+    size_t   next_place;
+    uint64_t place_offset;
+    size_t   next_memory;
+    uint64_t memory_offset;
+    /* By messages. */
+    bool               is_answered;  /* a read's bytes come */
+    ucxpool_segment_t  call;         /* the CALL with its places */
+    ucxpool_request_t *notification; /* NULL: none is wanted */
+} window_operation_t;
+
+/* As ucxpool_read() and ucxpool_write(). */
+ucxpool_status_t window_operate(ucxpool_remote_t *remote, bool is_write,
+                                const ucxpool_places_t         *places,
+                                const copy_memory_t            *memory,
+                                const ucxpool_request_params_t *params,
+                                ucxpool_request_t             **request_p);
+
+/* The owner has answered: those that waited for it begin. */
+void window_operations_begin(ucxpool_remote_t *remote);
+
+/* The remote has ended, and so do its operations. */
+void window_operations_abort(ucxpool_remote_t *remote, ucxpool_status_t status,
+                             const char *reason);
+
+/* Those that wait until the owner holds fewer. */
+unsigned window_operations_progress(ucxpool_channel_t *channel);
+
+/* What a read has asked for has come. */
+void window_operation_answered(ucxpool_message_t *message);
+
+/* The owner has refused one. */
+void window_operation_refused(ucxpool_channel_t        *channel,
+                              const proto_window_end_t *end,
+                              const char               *reason);
+
+/* --- importer: copying by ourselves: process.c ---------------------------- */
+
+/*
+ * Can the owner's memory be reached? Tried with one byte; where not, the
+ * reason is written.
+ */
+bool window_process_fits(const ucxpool_channel_t     *channel,
+                         const proto_window_opened_t *opened, char *reason,
+                         size_t reason_size);
+
+/*
+ * Copy some of an operation.
+ *
+ * UCXPOOL_OK          that was all
+ * UCXPOOL_INPROGRESS  there is more
+ * UCXPOOL_ERR_IO      memory of the owner's, or of ours, is not there
+ * UCXPOOL_ERR_PEER_LOST
+ */
+ucxpool_status_t window_process_copy(window_operation_t *operation);
+
+/* One step of each that copies. */
+unsigned window_process_progress(ucxpool_t *pool);
+
+/* --- owner: operations by messages: serve.c ------------------------------- */
+
+typedef enum window_step {
+    WINDOW_STEP_CALL,  /* the CALL is being received */
+    WINDOW_STEP_WRITE, /* what a write brings has not come */
+    WINDOW_STEP_MOVE   /* the bytes go */
+} window_step_t;
+
+typedef struct window_served {
+    base_list_t        link;     /* the channel's */
+    base_list_t        run_link; /* the pool's runnable ones, or none */
+    ucxpool_channel_t *channel;  /* a reference */
+    window_grant_t    *grant;    /* NULL: not known yet, or no more */
+    uint64_t           number;   /* the importer's */
+    window_step_t      step;
+    bool               is_over; /* given up, revoked, or failed */
+    ucxpool_request_t *request; /* receives the CALL, or moves the bytes */
+    ucxpool_message_t *message; /* what a write brings; NULL: not there */
+    ucxpool_segment_t  call;    /* its places become addresses */
+    copy_memory_t      memory;  /* these */
+} window_served_t;
+
+/* A CALL has come; what a write brings. */
+void window_served_called(ucxpool_message_t *message);
+void window_served_brought(ucxpool_message_t *message);
+
+/* Those that can go on. */
+unsigned window_served_progress(ucxpool_t *pool);
+
+/* The importer has given it up. */
+void window_served_given_up(ucxpool_channel_t *channel, uint64_t number);
+
+/* End those of a grant; NULL: all of the channel. */
+void window_served_cancel(ucxpool_channel_t    *channel,
+                          const window_grant_t *grant);
+
+/* --- what arrives, and ends: service.c ------------------------------------ */
+
+/* A control message of a window's. */
+void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
+                     const void *data, size_t data_size);
+
+/* A message with a flag of PROTO_DESC_WINDOW. */
+void window_message(ucxpool_message_t *message);
+
+unsigned window_progress(ucxpool_t *pool);
+
+unsigned window_channel_progress(ucxpool_channel_t *channel);
+
+/* Has the channel operations of ours under way? */
+bool window_channel_is_busy(const ucxpool_channel_t *channel);
+
+/* The channel has ended, and so do its remotes and operations. Its grants do
+ * when the peer can touch nothing any more. */
+void window_channel_ended(ucxpool_channel_t *channel);
+
+/* The channel goes, with all that is left. */
+void window_channel_destroy(ucxpool_channel_t *channel);
+
+/* Windows that are left when the pool goes. */
+void window_destroy_all(ucxpool_t *pool);
+
+#endif

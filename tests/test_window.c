@@ -1,0 +1,725 @@
+/* Windows: memory that peers read and write by themselves, on both wires and by
+ * both ways. */
+#include "pair.h"
+
+#include "window/window.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each test runs once for each. */
+static const char *const ways[] = {
+    "WIRE=map",
+    "WIRE=map WINDOW_WAY=messages",
+    "WIRE=map WINDOW_WAY=messages EAGER_SIZE=0",
+    "WIRE=ucx",
+    "WIRE=ucx CHECKSUM=crc32c",
+};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+#define SIZE       ((size_t)8 << 20)
+#define TAG        UINT64_C(77)
+#define BOTH       (UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE)
+#define MAX_PLACES ((size_t)20000)
+
+/* b owns the window, a reads and writes. */
+static pair_t            pair;
+static uint8_t          *memory;
+static ucxpool_window_t *window;
+static ucxpool_remote_t *remote;
+static uint8_t           blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+static ucxpool_remote_attr_t asked(void)
+{
+    ucxpool_remote_attr_t attr;
+
+    ucxpool_remote_query(remote, &attr, sizeof(attr));
+    return attr;
+}
+
+static void make_window(unsigned access)
+{
+    memory = malloc(SIZE);
+    pair_fill(memory, SIZE);
+    ck_assert_int_eq(ucxpool_window_create(pair.b, memory, SIZE, NULL, &window),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_export(window, access, blob), UCXPOOL_OK);
+}
+
+static void import(void)
+{
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+}
+
+static void begin(int way, unsigned access)
+{
+    pair_init(&pair, ways[way], ways[way]);
+    make_window(access);
+    import();
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(asked().status, UCXPOOL_OK);
+}
+
+static unsigned num_peers(void)
+{
+    ucxpool_window_attr_t attr;
+
+    ucxpool_window_query(window, &attr, sizeof(attr));
+    return attr.num_peers;
+}
+
+/* What was imported is given back, and nothing is left of it. */
+static void end(void)
+{
+    ucxpool_remote_release(remote);
+    pair_until(&pair, num_peers() == 0);
+    ck_assert(base_list_is_empty(&pair.to_a->windows.served));
+    ck_assert_uint_eq(pair.to_a->windows.served_size, 0);
+    ck_assert_uint_eq(pair.to_b->windows.num_calls, 0);
+    ck_assert_uint_eq(pair.to_b->windows.calls_size, 0);
+    ck_assert(base_list_is_empty(&pair.to_b->windows.remotes));
+    pair_check_blocks(&pair);
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    free(memory);
+}
+
+static ucxpool_status_t post(bool is_write, const ucxpool_places_t *places,
+                             const ucxpool_data_t           *data,
+                             const ucxpool_request_params_t *params,
+                             ucxpool_request_t             **request_p)
+{
+    return is_write ? ucxpool_write(remote, places, data, params, request_p)
+                    : ucxpool_read(remote, places, data, params, request_p);
+}
+
+static void move(bool is_write, const ucxpool_places_t *places,
+                 const ucxpool_data_t *data)
+{
+    ucxpool_request_t *request;
+
+    ck_assert_int_eq(post(is_write, places, data, NULL, &request), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+}
+
+/* --- the bytes ------------------------------------------------------------ */
+
+START_TEST(a_buffer_is_read_and_written)
+{
+    static const size_t lengths[] = {1, 100, 5000, 300001, SIZE - 3};
+    uint8_t            *bytes     = malloc(SIZE);
+    uint8_t            *before    = malloc(SIZE);
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        ucxpool_place_t  place  = {3, lengths[i]};
+        ucxpool_places_t places = ucxpool_places(&place, 1);
+        ucxpool_data_t   data   = ucxpool_data_buffer(bytes, lengths[i]);
+
+        pair_poison(bytes, SIZE);
+        move(false, &places, &data);
+        ck_assert_mem_eq(bytes, memory + 3, lengths[i]);
+        pair_fill(bytes, lengths[i]);
+        memcpy(before, memory, SIZE);
+        move(true, &places, &data);
+        memcpy(before + 3, bytes, lengths[i]);
+        ck_assert_mem_eq(memory, before, SIZE);
+    }
+    end();
+    free(bytes);
+    free(before);
+}
+END_TEST
+
+/* Places in any order, of lengths that differ; and the memory for them cut in
+ * another way. Returns the bytes of all. */
+static size_t make_places(ucxpool_place_t *places, size_t num)
+{
+    size_t room   = SIZE / num;
+    size_t length = 0;
+
+    for (size_t i = 0; i < num; i++) {
+        places[i].length = (size_t)rand() % (room - 1);
+        places[i].offset = i * room + (size_t)rand() % 2;
+        length += places[i].length;
+    }
+    for (size_t i = 0; i < num; i++) {
+        size_t          other = (size_t)rand() % num;
+        ucxpool_place_t kept  = places[i];
+
+        places[i]     = places[other];
+        places[other] = kept;
+    }
+    return length;
+}
+
+static size_t cut(uint8_t *bytes, size_t length, ucxpool_segment_t *segments)
+{
+    size_t count = 0;
+
+    while (length != 0) {
+        size_t part = (size_t)rand() % 3000;
+
+        part              = (part < length) ? part : length;
+        segments[count++] = (ucxpool_segment_t){bytes, part};
+        bytes += part;
+        length -= part;
+    }
+    return count;
+}
+
+static void gather(const ucxpool_place_t *places, size_t num, uint8_t *bytes)
+{
+    for (size_t i = 0; i < num; i++) {
+        memcpy(bytes, memory + places[i].offset, places[i].length);
+        bytes += places[i].length;
+    }
+}
+
+START_TEST(scattered_places_meet_segments_cut_otherwise)
+{
+    static ucxpool_place_t   list[MAX_PLACES];
+    static ucxpool_segment_t segments[MAX_PLACES];
+    static const size_t      nums[] = {1, 7, 300, 511, 700, MAX_PLACES};
+    uint8_t                 *bytes  = malloc(SIZE);
+    uint8_t                 *right  = malloc(SIZE);
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < sizeof(nums) / sizeof(nums[0]); i++) {
+        size_t           length = make_places(list, nums[i]);
+        size_t           count  = cut(bytes, length, segments);
+        ucxpool_places_t places = ucxpool_places(list, nums[i]);
+        ucxpool_data_t   data   = ucxpool_data_segments(segments, count);
+
+        pair_poison(bytes, SIZE);
+        move(false, &places, &data);
+        gather(list, nums[i], right);
+        ck_assert_mem_eq(bytes, right, length);
+        pair_fill(bytes, length);
+        move(true, &places, &data);
+        gather(list, nums[i], right);
+        ck_assert_mem_eq(bytes, right, length);
+    }
+    end();
+    free(bytes);
+    free(right);
+}
+END_TEST
+
+START_TEST(even_places_meet_pieces)
+{
+    enum { NUM = 8000, LENGTH = 1000 };
+    static uint64_t offsets[NUM];
+    static void    *pieces[NUM];
+    uint8_t        *bytes = malloc(SIZE);
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < NUM; i++) {
+        offsets[i] = ((i * 7919) % NUM) * LENGTH;
+        pieces[i]  = bytes + i * (LENGTH + 5);
+    }
+    for (size_t num = 1; num <= NUM; num = num * 20 - 1) {
+        ucxpool_places_t places = ucxpool_places_even(offsets, num, LENGTH);
+        ucxpool_data_t   data   = ucxpool_data_pieces(pieces, num, LENGTH);
+
+        pair_poison(bytes, SIZE);
+        move(false, &places, &data);
+        for (size_t i = 0; i < num; i++) {
+            ck_assert_mem_eq(pieces[i], memory + offsets[i], LENGTH);
+            pair_fill(pieces[i], LENGTH);
+        }
+        move(true, &places, &data);
+        for (size_t i = 0; i < num; i++) {
+            ck_assert_mem_eq(pieces[i], memory + offsets[i], LENGTH);
+        }
+        ck_assert_uint_eq(((uint8_t *)pieces[0])[LENGTH], 0xfe);
+    }
+    end();
+    free(bytes);
+}
+END_TEST
+
+START_TEST(nothing_is_read_and_written_too)
+{
+    uint64_t         offsets[2] = {0, 0};
+    ucxpool_place_t  empty      = {SIZE, 0};
+    ucxpool_places_t lists[]    = {ucxpool_places(NULL, 0),
+                                   ucxpool_places(&empty, 1),
+                                   ucxpool_places_even(offsets, 2, 0)};
+    ucxpool_data_t   data       = ucxpool_data_buffer(NULL, 0);
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        move(false, &lists[i], &data);
+        move(true, &lists[i], &data);
+    }
+    end();
+}
+END_TEST
+
+START_TEST(many_operations_are_under_way_at_once)
+{
+    enum { NUM = 300, LENGTH = 20000 };
+    static uint8_t     bytes[NUM][LENGTH];
+    ucxpool_request_t *requests[NUM];
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < NUM; i++) {
+        ucxpool_place_t  place  = {i * LENGTH, LENGTH};
+        ucxpool_places_t places = ucxpool_places(&place, 1);
+        ucxpool_data_t   data   = ucxpool_data_buffer(bytes[i], LENGTH);
+
+        pair_fill(bytes[i], LENGTH);
+        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
+                         UCXPOOL_OK);
+    }
+    for (size_t i = 0; i < NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, requests[i]), UCXPOOL_OK);
+        ck_assert_mem_eq(bytes[i], memory + i * LENGTH, LENGTH);
+    }
+    end();
+}
+END_TEST
+
+START_TEST(operations_that_are_posted_early_wait)
+{
+    uint8_t            bytes[5000];
+    ucxpool_place_t    place  = {10, sizeof(bytes)};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_request_t *request;
+
+    pair.a    = pair_pool(ways[_i]);
+    pair.b    = pair_pool(ways[_i]);
+    pair.to_b = pair_meet(pair.a, pair.b);
+    make_window(BOTH);
+    import();
+    ck_assert_int_eq(asked().status, UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(post(false, &places, &data, NULL, &request), UCXPOOL_OK);
+    pair.to_a = pair_meet(pair.b, pair.a);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    ck_assert_mem_eq(bytes, memory + 10, sizeof(bytes));
+    end();
+}
+END_TEST
+
+START_TEST(the_owner_is_notified)
+{
+    uint8_t                  bytes[100];
+    ucxpool_place_t          place  = {0, sizeof(bytes)};
+    ucxpool_places_t         places = ucxpool_places(&place, 1);
+    ucxpool_data_t           data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY |
+                      UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
+        .notify_tag      = TAG,
+        .metadata        = "all there",
+        .metadata_length = 9,
+    };
+    ucxpool_request_attr_t attr;
+    ucxpool_request_t     *request, *recv;
+
+    begin(_i, BOTH);
+    for (int is_write = 0; is_write < 2; is_write++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, pair.to_a, NULL, 0, TAG,
+                                             UINT64_MAX, NULL, &recv),
+                         UCXPOOL_OK);
+        pair_fill(bytes, sizeof(bytes));
+        ck_assert_int_eq(post(is_write, &places, &data, &params, &request),
+                         UCXPOOL_OK);
+        pair_until(&pair, pair_ended(recv));
+        /* The bytes come before it. */
+        ck_assert_mem_eq(bytes, memory, sizeof(bytes));
+        ucxpool_request_query(recv, &attr, sizeof(attr));
+        ck_assert_uint_eq(attr.metadata_length, 9);
+        ck_assert_mem_eq(attr.metadata, "all there", 9);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+    }
+    end();
+}
+END_TEST
+
+/* The caller's own messages pass by those of windows. */
+START_TEST(no_receive_of_the_callers_takes_what_is_a_windows)
+{
+    enum { LENGTH = 100000 };
+    static uint8_t     bytes[LENGTH], mine[LENGTH], sent[LENGTH];
+    ucxpool_place_t    place  = {0, LENGTH};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
+    ucxpool_request_t *request, *recv, *send;
+
+    begin(_i, BOTH);
+    for (int is_write = 0; is_write < 2; is_write++) {
+        ucxpool_t         *receiver = is_write ? pair.b : pair.a;
+        ucxpool_channel_t *sender   = is_write ? pair.to_b : pair.to_a;
+
+        pair_fill(sent, LENGTH);
+        ck_assert_int_eq(ucxpool_recv_buffer(receiver, NULL, mine, LENGTH, 0, 0,
+                                             NULL, &recv),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(post(is_write, &places, &data, NULL, &request),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_OK);
+        ck_assert(!pair_ended(recv));
+        ck_assert_int_eq(
+            ucxpool_send_buffer(sender, sent, LENGTH, TAG, NULL, &send),
+            UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recv), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, send), UCXPOOL_OK);
+        ck_assert_mem_eq(mine, sent, LENGTH);
+    }
+    end();
+}
+END_TEST
+
+/* --- what is refused ------------------------------------------------------ */
+
+static void refuses(bool is_write, const ucxpool_places_t *places,
+                    const ucxpool_data_t *data, ucxpool_status_t status,
+                    const char *words)
+{
+    ucxpool_request_t *request = NULL;
+
+    ck_assert_int_eq(post(is_write, places, data, NULL, &request), status);
+    ck_assert_ptr_null(request);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+START_TEST(what_does_not_fit_is_refused_at_once)
+{
+    uint8_t          bytes[100];
+    uint64_t         offset     = SIZE - 50;
+    uint64_t         offsets[2] = {0, UINT64_MAX};
+    ucxpool_place_t  beyond     = {SIZE - 50, 100};
+    ucxpool_place_t  wraps[2]   = {{0, 1}, {2, UINT64_MAX}};
+    ucxpool_place_t  fits       = {0, 101};
+    ucxpool_places_t places;
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, 100);
+    ucxpool_data_t   source = ucxpool_source_buffer(bytes, 100);
+
+    begin(_i, BOTH);
+    for (int is_write = 0; is_write < 2; is_write++) {
+        places = ucxpool_places(&beyond, 1);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
+                "place 0 goes beyond the window's end");
+        places = ucxpool_places_even(&offset, 1, 100);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
+                "place 0 goes beyond");
+        places = ucxpool_places_even(offsets, 2, 50);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
+                "place 1 goes beyond");
+        places = ucxpool_places(wraps, 2);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
+                "place 1 goes beyond");
+        places = ucxpool_places(&fits, 1);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
+                "the data have 100 bytes, the places 101");
+        places = ucxpool_places(NULL, 1);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_INVALID_PARAM,
+                "the list is NULL");
+        places = ucxpool_places_even(offsets, (size_t)1 << 21, 1);
+        refuses(is_write, &places, &data, UCXPOOL_ERR_LIMIT, "more than one");
+        places             = ucxpool_places(&fits, 1);
+        places.reserved[1] = 1;
+        refuses(is_write, &places, &data, UCXPOOL_ERR_UNSUPPORTED,
+                "does not know these places");
+    }
+    places = ucxpool_places(&fits, 1);
+    refuses(false, &places, &source, UCXPOOL_ERR_INVALID_PARAM,
+            "which is for what is only");
+    end();
+}
+END_TEST
+
+START_TEST(a_blob_allows_what_it_was_made_for)
+{
+    uint8_t          bytes[10];
+    ucxpool_place_t  place  = {0, 10};
+    ucxpool_places_t places = ucxpool_places(&place, 1);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, 10);
+
+    begin(_i, UCXPOOL_WINDOW_READ);
+    move(false, &places, &data);
+    refuses(true, &places, &data, UCXPOOL_ERR_PERMISSION,
+            "not exported for writing");
+    end();
+    begin(_i, UCXPOOL_WINDOW_WRITE);
+    move(true, &places, &data);
+    refuses(false, &places, &data, UCXPOOL_ERR_PERMISSION,
+            "not exported for reading");
+    end();
+}
+END_TEST
+
+static void import_fails(ucxpool_status_t status, const char *words)
+{
+    ucxpool_remote_t *none = NULL;
+
+    ck_assert_int_eq(
+        ucxpool_window_import(pair.to_b, blob, sizeof(blob), &none), status);
+    ck_assert_ptr_null(none);
+    ck_assert_msg(strstr(ucxpool_error_detail(), words) != NULL, "%s",
+                  ucxpool_error_detail());
+}
+
+START_TEST(a_damaged_or_foreign_blob_is_refused)
+{
+    ucxpool_window_t *own;
+    ucxpool_remote_t *none = NULL;
+
+    pair_init(&pair, ways[_i], ways[_i]);
+    make_window(BOTH);
+    ck_assert_int_eq(ucxpool_window_import(pair.to_b, blob, 63, &none),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    blob[0] ^= 1;
+    import_fails(UCXPOOL_ERR_INVALID_PARAM, "are no window's");
+    blob[0] ^= 1;
+    blob[4] ^= 8;
+    import_fails(UCXPOOL_ERR_PROTOCOL, "protocol version");
+    ck_assert_int_eq(ucxpool_window_create(pair.a, memory, SIZE, NULL, &own),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(ucxpool_window_export(own, BOTH, blob), UCXPOOL_OK);
+    import_fails(UCXPOOL_ERR_INVALID_PARAM, "of another pool");
+    /* Right but for the key, the number, or what it allows. */
+    for (size_t i = 0; i < 3; i++) {
+        static const size_t bytes[] = {32, 24, 6};
+
+        ck_assert_int_eq(
+            ucxpool_window_export(window, UCXPOOL_WINDOW_READ, blob),
+            UCXPOOL_OK);
+        blob[bytes[i]] ^= 2;
+        import();
+        pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+        ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
+        ck_assert_ptr_nonnull(strstr(asked().reason, "has no such window"));
+        ucxpool_remote_release(remote);
+    }
+    ucxpool_window_destroy(own);
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    free(memory);
+}
+END_TEST
+
+START_TEST(what_no_window_can_be_is_refused)
+{
+    ucxpool_window_t *none = NULL;
+    uint8_t           byte;
+
+    pair_init(&pair, ways[_i], ways[_i]);
+    ck_assert_int_eq(ucxpool_window_create(pair.b, &byte, 0, NULL, &none),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_window_create(pair.b, NULL, 1, NULL, &none),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(
+        ucxpool_window_create(pair.b, &byte, SIZE_MAX, NULL, &none),
+        UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(none);
+    make_window(BOTH);
+    ck_assert_int_eq(ucxpool_window_export(window, 0, blob),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(ucxpool_window_export(window, 4, blob),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    pair_cleanup(&pair); /* with the window */
+    free(memory);
+}
+END_TEST
+
+START_TEST(a_way_that_is_demanded_and_cannot_be_is_told)
+{
+    pair_init(&pair, "WIRE=ucx WINDOW_WAY=process", "WIRE=ucx");
+    make_window(BOTH);
+    import();
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(asked().reason, "UCXPOOL_WIRE=ucx"));
+    end();
+}
+END_TEST
+
+/* --- ends ----------------------------------------------------------------- */
+
+START_TEST(a_revoked_window_is_touched_no_more)
+{
+    enum { NUM = 5 };
+    static uint8_t     bytes[NUM][1 << 20];
+    ucxpool_place_t    place  = {0, sizeof(bytes[0])};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_request_t *requests[NUM];
+    ucxpool_status_t   status;
+    int                num_canceled = 0;
+
+    begin(_i, BOTH);
+    for (size_t i = 0; i < NUM; i++) {
+        ucxpool_data_t data = ucxpool_data_buffer(bytes[i], sizeof(bytes[i]));
+
+        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
+                         UCXPOOL_OK);
+    }
+    pair_progress(&pair);
+    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_INPROGRESS);
+    pair_until(&pair, ucxpool_window_revoke(window, 0) == UCXPOOL_OK);
+    memset(memory, 0x5a, SIZE);
+    for (size_t i = 0; i < NUM; i++) {
+        status = pair_finish(&pair, requests[i]);
+        ck_assert(status == UCXPOOL_ERR_CANCELED || status == UCXPOOL_OK);
+        num_canceled += (status == UCXPOOL_ERR_CANCELED);
+    }
+    ck_assert_int_ge(num_canceled, 1);
+    ck_assert_uint_eq(memory[0], 0x5a);
+    ck_assert_int_eq(memcmp(memory, memory + 1, SIZE - 1), 0);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_CANCELED);
+    ck_assert_int_eq(ucxpool_window_export(window, BOTH, blob),
+                     UCXPOOL_ERR_CANCELED);
+    ucxpool_remote_release(remote);
+    import();
+    pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);
+    ck_assert_int_eq(asked().status, UCXPOOL_ERR_REFUSED);
+    end();
+}
+END_TEST
+
+START_TEST(a_canceled_operation_leaves_nothing)
+{
+    enum { LENGTH = 4 << 20 };
+    uint8_t           *bytes  = malloc(LENGTH);
+    ucxpool_place_t    place  = {0, LENGTH};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
+    ucxpool_request_t *request;
+    ucxpool_status_t   status;
+
+    begin(_i, BOTH);
+    for (int rounds = 0; rounds < 40; rounds++) {
+        ck_assert_int_eq(post(rounds % 2 != 0, &places, &data, NULL, &request),
+                         UCXPOOL_OK);
+        for (int i = 0; i < rounds / 2; i++) {
+            pair_progress(&pair);
+        }
+        ucxpool_request_cancel(request);
+        status = pair_finish(&pair, request);
+        ck_assert(status == UCXPOOL_ERR_CANCELED || status == UCXPOOL_OK);
+        ck_assert(rounds > 1 || status == UCXPOOL_ERR_CANCELED);
+    }
+    move(false, &places, &data);
+    ck_assert_mem_eq(bytes, memory, LENGTH);
+    end();
+    free(bytes);
+}
+END_TEST
+
+START_TEST(operations_end_with_their_channel)
+{
+    enum { LENGTH = 4 << 20 };
+    uint8_t           *bytes  = malloc(LENGTH);
+    ucxpool_place_t    place  = {0, LENGTH};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, LENGTH);
+    ucxpool_request_t *requests[4];
+
+    begin(_i, BOTH);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
+                         UCXPOOL_OK);
+    }
+    pair_progress(&pair);
+    ucxpool_channel_abort(pair.to_a);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_ne(pair_finish(&pair, requests[i]), UCXPOOL_OK);
+    }
+    pair_until(&pair, asked().status < UCXPOOL_OK);
+    ck_assert_int_lt(post(false, &places, &data, NULL, &requests[0]),
+                     UCXPOOL_OK);
+    pair_until(&pair, num_peers() == 0);
+    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_OK);
+    ucxpool_remote_release(remote);
+    ucxpool_window_destroy(window);
+    pair_cleanup(&pair);
+    free(memory);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(pools_go_with_what_was_left)
+{
+    enum { LENGTH = 4 << 20 };
+    uint8_t         *bytes  = malloc(LENGTH);
+    ucxpool_place_t  place  = {0, LENGTH};
+    ucxpool_places_t places = ucxpool_places(&place, 1);
+    ucxpool_data_t   data   = ucxpool_data_buffer(bytes, LENGTH);
+
+    begin(_i, BOTH);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    pair_progress(&pair);
+    pair_cleanup(&pair);
+    free(memory);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(memory_that_is_gone_is_an_error)
+{
+    uint8_t            bytes[100];
+    ucxpool_place_t    place  = {0, 100};
+    ucxpool_places_t   places = ucxpool_places(&place, 1);
+    ucxpool_data_t     data   = ucxpool_data_buffer(bytes, 100);
+    ucxpool_request_t *request;
+
+    begin(0, BOTH);
+    ck_assert_int_eq(asked().way, UCXPOOL_WAY_PROCESS);
+    remote->address = 16; /* where nobody has memory */
+    ck_assert_int_eq(post(false, &places, &data, NULL, &request), UCXPOOL_OK);
+    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_IO);
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window");
+    TCase   *tcase  = tcase_create("windows");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, a_buffer_is_read_and_written, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, scattered_places_meet_segments_cut_otherwise, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, even_places_meet_pieces, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, nothing_is_read_and_written_too, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, many_operations_are_under_way_at_once, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, operations_that_are_posted_early_wait, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, the_owner_is_notified, 0, NUM_WAYS);
+    tcase_add_loop_test(
+        tcase, no_receive_of_the_callers_takes_what_is_a_windows, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, what_does_not_fit_is_refused_at_once, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_blob_allows_what_it_was_made_for, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, a_damaged_or_foreign_blob_is_refused, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, what_no_window_can_be_is_refused, 0, 1);
+    tcase_add_test(tcase, a_way_that_is_demanded_and_cannot_be_is_told);
+    tcase_add_loop_test(tcase, a_revoked_window_is_touched_no_more, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_canceled_operation_leaves_nothing, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, operations_end_with_their_channel, 0, NUM_WAYS);
+    tcase_add_loop_test(tcase, pools_go_with_what_was_left, 0, NUM_WAYS);
+    tcase_add_test(tcase, memory_that_is_gone_is_an_error);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
