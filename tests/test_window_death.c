@@ -1,0 +1,321 @@
+/* Windows between two processes, one of which ends, stands still, or sleeps. */
+#include "slow.h"
+
+#include "pair.h"
+#include "two.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const ways[] = {
+    "WIRE=map",
+    "WIRE=map WINDOW_WAY=messages",
+    "WIRE=ucx",
+};
+#define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+#define SIZE   ((size_t)4 << 20)
+#define PIECE  ((size_t)1000)
+#define PIECES (SIZE / PIECE)
+#define LANES  4
+#define MINUTE UINT64_C(60000000000)
+
+/* The owner gives its window; the importer takes it. */
+typedef struct side {
+    two_t             two;
+    uint8_t          *memory;
+    ucxpool_window_t *window; /* the owner's */
+    ucxpool_remote_t *remote; /* the importer's */
+} side_t;
+
+static uint64_t offsets[PIECES];
+
+static void give(side_t *side)
+{
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    two_check(ucxpool_window_create(side->two.pool, side->memory, SIZE, NULL,
+                                    &side->window) == UCXPOOL_OK);
+    two_check(ucxpool_window_export(side->window,
+                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
+                                    blob) == UCXPOOL_OK);
+    two_check(send(side->two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
+              (ssize_t)sizeof(blob));
+}
+
+static void take(side_t *side)
+{
+    uint8_t blob[UCXPOOL_WINDOW_BLOB_SIZE];
+
+    two_check(recv(side->two.talk, blob, sizeof(blob), MSG_WAITALL) ==
+              (ssize_t)sizeof(blob));
+    two_check(ucxpool_window_import(side->two.channel, blob, sizeof(blob),
+                                    &side->remote) == UCXPOOL_OK);
+}
+
+static ucxpool_status_t post(side_t *side, bool is_write,
+                             ucxpool_request_t **request_p)
+{
+    ucxpool_places_t places = ucxpool_places_even(offsets, PIECES, PIECE);
+    ucxpool_data_t   data   = ucxpool_data_buffer(side->memory, PIECES * PIECE);
+
+    return is_write
+               ? ucxpool_write(side->remote, &places, &data, NULL, request_p)
+               : ucxpool_read(side->remote, &places, &data, NULL, request_p);
+}
+
+static void begin(side_t *side, int way, bool child_owns)
+{
+    for (size_t i = 0; i < PIECES; i++) {
+        offsets[i] = ((i * 7919) % PIECES) * PIECE;
+    }
+    memset(side, 0, sizeof(*side));
+    side->memory = malloc(SIZE);
+    memset(side->memory, 1, SIZE);
+    two_init(&side->two, ways[way]);
+    if (side->two.is_child == child_owns) {
+        give(side);
+    } else {
+        take(side);
+    }
+}
+
+/* Until it is killed, or told to stop by a byte. */
+static void operate_for_ever(side_t *side)
+{
+    ucxpool_request_t *requests[LANES] = {NULL};
+    char               byte;
+
+    alarm(100);
+    while (recv(side->two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        for (int i = 0; i < LANES; i++) {
+            if ((requests[i] != NULL) && pair_ended(requests[i])) {
+                ucxpool_request_release(requests[i]);
+                requests[i] = NULL;
+            }
+            if (requests[i] == NULL) {
+                two_check(post(side, i % 2 != 0, &requests[i]) == UCXPOOL_OK);
+            }
+        }
+        ucxpool_progress(side->two.pool);
+    }
+    ucxpool_destroy(side->two.pool);
+    _exit(0);
+}
+
+static void end_child(side_t *side)
+{
+    int status;
+
+    two_check(waitpid(side->two.child, &status, 0) == side->two.child);
+    ucxpool_destroy(side->two.pool);
+    close(side->two.talk);
+    free(side->memory);
+}
+
+static void progress_for(ucxpool_t *pool, unsigned rounds)
+{
+    for (unsigned i = 0; i < rounds; i++) {
+        ucxpool_progress(pool);
+    }
+}
+
+static void until_imported(side_t *side)
+{
+    ucxpool_window_attr_t attr = {.num_peers = 0};
+    uint64_t              late = pair_deadline();
+
+    while (attr.num_peers == 0) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(side->two.pool);
+        ucxpool_window_query(side->window, &attr, sizeof(attr));
+    }
+}
+
+/* All blocks are back. */
+static void check_whole(side_t *side)
+{
+    uint64_t late = pair_deadline();
+
+    while (!pair_is_whole(side->two.pool)) {
+        two_check(!pair_is_late(late));
+        ucxpool_progress(side->two.pool);
+    }
+    two_check(ucxpool_check(side->two.pool) == UCXPOOL_OK);
+}
+
+START_TEST(an_owner_has_its_memory_back_when_a_peer_is_killed)
+{
+    side_t   side;
+    unsigned rounds;
+
+    srand((unsigned)_i);
+    rounds = (unsigned)rand() % 20000;
+    begin(&side, _i % NUM_WAYS, false);
+    if (side.two.is_child) {
+        operate_for_ever(&side);
+    }
+    progress_for(side.two.pool, rounds);
+    two_check(kill(side.two.child, SIGKILL) == 0);
+    two_check(ucxpool_window_revoke(side.window, MINUTE) == UCXPOOL_OK);
+    check_whole(&side);
+    ucxpool_window_destroy(side.window);
+    end_child(&side);
+}
+END_TEST
+
+START_TEST(operations_end_when_the_owner_is_killed)
+{
+    ucxpool_request_t *requests[LANES];
+    side_t             side;
+    unsigned           rounds;
+
+    srand((unsigned)_i);
+    rounds = (unsigned)rand() % 2000;
+    begin(&side, _i % NUM_WAYS, true);
+    if (side.two.is_child) {
+        alarm(100);
+        for (;;) {
+            ucxpool_wait(side.two.pool, MINUTE);
+        }
+    }
+    for (int i = 0; i < LANES; i++) {
+        two_check(post(&side, i % 2 != 0, &requests[i]) == UCXPOOL_OK);
+    }
+    progress_for(side.two.pool, rounds);
+    two_check(kill(side.two.child, SIGKILL) == 0);
+    for (int i = 0; i < LANES; i++) {
+        ucxpool_status_t status = ucxpool_request_wait(requests[i], MINUTE);
+
+        two_check((status == UCXPOOL_OK) || (status == UCXPOOL_ERR_PEER_LOST));
+        ucxpool_request_release(requests[i]);
+    }
+    check_whole(&side);
+    ucxpool_remote_release(side.remote);
+    end_child(&side);
+}
+END_TEST
+
+START_TEST(a_window_is_revoked_under_a_busy_peer)
+{
+    side_t side;
+
+    begin(&side, _i, false);
+    if (side.two.is_child) {
+        ucxpool_request_t *request;
+        ucxpool_status_t   status = UCXPOOL_OK;
+
+        alarm(100);
+        while (status == UCXPOOL_OK) {
+            status = post(&side, true, &request);
+            if (status == UCXPOOL_OK) {
+                status = ucxpool_request_wait(request, MINUTE);
+                ucxpool_request_release(request);
+            }
+        }
+        two_check(status == UCXPOOL_ERR_CANCELED);
+        ucxpool_remote_release(side.remote);
+        two_cleanup(&side.two);
+    }
+    until_imported(&side);
+    progress_for(side.two.pool, 3000);
+    ucxpool_window_destroy(side.window);
+    /* Its memory may go at once. */
+    memset(side.memory, 0x77, SIZE);
+    progress_for(side.two.pool, 3000);
+    for (size_t i = 1; i < SIZE; i *= 2) {
+        two_check(side.memory[i] == 0x77);
+    }
+    two_cleanup(&side.two);
+    free(side.memory);
+}
+END_TEST
+
+START_TEST(a_peer_that_stands_still_is_waited_for)
+{
+    side_t side;
+
+    begin(&side, _i, false);
+    if (side.two.is_child) {
+        operate_for_ever(&side);
+    }
+    until_imported(&side);
+    progress_for(side.two.pool, 3000);
+    two_check(kill(side.two.child, SIGSTOP) == 0);
+    two_check(ucxpool_window_revoke(side.window, 1000000) ==
+              UCXPOOL_INPROGRESS);
+    two_check(kill(side.two.child, SIGKILL) == 0);
+    two_check(ucxpool_window_revoke(side.window, MINUTE) == UCXPOOL_OK);
+    ucxpool_window_destroy(side.window);
+    end_child(&side);
+}
+END_TEST
+
+/* The owner of a window: after the import it makes no progress. */
+static void only_own(side_t *side)
+{
+    char byte;
+
+    memset(side->memory, 9, SIZE);
+    until_imported(side);
+    two_check(recv(side->two.talk, &byte, 1, MSG_WAITALL) == 1);
+    ucxpool_window_destroy(side->window);
+    two_cleanup(&side->two);
+}
+
+START_TEST(the_owner_need_not_do_anything_within_a_host)
+{
+    side_t                side;
+    ucxpool_request_t    *request;
+    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+
+    begin(&side, 0, true);
+    if (side.two.is_child) {
+        only_own(&side);
+    }
+    while (attr.status == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(side.two.pool);
+        ucxpool_remote_query(side.remote, &attr, sizeof(attr));
+    }
+    two_check(attr.way == UCXPOOL_WAY_PROCESS);
+    two_check(post(&side, false, &request) == UCXPOOL_OK);
+    two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
+    ucxpool_request_release(request);
+    two_check(side.memory[0] == 9);
+    two_check(memcmp(side.memory, side.memory + 1, PIECES * PIECE - 1) == 0);
+    ucxpool_remote_release(side.remote);
+    two_check(send(side.two.talk, "e", 1, MSG_NOSIGNAL) == 1);
+    two_cleanup(&side.two);
+    free(side.memory);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window_death");
+    TCase   *tcase  = tcase_create("windows");
+    SRunner *runner = srunner_create(suite);
+    int      rounds = slow_is() ? NUM_WAYS : 20 * NUM_WAYS;
+    int      failed;
+
+    tcase_set_timeout(tcase, 100);
+    tcase_add_loop_test(
+        tcase, an_owner_has_its_memory_back_when_a_peer_is_killed, 0, rounds);
+    tcase_add_loop_test(tcase, operations_end_when_the_owner_is_killed, 0,
+                        rounds);
+    tcase_add_loop_test(tcase, a_window_is_revoked_under_a_busy_peer, 0,
+                        NUM_WAYS);
+    tcase_add_loop_test(tcase, a_peer_that_stands_still_is_waited_for, 0,
+                        NUM_WAYS);
+    tcase_add_test(tcase, the_owner_need_not_do_anything_within_a_host);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
