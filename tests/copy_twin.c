@@ -36,12 +36,16 @@ static twin_piece_t twin_entry(const void *list, copy_form_t form,
 {
     const copy_segment_t *segments = list;
     const copy_exact_t   *exact    = list;
+    const copy_pair_t    *pairs    = list;
 
     switch (form) {
     case COPY_UNIFORM:
         return (twin_piece_t){((const uint64_t *)list)[i], length, 0};
     case COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
+    case COPY_PAIRS:
+        return (twin_piece_t){pairs[i].address, pairs[i].length,
+                              pairs[i].other};
     default:
         return (twin_piece_t){(exact[i].address != 0) ? exact[i].address
                                                       : COPY_TWIN_ZEROS,
@@ -58,8 +62,9 @@ static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
 static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
                       const void *list, copy_form_t form, uint32_t length)
 {
-    uint64_t align = (form == COPY_EXACT) ? 1 : COPY_UNIT;
-    uint64_t done  = 0;
+    bool     is_exact = (form == COPY_EXACT) || (form == COPY_PAIRS);
+    uint64_t align    = is_exact ? 1 : COPY_UNIT;
+    uint64_t done     = 0;
 
     if ((tile->count == 1) && (form != COPY_UNIFORM)) {
         uint64_t origin = ((form == COPY_EXACT) && (tile->origin == 0))
@@ -74,11 +79,10 @@ static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
     for (uint32_t i = 0; (i < tile->count) && (done < tile->size); i++) {
         twin_piece_t entry =
             twin_entry(list, form, length, (size_t)tile->first + i);
-        uint64_t skip   = (i == 0) ? tile->origin : 0;
-        uint64_t left   = tile->size - done;
-        uint64_t stream = (form == COPY_EXACT)
-                              ? tile->stream + entry.offset + skip
-                              : tile->stream + done;
+        uint64_t skip = (i == 0) ? tile->origin : 0;
+        uint64_t left = tile->size - done;
+        uint64_t stream =
+            is_exact ? tile->stream + entry.offset + skip : tile->stream + done;
         uint64_t size   = base_min(entry.length - skip, left);
         uint64_t padded = base_min(base_align_up(size, align), left);
 

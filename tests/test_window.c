@@ -533,7 +533,7 @@ END_TEST
 
 START_TEST(a_way_that_is_demanded_and_cannot_be_is_told)
 {
-    pair_init(&pair, "WIRE=ucx WINDOW_WAY=process", "WIRE=ucx");
+    pair_init(&pair, "WIRE=ucx WINDOW_WAY=direct", "WIRE=ucx");
     make_window(BOTH);
     import();
     pair_until(&pair, asked().status != UCXPOOL_INPROGRESS);

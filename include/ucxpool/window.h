@@ -18,6 +18,10 @@
  *     UCXPOOL_WAY_PROCESS   one host, one user: the peer's processor copies
  *                           from or to the owner's memory, whatever memory of
  *                           the host that is. The owner's does nothing
+ *     UCXPOOL_WAY_CUDA      one host, one user, both pools on GPUs that reach
+ *                           each other, and memory of cuMemAlloc(): the peer's
+ *                           GPU copies, from scattered pieces to scattered
+ *                           pieces, by one kernel. The owner does nothing
  *     UCXPOOL_WAY_MESSAGES  any peer: the owner's pool packs what is read, or
  *                           puts in its place what is written, as with
  *                           ucxpool_send() and ucxpool_recv()
@@ -154,7 +158,8 @@ void ucxpool_remote_release(ucxpool_remote_t *remote);
 typedef enum ucxpool_way {
     UCXPOOL_WAY_NONE     = 0, /* not known yet */
     UCXPOOL_WAY_MESSAGES = 1,
-    UCXPOOL_WAY_PROCESS  = 2
+    UCXPOOL_WAY_PROCESS  = 2,
+    UCXPOOL_WAY_CUDA     = 3
 } ucxpool_way_t;
 
 typedef struct ucxpool_remote_attr {

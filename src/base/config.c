@@ -278,7 +278,7 @@ void base_key_expected(const base_key_t *key, char text[BASE_KEY_EXPECTED_SIZE])
 static const char *const window_way_words[] = {
     [BASE_WINDOW_WAY_AUTO]     = "auto",
     [BASE_WINDOW_WAY_MESSAGES] = "messages",
-    [BASE_WINDOW_WAY_PROCESS]  = "process",
+    [BASE_WINDOW_WAY_DIRECT]   = "direct",
 };
 static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_MAP]  = "map",
@@ -392,9 +392,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "
          "else ucx."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
-         "How peers' windows are read and written: process (same host and "
-         "user, by the system's own copy from process to process), messages "
-         "(any peer), auto"),
+         "How peers' windows are read and written. direct: by our own processor "
+         "or GPU, within a host and user. messages: with the owner's pool. auto: "
+         "direct where it is possible, else messages."),
     SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),

@@ -33,7 +33,7 @@ typedef enum base_wire {
 typedef enum base_window_way {
     BASE_WINDOW_WAY_AUTO,
     BASE_WINDOW_WAY_MESSAGES,
-    BASE_WINDOW_WAY_PROCESS
+    BASE_WINDOW_WAY_DIRECT
 } base_window_way_t;
 
 typedef enum base_checksum {
@@ -77,7 +77,7 @@ typedef struct base_config {
 
     /* transfer */
     base_wire_t       wire;       /* WIRE: auto, map, ucx */
-    base_window_way_t window_way; /* WINDOW_WAY: auto, messages, process */
+    base_window_way_t window_way; /* WINDOW_WAY: auto, messages, direct */
     size_t            frag_size;  /* FRAG_SIZE: auto; slice of a block */
     unsigned          depth;      /* DEPTH: fragments in flight per message */
     size_t            eager_size; /* EAGER_SIZE: 4k */

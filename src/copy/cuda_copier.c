@@ -714,6 +714,8 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
 {
     uint32_t tile_size = copy_tile_size(
         stream_size, (unsigned)copier->device->num_processors, list->is_far);
+    size_t entry_size = (list->form == COPY_PAIRS) ? sizeof(copy_pair_t)
+                                                   : sizeof(copy_segment_t);
     size_t offset =
         (size_t)((const char *)list->entries - (const char *)job->entries);
     size_t       room  = copier->max_tiles - job->num_tiles;
@@ -732,7 +734,7 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     }
     /* The kernel counts from the first entry of the job. */
     for (size_t i = 0; i < num; i++) {
-        tiles[i].first += (uint32_t)(offset / sizeof(copy_segment_t));
+        tiles[i].first += (uint32_t)(offset / entry_size);
     }
     job->num_tiles += num;
     return true;

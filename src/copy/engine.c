@@ -640,6 +640,69 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
     return UCXPOOL_INPROGRESS;
 }
 
+static ucxpool_status_t gpu_pairs_get(copy_engine_t *engine, copy_job_t *copy,
+                                      copy_pair_t **pairs_p, size_t *max_p)
+{
+    copy->job = job_get(engine, false);
+    if (copy->job == NULL) {
+        return UCXPOOL_ERR_BUSY;
+    }
+    *pairs_p = copy->job->entries;
+    *max_p   = LIST_SIZE / sizeof(copy_pair_t);
+    return UCXPOOL_OK;
+}
+
+/* One pair alone goes by the GPU's copy engine. */
+static ucxpool_status_t launch_pairs(copy_engine_t   *engine,
+                                     copy_cuda_job_t *job, size_t num_pairs,
+                                     uint64_t size, bool is_to_other)
+{
+    const copy_pair_t *pairs = job->entries;
+    const copy_table_t list  = {
+         .form        = COPY_PAIRS,
+         .entries     = pairs,
+         .num_entries = (uint32_t)num_pairs,
+         .is_far      = true,
+    };
+
+    if (num_pairs == 1) {
+        return copy_cuda_job_start_long(
+            engine->copier, job,
+            (void *)(uintptr_t)(is_to_other ? pairs->other : pairs->address),
+            (const void *)(uintptr_t)(is_to_other ? pairs->address
+                                                  : pairs->other),
+            size);
+    }
+    if (!copy_cuda_job_add(engine->copier, job, &list, size)) {
+        return base_error(UCXPOOL_ERR_LIMIT,
+                          "%llu bytes in %zu pairs are too much for one launch "
+                          "of the copy kernel",
+                          (unsigned long long)size, num_pairs);
+    }
+    return copy_cuda_job_start(engine->copier, job, COPY_PAIRS, 0, is_to_other);
+}
+
+/* It holds a link for as long as a scatter of a peer's memory does. */
+static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
+                                        size_t num_pairs, uint64_t size,
+                                        bool is_to_other)
+{
+    ucxpool_status_t status =
+        launch_pairs(engine, copy->job, num_pairs, size, is_to_other);
+
+    if (status != UCXPOOL_OK) {
+        copy_cuda_job_put(engine->copier, copy->job);
+        copy->job = NULL;
+        return status;
+    }
+    copy->num_rest   = 0;
+    copy->first      = 0;
+    copy->is_scatter = true;
+    engine->num_scatters++;
+    base_list_add_tail(&engine->copies, &copy->link);
+    return UCXPOOL_INPROGRESS;
+}
+
 /* How is it with a copy? */
 static ucxpool_status_t poll(copy_engine_t *engine, const copy_job_t *copy)
 {
@@ -770,6 +833,8 @@ static const copy_engine_calls_t gpu_calls = {
     .leave         = gpu_leave,
     .deadline      = gpu_deadline,
     .start         = gpu_start,
+    .pairs_get     = gpu_pairs_get,
+    .pairs_start   = gpu_pairs_start,
     .progress      = gpu_progress,
 };
 
@@ -848,6 +913,26 @@ static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
     return status;
 }
 
+static ucxpool_status_t host_pairs_get(copy_engine_t *engine, copy_job_t *copy,
+                                       copy_pair_t **pairs_p, size_t *max_p)
+{
+    (void)engine;
+    (void)copy;
+    (void)pairs_p;
+    (void)max_p;
+    return base_error(UCXPOOL_ERR_UNSUPPORTED, "the pool is not on a GPU");
+}
+
+static ucxpool_status_t host_pairs_start(copy_engine_t *engine,
+                                         copy_job_t *copy, size_t num_pairs,
+                                         uint64_t size, bool is_to_other)
+{
+    (void)num_pairs;
+    (void)size;
+    (void)is_to_other;
+    return host_pairs_get(engine, copy, NULL, NULL);
+}
+
 static unsigned host_progress(copy_engine_t *engine)
 {
     (void)engine;
@@ -889,6 +974,8 @@ static const copy_engine_calls_t host_calls = {
     .destroy       = host_destroy,
     .deadline      = host_deadline,
     .start         = host_start,
+    .pairs_get     = host_pairs_get,
+    .pairs_start   = host_pairs_start,
     .progress      = host_progress,
 };
 
@@ -938,6 +1025,20 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
                                    const copy_work_t *work, uint64_t *covered_p)
 {
     return engine->calls->start(engine, copy, work, covered_p);
+}
+
+ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
+                                       copy_pair_t **pairs_p, size_t *max_p)
+{
+    return engine->calls->pairs_get(engine, copy, pairs_p, max_p);
+}
+
+ucxpool_status_t copy_engine_pairs_start(copy_engine_t *engine,
+                                         copy_job_t *copy, size_t num_pairs,
+                                         uint64_t size, bool is_to_other)
+{
+    return engine->calls->pairs_start(engine, copy, num_pairs, size,
+                                      is_to_other);
 }
 
 unsigned copy_engine_progress(copy_engine_t *engine)

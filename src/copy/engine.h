@@ -134,6 +134,11 @@ typedef struct copy_engine_calls {
     uint64_t (*deadline)(const copy_engine_t *engine);
     ucxpool_status_t (*start)(copy_engine_t *engine, copy_job_t *copy,
                               const copy_work_t *work, uint64_t *covered_p);
+    ucxpool_status_t (*pairs_get)(copy_engine_t *engine, copy_job_t *copy,
+                                  copy_pair_t **pairs_p, size_t *max_p);
+    ucxpool_status_t (*pairs_start)(copy_engine_t *engine, copy_job_t *copy,
+                                    size_t num_pairs, uint64_t size,
+                                    bool is_to_other);
     unsigned (*progress)(copy_engine_t *engine);
     ucxpool_status_t (*memtypes)(const copy_engine_t *engine,
                                  const copy_memory_t *memory,
@@ -202,6 +207,27 @@ uint64_t copy_engine_deadline(const copy_engine_t *engine);
 ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
                                    const copy_work_t *work,
                                    uint64_t          *covered_p);
+
+/*
+ * Copy between pairs of pieces, of which the other ones are a peer's. In two
+ * steps: room for a list of them in a job, which the caller fills, and the
+ * launch. After an error of either there is no job.
+ *
+ * max_p        [out] Pairs that there is room for.
+ * size         Bytes of all pairs.
+ * is_to_other  From the addresses to their other sides; else the other way.
+ *
+ * UCXPOOL_OK, UCXPOOL_INPROGRESS  of the first; of the second: copy->done will
+ *                                 be called
+ * UCXPOOL_ERR_BUSY         no job is free for it: try again later
+ * UCXPOOL_ERR_UNSUPPORTED  the engine is the processor's
+ * UCXPOOL_ERR_IO, others   the GPU failed
+ */
+ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
+                                       copy_pair_t **pairs_p, size_t *max_p);
+ucxpool_status_t copy_engine_pairs_start(copy_engine_t *engine,
+                                         copy_job_t *copy, size_t num_pairs,
+                                         uint64_t size, bool is_to_other);
 
 /* What has been done since. */
 unsigned copy_engine_progress(copy_engine_t *engine);

@@ -140,8 +140,8 @@ DEVICE void copy_units(uint32_t num_units, uint32_t num_pieces)
 struct piece {
     uint64_t address;
     uint64_t length;
-    uint64_t stream; /* its offset there; with COPY_EXACT only */
-};
+    uint64_t stream; /* its offset there, with COPY_EXACT; its other side */
+};                   /* with COPY_PAIRS */
 
 /* A piece of a tile, from where the tile begins. `fault` is where to tell of
  * one of COPY_UNIFORM that has no address. */
@@ -168,6 +168,10 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
             p.length = 0;
             return p;
         }
+    } else if (form == COPY_PAIRS) {
+        p.address = load_entry(list + 3 * entry);
+        p.stream = load_entry(list + 3 * entry + 1);
+        p.length = load_entry(list + 3 * entry + 2);
     } else {
         load_entry(list + 2 * entry, &p.address, &p.length);
     }
@@ -201,7 +205,9 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
             ? copy_tile_even(stream, stream_size, length, tile_size, number)
             : tiles[number];
     uint32_t        me = thread_index();
-    uint32_t        align = (form == COPY_EXACT) ? 1 : UNIT;
+    /* Each piece says where its other side is. */
+    bool            is_exact = (form == COPY_EXACT) || (form == COPY_PAIRS);
+    uint32_t        align = is_exact ? 1 : UNIT;
     uint32_t        left = tile.size;
 
     for (uint32_t index = 0; index < tile.count; index += COPY_THREADS) {
@@ -224,7 +230,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
             data = 0;
             p.address = UNIT;
         }
-        if ((form != COPY_EXACT) || (tile.count == 1)) {
+        if (!is_exact || (tile.count == 1)) {
             p.stream = start;
         }
         p.stream += tile.stream;
@@ -246,7 +252,7 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
 
         total = smaller(total, left);
         left -= total;
-        if (form != COPY_EXACT) {
+        if (!is_exact) {
             tile.stream += total;
         }
     }

@@ -40,9 +40,13 @@ static copy_segment_t tiles_piece(const copy_table_t *list, size_t i)
 {
     const copy_segment_t *segments = list->entries;
     const copy_exact_t   *exact    = list->entries;
+    const copy_pair_t    *pairs    = list->entries;
 
     if (list->form == COPY_SEGMENTS) {
         return segments[i];
+    }
+    if (list->form == COPY_PAIRS) {
+        return (copy_segment_t){pairs[i].address, pairs[i].length};
     }
     return (copy_segment_t){exact[i].address, exact[i].length};
 }
@@ -52,7 +56,7 @@ static uint64_t tiles_stride(const copy_table_t *list, size_t i)
 {
     uint64_t length = tiles_piece(list, i).length;
 
-    if ((list->form == COPY_EXACT) ||
+    if ((list->form == COPY_EXACT) || (list->form == COPY_PAIRS) ||
         ((i + 1 == list->num_entries) && !list->is_padded)) {
         return length;
     }
@@ -104,6 +108,7 @@ static copy_tile_t tiles_next(const copy_table_t *list, tiles_walk_t *at,
         .stream = at->stream, .origin = at->offset, .first = at->index};
     uint64_t            data = tiles_piece(list, at->index).length - at->offset;
     const copy_exact_t *exact = list->entries;
+    const copy_pair_t  *pairs = list->entries;
 
     tiles_pass(list, at, tile_size, &tile);
     if (list->form == COPY_EXACT) {
@@ -111,6 +116,10 @@ static copy_tile_t tiles_next(const copy_table_t *list, tiles_walk_t *at,
         if (tile.count == 1) {
             tile.stream += exact[tile.first].offset + tile.origin;
         }
+    }
+    if (list->form == COPY_PAIRS) {
+        tile.stream =
+            (tile.count == 1) ? pairs[tile.first].other + tile.origin : 0;
     }
     if (tile.count == 1) {
         tile.origin  = tiles_origin(list, tile.first, tile.origin);

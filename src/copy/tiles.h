@@ -5,7 +5,8 @@
  *
  * One side of a launch is a list of pieces anywhere in memory, the other the
  * stream: contiguous, or a few contiguous stretches (blocks, say). A gather
- * copies from the list to the stream, a scatter from the stream to the list.
+ * copies from the list to the stream, a scatter from the stream to the list. Or
+ * both sides are pieces anywhere, in pairs of one length.
  *
  *     list      [  0  ][        1        ][ 2 ][      3      ]
  *     tiles     |       0       |       1       |     2      |
@@ -41,7 +42,10 @@ typedef enum copy_form {
     COPY_SEGMENTS,
     /* 16 bytes: copy_exact_t. Each says where it lies in the stream. What
      * lies between two is left as it is: to clear it, add a piece of zeros. */
-    COPY_EXACT
+    COPY_EXACT,
+    /* 24 bytes: copy_pair_t. There is no stream: each says where its other side
+     * is. */
+    COPY_PAIRS
 } copy_form_t;
 
 typedef struct copy_segment {
@@ -55,9 +59,15 @@ typedef struct copy_exact {
     uint32_t offset; /* in the stream */
 } copy_exact_t;
 
+typedef struct copy_pair {
+    uint64_t address;
+    uint64_t other; /* in place of the stream */
+    uint64_t length;
+} copy_pair_t;
+
 typedef struct copy_tile {
-    /* Address of the tile's first byte in the stream; with COPY_EXACT and
-     * several pieces, of the stream. */
+    /* Address of the tile's first byte in the stream, or its other side. Of
+     * several pieces: with COPY_EXACT of the stream, with COPY_PAIRS 0. */
     uint64_t stream;
     /* The tile's first byte lies so far in its first piece. Where that is the
      * only piece: its address, so that the list need not be read. */
@@ -78,7 +88,7 @@ typedef struct copy_list {
     uint32_t    length; /* COPY_UNIFORM: of each piece, over 0 */
     uint64_t    stream; /* its address */
     /* Is there padding behind the last piece, as there is behind the others?
-     * Not with COPY_EXACT. */
+     * Not with COPY_EXACT and COPY_PAIRS. */
     bool is_padded;
     /* The stream lies behind a link, which is what takes the time. */
     bool is_far;

@@ -45,6 +45,7 @@ static_assert(PROTO_SHORT_MAX + sizeof(copy_run_t) == PROTO_DATA_MAX,
               "a SHORT and its run fit");
 static_assert(sizeof(proto_window_open_t) == 56, "layout");
 static_assert(sizeof(proto_window_opened_t) == 56, "layout");
+static_assert(sizeof(proto_window_cuda_t) == 104, "layout");
 static_assert(sizeof(proto_window_close_t) == 24, "layout");
 static_assert(sizeof(proto_window_revoke_t) == 24, "layout");
 static_assert(sizeof(proto_window_end_t) == 32, "layout");
@@ -69,9 +70,12 @@ static bool data_size_fits(const proto_fixed_t *message, size_t data_size)
     case PROTO_READY:
     case PROTO_DONE:
     case PROTO_CANCEL:
-    case PROTO_WINDOW_OPENED:
     case PROTO_WINDOW_END:
         return data_size <= PROTO_TEXT_MAX;
+    case PROTO_WINDOW_OPENED:
+        return (message->window_opened.flags & PROTO_OPENED_CUDA)
+                   ? data_size == sizeof(proto_window_cuda_t)
+                   : data_size <= PROTO_TEXT_MAX;
     case PROTO_DESC:
         size = message->desc.metadata_size;
         if (!(message->desc.flags & PROTO_DESC_RUNS)) {

@@ -238,7 +238,7 @@ typedef struct proto_window_open {
     uint32_t     reserved;
 } proto_window_open_t;
 
-/* Variable part: the reason in words, of a refusal. */
+/* Variable part: the reason in words, of a refusal; or proto_window_cuda_t. */
 typedef struct proto_window_opened {
     proto_head_t head;
     uint64_t     remote;
@@ -251,8 +251,15 @@ typedef struct proto_window_opened {
 
 /* What an owner offers beside messages. */
 typedef enum proto_opened_flags {
-    PROTO_OPENED_PROCESS = 1u << 0 /* host memory, by its address */
+    PROTO_OPENED_PROCESS = 1u << 0, /* host memory, by its address */
+    PROTO_OPENED_CUDA    = 1u << 1  /* a GPU's; the variable part says how */
 } proto_opened_flags_t;
+
+/* The allocation that the window lies in, and where. */
+typedef struct proto_window_cuda {
+    ipc_cuda_t share;
+    uint64_t   offset;
+} proto_window_cuda_t;
 
 /* The importer can touch the window no more. */
 typedef struct proto_window_close {

@@ -690,6 +690,58 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
                                        : fill_ipc(regions, index, share);
 }
 
+/* Between enter and leave. */
+static ucxpool_status_t fill_memory(const mem_cuda_device_t *device,
+                                    CUdeviceptr address, uint64_t length,
+                                    ipc_cuda_t *share, uint64_t *offset_p)
+{
+    const mem_cuda_driver_t *driver = device->driver;
+    CUdeviceptr              base   = 0;
+    size_t                   size   = 0;
+    CUipcMemHandle           handle;
+    CUresult                 result;
+
+    result = driver->cuMemGetAddressRange(&base, &size, address);
+    if ((result == CUDA_SUCCESS) &&
+        ((address - base > size) || (length > size - (address - base)))) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the memory lies in more than one allocation");
+    }
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuIpcGetMemHandle(&handle, base);
+    }
+    if (result == CUDA_ERROR_INVALID_VALUE) {
+        return base_error(UCXPOOL_ERR_UNSUPPORTED,
+                          "the memory is not of cuMemAlloc(), and has no IPC "
+                          "handle");
+    }
+    if (result != CUDA_SUCCESS) {
+        return mem_cuda_error(driver, result,
+                              "cuIpcGetMemHandle of memory of GPU %d (%s)",
+                              device->ordinal, device->name);
+    }
+    *share = (ipc_cuda_t){.size = size, .way = IPC_CUDA_IPC, .fd = -1};
+    memcpy(share->uuid, &device->uuid, sizeof(share->uuid));
+    memcpy(share->handle, &handle, sizeof(handle));
+    *offset_p = address - base;
+    return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
+                                      const void *address, uint64_t length,
+                                      ipc_cuda_t *share, uint64_t *offset_p)
+{
+    ucxpool_status_t status = mem_cuda_device_enter(device);
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    status = fill_memory(device, (CUdeviceptr)(uintptr_t)address, length, share,
+                         offset_p);
+    mem_cuda_device_leave(device);
+    return status;
+}
+
 static ucxpool_status_t import_error(const ipc_host_t *host, int error)
 {
     if ((error == ESRCH) || !ipc_host_is_alive(host)) {

@@ -148,6 +148,18 @@ ucxpool_status_t ipc_cuda_fill(mem_regions_t *regions, unsigned index,
                                ipc_cuda_t *share);
 
 /*
+ * Of the allocation that some memory of a caller's lies in.
+ *
+ * offset_p  [out] Where in it.
+ *
+ * UCXPOOL_ERR_UNSUPPORTED  it is not of one cuMemAlloc()
+ * UCXPOOL_ERR_IO           the driver failed
+ */
+ucxpool_status_t ipc_cuda_fill_memory(const mem_cuda_device_t *device,
+                                      const void *address, uint64_t length,
+                                      ipc_cuda_t *share, uint64_t *offset_p);
+
+/*
  * Take the descriptor of a region from the owner's process.
  *
  * UCXPOOL_ERR_PROTOCOL    the number makes no sense

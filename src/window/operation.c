@@ -22,18 +22,26 @@
 
 /* --- the request of an operation ------------------------------------------ */
 
+/* What a GPU has under way touches the caller's memory: its end is waited for.
+ */
 static void stop(ucxpool_request_t *request, ucxpool_status_t status,
                  const char *detail)
 {
-    core_request_end(request, status, detail);
+    window_operation_t *operation = request->told.hook_arg;
+
+    if (operation->num_jobs == 0) {
+        core_request_end(request, status, detail);
+    } else if (operation->end == UCXPOOL_OK) {
+        operation->end = status;
+        core_request_set_detail(request, detail);
+    }
 }
 
 /* Until it goes by messages. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
-/* The operation may be gone after it. */
-static void finish(window_operation_t *operation, ucxpool_status_t status,
-                   const char *detail)
+void window_operation_end(window_operation_t *operation,
+                          ucxpool_status_t status, const char *detail)
 {
     ucxpool_request_t *request = operation->request;
 
@@ -301,7 +309,101 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
     return operation;
 }
 
+/* --- its pieces ----------------------------------------------------------- */
+
+static ucxpool_place_t place(const ucxpool_places_t *places, size_t i)
+{
+    return (places->places != NULL)
+               ? places->places[i]
+               : (ucxpool_place_t){places->offsets[i], places->length};
+}
+
+bool window_operation_next(window_operation_t *operation, uint64_t max_length,
+                           window_piece_t *piece_p)
+{
+    const copy_memory_t *memory = &operation->request->data.memory;
+    ucxpool_place_t      at;
+    uint64_t             room;
+    uint64_t             length;
+
+    if ((operation->next_place == operation->places.count) ||
+        (operation->next_memory == memory->num)) {
+        return false;
+    }
+    at     = place(&operation->places, operation->next_place);
+    room   = copy_memory_length(memory, operation->next_memory);
+    length = base_min(at.length - operation->place_offset,
+                      room - operation->memory_offset);
+    length = base_min(length, max_length);
+
+    piece_p->offset = at.offset + operation->place_offset;
+    piece_p->ours =
+        (char *)copy_memory_address(memory, operation->next_memory) +
+        operation->memory_offset;
+    piece_p->length = length;
+
+    operation->place_offset += length;
+    operation->memory_offset += length;
+    if (operation->place_offset == at.length) {
+        operation->next_place++;
+        operation->place_offset = 0;
+    }
+    if (operation->memory_offset == room) {
+        operation->next_memory++;
+        operation->memory_offset = 0;
+    }
+    return true;
+}
+
 /* --- on its way ----------------------------------------------------------- */
+
+/*
+ * UCXPOOL_OK          that was all
+ * UCXPOOL_INPROGRESS  some, and there is more
+ * UCXPOOL_ERR_BUSY    nothing now
+ */
+static ucxpool_status_t copy_some(window_operation_t *operation)
+{
+    return (operation->remote->way == UCXPOOL_WAY_CUDA)
+               ? window_device_copy(operation)
+               : window_process_copy(operation);
+}
+
+unsigned window_copy_progress(ucxpool_t *pool)
+{
+    base_list_t        *copying = &pool->windows.copying;
+    window_operation_t *operation;
+    ucxpool_status_t    status;
+
+    if (base_list_is_empty(copying)) {
+        return 0;
+    }
+    operation = base_list_head(copying, window_operation_t, link);
+    base_list_del(&operation->link);
+    base_list_add_tail(copying, &operation->link);
+    status = copy_some(operation);
+    if (status == UCXPOOL_ERR_BUSY) {
+        return 0;
+    }
+    if (status != UCXPOOL_INPROGRESS) {
+        window_operation_end(operation, status,
+                             (status == UCXPOOL_OK) ? NULL
+                                                    : ucxpool_error_detail());
+    }
+    return 1;
+}
+
+static bool goes_directly(const window_operation_t *operation)
+{
+    switch (operation->remote->way) {
+    case UCXPOOL_WAY_PROCESS:
+        return true;
+    case UCXPOOL_WAY_CUDA:
+        return window_device_fits(operation);
+    default:
+        return false;
+    }
+}
 
 static void begin(window_operation_t *operation)
 {
@@ -310,19 +412,22 @@ static void begin(window_operation_t *operation)
 
     if (operation->size == 0) {
         status = UCXPOOL_OK;
-    } else if (operation->remote->way == UCXPOOL_WAY_MESSAGES) {
+    } else if (!goes_directly(operation)) {
         base_list_add_tail(&channel->windows.queued, &operation->link);
         return;
+    } else if (operation->remote->way == UCXPOOL_WAY_CUDA) {
+        status = window_device_copy(operation);
     } else if (operation->size <= AT_ONCE) {
         while (status == UCXPOOL_INPROGRESS) {
             status = window_process_copy(operation);
         }
     }
-    if (status != UCXPOOL_INPROGRESS) {
-        finish(operation, status,
-               (status == UCXPOOL_OK) ? NULL : ucxpool_error_detail());
-    } else {
+    if ((status == UCXPOOL_INPROGRESS) || (status == UCXPOOL_ERR_BUSY)) {
         base_list_add_tail(&channel->pool->windows.copying, &operation->link);
+    } else {
+        window_operation_end(operation, status,
+                             (status == UCXPOOL_OK) ? NULL
+                                                    : ucxpool_error_detail());
     }
 }
 
@@ -384,7 +489,7 @@ static void abort_list(base_list_t *list, const ucxpool_remote_t *remote,
 
     base_list_for_each_safe(operation, next, list, window_operation_t, link) {
         if ((operation->remote == remote) && (operation->request != NULL)) {
-            finish(operation, status, reason);
+            window_operation_end(operation, status, reason);
         }
     }
 }
@@ -409,7 +514,7 @@ static void call_sent(ucxpool_request_t *request, ucxpool_status_t status,
 
     operation->call_request = NULL;
     if ((status != UCXPOOL_OK) && (operation->request != NULL)) {
-        finish(operation, status, request->detail);
+        window_operation_end(operation, status, request->detail);
         return;
     }
     free_if_over(operation);
@@ -482,7 +587,7 @@ static void call_owner(window_operation_t *operation)
                                   &call);
     }
     if (status != UCXPOOL_OK) {
-        finish(operation, status, ucxpool_error_detail());
+        window_operation_end(operation, status, ucxpool_error_detail());
         return;
     }
     send_call(operation, call);
@@ -562,9 +667,10 @@ void window_operation_refused(ucxpool_channel_t        *channel,
     ucxpool_status_t    status    = (ucxpool_status_t)end->status;
 
     if (operation != NULL) {
-        finish(operation,
-               (status == UCXPOOL_ERR_CANCELED) ? UCXPOOL_ERR_CANCELED
-                                                : UCXPOOL_ERR_REFUSED,
-               reason);
+        window_operation_end(operation,
+                             (status == UCXPOOL_ERR_CANCELED)
+                                 ? UCXPOOL_ERR_CANCELED
+                                 : UCXPOOL_ERR_REFUSED,
+                             reason);
     }
 }

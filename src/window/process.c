@@ -84,58 +84,6 @@ bool window_process_fits(const ucxpool_channel_t     *channel,
 
 /* --- copying -------------------------------------------------------------- */
 
-static ucxpool_place_t place(const ucxpool_places_t *places, size_t i)
-{
-    return (places->places != NULL)
-               ? places->places[i]
-               : (ucxpool_place_t){places->offsets[i], places->length};
-}
-
-/* The next piece that lies whole in one place and in one piece of ours; false:
- * there is none. */
-static bool add_piece(window_operation_t *operation, step_t *step)
-{
-    const copy_memory_t *memory = &operation->request->data.memory;
-    ucxpool_place_t      at;
-    uint64_t             length;
-    uint64_t             room;
-
-    if ((operation->next_place == operation->places.count) ||
-        (operation->next_memory == memory->num)) {
-        return false;
-    }
-    at     = place(&operation->places, operation->next_place);
-    room   = copy_memory_length(memory, operation->next_memory);
-    length = base_min(base_min(at.length - operation->place_offset,
-                               room - operation->memory_offset),
-                      STEP_SIZE - step->size);
-    if (length != 0) {
-        step->ours[step->num] = (struct iovec){
-            (char *)copy_memory_address(memory, operation->next_memory) +
-                operation->memory_offset,
-            length,
-        };
-        step->theirs[step->num] = (struct iovec){
-            (void *)(uintptr_t)(operation->remote->address + at.offset +
-                                operation->place_offset),
-            length,
-        };
-        step->num++;
-        step->size += length;
-    }
-    operation->place_offset += length;
-    operation->memory_offset += length;
-    if (operation->place_offset == at.length) {
-        operation->next_place++;
-        operation->place_offset = 0;
-    }
-    if (operation->memory_offset == room) {
-        operation->next_memory++;
-        operation->memory_offset = 0;
-    }
-    return true;
-}
-
 static bool has_ended(const ucxpool_channel_t *channel)
 {
     struct pollfd end = {.fd = channel->peer.watch.fd, .events = POLLIN};
@@ -146,11 +94,18 @@ static bool has_ended(const ucxpool_channel_t *channel)
 ucxpool_status_t window_process_copy(window_operation_t *operation)
 {
     const ucxpool_channel_t *channel = operation->remote->channel;
+    uint64_t                 address = operation->remote->address;
     step_t                   step    = {.num = 0, .size = 0};
+    window_piece_t           piece;
     ssize_t                  copied;
 
     while ((step.num < STEP_PIECES) && (step.size < STEP_SIZE) &&
-           add_piece(operation, &step)) {
+           window_operation_next(operation, STEP_SIZE - step.size, &piece)) {
+        step.ours[step.num]   = (struct iovec){piece.ours, piece.length};
+        step.theirs[step.num] = (struct iovec){
+            (void *)(uintptr_t)(address + piece.offset), piece.length};
+        step.num += (piece.length != 0) ? 1 : 0;
+        step.size += piece.length;
     }
     if (has_ended(channel)) {
         return base_error(UCXPOOL_ERR_PEER_LOST,
@@ -168,29 +123,4 @@ ucxpool_status_t window_process_copy(window_operation_t *operation)
     return (operation->next_place == operation->places.count)
                ? UCXPOOL_OK
                : UCXPOOL_INPROGRESS;
-}
-
-unsigned window_process_progress(ucxpool_t *pool)
-{
-    base_list_t        *copying = &pool->windows.copying;
-    window_operation_t *operation;
-    ucxpool_request_t  *request;
-    ucxpool_status_t    status;
-
-    if (base_list_is_empty(copying)) {
-        return 0;
-    }
-    operation = base_list_head(copying, window_operation_t, link);
-    request   = operation->request;
-    status    = window_process_copy(operation);
-    if (status == UCXPOOL_INPROGRESS) {
-        base_list_del(&operation->link);
-        base_list_add_tail(copying, &operation->link);
-    } else {
-        core_request_end(request, status,
-                         (status == UCXPOOL_OK) ? NULL
-                                                : ucxpool_error_detail());
-        core_request_reuse(request);
-    }
-    return 1;
 }

@@ -149,9 +149,29 @@ static void close_grant(ucxpool_channel_t *channel, uint64_t grant)
     }
 }
 
+/* By ourselves, if that can be. */
+static bool goes_directly(ucxpool_remote_t            *remote,
+                          const proto_window_opened_t *opened, const void *data)
+{
+    proto_window_cuda_t cuda;
+
+    if (opened->flags & PROTO_OPENED_CUDA) {
+        memcpy(&cuda, data, sizeof(cuda));
+        if (window_device_map(remote, opened, &cuda)) {
+            remote->way = UCXPOOL_WAY_CUDA;
+            return true;
+        }
+    } else if (window_process_fits(remote->channel, opened, remote->way_reason,
+                                   sizeof(remote->way_reason))) {
+        remote->way = UCXPOOL_WAY_PROCESS;
+        return true;
+    }
+    return false;
+}
+
 /* False: the one that was demanded does not fit. */
 static bool choose_way(ucxpool_remote_t            *remote,
-                       const proto_window_opened_t *opened)
+                       const proto_window_opened_t *opened, const void *data)
 {
     base_window_way_t wanted = remote->channel->pool->config.window_way;
 
@@ -161,17 +181,13 @@ static bool choose_way(ucxpool_remote_t            *remote,
                  "UCXPOOL_WINDOW_WAY=messages");
         return true;
     }
-    if (window_process_fits(remote->channel, opened, remote->way_reason,
-                            sizeof(remote->way_reason))) {
-        remote->way = UCXPOOL_WAY_PROCESS;
-    }
-    return (wanted == BASE_WINDOW_WAY_AUTO) ||
-           (remote->way == UCXPOOL_WAY_PROCESS);
+    return goes_directly(remote, opened, data) ||
+           (wanted == BASE_WINDOW_WAY_AUTO);
 }
 
 void window_remote_opened(ucxpool_channel_t           *channel,
-                          const proto_window_opened_t *opened,
-                          const char                  *reason)
+                          const proto_window_opened_t *opened, const void *data,
+                          const char *reason)
 {
     ucxpool_remote_t *remote = find(channel, opened->remote);
 
@@ -192,7 +208,7 @@ void window_remote_opened(ucxpool_channel_t           *channel,
     remote->status  = UCXPOOL_OK;
     remote->grant   = opened->grant;
     remote->address = opened->address;
-    if (choose_way(remote, opened)) {
+    if (choose_way(remote, opened, data)) {
         window_operations_begin(remote);
     } else {
         window_remote_end(remote, UCXPOOL_ERR_UNSUPPORTED, remote->way_reason);
@@ -215,6 +231,7 @@ void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number)
 static void put_grant(ucxpool_remote_t *remote)
 {
     if (remote->refs == 0) {
+        window_device_unmap(remote);
         close_grant(remote->channel, remote->grant);
         remote->grant = 0;
     }

@@ -31,7 +31,7 @@ void window_received(ucxpool_channel_t *channel, const proto_fixed_t *message,
         window_grant_open(channel, &message->window_open);
         break;
     case PROTO_WINDOW_OPENED:
-        window_remote_opened(channel, &message->window_opened, reason);
+        window_remote_opened(channel, &message->window_opened, data, reason);
         break;
     case PROTO_WINDOW_CLOSE:
         let_go(channel, message->window_close.grant);
@@ -66,7 +66,7 @@ void window_message(ucxpool_message_t *message)
 
 unsigned window_progress(ucxpool_t *pool)
 {
-    return window_served_progress(pool) + window_process_progress(pool);
+    return window_served_progress(pool) + window_copy_progress(pool);
 }
 
 /* May the peer read our memory by itself, and has not said that it is gone? */
@@ -144,6 +144,7 @@ void window_channel_destroy(ucxpool_channel_t *channel)
         ucxpool_remote_t *remote =
             base_list_head(&windows->remotes, ucxpool_remote_t, link);
 
+        window_device_unmap(remote);
         base_list_del(&remote->link);
         free(remote);
     }

@@ -63,6 +63,7 @@ ucxpool_status_t window_create(ucxpool_t *pool, void *address, size_t length,
     window->address = address;
     window->length  = length;
     base_list_init(&window->grants);
+    window_device_share(window);
     base_list_add_tail(&pool->windows.all, &window->link);
     *window_p = window;
     return UCXPOOL_OK;
@@ -151,9 +152,8 @@ window_grant_t *window_grant_find(const ucxpool_channel_t *channel,
     return NULL;
 }
 
-static void say_opened(ucxpool_channel_t *channel, uint64_t remote,
-                       const window_grant_t *grant, ucxpool_status_t status,
-                       const char *reason)
+static void say_refused(ucxpool_channel_t *channel, uint64_t remote,
+                        ucxpool_status_t status, const char *reason)
 {
     size_t         size = base_min(strlen(reason), (size_t)PROTO_TEXT_MAX);
     void          *data;
@@ -161,21 +161,38 @@ static void say_opened(ucxpool_channel_t *channel, uint64_t remote,
 
     fixed = core_control_begin(channel, PROTO_WINDOW_OPENED, size, CORE_MUST,
                                &data);
+    if (fixed != NULL) {
+        fixed->window_opened.remote = remote;
+        fixed->window_opened.status = status;
+        memcpy(data, reason, size);
+        core_control_end(channel);
+    }
+}
+
+static void say_opened(const window_grant_t *grant)
+{
+    const ucxpool_window_t *window   = grant->window;
+    bool                    has_cuda = window->cuda.share.way != 0;
+    size_t                  size     = has_cuda ? sizeof(window->cuda) : 0;
+    void                   *data;
+    proto_fixed_t          *fixed;
+
+    fixed = core_control_begin(grant->channel, PROTO_WINDOW_OPENED, size,
+                               CORE_MUST, &data);
     if (fixed == NULL) {
         return;
     }
-    fixed->window_opened.remote = remote;
-    fixed->window_opened.status = status;
-    if (grant != NULL) {
-        fixed->window_opened.grant   = grant->number;
-        fixed->window_opened.length  = grant->window->length;
-        fixed->window_opened.address = (uintptr_t)grant->window->address;
-        if (!copy_engine_is_launched(channel->pool->engine)) {
-            fixed->window_opened.flags = PROTO_OPENED_PROCESS;
-        }
+    fixed->window_opened.remote  = grant->remote;
+    fixed->window_opened.grant   = grant->number;
+    fixed->window_opened.length  = window->length;
+    fixed->window_opened.address = (uintptr_t)window->address;
+    if (has_cuda) {
+        fixed->window_opened.flags = PROTO_OPENED_CUDA;
+        memcpy(data, &window->cuda, size);
+    } else if (!copy_engine_is_launched(window->pool->engine)) {
+        fixed->window_opened.flags = PROTO_OPENED_PROCESS;
     }
-    memcpy(data, reason, size);
-    core_control_end(channel);
+    core_control_end(grant->channel);
 }
 
 /* The window of a blob, if it is a true one. */
@@ -204,21 +221,21 @@ void window_grant_open(ucxpool_channel_t         *channel,
         window = find(channel->pool, open);
     }
     if ((window == NULL) || window->is_revoked) {
-        say_opened(channel, open->remote, NULL, UCXPOOL_ERR_REFUSED,
-                   (window == NULL)
-                       ? "the peer's pool has no such window (any more)"
-                       : "the window has been revoked");
+        say_refused(channel, open->remote, UCXPOOL_ERR_REFUSED,
+                    (window == NULL)
+                        ? "the peer's pool has no such window (any more)"
+                        : "the window has been revoked");
         return;
     }
     if (channel->windows.num_grants == PROTO_GRANTS_MAX) {
-        say_opened(channel, open->remote, NULL, UCXPOOL_ERR_LIMIT,
-                   "too many windows are imported over one channel");
+        say_refused(channel, open->remote, UCXPOOL_ERR_LIMIT,
+                    "too many windows are imported over one channel");
         return;
     }
     grant = core_alloc(channel->pool, sizeof(*grant));
     if (grant == NULL) {
-        say_opened(channel, open->remote, NULL, UCXPOOL_ERR_NO_MEMORY,
-                   "the peer has no memory for an import");
+        say_refused(channel, open->remote, UCXPOOL_ERR_NO_MEMORY,
+                    "the peer has no memory for an import");
         return;
     }
     *grant = (window_grant_t){
@@ -231,7 +248,7 @@ void window_grant_open(ucxpool_channel_t         *channel,
     base_list_add_tail(&window->grants, &grant->link);
     base_list_add_tail(&channel->windows.grants, &grant->channel_link);
     channel->windows.num_grants++;
-    say_opened(channel, open->remote, grant, UCXPOOL_OK, "");
+    say_opened(grant);
 }
 
 static void free_if_unused(window_grant_t *grant)

@@ -56,6 +56,8 @@ struct ucxpool_window {
     uint8_t key[UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE][WINDOW_KEY_SIZE];
     bool    is_revoked;
     base_list_t grants;
+    /* Of a GPU's memory: how peers may map it; `way` 0: they may not. */
+    proto_window_cuda_t cuda;
 };
 
 typedef struct window_grant {
@@ -117,11 +119,13 @@ struct ucxpool_remote {
     char               reason[CORE_REASON_SIZE];
     uint64_t           length;
     unsigned           access;
-    uint64_t           grant;   /* the owner's number; 0: none, or given back */
-    uint64_t           address; /* in the owner's process */
-    ucxpool_way_t      way;
-    char               way_reason[CORE_REASON_SIZE];
-    base_list_t        waiting; /* operations, until the owner has answered */
+    uint64_t           grant; /* the owner's number; 0: none, or given back */
+    uint64_t      address; /* in the owner's process; on a GPU: mapped here */
+    ipc_cuda_t    share;   /* of what is mapped; `way` 0: nothing is */
+    const void   *mapping;
+    ucxpool_way_t way;
+    char          way_reason[CORE_REASON_SIZE];
+    base_list_t   waiting; /* operations, until the owner has answered */
 };
 
 /* As ucxpool_window_import(). */
@@ -137,8 +141,8 @@ unsigned window_remotes_progress(ucxpool_channel_t *channel);
 
 /* The owner has answered; and wants to be let go. */
 void window_remote_opened(ucxpool_channel_t           *channel,
-                          const proto_window_opened_t *opened,
-                          const char                  *reason);
+                          const proto_window_opened_t *opened, const void *data,
+                          const char *reason);
 void window_remote_revoked(ucxpool_channel_t *channel, uint64_t number);
 
 /* It cannot be used any more; its operations end so. */
@@ -146,6 +150,15 @@ void window_remote_end(ucxpool_remote_t *remote, ucxpool_status_t status,
                        const char *reason);
 
 /* --- importer: operations ------------------------------------------------- */
+
+/* Launches of one operation under way: the link is busy while the next list is
+ * filled. */
+#define WINDOW_JOBS 4u
+
+typedef struct window_job {
+    copy_job_t               copy;
+    struct window_operation *operation;
+} window_job_t;
 
 typedef struct window_operation {
     base_list_t link; /* the remote's waiting ones, the channel's queued or
@@ -159,11 +172,14 @@ typedef struct window_operation {
     ucxpool_places_t   places;
     ucxpool_place_t    place; /* the list of one */
     uint64_t           size;  /* bytes of all places */
-    /* Copying by ourselves: what comes next. */
-    size_t   next_place;
-    uint64_t place_offset;
-    size_t   next_memory;
-    uint64_t memory_offset;
+    /* Copying by ourselves: what comes next, and what a GPU has under way. */
+    size_t           next_place;
+    uint64_t         place_offset;
+    size_t           next_memory;
+    uint64_t         memory_offset;
+    window_job_t     jobs[WINDOW_JOBS];
+    unsigned         num_jobs;
+    ucxpool_status_t end; /* that waits for these; OK: none */
     /* By messages. */
     bool               is_answered;  /* a read's bytes come */
     ucxpool_segment_t  call;         /* the CALL with its places */
@@ -195,7 +211,22 @@ void window_operation_refused(ucxpool_channel_t        *channel,
                               const proto_window_end_t *end,
                               const char               *reason);
 
-/* --- importer: copying by ourselves: process.c ---------------------------- */
+/* A part of an operation: as much of the window as of our memory. */
+typedef struct window_piece {
+    uint64_t offset; /* in the window */
+    char    *ours;
+    uint64_t length; /* 0: a place or a piece of memory that is empty */
+} window_piece_t;
+
+/* The next, of at most max_length bytes; false: there is none. */
+bool window_operation_next(window_operation_t *operation, uint64_t max_length,
+                           window_piece_t *piece_p);
+
+/* It is over: the request ends, and the operation may be gone. */
+void window_operation_end(window_operation_t *operation,
+                          ucxpool_status_t status, const char *detail);
+
+/* --- importer: copying by ourselves, process.c ---------------------------- */
 
 /*
  * Can the owner's memory be reached? Tried with one byte; where not, the
@@ -215,8 +246,27 @@ bool window_process_fits(const ucxpool_channel_t     *channel,
  */
 ucxpool_status_t window_process_copy(window_operation_t *operation);
 
-/* One step of each that copies. */
-unsigned window_process_progress(ucxpool_t *pool);
+/* --- the same by a GPU, device.c ------------------------------------------ */
+
+/* How the window's memory can be mapped, if it can. */
+void window_device_share(ucxpool_window_t *window);
+
+/* Map the owner's memory; where that cannot be the reason is written. */
+bool window_device_map(ucxpool_remote_t            *remote,
+                       const proto_window_opened_t *opened,
+                       const proto_window_cuda_t   *cuda);
+void window_device_unmap(ucxpool_remote_t *remote);
+
+/* Does the GPU reach our memory of an operation, too? */
+bool window_device_fits(const window_operation_t *operation);
+
+/* Launch what can be. As window_process_copy(); UCXPOOL_ERR_BUSY: later. */
+ucxpool_status_t window_device_copy(window_operation_t *operation);
+
+/* --- what copies, in turns ------------------------------------------------ */
+
+/* One step of the first, which then stands behind the others. */
+unsigned window_copy_progress(ucxpool_t *pool);
 
 /* --- owner: operations by messages: serve.c ------------------------------- */
 

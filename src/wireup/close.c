@@ -129,7 +129,9 @@ static bool has_said_goodbye(ucxpool_channel_t *channel)
     if (is_way_due(channel)) {
         return false;
     }
-    return say_bye(channel) && !is_answer_due(channel);
+    /* BYE says that we touch nothing of the peer's any more. */
+    return !window_channel_is_busy(channel) && say_bye(channel) &&
+           !is_answer_due(channel);
 }
 
 /*
@@ -434,6 +436,7 @@ static bool is_quiet(const ucxpool_channel_t *channel)
            !channel->peer.has_ended && !core_channel_is_broken(channel) &&
            !channel->closing.drains &&
            base_list_is_empty(&channel->requests.flushes) &&
+           base_list_is_empty(&channel->windows.remotes) &&
            !core_control_is_due(channel);
 }
 
