@@ -1,0 +1,275 @@
+/*
+ * Windows between pools on GPUs in two processes: the child owns, the parent
+ * reads and writes.
+ */
+#include "two_gpu.h"
+
+#include "base/math.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SIZE   ((size_t)6 << 20)
+#define MAX    ((size_t)4000)
+#define MINUTE UINT64_C(60000000000)
+
+typedef enum where { ON_GPU, PINNED, PAGEABLE } where_t;
+
+static const struct {
+    const char   *settings;
+    where_t       window; /* the owner's memory */
+    where_t       ours;   /* the importer's */
+    ucxpool_way_t way;
+} kinds[] = {
+    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=vmm WIRE=map", ON_GPU, ON_GPU, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PINNED, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=alloc WIRE=map", ON_GPU, PAGEABLE, UCXPOOL_WAY_CUDA},
+    {"CUDA_BACKING=alloc WIRE=map", PINNED, ON_GPU, UCXPOOL_WAY_MESSAGES},
+    {"CUDA_BACKING=alloc WIRE=map", PAGEABLE, ON_GPU, UCXPOOL_WAY_MESSAGES},
+    {"CUDA_BACKING=alloc WIRE=map WINDOW_WAY=messages", ON_GPU, ON_GPU,
+     UCXPOOL_WAY_MESSAGES},
+    {"CUDA_BACKING=alloc WIRE=ucx", ON_GPU, ON_GPU, UCXPOOL_WAY_MESSAGES},
+};
+#define NUM_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
+
+static two_t             two;
+static ucxpool_window_t *window;
+static ucxpool_remote_t *remote;
+
+static uint8_t *get_memory(where_t where, size_t size)
+{
+    return (where == ON_GPU)   ? gpu_alloc(size)
+           : (where == PINNED) ? gpu_pinned(size)
+                               : malloc(size);
+}
+
+static void free_memory(where_t where, uint8_t *memory)
+{
+    if (where == ON_GPU) {
+        gpu_free(memory);
+    } else if (where == PINNED) {
+        gpu_pinned_free(memory);
+    } else {
+        free(memory);
+    }
+}
+
+static void put(where_t where, uint8_t *target, const uint8_t *bytes,
+                size_t size)
+{
+    if (where == ON_GPU) {
+        gpu_write(target, bytes, size);
+    } else {
+        memcpy(target, bytes, size);
+    }
+}
+
+static void get(where_t where, uint8_t *bytes, const uint8_t *source,
+                size_t size)
+{
+    if (where == ON_GPU) {
+        gpu_read(bytes, source, size);
+    } else {
+        memcpy(bytes, source, size);
+    }
+}
+
+/* What both know without telling. */
+static void fill(uint8_t *bytes, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++) {
+        seed     = seed * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+/* --- the owner ------------------------------------------------------------ */
+
+static void own(int kind)
+{
+    where_t  where  = kinds[kind].window;
+    uint8_t *memory = get_memory(where, SIZE);
+    uint8_t *bytes  = malloc(SIZE);
+    uint8_t  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    char     byte;
+
+    fill(bytes, SIZE, 1);
+    put(where, memory, bytes, SIZE);
+    two_check(ucxpool_window_create(two.pool, memory, SIZE, NULL, &window) ==
+              UCXPOOL_OK);
+    two_check(ucxpool_window_export(window,
+                                    UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE,
+                                    blob) == UCXPOOL_OK);
+    two_check(send(two.talk, blob, sizeof(blob), MSG_NOSIGNAL) ==
+              (ssize_t)sizeof(blob));
+    while (recv(two.talk, &byte, 1, MSG_DONTWAIT) != 1) {
+        ucxpool_progress(two.pool);
+    }
+    /* The importer has said what should be there now. */
+    two_check(recv(two.talk, bytes, SIZE, MSG_WAITALL) == (ssize_t)SIZE);
+    ucxpool_window_destroy(window);
+    for (size_t i = 0; i < SIZE; i += SIZE / 2) {
+        static uint8_t half[SIZE / 2];
+
+        get(where, half, memory + i, SIZE / 2);
+        two_check(memcmp(half, bytes + i, SIZE / 2) == 0);
+    }
+    free_memory(where, memory);
+    free(bytes);
+}
+
+/* --- the importer --------------------------------------------------------- */
+
+static ucxpool_place_t   places[MAX];
+static ucxpool_segment_t segments[MAX * 3];
+
+/* Places in any order, of at most `longest` bytes. */
+static size_t make_places(size_t num, size_t longest)
+{
+    size_t room   = SIZE / num;
+    size_t length = 0;
+
+    for (size_t i = 0; i < num; i++) {
+        size_t slot = (i * 7919) % num;
+
+        places[i].length = 1 + (size_t)rand() % base_min(longest, room - 1);
+        places[i].offset =
+            slot * room + (size_t)rand() % (room - places[i].length);
+        length += places[i].length;
+    }
+    return length;
+}
+
+/* All of it in one, or cut otherwise than the places. */
+static size_t cut(uint8_t *memory, size_t length, size_t longest)
+{
+    size_t num = 0;
+
+    while (length != 0) {
+        size_t part = 1 + (size_t)rand() % longest;
+
+        part            = base_min(part, length);
+        part            = (num + 1 == MAX * 3) ? length : part;
+        segments[num++] = (ucxpool_segment_t){memory, part};
+        memory += part;
+        length -= part;
+    }
+    return num;
+}
+
+static void operate(bool is_write, size_t num_places, size_t num_segments)
+{
+    ucxpool_places_t   list = ucxpool_places(places, num_places);
+    ucxpool_data_t     data = ucxpool_data_segments(segments, num_segments);
+    ucxpool_request_t *request;
+
+    two_check((is_write ? ucxpool_write(remote, &list, &data, NULL, &request)
+                        : ucxpool_read(remote, &list, &data, NULL, &request)) ==
+              UCXPOOL_OK);
+    two_check(ucxpool_request_wait(request, MINUTE) == UCXPOOL_OK);
+    ucxpool_request_release(request);
+}
+
+static void import(int kind)
+{
+    uint8_t               blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    ucxpool_remote_attr_t attr = {.status = UCXPOOL_INPROGRESS};
+
+    two_check(recv(two.talk, blob, sizeof(blob), MSG_WAITALL) ==
+              (ssize_t)sizeof(blob));
+    two_check(ucxpool_window_import(two.channel, blob, sizeof(blob), &remote) ==
+              UCXPOOL_OK);
+    while (attr.status == UCXPOOL_INPROGRESS) {
+        ucxpool_wait(two.pool, 1000000);
+        ucxpool_remote_query(remote, &attr, sizeof(attr));
+    }
+    two_check(attr.status == UCXPOOL_OK);
+    ck_assert_msg(attr.way == kinds[kind].way, "way %d: %s", attr.way,
+                  attr.way_reason);
+}
+
+/* Read places, compare; write others, and note what should be there. */
+static void read_and_write(where_t where, uint8_t *memory, uint8_t *right,
+                           size_t num, size_t longest, unsigned seed)
+{
+    uint8_t *bytes    = malloc(SIZE);
+    size_t   length   = make_places(num, longest);
+    size_t   num_cuts = cut(memory, length, longest * 2);
+    size_t   at       = 0;
+
+    operate(false, num, num_cuts);
+    get(where, bytes, memory, length);
+    for (size_t i = 0; i < num; i++) {
+        two_check(memcmp(bytes + at, right + places[i].offset,
+                         places[i].length) == 0);
+        at += places[i].length;
+    }
+    fill(bytes, length, seed);
+    put(where, memory, bytes, length);
+    operate(true, num, num_cuts);
+    at = 0;
+    for (size_t i = 0; i < num; i++) {
+        memcpy(right + places[i].offset, bytes + at, places[i].length);
+        at += places[i].length;
+    }
+    free(bytes);
+}
+
+static void use(int kind)
+{
+    where_t  where  = kinds[kind].ours;
+    uint8_t *memory = get_memory(where, SIZE);
+    uint8_t *right  = malloc(SIZE);
+
+    import(kind);
+    fill(right, SIZE, 1);
+    read_and_write(where, memory, right, 1, SIZE - 1, 2);
+    read_and_write(where, memory, right, 3, 1 << 20, 3);
+    read_and_write(where, memory, right, 100, 50000, 4);
+    read_and_write(where, memory, right, MAX, 256, 5);
+    read_and_write(where, memory, right, MAX, 1500, 6);
+    ucxpool_remote_release(remote);
+    two_check(send(two.talk, "e", 1, MSG_NOSIGNAL) == 1);
+    two_check(send(two.talk, right, SIZE, MSG_NOSIGNAL) == (ssize_t)SIZE);
+    /* The owner waits for our word that the window is let go. */
+    for (char byte; recv(two.talk, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;) {
+        ucxpool_progress(two.pool);
+    }
+    free_memory(where, memory);
+    free(right);
+}
+
+START_TEST(every_byte_is_read_and_written)
+{
+    srand((unsigned)_i + 1);
+    two_gpu_start(&two, kinds[_i].settings);
+    if (two.is_child) {
+        own(_i);
+        two_check(send(two.talk, "x", 1, MSG_NOSIGNAL) == 1);
+    } else {
+        use(_i);
+    }
+    two_check(ucxpool_check(two.pool) == UCXPOOL_OK);
+    mem_cuda_device_close(gpu);
+    two_cleanup(&two);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("gpu_window");
+    TCase *tcase = tcase_create("stand-in or real");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, every_byte_is_read_and_written, 0, NUM_KINDS);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return cuda_main(suite());
+}
