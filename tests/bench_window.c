@@ -1,0 +1,470 @@
+/*
+ * Scattered pieces of a peer's window, read and written, next to the same
+ * pieces as a message, in turns. The pieces lie in random order on both sides.
+ * GB/s of payload, medians of all rounds but the first, in which the bytes are
+ * compared.
+ *
+ *     read      ucxpool_read()
+ *     write     ucxpool_write()
+ *     message   the peer sends, by ucxpool_send() of pieces
+ *
+ * usage: bench_window [-g] [-n NUM_PIECES] [-s SIZE] [-r ROUNDS]
+ *
+ * -g  pools on GPUs, the first and the last; otherwise in host memory.
+ * Without -n and -s: a list of works. UCXPOOL_WINDOW_WAY, UCXPOOL_WIRE and
+ * others are as always. While a window is read or written within a host its
+ * owner's process stands still.
+ */
+#include "base/clock.h"
+#include "mem/cuda_device.h"
+
+#include <ucxpool/ucxpool.h>
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAG        UINT64_C(1)
+#define MAX_ROUNDS 99u
+
+typedef enum way { WAY_READ, WAY_WRITE, WAY_MESSAGE, NUM_WAYS } way_t;
+
+static const char *const names[] = {"read", "write", "message"};
+
+typedef struct work {
+    size_t num, size;
+} work_t;
+
+static const work_t works[] = {
+    {131072, 256}, {131072, 1024}, {131072, 4096},
+    {65536, 8192}, {16384, 45056}, {16384, 65536},
+    {1, 4096},     {1, 1 << 20},   {1, 1 << 30},
+};
+
+static bool               on_gpu;
+static unsigned           num_rounds = 11;
+static mem_cuda_device_t *device; /* NULL: host memory */
+static ucxpool_t         *pool;
+static ucxpool_channel_t *channel;
+static int                talk;
+static bool               is_owner;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_window: %s failed\n", what);
+    exit(EXIT_FAILURE);
+}
+
+static void must(ucxpool_status_t status)
+{
+    if (status != UCXPOOL_OK) {
+        fail(ucxpool_error_detail());
+    }
+}
+
+static void say(const void *bytes, size_t size)
+{
+    if (send(talk, bytes, size, MSG_NOSIGNAL) != (ssize_t)size) {
+        fail("send");
+    }
+}
+
+static void hear(void *bytes, size_t size)
+{
+    if (recv(talk, bytes, size, MSG_WAITALL) != (ssize_t)size) {
+        fail("recv");
+    }
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+static void driver_must(CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        fail(call);
+    }
+}
+
+static uint8_t *memory_get(size_t size)
+{
+    CUdeviceptr address = 0;
+    uint8_t    *memory;
+
+    if (device != NULL) {
+        must(mem_cuda_device_enter(device));
+        driver_must(device->driver->cuMemAlloc(&address, size), "cuMemAlloc");
+        mem_cuda_device_leave(device);
+        return (uint8_t *)(uintptr_t)address;
+    }
+    memory = malloc(size);
+    if (memory == NULL) {
+        fail("malloc");
+    }
+    memset(memory, 0, size);
+    return memory;
+}
+
+static void memory_put(uint8_t *memory)
+{
+    if (device != NULL) {
+        must(mem_cuda_device_enter(device));
+        driver_must(device->driver->cuMemFree((CUdeviceptr)(uintptr_t)memory),
+                    "cuMemFree");
+        mem_cuda_device_leave(device);
+    } else {
+        free(memory);
+    }
+}
+
+static void memory_copy(void *target, const void *source, size_t size)
+{
+    const mem_cuda_driver_t *driver;
+
+    if (device == NULL) {
+        memcpy(target, source, size);
+        return;
+    }
+    driver = device->driver;
+    must(mem_cuda_device_enter(device));
+    driver_must(driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
+                                      (CUdeviceptr)(uintptr_t)source, size,
+                                      NULL),
+                "cuMemcpyAsync");
+    driver_must(driver->cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    mem_cuda_device_leave(device);
+}
+
+/* --- connecting ----------------------------------------------------------- */
+
+static void pool_make(void)
+{
+    ucxpool_params_t params = {.field_mask = 0};
+
+    if (on_gpu) {
+        params.field_mask =
+            UCXPOOL_PARAM_FIELD_MEMORY_KIND | UCXPOOL_PARAM_FIELD_DEVICE;
+        params.memory_kind = UCXPOOL_MEMORY_CUDA;
+        params.device      = is_owner ? ucxpool_device_count() - 1 : 0;
+        must(mem_cuda_device_open(params.device, &device));
+    }
+    must(ucxpool_create(&params, &pool));
+}
+
+static void pools_connect(void)
+{
+    ucxpool_channel_params_t params = {
+        .field_mask = UCXPOOL_CHANNEL_PARAM_FIELD_ADDRESS,
+    };
+    void  *mine;
+    void  *theirs;
+    size_t length;
+
+    must(ucxpool_address_get(pool, &mine, &length));
+    say(&length, sizeof(length));
+    say(mine, length);
+    ucxpool_address_release(mine);
+    hear(&length, sizeof(length));
+    theirs = malloc(length);
+    hear(theirs, length);
+    params.address        = theirs;
+    params.address_length = length;
+    must(ucxpool_channel_create(pool, &params, &channel));
+    free(theirs);
+    must(ucxpool_channel_wait(channel, UCXPOOL_FOREVER));
+}
+
+/* --- one work ------------------------------------------------------------- */
+
+typedef struct side {
+    uint8_t  *memory;
+    uint64_t *offsets;
+    void    **pieces;
+    uint8_t  *bytes; /* in host memory */
+    size_t    size;
+} side_t;
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* The offsets in an order of the seed's. */
+static void shuffle(uint64_t *offsets, const work_t *work, uint32_t seed)
+{
+    for (size_t i = 0; i < work->num; i++) {
+        offsets[i] = i * work->size;
+    }
+    for (size_t i = work->num - 1; i > 0; i--) {
+        size_t   other = next_random(&seed) % (i + 1);
+        uint64_t kept  = offsets[i];
+
+        offsets[i]     = offsets[other];
+        offsets[other] = kept;
+    }
+}
+
+static void side_init(side_t *side, const work_t *work, uint32_t seed)
+{
+    side->size    = work->num * work->size;
+    side->memory  = memory_get(side->size);
+    side->bytes   = malloc(side->size);
+    side->offsets = calloc(work->num, sizeof(*side->offsets));
+    side->pieces  = calloc(work->num, sizeof(*side->pieces));
+    if ((side->bytes == NULL) || (side->offsets == NULL) ||
+        (side->pieces == NULL)) {
+        fail("malloc");
+    }
+    shuffle(side->offsets, work, seed);
+    for (size_t i = 0; i < work->num; i++) {
+        side->pieces[i] = side->memory + side->offsets[i];
+    }
+}
+
+static void side_cleanup(side_t *side)
+{
+    memory_put(side->memory);
+    free(side->bytes);
+    free(side->offsets);
+    free(side->pieces);
+}
+
+static void finish(ucxpool_request_t *request)
+{
+    must(ucxpool_request_wait(request, UCXPOOL_FOREVER));
+    ucxpool_request_release(request);
+}
+
+static void fill(side_t *side, uint32_t seed)
+{
+    for (size_t i = 0; i < side->size; i++) {
+        side->bytes[i] = (uint8_t)next_random(&seed);
+    }
+    memory_copy(side->memory, side->bytes, side->size);
+}
+
+/* The owner, whose turn it is to send when told. */
+static void own(const work_t *work)
+{
+    const ucxpool_data_t data =
+        ucxpool_source_pieces(NULL, work->num, work->size);
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM,
+        .stream     = UCXPOOL_STREAM_READY,
+    };
+    ucxpool_data_t     pieces = data;
+    ucxpool_window_t  *window;
+    ucxpool_request_t *request;
+    uint8_t            blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    side_t             side;
+    char               word;
+
+    side_init(&side, work, 7);
+    fill(&side, 1);
+    pieces.at.pieces = (const void *const *)side.pieces;
+    must(ucxpool_window_create(pool, side.memory, side.size, NULL, &window));
+    must(ucxpool_window_export(
+        window, UCXPOOL_WINDOW_READ | UCXPOOL_WINDOW_WRITE, blob));
+    say(blob, sizeof(blob));
+    for (;;) {
+        ssize_t num = recv(talk, &word, 1, MSG_DONTWAIT);
+
+        if ((num == 1) && (word == 's')) {
+            must(ucxpool_send(channel, &pieces, TAG, &params, &request));
+            finish(request);
+        } else if ((num == 1) && (word == 'b')) {
+            memory_copy(side.bytes, side.memory, side.size);
+            say(side.bytes, side.size);
+        } else if (num == 1) {
+            break;
+        }
+        ucxpool_progress(pool);
+    }
+    ucxpool_window_destroy(window);
+    side_cleanup(&side);
+}
+
+static double operate(way_t way, const work_t *work, const side_t *side,
+                      const uint64_t *offsets, ucxpool_remote_t *remote)
+{
+    const ucxpool_places_t places =
+        ucxpool_places_even(offsets, work->num, work->size);
+    const ucxpool_data_t data =
+        ucxpool_data_pieces(side->pieces, work->num, work->size);
+    ucxpool_request_params_t params = {
+        .field_mask = UCXPOOL_REQUEST_PARAM_FIELD_STREAM |
+                      (on_gpu ? UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS : 0),
+        .stream        = UCXPOOL_STREAM_READY,
+        .segments_kind = UCXPOOL_SEGMENTS_CUDA,
+    };
+    ucxpool_request_t *request;
+    uint64_t           start = base_clock_now();
+
+    if (way == WAY_READ) {
+        must(ucxpool_read(remote, &places, &data, &params, &request));
+    } else if (way == WAY_WRITE) {
+        must(ucxpool_write(remote, &places, &data, &params, &request));
+    } else {
+        must(ucxpool_recv(pool, channel, &data, TAG, UINT64_MAX, &params,
+                          &request));
+        say("s", 1);
+    }
+    finish(request);
+    return (double)side->size / (double)(base_clock_now() - start);
+}
+
+/* Are the bytes of all pieces those of the owner? */
+static void compare(const work_t *work, side_t *side, const uint64_t *offsets,
+                    uint8_t *theirs)
+{
+    say("b", 1);
+    hear(theirs, side->size);
+    memory_copy(side->bytes, side->memory, side->size);
+    for (size_t i = 0; i < work->num; i++) {
+        if (memcmp(side->bytes + side->offsets[i], theirs + offsets[i],
+                   work->size) != 0) {
+            fail("the comparison of the bytes");
+        }
+    }
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void use(const work_t *work)
+{
+    static const char *const way_names[] = {"none", "messages", "process",
+                                            "cuda"};
+    uint8_t                  blob[UCXPOOL_WINDOW_BLOB_SIZE];
+    uint64_t                *offsets = calloc(work->num, sizeof(*offsets));
+    double                   speeds[NUM_WAYS][MAX_ROUNDS];
+    ucxpool_remote_attr_t    attr = {.status = UCXPOOL_INPROGRESS};
+    ucxpool_remote_t        *remote;
+    side_t                   side;
+    uint8_t                 *theirs;
+
+    side_init(&side, work, 9);
+    theirs = malloc(side.size);
+    if ((offsets == NULL) || (theirs == NULL)) {
+        fail("malloc");
+    }
+    shuffle(offsets, work, 7);
+    hear(blob, sizeof(blob));
+    must(ucxpool_window_import(channel, blob, sizeof(blob), &remote));
+    while (attr.status == UCXPOOL_INPROGRESS) {
+        ucxpool_progress(pool);
+        ucxpool_remote_query(remote, &attr, sizeof(attr));
+    }
+    must(attr.status);
+    for (unsigned round = 0; round <= num_rounds; round++) {
+        for (way_t way = 0; way < NUM_WAYS; way++) {
+            double speed;
+
+            if (round == 0) {
+                fill(&side, way + 2);
+            }
+            speed = operate(way, work, &side, offsets, remote);
+            if (round == 0) {
+                compare(work, &side, offsets, theirs);
+            } else {
+                speeds[way][round - 1] = speed;
+            }
+        }
+    }
+    printf("| %zu x %zu | %s |", work->num, work->size, way_names[attr.way]);
+    for (way_t way = 0; way < NUM_WAYS; way++) {
+        qsort(speeds[way], num_rounds, sizeof(double), compare_numbers);
+        printf(" %.2f |", speeds[way][num_rounds / 2]);
+    }
+    printf("\n");
+    fflush(stdout);
+    ucxpool_remote_release(remote);
+    say("e", 1);
+    side_cleanup(&side);
+    free(offsets);
+    free(theirs);
+}
+
+static void run(const work_t *list, size_t num)
+{
+    pool_make();
+    pools_connect();
+    if (!is_owner) {
+        printf("| pieces | way |");
+        for (way_t way = 0; way < NUM_WAYS; way++) {
+            printf(" %s |", names[way]);
+        }
+        printf("\n|---|---|---|---|---|\n");
+    }
+    for (size_t i = 0; i < num; i++) {
+        if (is_owner) {
+            own(&list[i]);
+        } else {
+            use(&list[i]);
+        }
+    }
+    ucxpool_destroy(pool);
+    mem_cuda_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    work_t one = {0, 4096};
+    int    sockets[2];
+    int    option, status;
+    pid_t  child;
+
+    while ((option = getopt(argc, argv, "gn:s:r:")) != -1) {
+        switch (option) {
+        case 'g':
+            on_gpu = true;
+            break;
+        case 'n':
+            one.num = strtoul(optarg, NULL, 0);
+            break;
+        case 's':
+            one.size = strtoul(optarg, NULL, 0);
+            break;
+        case 'r':
+            num_rounds = (unsigned)strtoul(optarg, NULL, 0);
+            break;
+        default:
+            return EXIT_FAILURE;
+        }
+    }
+    if ((num_rounds == 0) || (num_rounds > MAX_ROUNDS) || (optind != argc) ||
+        (one.size == 0)) {
+        fprintf(stderr, "usage: bench_window [-g] [-n NUM] [-s SIZE] "
+                        "[-r ROUNDS (1 to 99)]\n");
+        return EXIT_FAILURE;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+        fail("socketpair");
+    }
+    child    = fork();
+    is_owner = child == 0;
+    talk     = sockets[is_owner];
+    close(sockets[!is_owner]);
+    if (is_owner) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+    run((one.num != 0) ? &one : works,
+        (one.num != 0) ? 1 : sizeof(works) / sizeof(works[0]));
+    if (is_owner) {
+        return EXIT_SUCCESS;
+    }
+    if ((waitpid(child, &status, 0) != child) || (status != 0)) {
+        fail("the owner");
+    }
+    return EXIT_SUCCESS;
+}
