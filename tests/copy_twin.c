@@ -38,11 +38,15 @@ static twin_piece_t twin_entry(const void *list, copy_form_t form,
     const copy_exact_t   *exact    = list;
     const copy_pair_t    *pairs    = list;
 
+    const copy_even_pair_t *even = list;
+
     switch (form) {
     case COPY_UNIFORM:
         return (twin_piece_t){((const uint64_t *)list)[i], length, 0};
     case COPY_SEGMENTS:
         return (twin_piece_t){segments[i].address, segments[i].length, 0};
+    case COPY_EVEN_PAIRS:
+        return (twin_piece_t){even[i].address, length, even[i].other};
     case COPY_PAIRS:
         return (twin_piece_t){pairs[i].address, pairs[i].length,
                               pairs[i].other};
@@ -62,11 +66,11 @@ static uint64_t twin_address(const twin_piece_t *entry, uint64_t skip)
 static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
                       const void *list, copy_form_t form, uint32_t length)
 {
-    bool     is_exact = (form == COPY_EXACT) || (form == COPY_PAIRS);
+    bool     is_exact = form >= COPY_EXACT;
     uint64_t align    = is_exact ? 1 : COPY_UNIT;
     uint64_t done     = 0;
 
-    if ((tile->count == 1) && (form != COPY_UNIFORM)) {
+    if ((tile->count == 1) && !copy_is_even(form)) {
         uint64_t origin = ((form == COPY_EXACT) && (tile->origin == 0))
                               ? COPY_TWIN_ZEROS
                               : tile->origin;
@@ -81,8 +85,9 @@ static void twin_tile(const twin_mover_t *mover, const copy_tile_t *tile,
             twin_entry(list, form, length, (size_t)tile->first + i);
         uint64_t skip = (i == 0) ? tile->origin : 0;
         uint64_t left = tile->size - done;
+        uint64_t base = (form == COPY_EVEN_PAIRS) ? 0 : tile->stream;
         uint64_t stream =
-            is_exact ? tile->stream + entry.offset + skip : tile->stream + done;
+            is_exact ? base + entry.offset + skip : tile->stream + done;
         uint64_t size   = base_min(entry.length - skip, left);
         uint64_t padded = base_min(base_align_up(size, align), left);
 
@@ -107,13 +112,14 @@ void copy_twin_even_by(copy_twin_move_t move, void *context, size_t num_tiles,
                        const copy_twin_even_t *even, const void *list,
                        uint32_t length, bool gather)
 {
-    const twin_mover_t mover = {move, context, gather};
+    const twin_mover_t mover  = {move, context, gather};
+    uint32_t           stride = copy_even_stride(even->form, length);
 
     for (size_t i = 0; i < num_tiles; i++) {
         copy_tile_t tile = copy_tile_even(even->stream, even->stream_size,
-                                          length, even->tile_size, (uint32_t)i);
+                                          stride, even->tile_size, (uint32_t)i);
 
-        twin_tile(&mover, &tile, list, COPY_UNIFORM, length);
+        twin_tile(&mover, &tile, list, even->form, length);
     }
 }
 
@@ -137,8 +143,8 @@ void copy_twin(size_t num_tiles, const copy_tile_t *tiles, const void *list,
 
 void copy_twin_even(const copy_table_t *list, uint32_t tile_size, bool gather)
 {
-    const copy_twin_even_t even = {list->stream, copy_even_size(list),
-                                   tile_size};
+    const copy_twin_even_t even = {list->form, list->stream,
+                                   copy_even_size(list), tile_size};
     size_t num_tiles = (even.stream_size + tile_size - 1) / tile_size;
 
     copy_twin_even_by(twin_memcpy, NULL, num_tiles, &even, list->entries,

@@ -176,7 +176,7 @@ static void lay_out(copy_form_t form, size_t uniform)
                             random_below((unsigned)(slot - length));
         layout.stream[i] = at;
         at += length;
-        if ((form != COPY_EXACT) && (form != COPY_PAIRS)) {
+        if (form < COPY_EXACT) {
             at = base_align_up(at, (size_t)COPY_UNIT);
         }
     }
@@ -186,10 +186,11 @@ static void lay_out(copy_form_t form, size_t uniform)
 
 static void fill_entries(void *entries, copy_form_t form)
 {
-    uint64_t       *addresses = entries;
-    copy_segment_t *segments  = entries;
-    copy_exact_t   *exact     = entries;
-    copy_pair_t    *pairs     = entries;
+    uint64_t         *addresses = entries;
+    copy_segment_t   *segments  = entries;
+    copy_exact_t     *exact     = entries;
+    copy_pair_t      *pairs     = entries;
+    copy_even_pair_t *even      = entries;
 
     for (size_t i = 0; i < layout.num; i++) {
         uint64_t address = (uintptr_t)scattered.address + layout.offsets[i];
@@ -198,6 +199,10 @@ static void fill_entries(void *entries, copy_form_t form)
             addresses[i] = address;
         } else if (form == COPY_SEGMENTS) {
             segments[i] = (copy_segment_t){address, layout.lengths[i]};
+        } else if (form == COPY_EVEN_PAIRS) {
+            even[i] = (copy_even_pair_t){address,
+                                         (uintptr_t)contiguous.address +
+                                             layout.begin + layout.stream[i]};
         } else if (form == COPY_PAIRS) {
             pairs[i] = (copy_pair_t){address,
                                      (uintptr_t)contiguous.address +
@@ -270,8 +275,9 @@ static const struct {
     copy_form_t form;
     size_t      uniform;
 } ways[] = {
-    {COPY_UNIFORM, 4096}, {COPY_UNIFORM, 77}, {COPY_SEGMENTS, 0},
-    {COPY_EXACT, 0},      {COPY_PAIRS, 0},
+    {COPY_UNIFORM, 4096},  {COPY_UNIFORM, 77}, {COPY_SEGMENTS, 0},
+    {COPY_EXACT, 0},       {COPY_PAIRS, 0},    {COPY_EVEN_PAIRS, 4096},
+    {COPY_EVEN_PAIRS, 77},
 };
 
 #define NUM_WAYS ((int)(sizeof(ways) / sizeof(ways[0])))

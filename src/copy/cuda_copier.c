@@ -723,7 +723,7 @@ bool copy_cuda_job_add(const copy_cuda_copier_t *copier, copy_cuda_job_t *job,
     size_t       num;
 
     assert(!job->is_started);
-    if (list->form == COPY_UNIFORM) {
+    if (copy_is_even(list->form)) {
         add_even(job, list, tile_size);
         return true;
     }
@@ -744,7 +744,7 @@ static CUresult launch_kernel(const copy_cuda_copier_t *copier,
                               const copy_cuda_job_t *job, copy_form_t form,
                               uint32_t length, bool is_gather)
 {
-    bool     is_even  = form == COPY_UNIFORM;
+    bool     is_even  = copy_is_even(form);
     uint64_t tiles    = is_even ? (uintptr_t)job->fault : (uintptr_t)job->tiles;
     uint64_t entries  = (uintptr_t)(is_even ? job->even.entries : job->entries);
     uint64_t stream   = is_even ? job->even.stream : 0;

@@ -641,58 +641,58 @@ static ucxpool_status_t gpu_start(copy_engine_t *engine, copy_job_t *copy,
 }
 
 static ucxpool_status_t gpu_pairs_get(copy_engine_t *engine, copy_job_t *copy,
-                                      copy_pair_t **pairs_p, size_t *max_p)
+                                      copy_room_t *room_p)
 {
     copy->job = job_get(engine, false);
     if (copy->job == NULL) {
         return UCXPOOL_ERR_BUSY;
     }
-    *pairs_p = copy->job->entries;
-    *max_p   = LIST_SIZE / sizeof(copy_pair_t);
+    *room_p = (copy_room_t){copy->job->entries, LIST_SIZE};
     return UCXPOOL_OK;
 }
 
-/* One pair alone goes by the GPU's copy engine. */
-static ucxpool_status_t launch_pairs(copy_engine_t   *engine,
-                                     copy_cuda_job_t *job, size_t num_pairs,
-                                     uint64_t size, bool is_to_other)
+void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy)
 {
-    const copy_pair_t *pairs = job->entries;
-    const copy_table_t list  = {
-         .form        = COPY_PAIRS,
-         .entries     = pairs,
-         .num_entries = (uint32_t)num_pairs,
-         .is_far      = true,
-    };
+    copy_cuda_job_put(engine->copier, copy->job);
+    copy->job = NULL;
+}
 
-    if (num_pairs == 1) {
+/* One pair alone goes by the GPU's copy engine. Both forms begin alike. */
+static ucxpool_status_t launch_pairs(copy_engine_t      *engine,
+                                     copy_cuda_job_t    *job,
+                                     const copy_table_t *list, uint64_t size,
+                                     bool is_to_other)
+{
+    const copy_even_pair_t *first = list->entries;
+
+    if (list->num_entries == 1) {
         return copy_cuda_job_start_long(
             engine->copier, job,
-            (void *)(uintptr_t)(is_to_other ? pairs->other : pairs->address),
-            (const void *)(uintptr_t)(is_to_other ? pairs->address
-                                                  : pairs->other),
+            (void *)(uintptr_t)(is_to_other ? first->other : first->address),
+            (const void *)(uintptr_t)(is_to_other ? first->address
+                                                  : first->other),
             size);
     }
-    if (!copy_cuda_job_add(engine->copier, job, &list, size)) {
+    if (!copy_cuda_job_add(engine->copier, job, list, size)) {
         return base_error(UCXPOOL_ERR_LIMIT,
-                          "%llu bytes in %zu pairs are too much for one launch "
+                          "%llu bytes in %u pairs are too much for one launch "
                           "of the copy kernel",
-                          (unsigned long long)size, num_pairs);
+                          (unsigned long long)size, list->num_entries);
     }
-    return copy_cuda_job_start(engine->copier, job, COPY_PAIRS, 0, is_to_other);
+    return copy_cuda_job_start(engine->copier, job, list->form, list->length,
+                               is_to_other);
 }
 
 /* It holds a link for as long as a scatter of a peer's memory does. */
 static ucxpool_status_t gpu_pairs_start(copy_engine_t *engine, copy_job_t *copy,
-                                        size_t num_pairs, uint64_t size,
+                                        const copy_table_t *list, uint64_t size,
                                         bool is_to_other)
 {
     ucxpool_status_t status =
-        launch_pairs(engine, copy->job, num_pairs, size, is_to_other);
+        launch_pairs(engine, copy->job, list, size, is_to_other);
 
     if (status != UCXPOOL_OK) {
-        copy_cuda_job_put(engine->copier, copy->job);
-        copy->job = NULL;
+        copy_engine_pairs_put(engine, copy);
         return status;
     }
     copy->num_rest   = 0;
@@ -914,23 +914,23 @@ static ucxpool_status_t host_start(copy_engine_t *engine, copy_job_t *copy,
 }
 
 static ucxpool_status_t host_pairs_get(copy_engine_t *engine, copy_job_t *copy,
-                                       copy_pair_t **pairs_p, size_t *max_p)
+                                       copy_room_t *room_p)
 {
     (void)engine;
     (void)copy;
-    (void)pairs_p;
-    (void)max_p;
+    (void)room_p;
     return base_error(UCXPOOL_ERR_UNSUPPORTED, "the pool is not on a GPU");
 }
 
-static ucxpool_status_t host_pairs_start(copy_engine_t *engine,
-                                         copy_job_t *copy, size_t num_pairs,
+static ucxpool_status_t host_pairs_start(copy_engine_t      *engine,
+                                         copy_job_t         *copy,
+                                         const copy_table_t *list,
                                          uint64_t size, bool is_to_other)
 {
-    (void)num_pairs;
+    (void)list;
     (void)size;
     (void)is_to_other;
-    return host_pairs_get(engine, copy, NULL, NULL);
+    return host_pairs_get(engine, copy, NULL);
 }
 
 static unsigned host_progress(copy_engine_t *engine)
@@ -1028,17 +1028,17 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
 }
 
 ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
-                                       copy_pair_t **pairs_p, size_t *max_p)
+                                       copy_room_t *room_p)
 {
-    return engine->calls->pairs_get(engine, copy, pairs_p, max_p);
+    return engine->calls->pairs_get(engine, copy, room_p);
 }
 
-ucxpool_status_t copy_engine_pairs_start(copy_engine_t *engine,
-                                         copy_job_t *copy, size_t num_pairs,
+ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
+                                         copy_job_t         *copy,
+                                         const copy_table_t *list,
                                          uint64_t size, bool is_to_other)
 {
-    return engine->calls->pairs_start(engine, copy, num_pairs, size,
-                                      is_to_other);
+    return engine->calls->pairs_start(engine, copy, list, size, is_to_other);
 }
 
 unsigned copy_engine_progress(copy_engine_t *engine)

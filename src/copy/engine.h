@@ -122,6 +122,12 @@ typedef struct copy_work {
 
 typedef struct copy_engine copy_engine_t;
 
+/* For the list of a launch, in pinned memory. */
+typedef struct copy_room {
+    void  *entries;
+    size_t size;
+} copy_room_t;
+
 /* What an engine is, and does: see the functions of the same names. */
 typedef struct copy_engine_calls {
     ucxpool_memory_kind_t memory_kind; /* of the blocks that it copies */
@@ -135,9 +141,9 @@ typedef struct copy_engine_calls {
     ucxpool_status_t (*start)(copy_engine_t *engine, copy_job_t *copy,
                               const copy_work_t *work, uint64_t *covered_p);
     ucxpool_status_t (*pairs_get)(copy_engine_t *engine, copy_job_t *copy,
-                                  copy_pair_t **pairs_p, size_t *max_p);
+                                  copy_room_t *room_p);
     ucxpool_status_t (*pairs_start)(copy_engine_t *engine, copy_job_t *copy,
-                                    size_t num_pairs, uint64_t size,
+                                    const copy_table_t *list, uint64_t size,
                                     bool is_to_other);
     unsigned (*progress)(copy_engine_t *engine);
     ucxpool_status_t (*memtypes)(const copy_engine_t *engine,
@@ -210,10 +216,10 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
 
 /*
  * Copy between pairs of pieces, of which the other ones are a peer's. In two
- * steps: room for a list of them in a job, which the caller fills, and the
- * launch. After an error of either there is no job.
+ * steps: room for a list in a job, which the caller fills, and the launch.
+ * After an error of either there is no job.
  *
- * max_p        [out] Pairs that there is room for.
+ * list         Of COPY_PAIRS or COPY_EVEN_PAIRS, in that room.
  * size         Bytes of all pairs.
  * is_to_other  From the addresses to their other sides; else the other way.
  *
@@ -224,10 +230,14 @@ ucxpool_status_t copy_engine_start(copy_engine_t *engine, copy_job_t *copy,
  * UCXPOOL_ERR_IO, others   the GPU failed
  */
 ucxpool_status_t copy_engine_pairs_get(copy_engine_t *engine, copy_job_t *copy,
-                                       copy_pair_t **pairs_p, size_t *max_p);
-ucxpool_status_t copy_engine_pairs_start(copy_engine_t *engine,
-                                         copy_job_t *copy, size_t num_pairs,
+                                       copy_room_t *room_p);
+ucxpool_status_t copy_engine_pairs_start(copy_engine_t      *engine,
+                                         copy_job_t         *copy,
+                                         const copy_table_t *list,
                                          uint64_t size, bool is_to_other);
+
+/* What was filled is not wanted. */
+void copy_engine_pairs_put(copy_engine_t *engine, copy_job_t *copy);
 
 /* What has been done since. */
 unsigned copy_engine_progress(copy_engine_t *engine);

@@ -152,7 +152,7 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
     uint64_t entry = tile->first + index;
     piece    p = {0, length, 0};
 
-    if ((tile->count == 1) && (form != COPY_UNIFORM)) {
+    if ((tile->count == 1) && !copy_is_even((copy_form_t)form)) {
         p.address = tile->origin;
         p.length = (index == 0) ? tile->size - tile->padding : 0;
         return p;
@@ -168,6 +168,8 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
             p.length = 0;
             return p;
         }
+    } else if (form == COPY_EVEN_PAIRS) {
+        load_entry(list + 2 * entry, &p.address, &p.stream);
     } else if (form == COPY_PAIRS) {
         p.address = load_entry(list + 3 * entry);
         p.stream = load_entry(list + 3 * entry + 1);
@@ -189,9 +191,9 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
 
 /*
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
- * 0. COPY_UNIFORM has stream, stream_size and tile_size in place of tiles,
- * and in `tiles` the address of a word: the number, from 1 on, of a piece that
- * has no address.
+ * 0. Where all pieces have one length stream, stream_size and tile_size are in
+ * place of tiles; COPY_UNIFORM has the address of a word in `tiles`: the number,
+ * from 1 on, of a piece that has no address.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void
@@ -200,13 +202,15 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
              uint32_t stream_size, uint32_t tile_size)
 {
     uint32_t        number = __nvvm_read_ptx_sreg_ctaid_x();
-    copy_tile_t tile =
-        (form == COPY_UNIFORM)
-            ? copy_tile_even(stream, stream_size, length, tile_size, number)
-            : tiles[number];
+    bool            is_even = copy_is_even((copy_form_t)form);
+    copy_tile_t     tile =
+        is_even ? copy_tile_even(stream, stream_size,
+                                 copy_even_stride((copy_form_t)form, length),
+                                 tile_size, number)
+                : tiles[number];
     uint32_t        me = thread_index();
     /* Each piece says where its other side is. */
-    bool            is_exact = (form == COPY_EXACT) || (form == COPY_PAIRS);
+    bool            is_exact = form >= COPY_EXACT;
     uint32_t        align = is_exact ? 1 : UNIT;
     uint32_t        left = tile.size;
 
@@ -230,10 +234,12 @@ ucxpool_copy(const copy_tile_t *tiles, const uint64_t *list, uint32_t form,
             data = 0;
             p.address = UNIT;
         }
-        if (!is_exact || (tile.count == 1)) {
+        if (!is_exact || ((tile.count == 1) && !is_even)) {
             p.stream = start;
         }
-        p.stream += tile.stream;
+        if (form != COPY_EVEN_PAIRS) {
+            p.stream += tile.stream;
+        }
 
         uint64_t target = gather ? p.stream : p.address;
         uint32_t units = ((uint32_t)(target % UNIT) + size + UNIT - 1) / UNIT;

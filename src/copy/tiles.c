@@ -134,7 +134,7 @@ size_t copy_tiles_cut(const copy_table_t *list, uint32_t tile_size,
     tiles_walk_t at        = {.stream = list->stream};
     size_t       num_tiles = 0;
 
-    assert(list->form != COPY_UNIFORM);
+    assert(!copy_is_even(list->form));
     assert((tile_size > 0) && (tile_size % COPY_UNIT == 0));
     while (at.index < list->num_entries) {
         copy_tile_t tile = tiles_next(list, &at, tile_size);

@@ -45,7 +45,9 @@ typedef enum copy_form {
     COPY_EXACT,
     /* 24 bytes: copy_pair_t. There is no stream: each says where its other side
      * is. */
-    COPY_PAIRS
+    COPY_PAIRS,
+    /* 16 bytes: copy_even_pair_t. The same of pieces that have one length. */
+    COPY_EVEN_PAIRS
 } copy_form_t;
 
 typedef struct copy_segment {
@@ -64,6 +66,11 @@ typedef struct copy_pair {
     uint64_t other; /* in place of the stream */
     uint64_t length;
 } copy_pair_t;
+
+typedef struct copy_even_pair {
+    uint64_t address;
+    uint64_t other;
+} copy_even_pair_t;
 
 typedef struct copy_tile {
     /* Address of the tile's first byte in the stream, or its other side. Of
@@ -85,10 +92,10 @@ typedef struct copy_list {
     copy_form_t form;
     const void *entries;
     uint32_t    num_entries;
-    uint32_t    length; /* COPY_UNIFORM: of each piece, over 0 */
+    uint32_t    length; /* of each piece, over 0, where they have one */
     uint64_t    stream; /* its address */
     /* Is there padding behind the last piece, as there is behind the others?
-     * Not with COPY_EXACT and COPY_PAIRS. */
+     * Not with COPY_EXACT and pairs. */
     bool is_padded;
     /* The stream lies behind a link, which is what takes the time. */
     bool is_far;
@@ -100,10 +107,20 @@ typedef struct copy_list {
 #define COPY_BOTH
 #endif
 
-/* Bytes of the stream from one such piece to the next. */
-COPY_BOTH static inline uint32_t copy_even_stride(uint32_t length)
+/* Are the pieces of this form of one length, and cut by the kernel? */
+COPY_BOTH static inline bool copy_is_even(copy_form_t form)
 {
-    return (length + COPY_UNIT - 1) & ~(uint32_t)(COPY_UNIT - 1);
+    return (form == COPY_UNIFORM) || (form == COPY_EVEN_PAIRS);
+}
+
+/* Bytes of the stream from one such piece to the next; pairs have no padding.
+ */
+COPY_BOTH static inline uint32_t copy_even_stride(copy_form_t form,
+                                                  uint32_t    length)
+{
+    return (form == COPY_EVEN_PAIRS)
+               ? length
+               : (length + COPY_UNIT - 1) & ~(uint32_t)(COPY_UNIT - 1);
 }
 
 /*
@@ -111,13 +128,12 @@ COPY_BOTH static inline uint32_t copy_even_stride(uint32_t length)
  * stream in all. Its origin is an offset, however many pieces there are.
  */
 COPY_BOTH static inline copy_tile_t
-copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
+copy_tile_even(uint64_t stream, uint32_t size, uint32_t stride,
                uint32_t tile_size, uint32_t index)
 {
-    uint32_t    stride = copy_even_stride(length);
-    uint32_t    begin  = index * tile_size;
-    uint32_t    end    = (size - begin > tile_size) ? begin + tile_size : size;
-    uint32_t    first  = begin / stride;
+    uint32_t    begin = index * tile_size;
+    uint32_t    end   = (size - begin > tile_size) ? begin + tile_size : size;
+    uint32_t    first = begin / stride;
     copy_tile_t tile;
 
     tile.stream  = stream + begin;
@@ -129,10 +145,10 @@ copy_tile_even(uint64_t stream, uint32_t size, uint32_t length,
     return tile;
 }
 
-/* Bytes of the stream that a list of COPY_UNIFORM takes. */
+/* Bytes of the stream that such a list takes. */
 static inline uint32_t copy_even_size(const copy_table_t *list)
 {
-    uint32_t stride = copy_even_stride(list->length);
+    uint32_t stride = copy_even_stride(list->form, list->length);
 
     if (list->num_entries == 0) {
         return 0;

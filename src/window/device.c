@@ -145,48 +145,136 @@ static uint64_t launch_size(const window_operation_t *operation)
                     base_min(LAUNCH_MAX, operation->size / LAUNCHES));
 }
 
-/* Pairs for one launch: short ones of so many bytes, or a long one alone.
- * Returns how many. */
-static size_t fill(window_operation_t *operation, copy_pair_t *pairs,
-                   size_t max_pairs, uint64_t *size_p)
+/* A piece of ours that nobody has looked at. */
+static ucxpool_status_t say_no_address(const window_operation_t *operation)
 {
+    return base_error(UCXPOOL_ERR_INVALID_PARAM,
+                      "piece %zu has no address; give it memory",
+                      operation->next_memory);
+}
+
+/* Pairs for one launch: short ones of so many bytes, or a long one alone. */
+static ucxpool_status_t fill_any(window_operation_t *operation,
+                                 const copy_room_t *room, copy_table_t *list,
+                                 uint64_t *size_p)
+{
+    copy_pair_t   *pairs   = room->entries;
     uint64_t       address = operation->remote->address;
-    uint64_t       room    = launch_size(operation);
+    uint64_t       most    = launch_size(operation);
     uint64_t       size    = 0;
     size_t         num     = 0;
     window_piece_t piece;
 
-    while ((num < max_pairs) && (size < room) &&
-           window_operation_next(operation, (num == 0) ? LONG_MAX : room - size,
+    while ((num < room->size / sizeof(*pairs)) && (size < most) &&
+           window_operation_next(operation, (num == 0) ? LONG_MAX : most - size,
                                  &piece)) {
         if (piece.length == 0) {
             continue;
+        }
+        if (piece.ours == NULL) {
+            return say_no_address(operation);
         }
         pairs[num++] = (copy_pair_t){(uintptr_t)piece.ours,
                                      address + piece.offset, piece.length};
         size += piece.length;
     }
-    *size_p = size;
-    return num;
+    list->form        = COPY_PAIRS;
+    list->num_entries = (uint32_t)num;
+    *size_p           = size;
+    return UCXPOOL_OK;
+}
+
+/* Have the places one length, and our memory the same, or is it one buffer?
+ * Then the kernel cuts the tiles, and a list is filled in no time. */
+static bool is_even(const window_operation_t *operation)
+{
+    const copy_memory_t *memory = &operation->request->data.memory;
+    uint64_t             length = operation->places.length;
+
+    return (operation->places.places == NULL) && (length <= LAUNCH_MAX) &&
+           ((memory->num == 1) ||
+            (copy_memory_is_pieces(memory) && (memory->length == length)));
+}
+
+static ucxpool_status_t fill_pieces(const window_operation_t *operation,
+                                    size_t num, copy_even_pair_t *pairs)
+{
+    void *const *pieces =
+        operation->request->data.memory.addresses + operation->next_place;
+    const uint64_t *offsets = operation->places.offsets + operation->next_place;
+    uint64_t        address = operation->remote->address;
+    bool            is_null = false;
+
+    for (size_t i = 0; i < num; i++) {
+        pairs[i] =
+            (copy_even_pair_t){(uintptr_t)pieces[i], address + offsets[i]};
+        is_null |= pieces[i] == NULL;
+    }
+    return is_null ? say_no_address(operation) : UCXPOOL_OK;
+}
+
+static void fill_buffer(const window_operation_t *operation, size_t num,
+                        copy_even_pair_t *pairs)
+{
+    uint64_t length = operation->places.length;
+    uint64_t ours =
+        (uintptr_t)copy_memory_address(&operation->request->data.memory, 0) +
+        operation->next_place * length;
+    const uint64_t *offsets = operation->places.offsets + operation->next_place;
+    uint64_t        address = operation->remote->address;
+
+    for (size_t i = 0; i < num; i++) {
+        pairs[i] = (copy_even_pair_t){ours + i * length, address + offsets[i]};
+    }
+}
+
+static ucxpool_status_t fill_even(window_operation_t *operation,
+                                  const copy_room_t *room, copy_table_t *list,
+                                  uint64_t *size_p)
+{
+    uint64_t         length = operation->places.length;
+    size_t           left   = operation->places.count - operation->next_place;
+    size_t           num    = room->size / sizeof(copy_even_pair_t);
+    ucxpool_status_t status = UCXPOOL_OK;
+
+    num = base_min(
+        num, base_max((size_t)(launch_size(operation) / length), (size_t)1));
+    num = base_min(num, left);
+    if (copy_memory_is_pieces(&operation->request->data.memory)) {
+        status = fill_pieces(operation, num, room->entries);
+    } else {
+        fill_buffer(operation, num, room->entries);
+    }
+    operation->next_place += num;
+    list->form        = COPY_EVEN_PAIRS;
+    list->num_entries = (uint32_t)num;
+    list->length      = (uint32_t)length;
+    *size_p           = num * length;
+    return status;
 }
 
 static ucxpool_status_t launch(window_operation_t *operation, window_job_t *job)
 {
     copy_engine_t   *engine = operation->remote->channel->pool->engine;
-    copy_pair_t     *pairs;
-    size_t           max_pairs;
-    size_t           num;
-    uint64_t         size;
+    copy_table_t     list   = {.is_far = true};
+    copy_room_t      room;
+    uint64_t         size = 0;
     ucxpool_status_t status;
 
-    status = copy_engine_pairs_get(engine, &job->copy, &pairs, &max_pairs);
+    status = copy_engine_pairs_get(engine, &job->copy, &room);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    num            = fill(operation, pairs, max_pairs, &size);
+    list.entries   = room.entries;
     job->copy.done = job_done;
-    status         = copy_engine_pairs_start(engine, &job->copy, num, size,
-                                             operation->is_write);
+    status = is_even(operation) ? fill_even(operation, &room, &list, &size)
+                                : fill_any(operation, &room, &list, &size);
+    if (status != UCXPOOL_OK) {
+        copy_engine_pairs_put(engine, &job->copy);
+        return status;
+    }
+    status = copy_engine_pairs_start(engine, &job->copy, &list, size,
+                                     operation->is_write);
     if (status == UCXPOOL_INPROGRESS) {
         job->operation = operation;
         operation->num_jobs++;

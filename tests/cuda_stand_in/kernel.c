@@ -93,7 +93,7 @@ static void move(void *context, uint64_t target, uint64_t source, uint64_t size)
 static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
                       uint32_t length, uint32_t *fault)
 {
-    uint32_t stride = copy_even_stride(length);
+    uint32_t stride = copy_even_stride(even->form, length);
     uint32_t num    = (even->stream_size + stride - 1) / stride;
 
     for (uint32_t i = 0; i < num; i++) {
@@ -109,7 +109,8 @@ static bool has_fault(const uint64_t *list, const copy_twin_even_t *even,
 static CUresult run_copy_even(const unsigned long long *arguments,
                               unsigned num_blocks, int device)
 {
-    const copy_twin_even_t even   = {arguments[5], (uint32_t)arguments[6],
+    const copy_twin_even_t even   = {(copy_form_t)arguments[2], arguments[5],
+                                     (uint32_t)arguments[6],
                                      (uint32_t)arguments[7]};
     launch_t               launch = {device, CUDA_SUCCESS};
     const void            *list   = (const void *)(uintptr_t)arguments[1];
@@ -119,7 +120,8 @@ static CUresult run_copy_even(const unsigned long long *arguments,
     if ((fault == NULL) || (run < sizeof(uint32_t))) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    if (!has_fault(list, &even, (uint32_t)arguments[3],
+    if ((even.form == COPY_EVEN_PAIRS) ||
+        !has_fault(list, &even, (uint32_t)arguments[3],
                    (uint32_t *)(void *)fault)) {
         copy_twin_even_by(move, &launch, num_blocks, &even, list,
                           (uint32_t)arguments[3], arguments[4] != 0);
@@ -141,7 +143,7 @@ static CUresult run_copy(const unsigned long long *arguments,
     if (resolve(arguments[1], device, false, &run) == NULL) {
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    if (arguments[2] == COPY_UNIFORM) {
+    if (copy_is_even((copy_form_t)arguments[2])) {
         return run_copy_even(arguments, num_blocks, device);
     }
     tiles = resolve(arguments[0], device, false, &run);
