@@ -91,14 +91,21 @@ public final class Channel implements AutoCloseable {
     /**
      * Have messages handled where they arrive, in place of
      * {@link #receive receive()}. What has arrived before is handed over at
-     * once.
+     * once, by the thread that calls this, and so is the state if it is not
+     * connecting any more.
      *
      * @param handler told of messages and of the channel's state
      */
     public synchronized void handle(Handler handler) {
         this.handler = handler;
+        if (state == State.OPEN) {
+            handler.changed(this, state, reason);
+        }
         while (!arrived.isEmpty()) {
             handler.arrived(arrived.remove());
+        }
+        if (hasEnded()) {
+            handler.changed(this, state, reason);
         }
     }
 

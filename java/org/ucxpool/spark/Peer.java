@@ -11,7 +11,6 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.ucxpool.Channel;
 import org.ucxpool.Message;
-import org.ucxpool.Pool;
 import org.ucxpool.Source;
 import org.ucxpool.Status;
 import org.ucxpool.Transfer;
@@ -26,7 +25,7 @@ final class Peer implements Channel.Handler {
 
     /** What a peer needs of the transport. */
     interface Owner {
-        Pool pool();
+        Channel connect(String address) throws UcxpoolException;
 
         /** Receive a reply, when there is memory for it. */
         void admit(Fetch.Arrival arrival, Peer peer);
@@ -50,6 +49,7 @@ final class Peer implements Channel.Handler {
     /* It has been there at least once: if it is not now, it is gone. */
     private boolean hasOpened;
     private boolean isWithoutPool;
+    private IOException lastEnd;
 
     Peer(Owner owner, String executorId, String host, int port,
          String address) {
@@ -73,12 +73,16 @@ final class Peer implements Channel.Handler {
      * @throws IOException the channel has just ended
      */
     synchronized boolean post(Fetch fetch, byte[] blocks) throws IOException {
+        if (channel == null && !isWithoutPool) {
+            channel = owner.connect(address);
+            /* If it has ended by now, that is told here. */
+            channel.handle(this);
+        }
         if (isWithoutPool) {
             return false;
         }
         if (channel == null) {
-            channel = owner.pool().connect(address);
-            channel.handle(this);
+            throw lastEnd;
         }
         long request = ++lastRequest;
 
@@ -188,7 +192,7 @@ final class Peer implements Channel.Handler {
 
     @Override
     public void changed(Channel ended, Channel.State state, String reason) {
-        boolean wasOpen;
+        IOException why;
         List<Fetch> left;
 
         if (state == Channel.State.OPEN) {
@@ -204,7 +208,10 @@ final class Peer implements Channel.Handler {
             if (channel != ended) {
                 return;
             }
-            wasOpen = hasOpened;
+            why = new IOException("executor " + executorId + " at " + address
+                + (hasOpened ? " was lost: " : " cannot be reached: ")
+                + (reason.isEmpty() ? "it closed the channel" : reason));
+            lastEnd = why;
             isWithoutPool =
                 !hasOpened && ended.failure().status() != Status.PEER_LOST;
             channel = null;
@@ -212,10 +219,6 @@ final class Peer implements Channel.Handler {
             fetches.clear();
         }
         ended.close();
-        IOException why = new IOException("executor " + executorId + " at "
-            + address + (wasOpen ? " was lost: " : " cannot be reached: ")
-            + (reason.isEmpty() ? "it closed the channel" : reason));
-
         if (isWithoutPool()) {
             LOG.warn("shuffle blocks of executor {} come over Netty: {}",
                      executorId, reason);

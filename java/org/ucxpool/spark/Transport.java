@@ -132,8 +132,8 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     }
 
     @Override
-    public Pool pool() {
-        return pool;
+    public Channel connect(String address) throws UcxpoolException {
+        return pool.connect(address);
     }
 
     @Override

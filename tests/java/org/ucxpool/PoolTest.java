@@ -325,6 +325,43 @@ public class PoolTest {
                      () -> toRight.send(new Source(), 1));
     }
 
+    /** Notes the states that it is told of. */
+    private static final class States implements Channel.Handler {
+        final List<Channel.State> told = new ArrayList<>();
+
+        @Override
+        public void arrived(Message message) {
+            throw new AssertionError("nothing is sent");
+        }
+
+        @Override
+        public synchronized void changed(Channel channel,
+                                         Channel.State state, String reason) {
+            told.add(state);
+        }
+    }
+
+    @Test
+    public void a_handler_that_comes_late_is_told_of_the_state()
+            throws Exception {
+        States opened = new States();
+        States failed = new States();
+        int port;
+
+        toRight.handle(opened);
+        assertEquals(List.of(Channel.State.OPEN), opened.told);
+        try (Listener listener = right.listen("127.0.0.1:0")) {
+            port = listener.port();
+        }
+        Channel channel = left.connect("127.0.0.1:" + port);
+
+        assertThrows(UcxpoolException.class,
+                     () -> channel.await(LIMIT, TimeUnit.SECONDS));
+        channel.handle(failed);
+        assertEquals(List.of(Channel.State.FAILED), failed.told);
+        channel.close();
+    }
+
     @Test
     public void a_handler_that_waits_gets_an_error() throws Exception {
         CompletableFuture<Throwable> thrown = new CompletableFuture<>();

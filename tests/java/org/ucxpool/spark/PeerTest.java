@@ -3,6 +3,7 @@ package org.ucxpool.spark;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertSame;
+import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
 import java.io.File;
@@ -27,6 +28,7 @@ import org.ucxpool.Listener;
 import org.ucxpool.Message;
 import org.ucxpool.Pool;
 import org.ucxpool.Source;
+import org.ucxpool.UcxpoolException;
 
 /** A peer that is not there, is another's, or says what it should not. */
 public class PeerTest implements Peer.Owner, Fetch.Surroundings,
@@ -39,6 +41,8 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     private final List<String> failed = new ArrayList<>();
     private final List<Fetch> overNetty = new ArrayList<>();
     private Throwable why;
+    /* Connecting comes to its end before the peer hears of it. */
+    private boolean isConnectAwaited;
     private Pool pool;
     private Pool other;
     private Channel accepted;
@@ -64,8 +68,14 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
     }
 
     @Override
-    public Pool pool() {
-        return pool;
+    public Channel connect(String address) throws UcxpoolException {
+        Channel channel = pool.connect(address);
+
+        while (isConnectAwaited
+               && channel.state() == Channel.State.CONNECTING) {
+            pool.poll(LIMIT, TimeUnit.SECONDS);
+        }
+        return channel;
     }
 
     @Override
@@ -140,6 +150,48 @@ public class PeerTest implements Peer.Owner, Fetch.Surroundings,
             "executor 1 at 127.0.0.1:" + port + " cannot be reached: "));
         assertEquals(2, statistics.failedBlocks.getCount());
         assertFalse(peer.isWithoutPool());
+    }
+
+    @Test
+    public void a_connection_that_is_refused_at_once_fails_the_request()
+            throws Exception {
+        int port;
+
+        try (ServerSocket socket =
+                 new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            port = socket.getLocalPort();
+        }
+        Peer peer = new Peer(this, "1", "127.0.0.1", 1, "127.0.0.1:" + port);
+
+        isConnectAwaited = true;
+        for (int i = 0; i < 2; i++) {
+            IOException thrown =
+                assertThrows(IOException.class, () -> post(peer));
+
+            assertTrue(thrown.getMessage(), thrown.getMessage().startsWith(
+                "executor 1 at 127.0.0.1:" + port + " cannot be reached: "));
+        }
+        assertFalse(peer.isWithoutPool());
+    }
+
+    /** To the one that asks, it has opened before it listens to that. */
+    @Test
+    public void a_peer_that_was_there_is_lost_when_it_goes()
+            throws Exception {
+        other = makePool("other", null);
+        Listener listener = other.listen("127.0.0.1:0");
+        Thread thread = poll(other);
+        Peer peer = new Peer(this, "1", "127.0.0.1", 1,
+                             "127.0.0.1:" + listener.port());
+
+        isConnectAwaited = true;
+        post(peer);
+        other.close();
+        pollUntilTold();
+        assertEquals(Arrays.asList(IDS), failed);
+        assertTrue(why.getMessage(), why.getMessage().contains("was lost"));
+        assertFalse(peer.isWithoutPool());
+        thread.join();
     }
 
     @Test
