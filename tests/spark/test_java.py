@@ -14,9 +14,18 @@ JARS = [BUILD / "ucxpool-spark.jar", BUILD / "ucxpool-spark-tests.jar",
         pathlib.Path(pyspark.__file__).parent / "jars" / "*"]
 
 
+# What Spark's own starter opens to it of the JDK, and some of its parts need.
+OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in (
+    "java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "sun.nio.ch", "sun.nio.cs")]
+
+
 class JUnit(unittest.TestCase):
     def test_block_ranges(self):
         self.run_class("org.ucxpool.spark.BlockRangeTest")
+
+    def test_fetcher_iterator(self):
+        self.run_class("org.ucxpool.spark.FetcherIteratorTest")
 
     def test_map_outputs(self):
         self.run_class("org.ucxpool.spark.MapOutputsTest")
@@ -30,7 +39,7 @@ class JUnit(unittest.TestCase):
     def run_class(self, name):
         library = BUILD.parent / ".libs" / "libucxpool.so"
         done = subprocess.run(
-            ["java", f"-Dorg.ucxpool.library={library}",
+            ["java", *OPENS, f"-Dorg.ucxpool.library={library}",
              "-cp", ":".join(map(str, JARS)), "org.junit.runner.JUnitCore",
              name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=300)
