@@ -1,0 +1,293 @@
+"""What the tests of Spark's own shuffle claim, with the plugin in it:
+docs/spark-claims.md has the table."""
+import os
+import pathlib
+import tempfile
+import threading
+import time
+import unittest
+
+from pyspark import StorageLevel
+
+import queries
+import tpch
+from cluster import PLUGIN, Cluster, event_log, events, shuffle_read
+
+# Two staging buffers are kept; all else is given back.
+IDLE = 2 << 20
+LIMIT = 120
+
+# One short request at a time, so that there are many.
+SLOW = {"spark.reducer.maxSizeInFlight": "64k",
+        "spark.reducer.maxReqsInFlight": "1",
+        "spark.sql.adaptive.enabled": "false"}
+KRYO = {"spark.serializer": "org.apache.spark.serializer.KryoSerializer"}
+# A map output is sorted, and not put together of a file for each reducer.
+SORTED = {"spark.shuffle.sort.bypassMergeThreshold": "1"}
+
+
+def shuffle_written(folder, what):
+    """A metric of what all tasks have written for shuffles, together."""
+    return sum(event["Task Metrics"]["Shuffle Write Metrics"]
+               [f"Shuffle {what} Written"]
+               for event in events(folder)
+               if event["Event"] == "SparkListenerTaskEnd")
+
+
+class Base(unittest.TestCase):
+    def check_pool(self, cluster):
+        """All blocks went over the pool, and all memory is given back."""
+        told = cluster.counters()
+        for counted in told.values():
+            self.assertGreater(counted["fetchedBlocks"], 0, told)
+            self.assertEqual(counted["nettyBlocks"], 0, told)
+            self.assertEqual(counted["failedBlocks"], 0, told)
+        self.await_idle(cluster)
+        return told
+
+    def await_idle(self, cluster):
+        """What came for a task that has ended may still be on its way."""
+        end = time.monotonic() + LIMIT
+        while any(counted["pool.heap_live"] != IDLE
+                  for counted in cluster.counters().values()):
+            self.assertLess(time.monotonic(), end, cluster.counters())
+
+
+class Rows(Base):
+    """The same rows, however they are written, compressed and fetched."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        tpch.generate(cls.folder.name, 0.01)
+        with Cluster({}) as cluster:
+            tpch.load(cluster.spark, cls.folder.name)
+            cls.tpch = tpch.run(cluster.spark)
+            cls.sql = queries.run(cluster.spark, [True], [queries.join])
+
+    def check_pairs(self, context):
+        """Pairs of Python, which Spark's serializer writes."""
+        left = context.parallelize([(n % 50, n) for n in range(2000)], 6)
+        right = context.parallelize([(n, str(n)) for n in range(40, 60)], 3)
+
+        self.assertEqual(
+            {key: sorted(values)
+             for key, values in left.groupByKey(5).collect()},
+            {key: list(range(key, 2000, 50)) for key in range(50)})
+        self.assertEqual(left.sortByKey(numPartitions=4).keys().collect(),
+                         sorted(n % 50 for n in range(2000)))
+        self.assertEqual(
+            {key: (len(list(mine)), list(others)) for key, (mine, others)
+             in left.cogroup(right, 4).collect()},
+            {key: (40 if key < 50 else 0, [str(key)] if key >= 40 else [])
+             for key in range(60)})
+        self.assertEqual(
+            sorted(set(left.subtractByKey(right, 4).keys().collect())),
+            list(range(40)))
+        self.assertEqual(
+            context.parallelize([], 4).map(lambda n: (n, n))
+            .partitionBy(5).collect(), [])
+
+    def check_empty_blocks(self, cluster):
+        """Four keys in 20 times 20 blocks: those without bytes are not
+        fetched."""
+        before = cluster.total("fetchedBlocks")
+        pairs = cluster.spark.sparkContext.parallelize(range(4), 20).map(
+            lambda n: (n, 2 * n))
+        self.assertEqual(sorted(pairs.partitionBy(20).collect()),
+                         [(n, 2 * n) for n in range(4)])
+        self.assertLessEqual(cluster.total("fetchedBlocks") - before, 4)
+
+    def check_rows(self, cluster):
+        self.check_pairs(cluster.spark.sparkContext)
+        self.check_empty_blocks(cluster)
+        self.assertEqual(
+            queries.run(cluster.spark, [True], [queries.join]), self.sql)
+        self.check_pool(cluster)
+
+    def test_sorted_files_spilling_and_zstd(self):
+        """Requests above a size go to files, of shuffles and of others."""
+        with tempfile.TemporaryDirectory() as folder:
+            with Cluster({
+                    **PLUGIN, **SORTED, **event_log(folder),
+                    "spark.io.compression.codec": "zstd",
+                    "spark.shuffle.spill.numElementsForceSpillThreshold":
+                        "2000",
+                    "spark.network.maxRemoteBlockSizeFetchToMem": "100k",
+                    "spark.task.maxDirectResultSize": "10k"}) as cluster:
+                self.check_rows(cluster)
+                self.check_blocks_of_no_shuffle(cluster)
+            spilled = sum(event["Task Metrics"]["Disk Bytes Spilled"]
+                          for event in events(folder)
+                          if event["Event"] == "SparkListenerTaskEnd")
+            self.assertGreater(spilled, 10000)
+
+    def check_blocks_of_no_shuffle(self, cluster):
+        """Cached partitions, replicas, broadcasts and long results."""
+        before = cluster.total("fetchedBlocks")
+        context = cluster.spark.sparkContext
+        for level in (StorageLevel.MEMORY_ONLY, StorageLevel.DISK_ONLY_2):
+            rows = context.parallelize(range(100000), 4).persist(level)
+            self.assertEqual(rows.count(), 100000)
+            self.assertEqual(rows.coalesce(1).sum(), sum(range(100000)))
+            self.assertEqual(len(rows.collect()), 100000)
+        text = context.broadcast(os.urandom(5 << 20))
+        self.assertEqual(
+            context.parallelize(range(4), 4)
+            .map(lambda n: len(text.value)).collect(), [5 << 20] * 4)
+        self.assertEqual(cluster.total("nettyBlocks"), 0)
+        self.assertEqual(cluster.total("fetchedBlocks"), before)
+
+    def test_kryo_snappy_limits_and_several_tasks_at_once(self):
+        with Cluster({**PLUGIN, **SORTED, **KRYO,
+                      "spark.io.compression.codec": "snappy",
+                      "spark.shuffle.spill.compress": "false",
+                      "spark.shuffle.checksum.enabled": "false",
+                      "spark.shuffle.detectCorrupt": "false",
+                      "spark.reducer.maxSizeInFlight": "32k",
+                      "spark.reducer.maxReqsInFlight": "2",
+                      "spark.reducer.maxBlocksInFlightPerAddress": "3"},
+                     cores=2) as cluster:
+            self.check_rows(cluster)
+
+    def test_files_of_the_same_host(self):
+        """Spark reads them itself, if it is let."""
+        with Cluster({**PLUGIN, "spark.shuffle.readHostLocalDisk": "true"}
+                     ) as cluster:
+            self.assertEqual(
+                queries.run(cluster.spark, [True], [queries.join]), self.sql)
+            for counted in cluster.counters().values():
+                self.assertEqual(counted["fetchedBlocks"], 0)
+                self.assertEqual(counted["nettyBlocks"], 0)
+
+    def test_files_of_each_reducer_lz4_and_tpch(self):
+        for number in (1, 5, 9):
+            self.assertGreater(len(self.tpch[number]), 3, number)
+        with Cluster(PLUGIN) as cluster:
+            tpch.load(cluster.spark, self.folder.name)
+            found = tpch.run(cluster.spark)
+            for number, rows in self.tpch.items():
+                self.assertEqual(found[number], rows, number)
+            self.check_rows(cluster)
+
+
+class Others(Base):
+    """What needs no rows to compare with."""
+
+    def check_sums(self, cluster, rows, maps, reducers, tasks):
+        """Sums of rows that are shuffled, and of the same ones that are not.
+        Each task has many reducers' blocks, one reducer after the other.
+        Returns how many blocks have come so far."""
+        plain = cluster.spark.range(0, rows, 1, maps)
+        sums = ["count(*)", "sum(id)", "sum(hash(id))"]
+        shuffled = plain.repartition(reducers, "id").coalesce(tasks)
+        cluster.spark.conf.set("spark.sql.adaptive.enabled", "false")
+        self.assertEqual(shuffled.selectExpr(*sums).collect(),
+                         plain.selectExpr(*sums).collect())
+        told = self.check_pool(cluster)
+        for counted in told.values():
+            self.assertEqual(counted["spilledBytes"], 0)
+            self.assertLessEqual(counted["pool.heap_reserved"], 48 << 20)
+        return sum(counted["fetchedBlocks"] for counted in told.values())
+
+    def test_many_partitions(self):
+        """And what tasks tell that they have read is what was written."""
+        with tempfile.TemporaryDirectory() as folder:
+            with Cluster({**PLUGIN, **event_log(folder)}) as cluster:
+                first = self.check_sums(cluster, 120000, 4, 10000, 20)
+                # About one half of them is of the task's own executor.
+                self.assertGreater(first, 4 * 10000 // 4)
+                last = self.check_sums(cluster, 300000, 300, 300, 10)
+                self.assertGreater(last - first, 300 * 300 // 4)
+            self.assertEqual(shuffle_read(folder, "Remote Blocks Fetched"),
+                             last)
+            self.assertEqual(shuffle_read(folder, "Total Records Read"),
+                             shuffle_written(folder, "Records"))
+            self.assertEqual(shuffle_read(folder, "Local Bytes Read")
+                             + shuffle_read(folder, "Remote Bytes Read"),
+                             shuffle_written(folder, "Bytes"))
+
+
+class Stopped(Base):
+    """While a task stands still in the middle of what it fetches."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.pipes = pathlib.Path(folder.name)
+        for name in ("reached", "go"):
+            os.mkfifo(self.pipes / name)
+
+    def start(self, cluster, reducers):
+        """Sum long partitions in a thread, until one of its tasks stops;
+        returns the thread, what it found, and the executor."""
+        found = {}
+
+        def work():
+            cluster.spark.sparkContext.setJobGroup("stopped", "stopped")
+            try:
+                found["row"] = tuple(rows.collect()[0])
+            except Exception as error:
+                found["error"] = str(error)
+
+        rows = (cluster.spark.range(0, 4000, 1, 24)
+                .selectExpr("id", "repeat(sha2(string(id), 256), 30) AS text")
+                .repartition(reducers, "id")
+                .selectExpr(f"StopOnce(id, '{self.pipes}') AS id", "text")
+                .selectExpr("sum(id)", "count(distinct text)"))
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread, found, int((self.pipes / "reached").read_text())
+
+    def go_on(self):
+        (self.pipes / "go").write_text("go")
+
+    def test_a_job_that_is_canceled(self):
+        with Cluster({**PLUGIN, **SLOW}) as cluster:
+            thread, found, _ = self.start(cluster, 2)
+            cluster.spark.sparkContext.cancelJobGroup("stopped")
+            self.go_on()
+            thread.join()
+            self.assertIn("cancel", found["error"].lower())
+            self.await_idle(cluster)
+            # A task that wants no more than a few rows ends early as well.
+            few = (cluster.spark.range(0, 20000, 1, 8)
+                   .selectExpr("id", "repeat(hex(id), 100) AS text")
+                   .repartition(4, "id").limit(5))
+            self.assertEqual(len(few.collect()), 5)
+            self.check_pool(cluster)
+
+    def test_files_that_are_damaged(self):
+        """Diagnosed over Netty, and told."""
+        with Cluster({**PLUGIN, **SLOW,
+                      "spark.stage.maxConsecutiveAttempts": "1"}) as cluster:
+            told = cluster.counters()
+            thread, found, stopped = self.start(cluster, 1)
+            for executor, counted in told.items():
+                if executor != stopped:
+                    self.damage(counted["pid"])
+            self.go_on()
+            thread.join()
+            self.assertIn("corrupted due to DISK_ISSUE", found["error"])
+            log = next(text for name, text in cluster.logs().items()
+                       if f"/{stopped}/" in name)
+            self.assertIn("Start corruption diagnosis", log)
+            self.await_idle(cluster)
+
+    def damage(self, pid):
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_text()
+        folder = dict(word.partition("=")[::2] for word
+                      in environment.split("\0"))["SPARK_EXECUTOR_DIRS"]
+        files = list(pathlib.Path(folder).glob("**/shuffle_*.data"))
+        self.assertTrue(files)
+        for path in files:
+            with open(path, "r+b") as file:
+                file.seek(100)
+                there = file.read(100)
+                file.seek(100)
+                file.write(bytes(byte ^ 0xff for byte in there))
+
+
+if __name__ == "__main__":
+    unittest.main()
