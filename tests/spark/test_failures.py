@@ -1,68 +1,26 @@
 """What fails is computed again, and the result is right."""
 import os
-import pathlib
 import signal
 import tempfile
-import threading
 import unittest
 
 from cluster import PLUGIN, Cluster
-
-# Many requests, one after the other, so that some are left to be made.
-SLOW = {"spark.reducer.maxSizeInFlight": "64k",
-        "spark.reducer.maxReqsInFlight": "1",
-        "spark.shuffle.compress": "false",
-        "spark.sql.adaptive.enabled": "false"}
-
-
-def folder_of(pid):
-    """Where an executor has its files."""
-    for variable in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0"):
-        if variable.startswith("SPARK_EXECUTOR_DIRS="):
-            return variable.partition("=")[2]
-    raise AssertionError(f"process {pid} has no SPARK_EXECUTOR_DIRS")
-
-
-def shuffle_files(folder, ending):
-    """The files of map outputs in a folder."""
-    return list(pathlib.Path(folder).glob(f"**/shuffle_*{ending}"))
+from executors import SLOW, Pause, folder_of, shuffle_files
 
 
 class Failures(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.pipes = pathlib.Path(folder.name)
-        for name in ("reached", "go"):
-            os.mkfifo(self.pipes / name)
-
-    def start(self, cluster):
-        """Sum two long partitions in a thread; returns it, and where its result
-        will be."""
-        result = []
-        rows = (cluster.spark.range(0, 4000, 1, 8)
-                .selectExpr("id", "repeat(sha2(string(id), 256), 30) AS text")
-                .repartition(2, "id")
-                .selectExpr(f"StopOnce(id, '{self.pipes}') AS id", "text")
-                .selectExpr("sum(id)", "count(distinct text)"))
-        thread = threading.Thread(
-            target=lambda: result.append(rows.collect()[0]))
-        thread.start()
-        return thread, result
-
     def while_stopped(self, cluster, act):
         """Let a query run into its shuffle, act while one of its tasks stands
         still in the middle of what it fetches, and let it go on."""
         told = cluster.counters()
-        thread, result = self.start(cluster)
-        # Whoever opens it waits for the other side.
-        stopped = int((self.pipes / "reached").read_text())
-        act({executor: counted["pid"] for executor, counted in told.items()
-             if executor != stopped})
-        (self.pipes / "go").write_text("go")
-        thread.join()
-        self.assertEqual([tuple(row) for row in result],
-                         [(4000 * 3999 // 2, 4000)])
+        with tempfile.TemporaryDirectory() as folder:
+            pause = Pause(folder)
+            pause.start(cluster)
+            stopped = pause.wait()
+            act({executor: counted["pid"]
+                 for executor, counted in told.items()
+                 if executor != stopped})
+            self.assertEqual(pause.go_on(), Pause.WANTED)
         return stopped
 
     def test_an_executor_that_is_killed(self):

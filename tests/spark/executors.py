@@ -1,0 +1,61 @@
+"""Executors as seen from outside: their files, and a query that stands still in one
+of them."""
+import os
+import pathlib
+import threading
+
+# Many requests, one after the other, so that some are left to be made.
+SLOW = {"spark.reducer.maxSizeInFlight": "64k",
+        "spark.reducer.maxReqsInFlight": "1",
+        "spark.shuffle.compress": "false",
+        "spark.sql.adaptive.enabled": "false"}
+
+
+def folder_of(pid):
+    """Where an executor has its files."""
+    for variable in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0"):
+        if variable.startswith("SPARK_EXECUTOR_DIRS="):
+            return variable.partition("=")[2]
+    raise AssertionError(f"process {pid} has no SPARK_EXECUTOR_DIRS")
+
+
+def shuffle_files(folder, ending):
+    """The files of map outputs in a folder."""
+    return list(pathlib.Path(folder).glob(f"**/shuffle_*{ending}"))
+
+
+class Pause:
+    """A query of which one task stands still in the middle of what it fetches: the
+    first one to get there, or the first of one executor."""
+
+    ROWS = 4000
+    WANTED = [(ROWS * (ROWS - 1) // 2, ROWS)]
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        for name in ("reached", "go"):
+            os.mkfifo(self.folder / name)
+        self.name = str(folder)
+
+    def start(self, cluster):
+        """Sum two long partitions in a thread."""
+        rows = (cluster.spark.range(0, self.ROWS, 1, 8)
+                .selectExpr("id", "repeat(sha2(string(id), 256), 30) AS text")
+                .repartition(2, "id")
+                .selectExpr(f"StopOnce(id, '{self.name}') AS id", "text")
+                .selectExpr("sum(id)", "count(distinct text)"))
+        self.result = []
+        self.thread = threading.Thread(
+            target=lambda: self.result.append(tuple(rows.collect()[0])))
+        self.thread.start()
+
+    def wait(self):
+        """Until it stands still. Returns in which executor."""
+        # Whoever opens it waits for the other side.
+        return int((self.folder / "reached").read_text())
+
+    def go_on(self):
+        """Until the query has ended. Returns its rows."""
+        (self.folder / "go").write_text("go")
+        self.thread.join()
+        return self.result
