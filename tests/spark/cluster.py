@@ -38,20 +38,22 @@ COMMON = {
 
 
 class Cluster:
-    """Two executors of one processor each, or more."""
+    """Two executors of one processor each, or more; or those that a master has,
+    whose workers have their files in a folder."""
 
-    def __init__(self, settings, cores=1):
+    def __init__(self, settings, cores=1, master=None, work=None):
         # What is set when the virtual machine starts counts for all clusters.
         pyspark.SparkContext._ensure_initialized()
         builder = (SparkSession.builder.appName("ucxpool")
-                   .master(f"local-cluster[2,{cores},1024]"))
+                   .master(master or f"local-cluster[2,{cores},1024]"))
         for key, value in {**COMMON,
                            "spark.jars": ",".join(map(str, JARS)),
                            **settings}.items():
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
-        self.work = os.path.join(os.path.dirname(pyspark.__file__), "work",
-                                 self.spark.sparkContext.applicationId)
+        self.work = os.path.join(
+            work or os.path.join(os.path.dirname(pyspark.__file__), "work"),
+            self.spark.sparkContext.applicationId)
         for name, type_name in (("CountersOfExecutor", "string"),
                                 ("StopOnce", "long")):
             self.spark.udf.registerJavaFunction(

@@ -1,7 +1,8 @@
-"""Executors as seen from outside: their files, and a query that stands still in one
-of them."""
+"""Executors as seen from outside: their files, their end, and a query that stands
+still in one of them."""
 import os
 import pathlib
+import select
 import threading
 
 # Many requests, one after the other, so that some are left to be made.
@@ -24,9 +25,19 @@ def shuffle_files(folder, ending):
     return list(pathlib.Path(folder).glob(f"**/shuffle_*{ending}"))
 
 
+class End:
+    """The end of a process that another one has started."""
+
+    def __init__(self, pid):
+        self.descriptor = os.pidfd_open(pid)
+
+    def wait(self):
+        select.select([self.descriptor], [], [])
+        os.close(self.descriptor)
+
+
 class Pause:
-    """A query of which one task stands still in the middle of what it fetches: the
-    first one to get there, or the first of one executor."""
+    """A query of which one task stands still in the middle of what it fetches."""
 
     ROWS = 4000
     WANTED = [(ROWS * (ROWS - 1) // 2, ROWS)]

@@ -1,11 +1,11 @@
 """Spark's shuffle on the pool gives what it gives over Netty, and goes over
 Netty where it must."""
-import socket
 import tempfile
 import unittest
 
 import queries
 from cluster import PLUGIN, Cluster, event_log, shuffle_read
+from ports import free_port
 
 SECRET = {"spark.authenticate": "true",
           "spark.authenticate.secret": "of these tests"}
@@ -130,11 +130,6 @@ class Shuffle(unittest.TestCase):
             logs = "".join(cluster.logs().values())
             self.assertIn("address in use", logs)
             self.assertIn("come over Netty: it has no pool", logs)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,104 @@
+"""A cluster as users start one: a master and its workers, processes of Spark's that
+wait for applications."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+
+import pyspark
+
+import cluster
+
+# These processes live for seconds: the second compiler does not pay.
+SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SPARK_CLASS = pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+class Daemon:
+    """One of these processes, and what it says."""
+
+    def __init__(self, log, command, variables):
+        self.log = open(log, "w")
+        # It does not outlive this process, whatever ends that.
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command], env={**os.environ, **variables}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, start_new_session=True)
+
+    def says(self, pattern):
+        """Wait until it does; what comes after is only written to its log."""
+        for line in self.process.stderr:
+            self.log.write(line)
+            found = re.search(pattern, line)
+            if found:
+                threading.Thread(target=shutil.copyfileobj, daemon=True,
+                                 args=(self.process.stderr, self.log)).start()
+                return found
+        self.log.flush()
+        raise AssertionError(pathlib.Path(self.log.name).read_text())
+
+    def end(self):
+        """With all that it has started."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Standalone:
+    """A master and no worker yet. A prefix is a command that runs the one behind
+    it, on another host; settings are for the daemon, and of Spark."""
+
+    def __init__(self, host="127.0.0.1", prefix=(), settings=None):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+        self.work = self.folder / "work"
+        self.daemons = []
+        master = self.start("master", host, prefix, settings, [
+            "org.apache.spark.deploy.master.Master", "--host", host,
+            "--port", "0", "--webui-port", "0"])
+        self.url = master.says("Starting Spark master at (spark://.*)")[1]
+
+    def start(self, name, host, prefix, settings, command):
+        options = " ".join([SHORT, *(f"-D{key}={value}" for key, value in
+                                     (settings or {}).items())])
+        # Of one host, for what there serves the files of all.
+        files = self.folder / f"files-{host}"
+        files.mkdir(exist_ok=True)
+        self.daemons.append(Daemon(
+            self.folder / f"{name}.log", [*prefix, SPARK_CLASS, *command],
+            {"SPARK_LOCAL_IP": host, "SPARK_DAEMON_JAVA_OPTS": options,
+             "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(files)}))
+        return self.daemons[-1]
+
+    def add_worker(self, name, host="127.0.0.1", prefix=(), settings=None,
+                   cores=1):
+        """One that has executors of one core each; says() waits for it."""
+        return self.start(name, host, prefix, settings, [
+            "org.apache.spark.deploy.worker.Worker", "--host", host,
+            "--webui-port", "0", "--cores", str(cores), "--memory",
+            f"{cores}g", "--work-dir", str(self.work), self.url])
+
+    def application(self, settings, executors=2):
+        """A driver with so many executors, which are all there before it
+        begins."""
+        return cluster.Cluster(
+            {"spark.executor.cores": "1", "spark.executor.memory": "1g",
+             "spark.executor.extraJavaOptions": SHORT,
+             "spark.cores.max": str(executors),
+             "spark.scheduler.minRegisteredResourcesRatio": "1",
+             "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+             **settings}, master=self.url, work=self.work)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.end()
+
+    def end(self):
+        for daemon in self.daemons:
+            daemon.end()
+        self.temporary.cleanup()
