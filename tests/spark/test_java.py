@@ -24,6 +24,9 @@ class JUnit(unittest.TestCase):
     def test_block_ranges(self):
         self.run_class("org.ucxpool.spark.BlockRangeTest")
 
+    def test_executor_side(self):
+        self.run_class("org.ucxpool.spark.ExecutorSideTest")
+
     def test_fetcher_iterator(self):
         self.run_class("org.ucxpool.spark.FetcherIteratorTest")
 
@@ -32,6 +35,9 @@ class JUnit(unittest.TestCase):
 
     def test_peers(self):
         self.run_class("org.ucxpool.spark.PeerTest")
+
+    def test_pooled_block_store_client(self):
+        self.run_class("org.ucxpool.spark.PooledBlockStoreClientTest")
 
     def test_received_blocks(self):
         self.run_class("org.ucxpool.spark.ReceivedBlockTest")

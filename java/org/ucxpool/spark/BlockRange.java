@@ -2,6 +2,8 @@ package org.ucxpool.spark;
 
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * Which bytes of a map output a shuffle block is: those of the reducers from
@@ -50,6 +52,21 @@ final class BlockRange {
         } catch (NumberFormatException e) {
             return null;
         }
+    }
+
+    /** Of all names, or null if one is of anything else. */
+    static List<BlockRange> parse(String[] names) {
+        List<BlockRange> ranges = new ArrayList<>(names.length);
+
+        for (String name : names) {
+            BlockRange range = parse(name);
+
+            if (range == null) {
+                return null;
+            }
+            ranges.add(range);
+        }
+        return ranges;
     }
 
     /** Write it behind others. */

@@ -33,7 +33,7 @@ final class ExecutorSide implements ExecutorPlugin {
     private static volatile Transport current;
 
     /** Why the pool is not used. */
-    private static final class NotHere extends Exception {
+    static final class NotHere extends Exception {
         private static final long serialVersionUID = 1;
 
         NotHere(String why) {
@@ -82,7 +82,7 @@ final class ExecutorSide implements ExecutorPlugin {
         SparkEnv env = SparkEnv.get();
         BlockManager manager = env.blockManager();
 
-        check(conf);
+        check(org.apache.spark.package$.MODULE$.SPARK_VERSION(), conf);
         Settings settings;
 
         try {
@@ -90,7 +90,7 @@ final class ExecutorSide implements ExecutorPlugin {
         } catch (IllegalArgumentException e) {
             throw new NotHere(e.getMessage());
         }
-        Field field = field();
+        Field field = field(BlockManager.class, FIELD);
 
         if (settings.library != null) {
             System.setProperty(LIBRARY_PROPERTY, settings.library);
@@ -119,9 +119,8 @@ final class ExecutorSide implements ExecutorPlugin {
                  transport.address());
     }
 
-    private static void check(SparkConf conf) throws NotHere {
-        String version = org.apache.spark.package$.MODULE$.SPARK_VERSION();
-
+    /** Is there a way for the pool in a Spark of this version? */
+    static void check(String version, SparkConf conf) throws NotHere {
         if (!version.startsWith("4.")) {
             throw new NotHere("Spark " + version + " is not supported, 4.x "
                               + "is");
@@ -145,14 +144,16 @@ final class ExecutorSide implements ExecutorPlugin {
         }
     }
 
-    private static Field field() throws NotHere {
+    /** The field of a class of Spark's that the plugin sets. */
+    static Field field(Class<?> owner, String name) throws NotHere {
         try {
-            Field field = BlockManager.class.getDeclaredField(FIELD);
+            Field field = owner.getDeclaredField(name);
 
             field.setAccessible(true);
             return field;
         } catch (NoSuchFieldException | RuntimeException e) {
-            throw new NotHere("this Spark's BlockManager has no field " + FIELD
+            throw new NotHere("this Spark's " + owner.getSimpleName()
+                              + " has no field " + name
                               + " that can be set: " + e.getMessage());
         }
     }

@@ -3,7 +3,6 @@ package org.ucxpool.spark;
 import java.io.File;
 import java.io.IOException;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -269,15 +268,10 @@ final class Transport implements Peer.Owner, Fetch.Surroundings {
     /** Fetch shuffle blocks. False: it is to go over Netty. */
     boolean fetch(String host, int port, String executorId, String[] ids,
                   BlockFetchingListener told, DownloadFileManager files) {
-        List<BlockRange> ranges = new ArrayList<>(ids.length);
+        List<BlockRange> ranges = BlockRange.parse(ids);
 
-        for (String id : ids) {
-            BlockRange range = BlockRange.parse(id);
-
-            if (range == null) {
-                return false;
-            }
-            ranges.add(range);
+        if (ranges == null) {
+            return false;
         }
         Peer peer = peers.computeIfAbsent(
             executorId, id -> find(id, host, port));

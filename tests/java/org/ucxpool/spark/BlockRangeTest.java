@@ -41,6 +41,16 @@ public class BlockRangeTest {
     }
 
     @Test
+    public void one_other_name_and_all_are_left() {
+        String[] names = {"shuffle_1_2_3", "shuffle_1_3_3_5"};
+
+        assertEquals(names[0], BlockRange.parse(names).get(0).toString());
+        assertEquals(names[1], BlockRange.parse(names).get(1).toString());
+        names[1] = "shuffleChunk_1_0_3_0";
+        assertNull(BlockRange.parse(names));
+    }
+
+    @Test
     public void requests_hold_what_fits_and_are_read_back() {
         List<BlockRange> blocks = new ArrayList<>();
         Random random = new Random(1);

@@ -1,0 +1,71 @@
+package org.ucxpool.spark;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import org.apache.spark.SparkConf;
+import org.apache.spark.network.shuffle.BlockStoreClient;
+import org.apache.spark.storage.BlockManager;
+import org.junit.Test;
+
+/** What is in the way of the pool, and is told by its name. */
+public class ExecutorSideTest {
+    private static SparkConf conf() {
+        return new SparkConf(false).set(
+            Settings.MANAGER, UcxPoolShuffleManager.class.getName());
+    }
+
+    private static String why(String version, SparkConf conf) {
+        return assertThrows(ExecutorSide.NotHere.class,
+                            () -> ExecutorSide.check(version, conf))
+            .getMessage();
+    }
+
+    @Test
+    public void versions_of_four_are_supported_and_no_other()
+            throws Exception {
+        for (String version : new String[] {"4.0.0", "4.3.0", "4.10.1",
+                                            "4.4.0-SNAPSHOT"}) {
+            ExecutorSide.check(version, conf());
+        }
+        for (String version : new String[] {"3.5.9", "5.0.0", "40.1.0"}) {
+            assertEquals("Spark " + version + " is not supported, 4.x is",
+                         why(version, conf()));
+        }
+    }
+
+    @Test
+    public void settings_in_the_way_are_named() throws Exception {
+        for (String key : new String[] {
+                 "spark.shuffle.service.enabled",
+                 "spark.network.crypto.enabled",
+                 "spark.authenticate.enableSaslEncryption",
+                 "spark.ssl.rpc.enabled"}) {
+            String why = why("4.3.0", conf().set(key, "true"));
+
+            assertTrue(why, why.startsWith(key + ": "));
+            ExecutorSide.check("4.3.0", conf().set(key, "false"));
+        }
+        String why = why("4.3.0", conf().set(Settings.MANAGER, "sort"));
+
+        assertTrue(why, why.startsWith(Settings.MANAGER + " is not "));
+    }
+
+    private static final class OtherManager {
+    }
+
+    @Test
+    public void a_field_that_is_missing_is_named() throws Exception {
+        String why = assertThrows(
+            ExecutorSide.NotHere.class,
+            () -> ExecutorSide.field(OtherManager.class, "blockStoreClient"))
+            .getMessage();
+
+        assertTrue(why, why.startsWith("this Spark's OtherManager has no "
+                                       + "field blockStoreClient"));
+        assertEquals(BlockStoreClient.class,
+                     ExecutorSide.field(BlockManager.class,
+                                        "blockStoreClient").getType());
+    }
+}
