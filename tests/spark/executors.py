@@ -37,7 +37,8 @@ class End:
 
 
 class Pause:
-    """A query of which one task stands still in the middle of what it fetches."""
+    """A query of which one task stands still in the middle of what it fetches: the
+    first one to get there, or the first of one executor."""
 
     ROWS = 4000
     WANTED = [(ROWS * (ROWS - 1) // 2, ROWS)]
@@ -48,16 +49,21 @@ class Pause:
             os.mkfifo(self.folder / name)
         self.name = str(folder)
 
+    @classmethod
+    def of_executor(cls, cluster, executor):
+        # An executor runs in a folder of its own. Once without a pause: then all
+        # are as quick as the others, and have as many maps.
+        rows(cluster, ".").collect()
+        pause = cls(os.path.join(cluster.work, str(executor)))
+        pause.name = "."
+        return pause
+
     def start(self, cluster):
         """Sum two long partitions in a thread."""
-        rows = (cluster.spark.range(0, self.ROWS, 1, 8)
-                .selectExpr("id", "repeat(sha2(string(id), 256), 30) AS text")
-                .repartition(2, "id")
-                .selectExpr(f"StopOnce(id, '{self.name}') AS id", "text")
-                .selectExpr("sum(id)", "count(distinct text)"))
         self.result = []
         self.thread = threading.Thread(
-            target=lambda: self.result.append(tuple(rows.collect()[0])))
+            target=lambda: self.result.append(
+                tuple(rows(cluster, self.name).collect()[0])))
         self.thread.start()
 
     def wait(self):
@@ -69,4 +75,14 @@ class Pause:
         """Until the query has ended. Returns its rows."""
         (self.folder / "go").write_text("go")
         self.thread.join()
+        for name in ("taken", "go"):
+            (self.folder / name).unlink()
         return self.result
+
+
+def rows(cluster, folder):
+    return (cluster.spark.range(0, Pause.ROWS, 1, 8)
+            .selectExpr("id", "repeat(sha2(string(id), 256), 30) AS text")
+            .repartition(2, "id")
+            .selectExpr(f"StopOnce(id, '{folder}') AS id", "text")
+            .selectExpr("sum(id)", "count(distinct text)"))

@@ -23,9 +23,11 @@ class Daemon:
 
     def __init__(self, log, command, variables):
         self.log = open(log, "w")
+        self.reader = None
         # It does not outlive this process, whatever ends that.
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *command], env={**os.environ, **variables}, text=True,
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            env={**os.environ, **variables}, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, start_new_session=True)
 
@@ -35,8 +37,10 @@ class Daemon:
             self.log.write(line)
             found = re.search(pattern, line)
             if found:
-                threading.Thread(target=shutil.copyfileobj, daemon=True,
-                                 args=(self.process.stderr, self.log)).start()
+                self.reader = threading.Thread(
+                    target=shutil.copyfileobj, daemon=True,
+                    args=(self.process.stderr, self.log))
+                self.reader.start()
                 return found
         self.log.flush()
         raise AssertionError(pathlib.Path(self.log.name).read_text())
@@ -45,11 +49,26 @@ class Daemon:
         """With all that it has started."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        if self.reader is not None:
+            self.reader.join()
+        self.process.stderr.close()
+        self.log.close()
+
+
+def application(url, work, settings, executors=2):
+    """A driver at this master, whose workers have their files there."""
+    return cluster.Cluster(
+        {"spark.executor.cores": "1", "spark.executor.memory": "1g",
+         "spark.executor.extraJavaOptions": SHORT,
+         "spark.cores.max": str(executors),
+         "spark.scheduler.minRegisteredResourcesRatio": "1",
+         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+         **settings}, master=url, work=work)
 
 
 class Standalone:
     """A master and no worker yet. A prefix is a command that runs the one behind
-    it, on another host; settings are for the daemon, and of Spark."""
+    it on another host; settings are Spark's, for one daemon."""
 
     def __init__(self, host="127.0.0.1", prefix=(), settings=None):
         self.temporary = tempfile.TemporaryDirectory()
@@ -84,13 +103,7 @@ class Standalone:
     def application(self, settings, executors=2):
         """A driver with so many executors, which are all there before it
         begins."""
-        return cluster.Cluster(
-            {"spark.executor.cores": "1", "spark.executor.memory": "1g",
-             "spark.executor.extraJavaOptions": SHORT,
-             "spark.cores.max": str(executors),
-             "spark.scheduler.minRegisteredResourcesRatio": "1",
-             "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-             **settings}, master=self.url, work=self.work)
+        return application(self.url, self.work, settings, executors)
 
     def __enter__(self):
         return self

@@ -1,0 +1,153 @@
+"""The plugin on two hosts that reach each other by TCP alone: the same rows as over
+Netty, also when an executor is killed and when the cable is cut. The hosts are
+network name spaces; skipped where such cannot be made."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+import hosts
+import queries
+from cluster import PLUGIN, Cluster
+from executors import SLOW, Pause
+from standalone import Standalone, application
+
+SECRET = {"spark.authenticate": "true",
+          "spark.authenticate.secret": "of-these-tests"}
+QUERIES = [queries.sort, queries.group, queries.join]
+# All that is needed to be told soon of a host that says nothing any more: the pool
+# is to notice it first.
+WATCHFUL = {"spark.ucxpool.conf.PEER_TIMEOUT": "2s",
+            "spark.executor.heartbeatInterval": "1s",
+            "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
+            "spark.network.timeoutInterval": "1s"}
+
+
+class TwoHosts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.reason = hosts.why_not()
+        if cls.reason is not None:
+            return
+        cls.addClassCleanup(hosts.down)
+        hosts.up()
+        address = hosts.ADDRESSES["one"]
+        with Standalone(address, hosts.on("one"), SECRET) as master:
+            for host, address in hosts.ADDRESSES.items():
+                worker = master.add_worker(host, address, hosts.on(host),
+                                           SECRET)
+                worker.says("Successfully registered with master")
+            driver = subprocess.run(
+                [*hosts.inside("one"), sys.executable, __file__, "--driver",
+                 master.url, master.work, hosts.name("two")],
+                stdout=subprocess.PIPE, text=True, check=True)
+        cls.told = json.loads(driver.stdout.splitlines()[-1])
+
+    def setUp(self):
+        # Not by the class: then none would count.
+        if self.reason is not None:
+            self.skipTest(self.reason)
+
+    def test_without_a_secret_all_goes_over_netty(self):
+        self.assertEqual(self.told["blocks without a secret"], 0)
+        for lines in self.told["reasons without a secret"]:
+            self.assertEqual(len(lines), 1)
+            self.assertIn("without a secret", lines[0])
+
+    def test_results_are_those_of_netty(self):
+        self.assertEqual(self.told["differ"], [])
+        for counted in self.told["counters"].values():
+            self.assertGreater(counted["fetchedBlocks"], 0)
+            self.assertEqual(counted["nettyBlocks"], 0)
+            self.assertEqual(counted["failedBlocks"], 0)
+        for lines in self.told["wires"]:
+            self.assertEqual(len(lines), 1)
+            self.assertIn("over the wire ucx", lines[0])
+
+    def check_computed_again(self, event):
+        rows, counted = self.told[event]
+        self.assertEqual([tuple(row) for row in rows], Pause.WANTED)
+        self.assertGreater(counted["failedBlocks"], 0)
+        self.assertEqual(counted["nettyBlocks"], 0)
+
+    def test_an_executor_that_is_killed(self):
+        self.check_computed_again("killed")
+
+    def test_a_cable_that_is_cut(self):
+        self.check_computed_again("cut")
+
+
+def executors_of(cluster):
+    """The number and the process of the one on each host."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_text().split("\0")
+        except OSError:
+            # It has just ended.
+            continue
+        options = dict(zip(words, words[1:]))
+        if options.get("--app-id") == (
+                cluster.spark.sparkContext.applicationId):
+            found[options["--hostname"]] = (int(options["--executor-id"]),
+                                            int(path.parent.name))
+    return [found[address] for address in hosts.ADDRESSES.values()]
+
+
+def lines_of(cluster, words):
+    """Those with these words, of each executor."""
+    return [[line for line in log.splitlines() if words in line]
+            for log in cluster.logs().values()]
+
+
+def while_it_reads(cluster, act):
+    """The rows of a query and the counters of host one, where it stands still in
+    the middle of what it fetches from host two while something is done."""
+    cluster.counters()
+    (reader, _), (_, process) = executors_of(cluster)
+    pause = Pause.of_executor(cluster, reader)
+    pause.start(cluster)
+    pause.wait()
+    act(process)
+    rows = pause.go_on()
+    told = {}
+    while reader not in told:
+        told = cluster.counters(1)
+    return rows, told[reader]
+
+
+def drive(url, work, other_host):
+    """The driver, in the network of host one."""
+    address = hosts.ADDRESSES["one"]
+    os.environ["SPARK_LOCAL_IP"] = address
+    here = {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    told = {}
+    with Cluster({**PLUGIN, **here}) as cluster:
+        wanted = [query(cluster.spark).collect() for query in QUERIES]
+        told["blocks without a secret"] = cluster.total("fetchedBlocks")
+        told["reasons without a secret"] = lines_of(
+            cluster, "shuffle blocks go over Netty")
+    with application(url, work, {
+            **PLUGIN, **here, **SECRET, **SLOW, **WATCHFUL,
+            "spark.locality.wait": "0s"}) as cluster:
+        told["differ"] = [
+            query.__name__ for query, rows in zip(QUERIES, wanted)
+            if query(cluster.spark).collect() != rows]
+        told["counters"] = cluster.counters()
+        told["wires"] = lines_of(cluster, "over the wire")
+        told["killed"] = while_it_reads(
+            cluster, lambda process: os.kill(process, signal.SIGKILL))
+        told["cut"] = while_it_reads(
+            cluster, lambda process: hosts.ip("-n", other_host, "link", "set",
+                                              "cable", "down"))
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--driver"]:
+        drive(*sys.argv[2:])
+    else:
+        unittest.main()
