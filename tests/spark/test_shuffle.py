@@ -1,5 +1,6 @@
 """Spark's shuffle on the pool gives what it gives over Netty, and goes over
 Netty where it must."""
+import subprocess
 import tempfile
 import unittest
 
@@ -107,6 +108,27 @@ class Shuffle(unittest.TestCase):
     def test_encryption_goes_over_netty(self):
         self.check_netty({**SECRET, "spark.network.crypto.enabled": "true"},
                          "spark.network.crypto.enabled")
+
+    def test_encryption_by_sasl_goes_over_netty(self):
+        self.check_netty({**SECRET,
+                          "spark.authenticate.enableSaslEncryption": "true"},
+                         "spark.authenticate.enableSaslEncryption")
+
+    def test_encryption_by_ssl_goes_over_netty(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = f"{folder}/keys"
+            subprocess.run(
+                ["keytool", "-genkeypair", "-keystore", store, "-storepass",
+                 "of-these-tests", "-keyalg", "RSA", "-dname", "CN=localhost",
+                 "-alias", "rpc"], check=True, stderr=subprocess.DEVNULL)
+            rpc = {"enabled": "true", "protocol": "TLSv1.3",
+                   "keyPassword": "of-these-tests"}
+            for kind in ("keyStore", "trustStore"):
+                rpc[kind] = store
+                rpc[f"{kind}Password"] = "of-these-tests"
+            self.check_netty({f"spark.ssl.rpc.{key}": value
+                              for key, value in rpc.items()},
+                             "spark.ssl.rpc.enabled")
 
     def test_no_library_goes_over_netty(self):
         self.check_netty({"spark.ucxpool.library": "/not/there.so"},
