@@ -13,8 +13,6 @@ import pyspark
 
 import cluster
 
-# These processes live for seconds: the second compiler does not pay.
-SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_CLASS = pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
@@ -59,7 +57,6 @@ def application(url, work, settings, executors=2):
     """A driver at this master, whose workers have their files there."""
     return cluster.Cluster(
         {"spark.executor.cores": "1", "spark.executor.memory": "1g",
-         "spark.executor.extraJavaOptions": SHORT,
          "spark.cores.max": str(executors),
          "spark.scheduler.minRegisteredResourcesRatio": "1",
          "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
@@ -81,8 +78,8 @@ class Standalone:
         self.url = master.says("Starting Spark master at (spark://.*)")[1]
 
     def start(self, name, host, prefix, settings, command):
-        options = " ".join([SHORT, *(f"-D{key}={value}" for key, value in
-                                     (settings or {}).items())])
+        options = " ".join(f"-D{key}={value}"
+                           for key, value in (settings or {}).items())
         # Of one host, for what there serves the files of all.
         files = self.folder / f"files-{host}"
         files.mkdir(exist_ok=True)
