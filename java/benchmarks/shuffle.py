@@ -11,8 +11,6 @@ both executors), and of the executors as a whole. `--host-local` adds a third
 side that reads the other executor's files, as real clusters do on one host, and
 is what a perfect transport would come near to."""
 import argparse
-import glob
-import os
 import pathlib
 import statistics
 import sys
@@ -22,10 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
 from cluster import PLUGIN, Cluster, event_log, shuffle_read
-
-TICKS = os.sysconf("SC_CLK_TCK")
-MOVERS = ("shuffle-server", "shuffle-client", "shuffle-boss", "shuffle-chunk",
-          "ucxpool-")
+from executors import processor_time
 
 
 def small(spark):
@@ -67,23 +62,6 @@ WORKS = {work.__name__: work for work in (small, long, join)}
 SIDES = {"netty": {}, "pool": PLUGIN,
          "host-local": {"spark.shuffle.readHostLocalDisk": "true",
                         "spark.shuffle.useOldFetchProtocol": "false"}}
-
-
-def ticks_of(path):
-    fields = pathlib.Path(path).read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def processor_time(pids):
-    """Seconds: of the threads that move blocks, and of all."""
-    moved = whole = 0
-    for pid in pids:
-        whole += ticks_of(f"/proc/{pid}/stat")
-        for task in glob.glob(f"/proc/{pid}/task/*"):
-            name = pathlib.Path(task, "comm").read_text()
-            if name.startswith(MOVERS):
-                moved += ticks_of(f"{task}/stat")
-    return moved / TICKS, whole / TICKS
 
 
 def measure(work, settings):

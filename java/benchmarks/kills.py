@@ -1,0 +1,289 @@
+"""Executors of Spark that are killed at random moments while jobs shuffle:
+
+    make java-tests         in a build tree configured with --with-spark
+    UCXPOOL_BUILD=TREE python java/benchmarks/kills.py [--kills 500] [--seed 1]
+
+Of four executors one is spared, and with it meets all that were killed; the
+others get SIGKILL, one after the other, and Spark starts new ones. The kills are
+shared out to the clusters below, one after the other. Counted are: jobs; those
+that gave other rows than they must, or failed; those that did not end within
+two minutes although nothing was killed any more; and executors that, two minutes
+after a job and with nothing under way, still held what they had received, blocks
+or transfers, or mapped memory of executors that are gone. Failed
+fetches are of all tasks; the columns after it are of the executor that was
+spared: blocks that failed, or went over Netty, and how many descriptors it has
+open after the first quarter of the kills and at the end. Ends with 1 if
+there was anything that must not be.
+
+--minutes N ends the kills after that time, however many there were."""
+import argparse
+import itertools
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
+                       / "tests" / "spark"))
+from cluster import PLUGIN, Cluster, event_log, events
+from executors import executors, num_open
+
+# Spark gives nothing up, however often it must begin again; the executors'
+# virtual machines start quickly.
+PATIENT = {
+    "spark.master": "local-cluster[4,1,640]",
+    "spark.executor.memory": "640m",
+    "spark.executor.extraJavaOptions":
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.task.maxFailures": "1000000",
+    "spark.stage.maxConsecutiveAttempts": "1000000",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.shuffle.compress": "false",
+}
+# Many requests one after the other, so that some are always under way.
+STEPS = {"spark.reducer.maxSizeInFlight": "128k",
+         "spark.reducer.maxReqsInFlight": "1"}
+CLUSTERS = {
+    "map": {"spark.ucxpool.wire": "map"},
+    "map, step by step": {"spark.ucxpool.wire": "map", **STEPS},
+    "map, 8 MB of memory": {"spark.ucxpool.wire": "map",
+                            "spark.ucxpool.memory": "8m",
+                            "spark.ucxpool.messageSize": "256k"},
+    "ucx": {"spark.ucxpool.wire": "ucx"},
+    "ucx, step by step": {"spark.ucxpool.wire": "ucx", **STEPS,
+                          "spark.executorEnv.UCX_TLS": "tcp"},
+    "map, all blocks to files": {
+        "spark.ucxpool.wire": "map",
+        "spark.network.maxRemoteBlockSizeFetchToMem": "200k"},
+}
+PATIENCE = 120  # seconds
+
+
+def small(spark):
+    """1,600 blocks."""
+    return (spark.range(0, 200000, 1, 40).selectExpr("id", "id % 1000 AS key")
+            .repartition(40, "key")
+            .selectExpr("count(*)", "sum(id)", "sum(key)"))
+
+
+def long(spark):
+    """64 blocks of a megabyte, whose readers take longer than their writers."""
+    text = "repeat(sha2(string(id), 256), 64)"
+    digest = "text"
+    for _ in range(3):
+        digest = f"sha2(concat(text, {digest}), 512)"
+    return (spark.range(0, 16000, 1, 8).selectExpr("id", f"{text} AS text")
+            .repartition(8, "id")
+            .selectExpr("id", "text", f"{digest} AS digest")
+            .selectExpr("count(*)", "sum(id)", "sum(crc32(digest))"))
+
+
+WORKS = (small, long)
+
+
+class Killer(threading.Thread):
+    """Kills until the number is reached, now and then, while it is let: those
+    that Spark gives tasks to, but for the one that is spared."""
+
+    def __init__(self, context, spared, number, choose, deadline):
+        super().__init__(daemon=True)
+        self.context = context
+        self.spared = spared
+        self.number = number
+        self.choose = choose
+        self.deadline = deadline
+        self.killed = set()
+        self.let = threading.Event()
+        self.let.set()
+        self.is_stopped = False
+
+    def is_over(self):
+        return (self.is_stopped or len(self.killed) >= self.number
+                or time.monotonic() > self.deadline)
+
+    def run(self):
+        while not self.is_over():
+            time.sleep(self.choose.uniform(0, 6))
+            self.let.wait()
+            known = self.context._jsc.sc().getExecutorIds()
+            known = {known.apply(i) for i in range(known.length())}
+            there = executors(self.context.applicationId)
+            left = (known & there.keys()) - self.killed - {self.spared}
+            if left:
+                # The oldest has most of what others want.
+                executor = min(left, key=int)
+                os.kill(there[executor], signal.SIGKILL)
+                self.killed.add(executor)
+
+
+class Job(threading.Thread):
+    def __init__(self, work, spark):
+        super().__init__(daemon=True)
+        self.rows = None
+        self.failure = None
+        self.query = work(spark)
+        self.start()
+
+    def run(self):
+        try:
+            self.rows = [tuple(row) for row in self.query.collect()]
+        except Exception as failure:
+            self.failure = failure
+
+
+def report(application):
+    """What all threads of the executors do, for whoever looks into a hang."""
+    pids = dict(executors(application))
+    for executor, pid in pids.items():
+        said = subprocess.run(["jstack", str(pid)], capture_output=True,
+                              text=True, timeout=60)
+        print(f"--- executor {executor}\n{said.stdout}", file=sys.stderr)
+
+
+def held(told):
+    """What an executor holds, by its counters, that it must not when nothing
+    is under way: by name."""
+    staging = told["pool.heap_live"] - told["staging"]
+    kept = {"heap_live beyond staging": staging}
+    for name, value in told.items():
+        if re.fullmatch(r"pool\.blocks_(send|recv)_(held|quarantined)", name):
+            kept[name] = value
+    return {name: value for name, value in kept.items() if value != 0}
+
+
+def mapped_of_the_dead(pid, application):
+    """Mappings of the memory of processes that are no executors now."""
+    living = {str(one) for one in executors(application).values()}
+    owners = re.findall(r"memfd:ucxpool:(\d+):",
+                        pathlib.Path(f"/proc/{pid}/maps").read_text())
+    return sum(owner not in living for owner in owners)
+
+
+def leaks(cluster, application, staging):
+    """What executors hold though nothing is under way; waits for what is."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = {}
+        for executor, told in cluster.counters(executors=1).items():
+            if "pool.heap_live" not in told:
+                found[executor] = {"no pool": 1}
+                continue
+            kept = held({**told, "staging": staging})
+            try:
+                dead = mapped_of_the_dead(told["pid"], application)
+            except OSError:
+                continue
+            if dead:
+                kept["mappings of the dead"] = dead
+            if kept:
+                found[executor] = kept
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(1)
+
+
+def run_cluster(name, number, choose, deadline, folder):
+    """Returns a row of the table."""
+    settings = {**PATIENT, **PLUGIN, **CLUSTERS[name], **event_log(folder)}
+    staging = 2 * (256 << 10 if "8 MB" in name else 1 << 20)
+    counted = {"jobs": 0, "wrong": 0, "failed": 0, "hung": 0, "leaks": 0}
+    with Cluster(settings) as cluster:
+        context = cluster.spark.sparkContext
+        application = context.applicationId
+        first = cluster.counters(executors=4)
+        spared = str(min(first))
+        pid = first[int(spared)]["pid"]
+        wanted = {}
+        for work in WORKS:
+            wanted[work] = [tuple(row) for row in
+                            work(cluster.spark).collect()]
+        killer = Killer(context, spared, number, choose, deadline)
+        killer.start()
+        descriptors = None
+        for work in itertools.cycle(WORKS):
+            if killer.is_over():
+                break
+            job = Job(work, cluster.spark)
+            job.join(PATIENCE)
+            killer.let.clear()
+            job.join(PATIENCE)
+            counted["jobs"] += 1
+            if job.is_alive():
+                counted["hung"] += 1
+                report(application)
+                killer.is_stopped = True
+                break
+            if job.failure is not None:
+                counted["failed"] += 1
+                print(job.failure, file=sys.stderr)
+            elif job.rows != wanted[work]:
+                counted["wrong"] += 1
+                print(job.rows, wanted[work], file=sys.stderr)
+            if counted["jobs"] % 8 == 0:
+                found = leaks(cluster, application, staging)
+                counted["leaks"] += len(found)
+                if found:
+                    print(f"{name}: {found}", file=sys.stderr)
+            if descriptors is None and len(killer.killed) >= number // 4:
+                descriptors = num_open(pid)
+            print(f"{name}: {len(killer.killed)} kills, {counted}",
+                  file=sys.stderr)
+            killer.let.set()
+        killer.is_stopped = True
+        killer.let.set()
+        killer.join()
+        told = {}
+        if counted["hung"] == 0:
+            found = leaks(cluster, application, staging)
+            counted["leaks"] += len(found)
+            if found:
+                print(f"{name}: {found}", file=sys.stderr)
+            while int(spared) not in told:
+                told = cluster.counters(executors=1)
+        failed = told.get(int(spared), {}).get("failedBlocks", 0)
+        netty = told.get(int(spared), {}).get("nettyBlocks", 0)
+        open_at_end = num_open(pid)
+    fetches = sum(event["Event"] == "SparkListenerTaskEnd"
+                  and event["Task End Reason"]["Reason"] == "FetchFailed"
+                  for event in events(folder))
+    return [name, len(killer.killed), *counted.values(), fetches, failed,
+            netty, descriptors, open_at_end]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--cluster", action="append", choices=list(CLUSTERS))
+    arguments = parser.parse_args()
+    choose = random.Random(arguments.seed)
+    names = arguments.cluster or list(CLUSTERS)
+    end = time.monotonic() + 60 * arguments.minutes
+    bad = done = 0
+    print("| cluster | kills | jobs | wrong | failed | hung | leaks "
+          "| failed fetches | failed blocks | over Netty | descriptors "
+          "| at the end |")
+    print("|" + "---|" * 12, flush=True)
+    for i, name in enumerate(names):
+        left = len(names) - i
+        now = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            row = run_cluster(name, -(-(arguments.kills - done) // left),
+                              choose, now + max(0, end - now) / left, folder)
+        done += row[1]
+        bad += sum(row[3:7])
+        print("| " + " | ".join(map(str, row)) + " |", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
