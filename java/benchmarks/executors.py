@@ -3,6 +3,7 @@ used, and how much memory they take."""
 import glob
 import os
 import pathlib
+import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MOVERS = ("shuffle-server", "shuffle-client", "shuffle-boss", "shuffle-chunk",
@@ -61,3 +62,12 @@ def num_mapped(pid, word):
     """How many mappings of a process have a name with this word in it."""
     return sum(word in line for line in
                pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines())
+
+
+def wait_for(context, number, patience=120):
+    """Until an application has so many executors."""
+    deadline = time.monotonic() + patience
+    while context._jsc.sc().getExecutorIds().length() < number:
+        if time.monotonic() > deadline:
+            raise SystemExit("the executors do not start")
+        time.sleep(0.1)
