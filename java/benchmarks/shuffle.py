@@ -9,8 +9,14 @@ rounds: wall time; the time that tasks waited for blocks; processor time of the
 threads that move blocks (those of Netty's shuffle service and of the pool, in
 both executors), and of the executors as a whole. `--host-local` adds a third
 side that reads the other executor's files, as real clusters do on one host, and
-is what a perfect transport would come near to."""
+is what a perfect transport would come near to.
+
+`--hosts` has the executors on two hosts, which are network name spaces of this
+machine, on a standalone cluster with `spark.authenticate`: the pool's wire is
+`ucx` there. It takes root and iproute2. `--scale 0.1` makes a tenth of the rows."""
 import argparse
+import contextlib
+import json
 import pathlib
 import statistics
 import sys
@@ -19,33 +25,36 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
+import hosts
 from cluster import PLUGIN, Cluster, event_log, shuffle_read
-from executors import processor_time
+from executors import executors, processor_time, wait_for
+
+LIMIT = 600  # seconds that a round of one side may take
 
 
-def small(spark):
+def small(spark, options):
     """300 maps times 300 reducers: 90,000 blocks of some hundred bytes."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     spark.conf.set("spark.sql.shuffle.partitions", "300")
-    return (spark.range(0, 9000000, 1, 300)
+    return (spark.range(0, int(9000000 * options.scale), 1, 300)
             .selectExpr("hash(id) AS key", "id")
             .repartition(300, "key").selectExpr("sum(key)", "sum(id)"))
 
 
-def long(spark):
+def long(spark, options):
     """330 MB in blocks of some MB, which do not compress."""
     spark.conf.set("spark.sql.adaptive.enabled", "false")
-    return (spark.range(0, 20000, 1, 8)
+    return (spark.range(0, int(20000 * options.scale), 1, 8)
             .selectExpr("id", "array_join(transform(sequence(1, 256), "
                         "n -> sha2(concat(id, n), 256)), '') AS text")
             .repartition(8, "id").selectExpr("sum(length(text))", "sum(id)"))
 
 
-def join(spark):
+def join(spark, options):
     """A star of three tables, joined and grouped."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     spark.conf.set("spark.sql.shuffle.partitions", "16")
-    items = spark.range(0, 3000000, 1, 8).selectExpr(
+    items = spark.range(0, int(3000000 * options.scale), 1, 8).selectExpr(
         "id % 750000 AS order_id", "id % 20000 AS part_id",
         "cast(id % 50 AS double) AS quantity",
         "sha2(string(id), 224) AS comment")
@@ -64,15 +73,17 @@ SIDES = {"netty": {}, "pool": PLUGIN,
                         "spark.shuffle.useOldFetchProtocol": "false"}}
 
 
-def measure(work, settings):
+def measure(work, settings, options):
     """One round of one side: wall, fetch wait, movers, whole."""
     with tempfile.TemporaryDirectory() as folder:
         with Cluster({**settings, **event_log(folder)}) as cluster:
-            work(cluster.spark).collect()
-            pids = [told["pid"] for told in cluster.counters().values()]
+            context = cluster.spark.sparkContext
+            wait_for(context, 2)
+            work(cluster.spark, options).collect()
+            pids = executors(context.applicationId).values()
             before = processor_time(pids)
             start = time.monotonic()
-            work(cluster.spark).collect()
+            work(cluster.spark, options).collect()
             wall = time.monotonic() - start
             after = processor_time(pids)
         # Of both runs: they do the same.
@@ -80,26 +91,53 @@ def measure(work, settings):
     return wall, waited, after[0] - before[0], after[1] - before[1]
 
 
+def measure_on_hosts(there, work, side, options):
+    """The same, with the driver on the first host."""
+    return json.loads(there.python(
+        __file__, "--inside", side, work, "--scale", str(options.scale),
+        seconds=LIMIT))
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--host-local", action="store_true")
+    parser.add_argument("--hosts", action="store_true")
+    parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
     parser.add_argument("work", nargs="*", choices=[[], *WORKS])
     arguments = parser.parse_args()
+    if arguments.inside is not None:
+        [work] = arguments.work
+        print(json.dumps(measure(WORKS[work], {
+            **SIDES[arguments.inside], **hosts.settings_inside()},
+            arguments)))
+        return
     sides = [side for side in SIDES
              if side != "host-local" or arguments.host_local]
-    print("| work | side | wall | fetch wait | moving threads | all threads |")
-    print("|---|---|---|---|---|---|")
-    for name in arguments.work or WORKS:
-        found = {side: [] for side in sides}
-        for _ in range(arguments.rounds):
-            for side in sides:
-                found[side].append(measure(WORKS[name], SIDES[side]))
-        for side in sides:
-            print(f"| {name} | {side} | " + " | ".join(
-                f"{statistics.median(column):.2f} s"
-                for column in zip(*found[side])) + " |", flush=True)
+    print("| work | side | wall | fetch wait | moving threads | all threads "
+          "| wall beside Netty |")
+    print("|---|---|---|---|---|---|---|")
+    with contextlib.ExitStack() as stack:
+        there = (stack.enter_context(hosts.Hosts()) if arguments.hosts
+                 else None)
+        for name in arguments.work or WORKS:
+            found = {side: [] for side in sides}
+            for _ in range(arguments.rounds):
+                for side in sides:
+                    found[side].append(
+                        measure_on_hosts(there, name, side, arguments)
+                        if there else
+                        measure(WORKS[name], SIDES[side], arguments))
+            medians = {side: [statistics.median(column)
+                              for column in zip(*found[side])]
+                       for side in sides}
+            for side, values in medians.items():
+                print(f"| {name} | {side} | " + " | ".join(
+                    f"{value:.2f} s" for value in values)
+                    + f" | {values[0] / medians['netty'][0]:.3f} |",
+                    flush=True)
 
 
 if __name__ == "__main__":
