@@ -64,7 +64,7 @@ def num_mapped(pid, word):
                pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
-def wait_for(context, number, patience=120):
+def wait_for(context, number, patience=300):
     """Until an application has so many executors."""
     deadline = time.monotonic() + patience
     while context._jsc.sc().getExecutorIds().length() < number:
