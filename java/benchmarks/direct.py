@@ -4,13 +4,13 @@ direct memory, over Netty and over the pool, in turns:
     make java-tests         in a build tree configured with --with-spark
     UCXPOOL_BUILD=TREE python java/benchmarks/direct.py [--rounds 5]
 
-Each side runs without a limit and with -XX:MaxDirectMemorySize=64m in executors.
-The table has the medians of the rounds: wall time of the second run of a
-cluster; how that is beside the same side without the limit; and of the limited
-one what Spark had to do about it: tasks that failed, and lines of executors'
-logs about direct memory that ran out, or requests that were deferred for that.
-Where the job failed, the table has its error. --scale 0.1 makes a tenth of the
-rows."""
+Each side runs without a limit and with -XX:MaxDirectMemorySize=64m in
+executors. The table has the medians of the rounds: wall time of the second run
+of a cluster; how that is beside the same side without the limit; and of the
+limited one what Spark had to do about it: tasks that failed, and lines of
+executors' logs about direct memory that ran out, or requests that were deferred
+for that. Where the job failed, the table has its error. --scale 0.1 makes a
+tenth of the rows."""
 import argparse
 import pathlib
 import re

@@ -1,5 +1,5 @@
-"""Spark's executors on this machine as processes: which there are, what they have
-used, and how much memory they take."""
+"""Spark's executors on this machine as processes: which there are, what they
+have used, and how much memory they take."""
 import glob
 import os
 import pathlib

@@ -1,6 +1,6 @@
-"""Two network name spaces of this machine as two hosts, with a cable between them,
-and on them a standalone Spark cluster whose processes have names, numbers and
-shared memory of their own. Takes root, and ip of iproute2."""
+"""Two network name spaces of this machine as two hosts, with a cable between
+them, and on them a standalone Spark cluster whose processes have names, numbers
+and shared memory of their own. Takes root, and ip of iproute2."""
 import os
 import pathlib
 import secrets

@@ -4,15 +4,15 @@
     UCXPOOL_BUILD=TREE python java/benchmarks/kills.py [--kills 500] [--seed 1]
 
 Of four executors one is spared, and with it meets all that were killed; the
-others get SIGKILL, one after the other, and Spark starts new ones. The kills are
-shared out to the clusters below, one after the other. Counted are: jobs; those
-that gave other rows than they must, or failed; those that did not end within
-two minutes although nothing was killed any more; and executors that, two minutes
-after a job and with nothing under way, still held what they had received, blocks
-or transfers, or mapped memory of executors that are gone. Failed
-fetches are of all tasks; the columns after it are of the executor that was
-spared: blocks that failed, or went over Netty, and how many descriptors it has
-open after the first quarter of the kills and at the end. Ends with 1 if
+others get SIGKILL, one after the other, and Spark starts new ones. The kills
+are shared out to the clusters below, one after the other. Counted are: jobs;
+those that gave other rows than they must, or failed; those that did not end
+within two minutes although nothing was killed any more; and executors that, two
+minutes after a job and with nothing under way, still held what they had
+received, blocks or transfers, or mapped memory of executors that are gone.
+Failed fetches are of all tasks; the columns after it are of the executor that
+was spared: blocks that failed, or went over Netty, and how many descriptors it
+has open after the first quarter of the kills and at the end. Ends with 1 if
 there was anything that must not be.
 
 --minutes N ends the kills after that time, however many there were."""
@@ -147,14 +147,13 @@ def report(application):
         print(f"--- executor {executor}\n{said.stdout}", file=sys.stderr)
 
 
-def held(told):
-    """What an executor holds, by its counters, that it must not when nothing
-    is under way: by name."""
-    staging = told["pool.heap_live"] - told["staging"]
-    kept = {"heap_live beyond staging": staging}
-    for name, value in told.items():
-        if re.fullmatch(r"pool\.blocks_(send|recv)_(held|quarantined)", name):
-            kept[name] = value
+def held(told, staging):
+    """What an executor holds that it must not when nothing is under way: of its
+    heap, bytes beyond those for staging, and blocks."""
+    kept = {"heap_live": told["pool.heap_live"] - staging}
+    for share in ("send", "recv"):
+        for state in ("held", "quarantined"):
+            kept[f"{share} {state}"] = told[f"pool.blocks_{share}_{state}"]
     return {name: value for name, value in kept.items() if value != 0}
 
 
@@ -166,16 +165,25 @@ def mapped_of_the_dead(pid, application):
     return sum(owner not in living for owner in owners)
 
 
-def leaks(cluster, application, staging):
+def counters(cluster, spared):
+    """Of the executor that is spared, and of others."""
+    told = {}
+    while int(spared) not in told:
+        told = cluster.counters(executors=1)
+    return told
+
+
+def leaks(cluster, spared, staging):
     """What executors hold though nothing is under way; waits for what is."""
+    application = cluster.spark.sparkContext.applicationId
     deadline = time.monotonic() + PATIENCE
     while True:
         found = {}
-        for executor, told in cluster.counters(executors=1).items():
+        for executor, told in counters(cluster, spared).items():
             if "pool.heap_live" not in told:
                 found[executor] = {"no pool": 1}
                 continue
-            kept = held({**told, "staging": staging})
+            kept = held(told, staging)
             try:
                 dead = mapped_of_the_dead(told["pid"], application)
             except OSError:
@@ -184,8 +192,11 @@ def leaks(cluster, application, staging):
                 kept["mappings of the dead"] = dead
             if kept:
                 found[executor] = kept
-        if not found or time.monotonic() > deadline:
-            return found
+        if not found:
+            return 0
+        if time.monotonic() > deadline:
+            print(found, file=sys.stderr)
+            return len(found)
         time.sleep(1)
 
 
@@ -227,10 +238,7 @@ def run_cluster(name, number, choose, deadline, folder):
                 counted["wrong"] += 1
                 print(job.rows, wanted[work], file=sys.stderr)
             if counted["jobs"] % 8 == 0:
-                found = leaks(cluster, application, staging)
-                counted["leaks"] += len(found)
-                if found:
-                    print(f"{name}: {found}", file=sys.stderr)
+                counted["leaks"] += leaks(cluster, spared, staging)
             if descriptors is None and len(killer.killed) >= number // 4:
                 descriptors = num_open(pid)
             print(f"{name}: {len(killer.killed)} kills, {counted}",
@@ -241,14 +249,10 @@ def run_cluster(name, number, choose, deadline, folder):
         killer.join()
         told = {}
         if counted["hung"] == 0:
-            found = leaks(cluster, application, staging)
-            counted["leaks"] += len(found)
-            if found:
-                print(f"{name}: {found}", file=sys.stderr)
-            while int(spared) not in told:
-                told = cluster.counters(executors=1)
-        failed = told.get(int(spared), {}).get("failedBlocks", 0)
-        netty = told.get(int(spared), {}).get("nettyBlocks", 0)
+            counted["leaks"] += leaks(cluster, spared, staging)
+            told = counters(cluster, spared)[int(spared)]
+        failed = told.get("failedBlocks")
+        netty = told.get("nettyBlocks")
         open_at_end = num_open(pid)
     fetches = sum(event["Event"] == "SparkListenerTaskEnd"
                   and event["Task End Reason"]["Reason"] == "FetchFailed"

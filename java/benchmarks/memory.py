@@ -1,16 +1,17 @@
-"""Memory of an executor that has eight peers on its host, over Netty and over the
-pool, in turns:
+"""Memory of an executor that has eight peers on its host, over Netty and over
+the pool, in turns:
 
     make java-tests         in a build tree configured with --with-spark
     UCXPOOL_BUILD=TREE python java/benchmarks/memory.py [--rounds 3]
 
-Nine executors shuffle, each with each, many small blocks and some long ones. Then
-the kernel is asked (/proc/PID/smaps) what each has. The table has the medians of
-executors and rounds, in MiB: RSS, in which a page that two processes have counts
-for both; PSS, in which it counts for each by half; and what of RSS are the pool's
-blocks, its heap, peers' blocks that are mapped, libraries, and all else. Java's
-heap is of one size and touched from the start, so that its moods do not count;
---free-heap leaves it as Spark has it. --set KEY=VALUE is for the pool's side."""
+Nine executors shuffle, each with each, many small blocks and some long ones.
+Then the kernel is asked (/proc/PID/smaps) what each has. The table has the
+medians of executors and rounds, in MiB: RSS, in which a page that two processes
+have counts for both; PSS, in which it counts for each by half; and what of RSS
+are the pool's blocks, its heap, peers' blocks that are mapped, libraries, and
+all else. Java's heap is of one size and touched from the start, so that its
+moods do not count; --free-heap leaves it as Spark has it. --set KEY=VALUE is
+for the pool's side."""
 import argparse
 import pathlib
 import re

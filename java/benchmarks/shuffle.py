@@ -13,7 +13,8 @@ is what a perfect transport would come near to.
 
 `--hosts` has the executors on two hosts, which are network name spaces of this
 machine, on a standalone cluster with `spark.authenticate`: the pool's wire is
-`ucx` there. It takes root and iproute2. `--scale 0.1` makes a tenth of the rows."""
+`ucx` there. It takes root and iproute2. `--scale 0.1` makes a tenth of the
+rows."""
 import argparse
 import contextlib
 import json
