@@ -14,7 +14,8 @@ is what a perfect transport would come near to.
 `--hosts` has the executors on two hosts, which are network name spaces of this
 machine, on a standalone cluster with `spark.authenticate`: the pool's wire is
 `ucx` there. It takes root and iproute2. `--scale 0.1` makes a tenth of the
-rows."""
+rows. The work tpch takes tpchgen-cli of PyPI; its scale factor is half of
+--scale."""
 import argparse
 import contextlib
 import json
@@ -27,6 +28,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
 import hosts
+import tpch as queries
 from cluster import PLUGIN, Cluster, event_log, shuffle_read
 from executors import executors, processor_time, wait_for
 
@@ -68,7 +70,23 @@ def join(spark, options):
             .orderBy("nation"))
 
 
-WORKS = {work.__name__: work for work in (small, long, join)}
+def tpch(spark, options):
+    """Queries of TPC-H one after the other, on tables that are made for it."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    spark.conf.set("spark.sql.shuffle.partitions", "16")
+    return Queries(spark, options.tpch)
+
+
+class Queries:
+    def __init__(self, spark, folder):
+        self.spark = spark
+        queries.load(spark, folder)
+
+    def collect(self):
+        return queries.run(self.spark)
+
+
+WORKS = {work.__name__: work for work in (small, long, join, tpch)}
 SIDES = {"netty": {}, "pool": PLUGIN,
          "host-local": {"spark.shuffle.readHostLocalDisk": "true",
                         "spark.shuffle.useOldFetchProtocol": "false"}}
@@ -96,7 +114,7 @@ def measure_on_hosts(there, work, side, options):
     """The same, with the driver on the first host."""
     return json.loads(there.python(
         __file__, "--inside", side, work, "--scale", str(options.scale),
-        seconds=LIMIT))
+        "--tpch", str(options.tpch), seconds=LIMIT))
 
 
 def main():
@@ -106,6 +124,7 @@ def main():
     parser.add_argument("--host-local", action="store_true")
     parser.add_argument("--hosts", action="store_true")
     parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("--tpch", help=argparse.SUPPRESS)
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     parser.add_argument("work", nargs="*", choices=[[], *WORKS])
     arguments = parser.parse_args()
@@ -121,9 +140,13 @@ def main():
           "| wall beside Netty |")
     print("|---|---|---|---|---|---|---|")
     with contextlib.ExitStack() as stack:
+        works = arguments.work or WORKS
+        if "tpch" in works:
+            arguments.tpch = stack.enter_context(tempfile.TemporaryDirectory())
+            queries.generate(arguments.tpch, arguments.scale / 2)
         there = (stack.enter_context(hosts.Hosts()) if arguments.hosts
                  else None)
-        for name in arguments.work or WORKS:
+        for name in works:
             found = {side: [] for side in sides}
             for _ in range(arguments.rounds):
                 for side in sides:
