@@ -1,6 +1,8 @@
 /* The reader of a peer's messages. */
 #include "core/proto.h"
 
+#include <ucxpool/window.h>
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +168,72 @@ START_TEST(a_peers_text_is_made_printable)
 }
 END_TEST
 
+/* --- operations on windows ------------------------------------------------ */
+
+#define WINDOW UINT64_C(1000)
+
+static ucxpool_status_t check_call(uint64_t num, uint64_t length, uint64_t size,
+                                   const void *places, uint64_t data_size)
+{
+    const proto_call_t call = {.kind       = PROTO_CALL_READ,
+                               .num_places = num,
+                               .length     = length,
+                               .size       = size};
+
+    return proto_check_call(&call, places, data_size, WINDOW);
+}
+
+START_TEST(a_call_names_places_within_its_window)
+{
+    static const uint64_t        good[]  = {0, 900, 5, 5};
+    static const uint64_t        bad[]   = {0, 901};
+    static const ucxpool_place_t cut[]   = {{0, 1}, {999, 1}, {1000, 0}};
+    static const ucxpool_place_t past[]  = {{0, 1}, {999, 2}};
+    static const ucxpool_place_t wraps[] = {{1, UINT64_MAX}};
+
+    ck_assert_int_eq(check_call(4, 100, 400, good, 32), UCXPOOL_OK);
+    ck_assert_int_eq(check_call(3, 0, 2, cut, 48), UCXPOOL_OK);
+    ck_assert_int_eq(check_call(2, 100, 200, bad, 16),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(ucxpool_error_detail(), "place 1 "));
+    ck_assert_int_eq(check_call(2, 0, 3, past, 32), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(1, 0, UINT64_MAX, wraps, 16),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(1, WINDOW + 1, WINDOW + 1, good, 8),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(a_call_adds_up)
+{
+    static const uint64_t        offsets[2] = {0, 0};
+    static const ucxpool_place_t cut[2]     = {{0, 1}, {10, 3}};
+
+    ck_assert_int_eq(check_call(2, 10, 19, offsets, 16),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(2, UINT64_C(1) << 63, 0, offsets, 16),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(2, 0, 5, cut, 32), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(2, 0, 4, cut, 31), UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(0, 10, 0, offsets, 0),
+                     UCXPOOL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(check_call(PROTO_PLACES_MAX + 1, 1, PROTO_PLACES_MAX + 1,
+                                offsets, (PROTO_PLACES_MAX + 1) * 8),
+                     UCXPOOL_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(how_a_gpu_is_shared_has_one_length)
+{
+    begin(PROTO_WINDOW_OPENED);
+    ck_assert_int_eq(UCXPOOL_OK, parse(PROTO_TEXT_MAX));
+    fixed.window_opened.flags = PROTO_OPENED_CUDA;
+    ck_assert_int_eq(UCXPOOL_OK, parse(sizeof(proto_window_cuda_t)));
+    ck_assert_int_eq(UCXPOOL_ERR_PROTOCOL,
+                     parse(sizeof(proto_window_cuda_t) - 1));
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("proto");
@@ -174,6 +242,9 @@ int main(void)
     int      num_failed;
 
     tcase_add_test(tcase, each_type_has_one_size);
+    tcase_add_test(tcase, a_call_names_places_within_its_window);
+    tcase_add_test(tcase, a_call_adds_up);
+    tcase_add_test(tcase, how_a_gpu_is_shared_has_one_length);
     tcase_add_test(tcase, types_that_do_not_exist_are_refused);
     tcase_add_test(tcase, another_version_is_refused_by_number);
     tcase_add_test(tcase, a_hello_has_as_many_files_as_it_says);
