@@ -392,9 +392,9 @@ const base_key_t base_keys[BASE_NUM_KEYS] = {
          "our blocks directly. ucx: UCX does. auto: map where it is possible, "
          "else ucx."),
     WORD("WINDOW_WAY", window_way, "auto", window_way_words,
-         "How peers' windows are read and written. direct: by our own processor "
-         "or GPU, within a host and user. messages: with the owner's pool. auto: "
-         "direct where it is possible, else messages."),
+         "How peers' windows are read and written. direct: by our own "
+         "processor or GPU, within a host and user. messages: with the "
+         "owner's pool. auto: direct where it is possible, else messages."),
     SIZE("FRAG_SIZE", frag_size, "auto", BASE_KEY_AUTO, 4 * KIB, GIB,
          "Size of a fragment, the part of a message that one wire operation "
          "carries. At most BLOCK_SIZE."),

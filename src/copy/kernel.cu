@@ -192,8 +192,8 @@ DEVICE piece load_piece(const copy_tile_t *tile, const uint64_t *list,
 /*
  * Copy a list, one tile per thread block of COPY_THREADS. `gather` is 1 or
  * 0. Where all pieces have one length stream, stream_size and tile_size are in
- * place of tiles; COPY_UNIFORM has the address of a word in `tiles`: the number,
- * from 1 on, of a piece that has no address.
+ * place of tiles; COPY_UNIFORM has the address of a word in `tiles`: the
+ * number, from 1 on, of a piece that has no address.
  */
 extern "C" __attribute__((global))
 __attribute__((launch_bounds(COPY_THREADS, BLOCKS))) void

@@ -40,15 +40,6 @@ static void stop(ucxpool_request_t *request, ucxpool_status_t status,
 /* Until it goes by messages. */
 static const core_request_kind_t operation_kind = {.stop = stop};
 
-void window_operation_end(window_operation_t *operation,
-                          ucxpool_status_t status, const char *detail)
-{
-    ucxpool_request_t *request = operation->request;
-
-    core_request_stop(request, status, detail);
-    core_request_reuse(request);
-}
-
 static void free_if_over(window_operation_t *operation)
 {
     if ((operation->request == NULL) && (operation->call_request == NULL)) {
@@ -307,52 +298,6 @@ static window_operation_t *create(ucxpool_remote_t *remote, bool is_write,
     }
     remote->refs++;
     return operation;
-}
-
-/* --- its pieces ----------------------------------------------------------- */
-
-static ucxpool_place_t place(const ucxpool_places_t *places, size_t i)
-{
-    return (places->places != NULL)
-               ? places->places[i]
-               : (ucxpool_place_t){places->offsets[i], places->length};
-}
-
-bool window_operation_next(window_operation_t *operation, uint64_t max_length,
-                           window_piece_t *piece_p)
-{
-    const copy_memory_t *memory = &operation->request->data.memory;
-    ucxpool_place_t      at;
-    uint64_t             room;
-    uint64_t             length;
-
-    if ((operation->next_place == operation->places.count) ||
-        (operation->next_memory == memory->num)) {
-        return false;
-    }
-    at     = place(&operation->places, operation->next_place);
-    room   = copy_memory_length(memory, operation->next_memory);
-    length = base_min(at.length - operation->place_offset,
-                      room - operation->memory_offset);
-    length = base_min(length, max_length);
-
-    piece_p->offset = at.offset + operation->place_offset;
-    piece_p->ours =
-        (char *)copy_memory_address(memory, operation->next_memory) +
-        operation->memory_offset;
-    piece_p->length = length;
-
-    operation->place_offset += length;
-    operation->memory_offset += length;
-    if (operation->place_offset == at.length) {
-        operation->next_place++;
-        operation->place_offset = 0;
-    }
-    if (operation->memory_offset == room) {
-        operation->next_memory++;
-        operation->memory_offset = 0;
-    }
-    return true;
 }
 
 /* --- on its way ----------------------------------------------------------- */

@@ -223,8 +223,15 @@ bool window_operation_next(window_operation_t *operation, uint64_t max_length,
                            window_piece_t *piece_p);
 
 /* It is over: the request ends, and the operation may be gone. */
-void window_operation_end(window_operation_t *operation,
-                          ucxpool_status_t status, const char *detail);
+static inline void window_operation_end(window_operation_t *operation,
+                                        ucxpool_status_t    status,
+                                        const char         *detail)
+{
+    ucxpool_request_t *request = operation->request;
+
+    core_request_stop(request, status, detail);
+    core_request_reuse(request);
+}
 
 /* --- importer: copying by ourselves, process.c ---------------------------- */
 
