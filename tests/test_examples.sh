@@ -64,6 +64,10 @@ for wire in auto ucx; do
         "$dir/said" || fail "dead_peer says $(cat "$dir/said")"
     grep -q '^steady: 67108864 bytes$' "$dir/said" ||
         fail "dead_peer does not go on: $(cat "$dir/said")"
+    says page_cache
+    printf "100 pages were read\npage 999 begins with 'w'\n" >"$dir/expected"
+    cmp "$dir/said" "$dir/expected" ||
+        fail "page_cache says $(cat "$dir/said")"
 done
 
 # On the stand-in for the CUDA driver; without any driver it says so.
