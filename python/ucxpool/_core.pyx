@@ -596,7 +596,7 @@ cdef class Message:
         return self._lengths
 
     cdef int _check(self) except -1:
-        if self._pool._pool == NULL:
+        if self._pool._pool == NULL and not self._pool._forked:
             raise ClosedError("the pool of this message is closed")
         if self._handle == NULL:
             raise ValueError("this message has been received or refused")
@@ -687,7 +687,7 @@ cdef class Channel:
             ucxpool_channel_close(self._handle)
 
     cdef int _check(self) except -1:
-        if self._pool._pool == NULL:
+        if self._pool._pool == NULL and not self._pool._forked:
             raise ClosedError("the pool of this channel is closed")
         if self._handle == NULL:
             raise ClosedError("this channel is closed")
@@ -908,13 +908,15 @@ cdef dict _pools = {}
 
 
 def _after_fork():
-    """A child may not use its parent's pools. What they have said, the parent
+    """A child may not use its parent's pools: whatever would be told to their
+    peers would be said in the parent's name. What they have said, the parent
     tells."""
     _log.forget(take_log)
     for reference in list(_pools.values()):
         pool = reference()
         if pool is not None:
             (<Pool>pool)._forked = True
+            (<Pool>pool)._pool = NULL
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -1025,11 +1027,11 @@ cdef class Pool:
             _tell()
 
     cdef int _check(self) except -1:
-        if self._pool == NULL:
-            raise ClosedError("this pool is closed")
         if self._forked:
             raise RuntimeError("this pool is its parent process's: a child "
                                "after fork() makes one of its own")
+        if self._pool == NULL:
+            raise ClosedError("this pool is closed")
         return 0
 
     @property
