@@ -279,6 +279,7 @@ static const char *const window_way_words[] = {
     [BASE_WINDOW_WAY_AUTO]     = "auto",
     [BASE_WINDOW_WAY_MESSAGES] = "messages",
     [BASE_WINDOW_WAY_DIRECT]   = "direct",
+    NULL,
 };
 static const char *const wire_words[] = {[BASE_WIRE_AUTO] = "auto",
                                          [BASE_WIRE_MAP]  = "map",
