@@ -38,7 +38,8 @@ from ._errors import __all__ as _errors
 from ._heap import Heap, Segment
 from ._library import library as _load
 
-_POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pool", "Transfer")
+_POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pieces", "Pool",
+         "RemoteWindow", "Transfer", "Window")
 _MODULES = ("cupy", "dask", "numba", "prometheus", "ray", "rmm", "torch", "ucxx")
 
 __all__ = [*_errors, *_POOL, "Heap", "Segment", "heap", "heap_stats",

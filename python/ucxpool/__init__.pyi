@@ -1,8 +1,10 @@
 from ._errors import *
 from ._heap import Heap as Heap, Segment as Segment
 from ._pool import (ANY as ANY, Channel as Channel, Listener as Listener,
-                    Message as Message, Operation as Operation, Pool as Pool,
-                    Transfer as Transfer)
+                    Message as Message, Operation as Operation,
+                    Pieces as Pieces, Pool as Pool,
+                    RemoteWindow as RemoteWindow, Transfer as Transfer,
+                    Window as Window)
 
 __all__ = ["Error", "InvalidParameterError", "OutOfMemoryError",
            "NoBlocksError", "UnsupportedError", "InputOutputError",
@@ -10,8 +12,8 @@ __all__ = ["Error", "InvalidParameterError", "OutOfMemoryError",
            "TruncatedError", "NoMessageError", "BusyError",
            "NotPermittedError", "ProtocolError", "ChecksumError",
            "AddressInUseError", "ClosedError", "LimitError",
-           "ANY", "Channel", "Listener", "Message", "Operation", "Pool",
-           "Transfer", "Heap", "Segment", "heap", "heap_stats",
+           "ANY", "Channel", "Listener", "Message", "Operation", "Pieces",
+           "Pool", "RemoteWindow", "Transfer", "Window", "Heap", "Segment", "heap", "heap_stats",
            "library_path", "ucx_version", "version"]
 
 def heap(device: int | None = 0) -> Heap: ...

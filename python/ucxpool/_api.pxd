@@ -15,6 +15,10 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         pass
     ctypedef struct ucxpool_message_t:
         pass
+    ctypedef struct ucxpool_window_t:
+        pass
+    ctypedef struct ucxpool_remote_t:
+        pass
 
     # --- status.h
     ctypedef enum ucxpool_status_t:
@@ -150,18 +154,28 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
         const ucxpool_const_segment_t *segments, size_t count)
     ucxpool_data_t ucxpool_data_segments(const ucxpool_segment_t *segments,
                                          size_t count)
+    ucxpool_data_t ucxpool_source_pieces(const void *const *addresses,
+                                         size_t count, size_t length)
+    ucxpool_data_t ucxpool_data_pieces(void *const *addresses, size_t count,
+                                       size_t length)
     enum:
         UCXPOOL_REQUEST_PARAM_FIELD_METADATA
         UCXPOOL_REQUEST_PARAM_FIELD_TIMEOUT
         UCXPOOL_REQUEST_PARAM_FIELD_STREAM
+        UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS
         UCXPOOL_REQUEST_PARAM_FIELD_COMPLETION
+        UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY
+    ctypedef enum ucxpool_segments_kind_t:
+        UCXPOOL_SEGMENTS_CUDA
     ctypedef struct ucxpool_request_params_t:
         uint64_t field_mask
         const void *metadata
         size_t metadata_length
         uint64_t timeout_ns
         void *stream
+        ucxpool_segments_kind_t segments_kind
         void *completion_ptr
+        uint64_t notify_tag
     void *UCXPOOL_STREAM_READY
     ucxpool_status_t ucxpool_send(ucxpool_channel_t *channel,
                                   const ucxpool_data_t *data, uint64_t tag,
@@ -219,6 +233,65 @@ cdef extern from "ucxpool/ucxpool.h" nogil:
                                             ucxpool_completion_t *completions,
                                             size_t max, size_t *num_p)
     void ucxpool_request_release(ucxpool_request_t *request)
+
+    # --- window.h
+    enum:
+        UCXPOOL_WINDOW_PARAM_FIELD_NAME
+        UCXPOOL_WINDOW_READ
+        UCXPOOL_WINDOW_WRITE
+        UCXPOOL_WINDOW_BLOB_SIZE
+    ctypedef struct ucxpool_window_params_t:
+        uint64_t field_mask
+        const char *name
+    ctypedef struct ucxpool_window_attr_t:
+        const char *name
+        void *address
+        size_t length
+        unsigned num_peers
+        int is_revoked
+    ucxpool_status_t ucxpool_window_create(
+        ucxpool_t *pool, void *address, size_t length,
+        const ucxpool_window_params_t *params, ucxpool_window_t **window_p)
+    ucxpool_status_t ucxpool_window_export(const ucxpool_window_t *window,
+                                           unsigned access, void *blob)
+    ucxpool_status_t ucxpool_window_revoke(ucxpool_window_t *window,
+                                           uint64_t timeout_ns)
+    void ucxpool_window_destroy(ucxpool_window_t *window)
+    void ucxpool_window_query(const ucxpool_window_t *window,
+                              ucxpool_window_attr_t *attr_p, size_t attr_size)
+    ucxpool_status_t ucxpool_window_import(ucxpool_channel_t *channel,
+                                           const void *blob, size_t blob_size,
+                                           ucxpool_remote_t **remote_p)
+    void ucxpool_remote_release(ucxpool_remote_t *remote)
+    ctypedef struct ucxpool_remote_attr_t:
+        ucxpool_status_t status
+        const char *reason
+        size_t length
+        unsigned access
+        int way
+        const char *way_reason
+        ucxpool_channel_t *channel
+    void ucxpool_remote_query(const ucxpool_remote_t *remote,
+                              ucxpool_remote_attr_t *attr_p, size_t attr_size)
+    ctypedef struct ucxpool_place_t:
+        uint64_t offset
+        uint64_t length
+    ctypedef struct ucxpool_places_t:
+        size_t count
+    ucxpool_places_t ucxpool_places(const ucxpool_place_t *places,
+                                    size_t count)
+    ucxpool_places_t ucxpool_places_even(const uint64_t *offsets, size_t count,
+                                         uint64_t length)
+    ucxpool_status_t ucxpool_read(ucxpool_remote_t *remote,
+                                  const ucxpool_places_t *places,
+                                  const ucxpool_data_t *data,
+                                  const ucxpool_request_params_t *params,
+                                  ucxpool_request_t **request_p)
+    ucxpool_status_t ucxpool_write(ucxpool_remote_t *remote,
+                                   const ucxpool_places_t *places,
+                                   const ucxpool_data_t *data,
+                                   const ucxpool_request_params_t *params,
+                                   ucxpool_request_t **request_p)
 
     # --- stats.h
     ctypedef struct ucxpool_stat_attr_t:

@@ -6,7 +6,8 @@ the library by a number, not by an address, so that what it tells of one that is
 gone finds nothing. Memory given to a request is held until the request ends.
 """
 cimport cython
-from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release,
+from cpython.buffer cimport (PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE,
+                             PyBUF_WRITABLE, PyBuffer_Release,
                              PyObject_CheckBuffer, PyObject_GetBuffer)
 from cpython.bytes cimport (PyBytes_AsString, PyBytes_Check,
                             PyBytes_FromStringAndSize, PyBytes_Size)
@@ -61,6 +62,7 @@ ANY = 0xFFFFFFFFFFFFFFFF
 _WIRES = {0: None, 1: "map", 2: "ucx"}
 _STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
            FAILED: "failed"}
+_WAYS = {0: None, 1: "messages", 2: "process"}
 
 # A turn of an event loop is over after so many completions, so many rounds, or
 # so long.
@@ -295,11 +297,37 @@ cdef class Buffers:
     cdef list _objects
     cdef bint has_stream
     cdef uintptr_t stream
+    cdef bint is_cuda # one of them is a GPU's
+    cdef Pieces _pieces
 
     def __dealloc__(self):
         self.release()
         free(self.segments)
         free(self._views)
+
+    cdef ucxpool_data_t data(self, bint is_source) noexcept:
+        """As the library has them."""
+        cdef ucxpool_segment_t *segments = self.segments
+        cdef size_t count = self.count
+        cdef void **addresses
+
+        if self._pieces is not None:
+            count = self._pieces.count
+            if self._pieces._list.is_even:
+                addresses = <void **>self._pieces._list.bytes
+                return (ucxpool_source_pieces(<const void *const *>addresses,
+                                              count, self._pieces._each)
+                        if is_source else
+                        ucxpool_data_pieces(<void *const *>addresses, count,
+                                            self._pieces._each))
+            segments = <ucxpool_segment_t *>self._pieces._list.bytes
+        return (ucxpool_source_segments(<ucxpool_const_segment_t *>segments,
+                                        count)
+                if is_source else ucxpool_data_segments(segments, count))
+
+    cdef void hold(self, object one) except *:
+        """As long as the buffers."""
+        self._objects.append(one)
 
     cdef void release(self) noexcept:
         cdef size_t i
@@ -308,6 +336,7 @@ cdef class Buffers:
             PyBuffer_Release(&self._views[i])
         self._num_views = 0
         self._objects = None
+        self._pieces = None
 
     cdef void begin(self, list objects) except *:
         """What is held."""
@@ -375,9 +404,8 @@ cdef class Buffers:
     cdef int _add_cuda(self, dict what, ucxpool_segment_t *segment,
                        bint writable, bint is_cuda) except -1:
         if not is_cuda:
-            raise ValueError(
-                f"buffer {self.count} is in the memory of a GPU, and the pool "
-                "is of the host: make one by Pool(device=0)")
+            raise ValueError(_ON_GPU.format(f"buffer {self.count} is"))
+        self.is_cuda = True
         size = int(what["typestr"][2:])
         expected = []
         for extent in reversed(what["shape"]):
@@ -407,10 +435,19 @@ cdef class Buffers:
         return 0
 
 
+cdef str _ON_GPU = ("{} in the memory of a GPU, and the pool is of the host: make "
+                     "one by Pool(device=0)")
+
+
 cdef Buffers _buffers(object given, bint writable, bint is_cuda):
-    """Of one buffer, or of several."""
+    """Of one buffer, or of several; or pieces."""
     cdef Buffers buffers = Buffers.__new__(Buffers)
 
+    if isinstance(given, Pieces):
+        (<Pieces>given)._use(writable, is_cuda)
+        buffers.begin([given])
+        buffers._pieces = given
+        return buffers
     if (PyBytes_Check(given) or PyObject_CheckBuffer(given)
             or hasattr(given, "__cuda_array_interface__")):
         buffers.begin([given])
@@ -420,6 +457,170 @@ cdef Buffers _buffers(object given, bint writable, bint is_cuda):
     for one in buffers._objects:
         buffers._add(one, writable, is_cuda)
     return buffers
+
+
+cdef class _Words:
+    """A list of numbers of 64 bits, from a buffer without a look at each, or from
+    a sequence: pairs, or, where their length is given, single ones."""
+    cdef const uint64_t *bytes
+    cdef size_t count # of pairs, or of single ones
+    cdef bint is_even
+    cdef Py_buffer _view
+    cdef bint _has_view
+    cdef uint64_t *_made
+
+    def __cinit__(self, given, length):
+        self.is_even = length is not None
+        if PyObject_CheckBuffer(given):
+            self._take(given)
+        else:
+            self._make(given)
+
+    def __dealloc__(self):
+        if self._has_view:
+            PyBuffer_Release(&self._view)
+        free(self._made)
+
+    cdef int _take(self, object given) except -1:
+        cdef int dimensions = 1 if self.is_even else 2
+        cdef bytes kind
+
+        PyObject_GetBuffer(given, &self._view,
+                           PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)
+        self._has_view = True
+        kind = (self._view.format if self._view.format != NULL else b"B")
+        if (self._view.itemsize != 8 or kind.lstrip(b"@=<") not in b"qQlLnN"
+                or self._view.ndim != dimensions
+                or (not self.is_even and self._view.shape[1] != 2)):
+            raise ValueError(
+                "a list of places is of integers of 64 bits: rows of (offset, "
+                "length), or, with the keyword length, offsets alone; this one "
+                f"has format {kind.decode()!r} and shape "
+                f"{[self._view.shape[i] for i in range(self._view.ndim)]}")
+        self.bytes = <const uint64_t *>self._view.buf
+        self.count = self._view.shape[0]
+        return 0
+
+    cdef int _make(self, object given) except -1:
+        cdef list items = list(given)
+        cdef size_t width = 1 if self.is_even else 2
+        cdef size_t i
+
+        self.count = len(items)
+        self._made = <uint64_t *>malloc((self.count * width + 1) * 8)
+        if self._made == NULL:
+            raise MemoryError(f"no memory for a list of {self.count} places")
+        for i in range(self.count):
+            if self.is_even:
+                self._made[i] = items[i]
+            else:
+                self._made[2 * i], self._made[2 * i + 1] = items[i]
+        self.bytes = self._made
+        return 0
+
+    cdef ucxpool_places_t places(self, uint64_t length) noexcept:
+        if self.is_even:
+            return ucxpool_places_even(self.bytes, self.count, length)
+        return ucxpool_places(<const ucxpool_place_t *>self.bytes, self.count)
+
+
+cdef class Pieces:
+    """Many pieces of one buffer, in any order."""
+    cdef Buffers _whole # None where addresses were given
+    cdef object _owner
+    cdef _Words _list # addresses
+    cdef uint64_t _each
+    cdef readonly size_t count
+    cdef readonly uint64_t length
+    cdef readonly bint is_cuda
+    cdef bint _is_read_only
+
+    def __cinit__(self, buffer, places, length=None):
+        cdef _Words given = _Words(places, length)
+        cdef size_t i
+
+        self._each = length if length is not None else 0
+        if buffer is None:
+            self._list = given
+        else:
+            self._open(buffer)
+            self._check(given)
+            self._place(given)
+        self.count = given.count
+        if given.is_even:
+            self.length = self._each * given.count
+        else:
+            for i in range(given.count):
+                self.length += given.bytes[2 * i + 1]
+
+    cdef int _open(self, object buffer) except -1:
+        try:
+            self._whole = _buffers(buffer, True, True)
+        except (TypeError, ValueError):
+            self._whole = _buffers(buffer, False, True)
+            self._is_read_only = True
+        if self._whole.count != 1:
+            raise TypeError("pieces are of one buffer: there are "
+                            f"{self._whole.count}")
+        self.is_cuda = self._whole.is_cuda
+        return 0
+
+    cdef int _check(self, _Words given) except -1:
+        """Are all within the buffer?"""
+        cdef uint64_t size = self._whole.length
+        cdef uint64_t offset
+        cdef uint64_t length = self._each
+        cdef size_t width = 1 if given.is_even else 2
+        cdef size_t i
+
+        for i in range(given.count):
+            offset = given.bytes[i * width]
+            if not given.is_even:
+                length = given.bytes[i * width + 1]
+            if length > size or offset > size - length:
+                raise ValueError(
+                    f"piece {i}, {length} bytes at {offset}, goes beyond the "
+                    f"buffer's end, at {size}")
+        return 0
+
+    cdef int _place(self, _Words given) except -1:
+        """Addresses of offsets, in a list of our own: whoever has the other may
+        change it."""
+        cdef size_t width = 1 if given.is_even else 2
+        cdef uint64_t base = <uint64_t><uintptr_t>(
+            self._whole.segments[0].address)
+        cdef _Words made = _Words.__new__(
+            _Words, (), self._each if given.is_even else None)
+        cdef size_t i
+
+        made._made = <uint64_t *>malloc((given.count * width + 1) * 8)
+        if made._made == NULL:
+            raise MemoryError(f"no memory for a list of {given.count} pieces")
+        for i in range(given.count):
+            made._made[i * width] = base + given.bytes[i * width]
+            if not given.is_even:
+                made._made[i * width + 1] = given.bytes[i * width + 1]
+        made.bytes = made._made
+        made.count = given.count
+        self._list = made
+        return 0
+
+    cdef int _use(self, bint writable, bint is_cuda) except -1:
+        if writable and self._is_read_only:
+            raise ValueError("the buffer of these pieces is read-only")
+        if self.is_cuda and not is_cuda:
+            raise ValueError(_ON_GPU.format("these pieces are"))
+        return 0
+
+
+def pieces_at(addresses, length, owner, bint is_cuda):
+    """Pieces of memory that somebody else answers for: it is there, and a GPU's
+    pool reaches it where is_cuda is set. owner is held."""
+    cdef Pieces pieces = Pieces(None, addresses, length)
+
+    pieces._owner = owner
+    pieces.is_cuda = is_cuda
+    return pieces
 
 
 # --- requests -----------------------------------------------------------------
@@ -552,7 +753,20 @@ cdef class _Params:
         if buffers is not None and buffers.has_stream:
             self.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_STREAM
             self.params.stream = <void *>buffers.stream
+        elif (buffers is not None and buffers._pieces is not None
+                and buffers._pieces._whole is None
+                and buffers._pieces.is_cuda):
+            self.params.field_mask |= (UCXPOOL_REQUEST_PARAM_FIELD_SEGMENTS
+                                       | UCXPOOL_REQUEST_PARAM_FIELD_STREAM)
+            self.params.segments_kind = UCXPOOL_SEGMENTS_CUDA
+            self.params.stream = UCXPOOL_STREAM_READY
         request._pool._requests[request.number] = request
+
+    cdef void add_metadata(self, bytes metadata) except *:
+        if metadata:
+            self.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA
+            self.params.metadata = PyBytes_AsString(metadata)
+            self.params.metadata_length = PyBytes_Size(metadata)
 
 
 # --- messages -----------------------------------------------------------------
@@ -655,7 +869,7 @@ cdef class Message:
         cdef ucxpool_status_t status
 
         params.begin(request, buffers, timeout)
-        data = ucxpool_data_segments(buffers.segments, buffers.count)
+        data = buffers.data(False)
         with nogil:
             status = ucxpool_message_recv(self._handle, &data, &params.params,
                                           &request._handle)
@@ -773,12 +987,8 @@ cdef class Channel:
         held = _buffers(buffers, False, self._pool.is_cuda)
         request = self._pool._new_request(held)
         params.begin(request, held, timeout)
-        if text:
-            params.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_METADATA
-            params.params.metadata = PyBytes_AsString(text)
-            params.params.metadata_length = PyBytes_Size(text)
-        data = ucxpool_source_segments(
-            <ucxpool_const_segment_t *>held.segments, held.count)
+        params.add_metadata(text)
+        data = held.data(True)
         with nogil:
             status = ucxpool_send(self._handle, &data, number, &params.params,
                                   &request._handle)
@@ -798,7 +1008,7 @@ cdef class Channel:
         held = _buffers(buffers, True, self._pool.is_cuda)
         request = self._pool._new_request(held)
         params.begin(request, held, timeout)
-        data = ucxpool_data_segments(held.segments, held.count)
+        data = held.data(False)
         with nogil:
             status = ucxpool_recv(self._pool._pool, self._handle, &data, number,
                                   bits, &params.params, &request._handle)
@@ -817,6 +1027,25 @@ cdef class Channel:
             status = ucxpool_channel_flush(self._handle, &params.params,
                                            &request._handle)
         return self._pool._posted(request, status)
+
+    def post_import(self, blob):
+        """A window of the peer's; it is not asked yet."""
+        cdef bytes given = bytes(blob)
+        cdef const char *text = given
+        cdef size_t size = len(given)
+        cdef ucxpool_remote_t *handle = NULL
+        cdef ucxpool_status_t status
+        cdef Remote remote
+
+        self._check()
+        with nogil:
+            status = ucxpool_window_import(self._handle, text, size, &handle)
+        _check(status)
+        remote = self._pool.remote_type.__new__(self._pool.remote_type)
+        remote._handle = handle
+        remote._channel = self
+        remote._pool = self._pool
+        return remote
 
     def probe(self, tag=0, mask=0):
         """The oldest message that matches and is not received, or None."""
@@ -902,6 +1131,225 @@ cdef class Listener:
             ucxpool_listener_destroy(handle)
 
 
+# --- windows ------------------------------------------------------------------
+
+@cython.no_gc_clear
+cdef class Window:
+    """Memory that peers read and write by themselves. Its pool keeps it until it
+    is closed."""
+    cdef ucxpool_window_t *_handle
+    cdef readonly Pool _pool
+    cdef Buffers _buffers
+    cdef bint _is_read_only
+    cdef object __weakref__
+    cdef ucxpool_window_attr_t _attr
+
+    cdef ucxpool_window_attr_t *_query(self) except NULL:
+        if self.closed:
+            raise ClosedError("this window is closed")
+        self._pool._check()
+        ucxpool_window_query(self._handle, &self._attr, sizeof(self._attr))
+        return &self._attr
+
+    @property
+    def closed(self):
+        """Was it, or its pool, closed?"""
+        return self._handle == NULL or self._pool._pool == NULL
+
+    @property
+    def name(self):
+        """For errors and the log."""
+        return _text(self._query().name)
+
+    @property
+    def length(self):
+        """Its bytes."""
+        return self._query().length
+
+    @property
+    def peers(self):
+        """The channels over which it is imported, as a number."""
+        return self._query().num_peers
+
+    @property
+    def revoked(self):
+        """Was revoke() called?"""
+        return bool(self._query().is_revoked)
+
+    def export(self, bint read=True, bint write=False):
+        """The blob by which peers import it, as bytes, to be handed to them in
+        any way; who has it may do what it is for: read, write, or both.
+        ValueError where that is nothing, or where the buffer is read-only and
+        it is for writing; CanceledError after revoke()."""
+        cdef unsigned access = ((UCXPOOL_WINDOW_READ if read else 0)
+                                | (UCXPOOL_WINDOW_WRITE if write else 0))
+        cdef bytes blob = PyBytes_FromStringAndSize(
+            NULL, UCXPOOL_WINDOW_BLOB_SIZE)
+
+        self._query()
+        if write and self._is_read_only:
+            raise ValueError("the buffer of this window is read-only")
+        _check(ucxpool_window_export(self._handle, access,
+                                     PyBytes_AsString(blob)))
+        return blob
+
+    def revoke_for(self, timeout):
+        """Revoke it, and progress until no peer touches it, for so many seconds
+        at most; is that so?"""
+        cdef uint64_t timeout_ns = min(_nanoseconds(timeout), WAIT_SLICE_NS)
+        cdef ucxpool_status_t status
+
+        self._query()
+        with nogil:
+            status = ucxpool_window_revoke(self._handle, timeout_ns)
+        PyErr_CheckSignals()
+        if status == UCXPOOL_INPROGRESS:
+            return False
+        _check(status)
+        return True
+
+    def release(self):
+        """Destroy it, when it is revoked."""
+        cdef ucxpool_window_t *handle = self._handle
+
+        if handle != NULL and self._pool._pool != NULL:
+            self._pool._check()
+            self._handle = NULL
+            with nogil:
+                ucxpool_window_destroy(handle)
+            self._pool._windows.pop(<uintptr_t>handle, None)
+            self._lost()
+
+    cdef void _lost(self) noexcept:
+        """The library has it no more."""
+        self._handle = NULL
+        if self._buffers is not None:
+            self._buffers.release()
+            self._buffers = None
+
+
+@cython.no_gc_clear
+cdef class Remote:
+    """A window of a peer's."""
+    cdef ucxpool_remote_t *_handle
+    cdef readonly Pool _pool
+    cdef readonly Channel _channel
+    cdef object __weakref__
+    cdef ucxpool_remote_attr_t _attr
+
+    def __dealloc__(self):
+        if self._handle != NULL and self._pool._pool != NULL:
+            ucxpool_remote_release(self._handle)
+
+    cdef ucxpool_remote_attr_t *_query(self) except NULL:
+        if self.closed:
+            raise ClosedError("this window was closed here")
+        self._pool._check()
+        ucxpool_remote_query(self._handle, &self._attr, sizeof(self._attr))
+        return &self._attr
+
+    @property
+    def channel(self):
+        """The channel to its owner."""
+        return self._channel
+
+    @property
+    def closed(self):
+        """Was it, or the pool, closed here?"""
+        return self._handle == NULL or self._pool._pool == NULL
+
+    @property
+    def length(self):
+        """Its bytes."""
+        return self._query().length
+
+    @property
+    def access(self):
+        """What the blob is for: "read", "write" or "read, write"."""
+        cdef unsigned access = self._query().access
+
+        return ", ".join([word for bit, word in (
+            (UCXPOOL_WINDOW_READ, "read"), (UCXPOOL_WINDOW_WRITE, "write"))
+            if access & bit])
+
+    @property
+    def way(self):
+        """How the bytes go: "process" (copied here, and the owner does nothing)
+        or "messages"; None before the owner has answered."""
+        return _WAYS[self._query().way]
+
+    @property
+    def way_reason(self):
+        """Why this way and no other."""
+        return _text(self._query().way_reason)
+
+    @property
+    def reason(self):
+        """Why it cannot be used, or not any more; "" where it can."""
+        return _text(self._query().reason)
+
+    def ended_with(self):
+        """The same as an exception; None where it can be used, or is not
+        answered yet."""
+        cdef ucxpool_remote_attr_t *attr
+
+        if self.closed:
+            return ClosedError("this window was closed here")
+        attr = self._query()
+        if attr.status in (UCXPOOL_OK, UCXPOOL_INPROGRESS):
+            return None
+        return of_status(<int>attr.status, _text(attr.reason))
+
+    def is_answered(self):
+        """Has the owner answered?"""
+        return self._query().status != UCXPOOL_INPROGRESS
+
+    def post(self, bint is_write, places, data, length, notify, metadata,
+             timeout):
+        """Read or write; the request that does."""
+        cdef _Words words = _Words(places, length)
+        cdef ucxpool_places_t list = words.places(
+            length if length is not None else 0)
+        cdef bytes text = bytes(metadata)
+        cdef uint64_t tag = notify if notify is not None else 0
+        cdef Buffers held
+        cdef Request request
+        cdef _Params params = _Params.__new__(_Params)
+        cdef ucxpool_data_t described
+        cdef ucxpool_status_t status
+
+        self._query()
+        if text and notify is None:
+            raise ValueError("metadata go with a notification: give its tag, "
+                             "as notify=1")
+        held = _buffers(data, not is_write, self._pool.is_cuda)
+        held.hold(words)
+        request = self._pool._new_request(held)
+        params.begin(request, held, timeout)
+        if notify is not None:
+            params.params.notify_tag = tag
+            params.params.field_mask |= UCXPOOL_REQUEST_PARAM_FIELD_NOTIFY
+        params.add_metadata(text)
+        described = held.data(is_write)
+        with nogil:
+            if is_write:
+                status = ucxpool_write(self._handle, &list, &described,
+                                       &params.params, &request._handle)
+            else:
+                status = ucxpool_read(self._handle, &list, &described,
+                                      &params.params, &request._handle)
+        return self._pool._posted(request, status)
+
+    def release(self):
+        """Let go of it, when what is under way has ended."""
+        cdef ucxpool_remote_t *handle = self._handle
+
+        self._handle = NULL
+        if handle != NULL and self._pool._pool != NULL:
+            with nogil:
+                ucxpool_remote_release(handle)
+
+
 # --- the pool -----------------------------------------------------------------
 
 cdef dict _pools = {}
@@ -942,6 +1390,7 @@ cdef class Pool:
     cdef dict _requests
     cdef dict _channels
     cdef dict _listeners
+    cdef dict _windows
     cdef uint64_t _last_number
     cdef bint _forked
     cdef object __weakref__
@@ -956,16 +1405,21 @@ cdef class Pool:
     cdef public object listener_type
     cdef public object message_type
     cdef public object request_type
+    cdef public object window_type
+    cdef public object remote_type
 
     def __cinit__(self, *args, **kwargs):
         self._requests = {}
         self._channels = {}
         self._listeners = {}
+        self._windows = {}
         self._spin_ns = SPIN_MAX_NS
         self.channel_type = Channel
         self.listener_type = Listener
         self.message_type = Message
         self.request_type = Request
+        self.window_type = Window
+        self.remote_type = Remote
 
     def create(self, device, name, secret, settings):
         """Make the pool; settings are texts by their names."""
@@ -1024,6 +1478,9 @@ cdef class Pool:
                 ucxpool_destroy(pool)
             for request in list(self._requests.values()):
                 (<Request>request)._lost()
+            for window in list(self._windows.values()):
+                (<Window>window)._lost()
+            self._windows.clear()
             _tell()
 
     cdef int _check(self) except -1:
@@ -1108,6 +1565,40 @@ cdef class Pool:
         self._listeners[<uintptr_t>handle] = listener
         listener.__init__()
         return listener
+
+    def create_window(self, buffer, name):
+        """Make memory known as a window."""
+        cdef ucxpool_window_t *handle = NULL
+        cdef ucxpool_window_params_t params
+        cdef ucxpool_status_t status
+        cdef bytes label = name.encode()
+        cdef Buffers held
+        cdef bint is_read_only = False
+        cdef Window window
+
+        self._check()
+        try:
+            held = _buffers(buffer, True, self.is_cuda)
+        except (TypeError, ValueError):
+            held = _buffers(buffer, False, self.is_cuda)
+            is_read_only = True
+        if held.count != 1:
+            raise TypeError(f"a window is of one buffer: there are "
+                            f"{held.count}")
+        params.field_mask = UCXPOOL_WINDOW_PARAM_FIELD_NAME
+        params.name = label
+        with nogil:
+            status = ucxpool_window_create(
+                self._pool, held.segments[0].address, held.segments[0].length,
+                &params, &handle)
+        _check(status)
+        window = self.window_type.__new__(self.window_type)
+        window._handle = handle
+        window._pool = self
+        window._buffers = held
+        window._is_read_only = is_read_only
+        self._windows[<uintptr_t>handle] = window
+        return window
 
     cdef Request _new_request(self, Buffers buffers):
         cdef Request request = self.request_type.__new__(self.request_type)
@@ -1255,6 +1746,10 @@ cdef class Pool:
     def listeners(self):
         """Its listeners that were not closed."""
         return list(self._listeners.values())
+
+    def windows(self):
+        """Its windows that were not closed."""
+        return list(self._windows.values())
 
     def check(self):
         """Verify the pool's invariants, for tests; ucxpool.Error where one does

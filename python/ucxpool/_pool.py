@@ -146,6 +146,16 @@ class _Wake:
             loop.call_soon_threadsafe(self._set)
 
 
+class Pieces(_core.Pieces):
+    """Many pieces of one buffer, in any order, as one array would be: to send,
+    to receive into, and to read into or write from at windows. The buffer is
+    held as long as they are; places are as those of a RemoteWindow, and are
+    copied. ValueError for one beyond the buffer's end."""
+
+    def __init__(self, buffer, places, length=None):
+        """By __cinit__()."""
+
+
 class Message(_core.Message):
     """A message that has arrived, and is not received yet: its bytes are
     still the sender's, or in blocks. It is received by into() or frames(), or
@@ -254,6 +264,14 @@ class Channel(_core.Channel):
         in seconds (None: the setting REQUEST_TIMEOUT). ClosedError, at once,
         where the peer has closed the channel."""
         return self._pool.posted(self.post_flush(timeout))
+
+    def import_window(self, blob):
+        """A window of the peer's, as a RemoteWindow, by the blob that its owner
+        has exported. Returns at once: what is read and written waits until the
+        owner has answered. ValueError for what is no window's blob."""
+        remote = self.post_import(blob)
+        self._pool.kick()
+        return remote
 
     def close(self):
         """Close it, once what was posted has come to its end, for the setting
@@ -491,6 +509,143 @@ class Listener(_core.Listener):
         self._accepted.append(channel)
 
 
+class Window(_core.Window):
+    """Memory of this process that peers read and write by themselves, of
+    Pool.window(). The pool holds the buffer until the window is closed: by
+    close(), `await aclose()`, as a context manager, or with the pool."""
+
+    def __repr__(self):
+        if self.closed:
+            return "<ucxpool.Window, closed>"
+        return (f"<ucxpool.Window {self.name or 'without a name'}, "
+                f"{self.length} bytes, {self.peers} peers>")
+
+    @property
+    def pool(self):
+        """The pool that it was made in."""
+        return self._pool
+
+    def revoke(self):
+        """Let no peer touch it any more: from now on imports are refused, and
+        what peers read or write ends with CanceledError there. Awaited, or by
+        wait(), it is done when nobody touches the memory. A peer lets go in a
+        turn of its pool, at its channel's end, or at its process's."""
+        return Operation(self._revoke, self._revoke_wait)
+
+    def close(self):
+        """Revoke it, wait for as long as that takes, and let the buffer go.
+        Blocks the thread: a peer in the same thread never lets go. Twice is
+        allowed."""
+        if not self.closed:
+            self._revoke_wait(None)
+            self.release()
+
+    async def aclose(self):
+        """The same, awaited."""
+        if not self.closed:
+            await self._revoke()
+            self.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.aclose()
+
+    def _look(self):
+        return True if self.revoke_for(0) else None
+
+    async def _revoke(self):
+        await self._pool.until(self._look)
+
+    def _revoke_wait(self, timeout):
+        if self._pool.is_driven_elsewhere():
+            self._pool.run_in_loop(self._revoke(), timeout)
+        else:
+            self._pool.wait_until(self._look, timeout,
+                                  "a peer touches the window still")
+
+
+class RemoteWindow(_core.Remote):
+    """A window of a peer's, of Channel.import_window(). One that is dropped is
+    closed; a context manager, too.
+
+    Its places are rows of (offset, length): an array of integers of 64 bits, of
+    NumPy or another with Python's buffer protocol, which is taken as it is and
+    must not change until the transfer has ended; or any sequence of pairs. With
+    the keyword length they are offsets alone, of places of that length: for
+    many short ones that is quicker."""
+
+    def __repr__(self):
+        if self.closed:
+            return "<ucxpool.RemoteWindow, closed>"
+        return (f"<ucxpool.RemoteWindow, {self.length} bytes, to "
+                f"{self.access}, way {self.way}>")
+
+    def opened(self):
+        """This window, awaited or by wait(), when its owner has answered.
+        RefusedError where it has refused, CanceledError where the window is
+        revoked, and what the channel has ended with."""
+        return Operation(self._opened, self._opened_wait)
+
+    def read(self, places, into, *, length=None, notify=None, metadata=b"",
+             timeout=None):
+        """Read places, one after the other, into a writable buffer, several, or
+        Pieces of one, which may be cut otherwise, and may be longer.
+
+        With notify, a tag, the owner gets a message without bytes when all is
+        read, with that tag and the metadata. timeout is in seconds, after which
+        it ends with TimedOutError (None: the setting REQUEST_TIMEOUT).
+
+        At once: ValueError for a place beyond the window's end, buffers that are
+        too short, or metadata without notify; NotPermittedError where the blob
+        is not for reading. It ends with RefusedError where the owner refuses,
+        CanceledError where it has revoked the window, PeerLostError where it
+        dies; the buffers may have some of the bytes then."""
+        return self._pool.posted(self.post(
+            False, places, into, length, notify, metadata, timeout))
+
+    def write(self, places, data, *, length=None, notify=None, metadata=b"",
+              timeout=None):
+        """Write a buffer, several, or Pieces of one, which together are as long
+        as the places, into these, one after the other. Ended, the bytes are in
+        their places; a notification comes after them. Otherwise as read()."""
+        return self._pool.posted(self.post(
+            True, places, data, length, notify, metadata, timeout))
+
+    def close(self):
+        """Let go of it, once what was posted has ended. Twice is allowed."""
+        self.release()
+        self._pool.kick()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _look(self):
+        error = self.ended_with()
+        if error is not None:
+            raise error
+        return self if self.is_answered() else None
+
+    async def _opened(self):
+        return await self._pool.until(self._look)
+
+    def _opened_wait(self, timeout):
+        if self._pool.is_driven_elsewhere():
+            return self._pool.run_in_loop(self._opened(), timeout)
+        return self._pool.wait_until(self._look, timeout,
+                                     "the window's owner has not answered")
+
+
 class Pool(_core.Pool):
     """Blocks that are mapped and registered once, and the channels that go
     through them.
@@ -515,6 +670,9 @@ class Pool(_core.Pool):
         self.listener_type = Listener
         self.message_type = Message
         self.request_type = Transfer
+        self.window_type = Window
+        self.remote_type = RemoteWindow
+        self._looks = []
         self._loop = None
         self._fd = -1
         self._is_due = False
@@ -556,6 +714,13 @@ class Pool(_core.Pool):
         listener.handler = handler
         self.kick()
         return listener
+
+    def window(self, buffer, name=""):
+        """Make a buffer known as a Window, which peers read and write by
+        themselves. It is held until the window is closed. name is for errors
+        and the log. ValueError for an empty buffer, UnsupportedError for memory
+        that the pool's GPU does not reach."""
+        return self.create_window(buffer, name)
 
     def close(self):
         """Close all channels, and give the memory back. Waits for peers, for
@@ -631,10 +796,40 @@ class Pool(_core.Pool):
         events = self.turn()
         for one, kinds in events:
             one._on_event(kinds)
+        self._look()
         # Those who were told something have the next word, and what they post
         # would only wake what is armed now.
         if events or self.num_ended or (not self.closed and not self.arm()):
             self.kick()
+
+    async def until(self, look):
+        """What look() finds, which is asked after each turn; None: nothing."""
+        future = self.loop().create_future()
+        found = look()
+        if found is not None:
+            return found
+        entry = (look, future)
+        self._looks.append(entry)
+        self.num_waiting += 1
+        self.kick()
+        try:
+            return await future
+        finally:
+            self.num_waiting -= 1
+            if entry in self._looks:
+                self._looks.remove(entry)
+
+    def _look(self):
+        for entry in list(self._looks):
+            look, future = entry
+            try:
+                found = look()
+            except Exception as error:
+                if not future.done():
+                    future.set_exception(error)
+                continue
+            if found is not None and not future.done():
+                future.set_result(found)
 
     def _leave_loop(self):
         if self._loop is not None and not self._loop.is_closed():
@@ -647,6 +842,9 @@ class Pool(_core.Pool):
             channel._end(error)
         for listener in self.listeners():
             listener.close()
+        for _, future in self._looks:
+            if not future.done():
+                future.set_exception(error)
 
     def posted(self, transfer):
         if not transfer.done:

@@ -1,0 +1,370 @@
+"""Windows from Python: both pools in this process, unless a peer is to die."""
+import array
+import asyncio
+import gc
+import os
+import threading
+import unittest
+
+import ucxpool
+from test_pool import SETTINGS, Pair, python
+
+NUM = 1000
+EACH = 100
+
+
+def offsets_of(numbers):
+    return array.array("Q", [EACH * number for number in numbers])
+
+
+def rows_of(pairs):
+    """Two columns, as an array of NumPy's has them."""
+    flat = array.array("Q", [number for pair in pairs for number in pair])
+    return memoryview(flat).cast("B").cast("Q", (len(pairs), 2))
+
+
+class Windows(Pair):
+    way = "process"
+
+
+    async def asyncSetUp(self):
+        await super().asyncSetUp()
+        self.memory = bytearray(os.urandom(NUM * EACH))
+        self.window = self.b.window(self.memory, "pages")
+        self.remote = self.x.import_window(self.window.export(write=True))
+
+    async def asyncTearDown(self):
+        if not self.remote.closed:
+            self.remote.close()
+        if not self.window.closed:
+            await self.window.aclose()
+        await super().asyncTearDown()
+
+    async def test_both_sides_tell_what_it_is(self):
+        self.assertEqual((self.window.name, self.window.length),
+                         ("pages", NUM * EACH))
+        self.assertIs(self.window.pool, self.b)
+        self.assertEqual(self.b.windows(), [self.window])
+        self.assertIs(await self.remote.opened(), self.remote)
+        self.assertEqual((self.remote.length, self.remote.access),
+                         (NUM * EACH, "read, write"))
+        self.assertEqual(self.remote.way, self.way)
+        self.assertTrue(self.remote.way_reason)
+        self.assertEqual(self.remote.reason, "")
+        self.assertIs(self.remote.channel, self.x)
+        self.assertEqual(self.window.peers, 1)
+        self.assertIn("pages", repr(self.window))
+        self.assertIn(self.way, repr(self.remote))
+
+    async def test_places_of_one_length_are_read_in_their_order(self):
+        order = [(7 * i + 3) % NUM for i in range(NUM)]
+        target = bytearray(NUM * EACH)
+        await self.remote.read(offsets_of(order), target, length=EACH)
+        self.assertEqual(target, b"".join(
+            self.memory[EACH * i:EACH * i + EACH] for i in order))
+
+    async def test_places_are_given_in_many_forms(self):
+        expected = self.memory[5:15] + self.memory[1000:1001]
+        pairs = [(5, 10), (1000, 1)]
+        for places in (pairs, tuple(pairs), rows_of(pairs), iter(pairs)):
+            target = bytearray(11)
+            await self.remote.read(places, target)
+            self.assertEqual(target, expected)
+        for places in ([1, 2], array.array("q", [1, 2]),
+                       array.array("Q", [1, 2])):
+            target = bytearray(2)
+            await self.remote.read(places, target, length=1)
+            self.assertEqual(target, self.memory[1:3])
+        await self.remote.read([], bytearray())
+
+    async def test_places_of_other_forms_are_refused(self):
+        target = bytearray(NUM * EACH)
+        for places, words in ((array.array("Q", [1, 2]), {}),
+                              (rows_of([(1, 2)]), {"length": 2}),
+                              (array.array("I", [1, 2]), {"length": 2}),
+                              (array.array("d", [1, 2]), {"length": 2}),
+                              (b"12345678", {"length": 2}),
+                              ([(1, 2, 3)], {}), ([(0, NUM * EACH + 1)], {}),
+                              (rows_of([(2**64 - 1, 2)]), {}),
+                              (array.array("q", [-1]), {"length": 1})):
+            with self.assertRaises(ValueError, msg=repr(places)):
+                self.remote.read(places, target, **words)
+        for places in ([(-1, 2)], [(0, 2**64)]):
+            with self.assertRaises(OverflowError):
+                self.remote.read(places, target)
+        with self.assertRaises(TypeError):
+            self.remote.read([1, 2], target)
+        self.assertEqual(self.a.info()["requests"], 0)
+
+    async def test_what_is_written_is_in_its_places(self):
+        data = os.urandom(3 * EACH)
+        await self.remote.write(offsets_of([9, 2, 4]), [data[:7], data[7:]],
+                                length=EACH)
+        expected = [data[i * EACH:i * EACH + EACH] for i in range(3)]
+        self.assertEqual([self.memory[i * EACH:i * EACH + EACH]
+                          for i in (9, 2, 4)], expected)
+
+    async def test_pieces_are_read_into_and_written_from(self):
+        local = bytearray(NUM * EACH)
+        order = [(11 * i + 5) % NUM for i in range(NUM)]
+        pieces = ucxpool.Pieces(local, offsets_of(order), EACH)
+        self.assertEqual((pieces.count, pieces.length, pieces.is_cuda),
+                         (NUM, NUM * EACH, False))
+        await self.remote.read(offsets_of(order), pieces, length=EACH)
+        self.assertEqual(local, self.memory)
+        local[:] = os.urandom(NUM * EACH)
+        ends = ucxpool.Pieces(local, rows_of([(0, 10), (NUM * EACH - 5, 5)]))
+        self.assertEqual((ends.count, ends.length), (2, 15))
+        await self.remote.write([(100, 15)], ends)
+        self.assertEqual(self.memory[100:115], local[:10] + local[-5:])
+
+    async def test_pieces_are_sent_and_received_into(self):
+        local = bytearray(b"abcdefgh")
+        sent = self.x.send(ucxpool.Pieces(local, [6, 0], 2))
+        target = bytearray(8)
+        await self.y.recv_into(ucxpool.Pieces(target, [(5, 1), (0, 3)]))
+        await sent
+        self.assertEqual(target, b"hab\0\0g\0\0")
+
+    async def test_pieces_are_within_their_buffer(self):
+        for places, length in (([(0, 9)], None), ([(2**64 - 1, 1)], None),
+                               ([8], 1), ([9], 0)):
+            with self.assertRaises(ValueError):
+                ucxpool.Pieces(bytearray(8), places, length)
+        with self.assertRaises(TypeError):
+            ucxpool.Pieces([b"one", b"two"], [0], 1)
+        with self.assertRaises(ValueError):
+            self.remote.read([(0, 1)], ucxpool.Pieces(b"constant", [0], 1))
+
+    async def test_the_list_of_pieces_is_copied(self):
+        places = array.array("Q", [0])
+        pieces = ucxpool.Pieces(bytearray(b"ab"), places, 1)
+        places[0] = 1 << 60
+        await self.remote.write([(0, 1)], pieces)
+        self.assertEqual(self.memory[:1], b"a")
+
+    async def test_the_owner_is_notified(self):
+        target = bytearray(10)
+        await self.remote.read([(0, 10)], target, notify=77, metadata=b"read")
+        message = await self.y.recv()
+        self.assertEqual((message.tag, message.metadata, message.length),
+                         (77, b"read", 0))
+        await message.into(bytearray())
+        await self.remote.write([(0, 10)], bytes(10), notify=0)
+        message = await self.y.recv()
+        self.assertEqual((message.tag, message.metadata), (0, b""))
+        self.assertEqual(self.memory[:10], bytes(10))
+        await message.into(bytearray())
+        with self.assertRaises(ValueError):
+            self.remote.read([(0, 10)], target, metadata=b"for nobody")
+
+    async def test_buffers_that_are_too_short_or_too_long(self):
+        for call in (lambda: self.remote.read([(0, 10)], bytearray(9)),
+                     lambda: self.remote.write([(0, 10)], bytes(9)),
+                     lambda: self.remote.write([(0, 10)], bytes(11))):
+            with self.assertRaises(ValueError):
+                call()
+        target = bytearray(12)
+        await self.remote.read([(0, 10)], target)
+        self.assertEqual(target, self.memory[:10] + b"\0\0")
+
+    async def test_a_blob_is_for_what_it_was_made_for(self):
+        with self.x.import_window(self.window.export()) as reader:
+            self.assertEqual(reader.access, "read")
+            with self.assertRaises(ucxpool.NotPermittedError):
+                reader.write([(0, 1)], b"x")
+        with self.assertRaises(ValueError):
+            self.window.export(read=False)
+        for blob in (b"", bytes(64), b"x" * 64):
+            with self.assertRaises(ucxpool.Error):
+                self.x.import_window(blob)
+
+    async def test_a_blob_of_another_pool_is_refused(self):
+        mine = self.a.window(bytearray(8))
+        with self.assertRaises(ValueError):
+            self.x.import_window(mine.export())
+        await mine.aclose()
+
+    async def test_memory_that_is_read_only_is_for_reading(self):
+        async with self.b.window(b"constant") as window:
+            with self.assertRaises(ValueError):
+                window.export(write=True)
+            with self.x.import_window(window.export()) as remote:
+                target = bytearray(8)
+                await remote.read([(0, 8)], target)
+                self.assertEqual(target, b"constant")
+
+    async def test_windows_of_nothing_or_of_several_buffers(self):
+        for buffer, error in ((b"", ValueError), ([b"a", b"b"], TypeError),
+                              (7, TypeError), (memoryview(b"abcd")[::2],
+                                               ValueError)):
+            with self.assertRaises(error):
+                self.b.window(buffer)
+        self.assertEqual(self.b.windows(), [self.window])
+
+    async def test_the_buffer_is_held_until_the_window_is_closed(self):
+        with self.assertRaises(BufferError):
+            self.memory.append(1)
+        await self.window.aclose()
+        self.memory.append(1)
+        self.assertTrue(self.window.closed)
+        self.window.close()
+        for call in (self.window.export, lambda: self.window.length):
+            with self.assertRaises(ucxpool.ClosedError):
+                call()
+
+    async def test_a_window_that_is_dropped_stays(self):
+        remote = self.x.import_window(self.b.window(b"stays").export())
+        gc.collect()
+        target = bytearray(5)
+        await remote.read([(0, 5)], target)
+        self.assertEqual(target, b"stays")
+        remote.close()
+
+    async def test_a_revoked_window_is_used_no_more(self):
+        await self.remote.opened()
+        blob = self.window.export()
+        await self.window.revoke()
+        self.assertTrue(self.window.revoked)
+        self.assertEqual(self.window.peers, 0)
+        with self.assertRaises(ucxpool.CanceledError):
+            await self.remote.read([(0, 1)], bytearray(1))
+        self.assertIn("revoked", self.remote.reason)
+        self.assertIsInstance(self.remote.ended_with(), ucxpool.CanceledError)
+        with self.assertRaises(ucxpool.CanceledError):
+            self.window.export()
+        again = self.x.import_window(blob)
+        with self.assertRaises(ucxpool.RefusedError):
+            await again.opened()
+        with self.assertRaises(ucxpool.RefusedError):
+            await again.read([(0, 1)], bytearray(1))
+
+    async def test_buffers_are_held_until_the_transfer_has_ended(self):
+        target, places = bytearray(NUM * EACH), offsets_of(range(NUM))
+        transfer = self.remote.read(places, target, length=EACH)
+        if not transfer.done:
+            with self.assertRaises(BufferError):
+                target.append(1)
+            with self.assertRaises(BufferError):
+                places.append(1)
+        await transfer
+        target.append(1)
+        places.append(1)
+
+    async def test_a_closed_remote_window(self):
+        self.remote.close()
+        self.remote.close()
+        self.assertTrue(self.remote.closed)
+        for call in (lambda: self.remote.read([(0, 1)], bytearray(1)),
+                     lambda: self.remote.length):
+            with self.assertRaises(ucxpool.ClosedError):
+                call()
+        while self.window.peers:
+            await self.b.until(lambda: None if self.window.peers else True)
+
+    async def test_a_remote_window_ends_with_its_channel(self):
+        await self.remote.opened()
+        self.x.abort()
+        with self.assertRaises(ucxpool.Error):
+            await self.remote.read([(0, 1)], bytearray(1))
+        await self.window.revoke()
+
+
+class OverUcx(Windows):
+    wire = "ucx"
+    way = "messages"
+
+
+# Owns a window until it is told to end, or dies.
+OWNER = """
+import sys
+import ucxpool
+pool = ucxpool.Pool(comm_size="8m", block_size="64k", window_way=sys.argv[1])
+listener = pool.listen()
+window = pool.window(b"word" * (4 << 20))
+print(listener.port, window.export().hex(), flush=True)
+channel = listener.accept().wait()
+try:
+    channel.recv().wait()
+except ucxpool.ClosedError:
+    window.close()
+    print("closed", flush=True)
+"""
+
+
+class WithoutAsyncio(unittest.TestCase):
+    def begin(self, way):
+        owner = python(OWNER, way)
+        self.addCleanup(owner.stdout.close)
+        self.addCleanup(owner.wait)
+        self.addCleanup(owner.kill)
+        port, blob = owner.stdout.readline().split()
+        pool = ucxpool.Pool(window_way=way, **SETTINGS)
+        self.addCleanup(pool.close)
+        channel = pool.connect(f"127.0.0.1:{port}").wait(30)
+        remote = channel.import_window(bytes.fromhex(blob))
+        self.assertIs(remote.opened().wait(30), remote)
+        self.assertEqual(remote.way, way)
+        return owner, channel, remote
+
+    def test_threads_read_and_the_owner_closes(self):
+        for way in ("process", "messages"):
+            owner, channel, remote = self.begin(way)
+            found = []
+
+            def read(number):
+                target = bytearray(4 * number)
+                remote.read([(4 * i, 4) for i in range(number)],
+                            target).wait(30)
+                found.append(target == b"word" * number)
+            threads = [threading.Thread(target=read, args=(number,))
+                       for number in (1, 100, 10000)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(found, [True] * 3)
+            remote.close()
+            channel.pool.close()
+            self.assertEqual(owner.stdout.readline(), "closed\n")
+
+    def test_a_read_ends_when_its_owner_is_killed(self):
+        for way in ("process", "messages"):
+            owner, _, remote = self.begin(way)
+            target = bytearray(16 << 20)
+            transfer = remote.read([(0, len(target))], target)
+            owner.kill()
+            owner.wait()
+            try:
+                transfer.wait(30)
+                self.assertEqual(target, b"word" * (4 << 20))
+                with self.assertRaises(ucxpool.PeerLostError):
+                    for _ in range(1000):
+                        remote.read([(0, len(target))], target).wait(30)
+            except ucxpool.PeerLostError:
+                pass
+
+    def test_revoke_tells_that_a_peer_does_not_let_go(self):
+        with ucxpool.Pool(**SETTINGS) as a, ucxpool.Pool(**SETTINGS) as b:
+            window = b.window(bytearray(8))
+            listener = b.listen()
+            channel = a.connect_channel(f"127.0.0.1:{listener.port}")
+            remote = channel.import_window(window.export())
+            accepted = None
+            while not remote.is_answered():
+                a.wait(0.01)
+                b.wait(0.01)
+                accepted = accepted or listener.take()
+            # a makes no progress.
+            with self.assertRaises(ucxpool.TimedOutError):
+                window.revoke().wait(0.05)
+            self.assertEqual(window.peers, 1)
+            channel.abort()
+            while window.peers:
+                a.wait(0.01)
+                b.wait(0.01)
+            window.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
