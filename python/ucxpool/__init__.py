@@ -40,7 +40,8 @@ from ._library import library as _load
 
 _POOL = ("ANY", "Channel", "Listener", "Message", "Operation", "Pieces", "Pool",
          "RemoteWindow", "Transfer", "Window")
-_MODULES = ("cupy", "dask", "numba", "prometheus", "ray", "rmm", "torch", "ucxx")
+_MODULES = ("cupy", "dask", "nixl", "numba", "prometheus", "ray", "rmm", "torch",
+            "ucxx")
 
 __all__ = [*_errors, *_POOL, "Heap", "Segment", "heap", "heap_stats",
            "library_path", "ucx_version", "version"]

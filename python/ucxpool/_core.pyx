@@ -13,7 +13,7 @@ from cpython.bytes cimport (PyBytes_AsString, PyBytes_Check,
                             PyBytes_FromStringAndSize, PyBytes_Size)
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_Check
-from libc.stdint cimport uint16_t, uint64_t, uintptr_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memmove, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
@@ -611,6 +611,39 @@ cdef class Pieces:
         if self.is_cuda and not is_cuda:
             raise ValueError(_ON_GPU.format("these pieces are"))
         return 0
+
+
+def take(values, indices, into):
+    """into[i] = values[indices[i]], of arrays of 64-bit integers, by indices of 32
+    or 64 bits. IndexError for one that is none of values'."""
+    cdef _Words given = _Words(values, 0)
+    cdef _Words taken = _Words(into, 0)
+    cdef uint64_t *out = <uint64_t *>taken.bytes
+    cdef Py_buffer view
+    cdef const uint32_t *short
+    cdef const uint64_t *long
+    cdef uint64_t index
+    cdef size_t i
+    cdef bint fits = True
+
+    PyObject_GetBuffer(indices, &view, PyBUF_C_CONTIGUOUS)
+    try:
+        if (<size_t>view.len != taken.count * view.itemsize
+                or view.itemsize not in (4, 8)):
+            raise ValueError("indices have 32 or 64 bits, and are as many as "
+                             "what is taken")
+        short, long = <const uint32_t *>view.buf, <const uint64_t *>view.buf
+        for i in range(taken.count):
+            # A negative one is too large.
+            index = short[i] if view.itemsize == 4 else long[i]
+            if index >= given.count:
+                fits = False
+                break
+            out[i] = given.bytes[index]
+    finally:
+        PyBuffer_Release(&view)
+    if not fits:
+        raise IndexError(f"index {i} is of none of {given.count}")
 
 
 def pieces_at(addresses, length, owner, bint is_cuda):

@@ -57,6 +57,16 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.run_example("ucxx_echo"),
                          "[b'many', b'buffers']\n")
 
+    def test_window(self):
+        said = self.run_example("window").splitlines()
+        self.assertEqual(sorted(said), [
+            f"read {[i % 251 for i in (999, 997, 995)]} and so on",
+            "two pages were written: first other"])
+
+    def test_nixl_agents(self):
+        self.assertEqual(self.run_example("nixl_agents"),
+                         "DONE the same\nthe owner was notified\n")
+
     def test_dask_cluster(self):
         self.assertEqual(self.run_example("dask_cluster"),
                          "ucxpool:\n328350\n")

@@ -14,7 +14,7 @@ TOP = HERE.parents[1]
 EXAMPLES = TOP / "python" / "examples"
 PACKAGE = pathlib.Path(ucxpool.__file__).parent
 # Those of frameworks that are not here have none to be compared with.
-MODULES = ("_errors", "_heap", "_pool", "prometheus", "ucxx")
+MODULES = ("_errors", "_heap", "_pool", "nixl", "prometheus", "ucxx")
 
 
 def run(module, *arguments):

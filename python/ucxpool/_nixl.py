@@ -1,0 +1,455 @@
+"""What an agent of ucxpool.nixl is made of: memory by its addresses, the pools of
+this process, and the peers with their windows."""
+import ctypes
+import json
+import threading
+import time
+import weakref
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from ._errors import Error
+from ._pool import Pool, _core
+
+# What messages between agents are, by their tags.
+HELLO, NOTIFY, METADATA, FETCH, FORGET = range(1, 6)
+HOST = -1
+MAGIC = b"ucxpool.nixl 1 "
+# A notification up to this length travels with its message's descriptor.
+SHORT_NOTE = 1024
+
+
+# --- memory -------------------------------------------------------------------
+
+@dataclass(eq=False)
+class Region:
+    """Registered memory, here or at a peer."""
+    kind: str
+    device: int  # HOST, or the number of the GPU
+    start: int
+    length: int
+    blob: bytes = b""
+    side: Any = None
+    window: Any = None
+
+    def key(self):
+        return self.kind, self.device, self.start, self.length
+
+
+def device_of(kind, number):
+    """NIXL numbers the host's memory, too."""
+    return HOST if kind == "DRAM" else int(number)
+
+
+class Regions:
+    """Regions by their addresses, which are unique in a process, also those of
+    several GPUs."""
+
+    def __init__(self):
+        self._all = []
+        self._tables = {}
+
+    def __iter__(self):
+        return iter(self._all)
+
+    def add(self, region):
+        self._all.append(region)
+        self._tables.clear()
+
+    def remove(self, region):
+        self._all.remove(region)
+        self._tables.clear()
+
+    def get(self, key):
+        return next((one for one in self._all if one.key() == key), None)
+
+    def _table(self, kind):
+        if kind not in self._tables:
+            regions = sorted((one for one in self._all if one.kind == kind),
+                             key=lambda one: (one.start, one.length))
+            self._tables[kind] = (
+                regions,
+                numpy.array([one.start for one in regions], "u8"),
+                numpy.array([one.start + one.length for one in regions],
+                            "u8"))
+        return self._tables[kind]
+
+    def find(self, kind, rows):
+        """The regions, and for each row the number of its own, or one number
+        for all. LookupError for a row that is in none."""
+        regions, starts, ends = self._table(kind)
+        first = rows[:, 0]
+        last = first + rows[:, 1]
+        if len(regions) == 0 or (last < first).any():
+            raise LookupError
+        numbers = numpy.searchsorted(starts, first, "right") - 1
+        missing = (numbers < 0) | (last > ends[numbers])
+        if missing.any():
+            self._find_longer(first, last, numbers, missing, starts, ends)
+        if (numbers == numbers[0]).all():
+            return regions, int(numbers[0])
+        return regions, numbers
+
+    @staticmethod
+    def _find_longer(first, last, numbers, missing, starts, ends):
+        """A region may lie in another, longer one."""
+        for number in range(len(starts)):
+            fits = missing & (first >= starts[number]) & (last <= ends[number])
+            numbers[fits] = number
+            missing = missing & ~fits
+        if missing.any():
+            raise LookupError
+
+
+class _OnGpu:
+    def __init__(self, address, length):
+        self.__cuda_array_interface__ = {
+            "shape": (length,), "typestr": "|u1", "version": 3,
+            "data": (address, False)}
+
+
+def buffer_at(region):
+    """Memory that its owner keeps, as a buffer."""
+    if region.kind == "DRAM":
+        return (ctypes.c_char * region.length).from_address(region.start)
+    return _OnGpu(region.start, region.length)
+
+
+# --- this process -------------------------------------------------------------
+
+class Side:
+    """A pool, of the host or of one GPU, where peers connect."""
+
+    def __init__(self, device, host, told):
+        self.device = device
+        self.pool = Pool(None if device == HOST else device, name="nixl")
+        self.listeners = [self.pool.listen(f"{host}:0")]
+        self.address = f"{host}:{self.listeners[0].port}"
+        self.inbound = []
+        self._told = weakref.WeakMethod(told)
+        self._stop = threading.Event()
+        self._thread = None
+
+    def start(self):
+        """Progress in a thread, as long as there is an agent."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._drive, args=(self.pool, self._stop, self._told,
+                                          weakref.ref(self)),
+                daemon=True, name="ucxpool.nixl")
+            self._thread.start()
+
+    @staticmethod
+    def _drive(pool, stop, told, reference):
+        while not stop.is_set():
+            events = pool.wait(None)
+            call, side = told(), reference()
+            if call is None or side is None:
+                return
+            call(side, events)
+            del call, side
+
+    def accepted(self):
+        """Peers that are new."""
+        found = []
+        for listener in self.listeners:
+            while listener._accepted:
+                found.append(listener._accepted.popleft())
+        self.inbound = [one for one in self.inbound if not one.ended] + found
+        return found
+
+    def close(self):
+        self._stop.set()
+        if (self._thread is not None
+                and self._thread is not threading.current_thread()):
+            self._thread.join()
+        if not self.pool.closed:
+            self.pool.close()
+
+
+# --- peers --------------------------------------------------------------------
+
+def write_metadata(name, identity, sides, regions, are_all):
+    """What a peer must know, as bytes."""
+    return MAGIC + json.dumps({
+        "name": name, "identity": identity, "all": are_all,
+        "sides": {str(side.device): side.address for side in sides},
+        "regions": [[*one.key(), one.blob.hex()] for one in regions],
+    }).encode()
+
+
+def read_metadata(metadata):
+    """The same, read. ValueError for anything else."""
+    metadata = bytes(metadata)
+    if not metadata.startswith(MAGIC):
+        raise ValueError("this is no metadata of an agent of ucxpool.nixl")
+    try:
+        told = json.loads(metadata[len(MAGIC):])
+        name, identity = str(told["name"]), str(told["identity"])
+        sides = {int(device): str(address)
+                 for device, address in told["sides"].items()}
+        regions = [Region(str(kind), int(device), int(start), int(length),
+                          bytes.fromhex(blob))
+                   for kind, device, start, length, blob in told["regions"]]
+        if HOST not in sides:
+            raise ValueError("there is no pool of the host")
+        if any(one.device not in sides or one.start < 0 or one.length < 1
+               or one.start + one.length > 2**64 for one in regions):
+            raise ValueError("a region is of no memory")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"damaged metadata: {error}") from None
+    return name, identity, sides, regions, bool(told.get("all"))
+
+
+class Peer:
+    """A remote agent: its channels, made when they are needed, and what of its
+    memory is imported."""
+
+    def __init__(self, name, identity, own_name):
+        self.name = name
+        self.identity = identity
+        self.sides = {}
+        self.regions = Regions()
+        self.is_removed = False
+        self._own_name = own_name
+        self._channels = {}
+        self._imports = {}
+
+    def learn(self, sides, regions, are_all):
+        """What new metadata tell."""
+        self.sides.update(sides)
+        keys = {one.key() for one in regions}
+        if are_all:
+            for old in [one for one in self.regions if one.key() not in keys]:
+                self.regions.remove(old)
+        for region in regions:
+            old = self.regions.get(region.key())
+            if old is not None:
+                self.regions.remove(old)
+            self.regions.add(region)
+
+    def channel(self, side, device):
+        """From a pool of ours to one of its."""
+        key = (side.device, device)
+        channel = self._channels.get(key)
+        if channel is None or channel.ended:
+            channel = side.pool.connect_channel(self.sides[device])
+            channel.name = self.name[:31]
+            channel.send([], tag=HELLO, metadata=self._own_name.encode())
+            self._channels[key] = channel
+        return channel
+
+    def window(self, side, region):
+        """A region of its, for a pool of ours."""
+        channel = self.channel(side, region.device)
+        key = (side.device, region.blob)
+        remote = self._imports.get(key)
+        if remote is None or remote.channel is not channel:
+            remote = channel.import_window(region.blob)
+            self._imports[key] = remote
+        return remote
+
+    def remove(self):
+        self.is_removed = True
+        for remote in self._imports.values():
+            remote.close()
+        for channel in self._channels.values():
+            channel.close()
+        self._imports.clear()
+        self._channels.clear()
+
+
+def send_note(channel, note):
+    if len(note) <= SHORT_NOTE:
+        channel.send([], tag=NOTIFY, metadata=note)
+    else:
+        channel.send(note, tag=NOTIFY)
+
+
+class Inbox:
+    """What comes over one channel, in the order in which it was sent."""
+
+    def __init__(self):
+        self.name = None
+        self._waiting = deque()
+
+    def is_empty(self):
+        return not self._waiting
+
+    def add(self, message):
+        if message.length == 0:
+            self._waiting.append((message.tag, message.post_into([]),
+                                  message.metadata))
+        else:
+            buffer = bytearray(message.length)
+            self._waiting.append((message.tag, message.post_into(buffer),
+                                  buffer))
+
+    def take(self):
+        """Pairs of a tag and of bytes."""
+        while self._waiting and self._waiting[0][1].done:
+            tag, request, what = self._waiting.popleft()
+            if request.status == 0:
+                yield tag, bytes(what)
+
+
+# --- transfers ----------------------------------------------------------------
+
+@dataclass(eq=False)
+class Prepared:
+    """A list of descriptors, looked up."""
+    peer: Any  # None: ours
+    kind: str
+    firsts: Any  # addresses of ours, offsets of a peer's
+    lengths: Any  # of each, or one for all
+    regions: list
+    numbers: Any  # of the region of each, or one for all
+
+    def select(self, indices):
+        """The same of some of them. IndexError where there is none."""
+        def of(values):
+            return values if isinstance(values, int) else values[indices]
+        # Of memory that is used again: new memory has page faults.
+        firsts = numpy.frombuffer(_core.Memory(8 * len(indices)), "u8")
+        _core.take(self.firsts, indices, firsts)
+        return Prepared(self.peer, self.kind, firsts, of(self.lengths),
+                        self.regions, of(self.numbers))
+
+
+def indices_of(given):
+    """As an array, as it is where it is one of 32 or 64 bits."""
+    if isinstance(given, numpy.ndarray) and given.dtype.kind == "i" and (
+            given.itemsize >= 4):
+        return numpy.ascontiguousarray(given)
+    return numpy.array(given, "i8")
+
+
+def prepare(regions, kind, rows, peer):
+    """LookupError where a row is in no region."""
+    found, numbers = regions.find(kind, rows)
+    lengths = rows[:, 1]
+    lengths = (int(lengths[0]) if (lengths == lengths[0]).all()
+               else lengths.copy())
+    firsts = rows[:, 0].copy()
+    if peer is not None:
+        starts = numpy.array([one.start for one in found], "u8")
+        firsts -= starts[numbers]
+    return Prepared(peer, kind, firsts, lengths, found, numbers)
+
+
+@dataclass(eq=False)
+class Group:
+    """What of a transfer goes from one pool to one window."""
+    side: Any
+    region: Region
+    places: Any
+    each: int | None
+    pieces: Any
+
+
+def _together(firsts, lengths):
+    return numpy.ascontiguousarray(numpy.stack([firsts, lengths], 1))
+
+
+def _group(local, remote, ours, theirs, of):
+    """of: which of all, a slice or numbers."""
+    firsts, offsets = local.firsts[of], remote.firsts[of]
+    each = local.lengths if isinstance(local.lengths, int) else None
+    if each is None:
+        lengths = local.lengths[of]
+        firsts, offsets = _together(firsts, lengths), _together(offsets,
+                                                               lengths)
+    pieces = _core.pieces_at(firsts, each, None, local.kind == "VRAM")
+    return Group(ours.side, theirs, offsets, each, pieces)
+
+
+def groups_of(local, remote):
+    """Both have the same lengths."""
+    if isinstance(local.numbers, int) and isinstance(remote.numbers, int):
+        return [_group(local, remote, local.regions[local.numbers],
+                       remote.regions[remote.numbers], slice(None))]
+    # Pools are few: by them, and by the peer's regions.
+    devices = numpy.array([one.device + 1 for one in local.regions], "i8")
+    keys = (numpy.broadcast_to(devices[local.numbers], len(local.firsts))
+            * len(remote.regions) + remote.numbers)
+    order = numpy.argsort(keys, kind="stable")
+    ends = numpy.flatnonzero(numpy.diff(keys[order])) + 1
+    groups = []
+    for of in numpy.split(order, ends):
+        number = local.numbers if isinstance(
+            local.numbers, int) else local.numbers[of[0]]
+        other = remote.numbers if isinstance(
+            remote.numbers, int) else remote.numbers[of[0]]
+        groups.append(_group(local, remote, local.regions[number],
+                             remote.regions[other], of))
+    return groups
+
+
+@dataclass(eq=False)
+class Transfer:
+    """Reads or writes of several windows, as one."""
+    is_write: bool
+    peer: Peer
+    groups: list
+    note: bytes
+    count: int
+    host: Side  # what notes go through
+    requests: list = field(default_factory=list)
+    error: Error | None = None
+    was_posted: bool = False
+    begun: int = 0
+    posted_after: int = 0
+    ended_after: int = 0
+    _lock: Any = field(default_factory=threading.Lock)
+    _is_over: bool = True
+
+    def post(self):
+        self.begun = time.time_ns()
+        self.was_posted, self.error, self._is_over = True, None, False
+        self.requests = []
+        travels = len(self.groups) == 1 and len(self.note) <= SHORT_NOTE
+        tag = NOTIFY if self.note and travels else None
+        try:
+            for group in self.groups:
+                window = self.peer.window(group.side, group.region)
+                self.requests.append(window.post(
+                    self.is_write, group.places, group.pieces, group.each,
+                    tag, self.note if tag else b"", None))
+        except Error as error:
+            self.error = error
+        self.posted_after = time.time_ns() - self.begun
+        for request in self.requests:
+            request.on_done = self._look
+        self._look()
+
+    def _look(self):
+        """Is it over? Then a note goes, unless it went with the bytes."""
+        with self._lock:
+            if self._is_over or not all(one.done for one in self.requests):
+                return
+            self._is_over = True
+        self.ended_after = time.time_ns() - self.begun
+        for one in self.requests:
+            if one.status != 0 and self.error is None:
+                self.error = Error(one.detail, one.status)
+        if self.error is None and self.note and (
+                len(self.groups) > 1 or len(self.note) > SHORT_NOTE):
+            try:
+                send_note(self.peer.channel(self.host, HOST), self.note)
+            except Error as error:
+                self.error = error
+
+    def state(self):
+        if not self._is_over:
+            return "PROC"
+        return "ERR" if self.error is not None else "DONE"
+
+    def cancel(self):
+        for request in self.requests:
+            request.cancel()
+
+    def length(self):
+        return sum(group.pieces.length for group in self.groups)

@@ -1,0 +1,898 @@
+"""NIXL's agent on the pool's windows: a program written for NIXL 1.5 runs by
+changing one import.
+
+    from ucxpool.nixl import nixl_agent, nixl_agent_config
+
+docs/nixl.md says what is different. Settings are the environment's (UCXPOOL_*);
+between machines each process needs UCXPOOL_SECRET_FILE.
+"""
+import atexit
+import enum
+import logging
+import sys
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy
+
+from . import _nixl
+from ._errors import Error
+from .ucxx import get_address
+
+__all__ = ["DEFAULT_COMM_PORT", "nixlBackendError", "nixlInvalidParamError",
+           "nixlMismatchError", "nixlNoTelemetryError", "nixlNotFoundError",
+           "nixlNotPostedError", "nixlNotSupportedError", "nixlRegDList",
+           "nixlRepostActiveError", "nixlXferDList", "nixlXferTelemetry",
+           "nixl_agent", "nixl_agent_config", "nixl_backend_handle",
+           "nixl_prepped_dlist_handle", "nixl_thread_sync_t",
+           "nixl_xfer_handle"]
+
+DEFAULT_COMM_PORT = 8888
+nixl_backend_handle = int
+
+_log = logging.getLogger("ucxpool.nixl")
+_BACKEND = "UCX"
+_KINDS = {"DRAM": "DRAM", "VRAM": "VRAM", "cpu": "DRAM", "cuda": "VRAM"}
+_MEM_TYPES = ["DRAM_SEG", "VRAM_SEG"]
+# How long a peer has to let go of memory that is deregistered, and a transfer
+# to end that is released.
+_LET_GO = 10.0
+
+
+# --- exceptions ---------------------------------------------------------------
+
+class nixlNotFoundError(Error, LookupError):
+    """Memory that is not registered, or an agent that is not known."""
+
+
+class nixlInvalidParamError(Error, ValueError):
+    """Lists that do not fit each other, or an index that is in none."""
+
+
+class nixlMismatchError(Error, ValueError):
+    """Metadata that are none."""
+
+
+class nixlNotPostedError(Error):
+    """The transfer was not begun."""
+
+
+class nixlRepostActiveError(Error):
+    """The transfer is under way."""
+
+
+class nixlNoTelemetryError(Error):
+    """The agent's configuration does not say capture_telemetry."""
+
+
+class nixlNotSupportedError(Error, NotImplementedError):
+    """What this agent does not have."""
+
+
+class nixlBackendError(Error):
+    """The library failed; the text has why."""
+
+
+# --- descriptors --------------------------------------------------------------
+
+class _Descriptors:
+    _width = 3
+
+    def __init__(self, mem_type: str, descs: Any = ()) -> None:
+        self._kind = _kind_of(mem_type)
+        self._rows = _rows_of(descs)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, number: int) -> tuple[Any, ...]:
+        address, length, device = map(int, self._rows[number])
+        return (address, length, device, b"")[:self._width]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return (self[number] for number in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return (type(self) is type(other) and isinstance(other, _Descriptors)
+                and self._kind == other._kind
+                and numpy.array_equal(self._rows, other._rows))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} in {self._kind}>"
+
+    def descCount(self) -> int:
+        """How many there are."""
+        return len(self)
+
+    def isEmpty(self) -> bool:
+        """Are there none?"""
+        return len(self) == 0
+
+    def getType(self) -> str:
+        """"DRAM" or "VRAM"."""
+        return self._kind
+
+    def append(self, desc: tuple[Any, ...]) -> None:
+        """One more."""
+        self._rows = numpy.concatenate([self._rows, _rows_of([desc])])
+
+    addDesc = append
+
+    def index(self, desc: tuple[Any, ...]) -> int:
+        """Where it is, or -1."""
+        found = numpy.flatnonzero((self._rows == _rows_of([desc])).all(1))
+        return int(found[0]) if len(found) else -1
+
+    def remDesc(self, number: int) -> None:
+        """One less."""
+        self._rows = numpy.delete(self._rows, number, 0)
+
+    def clear(self) -> None:
+        """None any more."""
+        self._rows = self._rows[:0]
+
+
+class nixlXferDList(_Descriptors):
+    """Descriptors of a transfer, as get_xfer_descs() makes them: (address, length,
+    device)."""
+
+
+class nixlRegDList(_Descriptors):
+    """Descriptors of memory to register, as get_reg_descs() makes them: (address,
+    length, device, b"")."""
+
+    _width = 4
+
+    def trim(self) -> nixlXferDList:
+        """The same for a transfer."""
+        return nixlXferDList(self._kind, self._rows)
+
+
+def _kind_of(mem_type: str) -> str:
+    if mem_type not in _KINDS:
+        raise nixlNotSupportedError(
+            f"memory of type {mem_type!r}: there is DRAM, and VRAM")
+    return _KINDS[mem_type]
+
+
+def _rows_of(descs: Any) -> Any:
+    """Rows of (address, length, device); an array is taken as a whole."""
+    if not isinstance(descs, numpy.ndarray):
+        descs = [tuple(one)[:3] for one in descs] if len(
+            descs) and len(descs[0]) != 3 else descs
+    rows = numpy.array(descs, "u8")
+    return rows.reshape(-1, 3)
+
+
+def _is_tensor(one: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(one, torch.Tensor)
+
+
+def _of_tensors(tensors: Sequence[Any]) -> tuple[str, Any] | None:
+    """Their memory type and rows; None where they are none that fit."""
+    if any(one.device != tensors[0].device or not one.is_contiguous()
+           for one in tensors):
+        _log.error("tensors of a list must be contiguous, and on one device")
+        return None
+    device = tensors[0].get_device()
+    return ("DRAM" if device == -1 else "VRAM",
+            [(one.data_ptr(), one.numel() * one.element_size(),
+              max(device, 0)) for one in tensors])
+
+
+def _strided(array: Any) -> Any:
+    """Rows of (address, length, device, stride, count), each as so many."""
+    counts = array[:, 4].astype("i8")
+    numbers = numpy.arange(counts.sum()) - numpy.repeat(
+        numpy.cumsum(counts) - counts, counts)
+    rows = numpy.repeat(array[:, :3].astype("u8"), counts, 0)
+    rows[:, 0] += (numpy.repeat(array[:, 3].astype("u8"), counts)
+                   * numbers.astype("u8"))
+    return rows
+
+
+# --- handles ------------------------------------------------------------------
+
+class nixl_thread_sync_t(enum.Enum):
+    """How threads share an agent: here always as they like."""
+
+    NIXL_THREAD_SYNC_NONE = 0
+    NIXL_THREAD_SYNC_STRICT = 1
+    NIXL_THREAD_SYNC_RW = 2
+    NIXL_THREAD_SYNC_DEFAULT = 3
+
+
+class nixl_prepped_dlist_handle:
+    """A list of descriptors that is looked up, of prep_xfer_dlist()."""
+
+    def __init__(self, agent: Any, value: Any) -> None:
+        self._agent = agent
+        self._value = value
+
+    def release(self) -> None:
+        """Forget it. Transfers that were made of it stay."""
+        self._value = None
+
+
+class nixl_xfer_handle:
+    """A transfer, of make_prepped_xfer() or initialize_xfer()."""
+
+    def __init__(self, agent: Any, value: Any) -> None:
+        self._agent = agent
+        self._value = value
+
+    def release(self) -> None:
+        """Cancel it where it is under way, and forget it. When this has
+        returned, nothing touches its memory; nixlBackendError where that takes
+        longer than ten seconds."""
+        transfer = self._value
+        if transfer is not None:
+            transfer.cancel()
+            self._agent._until(lambda: transfer.state() != "PROC",
+                               "the transfer has not ended")
+            self._value = None
+
+    def __del__(self) -> None:
+        try:
+            self.release()
+        except Error as error:
+            _log.error("a transfer that was dropped: %s", error)
+
+
+class nixlXferTelemetry:
+    """What a transfer took; times are in microseconds."""
+
+    def __init__(self, transfer: Any) -> None:
+        self.startTime = transfer.begun // 1000
+        self.postDuration = transfer.posted_after // 1000
+        self.xferDuration = transfer.ended_after // 1000
+        self.totalBytes = transfer.length()
+        self.descCount = transfer.count
+
+
+# --- the agent ----------------------------------------------------------------
+
+class nixl_agent_config:
+    """How an agent is to be.
+
+    enable_prog_thread    move things in a thread; else only calls of the agent do
+    enable_listen_thread  let peers fetch and send metadata, at listen_port
+    capture_telemetry     have get_xfer_telemetry()
+    num_threads           has no meaning here
+    backends              ["UCX"]: what is named otherwise is left out
+    sync_mode             has no meaning here"""
+
+    def __init__(self, enable_prog_thread: bool = True,
+                 enable_listen_thread: bool = False,
+                 listen_port: int = DEFAULT_COMM_PORT,
+                 capture_telemetry: bool = False, num_threads: int = 0,
+                 backends: list[str] = [_BACKEND],
+                 sync_mode: nixl_thread_sync_t | None = None) -> None:
+        if sync_mode is not None and not isinstance(sync_mode,
+                                                    nixl_thread_sync_t):
+            raise TypeError(f"sync_mode is a {type(sync_mode).__name__}: give "
+                            "a nixl_thread_sync_t")
+        self.backends = backends
+        self.enable_pthread = enable_prog_thread
+        self.enable_listen = enable_listen_thread
+        self.port = listen_port
+        self.capture_telemetry = capture_telemetry
+        self.num_threads = num_threads
+        self.sync_mode = sync_mode
+
+
+_agents: "weakref.WeakSet[nixl_agent]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for agent in list(_agents):
+        agent._close()
+
+
+# Before the pools, whose threads would be inside.
+atexit.register(_close_all)
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _note(message: str | bytes) -> bytes:
+    return message.encode() if isinstance(message, str) else bytes(message)
+
+
+class nixl_agent:
+    """An agent: registers memory, lets others read and write it, and reads and
+    writes theirs. All methods may be called from any thread.
+
+    agent_name       by which peers know it
+    nixl_conf        a nixl_agent_config, or None
+    instantiate_all  has no meaning here: there is one backend"""
+
+    def __init__(self, agent_name: str,
+                 nixl_conf: nixl_agent_config | None = None,
+                 instantiate_all: bool = False) -> None:
+        config = nixl_conf or nixl_agent_config()
+        self.name = agent_name
+        self.notifs: dict[str, list[bytes]] = {}
+        self.backends: dict[str, nixl_backend_handle] = {}
+        self._config = config
+        self._identity = uuid.uuid4().hex
+        self._lock = threading.RLock()
+        self._regions = _nixl.Regions()
+        self._peers: dict[str, Any] = {}
+        self._inboxes: dict[Any, Any] = {}
+        self._asked: dict[str, Any] = {}
+        self._notes: dict[str, list[bytes]] = {}
+        self._sides: dict[int, Any] = {}
+        self._host = self._side(_nixl.HOST)
+        if config.enable_listen:
+            where = "127.0.0.1" if get_address() == "127.0.0.1" else ""
+            self._host.listeners.append(
+                self._host.pool.listen(f"{where}:{config.port}"))
+            self._host.start()
+        for backend in config.backends:
+            if backend == _BACKEND:
+                self.create_backend(backend)
+            else:
+                _log.warning("there is no backend %s here", backend)
+        _agents.add(self)
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for side in list(getattr(self, "_sides", {}).values()):
+            side.close()
+
+    # --- what moves things
+
+    def _side(self, device: int) -> Any:
+        with self._lock:
+            if device not in self._sides:
+                side = _nixl.Side(device, get_address(), self._told)
+                self._sides[device] = side
+                if self._config.enable_pthread:
+                    side.start()
+            return self._sides[device]
+
+    def _progress(self) -> None:
+        for side in list(self._sides.values()):
+            if not side.pool.closed:
+                events = side.pool.turn()
+                if events:
+                    self._told(side, events)
+
+    def _told(self, side: Any, events: list[tuple[Any, int]]) -> None:
+        """Of new peers, and of messages."""
+        with self._lock:
+            for one, kinds in events:
+                one._on_event(kinds)
+            channels = side.accepted() + [
+                one for one, _ in events if hasattr(one, "_take")] + [
+                one for one, inbox in self._inboxes.items()
+                if not inbox.is_empty()]
+            for channel in channels:
+                try:
+                    self._receive(channel)
+                except Error as error:
+                    _log.warning("a peer has left: %s", error)
+
+    def _receive(self, channel: Any) -> None:
+        inbox = self._inboxes.get(channel)
+        if inbox is None:
+            self._inboxes = {one: box for one, box in self._inboxes.items()
+                             if not one.closed and not one.ended}
+            inbox = self._inboxes[channel] = _nixl.Inbox()
+        message = None if channel.closed else channel._take(0, 0)
+        while message is not None:
+            inbox.add(message)
+            message = channel._take(0, 0)
+        self._open(channel, inbox)
+
+    def _open(self, channel: Any, inbox: Any) -> None:
+        for tag, what in inbox.take():
+            if tag == _nixl.HELLO:
+                inbox.name = what.decode(errors="replace")
+            elif tag == _nixl.NOTIFY and inbox.name is not None:
+                self._notes.setdefault(inbox.name, []).append(what)
+            elif tag == _nixl.METADATA:
+                self._learn(what)
+            elif tag == _nixl.FETCH:
+                channel.send(self.get_agent_metadata(), tag=_nixl.METADATA)
+            elif tag == _nixl.FORGET:
+                self.remove_remote_agent(what)
+
+    def _learn(self, metadata: bytes) -> None:
+        try:
+            self.add_remote_agent(metadata)
+        except Error as error:
+            _log.warning("a peer's metadata: %s", error)
+
+    def _collect(self) -> dict[str, list[bytes]]:
+        self._progress()
+        with self._lock:
+            for side in self._sides.values():
+                self._told(side, [])
+            notes, self._notes = self._notes, {}
+        return notes
+
+    def _until(self, look: Any, what: str) -> None:
+        """Progress until it is so; also agents of this process, which may have
+        no thread."""
+        until = time.monotonic() + _LET_GO
+        while not look():
+            if time.monotonic() > until:
+                raise nixlBackendError(f"{what} after {_LET_GO} s")
+            for agent in list(_agents):
+                agent._progress()
+
+    # --- backends
+
+    def get_plugin_list(self) -> list[str]:
+        """["UCX"]: there is one."""
+        return [_BACKEND]
+
+    def get_plugin_mem_types(self, backend: str) -> list[str]:
+        """What memory it takes."""
+        return list(_MEM_TYPES) if backend == _BACKEND else []
+
+    def get_plugin_params(self, backend: str) -> dict[str, str]:
+        """None: settings are the environment's."""
+        return {}
+
+    def get_backend_mem_types(self, backend: str) -> list[str]:
+        """As get_plugin_mem_types()."""
+        return list(_MEM_TYPES) if backend in self.backends else []
+
+    def get_backend_params(self, backend: str) -> dict[str, str]:
+        """As get_plugin_params()."""
+        return {}
+
+    def create_backend(self, backend: str,
+                       initParams: dict[str, str] = {}) -> None:
+        """"UCX" is there; another one is nixlNotFoundError."""
+        if backend != _BACKEND:
+            raise nixlNotFoundError(f"there is no backend {backend} here")
+        self.backends[backend] = 1
+
+    # --- memory
+
+    def get_xfer_descs(self, descs: Any,
+                       mem_type: str | None = None) -> nixlXferDList | None:
+        """Descriptors of a transfer: of a tensor, a list of tensors, rows of
+        (address, length, device), of NumPy or as tuples, with a memory type; or
+        such a list itself. None, and a line in the log, for anything else."""
+        if isinstance(descs, nixlXferDList):
+            return descs
+        made = self._described(descs, mem_type, 3)
+        return None if made is None else nixlXferDList(*made)
+
+    def get_reg_descs(self, descs: Any,
+                      mem_type: str | None = None) -> nixlRegDList | None:
+        """The same for registration; tuples have a fourth part, which says
+        nothing here."""
+        if isinstance(descs, nixlRegDList):
+            return descs
+        made = self._described(descs, mem_type, 4)
+        return None if made is None else nixlRegDList(*made)
+
+    @staticmethod
+    def _described(descs: Any, mem_type: str | None,
+                   width: int) -> tuple[str, Any] | None:
+        if _is_tensor(descs):
+            return _of_tensors([descs])
+        if isinstance(descs, _Descriptors):
+            _log.error("a %s is of the wrong kind here", type(descs).__name__)
+            return None
+        if len(descs) and _is_tensor(descs[0]):
+            return _of_tensors(descs)
+        if mem_type is None:
+            _log.error("descriptors that are no tensors need a memory type")
+            return None
+        if isinstance(descs, numpy.ndarray):
+            fits = descs.ndim == 2 and descs.shape[1] == 3
+        else:
+            fits = len(descs) > 0 and isinstance(
+                descs[0], tuple) and len(descs[0]) == width
+        if not fits:
+            _log.error("descriptors are tuples of %d, or an array of three "
+                       "columns", width)
+            return None
+        return mem_type, descs
+
+    def get_serialized_descs(self, descs: Any) -> bytes:
+        """A list of descriptors as bytes."""
+        return b" ".join([type(descs).__name__.encode(), descs._kind.encode(),
+                          descs._rows.tobytes()])
+
+    def deserialize_descs(self, serialized_descs: bytes) -> Any:
+        """The list that they were."""
+        try:
+            name, kind, rows = bytes(serialized_descs).split(b" ", 2)
+            made = {b"nixlXferDList": nixlXferDList,
+                    b"nixlRegDList": nixlRegDList}[name]
+            return made(kind.decode(), numpy.frombuffer(rows, "u8").reshape(
+                -1, 3))
+        except (KeyError, ValueError):
+            raise nixlMismatchError("these are no descriptors") from None
+
+    def register_memory(self, reg_list: Any, mem_type: str | None = None,
+                        backends: list[str] = []) -> nixlRegDList:
+        """Register memory, which must stay until it is deregistered; what
+        get_reg_descs() takes. nixlBackendError where the library does not take
+        it."""
+        descs = self.get_reg_descs(reg_list, mem_type)
+        if descs is None:
+            raise nixlInvalidParamError("no descriptors to register")
+        made: list[Any] = []
+        try:
+            for address, length, device, _ in descs:
+                made.append(self._register(descs._kind, address, length,
+                                           device))
+        except Error as error:
+            for region in made:
+                self._forget(region)
+            raise nixlBackendError(str(error)) from error
+        return descs
+
+    def _register(self, kind: str, address: int, length: int,
+                  number: int) -> Any:
+        device = _nixl.device_of(kind, number)
+        region = _nixl.Region(kind, device, address, length)
+        region.side = self._side(device)
+        if length < 1:
+            raise nixlInvalidParamError("memory of no bytes")
+        region.window = region.side.pool.window(_nixl.buffer_at(region))
+        region.blob = region.window.export(read=True, write=True)
+        with self._lock:
+            self._regions.add(region)
+        return region
+
+    def _forget(self, region: Any) -> None:
+        window = region.window
+        self._until(lambda: window.revoke_for(0), "a peer touches the memory")
+        with self._lock:
+            self._regions.remove(region)
+        window.release()
+
+    def deregister_memory(self, dereg_list: nixlRegDList,
+                          backends: list[str] = []) -> None:
+        """Let peers touch it no more: what they have under way fails. When this
+        has returned, the memory may go; nixlBackendError where a peer has not
+        let go within ten seconds."""
+        found = []
+        for address, length, device, _ in dereg_list:
+            key = (dereg_list._kind, _nixl.device_of(
+                dereg_list._kind, device), address, length)
+            found.append(self._regions.get(key))
+        if None in found:
+            raise nixlNotFoundError("this memory is not registered")
+        for region in found:
+            self._forget(region)
+
+    def query_memory(self, reg_list: Any, backend: str,
+                     mem_type: str | None = None) -> list[Any]:
+        """nixlNotSupportedError: it is for files."""
+        raise nixlNotSupportedError("query_memory() is for files")
+
+    # --- metadata
+
+    def get_agent_metadata(self) -> bytes:
+        """What a peer must know to connect, and to read and write the memory
+        that is registered now. It is a secret: who has it can."""
+        with self._lock:
+            return _nixl.write_metadata(self.name, self._identity,
+                                        self._sides.values(), self._regions,
+                                        True)
+
+    def get_partial_agent_metadata(self, descs: nixlRegDList,
+                                   inc_conn_info: bool = False,
+                                   backends: list[str] = []) -> bytes:
+        """The same of some of the memory."""
+        with self._lock:
+            wanted = {(descs._kind, _nixl.device_of(descs._kind, device),
+                       address, length)
+                      for address, length, device, _ in descs}
+            regions = [one for one in self._regions if one.key() in wanted]
+            if len(regions) < len(wanted):
+                raise nixlNotFoundError("this memory is not registered")
+            return _nixl.write_metadata(self.name, self._identity,
+                                        self._sides.values(), regions, False)
+
+    def add_remote_agent(self, metadata: bytes) -> bytes:
+        """Let this agent read and write a peer's memory; its name, as bytes.
+        Connects when it is needed. Newer metadata of a peer are added to what
+        is known. nixlMismatchError for what is no metadata."""
+        try:
+            name, identity, *told = _nixl.read_metadata(metadata)
+        except ValueError as error:
+            raise nixlMismatchError(str(error)) from None
+        if name == self.name:
+            raise nixlInvalidParamError(
+                "a remote agent has the name of this one")
+        with self._lock:
+            peer = self._peers.get(name)
+            if peer is not None and peer.identity != identity:
+                self.remove_remote_agent(name)
+                peer = None
+            if peer is None:
+                peer = _nixl.Peer(name, identity, self.name)
+                self._peers[name] = peer
+            peer.learn(*told)
+        return name.encode()
+
+    def remove_remote_agent(self, agent: str | bytes) -> None:
+        """Forget a peer, and close the channels to it."""
+        with self._lock:
+            peer = self._peers.pop(_text(agent), None)
+            if peer is not None:
+                peer.remove()
+
+    def make_connection(self, remote_agent: str | bytes,
+                        backends: list[str] = []) -> None:
+        """Begin to connect now."""
+        peer = self._peer(remote_agent)
+        with self._lock:
+            for device in peer.sides:
+                peer.channel(self._host, device)
+
+    def check_remote_metadata(self, agent: str | bytes,
+                              descs: nixlXferDList | None = None) -> bool:
+        """Is the peer known, and this memory of it?"""
+        self._collect_into_notes()
+        try:
+            peer = self._peer(agent)
+            if descs is not None and len(descs):
+                peer.regions.find(descs._kind, descs._rows)
+        except LookupError:
+            return False
+        return True
+
+    def _collect_into_notes(self) -> None:
+        """Look what has come; notifications stay for who asks."""
+        notes = self._collect()
+        with self._lock:
+            for name, newer in self._notes.items():
+                notes.setdefault(name, []).extend(newer)
+            self._notes = notes
+
+    def send_local_metadata(self, ip_addr: str = "",
+                            port: int = DEFAULT_COMM_PORT) -> None:
+        """Send metadata to a peer that listens there."""
+        self._say(ip_addr, port, _nixl.METADATA, self.get_agent_metadata())
+
+    def send_partial_agent_metadata(
+            self, descs: nixlRegDList, inc_conn_info: bool = False,
+            backends: list[str] = [], ip_addr: str = "",
+            port: int = DEFAULT_COMM_PORT, label: str = "") -> None:
+        """The same of some of the memory."""
+        self._say(ip_addr, port, _nixl.METADATA,
+                  self.get_partial_agent_metadata(descs))
+
+    def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "",
+                              port: int = DEFAULT_COMM_PORT,
+                              label: str = "") -> None:
+        """Ask a peer that listens there for its metadata;
+        check_remote_metadata() tells when they are here."""
+        self._say(ip_addr, port, _nixl.FETCH, b"")
+
+    def invalidate_local_metadata(self, ip_addr: str = "",
+                                  port: int = DEFAULT_COMM_PORT) -> None:
+        """Have a peer that listens there forget this agent."""
+        self._say(ip_addr, port, _nixl.FORGET, self.name.encode())
+
+    def _say(self, host: str, port: int, tag: int, what: bytes) -> None:
+        if not host:
+            raise nixlNotSupportedError(
+                "there is no central server of metadata: name a peer's address")
+        where = f"{host}:{port}"
+        with self._lock:
+            channel = self._asked.get(where)
+            if channel is None or channel.ended:
+                channel = self._host.pool.connect_channel(where)
+                self._asked[where] = channel
+            channel.send(what, tag=tag)
+
+    def _peer(self, name: str | bytes) -> Any:
+        peer = self._peers.get(_text(name))
+        if peer is None:
+            raise nixlNotFoundError(
+                f"no agent {_text(name)} is known: add_remote_agent() it")
+        return peer
+
+    # --- transfers
+
+    def prep_xfer_dlist(self, agent_name: str | bytes, xfer_list: Any,
+                        mem_type: str | None = None,
+                        backends: list[str] = []) -> nixl_prepped_dlist_handle:
+        """Look descriptors up, once for many transfers: of this agent
+        ("NIXL_INIT_AGENT" or ""), of a peer, or, with this agent's own name, of
+        this agent as if it were a peer. An array of five columns (address,
+        length, device, stride, count) has rows of several each.
+        nixlNotFoundError for memory that is not registered."""
+        if (isinstance(xfer_list, numpy.ndarray) and xfer_list.ndim == 2
+                and xfer_list.shape[1] == 5):
+            if mem_type is None:
+                raise ValueError("an array of strided descriptors needs a "
+                                 "memory type")
+            xfer_list = _strided(xfer_list)
+        descs = self.get_xfer_descs(xfer_list, mem_type)
+        if descs is None or len(descs) == 0:
+            raise nixlInvalidParamError("no descriptors")
+        name = _text(agent_name)
+        is_local = name in ("", "NIXL_INIT_AGENT")
+        return nixl_prepped_dlist_handle(
+            self, self._prepare(descs, None if is_local else name))
+
+    def _prepare(self, descs: nixlXferDList, name: str | None) -> Any:
+        with self._lock:
+            peer = None
+            if name == self.name:
+                peer = self._self()
+            elif name is not None:
+                peer = self._peer(name)
+            regions = self._regions if peer is None else peer.regions
+            try:
+                return _nixl.prepare(regions, descs._kind, descs._rows, peer)
+            except LookupError:
+                raise nixlNotFoundError(
+                    "some of this memory is not registered"
+                    + (f" by {name}" if name else "")) from None
+
+    def _self(self) -> Any:
+        """This agent as its own peer."""
+        _, identity, *told = _nixl.read_metadata(self.get_agent_metadata())
+        peer = self._peers.get(self.name)
+        if peer is None:
+            peer = _nixl.Peer(self.name, identity, self.name)
+            self._peers[self.name] = peer
+        peer.learn(*told)
+        return peer
+
+    def make_prepped_xfer(self, operation: str,
+                          local_xfer_side: nixl_prepped_dlist_handle,
+                          local_indices: Any,
+                          remote_xfer_side: nixl_prepped_dlist_handle,
+                          remote_indices: Any, notif_msg: str | bytes = b"",
+                          backends: list[str] = [],
+                          skip_desc_merge: bool = False) -> nixl_xfer_handle:
+        """A transfer ("READ" or "WRITE") of descriptors of two lists, by their
+        numbers: lists or arrays of them. With notif_msg the peer is notified
+        when all is there. nixlInvalidParamError where they do not fit."""
+        local, remote = local_xfer_side._value, remote_xfer_side._value
+        if local is None or remote is None:
+            raise nixlInvalidParamError("a list that has been released")
+        try:
+            return self._made(
+                operation, local.select(_nixl.indices_of(local_indices)),
+                remote.select(_nixl.indices_of(remote_indices)), notif_msg)
+        except IndexError:
+            raise nixlInvalidParamError(
+                "a number that is in no list of descriptors") from None
+
+    def initialize_xfer(self, operation: str, local_descs: nixlXferDList,
+                        remote_descs: nixlXferDList,
+                        remote_agent: str | bytes,
+                        notif_msg: str | bytes = b"",
+                        backends: list[str] = []) -> nixl_xfer_handle:
+        """A transfer of all descriptors of two lists."""
+        return self._made(operation, self._prepare(local_descs, None),
+                          self._prepare(remote_descs, _text(remote_agent)),
+                          notif_msg)
+
+    def _made(self, operation: str, local: Any, remote: Any,
+              note: str | bytes) -> nixl_xfer_handle:
+        is_write = {"WRITE": True, "READ": False}[operation]
+        if local.peer is not None or remote.peer is None:
+            raise nixlInvalidParamError(
+                "the first list is of this agent, the second of a peer")
+        if len(local.firsts) != len(remote.firsts) or not len(local.firsts):
+            raise nixlInvalidParamError(
+                f"{len(local.firsts)} descriptors here, "
+                f"{len(remote.firsts)} there")
+        if not numpy.all(numpy.equal(local.lengths, remote.lengths)):
+            raise nixlInvalidParamError(
+                "descriptors here and there have different lengths")
+        return nixl_xfer_handle(self, _nixl.Transfer(
+            is_write, remote.peer, _nixl.groups_of(local, remote),
+            _note(note), len(local.firsts), self._host))
+
+    def _transfer_of(self, handle: nixl_xfer_handle) -> Any:
+        if handle._value is None:
+            raise nixlInvalidParamError("this transfer has been released")
+        return handle._value
+
+    def transfer(self, handle: nixl_xfer_handle,
+                 notif_msg: str | bytes = b"") -> str:
+        """Begin it: "DONE", "PROC" (under way) or "ERR". It may be begun again
+        when it has ended."""
+        transfer = self._transfer_of(handle)
+        if transfer.state() == "PROC":
+            raise nixlRepostActiveError("this transfer is under way")
+        if transfer.peer.is_removed:
+            raise nixlNotFoundError(
+                f"the agent {transfer.peer.name} was removed")
+        if notif_msg:
+            transfer.note = _note(notif_msg)
+        with self._lock:
+            transfer.post()
+        return str(transfer.state())
+
+    def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
+        """How it is: "DONE", "PROC" or "ERR"; get_xfer_error() tells why."""
+        transfer = self._transfer_of(handle)
+        if not transfer.was_posted:
+            raise nixlNotPostedError("this transfer was not begun")
+        if transfer.state() == "PROC":
+            self._progress()
+        return str(transfer.state())
+
+    def get_xfer_error(self, handle: nixl_xfer_handle) -> str | None:
+        """Why a transfer is "ERR", in words; NIXL has no such method."""
+        error = self._transfer_of(handle).error
+        return None if error is None else str(error)
+
+    def get_xfer_telemetry(self,
+                           handle: nixl_xfer_handle) -> nixlXferTelemetry:
+        """What it took. nixlNoTelemetryError where the agent's configuration
+        does not say capture_telemetry."""
+        if not self._config.capture_telemetry:
+            raise nixlNoTelemetryError("this agent captures no telemetry")
+        return nixlXferTelemetry(self._transfer_of(handle))
+
+    def query_xfer_backend(self, handle: nixl_xfer_handle) -> str:
+        """"UCX"."""
+        self._transfer_of(handle)
+        return _BACKEND
+
+    def release_xfer_handle(self, handle: nixl_xfer_handle) -> None:
+        """handle.release()."""
+        handle.release()
+
+    def release_dlist_handle(self, handle: nixl_prepped_dlist_handle) -> None:
+        """handle.release()."""
+        handle.release()
+
+    # --- notifications
+
+    def send_notif(self, remote_agent_name: str | bytes,
+                   notif_msg: str | bytes,
+                   backend: str | None = None) -> None:
+        """Notify a peer, without a transfer."""
+        peer = self._peer(remote_agent_name)
+        with self._lock:
+            _nixl.send_note(peer.channel(self._host, _nixl.HOST),
+                            _note(notif_msg))
+
+    def get_new_notifs(self,
+                       backends: list[str] = []) -> dict[str, list[bytes]]:
+        """What has come since, by the names of the agents that have sent it."""
+        return self._collect()
+
+    def update_notifs(self,
+                      backends: list[str] = []) -> dict[str, list[bytes]]:
+        """All that has come and is not taken, in `notifs`."""
+        notifs = {name: list(notes) for name, notes in self.notifs.items()}
+        for name, notes in self._collect().items():
+            notifs.setdefault(name, []).extend(notes)
+        self.notifs = notifs
+        return notifs
+
+    def check_remote_xfer_done(self, remote_agent_name: str | bytes,
+                               lookup_tag: bytes, backends: list[str] = [],
+                               tag_is_prefix: bool = True) -> bool:
+        """Has a notification come that begins with these bytes, or has them in
+        it? It is taken out of `notifs` then."""
+        notes = self.update_notifs().get(_text(remote_agent_name), [])
+        for note in notes:
+            if (note.startswith(lookup_tag) if tag_is_prefix
+                    else lookup_tag in note):
+                notes.remove(note)
+                return True
+        return False

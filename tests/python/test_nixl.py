@@ -1,0 +1,422 @@
+"""NIXL's agent on the pool: one program on ucxpool.nixl and on NIXL itself, and
+what agents of this process do."""
+import gc
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+import types
+import unittest
+import weakref
+
+import numpy
+
+import ucxpool.nixl
+from ucxpool.nixl import nixl_agent, nixl_agent_config
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT = 60
+os.environ.setdefault("UCXPOOL_COMM_SIZE", "8m")
+
+
+def run_program(module, *arguments, **settings):
+    done = subprocess.run(
+        [sys.executable, HERE / "nixl_program.py", module, *arguments],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        timeout=3 * LIMIT, env={**os.environ, **settings})
+    lines = [line[7:] for line in done.stdout.splitlines()
+             if line.startswith("result ")]
+    if not lines:
+        raise AssertionError(f"{module} {arguments}: {done.returncode}\n"
+                             f"{done.stdout}{done.stderr}")
+    return json.loads(lines[0])
+
+
+class OneProgram(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ours = run_program("ucxpool.nixl")
+
+    def test_all_is_done(self):
+        states = self.ours["states"]
+        self.assertEqual(states, [["DONE", True]] * (len(states) - 1) + ["UCX"])
+        self.assertEqual(self.ours["notes"], ["answer", "text"])
+        self.assertEqual(self.ours["owner"]["notes"],
+                         ["all of it", "read some", "the last", "written"])
+
+    @unittest.skipUnless(importlib.util.find_spec("nixl_cu13"),
+                         "nixl-cu13 is not installed")
+    def test_on_nixl_it_is_the_same(self):
+        self.assertEqual(run_program("nixl_cu13"), self.ours)
+
+    def test_by_messages_it_is_the_same(self):
+        for settings in ({"UCXPOOL_WINDOW_WAY": "messages"},
+                         {"UCXPOOL_WIRE": "ucx"}):
+            self.assertEqual(run_program("ucxpool.nixl", **settings), self.ours)
+
+    def test_a_transfer_whose_owner_is_killed_is_an_error(self):
+        for way, second in (("messages", "PROC"), ("process", None)):
+            result = run_program("ucxpool.nixl", "kill",
+                                 UCXPOOL_WINDOW_WAY=way)
+            self.assertEqual((result["first"], result["last"]),
+                             ("DONE", "ERR"))
+            if second is not None:
+                self.assertEqual(result["second"], second)
+
+
+def descs_of(array, *pieces):
+    base = array.ctypes.data
+    return [(base + at, length, 0) for at, length in
+            (pieces or ((0, array.nbytes),))]
+
+
+class Agents(unittest.TestCase):
+    """Two agents of this process, without threads."""
+    words = {"enable_prog_thread": False}
+
+    def setUp(self):
+        self.one, self.two = [nixl_agent(name, nixl_agent_config(**self.words))
+                              for name in ("one", "two")]
+        self.source = numpy.arange(1 << 16)
+        self.target = numpy.zeros_like(self.source)
+        self.registered = self.one.register_memory(
+            [(*descs_of(self.source)[0], "")], "DRAM")
+        self.two.register_memory([(*descs_of(self.target)[0], "")], "DRAM")
+
+    def tearDown(self):
+        for agent in (self.one, self.two):
+            agent._close()
+
+    def know(self):
+        self.assertEqual(self.two.add_remote_agent(
+            self.one.get_agent_metadata()), b"one")
+
+    def until(self, look):
+        found = look()
+        end = time.monotonic() + LIMIT
+        while not found:
+            self.assertLess(time.monotonic(), end)
+            found = look()
+        return found
+
+    def handle(self, operation="READ", note=b"", remote=None):
+        local = self.two.get_xfer_descs(descs_of(self.target), "DRAM")
+        remote = remote or self.two.get_xfer_descs(descs_of(self.source),
+                                                   "DRAM")
+        return self.two.initialize_xfer(operation, local, remote, "one", note)
+
+    def finish(self, handle):
+        self.two.transfer(handle)
+
+        def look():
+            self.one.update_notifs()
+            return self.two.check_xfer_state(handle) != "PROC"
+        self.until(look)
+        return self.two.check_xfer_state(handle)
+
+    def test_they_move_when_they_are_asked(self):
+        self.know()
+        self.assertEqual(self.finish(self.handle(note=b"read")), "DONE")
+        self.assertTrue((self.source == self.target).all())
+        self.until(lambda: self.one.check_remote_xfer_done("two", b"read"))
+        self.assertEqual(self.one.notifs, {"two": []})
+
+    def test_an_agent_reads_its_own_memory(self):
+        other = numpy.zeros_like(self.source)
+        self.one.register_memory([(*descs_of(other)[0], "")], "DRAM")
+        handle = self.one.initialize_xfer(
+            "READ", self.one.get_xfer_descs(descs_of(other), "DRAM"),
+            self.one.get_xfer_descs(descs_of(self.source), "DRAM"), "one",
+            b"loop")
+        self.one.transfer(handle)
+        self.until(lambda: self.one.check_xfer_state(handle) != "PROC")
+        self.assertEqual(self.one.check_xfer_state(handle), "DONE")
+        self.assertTrue((self.source == other).all())
+        self.assertEqual(self.until(self.one.get_new_notifs),
+                         {"one": [b"loop"]})
+
+    def test_memory_that_was_deregistered_is_read_no_more(self):
+        self.know()
+        handle = self.handle()
+        self.assertEqual(self.finish(handle), "DONE")
+        self.one.deregister_memory(self.registered)
+        self.target[:] = 7
+        self.assertEqual(self.finish(handle), "ERR")
+        self.assertIn("revoked", self.two.get_xfer_error(handle))
+        self.assertTrue((self.target == 7).all())
+        with self.assertRaises(ucxpool.nixl.nixlNotFoundError):
+            self.one.deregister_memory(self.registered)
+
+    def test_what_was_registered_later_is_known_by_newer_metadata(self):
+        self.know()
+        later = numpy.arange(1 << 16)[::-1].copy()
+        self.one.register_memory([(*descs_of(later)[0], "")], "DRAM")
+        remote = self.two.get_xfer_descs(descs_of(later), "DRAM")
+        with self.assertRaises(ucxpool.nixl.nixlNotFoundError):
+            self.handle(remote=remote)
+        self.two.add_remote_agent(self.one.get_partial_agent_metadata(
+            self.one.get_reg_descs([(*descs_of(later)[0], "")], "DRAM")))
+        self.assertEqual(self.finish(self.handle(remote=remote)), "DONE")
+        self.assertTrue((later == self.target).all())
+
+    def test_what_newer_metadata_lack_is_forgotten(self):
+        self.know()
+        remote = self.two.get_xfer_descs(descs_of(self.source), "DRAM")
+        self.one.deregister_memory(self.registered)
+        half = (*descs_of(self.source, (0, 1 << 18))[0], "")
+        self.one.register_memory([half], "DRAM")
+        self.know()
+        self.assertFalse(self.two.check_remote_metadata("one", remote))
+        rows = self.two.get_xfer_descs([half[:3]], "DRAM")
+        handle = self.two.initialize_xfer("READ", self.two.get_xfer_descs(
+            descs_of(self.target, (0, 1 << 18)), "DRAM"), rows, "one")
+        self.assertEqual(self.finish(handle), "DONE")
+
+    def test_a_transfer_is_begun_once_at_a_time(self):
+        self.know()
+        handle = self.handle()
+        self.assertEqual(self.two.transfer(handle), "PROC")
+        with self.assertRaises(ucxpool.nixl.nixlRepostActiveError):
+            self.two.transfer(handle)
+        self.two.release_xfer_handle(handle)
+        with self.assertRaises(ucxpool.nixl.nixlInvalidParamError):
+            self.two.check_xfer_state(handle)
+        self.assertEqual(self.two._host.pool.info()["requests"], 1)  # HELLO
+
+    def test_regions_within_and_beside_each_other(self):
+        inner = descs_of(self.source, (4096, 4096))[0]
+        self.one.register_memory([(*inner, "")], "DRAM")
+        self.know()
+        remote = self.two.get_xfer_descs(descs_of(
+            self.source, (0, 4096), (4096, 4096), (6000, 4096), (8192, 4096)),
+            "DRAM")
+        local = self.two.get_xfer_descs(descs_of(
+            self.target, *[(4096 * i, 4096) for i in range(4)]), "DRAM")
+        handle = self.two.initialize_xfer("READ", local, remote, "one")
+        self.assertEqual(self.finish(handle), "DONE")
+        expected = self.source.tobytes()
+        self.assertEqual(self.target.tobytes()[:16384],
+                         expected[:8192] + expected[6000:10096]
+                         + expected[8192:12288])
+
+    def test_telemetry(self):
+        self.know()
+        handle = self.handle()
+        self.assertEqual(self.finish(handle), "DONE")
+        with self.assertRaises(ucxpool.nixl.nixlNoTelemetryError):
+            self.two.get_xfer_telemetry(handle)
+        self.two._config.capture_telemetry = True
+        told = self.two.get_xfer_telemetry(handle)
+        self.assertEqual((told.totalBytes, told.descCount),
+                         (self.source.nbytes, 1))
+        self.assertLessEqual(told.postDuration, told.xferDuration)
+        self.assertGreater(told.startTime, 0)
+
+    def test_lists_of_descriptors(self):
+        rows = descs_of(self.source, (0, 8), (8, 16))
+        made = self.one.get_xfer_descs(rows, "DRAM")
+        same = self.one.get_xfer_descs(numpy.array(rows), "DRAM")
+        self.assertEqual(made, same)
+        self.assertIs(self.one.get_xfer_descs(made), made)
+        self.assertEqual((len(made), made.descCount(), made.isEmpty()),
+                         (2, 2, False))
+        self.assertEqual(list(made), rows)
+        self.assertEqual((made.index(rows[1]), made.index((1, 2, 3))), (1, -1))
+        made.append((1, 2, 3))
+        self.assertEqual(made[2], (1, 2, 3))
+        made.remDesc(0)
+        self.assertEqual(list(made), [rows[1], (1, 2, 3)])
+        read = self.two.deserialize_descs(self.one.get_serialized_descs(made))
+        self.assertEqual(read, made)
+        self.assertEqual(self.registered[0][3], b"")
+        self.assertEqual(list(self.registered.trim()), descs_of(self.source))
+        self.assertNotEqual(self.registered.trim(), self.registered)
+        made.clear()
+        self.assertTrue(made.isEmpty())
+        with self.assertRaises(ucxpool.nixl.nixlMismatchError):
+            self.two.deserialize_descs(b"cos\nsystem\n")
+        with self.assertRaises(ucxpool.nixl.nixlNotSupportedError):
+            self.one.get_xfer_descs(rows, "FILE")
+
+    def test_damaged_metadata(self):
+        good = self.one.get_agent_metadata()
+        chance = random.Random(1)
+        refused = 0
+        for _ in range(300):
+            bad = bytearray(good)
+            for _ in range(chance.randrange(1, 4)):
+                bad[chance.randrange(len(bad))] = chance.randrange(256)
+            try:
+                self.two.add_remote_agent(bytes(bad[:chance.choice(
+                    (len(bad), chance.randrange(len(bad))))]))
+            except ucxpool.nixl.nixlMismatchError:
+                refused += 1
+        self.assertGreater(refused, 100)
+
+
+class AgentsWithThreads(Agents):
+    words = {"enable_prog_thread": True}
+
+    def test_a_thread_moves_what_nobody_looks_at(self):
+        self.know()
+        handle = self.handle(note=b"moved")
+        self.two.transfer(handle)
+        transfer, told = handle._value, threading.Event()
+
+        def ended():
+            transfer._look()
+            told.set()
+        transfer.requests[0].on_done = ended
+        if not transfer.requests[0].done:
+            self.assertTrue(told.wait(LIMIT))
+        self.assertTrue((self.source == self.target).all())
+
+    def test_an_agent_that_is_dropped_is_gone(self):
+        agent = nixl_agent("three")
+        threads = [side._thread for side in agent._sides.values()]
+        gone = weakref.ref(agent)
+        del agent
+        gc.collect()
+        for thread in threads:
+            thread.join(LIMIT)
+        self.assertEqual((gone(), [one.is_alive() for one in threads]),
+                         (None, [False]))
+
+    def test_metadata_are_fetched_and_sent(self):
+        listening = nixl_agent("listening", nixl_agent_config(
+            enable_listen_thread=True, listen_port=0))
+        port = listening._host.listeners[1].port
+        self.one.fetch_remote_metadata("listening", "127.0.0.1", port)
+        self.one.send_local_metadata("127.0.0.1", port)
+        self.until(lambda: self.one.check_remote_metadata("listening"))
+        self.until(lambda: listening.check_remote_metadata(
+            "one", self.registered.trim()))
+        self.one.send_notif("listening", b"note")
+        self.assertFalse(listening.check_remote_metadata("two"))
+        self.assertEqual(self.until(listening.get_new_notifs),
+                         {"one": [b"note"]})
+        self.one.invalidate_local_metadata("127.0.0.1", port)
+        self.until(lambda: not listening.check_remote_metadata("one"))
+        with self.assertRaises(ucxpool.nixl.nixlNotSupportedError):
+            self.one.send_local_metadata()
+        listening._close()
+
+
+class OnGpu(unittest.TestCase):
+    """With the driver's stand-in, too."""
+    PAGES, PAGE = 50, 3000
+
+    def setUp(self):
+        try:
+            self.heap = ucxpool.Heap(0, memory_limit="64m")
+        except ucxpool.Error as error:
+            self.skipTest(f"no GPU: {error}")
+        self.addCleanup(self.heap.close)
+        self.owner, self.reader = nixl_agent("owner"), nixl_agent("reader")
+        self.addCleanup(self.owner._close)
+        self.addCleanup(self.reader._close)
+
+    def on_gpu(self, agent):
+        """Registered memory, and its pages."""
+        buffer = self.heap.buffer(self.PAGES * self.PAGE)
+        self.addCleanup(lambda: buffer)  # until the agents are closed
+        address = buffer.__cuda_array_interface__["data"][0]
+        agent.register_memory([(address, len(buffer), 0, "")], "VRAM")
+        return self.pages_at(address)
+
+    def on_host(self, agent, array):
+        agent.register_memory(numpy.array([descs_of(array)[0]]), "DRAM")
+        return self.pages_at(array.ctypes.data)
+
+    def pages_at(self, address):
+        pages = numpy.zeros((self.PAGES, 3), "u8")
+        pages[:, 0] = address + numpy.arange(self.PAGES) * self.PAGE
+        pages[:, 1] = self.PAGE
+        return pages
+
+    def move(self, operation, local, remote):
+        handle = self.reader.initialize_xfer(
+            operation, self.reader.get_xfer_descs(*local),
+            self.reader.get_xfer_descs(*remote), "owner", b"moved")
+        state, end = self.reader.transfer(handle), time.monotonic() + LIMIT
+        while state == "PROC" and time.monotonic() < end:
+            state = self.reader.check_xfer_state(handle)
+        self.assertEqual((state, self.reader.get_xfer_error(handle)),
+                         ("DONE", None))
+
+    def test_memory_of_both_kinds(self):
+        theirs, ours = self.on_gpu(self.owner), self.on_gpu(self.reader)
+        source = numpy.random.default_rng(1).integers(
+            0, 256, self.PAGES * self.PAGE, "u1")
+        target = numpy.zeros_like(source)
+        first = self.on_host(self.reader, source)
+        last = self.on_host(self.reader, target)
+        self.reader.add_remote_agent(self.owner.get_agent_metadata())
+        self.move("WRITE", (first, "DRAM"), (theirs[::-1], "VRAM"))
+        self.move("READ", (ours, "VRAM"), (theirs, "VRAM"))
+        self.move("WRITE", (ours, "VRAM"), (theirs[::-1], "VRAM"))
+        self.move("READ", (last, "DRAM"), (theirs, "VRAM"))
+        self.assertTrue((source == target).all())
+        notes = []
+        while len(notes) < 4:
+            notes += self.owner.get_new_notifs().get("reader", [])
+        self.assertEqual(notes, [b"moved"] * 4)
+
+
+class Tensor:
+    """Of PyTorch, as far as agents use it."""
+    device = "cpu"
+
+    def __init__(self, array):
+        self.array = array
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+    def numel(self):
+        return self.array.size
+
+    def element_size(self):
+        return self.array.itemsize
+
+    def is_contiguous(self):
+        return self.array.flags.c_contiguous
+
+    def get_device(self):
+        return -1
+
+
+class Tensors(unittest.TestCase):
+    def setUp(self):
+        self.agent = nixl_agent("one")
+        self.addCleanup(self.agent._close)
+        if "torch" not in sys.modules:
+            sys.modules["torch"] = types.SimpleNamespace(Tensor=Tensor)
+            self.addCleanup(sys.modules.pop, "torch")
+        else:
+            self.skipTest("PyTorch itself is here")
+
+    def test_they_are_described_by_themselves(self):
+        arrays = [numpy.zeros(100, "f4"), numpy.zeros((3, 5), "f8")]
+        expected = [descs_of(array)[0] for array in arrays]
+        tensors = [Tensor(array) for array in arrays]
+        self.assertEqual(list(self.agent.get_xfer_descs(tensors)), expected)
+        self.assertEqual(list(self.agent.get_xfer_descs(tensors[0])),
+                         expected[:1])
+        registered = self.agent.register_memory(tensors)
+        self.assertEqual(list(registered),
+                         [(*one, b"") for one in expected])
+        self.agent.deregister_memory(registered)
+        self.assertIsNone(self.agent.get_xfer_descs(
+            Tensor(numpy.zeros((4, 4))[:, 1])))
+
+
+if __name__ == "__main__":
+    unittest.main()
