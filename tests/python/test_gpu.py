@@ -99,6 +99,34 @@ class OnGpu(unittest.IsolatedAsyncioTestCase):
         self.assertEqual([len(one) for one in frames], [3, 70000, 0, 500])
         self.assertEqual(await self.bytes_of(frames), data)
 
+    async def test_windows(self):
+        data = os.urandom(200000)
+        memory = await self.on_gpu(data)
+        async with self.pool.window(memory, "on the GPU") as window:
+            remote = self.mine.import_window(window.export(write=True))
+            self.assertEqual((await remote.opened()).way, "messages")
+            host, gpu = bytearray(70), self.heap.buffer(70)
+            places = [(100000 - 1000 * i, i) for i in range(5, 10)]
+            expected = b"".join(data[at:at + n] for at, n in places)
+            await remote.read(places, host)
+            self.assertEqual(host[:35], expected)
+            pieces = ucxpool.Pieces(gpu, range(0, 70, 2), 1)
+            self.assertTrue(pieces.is_cuda)
+            await remote.read(places, pieces)
+            self.assertEqual((await self.bytes_of(gpu))[0][:70:2], expected)
+            await remote.write([(7, 35)], pieces)
+            self.assertEqual((await self.bytes_of(memory))[0],
+                             data[:7] + expected + data[42:])
+            remote.close()
+        with ucxpool.Pool(**SETTINGS) as host:
+            with self.assertRaisesRegex(ValueError, "pool is of the host"):
+                host.window(memory)
+            listener = host.listen()
+            channel, _ = await asyncio.gather(
+                host.connect(f"127.0.0.1:{listener.port}"), listener.accept())
+            with self.assertRaisesRegex(ValueError, "pool is of the host"):
+                channel.send(pieces)
+
     async def test_what_cannot_be_sent(self):
         whole = self.heap.buffer(64)
         with self.assertRaisesRegex(ValueError, "strided"):
