@@ -62,7 +62,7 @@ ANY = 0xFFFFFFFFFFFFFFFF
 _WIRES = {0: None, 1: "map", 2: "ucx"}
 _STATES = {CONNECTING: "connecting", OPEN: "open", CLOSED: "closed",
            FAILED: "failed"}
-_WAYS = {0: None, 1: "messages", 2: "process"}
+_WAYS = {0: None, 1: "messages", 2: "process", 3: "cuda"}
 
 # A turn of an event loop is over after so many completions, so many rounds, or
 # so long.
@@ -1307,8 +1307,9 @@ cdef class Remote:
 
     @property
     def way(self):
-        """How the bytes go: "process" (copied here, and the owner does nothing)
-        or "messages"; None before the owner has answered."""
+        """How the bytes go: "process" or "cuda" (copied by the processor or the
+        GPU here, and the owner does nothing), or "messages"; None before the
+        owner has answered."""
         return _WAYS[self._query().way]
 
     @property

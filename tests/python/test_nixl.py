@@ -62,7 +62,7 @@ class OneProgram(unittest.TestCase):
             self.assertEqual(run_program("ucxpool.nixl", **settings), self.ours)
 
     def test_a_transfer_whose_owner_is_killed_is_an_error(self):
-        for way, second in (("messages", "PROC"), ("process", None)):
+        for way, second in (("messages", "PROC"), ("direct", None)):
             result = run_program("ucxpool.nixl", "kill",
                                  UCXPOOL_WINDOW_WAY=way)
             self.assertEqual((result["first"], result["last"]),
