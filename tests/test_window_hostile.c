@@ -1,0 +1,353 @@
+/*
+ * A peer that has proven who it is and breaks the rules of windows, over the
+ * `map` wire: its channel fails, or it is refused; no byte outside of what it
+ * was given is read or written, and the window is its owner's again.
+ */
+#include "hostile.h"
+
+#include "window/window.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SETTINGS "WIRE=map DEPTH=4 CREDITS=8 WINDOW_WAY=messages"
+#define SIZE     ((size_t)10000)
+
+static hostile_t         hostile;
+static uint8_t           memory[SIZE];
+static ucxpool_window_t *window;
+static uint64_t          sequence;
+
+/* --- what the peer says --------------------------------------------------- */
+
+static void open_window(uint64_t number, unsigned access, uint8_t twist)
+{
+    proto_fixed_t fixed = {
+        .window_open = {.remote = 1, .window = number, .access = access}};
+
+    if ((access != 0) && (access <= 3)) {
+        memcpy(fixed.window_open.key, window->key[access - 1],
+               sizeof(fixed.window_open.key));
+    }
+    fixed.window_open.key[5] ^= twist;
+    hostile_say(&hostile, PROTO_WINDOW_OPEN, &fixed, NULL, 0);
+    hostile_let_read(&hostile);
+}
+
+/* A grant that it was given rightly. */
+static uint64_t get_grant(unsigned access)
+{
+    open_window(window->number, access, 0);
+    ck_assert(!base_list_is_empty(&window->grants));
+    return base_list_head(&window->grants, window_grant_t, link)->number;
+}
+
+static void say_eager(uint32_t flags, uint64_t tag, const void *bytes,
+                      size_t size)
+{
+    static uint8_t   data[PROTO_DATA_MAX];
+    const copy_run_t run   = {size, 1};
+    proto_fixed_t    fixed = {.desc = {.sequence     = sequence++,
+                                       .tag          = tag,
+                                       .payload_size = size,
+                                       .num_runs     = 1,
+                                       .flags = PROTO_DESC_EAGER | flags}};
+
+    memcpy(data, &run, sizeof(run));
+    memcpy(data + sizeof(run), bytes, size);
+    hostile_say(&hostile, PROTO_DESC, &fixed, data, sizeof(run) + size);
+}
+
+typedef struct told {
+    proto_call_t    call;
+    ucxpool_place_t place;
+} told_t;
+
+/* A CALL of one place. */
+static told_t told(uint64_t grant, proto_call_kind_t kind, uint64_t offset,
+                   uint64_t length)
+{
+    return (told_t){
+        .call  = {.operation  = 9,
+                  .grant      = grant,
+                  .kind       = kind,
+                  .num_places = 1,
+                  .size       = length},
+        .place = {offset, length},
+    };
+}
+
+static void call(told_t told)
+{
+    say_eager(PROTO_DESC_CALL, 9, &told, sizeof(told));
+    hostile_let_read(&hostile);
+}
+
+static bool is_served(void)
+{
+    return !base_list_is_empty(&hostile.victim->windows.served);
+}
+
+/* --- the victim's own import, of a window that the peer does not have ------
+ */
+
+static ucxpool_remote_t *import(void)
+{
+    window_blob_t     blob = {.magic   = WINDOW_BLOB_MAGIC,
+                              .version = PROTO_VERSION,
+                              .access  = UCXPOOL_WINDOW_READ,
+                              .window  = 1,
+                              .length  = 100};
+    ucxpool_remote_t *remote;
+
+    memcpy(blob.pool, hostile.pair.b->id, sizeof(blob.pool));
+    ck_assert_int_eq(
+        ucxpool_window_import(hostile.victim, &blob, sizeof(blob), &remote),
+        UCXPOOL_OK);
+    hostile_let_read(&hostile);
+    return remote;
+}
+
+static void say_opened(const ucxpool_remote_t *remote, uint64_t length)
+{
+    proto_fixed_t fixed = {.window_opened = {.remote  = remote->number,
+                                             .grant   = 5,
+                                             .length  = length,
+                                             .address = 16,
+                                             .flags   = PROTO_OPENED_PROCESS}};
+
+    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
+    hostile_let_read(&hostile);
+}
+
+/* --- what ends the channel ------------------------------------------------ */
+
+static void call_without_places(void)
+{
+    proto_call_t half = {.operation = 9};
+
+    say_eager(PROTO_DESC_CALL, 9, &half, 40);
+}
+
+static void call_for_the_second_time(void)
+{
+    uint64_t grant = get_grant(UCXPOOL_WINDOW_WRITE);
+
+    call(told(grant, PROTO_CALL_WRITE, 0, 100));
+    call(told(grant, PROTO_CALL_WRITE, 0, 100));
+}
+
+static void message_of_two_kinds(void)
+{
+    told_t both = told(1, PROTO_CALL_READ, 0, 100);
+
+    say_eager(PROTO_DESC_CALL | PROTO_DESC_READ, 9, &both, sizeof(both));
+}
+
+static void length_that_is_not_the_blobs(void)
+{
+    ucxpool_remote_t *remote = import();
+
+    say_opened(remote, 101);
+    ucxpool_remote_release(remote);
+}
+
+static void answer_of_another_length(void)
+{
+    static uint8_t    bytes[100];
+    ucxpool_place_t   place  = {0, 100};
+    ucxpool_places_t  places = ucxpool_places(&place, 1);
+    ucxpool_data_t    data   = ucxpool_data_buffer(bytes, sizeof(bytes));
+    ucxpool_remote_t *remote = import();
+    uint64_t          number;
+
+    say_opened(remote, 100);
+    ck_assert_int_eq(ucxpool_read(remote, &places, &data, NULL, NULL),
+                     UCXPOOL_OK);
+    hostile_let_read(&hostile);
+    number = base_list_head(&hostile.victim->windows.called, window_operation_t,
+                            link)
+                 ->number;
+    say_eager(PROTO_DESC_READ, number, bytes, 99);
+    hostile_let_read(&hostile);
+    ucxpool_remote_release(remote);
+}
+
+/* --- what is refused, or not listened to ---------------------------------- */
+
+static void keys_and_numbers_that_are_wrong(void)
+{
+    open_window(window->number, UCXPOOL_WINDOW_READ, 1);
+    open_window(window->number + 1, UCXPOOL_WINDOW_READ, 0);
+    open_window(window->number, 0, 0);
+    open_window(window->number, 4, 0);
+    open_window(window->number, UINT32_MAX, 0);
+    ck_assert(base_list_is_empty(&window->grants));
+}
+
+static void words_about_what_is_not_there(void)
+{
+    proto_fixed_t fixed = {.window_close = {.grant = 77}};
+
+    hostile_say(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
+    fixed = (proto_fixed_t){.window_revoke = {.remote = 77}};
+    hostile_say(&hostile, PROTO_WINDOW_REVOKE, &fixed, NULL, 0);
+    fixed = (proto_fixed_t){.window_end = {.operation = 77, .refused = 1}};
+    hostile_say(&hostile, PROTO_WINDOW_END, &fixed, "why", 3);
+    fixed.window_end.refused = 0;
+    hostile_say(&hostile, PROTO_WINDOW_END, &fixed, NULL, 0);
+    fixed = (proto_fixed_t){.window_opened = {.remote = 77, .grant = 3}};
+    hostile_say(&hostile, PROTO_WINDOW_OPENED, &fixed, NULL, 0);
+    say_eager(PROTO_DESC_READ, 77, "bytes", 5);
+    say_eager(PROTO_DESC_WRITE, 77, "bytes", 5);
+}
+
+static void more_imports_than_are_granted(void)
+{
+    for (unsigned i = 0; i < PROTO_GRANTS_MAX + 10; i++) {
+        open_window(window->number, UCXPOOL_WINDOW_READ, 0);
+    }
+    ck_assert_uint_eq(hostile.victim->windows.num_grants, PROTO_GRANTS_MAX);
+}
+
+static void calls_beyond_what_was_granted(void)
+{
+    uint64_t grant = get_grant(UCXPOOL_WINDOW_READ);
+    told_t   odd   = told(grant, (proto_call_kind_t)3, 0, 100);
+
+    call(told(grant + 1, PROTO_CALL_READ, 0, 100));
+    call(told(grant, PROTO_CALL_WRITE, 0, 100));
+    call(told(grant, PROTO_CALL_READ, SIZE - 99, 100));
+    call(told(grant, PROTO_CALL_READ, UINT64_MAX, 100));
+    call(told(grant, PROTO_CALL_READ, 1, UINT64_MAX));
+    call(told(grant, PROTO_CALL_READ, 0, 0));
+    call(odd);
+    odd           = told(grant, PROTO_CALL_READ, 0, 100);
+    odd.call.size = 99;
+    call(odd);
+    odd.call.size       = 100;
+    odd.call.num_places = 2;
+    call(odd);
+    odd.call.num_places = 1;
+    odd.call.operation  = 10;
+    call(odd);
+    ck_assert(!is_served());
+}
+
+static void write_of_another_length(void)
+{
+    static uint8_t bytes[200];
+    uint64_t       grant = get_grant(UCXPOOL_WINDOW_WRITE);
+
+    call(told(grant, PROTO_CALL_WRITE, 0, 100));
+    ck_assert(is_served());
+    memset(bytes, 0xee, sizeof(bytes));
+    say_eager(PROTO_DESC_WRITE, 9, bytes, sizeof(bytes));
+    hostile_let_read(&hostile);
+    ck_assert(!is_served());
+}
+
+static void calls_after_the_grant_was_closed(void)
+{
+    uint64_t      grant = get_grant(UCXPOOL_WINDOW_READ);
+    proto_fixed_t fixed = {.window_close = {.grant = grant}};
+
+    hostile_say(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
+    hostile_say(&hostile, PROTO_WINDOW_CLOSE, &fixed, NULL, 0);
+    call(told(grant, PROTO_CALL_READ, 0, 100));
+    ck_assert(!is_served());
+}
+
+/* --- runs ----------------------------------------------------------------- */
+
+typedef struct deed {
+    const char *name;
+    void (*act)(void);
+} deed_t;
+
+#define DEED(_name) \
+    { \
+#_name, _name \
+    }
+
+static const deed_t crimes[] = {
+    DEED(call_without_places),      DEED(call_for_the_second_time),
+    DEED(message_of_two_kinds),     DEED(length_that_is_not_the_blobs),
+    DEED(answer_of_another_length),
+};
+#define NUM_CRIMES ((int)(sizeof(crimes) / sizeof(crimes[0])))
+
+static const deed_t noises[] = {
+    DEED(keys_and_numbers_that_are_wrong),
+    DEED(words_about_what_is_not_there),
+    DEED(more_imports_than_are_granted),
+    DEED(calls_beyond_what_was_granted),
+    DEED(write_of_another_length),
+    DEED(calls_after_the_grant_was_closed),
+};
+#define NUM_NOISES ((int)(sizeof(noises) / sizeof(noises[0])))
+
+static void begin(void)
+{
+    hostile_init(&hostile, SETTINGS);
+    memset(memory, 0x11, SIZE);
+    ck_assert_int_eq(
+        ucxpool_window_create(hostile.pair.a, memory, SIZE, NULL, &window),
+        UCXPOOL_OK);
+    hostile_let_read(&hostile);
+}
+
+/* The channel is over, the window its owner's, and no byte has changed. */
+static void end(void)
+{
+    ck_assert(hostile_is_over(&hostile));
+    ck_assert_int_eq(ucxpool_window_revoke(window, 0), UCXPOOL_OK);
+    ucxpool_window_destroy(window);
+    ck_assert_uint_eq(memory[0], 0x11);
+    ck_assert_int_eq(memcmp(memory, memory + 1, SIZE - 1), 0);
+    hostile_check(&hostile);
+    hostile_cleanup(&hostile);
+}
+
+START_TEST(the_channel_fails)
+{
+    begin();
+    crimes[_i].act();
+    hostile_let_read(&hostile);
+    ck_assert_msg(hostile_is_over(&hostile), "%s", crimes[_i].name);
+    ck_assert_int_eq(hostile.victim->status, UCXPOOL_ERR_PROTOCOL);
+    end();
+}
+END_TEST
+
+START_TEST(the_peer_is_refused)
+{
+    proto_fixed_t bye = {.head = {.credits = 0}};
+
+    begin();
+    noises[_i].act();
+    hostile_let_read(&hostile);
+    ck_assert_msg(!hostile_is_over(&hostile), "%s", noises[_i].name);
+    hostile_say(&hostile, PROTO_BYE, &bye, NULL, 0);
+    hostile_let_read(&hostile);
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("window_hostile");
+    TCase   *tcase  = tcase_create("windows");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, the_channel_fails, 0, NUM_CRIMES);
+    tcase_add_loop_test(tcase, the_peer_is_refused, 0, NUM_NOISES);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
