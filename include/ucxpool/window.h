@@ -27,7 +27,11 @@
  *                           ucxpool_send() and ucxpool_recv()
  *
  * The blob is a capability: who has it, and a channel to the owner's pool, can
- * do what it was made for. Keep it from strangers.
+ * do what it was made for. Keep it from strangers. What the library holds a
+ * peer to is not what the system does: a process of the same user may reach
+ * all memory of another one anyway, as far as the rules on debugging let it;
+ * and one that imports memory of a GPU has CUDA's handle of the whole
+ * allocation, for reading and for writing.
  */
 #ifndef UCXPOOL_WINDOW_H
 #define UCXPOOL_WINDOW_H

@@ -136,6 +136,7 @@ void window_channel_destroy(ucxpool_channel_t *channel)
 {
     core_channel_windows_t *windows = &channel->windows;
 
+    channel->refs++; /* of the last that is served, until all are through */
     /* Their requests went before; what still waits to run will not. */
     window_served_cancel(channel, NULL);
     window_served_progress(channel->pool);
