@@ -1,3 +1,5 @@
+#include <config.h>
+
 #include "pair.h"
 
 #include "core/stats.h"
@@ -7,7 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+
+/* From kernel 5.3, by the same number on every machine. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 
 #define TEN_SECONDS  UINT64_C(10000000000)
 #define EXCHANGE_TAG UINT64_C(0x9a12)
@@ -203,6 +212,16 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request)
     status = ucxpool_request_test(request);
     ucxpool_request_release(request);
     return status;
+}
+
+bool pair_has_pidfd(void)
+{
+    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
 }
 
 void pair_fill(void *bytes, size_t length)

@@ -77,6 +77,10 @@ ucxpool_status_t pair_finish(pair_t *pair, ucxpool_request_t *request);
 /* A message of so many random bytes from a to b; all arrive. */
 void pair_exchange(pair_t *pair, size_t length);
 
+/* Does the kernel tell of the end of a process (pidfd_open)? Valgrind's does
+ * not. */
+bool pair_has_pidfd(void);
+
 /* Fresh random bytes; and bytes that no source has, to begin with. */
 void pair_fill(void *bytes, size_t length);
 void pair_poison(void *bytes, size_t length);

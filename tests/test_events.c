@@ -217,6 +217,11 @@ START_TEST(a_message_to_a_sleeper_costs_two_system_calls)
     pair_init(&pair, wires[0], wires[0]);
     pair_arm(pair.b);
     ucxpool_progress(pair.b);
+    if (!pair_has_pidfd()) {
+        /* It looks for the peer's process twenty times a second. */
+        pair_cleanup(&pair);
+        return;
+    }
     num_sends = num_receives = num_looks = 0;
     for (uint64_t i = 1; i <= num; i++) {
         recv = expect_number(&pair, &number);

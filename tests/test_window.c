@@ -596,6 +596,7 @@ START_TEST(a_canceled_operation_leaves_nothing)
     ucxpool_status_t   status;
 
     begin(_i, BOTH);
+    pair_fill(bytes, LENGTH);
     for (int rounds = 0; rounds < 40; rounds++) {
         ck_assert_int_eq(post(rounds % 2 != 0, &places, &data, NULL, &request),
                          UCXPOOL_OK);
@@ -624,6 +625,7 @@ START_TEST(operations_end_with_their_channel)
     ucxpool_request_t *requests[4];
 
     begin(_i, BOTH);
+    pair_fill(bytes, LENGTH);
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, &requests[i]),
                          UCXPOOL_OK);
@@ -655,6 +657,7 @@ START_TEST(pools_go_with_what_was_left)
     ucxpool_data_t   data   = ucxpool_data_buffer(bytes, LENGTH);
 
     begin(_i, BOTH);
+    pair_fill(bytes, LENGTH);
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(post(i % 2 != 0, &places, &data, NULL, NULL),
                          UCXPOOL_OK);
@@ -675,10 +678,14 @@ START_TEST(memory_that_is_gone_is_an_error)
     ucxpool_request_t *request;
 
     begin(0, BOTH);
-    ck_assert_int_eq(asked().way, UCXPOOL_WAY_PROCESS);
-    remote->address = 16; /* where nobody has memory */
-    ck_assert_int_eq(post(false, &places, &data, NULL, &request), UCXPOOL_OK);
-    ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_IO);
+    ck_assert_int_eq(asked().way, pair_has_pidfd() ? UCXPOOL_WAY_PROCESS
+                                                   : UCXPOOL_WAY_MESSAGES);
+    if (asked().way == UCXPOOL_WAY_PROCESS) {
+        remote->address = 16; /* where nobody has memory */
+        ck_assert_int_eq(post(false, &places, &data, NULL, &request),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, request), UCXPOOL_ERR_IO);
+    }
     end();
 }
 END_TEST

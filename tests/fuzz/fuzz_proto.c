@@ -108,6 +108,12 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
         CHECK(message->hello.num_files <= PROTO_FILES_MAX);
         CHECK(size == message->hello.num_files * sizeof(ipc_file_t));
         break;
+    case PROTO_WINDOW_OPENED:
+        CHECK(size <= PROTO_TEXT_MAX);
+        CHECK(!(message->window_opened.flags & PROTO_OPENED_CUDA) ||
+              (size == sizeof(proto_window_cuda_t)));
+        break;
+    case PROTO_WINDOW_END:
     case PROTO_READY:
     case PROTO_DONE:
     case PROTO_CANCEL:
