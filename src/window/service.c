@@ -69,7 +69,7 @@ unsigned window_progress(ucxpool_t *pool)
     return window_served_progress(pool) + window_copy_progress(pool);
 }
 
-/* May the peer read our memory by itself, and has not said that it is gone? */
+/* Could the peer still be reading or writing our memory? */
 static bool may_touch(const ucxpool_channel_t *channel)
 {
     return channel->wire->is_read && !channel->peer.gone;
