@@ -128,6 +128,9 @@ static void check_message(const proto_fixed_t *message, const uint8_t *data,
     case PROTO_RUNS:
         CHECK(size == message->runs.num_runs * sizeof(copy_run_t));
         break;
+    case PROTO_SHORT:
+        CHECK((size != 0) && (size <= PROTO_SHORT_MAX));
+        break;
     case PROTO_DATA:
         break;
     default:
