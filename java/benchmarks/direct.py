@@ -23,7 +23,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
 from cluster import PLUGIN, Cluster, event_log, events
-from executors import wait_for
+from processes import wait_for
 
 PATIENCE = 600  # seconds
 LIMITS = ("none", "64m")

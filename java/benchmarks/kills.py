@@ -32,7 +32,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
 from cluster import PLUGIN, Cluster, event_log, events
-from executors import executors, num_open
+from processes import executors, num_open
 
 # Spark gives nothing up, however often it must begin again; the executors'
 # virtual machines start quickly.

@@ -21,7 +21,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
 from cluster import PLUGIN, Cluster
-from executors import executors, wait_for
+from processes import executors, wait_for
 
 PEERS = 8
 COMMON = {

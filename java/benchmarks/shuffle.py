@@ -30,7 +30,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
 import hosts
 import tpch as queries
 from cluster import PLUGIN, Cluster, event_log, shuffle_read
-from executors import executors, processor_time, wait_for
+from processes import executors, processor_time, wait_for
 
 LIMIT = 600  # seconds that a round of one side may take
 
