@@ -130,8 +130,8 @@ uint16_t ucxpool_listener_port(const ucxpool_listener_t *listener);
  *
  * UCXPOOL_OK                 *channel_p is a new channel
  * UCXPOOL_INPROGRESS         nobody is waiting
- * UCXPOOL_ERR_INVALID_PARAM  params has an address or an endpoint; who waits
- *                            waits on
+ * UCXPOOL_ERR_INVALID_PARAM  params has an address or an endpoint; the peer
+ *                            keeps its place in the queue
  */
 ucxpool_status_t ucxpool_listener_accept(ucxpool_listener_t *listener,
                                          const ucxpool_channel_params_t *params,

@@ -17,7 +17,9 @@
  *
  *     UCXPOOL_WAY_PROCESS   one host, one user: the peer's processor copies
  *                           from or to the owner's memory, whatever memory of
- *                           the host that is. The owner's does nothing
+ *                           the host that is. The owner's does nothing. Where
+ *                           that is free anyway, WINDOW_WAY=messages is
+ *                           quicker for more than some KiB
  *     UCXPOOL_WAY_CUDA      one host, one user, both pools on GPUs that reach
  *                           each other, and memory of cuMemAlloc(): the peer's
  *                           GPU copies, from scattered pieces to scattered

@@ -655,7 +655,7 @@ class nixl_agent:
         return True
 
     def _collect_into_notes(self) -> None:
-        """Look what has come; notifications stay for who asks."""
+        """Look at what has come; notifications are kept until asked for."""
         notes = self._collect()
         with self._lock:
             for name, newer in self._notes.items():

@@ -9,7 +9,7 @@
  *                    |                              |
  *                    +-- served <------ CALL ------ operation --> request
  *
- * window     memory, its keys, and who may touch it
+ * window     memory, the keys of its blobs, and the grants to touch it
  * grant      one import of a window, as its owner has it
  * remote     the same, as the importer has it
  * operation  a read or write of a remote: the importer's
