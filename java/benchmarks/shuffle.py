@@ -27,12 +27,14 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]
                        / "tests" / "spark"))
-import hosts
 import tpch as queries
 from cluster import PLUGIN, Cluster, event_log, shuffle_read
 from processes import executors, processor_time, wait_for
+from standalone import application
+from two_hosts import DRIVER, on_first, two_hosts
 
-LIMIT = 600  # seconds that a round of one side may take
+SECRET = {"spark.authenticate": "true",
+          "spark.authenticate.secret": "of-this-benchmark"}
 
 
 def small(spark, options):
@@ -92,29 +94,38 @@ SIDES = {"netty": {}, "pool": PLUGIN,
                         "spark.shuffle.useOldFetchProtocol": "false"}}
 
 
-def measure(work, settings, options):
+def measure(work, settings, options, start=Cluster):
     """One round of one side: wall, fetch wait, movers, whole."""
     with tempfile.TemporaryDirectory() as folder:
-        with Cluster({**settings, **event_log(folder)}) as cluster:
+        with start({**settings, **event_log(folder)}) as cluster:
             context = cluster.spark.sparkContext
             wait_for(context, 2)
             work(cluster.spark, options).collect()
             pids = executors(context.applicationId).values()
             before = processor_time(pids)
-            start = time.monotonic()
+            begin = time.monotonic()
             work(cluster.spark, options).collect()
-            wall = time.monotonic() - start
+            wall = time.monotonic() - begin
             after = processor_time(pids)
         # Of both runs: they do the same.
         waited = shuffle_read(folder, "Fetch Wait Time") / 1000 / 2
     return wall, waited, after[0] - before[0], after[1] - before[1]
 
 
-def measure_on_hosts(there, work, side, options):
+def measure_on_hosts(master, work, side, options):
     """The same, with the driver on the first host."""
-    return json.loads(there.python(
-        __file__, "--inside", side, work, "--scale", str(options.scale),
-        "--tpch", str(options.tpch), seconds=LIMIT))
+    return json.loads(on_first(
+        __file__, "--inside", side, work, "--master", master.url, "--work",
+        master.work, "--scale", str(options.scale), "--tpch",
+        str(options.tpch)))
+
+
+def measure_inside(work, side, options):
+    """What it runs there."""
+    print(json.dumps(measure(
+        WORKS[work], {**SIDES[side], **DRIVER, **SECRET}, options,
+        lambda settings: application(options.master, options.work,
+                                     settings))))
 
 
 def main():
@@ -125,35 +136,38 @@ def main():
     parser.add_argument("--hosts", action="store_true")
     parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--tpch", help=argparse.SUPPRESS)
-    parser.add_argument("--inside", help=argparse.SUPPRESS)
-    parser.add_argument("work", nargs="*", choices=[[], *WORKS])
-    arguments = parser.parse_args()
-    if arguments.inside is not None:
-        [work] = arguments.work
-        print(json.dumps(measure(WORKS[work], {
-            **SIDES[arguments.inside], **hosts.settings_inside()},
-            arguments)))
-        return
+    for name in ("--inside", "--master", "--work"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("works", nargs="*", metavar="WORK",
+                        choices=[[], *WORKS])
+    options = parser.parse_args()
+    if options.inside is not None:
+        measure_inside(options.works[0], options.inside, options)
+    else:
+        compare(options)
+
+
+def compare(options):
     sides = [side for side in SIDES
-             if side != "host-local" or arguments.host_local]
+             if side != "host-local" or options.host_local]
     print("| work | side | wall | fetch wait | moving threads | all threads "
           "| wall beside Netty |")
     print("|---|---|---|---|---|---|---|")
     with contextlib.ExitStack() as stack:
-        works = arguments.work or WORKS
+        works = options.works or WORKS
         if "tpch" in works:
-            arguments.tpch = stack.enter_context(tempfile.TemporaryDirectory())
-            queries.generate(arguments.tpch, arguments.scale / 2)
-        there = (stack.enter_context(hosts.Hosts()) if arguments.hosts
-                 else None)
+            options.tpch = stack.enter_context(tempfile.TemporaryDirectory())
+            queries.generate(options.tpch, options.scale / 2)
+        master = (stack.enter_context(two_hosts(SECRET)) if options.hosts
+                  else None)
         for name in works:
             found = {side: [] for side in sides}
-            for _ in range(arguments.rounds):
+            for _ in range(options.rounds):
                 for side in sides:
                     found[side].append(
-                        measure_on_hosts(there, name, side, arguments)
-                        if there else
-                        measure(WORKS[name], SIDES[side], arguments))
+                        measure_on_hosts(master, name, side, options)
+                        if master else
+                        measure(WORKS[name], SIDES[side], options))
             medians = {side: [statistics.median(column)
                               for column in zip(*found[side])]
                        for side in sides}

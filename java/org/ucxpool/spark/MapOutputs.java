@@ -21,18 +21,13 @@ import org.ucxpool.DataFile;
  */
 final class MapOutputs {
     private static final int MAX_OPEN = 512;
-    /* A longer index is not kept. */
-    private static final int INDEX_MAX = 1024;
+    /* Offsets of all indexes that are kept, 8 MiB; what goes beyond is read from
+     * its file each time, rather than in turns with what is kept. */
+    private static final int KEPT_MAX = 1 << 20;
 
     private static final class Output {
         long[] index; /* offset of each reducer's block, and the end */
         DataFile data;
-
-        void close() {
-            if (data != null) {
-                data.release();
-            }
-        }
     }
 
     private static final class Key {
@@ -59,6 +54,7 @@ final class MapOutputs {
     private final Supplier<IndexShuffleBlockResolver> resolver;
     private final LinkedHashMap<Key, Output> open =
         new LinkedHashMap<>(64, 0.75f, true);
+    private long kept; /* offsets of all indexes */
 
     MapOutputs(Supplier<IndexShuffleBlockResolver> resolver) {
         this.resolver = resolver;
@@ -115,10 +111,11 @@ final class MapOutputs {
             File file = resolver.get().getIndexFile(
                 block.shuffleId, block.mapId, scala.Option.empty());
 
-            if (file.length() > INDEX_MAX * (long) Long.BYTES) {
+            if (kept + file.length() / Long.BYTES > KEPT_MAX) {
                 return read(file, block);
             }
             output.index = read(file);
+            kept += output.index.length;
         }
         if (block.end >= output.index.length) {
             throw beyond(block, output.index.length - 1);
@@ -160,8 +157,17 @@ final class MapOutputs {
         if (open.size() > MAX_OPEN) {
             Iterator<Output> oldest = open.values().iterator();
 
-            oldest.next().close();
+            close(oldest.next());
             oldest.remove();
+        }
+    }
+
+    private void close(Output output) {
+        if (output.index != null) {
+            kept -= output.index.length;
+        }
+        if (output.data != null) {
+            output.data.release();
         }
     }
 
@@ -170,13 +176,13 @@ final class MapOutputs {
         for (Map.Entry<Key, Output> entry :
              new ArrayList<>(open.entrySet())) {
             if (entry.getKey().shuffleId == shuffleId) {
-                open.remove(entry.getKey()).close();
+                close(open.remove(entry.getKey()));
             }
         }
     }
 
     synchronized void close() {
-        open.values().forEach(Output::close);
+        open.values().forEach(this::close);
         open.clear();
     }
 }

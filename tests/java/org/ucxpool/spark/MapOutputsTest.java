@@ -1,6 +1,7 @@
 package org.ucxpool.spark;
 
 import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertSame;
 import static org.junit.Assert.assertThrows;
@@ -10,6 +11,7 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
+import java.nio.file.StandardCopyOption;
 
 import org.apache.spark.SparkConf;
 import org.apache.spark.shuffle.IndexShuffleBlockResolver;
@@ -92,20 +94,58 @@ public class MapOutputsTest {
         assertNull(location.file);
     }
 
-    @Test
-    public void a_long_index_is_read_where_it_is_needed() throws IOException {
-        long[] offsets = new long[5001];
+    private void writeLong(int shuffleId, int count) throws IOException {
+        long[] offsets = new long[count + 1];
 
         for (int i = 0; i < offsets.length; i++) {
             offsets[i] = 3L * i;
         }
-        write(1, 8, offsets);
-        MapOutputs.Location location = find("shuffle_1_8_4000_4999");
+        write(shuffleId, 8, offsets);
+    }
+
+    private void findInLong(int shuffleId) throws IOException {
+        MapOutputs.Location location =
+            find("shuffle_" + shuffleId + "_8_4000_4999");
 
         assertEquals(12000, location.offset);
         assertEquals(2997, location.length);
         location.file.release();
-        assertThrows(IOException.class, () -> find("shuffle_1_8_5000"));
+    }
+
+    private boolean isKept(int shuffleId) throws IOException {
+        File index = resolver.getIndexFile(shuffleId, 8, null);
+        File away = folder.newFile();
+
+        Files.move(index.toPath(), away.toPath(),
+                   StandardCopyOption.REPLACE_EXISTING);
+        try {
+            findInLong(shuffleId);
+            return true;
+        } catch (IOException missing) {
+            return false;
+        } finally {
+            Files.move(away.toPath(), index.toPath());
+        }
+    }
+
+    @Test
+    public void a_long_index_is_kept_where_there_is_room()
+            throws IOException {
+        int half = 500000; /* of the offsets that are kept, nearly */
+
+        for (int shuffle = 10; shuffle < 13; shuffle++) {
+            writeLong(shuffle, half);
+            findInLong(shuffle);
+            String beyond = "shuffle_" + shuffle + "_8_" + half;
+
+            assertThrows(IOException.class, () -> find(beyond));
+        }
+        assertTrue(isKept(10));
+        assertTrue(isKept(11));
+        assertFalse(isKept(12));
+        outputs.forget(10);
+        findInLong(12);
+        assertTrue(isKept(12));
     }
 
     @Test
