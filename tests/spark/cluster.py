@@ -7,7 +7,7 @@ import os
 import pathlib
 import tempfile
 
-os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 BUILD = pathlib.Path(os.environ["UCXPOOL_BUILD"])
 JARS = [BUILD / "java" / name
         for name in ("ucxpool-spark.jar", "ucxpool-spark-tests.jar")]

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import unittest
 
@@ -13,7 +12,8 @@ import hosts
 import queries
 from cluster import PLUGIN, Cluster
 from executors import SLOW, Pause
-from standalone import Standalone, application
+from standalone import application
+from two_hosts import DRIVER, on_first, two_hosts
 
 SECRET = {"spark.authenticate": "true",
           "spark.authenticate.secret": "of-these-tests"}
@@ -32,19 +32,10 @@ class TwoHosts(unittest.TestCase):
         cls.reason = hosts.why_not()
         if cls.reason is not None:
             return
-        cls.addClassCleanup(hosts.down)
-        hosts.up()
-        address = hosts.ADDRESSES["one"]
-        with Standalone(address, hosts.on("one"), SECRET) as master:
-            for host, address in hosts.ADDRESSES.items():
-                worker = master.add_worker(host, address, hosts.on(host),
-                                           SECRET)
-                worker.says("Successfully registered with master")
-            driver = subprocess.run(
-                [*hosts.inside("one"), sys.executable, __file__, "--driver",
-                 master.url, master.work, hosts.name("two")],
-                stdout=subprocess.PIPE, text=True, check=True)
-        cls.told = json.loads(driver.stdout.splitlines()[-1])
+        with two_hosts(SECRET) as master:
+            told = on_first(__file__, "--driver", master.url, master.work,
+                            hosts.name("two"))
+        cls.told = json.loads(told.splitlines()[-1])
 
     def setUp(self):
         # Not by the class: then none would count.
@@ -121,17 +112,14 @@ def while_it_reads(cluster, act):
 
 def drive(url, work, other_host):
     """The driver, in the network of host one."""
-    address = hosts.ADDRESSES["one"]
-    os.environ["SPARK_LOCAL_IP"] = address
-    here = {"spark.driver.host": address, "spark.driver.bindAddress": address}
     told = {}
-    with Cluster({**PLUGIN, **here}) as cluster:
+    with Cluster({**PLUGIN, **DRIVER}) as cluster:
         wanted = [query(cluster.spark).collect() for query in QUERIES]
         told["blocks without a secret"] = cluster.total("fetchedBlocks")
         told["reasons without a secret"] = lines_of(
             cluster, "shuffle blocks go over Netty")
     with application(url, work, {
-            **PLUGIN, **here, **SECRET, **SLOW, **WATCHFUL,
+            **PLUGIN, **DRIVER, **SECRET, **SLOW, **WATCHFUL,
             "spark.locality.wait": "0s"}) as cluster:
         told["differ"] = [
             query.__name__ for query, rows in zip(QUERIES, wanted)

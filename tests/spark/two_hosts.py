@@ -1,0 +1,35 @@
+"""A standalone cluster on two hosts: the master and a worker on the first, a
+worker on the second."""
+import contextlib
+import subprocess
+import sys
+
+import hosts
+from standalone import Standalone
+
+ADDRESS = hosts.ADDRESSES["one"]
+# Settings of a driver on the first.
+DRIVER = {"spark.driver.host": ADDRESS, "spark.driver.bindAddress": ADDRESS}
+
+
+@contextlib.contextmanager
+def two_hosts(settings):
+    """The master; its and the workers' settings are Spark's."""
+    try:
+        hosts.up()
+        with Standalone(ADDRESS, hosts.on("one"), settings) as master:
+            for host, address in hosts.ADDRESSES.items():
+                worker = master.add_worker(host, address, hosts.on(host),
+                                           settings)
+                worker.says("Successfully registered with master")
+            yield master
+    finally:
+        hosts.down()
+
+
+def on_first(*words):
+    """Run this Python in the network of the first; returns what it prints."""
+    return subprocess.run(
+        [*hosts.inside("one"), "env", f"SPARK_LOCAL_IP={ADDRESS}",
+         sys.executable, *words],
+        stdout=subprocess.PIPE, text=True, check=True).stdout
