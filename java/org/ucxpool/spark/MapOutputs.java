@@ -21,8 +21,8 @@ import org.ucxpool.DataFile;
  */
 final class MapOutputs {
     private static final int MAX_OPEN = 512;
-    /* Offsets of all indexes that are kept, 8 MiB; what goes beyond is read from
-     * its file each time, rather than in turns with what is kept. */
+    /* Offsets of all indexes that are kept, 8 MiB; what goes beyond is read
+     * from its file each time, rather than in turns with what is kept. */
     private static final int KEPT_MAX = 1 << 20;
 
     private static final class Output {
