@@ -285,6 +285,86 @@ START_TEST(a_message_that_waits_stops_no_other_while_there_are_credits)
 }
 END_TEST
 
+#define WAITING_CREDITS 8u
+#define WAITING_NUM     (3 * WAITING_CREDITS)
+
+/* Short sends, of which as many go at once as there are credits: alone, or with
+ * metadata. */
+static void send_waiting(pair_t *pair, const uint8_t *bytes,
+                         ucxpool_request_t *sends[WAITING_NUM])
+{
+    const ucxpool_request_params_t params = {
+        .field_mask      = UCXPOOL_REQUEST_PARAM_FIELD_METADATA,
+        .metadata        = "m",
+        .metadata_length = 1,
+    };
+
+    for (unsigned i = 0; i < WAITING_NUM; i++) {
+        ck_assert_int_eq(ucxpool_send_buffer(pair->to_b, &bytes[i], 1, TAG,
+                                             (i % 4 == 3) ? &params : NULL,
+                                             &sends[i]),
+                         UCXPOOL_OK);
+        ck_assert_int_eq(pair_ended(sends[i]), i < WAITING_CREDITS);
+    }
+}
+
+START_TEST(short_sends_that_wait_go_in_one_round_as_far_as_credits_come)
+{
+    uint8_t            bytes[WAITING_NUM];
+    uint8_t            targets[WAITING_NUM];
+    ucxpool_request_t *sends[WAITING_NUM];
+    ucxpool_request_t *recvs[WAITING_NUM];
+    pair_t             pair;
+
+    pair_init(&pair, wires[_i], with(wires[_i], "CREDITS=8"));
+    pair_fill(bytes, sizeof(bytes));
+    send_waiting(&pair, bytes, sends);
+    for (unsigned i = 0; i < WAITING_NUM; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
+                                             ALL_BITS, NULL, &recvs[i]),
+                         UCXPOOL_OK);
+    }
+    pair_until(&pair, pair_ended(recvs[WAITING_CREDITS - 1]));
+    while (!pair_ended(sends[WAITING_CREDITS])) {
+        ucxpool_progress(pair.a);
+    }
+    /* They come back when more than half are owed. */
+    ck_assert(pair_ended(sends[WAITING_CREDITS + WAITING_CREDITS / 2]));
+    for (unsigned i = 0; i < WAITING_NUM; i++) {
+        ck_assert_int_eq(pair_finish(&pair, sends[i]), UCXPOOL_OK);
+        ck_assert_int_eq(pair_finish(&pair, recvs[i]), UCXPOOL_OK);
+    }
+    ck_assert_mem_eq(targets, bytes, sizeof(bytes));
+    pair_cleanup(&pair);
+}
+END_TEST
+
+/* So that the peer may write while others are read. */
+START_TEST(credits_are_given_back_before_a_ring_has_been_read_to_its_end)
+{
+    uint8_t            bytes[WAITING_NUM];
+    uint8_t            targets[WAITING_CREDITS];
+    ucxpool_request_t *sends[WAITING_NUM];
+    pair_t             pair;
+
+    pair_init(&pair, "WIRE=map", "WIRE=map CREDITS=8");
+    pair_fill(bytes, sizeof(bytes));
+    for (unsigned i = 0; i < WAITING_CREDITS; i++) {
+        ck_assert_int_eq(ucxpool_recv_buffer(pair.b, NULL, &targets[i], 1, TAG,
+                                             ALL_BITS, NULL, NULL),
+                         UCXPOOL_OK);
+    }
+    send_waiting(&pair, bytes, sends);
+    ucxpool_progress(pair.b); /* reads them all */
+    ck_assert_mem_eq(targets, bytes, sizeof(targets));
+    ck_assert_uint_eq(pair.to_a->flow.credits_owed, WAITING_CREDITS / 2 - 1);
+    for (unsigned i = 0; i < WAITING_NUM; i++) {
+        ucxpool_request_release(sends[i]);
+    }
+    pair_cleanup(&pair);
+}
+END_TEST
+
 /* --- two messages side by side ------------------------------------------ */
 
 #define SIDE_SIZE ((size_t)4 << 20)
@@ -699,13 +779,14 @@ out:
 END_TEST
 
 /* Each test is a case of its own, so that CK_RUN_CASE can name it. */
-#define ADD(_suite, _test) \
+#define ADD_WIRES(_suite, _test, _num_wires) \
     do { \
         TCase *tcase_ = tcase_create(#_test); \
         tcase_set_timeout(tcase_, 60); \
-        tcase_add_loop_test(tcase_, _test, 0, 2); \
+        tcase_add_loop_test(tcase_, _test, 0, _num_wires); \
         suite_add_tcase(_suite, tcase_); \
     } while (0)
+#define ADD(_suite, _test) ADD_WIRES(_suite, _test, 2)
 
 int main(void)
 {
@@ -717,6 +798,9 @@ int main(void)
     ADD(suite, all_to_all_with_one_block_each_way_comes_to_an_end);
     ADD(suite, messages_that_nobody_receives_are_bounded_by_credits);
     ADD(suite, a_message_that_waits_stops_no_other_while_there_are_credits);
+    ADD(suite, short_sends_that_wait_go_in_one_round_as_far_as_credits_come);
+    ADD_WIRES(suite,
+              credits_are_given_back_before_a_ring_has_been_read_to_its_end, 1);
     ADD(suite, of_two_messages_the_first_alone_has_more_than_one_block);
     ADD(suite, a_receive_that_is_too_small_refuses_with_a_reason);
     ADD(suite, a_message_is_refused_with_the_reason_that_is_given);

@@ -382,6 +382,18 @@ START_TEST(an_open_channel_has_nothing_more_to_say)
 }
 END_TEST
 
+/*
+ * LeakSanitizer's: UCX 1.13 now and then loses 872 bytes of an endpoint that is
+ * still being connected when its worker goes, and closing it before may abort.
+ * Of its callers only these are seen, for UCX has no frame pointers.
+ */
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:ucs_malloc\nleak:ucs_calloc\n";
+}
+
 int main(void)
 {
     Suite   *suite = suite_create("hello");

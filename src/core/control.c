@@ -338,6 +338,15 @@ bool core_control_is_due(const ucxpool_channel_t *channel)
            owes_credits(channel);
 }
 
+unsigned core_control_give_credits(ucxpool_channel_t *channel)
+{
+    if (!owes_credits(channel)) {
+        return 0;
+    }
+    core_control_post(channel, PROTO_CREDIT, CORE_MUST);
+    return 1;
+}
+
 unsigned core_control_flush(ucxpool_channel_t *channel)
 {
     unsigned        count = 0;
@@ -351,11 +360,7 @@ unsigned core_control_flush(ucxpool_channel_t *channel)
         }
         count++;
     }
-    if (owes_credits(channel)) {
-        core_control_post(channel, PROTO_CREDIT, CORE_MUST);
-        count++;
-    }
-    return count;
+    return count + core_control_give_credits(channel);
 }
 
 void core_control_drop(ucxpool_channel_t *channel)

@@ -40,6 +40,9 @@ void core_control_cancel(ucxpool_channel_t *channel, uint64_t message,
 /* Is there something to be sent by core_control_flush(), if there is room? */
 bool core_control_is_due(const ucxpool_channel_t *channel);
 
+/* Give back the credits that are owed, if they are worth a message. */
+unsigned core_control_give_credits(ucxpool_channel_t *channel);
+
 /* Send what is in the backlog, and credits that are owed. */
 unsigned core_control_flush(ucxpool_channel_t *channel);
 

@@ -154,6 +154,8 @@ static unsigned read_ring(ucxpool_channel_t *channel, unsigned max)
     while ((count < max) && core_channel_is_readable(channel) &&
            read_one(channel)) {
         count++;
+        /* The peer writes on while the rest is read. */
+        core_control_give_credits(channel);
     }
     return count;
 }

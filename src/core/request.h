@@ -87,6 +87,7 @@ typedef enum core_send_step {
 typedef struct core_send {
     core_send_step_t  step;
     uint32_t          desc_flags;  /* of PROTO_DESC_WINDOW; 0: the caller's */
+    bool              is_short;    /* goes as a SHORT: it has no plan */
     bool              in_place;    /* something can be sent in place */
     bool              ending;      /* ends when UCX has let go of the memory */
     ucxpool_status_t  end;         /* how, if ending */

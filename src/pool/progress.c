@@ -277,8 +277,7 @@ static unsigned progress_runnable(ucxpool_t *pool)
     while (!base_list_is_empty(&round)) {
         request = base_list_head(&round, ucxpool_request_t, run_link);
         base_list_del(&request->run_link);
-        count += xfer_send_advance(request) ? 1 : 0;
-        core_request_reuse(request);
+        count += xfer_send_progress(request);
     }
     return count;
 }

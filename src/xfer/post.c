@@ -186,7 +186,9 @@ void xfer_send_queue(ucxpool_request_t *request)
 
     request->order = channel->flow.num_posted++;
     base_list_add_tail(&channel->requests.queue, &request->link);
-    xfer_send_advance(request);
+    if (channel->requests.queue.next == &request->link) {
+        xfer_send_advance(request);
+    }
 }
 
 /* Is it one short piece of host memory, with nothing but a tag? */
@@ -225,20 +227,22 @@ static bool send_untold(ucxpool_channel_t       *channel,
     return true;
 }
 
-/* With a request, which has ended then. */
-static bool send_short(ucxpool_request_t *request)
+/* With a request, which has ended then, or waits for its turn. */
+static void send_short(ucxpool_request_t *request)
 {
     const ucxpool_segment_t *segment = &request->data.segment;
 
-    if (!xfer_send_short(request->channel, request->tag, segment)) {
-        return false;
-    }
     request->data.totals = (copy_totals_t){.num_segments = 1,
                                            .payload_size = segment->length,
                                            .stream_size  = segment->length};
-    request->order       = request->channel->flow.num_posted++;
-    core_request_end(request, UCXPOOL_OK, NULL);
-    return true;
+    if (xfer_send_short(request->channel, request->tag, segment)) {
+        request->order = request->channel->flow.num_posted++;
+        core_request_end(request, UCXPOOL_OK, NULL);
+        return;
+    }
+    request->send.is_short = true;
+    core_request_arm(request);
+    xfer_send_queue(request);
 }
 
 ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
@@ -260,7 +264,8 @@ ucxpool_status_t xfer_post_send(ucxpool_channel_t   *channel,
         return status;
     }
     request->tag = tag;
-    if (as_short && send_short(request)) {
+    if (as_short && xfer_send_takes_short(channel)) {
+        send_short(request);
         core_request_hand_out(request, request_p);
         return UCXPOOL_OK;
     }
@@ -297,6 +302,11 @@ static ucxpool_status_t add_capacity(ucxpool_request_t *request)
 
     if (copy_memory_is_pieces(memory)) {
         return multiply_capacity(request);
+    }
+    if ((memory->num == 1) && (memory->segments[0].address != NULL) &&
+        (memory->segments[0].length <= PROTO_SIZE_MAX)) {
+        request->data.capacity = memory->segments[0].length;
+        return UCXPOOL_OK;
     }
     if (copy_pairs_sum(memory->segments, memory->num,
                        &request->data.capacity)) {

@@ -223,29 +223,13 @@ static step_result_t send_read(ucxpool_request_t *request, uint32_t flags,
     return send_desc(request, flags, size, stream);
 }
 
-static step_result_t step_desc(ucxpool_request_t *request)
-{
-    uint32_t flags;
-    size_t   size = desc_data_size(request, &flags);
-
-    if ((flags & PROTO_DESC_EAGER) &&
-        copy_memory_is_ranges(&request->data.memory)) {
-        return send_read(request, flags, size);
-    }
-    return send_desc(request, flags, size, NULL);
-}
-
-bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
-                     const ucxpool_segment_t *segment)
+/* One that has a credit. False: there is no room. */
+static bool put_short(ucxpool_channel_t *channel, uint64_t tag,
+                      const ucxpool_segment_t *segment)
 {
     proto_fixed_t *fixed;
     void          *data;
 
-    if (!channel->wire->has_ring || (channel->state != UCXPOOL_CHANNEL_OPEN) ||
-        (channel->flow.credits == 0) || (channel->peer.max_runs == 0) ||
-        !base_list_is_empty(&channel->requests.queue)) {
-        return false;
-    }
     fixed = core_control_begin(channel, PROTO_SHORT, segment->length, CORE_MAY,
                                &data);
     if (fixed == NULL) {
@@ -258,6 +242,48 @@ bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
     core_control_end(channel);
     count_eager(channel->pool, segment->length);
     return true;
+}
+
+bool xfer_send_takes_short(const ucxpool_channel_t *channel)
+{
+    return channel->wire->has_ring &&
+           (channel->state == UCXPOOL_CHANNEL_OPEN) &&
+           (channel->peer.max_runs != 0);
+}
+
+bool xfer_send_short(ucxpool_channel_t *channel, uint64_t tag,
+                     const ucxpool_segment_t *segment)
+{
+    return xfer_send_takes_short(channel) && (channel->flow.credits != 0) &&
+           base_list_is_empty(&channel->requests.queue) &&
+           put_short(channel, tag, segment);
+}
+
+/* The same of one that stood in the queue. */
+static step_result_t send_short(ucxpool_request_t *request)
+{
+    if (!put_short(request->channel, request->tag, &request->data.segment)) {
+        return STEP_STALL;
+    }
+    leave_queue(request);
+    core_request_end(request, UCXPOOL_OK, NULL);
+    return STEP_END;
+}
+
+static step_result_t step_desc(ucxpool_request_t *request)
+{
+    uint32_t flags;
+    size_t   size;
+
+    if (request->send.is_short) {
+        return send_short(request);
+    }
+    size = desc_data_size(request, &flags);
+    if ((flags & PROTO_DESC_EAGER) &&
+        copy_memory_is_ranges(&request->data.memory)) {
+        return send_read(request, flags, size);
+    }
+    return send_desc(request, flags, size, NULL);
 }
 
 static step_result_t step_runs(ucxpool_request_t *request)
@@ -462,6 +488,56 @@ bool xfer_send_advance(ucxpool_request_t *request)
     take_steps(request);
     return core_request_has_ended(request) || (send->step != step) ||
            (send->runs_sent != runs_sent) || (send->index != index);
+}
+
+/* The first of a channel's queue, if it needs no more than a credit, and there
+ * is one. A file is read in a round of its own. */
+static ucxpool_request_t *next_eager(const ucxpool_channel_t *channel)
+{
+    const base_list_t *queue = &channel->requests.queue;
+    ucxpool_request_t *first;
+
+    if (base_list_is_empty(queue) || (channel->flow.credits == 0) ||
+        (channel->state != UCXPOOL_CHANNEL_OPEN)) {
+        return NULL;
+    }
+    first = base_list_head(queue, ucxpool_request_t, link);
+    return (first->send.is_short ||
+            (is_eager(first) && !copy_memory_is_ranges(&first->data.memory)))
+               ? first
+               : NULL;
+}
+
+/* A short one needs no steps. */
+static bool advance_eager(ucxpool_request_t *request)
+{
+    return (request->send.is_short && (send_short(request) == STEP_END)) ||
+           xfer_send_advance(request);
+}
+
+unsigned xfer_send_progress(ucxpool_request_t *request)
+{
+    ucxpool_channel_t *channel = request->channel;
+    bool               moved   = xfer_send_advance(request);
+    unsigned           count   = 0;
+    ucxpool_request_t *next;
+
+    core_channel_get(channel);
+    while (moved) {
+        count++;
+        core_request_reuse(request);
+        next = next_eager(channel);
+        if (next == NULL) {
+            break;
+        }
+        request = next;
+        moved   = advance_eager(request);
+    }
+    if (!moved) {
+        core_request_reuse(request);
+    }
+    core_channel_put(channel);
+    return count;
 }
 
 /* --- what its peer says, and how it ends ---------------------------------- */
@@ -695,8 +771,10 @@ static void ended(ucxpool_request_t *request, ucxpool_status_t status)
     } else {
         stats->messages_failed++;
     }
-    leave_readers(request);
-    xfer_send_release(request);
+    if (!request->send.is_short) {
+        leave_readers(request);
+        xfer_send_release(request);
+    }
 }
 
 static bool is_busy(const ucxpool_request_t *request)
