@@ -5,6 +5,7 @@
 #include "calls.h"
 #include "cuda_fixture.h"
 #include "ipc/share.h"
+#include "ipc/virtual.h"
 
 #include <ucxpool/ucxpool.h>
 
@@ -383,6 +384,124 @@ START_TEST(a_failed_map_leaves_nothing_and_works_again)
 }
 END_TEST
 
+/* --- virtual memory, allocation by allocation ----------------------------- */
+
+#define MIDDLE (REGION_SIZE / 2)
+
+static void virtual_start(mem_regions_t *regions)
+{
+    cuda_start("");
+    ck_assert_int_eq(mem_regions_init(regions, &mem_kind_cuda_vmm, 0,
+                                      NUM_REGIONS, REGION_SIZE, BASE_SWITCH_NO),
+                     UCXPOOL_OK);
+    ck_assert_int_eq(mem_cuda_device_open(0, &device), UCXPOOL_OK);
+}
+
+static void virtual_end(mem_regions_t *regions)
+{
+    mem_cuda_device_close(device);
+    mem_regions_cleanup(regions);
+    if (!cuda_is_real()) {
+        ck_assert_uint_eq(stand_in.live(), 0);
+    }
+}
+
+/* From the middle of the first allocation to that of the second. */
+static ucxpool_status_t export_middle(const mem_regions_t *regions,
+                                      ipc_virtual_part_t  *parts,
+                                      unsigned max_parts, unsigned *num_p)
+{
+    return ipc_virtual_export(device, (char *)regions->address + MIDDLE,
+                              REGION_SIZE, parts, max_parts, num_p);
+}
+
+START_TEST(allocations_are_exported_and_mapped_side_by_side)
+{
+    unsigned           num_fds;
+    unsigned           num = 0;
+    mem_regions_t      regions;
+    ipc_virtual_part_t parts[NUM_REGIONS];
+    ipc_virtual_t      mapped = {0, 0};
+    char               byte   = 0;
+
+    virtual_start(&regions);
+    num_fds = calls_num_fds();
+    ck_assert_int_eq(export_middle(&regions, parts, 1, &num),
+                     UCXPOOL_ERR_LIMIT);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    ck_assert_int_eq(export_middle(&regions, parts, NUM_REGIONS, &num),
+                     UCXPOOL_OK);
+    ck_assert_uint_eq(num, 2);
+    ck_assert_uint_eq(parts[0].size, REGION_SIZE);
+    ck_assert_uint_eq(parts[0].offset, MIDDLE);
+    ck_assert_uint_eq(parts[0].length, REGION_SIZE - MIDDLE);
+    ck_assert_uint_eq(parts[1].offset, 0);
+    ck_assert_uint_eq(parts[1].length, MIDDLE);
+    ck_assert_int_eq(ipc_virtual_map(device, parts, num, false, &mapped),
+                     UCXPOOL_OK);
+    cuda_write(device->context, (char *)regions.address + REGION_SIZE, "!", 1);
+    cuda_read(device->context, &byte,
+              (void *)(uintptr_t)(mapped.address + REGION_SIZE), 1);
+    ck_assert_int_eq(byte, '!');
+    ipc_virtual_unmap(device, &mapped);
+    ipc_virtual_unmap(device, &mapped); /* nothing */
+    parts[1].size *= 2;                 /* more than there is */
+    ck_assert_int_ne(ipc_virtual_map(device, parts, num, true, &mapped),
+                     UCXPOOL_OK);
+    parts[1].size = UINT64_MAX - 5;
+    ck_assert_int_eq(ipc_virtual_map(device, parts, num, true, &mapped),
+                     UCXPOOL_ERR_PROTOCOL);
+    ipc_virtual_close(parts, num);
+    ck_assert_uint_eq(calls_num_fds(), num_fds);
+    virtual_end(&regions);
+}
+END_TEST
+
+START_TEST(a_failed_export_or_map_of_allocations_leaves_nothing)
+{
+    unsigned           num_failed = 0;
+    unsigned           num        = 0;
+    unsigned           num_fds, live;
+    mem_regions_t      regions;
+    ipc_virtual_part_t parts[NUM_REGIONS];
+    ipc_virtual_t      mapped = {0, 0};
+
+    virtual_start(&regions);
+    num_fds = calls_num_fds();
+    live    = stand_in.live();
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        if (export_middle(&regions, parts, NUM_REGIONS, &num) == UCXPOOL_OK) {
+            break;
+        }
+        num_failed++;
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_uint_eq(num, 0);
+        ck_assert_uint_eq(calls_num_fds(), num_fds);
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    ck_assert_uint_ge(num_failed, 3);
+    ck_assert_uint_eq(num, NUM_REGIONS);
+    live = stand_in.live();
+    for (unsigned n = 1;; n++) {
+        stand_in.fail_call(NULL, n, CUDA_ERROR_UNKNOWN);
+        if (ipc_virtual_map(device, parts, num, true, &mapped) == UCXPOOL_OK) {
+            break;
+        }
+        num_failed++;
+        stand_in.fail_call(NULL, 0, 0);
+        ck_assert_uint_eq(mapped.size, 0);
+        ck_assert_uint_eq(stand_in.live(), live);
+    }
+    stand_in.fail_call(NULL, 0, 0);
+    ck_assert_uint_ge(num_failed, 6);
+    ipc_virtual_unmap(device, &mapped);
+    ipc_virtual_close(parts, num);
+    virtual_end(&regions);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("share_cuda");
@@ -400,11 +519,14 @@ int main(void)
     tcase_add_test(tcase, nothing_is_taken_from_a_process_that_has_ended);
     tcase_add_test(tcase, a_region_has_one_file_which_goes_with_it);
     tcase_add_test(tcase, pinned_memory_has_no_handle_of_a_gpu);
+    tcase_add_test(tcase, allocations_are_exported_and_mapped_side_by_side);
     if (!cuda_is_real()) {
         tcase_add_test(tcase, a_gpu_without_files_says_so);
         tcase_add_loop_test(tcase, a_failed_fill_is_told_and_works_again, 0, 2);
         tcase_add_loop_test(tcase, a_failed_map_leaves_nothing_and_works_again,
                             0, 2);
+        tcase_add_test(tcase,
+                       a_failed_export_or_map_of_allocations_leaves_nothing);
     }
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

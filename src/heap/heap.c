@@ -947,6 +947,48 @@ ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
     return status;
 }
 
+/* The chunk behind a segment, which is in use, and so has one. */
+static mem_chunk_t chunk_of(const heap_t                 *heap,
+                            const ucxpool_heap_segment_t *segment)
+{
+    const heap_home_t *home = &heap->space.home;
+    uint64_t offset = (uint64_t)((char *)segment->chunk - heap->address);
+    const heap_slot_t *slot = heap_home_slot(home, offset);
+
+    return (slot->chunk != 0)
+               ? slot->chunk
+               : slot->pages[offset % home->slot_size / HEAP_PAGE];
+}
+
+bool heap_file(heap_t *heap, const void *address, size_t length,
+               heap_file_t *file_p)
+{
+    const mem_vmm_calls_t *calls = heap->vmm->calls;
+    ucxpool_heap_segment_t segment;
+    place_t                place;
+    bool                   is_live;
+    uint64_t               start = 0;
+
+    if ((calls->chunk_file == NULL) || (length == 0) ||
+        !offset_of(heap, address, &place.offset)) {
+        return false;
+    }
+    pthread_mutex_lock(&heap->lock);
+    is_live = find_live(heap, address, &place) == UCXPOOL_OK;
+    if (is_live) {
+        length =
+            base_min(length, (size_t)(place.begin + place.size - place.offset));
+        segment_at(heap, &place, place.offset, length, &segment);
+        calls->chunk_file(heap->vmm, chunk_of(heap, &segment), &file_p->fd,
+                          &start);
+        file_p->offset =
+            start + (uint64_t)((char *)segment.address - (char *)segment.chunk);
+        file_p->length = segment.length;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return is_live;
+}
+
 /* --- the invariants ------------------------------------------------------- */
 
 static ucxpool_status_t fault(const char *what, uint64_t offset)

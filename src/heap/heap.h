@@ -69,6 +69,13 @@ typedef struct heap_stats {
     heap_class_stats_t classes[HEAP_CLASSES];
 } heap_stats_t;
 
+/* A part of the heap's file. */
+typedef struct heap_file {
+    int      fd; /* the heap's */
+    uint64_t offset;
+    uint64_t length;
+} heap_file_t;
+
 typedef struct heap_options {
     uint64_t    limit;       /* bytes that it may hold; 2 MiB or more */
     uint64_t    chunk_size;  /* of large chunks: a power of two, 2 to 128 MiB */
@@ -137,9 +144,13 @@ ucxpool_status_t heap_stream_end(heap_t *heap, void *stream);
 ucxpool_status_t heap_segments(heap_t *heap, const void *address, size_t length,
                                ucxpool_heap_segment_t *segments,
                                size_t max_segments, size_t *num_segments_p);
-void             heap_on_failure(heap_t *heap, ucxpool_t *pool,
-                                 ucxpool_heap_failure_t callback, void *arg);
-void             heap_stats(heap_t *heap, heap_stats_t *stats_p);
+/* As much of a range, from its first byte on, as lies in one chunk: where in
+ * the heap's file. False: there is no file, or nothing that lives. */
+bool heap_file(heap_t *heap, const void *address, size_t length,
+               heap_file_t *file_p);
+void heap_on_failure(heap_t *heap, ucxpool_t *pool,
+                     ucxpool_heap_failure_t callback, void *arg);
+void heap_stats(heap_t *heap, heap_stats_t *stats_p);
 /* The ranges of the home, a line each. */
 void heap_print_ranges(heap_t *heap, FILE *stream);
 

@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "base/text.h"
 #include "mem/cuda_driver.h"
 #include "mem/memfd.h"
+#include "mem/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -374,6 +376,7 @@ typedef struct attempt {
     const ipc_host_t *host;
     const ipc_file_t *file;
     int               given; /* in this process; -1: to be opened */
+    const ipc_part_t *part;  /* NULL: all of it */
     char             *reason;
     size_t            reason_size;
 } attempt_t;
@@ -381,6 +384,23 @@ typedef struct attempt {
 static ucxpool_status_t refuse(const attempt_t *attempt,
                                ucxpool_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* From kernel 5.1; the C library's headers may be older. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+static bool is_written(const attempt_t *attempt)
+{
+    return (attempt->part != NULL) && attempt->part->is_writable;
+}
+
+/* Bytes that must have memory behind them. */
+static uint64_t needed_size(const attempt_t *attempt)
+{
+    return (attempt->part != NULL) ? attempt->part->length
+                                   : attempt->file->size;
+}
 
 static ucxpool_status_t refuse(const attempt_t *attempt,
                                ucxpool_status_t status, const char *format, ...)
@@ -428,6 +448,14 @@ static ucxpool_status_t numbers_check(const attempt_t *attempt)
     if ((file->size == 0) || (file->size > PTRDIFF_MAX)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
                       "no file has %" PRIu64 " bytes to be mapped", file->size);
+    }
+    if ((attempt->part != NULL) &&
+        ((attempt->part->length == 0) || (attempt->part->length > file->size) ||
+         (attempt->part->offset > file->size - attempt->part->length))) {
+        return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
+                      "%" PRIu64 " bytes from %" PRIu64 " on are not in a file "
+                      "of %" PRIu64,
+                      attempt->part->length, attempt->part->offset, file->size);
     }
     if (shift == 0) {
         return UCXPOOL_OK;
@@ -509,16 +537,16 @@ static ucxpool_status_t file_check(const attempt_t *attempt, int fd)
                       (uint64_t)is.st_size, file->size);
     }
     backed = (uint64_t)is.st_blocks * STAT_BLOCK_SIZE;
-    if (backed < file->size) {
+    if (backed < needed_size(attempt)) {
         return refuse(attempt, UCXPOOL_ERR_PROTOCOL,
                       "only %" PRIu64 " of its %" PRIu64
                       " bytes have memory behind them",
-                      backed, file->size);
+                      backed, needed_size(attempt));
     }
     return UCXPOOL_OK;
 }
 
-/* Open for reading what has been checked, and nothing else. */
+/* Open what has been checked, and nothing else. */
 static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
                                     int *fd_p)
 {
@@ -526,7 +554,8 @@ static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
     int  fd, seals;
 
     snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = open(path, (is_written(attempt) ? O_RDWR : O_RDONLY) | O_CLOEXEC |
+                        O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return refuse_open(attempt, errno);
     }
@@ -535,6 +564,11 @@ static ucxpool_status_t file_reopen(const attempt_t *attempt, int path_fd,
         close(fd);
         return refuse(attempt, UCXPOOL_ERR_PERMISSION,
                       "it is not sealed against shrinking");
+    }
+    if (is_written(attempt) && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))) {
+        close(fd);
+        return refuse(attempt, UCXPOOL_ERR_PERMISSION,
+                      "it is sealed against being mapped for writing");
     }
     *fd_p = fd;
     return UCXPOOL_OK;
@@ -572,35 +606,98 @@ err_close_path:
     return status;
 }
 
-ucxpool_status_t ipc_map(const ipc_host_t *host, const ipc_file_t *file,
-                         int given, const void **address_p, char *reason,
-                         size_t reason_size)
+/* Whole pages of it. */
+static ucxpool_status_t file_map(const attempt_t *attempt, uint64_t start,
+                                 uint64_t size, void **address_p)
 {
-    const attempt_t  attempt = {host, file, given, reason, reason_size};
-    void            *address;
     ucxpool_status_t status;
     int              fd = -1;
     int              error;
 
-    status = numbers_check(&attempt);
+    status = file_open(attempt, &fd);
     if (status != UCXPOOL_OK) {
         return status;
     }
-    status = file_open(&attempt, &fd);
-    if (status != UCXPOOL_OK) {
-        return status;
-    }
-    error =
-        mem_memfd_map(fd, file->size, file->huge_page_shift, false, &address);
+    error = mem_memfd_map_part(fd, start, size, attempt->file->huge_page_shift,
+                               is_written(attempt), address_p);
     close(fd);
     if (error != 0) {
-        return refuse(
-            &attempt,
-            error == ENOMEM ? UCXPOOL_ERR_NO_MEMORY : UCXPOOL_ERR_PERMISSION,
-            "mapping %" PRIu64 " bytes: %s", file->size, strerror(error));
+        return refuse(attempt,
+                      error == ENOMEM ? UCXPOOL_ERR_NO_MEMORY
+                                      : UCXPOOL_ERR_PERMISSION,
+                      "mapping %" PRIu64 " bytes: %s", size, strerror(error));
     }
-    *address_p = address;
     return UCXPOOL_OK;
+}
+
+ucxpool_status_t ipc_map(const ipc_host_t *host, const ipc_file_t *file,
+                         int given, const void **address_p, char *reason,
+                         size_t reason_size)
+{
+    const attempt_t  attempt = {host, file, given, NULL, reason, reason_size};
+    void            *address;
+    ucxpool_status_t status = numbers_check(&attempt);
+
+    if (status == UCXPOOL_OK) {
+        status = file_map(&attempt, 0, file->size, &address);
+    }
+    if (status == UCXPOOL_OK) {
+        *address_p = address;
+    }
+    return status;
+}
+
+static uint64_t page_size(const ipc_file_t *file)
+{
+    return (file->huge_page_shift != 0) ? (uint64_t)1 << file->huge_page_shift
+                                        : (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The first page that a part lies in; a large one, if it is as long. */
+static uint64_t part_start(const ipc_file_t *file, const ipc_part_t *part)
+{
+    uint64_t page  = page_size(file);
+    uint64_t large = mem_system_transparent_size();
+
+    if (part->length >= large) {
+        page = base_max(page, large);
+    }
+    return part->offset & ~(page - 1);
+}
+
+ucxpool_status_t ipc_view_map(const ipc_host_t *host, const ipc_file_t *file,
+                              int given, const ipc_part_t *part,
+                              ipc_view_t *view_p, char *reason,
+                              size_t reason_size)
+{
+    const attempt_t  attempt = {host, file, given, part, reason, reason_size};
+    ucxpool_status_t status  = numbers_check(&attempt);
+    uint64_t         start;
+    uint64_t         size;
+    void            *address;
+
+    if (status != UCXPOOL_OK) {
+        return status;
+    }
+    start = part_start(file, part);
+    size  = base_align_up(part->offset + part->length - start, page_size(file));
+    status = file_map(&attempt, start, size, &address);
+    if (status == UCXPOOL_OK) {
+        *view_p = (ipc_view_t){
+            .address = (char *)address + (part->offset - start),
+            .start   = address,
+            .size    = size,
+        };
+    }
+    return status;
+}
+
+void ipc_view_unmap(ipc_view_t *view)
+{
+    if (view->size != 0) {
+        mem_range_release(view->start, view->size);
+        view->size = 0;
+    }
 }
 
 /* --- memory of a GPU ------------------------------------------------------ */

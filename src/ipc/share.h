@@ -89,6 +89,34 @@ ucxpool_status_t ipc_map(const ipc_host_t *host, const ipc_file_t *file,
                          size_t reason_size);
 void             ipc_unmap(const void *address, size_t size);
 
+/* A part of a peer's file, mapped here. */
+typedef struct ipc_view {
+    void  *address; /* of its first byte */
+    void  *start;   /* of the pages that it lies in */
+    size_t size;    /* of these; 0: nothing is mapped */
+} ipc_view_t;
+
+/* Which part. */
+typedef struct ipc_part {
+    uint64_t offset;
+    uint64_t length;
+    bool     is_writable;
+} ipc_part_t;
+
+/*
+ * Map a part of a peer's file, for reading or for both. As ipc_map(), but that
+ * the file needs no more memory behind it than the part has bytes: where the
+ * rest is hollow nobody looks.
+ *
+ * UCXPOOL_ERR_PROTOCOL    also: the part is empty, or goes beyond the file
+ * UCXPOOL_ERR_PERMISSION  also: to be written, and sealed against that
+ */
+ucxpool_status_t ipc_view_map(const ipc_host_t *host, const ipc_file_t *file,
+                              int given, const ipc_part_t *part,
+                              ipc_view_t *view_p, char *reason,
+                              size_t reason_size);
+void             ipc_view_unmap(ipc_view_t *view);
+
 /*
  * A descriptor that becomes readable when the peer's process has ended
  * (pidfd_open), or -1 where that cannot be had (before kernel 5.3, or the

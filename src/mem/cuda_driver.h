@@ -104,6 +104,8 @@
            const CUmemAllocationProp *prop, unsigned long long flags)) \
     _call(cuMemRelease, "cuMemRelease", false, \
           (CUmemGenericAllocationHandle handle)) \
+    _call(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", false, \
+          (CUmemGenericAllocationHandle *handle, void *address)) \
     _call(cuMemMap, "cuMemMap", false, \
           (CUdeviceptr address, size_t size, size_t offset, \
            CUmemGenericAllocationHandle handle, unsigned long long flags)) \

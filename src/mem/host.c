@@ -572,6 +572,13 @@ static void vmm_chunk_destroy(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size)
     part_give(host_of(vmm), offset_of(chunk), size);
 }
 
+static void vmm_chunk_file(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
+                           uint64_t *offset_p)
+{
+    *fd_p     = host_of(vmm)->fd;
+    *offset_p = offset_of(chunk);
+}
+
 /* Every mapping, and every gap between two, is an entry in the kernel's list,
  * whose length has a limit. */
 static ucxpool_status_t map_error(const char *what, size_t size)
@@ -640,6 +647,7 @@ static const mem_vmm_calls_t vmm_calls = {
     .release       = vmm_release,
     .chunk_create  = vmm_chunk_create,
     .chunk_destroy = vmm_chunk_destroy,
+    .chunk_file    = vmm_chunk_file,
     .map           = vmm_map,
     .allow         = vmm_allow,
     .unmap         = vmm_unmap,
@@ -662,6 +670,9 @@ ucxpool_status_t mem_vmm_create_host(const struct mem_cuda_device *device,
         base_error_errno(error, "making a memory file for the heap");
         goto err_free;
     }
+    /* So that peers can map parts of it without fear; windows that lie in one
+     * that is not sealed go another way. */
+    (void)mem_memfd_seal_shrink(host->fd);
     error = pthread_mutex_init(&host->lock, NULL);
     if (error != 0) {
         base_error_errno(error, "making a lock for the heap");

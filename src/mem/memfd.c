@@ -160,6 +160,11 @@ int mem_memfd_seal(int fd, bool is_private)
     return fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno;
 }
 
+int mem_memfd_seal_shrink(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0 ? 0 : errno;
+}
+
 bool mem_memfd_is_private(int fd)
 {
     int seals = fcntl(fd, F_GET_SEALS);
@@ -187,6 +192,14 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
 int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p)
 {
+    return mem_memfd_map_part(fd, 0, size, huge_page_shift, is_writable,
+                              address_p);
+}
+
+int mem_memfd_map_part(int fd, size_t start, size_t size,
+                       unsigned huge_page_shift, bool is_writable,
+                       void **address_p)
+{
     int    protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
     size_t page_size  = (size_t)sysconf(_SC_PAGESIZE);
     size_t alignment =
@@ -203,7 +216,8 @@ int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
     if (error != 0) {
         return error;
     }
-    mapped = mmap(address, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+    mapped = mmap(address, size, protection, MAP_SHARED | MAP_FIXED, fd,
+                  (off_t)start);
     if (mapped == MAP_FAILED) {
         error = errno;
         mem_range_release(address, length);

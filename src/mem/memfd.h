@@ -71,6 +71,9 @@ bool mem_memfd_is_private(int fd);
 int mem_memfd_duplicate(void *address, size_t size, void *target,
                         void **address_p);
 
+/* The file can grow and be emptied, but never be cut short. */
+int mem_memfd_seal_shrink(int fd);
+
 /*
  * Map a file at addresses of its own; to be released by mem_range_release().
  * Its pages come into the page tables as they are touched, so that a process
@@ -82,6 +85,14 @@ int mem_memfd_duplicate(void *address, size_t size, void *target,
  */
 int mem_memfd_map(int fd, size_t size, unsigned huge_page_shift,
                   bool is_writable, void **address_p);
+
+/*
+ * The same with a part of a file, which starts at a page; where it starts at a
+ * large page too, and is as long, it can be mapped by large pages.
+ */
+int mem_memfd_map_part(int fd, size_t start, size_t size,
+                       unsigned huge_page_shift, bool is_writable,
+                       void **address_p);
 
 /* --- parts of a file ------------------------------------------------------ */
 

@@ -47,6 +47,10 @@ typedef struct mem_vmm_calls {
     ucxpool_status_t (*chunk_create)(mem_vmm_t *vmm, size_t size,
                                      mem_chunk_t *chunk_p);
     void (*chunk_destroy)(mem_vmm_t *vmm, mem_chunk_t chunk, size_t size);
+    /* The file that a chunk is a part of, which stays where it is, and cannot
+     * shrink; and where in it. NULL: chunks are no parts of files. */
+    void (*chunk_file)(mem_vmm_t *vmm, mem_chunk_t chunk, int *fd_p,
+                       uint64_t *offset_p);
 
     /* Map a chunk, and let it be used: one call of allow() for many of map()
      * that lie side by side. Unmap whole mappings, in which no work may be

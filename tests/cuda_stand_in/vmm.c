@@ -28,6 +28,7 @@ static struct {
 } ranges[MAX_RANGES];
 
 static backing_t *handles[MAX_HANDLES]; /* number + 1 is the handle */
+static unsigned   retains[MAX_HANDLES]; /* beside the first */
 
 void range_of(CUdeviceptr address, CUdeviceptr *start_p, size_t *size_p)
 {
@@ -187,9 +188,41 @@ ENTRY(cuMemRelease, CUmemGenericAllocationHandle handle)
     if (backing == NULL) {
         return done(CUDA_ERROR_INVALID_VALUE);
     }
+    if (retains[handle - 1] != 0) {
+        retains[handle - 1]--;
+        num_live--;
+        return done(CUDA_SUCCESS);
+    }
     handles[handle - 1] = NULL;
     num_live--;
     backing_drop(backing);
+    return done(CUDA_SUCCESS);
+}
+
+/* The number that was used to map it, also when that was released since. */
+ENTRY(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *handle,
+      void *address)
+{
+    mapping_t *mapping;
+
+    BEGIN("cuMemRetainAllocationHandle", NEEDS_INIT);
+    mapping = mapping_of((CUdeviceptr)(uintptr_t)address);
+    if ((mapping == NULL) || (mapping->kind != MAPPING_VMM)) {
+        return done(CUDA_ERROR_INVALID_VALUE);
+    }
+    for (unsigned i = 0; i < MAX_HANDLES; i++) {
+        if (handles[i] == mapping->backing) {
+            retains[i]++;
+            num_live++;
+            *handle = i + 1;
+            return done(CUDA_SUCCESS);
+        }
+    }
+    *handle = add_handle(mapping->backing);
+    if (*handle == 0) {
+        return done(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    mapping->backing->refs++;
     return done(CUDA_SUCCESS);
 }
 
